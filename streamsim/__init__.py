@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from streamsim.device.kernel_costs import KernelCost
     from streamsim.device.library import device_names, load_device
     from streamsim.device.profile import Compute, CopyEngines, Device, HandOver, Host, KernelUse, LinkDirection
+    from streamsim.device.recorders import Recorder
     from streamsim.device.variations import changed
     from streamsim.diagnosis.diagnose import Diagnosis, Explains, Measured, Next, Range, diagnose
     from streamsim.errors import InputError
@@ -89,7 +90,15 @@ if TYPE_CHECKING:
         WorkKind,
     )
     from streamsim.recorded.recording_costs import HostCosts
-    from streamsim.recorded.replay import EngineReplay, Misplaced, Replay, replay, untraced
+    from streamsim.recorded.replay import (
+        EngineReplay,
+        Misplaced,
+        Replay,
+        Unrecorded,
+        replay,
+        untraced,
+        without_recording,
+    )
     from streamsim.recorded.summary import (
         RecordedAmount,
         RecordedCalls,
@@ -182,6 +191,7 @@ _HOME = {
     "load_device": "device.library",  # a shipped profile or a file
     "changed": "device.variations",  # a device with other numbers
     "FrontEnd": "device.front_ends",  # what calls cost in programs in CuPy or PyTorch
+    "Recorder": "device.recorders",  # what a profiler takes of the host's time
     "link_words": "device.assumptions",  # what link a device has, and how well that is known
     # The model and what it says
     "simulate": "model",  # schedule and device to time line
@@ -266,6 +276,8 @@ _HOME = {
     "profile_of": "recorded.card_profile",  # the profile of a recording's card
     "replay": "recorded.replay",  # a recorded program, predicted beside what was recorded
     "untraced": "recorded.replay",  # the program without what recording cost
+    "without_recording": "recorded.replay",  # the same, with how long it takes and how that is known
+    "Unrecorded": "recorded.replay",  # what without_recording gives
     "Replay": "recorded.replay",  # what replay gives
     "EngineReplay": "recorded.replay",  # an engine's time, recorded and predicted
     "Misplaced": "recorded.replay",  # an op whose start is predicted worst
@@ -392,6 +404,7 @@ __all__ = [
     "RecordedStream",
     "RecordedThread",
     "RecordedTimes",
+    "Recorder",
     "Recording",
     "RecordingSummary",
     "Region",
@@ -408,6 +421,7 @@ __all__ = [
     "Timeline",
     "Together",
     "Unread",
+    "Unrecorded",
     "WaitEvent",
     "WaitThread",
     "Way",
@@ -480,6 +494,7 @@ __all__ = [
     "timed_alone",
     "untraced",
     "what_if",
+    "without_recording",
     "work_bound",
     "workload_of_sizes",
     "write_device",

@@ -123,10 +123,10 @@ def best_command(
     if bounds.layers is not None:
         return _best_layers(bounds, device_chosen, exact, program, form)
     pipeline = Pipeline(**sizes, **asdict(PLAIN))
-    schedule = program_given(context, pipeline, independent)
-    if schedule is not None:
-        most = max_chunks, max_streams
-        return print_best_steps(schedule, pipeline.workload, device_chosen, independent, most, program, form)
+    given = program_given(context, pipeline, independent)
+    if given is not None:
+        most, device_chosen = (max_chunks, max_streams), device_chosen.of(context, given)
+        return print_best_steps(given.schedule, pipeline.workload, device_chosen, independent, most, program, form)
     workload, device_chosen = device_chosen.written_in(pipeline.load(), language)
     card = device_chosen.load_for(workload)
     if program is not None:
@@ -180,7 +180,7 @@ def _best_layers(
     from streamsim.code.layers import code_of_layers
     from streamsim.program.offload import Offload
 
-    if program and device_chosen.front_end is None and not names_front_end(device_chosen.device):
+    if program and device_chosen.front_end is None and not names_front_end(str(device_chosen.device)):
         device_chosen = replace(device_chosen, front_end=FRONT_END_OF[program[0]])  # the choice is of that program
     layers, card = bounds.load(), device_chosen.load()
     if program is not None:

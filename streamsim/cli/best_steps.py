@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import click
 
     from streamsim.analysis.what_if import WhatIf
+    from streamsim.cli.given import Given
     from streamsim.cli.options import Chosen, Pipeline
     from streamsim.code.steps import Language
     from streamsim.program.schedule import Schedule
@@ -33,13 +34,13 @@ SCHEMA_VERSION = 2  # 2: chunks are those of the whole program, not of each step
 NOT_TAKEN = ("orders", "exact", "page")  # of a workload's options, besides those of a pipeline
 
 
-def program_given(context: click.Context, pipeline: Pipeline, independent: bool) -> Schedule | None:
-    """The schedule in a .json file that stands in the place of a workload; None without one.
+def program_given(context: click.Context, pipeline: Pipeline, independent: bool) -> Given | None:
+    """The program in a file that stands in the place of a workload; None without one.
 
     Raises InputError for options of the one beside the other.
     """
-    schedule = schedule_given(context, pipeline)
-    if schedule is None:
+    given = schedule_given(context, pipeline)
+    if given is None:
         if independent:
             raise InputError("--independent: is of the steps of a program; give one, as streamsim import -o writes it")
         return None
@@ -49,7 +50,7 @@ def program_given(context: click.Context, pipeline: Pipeline, independent: bool)
                 f"--{name}: {pipeline.workload} is a program, of which only the steps are issued anew;"
                 " leave the option out"
             )
-    return schedule
+    return given
 
 
 def print_best_steps(

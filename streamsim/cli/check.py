@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streamsim.cli.given import read_given
 from streamsim.cli.options import FILE, OUTPUT, format_options
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.cli.process import verdict
 from streamsim.errors import FOUND, OK
-from streamsim.program.files import read_schedule, write_schedule
+from streamsim.program.files import write_schedule
 from streamsim.program.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def check_command(schedule: Path, form: str, errors_only: bool, fix: Path | None
     """  # noqa: D301 - click wants the backspace itself
     from streamsim.analysis.races import check, repaired
 
-    program = read_schedule(schedule)
+    program = read_given(schedule).schedule
     findings = [finding for finding in check(program) if not errors_only or finding.severity == "error"]
     if fix is not None:
         write_schedule(repaired(program, findings), fix)

@@ -56,7 +56,8 @@ def code_command(context: click.Context, /, language: Language | None, output: P
     """  # noqa: D301 - click wants the backspace itself
     of_layers, pipeline = taken(LayerOptions, options), Pipeline(**options)
     given = layers_given(context, of_layers, pipeline.memory)
-    schedule = schedule_given(context, pipeline)
+    program = schedule_given(context, pipeline)
+    schedule = None if program is None else program.schedule
     if given is not None:
         text = code_of_layers(*given, _said(language, languages=("pytorch",)))
     elif schedule is not None:

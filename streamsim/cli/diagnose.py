@@ -70,25 +70,27 @@ def diagnose_command(
 ) -> None:
     """Say which usual mistake makes a program take the time that you measured.
 
-    Describe the program as you meant it: sizes and times, a workload's file, or a schedule's .json file. Its time is
-    predicted as it was meant, and with each usual mistake, alone and in pairs. What explains the measured time comes
-    first. Several mistakes may explain it equally well; then the last lines name a second measurement that tells them
-    apart.
+    Describe the program as you meant it: sizes and times, a workload's file, a schedule's file, or a recording. Its
+    time is predicted as it was meant, and with each usual mistake, alone and in pairs. What explains the measured time
+    comes first. Several mistakes may explain it equally well; then the last lines name a second measurement that tells
+    them apart.
 
     \b
     Examples:
       streamsim diagnose --h2d 200MB --kernel 4ms --d2h 50MB --chunks 8 --streams 4 --device rtx4090 --measured 14.5ms
       streamsim diagnose --h2d 200MB --kernel 4ms --d2h 50MB --chunks 8 --device a100 --measured 1:14.4ms,4:11.2ms
       streamsim diagnose schedule.json --device t4 --measured 31ms --json
+      streamsim diagnose trace.json.gz --measured 31ms
 
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
     chosen, pipeline = taken(Chosen, options), Pipeline(**options)
-    schedule = schedule_given(context, pipeline)
-    if schedule is not None:
+    given = schedule_given(context, pipeline)
+    if given is not None:
+        chosen = chosen.of(context, given)
         device = chosen.load()
         inputs = {"schedule": str(pipeline.workload), **chosen.inputs()}
-        found = _diagnosed(schedule, device, measured, None)
+        found = _diagnosed(given.schedule, device, measured, None)
     else:
         workload, chosen = chosen.written_in(pipeline.load())
         device, config = chosen.load_for(workload), pipeline.config()
@@ -139,7 +141,7 @@ def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:
 
 
 def _shown(found: Diagnosis, everything: bool) -> tuple[list[Explains], list[Explains]]:
-    """The explanations that fit and the others: the nearest, or all of them."""
+    """The simplest explanations that fit, and the nearest others; or all of them."""
     from streamsim.report.diagnosis import nearest
 
     if everything:

@@ -155,9 +155,10 @@ def _asked(context: click.Context, pipeline: Pipeline, chosen: Chosen, of_layers
         device = chosen.load()
         inputs = {**inputs_of(*given), **chosen.inputs()}
         return _Asked(schedule_of_layers(*given, device), device, inputs, source_of_layers(*given))
-    schedule = schedule_given(context, pipeline)
-    if schedule is not None:
-        return _Asked(schedule, chosen.load(), {"schedule": str(pipeline.workload), **chosen.inputs()})
+    given_program = schedule_given(context, pipeline)
+    if given_program is not None:
+        chosen = chosen.of(context, given_program)
+        return _Asked(given_program.schedule, chosen.load(), {"schedule": str(pipeline.workload), **chosen.inputs()})
     workload, chosen = chosen.written_in(pipeline.load())
     device = chosen.load_for(workload)
     inputs = {**pipeline.inputs(workload), **chosen.inputs()}

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from streamsim.cli.beside import beside_options, write_beside
+from streamsim.cli.given import notes_on
 from streamsim.cli.options import FILE, OUTPUT, complete_device
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_json, tell
 from streamsim.errors import InputError
+from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamsim.recorded.program import RecordedProgram
+    from rich.table import Table
+
     from streamsim.recorded.recording import Recording
-    from streamsim.recorded.replay import Replay
+    from streamsim.recorded.replay import Replay, Unrecorded
+    from streamsim.recorded.summary import RecordingSummary
 
 
 @click.command("import")
@@ -36,15 +40,16 @@ if TYPE_CHECKING:
     "--profile",
     metavar="NAME|FILE",
     shell_complete=complete_device,
-    help="Replay it on this device; without it on the one of the card's name, else with the recording's copy rates.",
+    help="Replay it on this device. Without it: on the profile of the card's name, shipped or made, with the copy rates"
+    " of the recording.",
 )
 @click.option("--save-profile", type=OUTPUT, help="Write the profile that it is replayed on to this file.")
 @click.option(
     "--untraced-time",
     metavar="TIME",
-    help="What the program takes when nothing records it: what recording cost is taken out of the schedule until the"
-    " prediction is that. Without it that is told from the runs that a capture has timed, else from the profile, if its"
-    " host was measured.",
+    help="What the program takes when nothing records it: so much of the host's time is taken out of the schedule that"
+    " the prediction is that. Default: what the runs that a capture has timed say, else what profilers are known to"
+    " cost.",
 )
 @beside_options
 @page_option
@@ -74,8 +79,10 @@ def import_command(
       Nsight Systems              .sqlite: nsys export --type sqlite FILE.nsys-rep
       streamsim-validate capture  .json.gz
 
-    What could not be understood is counted. At the end the program is replayed by the model, beside what was recorded.
-    With -o it becomes a schedule like any other, without what recording it cost. --plot and --trace show both.
+    First comes a verdict: what binds, what stands still and why, what to try. What could not be understood is counted.
+    At the end the program is replayed by the model, as it was recorded and without what recording cost; each card of
+    several by itself. With -o it becomes a schedule like any other, without what recording it cost, with the profile
+    of its card. --plot and --trace show what was recorded above the replay.
 
     \b
     Examples:
@@ -91,7 +98,6 @@ def import_command(
     from streamsim.recorded.summary import summarise
     from streamsim.recorded.windows import part_of
     from streamsim.report.recording import recording_table
-    from streamsim.report.replay import replay_json, replay_table
 
     _spare(file, {"--output": output, "--save-profile": save_profile, "--plot": plot, "--trace": trace, "--page": page})
     recording = part_of(whole := read_recording(file), device, process, window, skip_first)
@@ -99,19 +105,75 @@ def import_command(
     if as_list:
         return _listed(recording, file.name, asked if as_json else None)
     summary = summarise(recording)
-    untraced_s = _untraced_s(untraced_time, None if skip_first else (whole, window, device))
     must = any(option is not None for option in (profile, untraced_time, output, save_profile, plot, trace, page))
-    found = _replayed(recording, file.name, profile, untraced_s, must)
-    if not isinstance(found, str):
-        _write(recording, *found, output, save_profile, plot, trace)
-        save_page("recording_page", page, recording, file.name, summary, *found, untraced_s)
+    found = []
+    for card, part in _each_card(recording, writes=output or save_profile or plot or trace or page):
+        untraced_s = _untraced_s(untraced_time, None if skip_first else (whole, window, card))
+        found.append(_replayed(part, file, card, profile, untraced_s, must))
+    if isinstance(found[0], Replayed):
+        _write(found[0], output, save_profile, plot, trace)
+        save_page("recording_page", page, found[0].recording, file.name, summary, found[0].found, found[0].without)
     if as_json:
-        told = {**_plain(summary), "replay": None if isinstance(found, str) else replay_json(*found, untraced_s)}
+        replays = [replayed.to_json() if isinstance(replayed, Replayed) else None for replayed in found]
+        told = {**_plain(summary), "replay": replays[0] if len(replays) == 1 else None, "replays": replays}
         return print_json({"inputs": asked, **told})
+    is_whole = not (device is not None or process is not None or window or skip_first or profile)
+    program = str(output or (file if is_whole else "PROGRAM.json"))  # what whatif takes
+    for replayed in found:
+        tell(*map(one_line, _verdict(replayed, summary, program)))
     open_console().print(recording_table(summary, file.name))
-    if isinstance(found, str):
-        return tell(f"not replayed: {found}")
-    return open_console().print(replay_table(*found, untraced_s))
+    for replayed in found:
+        if isinstance(replayed, Replayed):
+            open_console().print(replayed.table())
+    return None
+
+
+class Replayed(NamedTuple):
+    """A card's part of a recording, replayed as it was recorded and without what recording it cost."""
+
+    recording: Recording
+    card: int
+    found: Replay
+    without: Unrecorded
+
+    def table(self) -> Table:
+        """Both, for people."""
+        from streamsim.report.replay import replay_table
+
+        return replay_table(self.found, self.without)
+
+    def to_json(self) -> dict[str, Any]:
+        """Both, as plain numbers and strings."""
+        from streamsim.report.replay import replay_json
+
+        return {"card": self.card, **replay_json(self.found, self.without)}
+
+
+def _each_card(recording: Recording, writes: Path | None) -> list[tuple[int | None, Recording]]:
+    """The part of each card that has work, the busiest first. Raises InputError for several where one is written."""
+    from streamsim.recorded.windows import busiest_card, part_of
+
+    busiest, others = busiest_card(recording)
+    if not others:
+        return [(None if busiest < 0 else busiest, recording)]
+    if writes is not None:
+        numbers = ", ".join(map(str, sorted([busiest, *others])))
+        raise InputError(f"the recording has work on {len(others) + 1} cards: choose one with --device ({numbers})")
+    return [(card, part_of(recording, card)) for card in (busiest, *others)]
+
+
+def _verdict(replayed: Replayed | str, summary: RecordingSummary, program: str) -> list[str]:
+    """What binds, what stands still, what to try; then what is assumed of the card, and whether the replay is bad."""
+    from streamsim.recorded.verdict import verdict_of
+
+    if isinstance(replayed, str):
+        return [f"not replayed: {replayed}"]
+    use = next(use for use in summary.cards if use.id == replayed.card)
+    lines = list(verdict_of(use, replayed.without.program.schedule, replayed.found.device, program))
+    if len(summary.cards) > 1:
+        lines = [f"card {use.id}: {line}" for line in lines]
+    notes = notes_on(replayed.found.device, replayed.found, replayed.without)
+    return [*lines, *(line for line in notes if line.partition(":")[0] not in lines[2])]  # said once
 
 
 def _spare(file: Path, written: dict[str, Path | None]) -> None:
@@ -132,18 +194,20 @@ def _untraced_s(said: str | None, timed: tuple[Recording, str | None, int | None
 
 
 def _replayed(
-    recording: Recording, title: str, profile: str | None, untraced_s: float | None, must: bool
-) -> tuple[Replay, RecordedProgram] | str:
-    """The replay, and the program without what recording cost; or why there is none, unless there ``must`` be one.
+    recording: Recording, file: Path, card: int | None, profile: str | None, untraced_s: float | None, must: bool
+) -> Replayed | str:
+    """Both replays of a recording of one card; or why there are none, unless there ``must`` be.
 
     ``untraced_s``: what the program takes when nothing records it.
     """
     from streamsim.recorded.card_profile import profile_of
-    from streamsim.recorded.replay import replay, untraced
+    from streamsim.recorded.replay import replay, without_recording
 
     try:
         device = profile_of(recording, profile)
-        return replay(recording, device), untraced(recording, device, untraced_s, title)
+        found = replay(recording, device)
+        without = without_recording(recording, device, untraced_s, file.name)
+        return Replayed(recording, -1 if card is None else card, found, without)
     except InputError as error:
         if must:
             raise
@@ -151,25 +215,22 @@ def _replayed(
 
 
 def _write(
-    recording: Recording,
-    found: Replay,
-    program: RecordedProgram,
-    output: Path | None,
-    save_profile: Path | None,
-    plot: Path | None,
-    trace: Path | None,
+    replayed: Replayed, output: Path | None, save_profile: Path | None, plot: Path | None, trace: Path | None
 ) -> None:
     """Write what was asked for: the pictures first, whose names may be wrong."""
-    from streamsim.device.files import write_device
+    from streamsim.device.files import dump_device, write_device
     from streamsim.program.files import write_schedule
     from streamsim.recorded.times import recorded_times
     from streamsim.timeline.timeline import recorded_timeline
 
+    recording, _, found, without = replayed
     if plot is not None or trace is not None:
         was = recorded_timeline(found.timeline, recorded_times(recording, found.program))
         write_beside({"recorded": was, "replayed": found.timeline}, plot, trace)
     if output is not None:
-        write_schedule(program.schedule, output, recorded_times(recording, program))
+        times = recorded_times(recording, without.program)
+        notes = tuple(notes_on(found.device, found, without))
+        write_schedule(without.program.schedule, output, times, dump_device(found.device), notes)
     if save_profile is not None:
         write_device(found.device, save_profile)
 

@@ -11,18 +11,19 @@ import msgspec
 from click.core import ParameterSource
 
 from streamsim.checks import MOST_CHUNKS
+from streamsim.cli.given import Given, is_program, read_given
 from streamsim.cli.notes import note
 from streamsim.cli.printing import MARKDOWN
 from streamsim.code.steps import FRONT_END_OF, Language
 from streamsim.device.front_ends import CALLS, COMPILED, LINEAR, front_end_names, front_end_of, with_front_end
-from streamsim.device.library import device_names, load_device, names_front_end
+from streamsim.device.library import as_device, device_names, load_device, names_front_end
 from streamsim.device.profile import Device
 from streamsim.device.settings import parse_settings
 from streamsim.device.variations import changed, with_call_cost, with_memory_limit
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import check_writable
 from streamsim.program.config import HOST_MEMORIES, ORDERS, Config, HostMemory, Order
-from streamsim.program.files import read_schedule, read_workload
+from streamsim.program.files import read_workload
 from streamsim.program.schedule import LAUNCHES, Launch, Schedule
 from streamsim.program.workload import SHORTEST_KERNEL_S, Workload, WorkloadKernel
 from streamsim.program.workload_text import parse_kernel, workload_of_sizes
@@ -231,7 +232,7 @@ device_options = all_of(
         default="h200",
         show_default=True,
         shell_complete=complete_device,
-        help="A shipped profile (streamsim devices) or a TOML file.",
+        help="A shipped profile (streamsim devices) or a TOML file. Default of a recorded program: its own card.",
     ),
     click.option("--connections", type=int, help="Hardware queues, 1 to 32, in place of the profile's number."),
     click.option(
@@ -316,13 +317,13 @@ class Pipeline(msgspec.Struct, frozen=True):
         return {"workload": msgspec.to_builtins(workload), **sizes, **msgspec.to_builtins(self.config())}
 
 
-def schedule_given(context: click.Context, pipeline: Pipeline) -> Schedule | None:
-    """The schedule in a .json file that stands in the place of a workload; None without one.
+def schedule_given(context: click.Context, pipeline: Pipeline) -> Given | None:
+    """The program in a file that stands in the place of a workload, a schedule or a recording; None without one.
 
     Raises InputError for options beside it that describe a pipeline.
     """
     path = pipeline.workload
-    if path is None or path.suffix.lower() != ".json":
+    if path is None or not is_program(path):
         return None
     given = [
         name
@@ -331,13 +332,13 @@ def schedule_given(context: click.Context, pipeline: Pipeline) -> Schedule | Non
     ]
     if given:
         raise InputError(one_line(f"--{given[0]}: {path} is a schedule, cut and issued already; leave the option out"))
-    return read_schedule(path)
+    return read_given(path)
 
 
 class Chosen(msgspec.Struct, frozen=True):
     """The options that name a device: a profile and what is changed in it."""
 
-    device: str
+    device: str | Device
     connections: int | None
     settings: tuple[str, ...]
     memory_limit: int | None
@@ -346,7 +347,7 @@ class Chosen(msgspec.Struct, frozen=True):
 
     def load(self) -> Device:
         """A shipped profile or one from a file, with the changes. Raises InputError."""
-        device = load_device(self.device)
+        device = as_device(self.device)
         if self.front_end is not None:
             device = with_front_end(device, self.front_end.lower())
         if self.call_cost is not None:
@@ -354,6 +355,17 @@ class Chosen(msgspec.Struct, frozen=True):
         if self.connections is not None:
             device = device.with_connections(self.connections)
         return with_memory_limit(changed(device, parse_settings(device, self.settings)), self.memory_limit)
+
+    def of(self, context: click.Context, given: Given) -> "Chosen":
+        """These options with the profile of a program's own card, where the program has one and --device is not given.
+
+        What is to be said of a recording is noted.
+        """
+        for line in given.notes:
+            note(line)
+        if given.device is None or context.get_parameter_source("device") is ParameterSource.COMMANDLINE:
+            return self
+        return msgspec.structs.replace(self, device=given.device)
 
     def load_for(self, workload: Workload) -> Device:
         """The same for a workload, with a note where a linear layer of it counts as any other operation."""
@@ -374,14 +386,15 @@ class Chosen(msgspec.Struct, frozen=True):
         """
         if self.front_end is not None:
             return msgspec.structs.replace(workload, front_end=self.front_end), self
-        if names_front_end(self.device):
+        if isinstance(self.device, str) and names_front_end(self.device):
             return msgspec.structs.replace(workload, front_end=""), self
         name = FRONT_END_OF[language] if language else workload.front_end
         return msgspec.structs.replace(workload, front_end=name), msgspec.structs.replace(self, front_end=name or None)
 
     def inputs(self) -> dict[str, Any]:
         """What was asked, as plain numbers and strings."""
-        found: dict[str, Any] = {"device": self.device, "connections": self.connections}
+        device = self.device if isinstance(self.device, str) else self.device.name
+        found: dict[str, Any] = {"device": device, "connections": self.connections}
         if self.front_end is not None:
             found["front_end"] = self.front_end
         if self.call_cost is not None:

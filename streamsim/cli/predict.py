@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from streamsim.cli.explain import bound_of_work, explained, source_of, source_of_layers
+from streamsim.cli.given import Given, holds_program, read_given
 from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers, schedule_of_layers
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
@@ -22,6 +23,7 @@ from streamsim.cli.options import (
     device_options,
     output_options,
     pipeline_options,
+    schedule_given,
     taken,
     timed_alone_noted,
 )
@@ -29,7 +31,7 @@ from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_data, print_json, with_assumed
 from streamsim.device.profile import Device
 from streamsim.files.atomic_files import write_bytes
-from streamsim.program.files import dump_schedule, read_schedule
+from streamsim.program.files import dump_schedule
 from streamsim.program.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -76,10 +78,10 @@ class _Wanted(msgspec.Struct, frozen=True):
 def predict_command(context: click.Context, /, **options: Any) -> None:
     """Predict a pipeline of copies in, kernels and copies out, cut into chunks over streams.
 
-    The workload is a TOML file, or sizes and times: 64MiB is 64 * 1024 * 1024 bytes, 64MB is 64,000,000, a
-    bare number is in bytes; 0.57ms, 20us, 1500ns, a bare number is in seconds. What has no room on the card is
-    refused; with --buffers the table says what the ring costs and what it saves. With --layers: a model's layers,
-    streamed to the card one by one over --depth buffers, but for those that stay there.
+    The workload is a TOML file, the file of a schedule (.json), or sizes and times: 64MiB is 64 * 1024 * 1024 bytes,
+    64MB is 64,000,000, a bare number is in bytes; 0.57ms, 20us, 1500ns, a bare number is in seconds. What has no room
+    on the card is refused; with --buffers the table says what the ring costs and what it saves. With --layers: a
+    model's layers, streamed to the card one by one over --depth buffers, but for those that stay there.
 
     \b
     Examples:
@@ -100,6 +102,9 @@ def predict_command(context: click.Context, /, **options: Any) -> None:
         prediction = _predict(schedule_of_layers(*given, card), card)
         origin = source_of_layers(*given) if wanted.explain else None
         return _report(prediction, {**inputs_of(*given), **chosen.inputs()}, wanted, card, origin)
+    program = schedule_given(context, pipeline) if holds_program(pipeline.workload) else None
+    if program is not None:
+        return _simulated(context, pipeline.workload, program, chosen, wanted)
     workload, chosen = chosen.written_in(pipeline.load())
     inputs = {**pipeline.inputs(workload), **chosen.inputs()}
     card = chosen.load_for(workload)
@@ -120,7 +125,7 @@ def predict_command(context: click.Context, /, **options: Any) -> None:
 @explain_option
 @interval_options
 def simulate_command(schedule: Path, **options: Any) -> None:
-    """Predict a schedule from a file.
+    """Predict a schedule from a file, or a recorded program as it runs when nothing records it.
 
     Its speed-up is over the unchunked program where the file names one, as those of streamsim schedule do; else over
     the same copies and kernels one by one.
@@ -128,14 +133,19 @@ def simulate_command(schedule: Path, **options: Any) -> None:
     \b
     Examples:
       streamsim simulate schedule.json --device a100
+      streamsim simulate trace.json.gz
       streamsim simulate schedule.json --device my-card.toml --connections 32 --json
       streamsim simulate schedule.json --samples 1000 --seed 7
     """  # noqa: D301 - click wants the backspace itself
     chosen, wanted = taken(Chosen, options), _Wanted(**options)
-    inputs = {"schedule": str(schedule), **chosen.inputs()}
+    _simulated(click.get_current_context(), schedule, read_given(schedule), chosen, wanted)
+
+
+def _simulated(context: click.Context, path: Path | None, given: Given, chosen: Chosen, wanted: _Wanted) -> None:
+    """Predict the program of a file."""
+    chosen = chosen.of(context, given)
     card = chosen.load()
-    prediction = _predict(read_schedule(schedule), card)
-    _report(prediction, inputs, wanted, card)
+    _report(_predict(given.schedule, card), {"schedule": str(path), **chosen.inputs()}, wanted, card)
 
 
 @click.command("schedule")

@@ -8,6 +8,7 @@ import click
 from msgspec.structs import asdict
 
 from streamsim.cli.beside import beside_options, write_beside
+from streamsim.cli.given import read_given
 from streamsim.cli.options import CHUNKS, FILE, Chosen, complete_device, device_options, format_options, one_of, taken
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json
@@ -81,11 +82,13 @@ def whatif_command(
 ) -> None:
     """Change a program and see what each change brings: alone, and all of them together.
 
+    SCHEDULE is the file of a schedule or a recording, as streamsim import takes it.
     A step begins with a copy to the card behind a kernel or a copy back. What may move is decided by what the schedule
     shows; what is assumed beyond that is printed.
 
     \b
     Examples:
+      streamsim whatif trace.json.gz --pin --async
       streamsim import trace.json.gz -o program.json
       streamsim whatif program.json --device h200 --pin --async --trace both.json --plot both.png
       streamsim whatif schedule.json --device h200 --prefetch 1 --kernel 'kern*=0.8x'
@@ -98,17 +101,19 @@ def whatif_command(
     from streamsim.analysis.what_if import changed_by, what_if
     from streamsim.cli.code import code_of_steps_noted
     from streamsim.cli.consoles import open_console
+    from streamsim.device.files import dump_device
     from streamsim.files.atomic_files import write_text
-    from streamsim.program.files import read_recorded_schedule, write_schedule
+    from streamsim.program.files import write_schedule
     from streamsim.report.what_if import what_if_table
 
     if language is not None and output is None:
         raise InputError(f"--as {language}: the program needs its file; give --output too")
-    device = taken(Chosen, options).load()
+    given = read_given(schedule)
+    device = taken(Chosen, options).of(click.get_current_context(), given).load()
     changes = list(_changes(**options))
     if not changes:
         raise InputError("nothing to change; give --pin, --async, --streams 2 or another change of --help")
-    program, recorded = read_recorded_schedule(schedule)
+    program, recorded = given.schedule, given.recorded
     found = what_if(program, device, changes)
     text = None
     if language is not None:
@@ -120,7 +125,7 @@ def whatif_command(
     if output is not None and text is not None:
         write_text(text, output)
     elif output is not None:
-        write_schedule(found.scenario.schedule, output)
+        write_schedule(found.scenario.schedule, output, profile=dump_device(given.device) if given.device else "")
     if form == "csv":
         print_csv([asdict(outcome) for outcome in (found.before, *found.alone, found.together)])
     elif form == "json":

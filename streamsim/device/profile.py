@@ -11,10 +11,11 @@ from typing import Annotated, Literal, NamedTuple, get_args
 
 import msgspec
 
-from streamsim.checks import LARGEST_BYTES, check_is, check_number, check_whole
+from streamsim.checks import LARGEST_BYTES, check_choice, check_is, check_number, check_whole
 from streamsim.device.fields import About, As, Table, fields_of
 from streamsim.device.front_ends import FrontEnd
 from streamsim.device.kernel_costs import KernelCost, constant_s, paces, part_s
+from streamsim.device.recorders import RECORDERS, Recorder
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError, NoRoomError
 from streamsim.program.schedule import Kernel
@@ -222,6 +223,7 @@ class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     (None: unknown, and no schedule is too large). ``link``: what connects card and host, in words, such as
     ``PCIe gen 4 x16``.
     ``front_ends``: by name what the calls of array libraries take on this host (:mod:`streamsim.device.front_ends`).
+    ``recorders``: by name what profilers take of this host's time (:mod:`streamsim.device.recorders`).
     """
 
     name: str
@@ -239,11 +241,12 @@ class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     memory_bytes: int | None = None
     link: str = ""
     front_ends: dict[str, FrontEnd] = {}
+    recorders: dict[str, Recorder] = {}
 
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:
             raise InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
-        tables = dict.fromkeys(("sources", "spread", "front_ends"), dict)
+        tables = dict.fromkeys(("sources", "spread", "front_ends", "recorders"), dict)
         for field, kind in {**dict.fromkeys(("name", "description", "link"), str), **tables}.items():
             check_is(field, getattr(self, field), kind)
         if not self.name.strip() or "," in self.name:
@@ -252,6 +255,10 @@ class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         for name, front_end in self.front_ends.items():
             check_is(f"front_ends.{name}", front_end, FrontEnd)
             _check_source(f"front_ends.{name}.source", front_end.source)
+        for name, recorder in self.recorders.items():
+            check_choice(f"recorders: {name}", name, RECORDERS)
+            check_is(f"recorders.{name}", recorder, Recorder)
+            _check_source(f"recorders.{name}.source", recorder.source)
         if self.memory_bytes is not None:
             check_whole("memory_bytes", self.memory_bytes, 1, LARGEST_BYTES)
         _check_sources(self)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from streamsim.device.fields import Field
     from streamsim.device.front_ends import FrontEnd
     from streamsim.device.profile import Device
+    from streamsim.device.recorders import Recorder
 
 AS_SET = "assumed: as set"
 replace = msgspec.structs.replace
@@ -218,16 +219,27 @@ def _drawn_with(field: Field, table: Table) -> Iterable[str]:
 def mean_of(one: Device, other: Device) -> Device:
     """Of two profiles of a card every measured number's mean; the rest is as in ``one``.
 
-    The rest: what is counted or chosen, sources and spread. Kernels of which only one has the cost keep it, and so does
-    a front end. One that both have is as uncertain as half of what they differ by, too: a host that has changed its
-    speed meanwhile.
+    The rest: what is counted or chosen, sources and spread. Kernels of which only one has the cost keep it, and so do
+    front ends and recorders. A front end that both have is as uncertain as half of what they differ by, too: a host
+    that has changed its speed meanwhile.
     """
     others = tables_of(other)
     tables = {name: _mean_table(table, others[name]) for name, table in tables_of(one).items()}
     front_ends = {**other.front_ends, **one.front_ends}
     both = one.front_ends.keys() & other.front_ends.keys()
     front_ends |= {name: _mean_front_end(one.front_ends[name], other.front_ends[name]) for name in both}
-    return replace(one, **tables, front_ends=front_ends)
+    recorders = {**other.recorders, **one.recorders}
+    recorders |= {
+        name: _mean_recorder(one.recorders[name], other.recorders[name])
+        for name in one.recorders.keys() & other.recorders.keys()
+    }
+    return replace(one, **tables, front_ends=front_ends, recorders=recorders)
+
+
+def _mean_recorder(one: Recorder, other: Recorder) -> Recorder:
+    """The mean of two hosts' ratios, between the least and the most of both."""
+    ratios = {name: (getattr(one, name) + getattr(other, name)) / 2 for name in ("ratio", "backward")}
+    return replace(one, **ratios, least=min(one.least, other.least), most=max(one.most, other.most))
 
 
 def _mean_front_end(one: FrontEnd, other: FrontEnd) -> FrontEnd:

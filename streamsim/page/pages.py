@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from streamsim.analysis.intervals import Interval
     from streamsim.analysis.predict import Prediction
     from streamsim.analysis.what_if import WhatIf
-    from streamsim.recorded.program import RecordedProgram
     from streamsim.recorded.recording import Recording
-    from streamsim.recorded.replay import Replay
+    from streamsim.recorded.replay import Replay, Unrecorded
     from streamsim.recorded.summary import RecordingSummary
     from streamsim.timeline.timeline import Timeline
 
@@ -116,8 +115,7 @@ def recording_page(
     title: str,
     summary: RecordingSummary,
     found: Replay,
-    untraced: RecordedProgram,
-    untraced_s: float | None,
+    without: Unrecorded,
 ) -> Page:
     """Return the page of a recording: when everything ran, the same replayed by the model, and the tables of both."""
     was = recorded_timeline(found.timeline, recorded_times(recording, found.program))
@@ -128,5 +126,5 @@ def recording_page(
             (format_seconds(found.predicted_s), f"replayed on {found.device.name}, {format_change(found.error)}"),
         ),
         lines=(Shown("recorded", was), Shown("replayed", found.timeline)),
-        tables=(table_of(recording_table(summary, title)), table_of(replay_table(found, untraced, untraced_s))),
+        tables=(table_of(recording_table(summary, title)), table_of(replay_table(found, without))),
     )

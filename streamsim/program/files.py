@@ -8,6 +8,7 @@ the file, not of the schedule, which any change would make another one.
 
 import json
 import os
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,10 +26,25 @@ from streamsim.text.shown import one_line, shown
 LARGEST_JSON_BYTES = 1 << 30
 
 
+class ProgramFile(NamedTuple):
+    """A schedule from a file, and what the file of a recorded program says as well.
+
+    ``recorded``: when its ops ran; ``profile``: its card's profile as TOML, or ""; ``notes``: what to know before using
+    it, such as a replay that is far from the recording.
+    """
+
+    schedule: Schedule
+    recorded: RecordedTimes | None = None
+    profile: str = ""
+    notes: tuple[str, ...] = ()
+
+
 class ScheduleFile(Schedule, frozen=True):
-    """What the file of a schedule holds. ``recorded``: when its ops ran, of a recorded program."""
+    """What the file of a schedule holds: see :class:`ProgramFile`."""
 
     recorded: RecordedTimes | None = None
+    profile: str = ""
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Nothing: the schedule that is made of it checks itself."""
@@ -51,11 +67,11 @@ _PARSERS: Parsers = {**dict.fromkeys(("inputs", "outputs", "h2d_once", "d2h_once
 
 def read_schedule(path: str | os.PathLike[str]) -> Schedule:
     """The schedule in a JSON file. Raises InputError naming the file, the field and the value."""
-    return read_recorded_schedule(path)[0]
+    return read_program(path).schedule
 
 
-def read_recorded_schedule(path: str | os.PathLike[str]) -> tuple[Schedule, RecordedTimes | None]:
-    """The same, and when its ops ran where the file says that. Raises InputError as :func:`read_schedule`."""
+def read_program(path: str | os.PathLike[str]) -> ProgramFile:
+    """The same, with what the file of a recorded program says as well. Raises InputError as :func:`read_schedule`."""
     return _parse_schedule(read_bytes(path, LARGEST_JSON_BYTES), one_line(str(path)))
 
 
@@ -64,12 +80,18 @@ def read_workload(path: str | os.PathLike[str]) -> Workload:
     return parse_workload(read_bytes(path, LARGEST_TOML_BYTES), one_line(str(path)))
 
 
-def write_schedule(schedule: Schedule, path: str | os.PathLike[str], recorded: RecordedTimes | None = None) -> None:
+def write_schedule(
+    schedule: Schedule,
+    path: str | os.PathLike[str],
+    recorded: RecordedTimes | None = None,
+    profile: str = "",
+    notes: tuple[str, ...] = (),
+) -> None:
     """Save ``schedule`` as JSON, one op a line, and when its ops ran if that was ``recorded``.
 
-    Raises InputError when the file cannot be written.
+    ``profile``, ``notes``: see :class:`ProgramFile`. Raises InputError when the file cannot be written.
     """
-    write_bytes(dump_schedule(schedule, recorded), path)
+    write_bytes(dump_schedule(schedule, recorded, profile, notes), path)
 
 
 def write_workload(workload: Workload, path: str | os.PathLike[str]) -> None:
@@ -77,10 +99,12 @@ def write_workload(workload: Workload, path: str | os.PathLike[str]) -> None:
     write_text(dump_workload(workload), path)
 
 
-def dump_schedule(schedule: Schedule, recorded: RecordedTimes | None = None) -> bytes:
+def dump_schedule(
+    schedule: Schedule, recorded: RecordedTimes | None = None, profile: str = "", notes: tuple[str, ...] = ()
+) -> bytes:
     """``schedule`` as JSON in UTF-8, one op a line, the program that it was cut from on the last one.
 
-    On that as well when its ops ran, if that was ``recorded``.
+    On that as well when its ops ran, if that was ``recorded``, the ``profile`` of its card, and ``notes``.
     """
     encode = msgspec.json.Encoder().encode
     head = {
@@ -90,6 +114,8 @@ def dump_schedule(schedule: Schedule, recorded: RecordedTimes | None = None) -> 
         ops = b",\n".join(map(encode, schedule.ops))
         tail = b"" if schedule.unchunked is None else b',"unchunked":' + encode(schedule.unchunked)
         tail += b"" if recorded is None else b',"recorded":' + encode(recorded)
+        tail += b',"profile":' + encode(profile) if profile else b""
+        tail += b',"notes":' + encode(notes) if notes else b""
         return encode(head)[:-1] + b',"ops":[\n' + ops + b"\n]" + tail + b"}\n"
     except UnicodeEncodeError as error:
         raise InputError(f"schedule: {shown(error.object)} is not text that UTF-8 can hold") from None
@@ -102,16 +128,16 @@ def dump_workload(workload: Workload) -> str:
 
 def parse_schedule(data: bytes, where: str = "schedule") -> Schedule:
     """The schedule that the JSON ``data`` holds; ``where`` begins the message of the InputError it may raise."""
-    return _parse_schedule(data, where)[0]
+    return _parse_schedule(data, where).schedule
 
 
-def _parse_schedule(data: bytes, where: str) -> tuple[Schedule, RecordedTimes | None]:
+def _parse_schedule(data: bytes, where: str) -> ProgramFile:
     try:
         file = msgspec.json.decode(data, type=ScheduleFile)
-        schedule = file.schedule()
-        if dump_schedule(schedule, file.recorded) != data:  # a file as we write it names nothing twice
+        schedule, said = file.schedule(), (file.recorded, file.profile, file.notes)
+        if dump_schedule(schedule, *said) != data:  # a file as we write it names nothing twice
             json.loads(data, object_pairs_hook=refuse_duplicates)
-        return schedule, file.recorded
+        return ProgramFile(schedule, *said)
     except (ValueError, RecursionError) as error:
         reason = str(error) if isinstance(error, InputError) else explain_json(error, data)
         raise InputError(one_line(f"{where}: {mistaken_for('schedule', data) or reason}")) from None

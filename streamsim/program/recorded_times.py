@@ -7,6 +7,7 @@ import msgspec
 from streamsim.errors import InputError
 
 UNKNOWN = -1
+FIRST_TOUCH = "first touch of host memory"  # the name of host work: page faults in a copy of pageable memory
 LATEST_NS = 1 << 52  # 52 days, and exact as a float
 
 

@@ -32,6 +32,7 @@ _KINDS = (
 _QUERIES = {"cuCtxGetCurrent", "cuCtxGetDevice"} | {
     f"{prefix}{name}" for prefix in ("cuda", "hip") for name in ("GetDevice", "GetLastError", "PeekAtLastError")
 }
+
 # Others that launch nothing and wait for nothing, in tens of nanoseconds, and that PyTorch's profiler writes.
 _LOOKUPS = {f"{prefix}{name}" for prefix in ("cuda", "hip") for name in ("StreamIsCapturing", "DeviceGetAttribute")}
 

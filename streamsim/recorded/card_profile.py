@@ -1,129 +1,100 @@
-"""The profile of the card that a recording is of: by its name, or with the recording's own copy rates."""
+"""The profile of the card that a recording is of: shipped or made, with what the recording shows."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from streamsim.device.library import as_device, device_names, load_device
-from streamsim.device.variations import changed
-from streamsim.recorded.recording import CopyDirection, CopyMemory, WorkKind
+from streamsim.device.generations import as_recorded, made_profile, profile_named
+from streamsim.device.library import as_device, load_device
+from streamsim.device.variations import AS_SET, changed, with_values
+from streamsim.recorded.copy_rates import DIRECTIONS, copy_rates
+from streamsim.recorded.recording import CallKind, RecordedCard
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from streamsim.device.profile import Device
-    from streamsim.recorded.recording import CardWork, Recording
+    from streamsim.recorded.recording import Recording
 
-BASE = "h100"  # of cards that have no profile: all but the rates of its copies
-LEAST_COPIES, LARGE_BYTES = 3, 1 << 20  # from which a rate is told: so many, and those of the larger half or this size
-_DIRECTIONS = {"h2d": CopyDirection.H2D, "d2h": CopyDirection.D2H}
+OWN = "measured: the recording's own copies"
+FOLLOWS = "assumed: in step with the recording's own copies"
+PAGEABLE, WAKE = "pageable", "host.wake_s"
+WAITS = (CallKind.SYNCHRONIZE_STREAM, CallKind.SYNCHRONIZE_DEVICE)
+ENOUGH, LONGEST_WAKE_NS = 8, 20_000  # waits that tell how long a thread takes to wake up, and the longest believed
+AMD = "AMD card"  # whose calls are HIP's, where the recording does not name it
 
 
-def card_name(recording: Recording) -> str:
-    """What the recording calls the card that its work is on; "" where it does not say."""
+def card_of(recording: Recording) -> RecordedCard:
+    """What the recording says of the card that its work is on; nothing where it has work of several or of none."""
     cards = np.unique(recording.work.card)
-    return recording.cards[int(cards[0])].name if len(cards) == 1 else ""
-
-
-def profile_named(card: str) -> str | None:
-    """The shipped profile of a card, by the card's name; None where there is none.
-
-    That of ``"NVIDIA A100-SXM4-40GB"`` is ``a100``: the longest name that stands in it as words or beginnings of them.
-    """
-    words = re.sub(r"[^a-z0-9]+", " ", card.lower())
-    joined = words.replace("rtx ", "rtx")
-    names = [name for name in device_names() if not name.startswith("ideal") and "-" not in name]
-    found = [name for name in names if re.search(rf"\b{name}\b", joined)]
-    return max(found, key=len, default=None)
+    card = recording.cards[int(cards[0])] if len(cards) == 1 else RecordedCard(0)
+    is_amd = not card.name and any(recording.names[name].startswith("hip") for name in np.unique(recording.calls.name))
+    return msgspec.structs.replace(card, name=AMD) if is_amd else card
 
 
 def profile_of(recording: Recording, device: Device | str | Path | None = None) -> Device:
-    """The profile on which to replay a recording: ``device``, or else the shipped one of the recording's card.
+    """The profile on which to replay a recording: ``device``, or else that of the recording's card.
 
-    The pace of pageable copies is the recording's own where it has some: they are staged by its host, of which the
-    profile of a card knows nothing. A card without a profile gets one with the rates of all of its own copies.
+    That is the shipped one of the card's name, or one made from the name; with the copy engines, the memory and the
+    rates of copies that the recording shows. Of a ``device`` that is given only the pace of pageable copies is the
+    recording's own: they are staged by its host, of which the profile of a card knows nothing.
     """
-    name = profile_named(card_name(recording))
-    if device is None and name is None:
-        return with_own_rates(recording, load_device(BASE), (CopyMemory.PINNED, CopyMemory.PAGEABLE))
-    known = load_device(name or BASE) if device is None else as_device(device)
-    return with_own_rates(recording, known, (CopyMemory.PAGEABLE,))
+    if device is not None:
+        return with_own_rates(recording, as_device(device), only_pageable=True)
+    card = card_of(recording)
+    name = profile_named(card.name)
+    if name is None:
+        made = made_profile(card.name, card.multiprocessors, card.memory_bytes, card.copy_engines)
+        return with_own_rates(recording, made)
+    return with_own_rates(recording, as_recorded(load_device(name), card.memory_bytes, card.copy_engines))
 
 
-def with_own_rates(recording: Recording, device: Device, memories: Sequence[CopyMemory]) -> Device:
-    """``device`` with the rates at which the recording's own copies of these ``memories`` went.
-
-    A rate is the median over the larger copies of a direction; where there are fewer than three, the device's stays,
-    and so does the device where no rate is told.
-    """
-    rates: dict[str, float] = {}
-    for direction in _DIRECTIONS:
-        for memory in memories:
-            prefix = "pageable_" if memory == CopyMemory.PAGEABLE else ""
-            latency_s = getattr(getattr(device, direction), f"{prefix}latency_s")
-            rate = _rate(recording, direction, memory, latency_s)
-            if rate is not None:
-                rates[f"{direction}.{prefix}bandwidth_bytes_per_s"] = rate
+def with_own_rates(recording: Recording, device: Device, only_pageable: bool = False) -> Device:
+    """``device`` with the rates at which the recording's own copies went, as far as it shows them."""
+    rates = copy_rates(recording, device)
+    if only_pageable:
+        rates = {name: rate for name, rate in rates.items() if PAGEABLE in name}
+    elif device.source(WAKE)[0] == "assumed" and (wake_s := _wake_s(recording)) is not None:
+        device = with_values(device, {WAKE: wake_s})
+        device = msgspec.structs.replace(
+            device, sources={**device.sources, WAKE: "measured: the recording's own waits"}
+        )
     if not rates:
         return device
-    found = changed(device, rates)
-    which = "copies" if CopyMemory.PINNED in memories else "pageable copies"
+    found = changed(device, {**_other_way(device, rates), **rates})
+    which = "pageable copies" if all(PAGEABLE in name for name in rates) else "copies"
+    card = card_of(recording).name or "the recorded card"
+    sources = {name: FOLLOWS if text.startswith(AS_SET) else text for name, text in found.sources.items()}
     return msgspec.structs.replace(
         found,
         name=f"{device.name} with the recording's {which}",
-        description=f"{card_name(recording) or 'the recorded card'}: {which} as fast as recorded, else {device.name}",
-        sources={**found.sources, **dict.fromkeys(rates, "measured: the recording's own copies")},
+        description=f"{card}: {which} as fast as recorded, else {device.name}",
+        link=device.link,
+        sources={**sources, **dict.fromkeys(rates, OWN)},
     )
 
 
-def _rate(recording: Recording, direction: str, memory: CopyMemory, latency_s: float) -> float | None:
-    """Bytes a second; of pageable memory, which the host stages, from when that began until all was there."""
-    work = recording.work
-    rows = np.flatnonzero(
-        (work.kind == WorkKind.COPY)
-        & (work.direction == _DIRECTIONS[direction])
-        & (work.memory == memory)
-        & (work.bytes > 0)
-        & (work.end_ns > work.start_ns)
-    )
-    if memory == CopyMemory.PAGEABLE:
-        rows = rows[work.call[rows] >= 0]
-        took_ns = _staged_ns(recording, direction, rows)
-    else:
-        took_ns = (work.end_ns - work.start_ns)[rows]
-    sizes = work.bytes[rows]
-    large = sizes >= min(LARGE_BYTES, float(np.median(sizes)) if len(sizes) else 0)
-    took_s = took_ns[large] * 1e-9 - latency_s
-    rates = sizes[large][took_s > 0] / took_s[took_s > 0]
-    return float(np.median(rates)) if len(rates) >= LEAST_COPIES else None
+def _wake_s(recording: Recording) -> float | None:
+    """What passes from the end of the last work until a call that waited for it returns; None for too few of them."""
+    calls, work = recording.calls, recording.work
+    waits = np.flatnonzero(np.isin(calls.kind, WAITS))
+    ended = np.sort(work.end_ns)
+    at = np.searchsorted(ended, calls.end_ns[waits]) - 1
+    known = at >= 0
+    last_ns = ended[at[known]]
+    has_waited = last_ns > calls.start_ns[waits][known]  # else the work had ended before
+    took_ns = (calls.end_ns[waits][known] - last_ns)[has_waited]
+    return float(np.median(took_ns).clip(0, LONGEST_WAKE_NS)) * 1e-9 if len(took_ns) >= ENOUGH else None
 
 
-def _staged_ns(recording: Recording, direction: str, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What copies of pageable memory took: those from the card from when they began until their call returned.
-
-    To the card the host begins with the call, once its stream is free; and where the call returned before the copy
-    began, as of few bytes, all that it had staged was still to be copied.
-    """
-    work, call = recording.work, recording.work.call[rows]
-    start_ns, end_ns = recording.calls.start_ns[call], recording.calls.end_ns[call]
-    if direction == "d2h":
-        return end_ns - work.start_ns[rows]
-    done_ns = np.where(end_ns <= work.start_ns[rows], work.end_ns[rows], end_ns)
-    return done_ns - np.maximum(start_ns, _free_ns(work)[rows])
-
-
-def _free_ns(work: CardWork) -> NDArray[np.int64]:
-    """By row when all that was before it in its stream had ended; 0 where there was nothing."""
-    found = np.zeros(len(work), np.int64)
-    for stream in np.unique(work.stream):
-        rows = np.flatnonzero(work.stream == stream)
-        rows = rows[np.argsort(work.start_ns[rows], kind="stable")]
-        found[rows[1:]] = np.maximum.accumulate(work.end_ns[rows])[:-1]
-    return found
+def _other_way(device: Device, rates: dict[str, float]) -> dict[str, float]:
+    """The rate of a direction whose copies are not recorded and that is only assumed: it follows the other one's."""
+    names = [f"{direction}.bandwidth_bytes_per_s" for direction in DIRECTIONS]
+    for told, other in (names, names[::-1]):
+        if told in rates and other not in rates and device.source(other)[0] == "assumed":
+            was_told, was_other = (getattr(device, name[:3]).bandwidth_bytes_per_s for name in (told, other))
+            return {other: was_other * rates[told] / was_told}
+    return {}

@@ -34,9 +34,12 @@ if TYPE_CHECKING:
 Id = int | float | str | None
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 Three = tuple[Whole, Whole, Whole]
-CALLS = ("cuda_runtime", "cuda_driver")
+# By category: of PyTorch from 1.13 on, and of 1.8 to 1.12.
+CALLS = ("cuda_runtime", "cuda_driver", "Runtime")
 WORK = {"gpu_memcpy": WorkKind.COPY, "kernel": WorkKind.KERNEL, "gpu_memset": WorkKind.MEMSET}
+WORK |= {"Memcpy": WorkKind.COPY, "Kernel": WorkKind.KERNEL, "Memset": WorkKind.MEMSET}
 NOTES = {"cpu_op": AnnotationKind.OP, "overhead": AnnotationKind.OVERHEAD, "user_annotation": AnnotationKind.RANGE}
+NOTES |= {"Operator": AnnotationKind.OP, "operator": AnnotationKind.OP}
 STEP = "ProfilerStep#"
 # Arrows between other records, the same annotations once more on the card's side, frames of Python, the profiler itself
 SAYS_NOTHING_MORE = ("ac2g", "async_gpu", "fwdbwd", "gpu_user_annotation", "python_function", "Trace")
@@ -69,6 +72,8 @@ class _Card(msgspec.Struct):
 class _Head(msgspec.Struct):
     cards: list[_Card] = msgspec.field(default=[], name="deviceProperties")
     schema: Id = msgspec.field(default=None, name="schemaVersion")
+    shapes: Id = msgspec.field(default=None, name="record_shapes")
+    stack: Id = msgspec.field(default=None, name="with_stack")
     cupti: Id = msgspec.field(default=None, name="cupti_version")
 
 
@@ -122,6 +127,10 @@ def read_kineto(path: str | os.PathLike[str], blocks: Iterator[bytes]) -> Record
     draft = Draft("Kineto", str(path))
     version = f" {file.head.cupti}" if isinstance(file.head.cupti, int) else ""
     draft.tool = f"PyTorch profiler, CUPTI{version}" if version else "PyTorch profiler"
+    options = [
+        word for word, on in (("shapes", file.head.shapes), ("stack", file.head.stack)) if on not in (None, 0, "0")
+    ]
+    draft.tool += f", with {' and '.join(options)}" if options else ""
     for card in file.head.cards:
         draft.cards[card.id] = RecordedCard(card.id, card.name, card.memory_bytes, card.multiprocessors)
     reader = _Reader(draft)

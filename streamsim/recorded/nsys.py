@@ -1,4 +1,4 @@
-"""Nsight Systems: its SQLite exports of 2022 to 2026.
+"""Nsight Systems: its SQLite exports of 2020 to 2026.
 
 Tables and columns are named, and there only if something was recorded. A process is its globalPid without the low
 bits that number threads; ids of calls, streams and contexts are unique within one. What a synchronisation is, the name
@@ -275,11 +275,11 @@ class _Reader:
     # What there is
 
     def _cards(self) -> None:
-        columns = ("id", "name", "totalMemory", "smCount", "asyncEngines")
+        columns = ("id", "name", "totalMemory", "smCount", "asyncEngines", "deviceId")
         for row in self._tables.rows("TARGET_INFO_GPU", *columns):
-            if isinstance(number := row.get("id"), int):
+            if isinstance(number := row.get("id", row.get("deviceId")), int):  # exports of 2020 have the latter
                 name = row.get("name")
-                counts = [max(v, 0) if isinstance(v := row.get(c), int) else 0 for c in columns[2:]]
+                counts = [max(v, 0) if isinstance(v := row.get(c), int) else 0 for c in columns[2:5]]
                 self.draft.cards[number] = RecordedCard(number, name[:100] if isinstance(name, str) else "", *counts)
         for row in self._tables.rows("PROCESSES", "pid", "name"):
             if isinstance(row.get("pid"), int) and isinstance(row.get("name"), str):

@@ -12,7 +12,9 @@ import msgspec
 import numpy as np
 
 from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, LEAST_FILL
+from streamsim.device.library import as_device
 from streamsim.errors import InputError
+from streamsim.program.recorded_times import FIRST_TOUCH
 from streamsim.program.schedule import (
     LEGACY_STREAM,
     Buffer,
@@ -28,23 +30,29 @@ from streamsim.program.schedule import (
 )
 from streamsim.recorded.alone import alone_ns
 from streamsim.recorded.call_names import plain
-from streamsim.recorded.recording import NONE, CallKind, CopyDirection, CopyMemory, Unread, WorkKind
-from streamsim.recorded.recording_costs import HostCosts
+from streamsim.recorded.copy_rates import held_ns
+from streamsim.recorded.recording import ISSUES, NONE, CallKind, CopyDirection, CopyMemory, Unread, WorkKind
+from streamsim.recorded.recording_costs import FIRST_S, HostCosts, share_ns, unwritten_ns
 from streamsim.recorded.threads import NAMED_NS, call_times, first_excess_ns
+from streamsim.recorded.unified import NOT_MODELLED, first_call, page_moves
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-    from numpy.typing import NDArray
-
-    from streamsim.device.profile import Host
+    from streamsim.device.profile import Device
     from streamsim.program.schedule import Op, StreamKind
+    from streamsim.recorded.copy_rates import Held
     from streamsim.recorded.recording import CardWork, Recording
 
 PAGEABLE = "pageable"  # the buffer in which every copy of pageable memory has a place of its own
 NEVER_RECORDED = -2  # in place of the call that recorded an event
 BYTES_A_THREAD = 16  # that a memset or a copy within the card moves: a vector of four words
 ISSUING = 160  # threads that keep a multiprocessor busy with dense arithmetic: a warp and a quarter for each scheduler
+SLOW_COPY = (
+    "something else held the host (a module, a lock, memory): host work before the copy, as recorded",
+    "page faults of memory that is touched for the first time: host work before the copy, as recorded",
+)
 RECORD, WAIT, GRAPH_LAUNCH = int(CallKind.RECORD), int(CallKind.WAIT), int(CallKind.GRAPH_LAUNCH)
 _DIRECTIONS: dict[int, str] = {CopyDirection.H2D: "h2d", CopyDirection.D2H: "d2h"}
 _SYNCHRONISES = {CallKind.SYNCHRONIZE_STREAM, CallKind.SYNCHRONIZE_EVENT, CallKind.SYNCHRONIZE_DEVICE, CallKind.FREE}
@@ -68,31 +76,34 @@ class RecordedProgram(msgspec.Struct, frozen=True):
 
 
 def program_of(
-    recording: Recording, name: str = "", costs: HostCosts | None = None, host: Host | None = None
+    recording: Recording, name: str = "", costs: HostCosts | None = None, device: Device | str | Path | None = None
 ) -> RecordedProgram:
     """The program that ``recording`` is of: of one card, whose calls are there.
 
-    ``host``: of the profile, for how long after a call the card has what it asks for, and which copies of pageable
-    memory the call is done with; None: at once, and all that begin behind their call.
+    ``device``: says for how long after a call the card has what it asks for, which copies of pageable memory the call
+    is done with, and how fast they are. What such a copy took much longer is work of the host before it. None: the
+    card has all at once, calls are done with all copies that begin behind them, and none is slow.
     Raises InputError for work on several cards, and where no call issued any work.
     """
     cards = np.unique(recording.work.card)
     if len(cards) > 1:
         ids = ", ".join(str(recording.cards[card].id) for card in cards)
         raise InputError(f"the recording has work on {len(cards)} cards: choose one with --device ({ids})")
-    return _Writer(recording, name, costs or HostCosts(), host).write()
+    known = None if device is None else as_device(device)
+    return _Writer(recording, name, costs or HostCosts(), known).write()
 
 
 class _Writer:
     """Writes the ops down call by call, in the order of their starts."""
 
-    def __init__(self, recording: Recording, name: str, costs: HostCosts, host: Host | None) -> None:
+    def __init__(self, recording: Recording, name: str, costs: HostCosts, device: Device | None) -> None:
         self._recording, self._name, self._costs = recording, name, costs
-        self._submit_ns = 0 if host is None else round(host.submit_s * 1e9)
-        self._immediate_bytes = LARGEST_BYTES if host is None else host.pageable_immediate_bytes
-        self._calls, called = recording.calls, recording.work.call
+        self._submit_ns = 0 if device is None else round(device.host.submit_s * 1e9)
+        self._immediate_bytes = LARGEST_BYTES if device is None else device.host.pageable_immediate_bytes
+        self._held = {} if device is None else held_ns(recording, device)
+        self._calls = recording.calls
         self._rows, self._rows_from = _rows_by_call(recording)
-        self._first = int(called.min()) if len(called) and (called != NONE).all() else 0
+        self._first = max(first_call(recording), 0)
         self._first_ns = int(self._calls.start_ns[self._first]) if len(self._calls) else 0
         self._times = call_times(recording, self._first_ns)
         self._threads = {thread: k for k, thread in enumerate(dict.fromkeys(recording.calls.thread.tolist()))}
@@ -125,7 +136,8 @@ class _Writer:
             self._gap[thread] += before[i]
             self._call(i, kinds[i], thread, own[i])
         if not any(isinstance(op, Copy | Kernel) for op in self._ops):
-            raise InputError("no call of the recording issued a copy or a kernel: there is no program in it")
+            raise InputError(_no_program(self._recording))
+        self._end()
         schedule = Schedule(
             tuple(self._ops),
             tuple(self._kinds),
@@ -137,14 +149,24 @@ class _Writer:
         work, call = tuple(self._row_of), tuple(self._call_of)
         return RecordedProgram(schedule, work, call, self._first_ns, self._taken_ns * 1e-9, self._costs, assumed)
 
+    def _end(self) -> None:
+        """Let the program end with the last wait for its last work: what tears down behind it is no part of it."""
+        last = max(i for i, op in enumerate(self._ops) if isinstance(op, Copy | Kernel))
+        waits = (i for i, op in enumerate(self._ops) if isinstance(op, Synchronize) and i > last and not op.name)
+        end = max(waits, default=last) + 1
+        while end < len(self._ops) and self._call_of[end] == self._call_of[last] != NONE:
+            end += 1  # what is left of the last call
+        for column in (self._ops, self._row_of, self._call_of):
+            del column[end:]
+
     def _backlog(self) -> None:
         """Work that was called before the recording or its window began: in its stream it is before all other work."""
         work = self._recording.work
         called: dict[int, int] = {}  # by stream the first work whose call is there
         for row in np.flatnonzero(work.call != NONE).tolist():
             called.setdefault(int(work.stream[row]), row)
-        left_out = 0
-        for row in np.flatnonzero(work.call == NONE).tolist():
+        left_out, moves = 0, page_moves(work)
+        for row in np.flatnonzero((work.call == NONE) & ~moves).tolist():
             if row < called.get(int(work.stream[row]), len(work)):
                 op = self._work(row, CallKind.LAUNCH, 0, 0.0)
                 if op is not None:
@@ -153,6 +175,7 @@ class _Writer:
             else:
                 left_out += 1
         self._assume("copies and kernels without a call", "they are left out", left_out)
+        self._assume("moves of unified memory's pages", NOT_MODELLED, int(moves.sum()))
 
     def _take_out(self) -> None:
         """Take what recording cost out of the calls' times and the gaps before them."""
@@ -160,17 +183,19 @@ class _Writer:
         before = int(times.own_ns[self._first :].sum() + times.before_ns[self._first :].sum())
         if costs.first:
             excess, first = first_excess_ns(self._recording, times.own_ns)
-            if first != NONE:
+            if FIRST_S[0] <= excess * 1e-9 <= FIRST_S[1]:
                 times.own_ns[first] -= excess
         works = np.diff(self._rows_from) > 0
         least = np.minimum(times.own_ns, works)  # what takes no time is an op of a graph's
         took_ns = round(costs.call_s * 1e9) + works * round(costs.work_s * 1e9)
+        took_ns += share_ns(times.own_ns, costs, 1)
         times.own_ns[:] = np.maximum(times.own_ns - took_ns, least)
-        operations = np.rint(times.operations * costs.operation_s * 1e9).astype(np.int64)
-        times.before_ns[:] = np.maximum(times.before_ns - operations - round(costs.between_s * 1e9), 0)
+        between_ns = round(costs.between_s * 1e9) + share_ns(times.before_ns, costs, times.operations + 1)
+        between_ns += np.rint(times.operations * costs.operation_s * 1e9).astype(np.int64)
+        times.before_ns[:] = np.maximum(times.before_ns - between_ns, 0)
         for thread in self._threads if costs.unwritten_s else ():
             own = np.flatnonzero(self._calls.thread == thread)
-            times.before_ns[own] -= _unwritten_ns(times.before_ns[own], works[own], round(costs.unwritten_s * 1e9))
+            times.before_ns[own] -= unwritten_ns(times.before_ns[own], works[own], round(costs.unwritten_s * 1e9))
         self._taken_ns = before - int(times.own_ns[self._first :].sum() + times.before_ns[self._first :].sum())
 
     def _number_streams(self) -> tuple[dict[int, int], list[StreamKind]]:
@@ -225,10 +250,25 @@ class _Writer:
                 self._gap[thread] += own_ns if row == rows[-1] and call_s else 0
                 continue
             self._latest[thread] = op.stream
+            held = self._held.get(row)
+            if held is not None:
+                self._hold(i, row, op, held)
             self._put(op, i, row)
             call_s = 0.0
+            self._gap[thread] += 0 if held is None else held.after_ns
         if rest_ns:
             self._put(HostWork(rest_ns * 1e-9, self._called(i), thread), i)
+
+    def _hold(self, i: int, row: int, copy: Copy | Kernel, held: Held) -> None:
+        """Let the host work as long as a slow copy of pageable memory held it, once the copy's stream was free."""
+        if not held.before_ns:
+            return
+        back = self._of_work.direction[row] == CopyDirection.D2H
+        if held.has_waited:
+            self._put(Synchronize(stream=copy.stream, thread=copy.thread, call_s=0.0), i)
+        self._put(HostWork(held.before_ns * 1e-9, FIRST_TOUCH if back else self._called(i), copy.thread), i)
+        what = "slow copies back into pageable memory" if back else "slow calls of copies of pageable memory"
+        self._assume(what, SLOW_COPY[back], 1)
 
     def _work(self, row: int, kind: int, thread: int, call_s: float | None) -> Copy | Kernel | None:
         work = self._of_work
@@ -341,16 +381,16 @@ class _Writer:
         self._assumed.setdefault(what, [0, why])[0] += count
 
 
-def _unwritten_ns(before_ns: NDArray[np.int64], works: NDArray[np.bool_], unwritten_ns: int) -> NDArray[np.int64]:
-    """By call of a thread, what of the gap before it went to calls that are not there.
-
-    They take so long for each that ``works``, since the one before it: of each gap between the two the same share.
-    """
-    turn: NDArray[np.int64] = np.cumsum(works) - works  # which of those that work is next
-    together = np.bincount(turn, before_ns, minlength=1)
-    share = np.minimum(unwritten_ns / np.maximum(together, 1), 1.0)
-    share[int(works.sum()) :] = 0.0  # nothing works behind these
-    return np.rint(before_ns * share[turn]).astype(np.int64)
+def _no_program(recording: Recording) -> str:
+    """Why there is no program in a recording, and what to do."""
+    issues = int(np.isin(recording.calls.kind, ISSUES).sum())
+    if not issues or len(recording.work):
+        return "no call of the recording issued a copy or a kernel: there is no program in it"
+    return (
+        f"{issues} calls put work on the card, and nothing of the card is recorded; on Windows and in WSL2 let all"
+        " users read the GPU's performance counters (NVIDIA Control Panel, Developer) and update the driver; of PyTorch"
+        " record ProfilerActivity.CUDA too"
+    )
 
 
 class _Columns(NamedTuple):

@@ -1,19 +1,24 @@
-"""What recording a program cost: its host, as the recording itself tells it, and its card."""
+"""What recording a program cost: its host, as the recording itself tells it, and its card.
+
+It is known in two ways. A program asks for what takes no time, such as which card is the current one, and a profiler
+that writes these calls shows what each of its records takes. Of PyTorch's profiler, which writes few of them, the ratio
+of the host's own time, recorded over plain, is measured (:mod:`streamsim.device.recorders`). Of other recordings it is
+not known: then nothing is taken off, and the time without it is a range.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
 
+from streamsim.device.recorders import CALLS, PYTORCH, SHAPES, STACK, recorder_of
 from streamsim.device.variations import with_values
 from streamsim.recorded.call_names import lookups, queries
-from streamsim.recorded.recording import AnnotationKind, CallKind
+from streamsim.recorded.recording import LATEST_NS, AnnotationKind, CallKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from streamsim.device.profile import Device
@@ -26,48 +31,95 @@ WORK = 4.0
 # that the card binds, recorded by CUPTI and as they are, on an H100 and two H200; docs/evidence.md judges it on others.
 STAMPS_S = 1e-6
 ENOUGH = 8  # calls that do nothing, to say what recording costs
-ENOUGH_LOOKUPS = 3  # of which a step of PyTorch has one for each copy and each matrix product
 SHORT = 0.1  # of the gaps behind such calls, the part in which the host does nothing else
 MOST = 0.9  # of the calls, those beside which nothing else ran on the host
-
+ENOUGH_LOOKUPS = 3  # of the few that PyTorch's profiler writes, one for each copy and each matrix product
 # Calls that a library makes for each that puts work on the card, and that PyTorch's profiler records but does not
 # write: by CUPTI 12 to 16 of PyTorch, in inference, training and streamed layers, and 3 or 4 of CuPy.
 UNWRITTEN_OF_PYTORCH, UNWRITTEN_OF_OTHERS = 14, 3
 # Of what recording takes in a call, what it takes behind it, and for an operation of PyTorch: 0.2 and 1.8 us of 0.4, of
 # a chunk's operations on an H100, one by one as they are and recorded. docs/evidence.md judges both on others.
 BEHIND, OPERATION = 0.5, 4.0
+MOST_S = 10e-6  # that recording one call or one operation takes: up to 3 us on one host, and hosts differ threefold
+# PyTorch's profiler takes so long in the first copy or launch of a recording: 0.31 to 0.50 ms in nine recordings.
+FIRST_S = 0.25e-3, 0.6e-3
 
 
 class HostCosts(msgspec.Struct, frozen=True):
-    """What recording cost the host, to be taken out: seconds for each call, before it, and for each operation recorded.
+    """What recording cost the host, to be taken out: seconds for each call, and between calls.
 
-    ``first``: whether the first copy or launch takes what the others do. ``work_s``: for each call that puts work on
-    the card, which is recorded too. ``unwritten_s``: between it and the one before, for calls that were recorded and
-    are not in the recording.
+    ``work_s``: for each call that puts work on the card, which is recorded too. ``unwritten_s``: between it and the one
+    before, for calls that were recorded and are not in the recording. ``operation_s``: for each recorded operation.
+    ``share``: of the host's own time, in calls and between them, but no more than ``most_s`` for each call and each
+    recorded operation. ``first``: whether the first copy or launch is without what PyTorch's profiler does in it.
     """
 
     call_s: float = 0.0
-    operation_s: float = 0.0
-    first: bool = False
     between_s: float = 0.0
     work_s: float = 0.0
     unwritten_s: float = 0.0
+    operation_s: float = 0.0
+    share: float = 0.0
+    most_s: float = MOST_S
+    first: bool = False
 
     def scaled(self, factor: float) -> HostCosts:
-        """So many times as much of each."""
-        times = (self.call_s * factor, self.operation_s * factor)
-        more = (self.between_s * factor, self.work_s * factor, self.unwritten_s * factor)
-        return HostCosts(*times, self.first, *more)
+        """So many times as much for each call."""
+        times = {name: getattr(self, name) * factor for name in TIMES}
+        return msgspec.structs.replace(self, **times)
 
 
-def costs_of(recording: Recording, device: Device) -> HostCosts:
-    """What each record cost.
+TIMES = tuple(name for name in HostCosts.__struct_fields__ if name.endswith("_s") and name != "most_s")
 
-    Where the program asks for what takes no time, such as which card is the current one: what that took, and what
-    passed until the next call where the host did nothing else; PyTorch's profiler does not write most of these calls.
-    Else what launches took longer, at the median, than those of ``device``; nothing where its host was not measured.
+
+class RecordingCosts(NamedTuple):
+    """``likely``: what recording cost; ``least`` and ``most``: what it may have cost; ``how``: how that is known."""
+
+    likely: HostCosts
+    least: HostCosts
+    most: HostCosts
+    how: str
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is told without a range."""
+        return self.least == self.most
+
+
+def costs_of(recording: Recording, device: Device) -> RecordingCosts:
+    """What recording cost, and how that is known."""
+    asked = by_asking(recording)
+    if asked is not None:
+        return RecordingCosts(asked, asked, asked, "by calls of the program that do nothing")
+    if recording.format == "Kineto":
+        return _by_ratio(recording, device)
+    nothing, most = HostCosts(), HostCosts(share=_share(recorder_of(device, CALLS).most))
+    return RecordingCosts(nothing, nothing, most, "not known of this profiler; nothing is taken off")
+
+
+def _by_ratio(recording: Recording, device: Device) -> RecordingCosts:
+    """By the measured ratio; of a program without a backward pass by the calls that do nothing, where there are some.
+
+    They say more there: how long the records of that very host take.
     """
-    return by_asking(recording) or per_call(_excess_s(recording, device))
+    notes = recording.annotations
+    threads = np.unique(notes.thread[notes.kind == AnnotationKind.OP])  # PyTorch's backward pass has one of its own
+    with_what = next((name for word, name in (("stack", STACK), ("shapes", SHAPES)) if word in recording.tool), PYTORCH)
+    name = with_what if len(threads) else CALLS
+    recorder = recorder_of(device, name)
+    ratio = recorder.backward if len(threads) > 1 else recorder.ratio
+    likely, least, most = (HostCosts(share=_share(it), first=True) for it in (ratio, recorder.least, recorder.most))
+    known = None if len(threads) > 1 else by_lookups(recording)
+    if known is not None:
+        return RecordingCosts(known, least, known, "by calls of the program that do nothing; at the least by a ratio")
+    kind, _, where = recorder.source.partition(": ")
+    how = f"recorded, the host takes {ratio:g} times its own time; {kind}: {where}"
+    return RecordingCosts(likely, least, most, how)
+
+
+def _share(ratio: float) -> float:
+    """The share of the recorded time that recording took, of a ratio of recorded over plain."""
+    return 1.0 - 1.0 / ratio
 
 
 def while_recorded(device: Device) -> Device:
@@ -76,36 +128,27 @@ def while_recorded(device: Device) -> Device:
     return with_values(device, {f"hand_over.{name}": getattr(device.hand_over, name) + STAMPS_S for name in engines})
 
 
-def per_call(call_s: float) -> HostCosts:
-    """Of recorders that take so long for each call, and as long for each operation.
-
-    Of what recording cost two programs in PyTorch that the host binds, beside 1.4 and 1.2 us a call, an operation has
-    1.4 and 3 times as much, of a third 1.1 and 2.7 us; of those that it does not bind half to all of it.
-    """
-    return HostCosts(call_s, call_s, first=True)
-
-
 def by_asking(recording: Recording) -> HostCosts | None:
-    """What each record cost by calls that do nothing; None where there are too few of them."""
-    return _by_queries(recording) or _by_lookups(recording)
+    """What each record cost by calls that do nothing; None where there are too few, or PyTorch's profiler writes few.
 
-
-def _by_queries(recording: Recording) -> HostCosts | None:
+    What passes behind such a call until the next one is recording's, where the host did nothing else.
+    """
     calls = recording.calls
-    asked = _asked(recording, queries(recording.names))
-    if len(asked) < ENOUGH:
+    asked = np.flatnonzero(np.isin(calls.name, queries(recording.names)) & (calls.kind == CallKind.OTHER))
+    if recording.format == "Kineto" or len(asked) < ENOUGH:
         return None
     before = asked[asked < len(calls) - 1]
     behind = before[calls.thread[before] == calls.thread[before + 1]]
     gaps_ns = (calls.start_ns[behind + 1] - calls.end_ns[behind]).clip(0)
-    between_ns = float(np.quantile(gaps_ns, SHORT)) if len(gaps_ns) else 0.0
+    between_s = float(np.quantile(gaps_ns, SHORT)) * 1e-9 if len(gaps_ns) else 0.0
     took_s = _took_s(recording, asked)
-    return HostCosts(took_s, 0.0, first=True, between_s=between_ns * 1e-9, work_s=took_s * WORK)
+    return HostCosts(min(took_s, MOST_S), min(between_s, MOST_S), min(took_s * WORK, MOST_S))
 
 
-def _by_lookups(recording: Recording) -> HostCosts | None:
-    """Of PyTorch's profiler, which writes few of the calls that do nothing, and none of those that are most."""
-    asked = _asked(recording, lookups(recording.names))
+def by_lookups(recording: Recording) -> HostCosts | None:
+    """What each record of PyTorch's profiler cost, by the calls that do nothing; None where it wrote too few."""
+    asked = np.flatnonzero(np.isin(recording.calls.name, lookups(recording.names)))
+    asked = asked[recording.calls.kind[asked] == CallKind.OTHER]
     if recording.format != "Kineto" or len(asked) < ENOUGH_LOOKUPS:
         return None
     took_s = _took_s(recording, asked)
@@ -113,18 +156,12 @@ def _by_lookups(recording: Recording) -> HostCosts | None:
     unwritten = UNWRITTEN_OF_PYTORCH if is_pytorch else UNWRITTEN_OF_OTHERS
     return HostCosts(
         call_s=took_s,
-        operation_s=took_s * OPERATION,
-        first=True,
         between_s=took_s * BEHIND,
         work_s=took_s * WORK,
         unwritten_s=unwritten * took_s * (1 + BEHIND),
+        operation_s=took_s * OPERATION,
+        first=True,
     )
-
-
-def _asked(recording: Recording, names: Sequence[int]) -> NDArray[np.int64]:
-    """The calls of these names."""
-    calls = recording.calls
-    return np.flatnonzero(np.isin(calls.name, names) & (calls.kind == CallKind.OTHER))
 
 
 def _took_s(recording: Recording, calls: NDArray[np.int64]) -> float:
@@ -133,10 +170,22 @@ def _took_s(recording: Recording, calls: NDArray[np.int64]) -> float:
     return float(took_ns[took_ns <= np.quantile(took_ns, MOST)].mean()) * 1e-9
 
 
-def _excess_s(recording: Recording, device: Device) -> float:
-    """How much longer launches took than the profile's, at the median; 0 where its host was not measured."""
-    calls = recording.calls
-    took_ns = (calls.end_ns - calls.start_ns)[calls.kind == CallKind.LAUNCH]
-    if not len(took_ns) or device.source("host.kernel_s")[0] != "measured":
-        return 0.0
-    return max(0.0, float(np.median(took_ns)) * 1e-9 - device.host.kernel_s)
+# Taken out of a program
+
+
+def unwritten_ns(before_ns: NDArray[np.int64], works: NDArray[np.bool_], unwritten_ns: int) -> NDArray[np.int64]:
+    """By call of a thread what of the gap before it went to calls that are not there.
+
+    They take so long for each that ``works``, since the one before it: of each gap between the two the same share.
+    """
+    turn: NDArray[np.int64] = np.cumsum(works) - works  # which of those that work is next
+    together = np.bincount(turn, before_ns, minlength=1)
+    share = np.minimum(unwritten_ns / np.maximum(together, 1), 1.0)
+    share[int(works.sum()) :] = 0.0  # nothing works behind these
+    return np.rint(before_ns * share[turn]).astype(np.int64)
+
+
+def share_ns(took_ns: NDArray[np.int64], costs: HostCosts, records: NDArray[np.int64] | int) -> NDArray[np.int64]:
+    """What recording took of times of the host in which it wrote so many ``records``."""
+    most_ns = np.minimum(records * (costs.most_s * 1e9), float(LATEST_NS))
+    return np.asarray(np.rint(np.minimum(took_ns * costs.share, most_ns)), np.int64)

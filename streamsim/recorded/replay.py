@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,32 +12,36 @@ from streamsim.compiled import simulate_one_of_many
 from streamsim.device.library import as_device
 from streamsim.errors import InputError
 from streamsim.recorded.card_profile import profile_of
+from streamsim.recorded.copy_rates import occupied_ns
 from streamsim.recorded.program import RecordedProgram, program_of
 from streamsim.recorded.recording import NONE, Recording
-from streamsim.recorded.recording_costs import by_asking, costs_of, per_call, while_recorded
+from streamsim.recorded.recording_costs import HostCosts, costs_of, while_recorded
 from streamsim.rules.clock import TICKS_PER_S
-from streamsim.text.quantities import format_seconds
+from streamsim.text.quantities import format_change, format_seconds
 from streamsim.timeline.timeline import Timeline, label
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from streamsim.device.profile import Device
+    from streamsim.recorded.recording_costs import RecordingCosts
 
     Rows = NDArray[np.int64]
 
 WORST = 5  # ops shown
 STEPS = 40  # of the search for what recording cost
+CLOSE = 0.02  # of the untraced time: nearer than the model is, so that it is met
 NEAR = 1e-4  # of the untraced time, which no clock and no second run repeats closer
-LEAST_TIMES, MOST_TIMES = 0.25, 4.0  # what calls that do nothing say of it: the host may have been disturbed beside
+LEAST_OFF = 0.01  # of the whole time: engines that are off by less do not matter
+MOST_SHARE, MOST_RECORD_S = 0.6, 30e-6  # of the host's time and of a record, that a time given may take off
+MOST_TIMES = 4.0  # what calls that do nothing say of it: the host may have been disturbed beside
 TAKEN = (
     "calls' order and cost, the host's work between them",
-    "bytes",
+    "bytes and the pace of copies",
     "kernels' times alone",
-    "the pace of pageable copies",
 )
 PREDICTED = (
     "when copies and kernels run",
@@ -95,7 +100,7 @@ def replay(recording: Recording, device: Device | str | Path | None = None) -> R
     :func:`program_of` does.
     """
     on = profile_of(recording) if device is None else as_device(device)
-    return beside(recording, program_of(recording, host=on.host), on)
+    return beside(recording, program_of(recording, device=on), on)
 
 
 def beside(recording: Recording, program: RecordedProgram, device: Device) -> Replay:
@@ -103,31 +108,30 @@ def beside(recording: Recording, program: RecordedProgram, device: Device) -> Re
     timeline = simulate_one_of_many(program.schedule, while_recorded(device))
     on_card = np.flatnonzero(np.array(program.work) != NONE)
     rows, ops = np.array(program.work)[on_card], on_card
-    first = int(ops[0])
-    began_ns = int(recording.calls.start_ns[program.call[first]]) if program.call[first] != NONE else program.first_ns
-    recorded_ns = recording.work.start_ns[rows] - began_ns
-    predicted_ns = (np.array(timeline.start)[ops] - timeline.issued[first]) * (10**9 // TICKS_PER_S)
-    ends_ns = recording.work.end_ns[rows] - began_ns
+    recorded_ns = recording.work.start_ns[rows] - program.first_ns
+    predicted_ns = np.array(timeline.start)[ops] * (10**9 // TICKS_PER_S)
+    ends_ns = recording.work.end_ns[rows] - program.first_ns
     return Replay(
         program=program,
         device=device,
         timeline=timeline,
-        recorded_s=int(ends_ns.max()) * 1e-9,
-        predicted_s=timeline.makespan_s - timeline.issued[first] / TICKS_PER_S,
-        engines=tuple(_engines(recording, timeline, ops, rows)),
+        recorded_s=int(ends_ns.max()) / 1e9,
+        predicted_s=timeline.makespan_s,
+        engines=tuple(_engines(recording, device, timeline, ops, rows)),
         worst=tuple(_worst(timeline, ops, recorded_ns, predicted_ns)),
     )
 
 
-def _engines(recording: Recording, timeline: Timeline, ops: Rows, rows: Rows) -> Sequence[EngineReplay]:
+def _engines(recording: Recording, device: Device, timeline: Timeline, ops: Rows, rows: Rows) -> Sequence[EngineReplay]:
     from streamsim.recorded.idle import length, merged
 
     engine = np.array(timeline.engine)[ops]
+    starts, ends = occupied_ns(recording, device)
     found = []
     for number, name in enumerate(timeline.engine_names):
-        own = rows[engine == number]
-        busy_ns = length(merged(recording.work.start_ns[own], recording.work.end_ns[own]))
-        found.append(EngineReplay(name, busy_ns * 1e-9, timeline.busy_s[name]))
+        own = engine == number
+        busy_ns = length(merged(starts[rows[own]], ends[rows[own]]))
+        found.append(EngineReplay(name, busy_ns / 1e9, timeline.busy_s[name]))
     return found
 
 
@@ -137,51 +141,136 @@ def _worst(timeline: Timeline, ops: Rows, recorded_ns: Rows, predicted_ns: Rows)
         Misplaced(
             int(ops[k]),
             label(timeline.schedule.ops[int(ops[k])]),
-            int(recorded_ns[k]) * 1e-9,
-            int(predicted_ns[k]) * 1e-9,
+            int(recorded_ns[k]) / 1e9,
+            int(predicted_ns[k]) / 1e9,
         )
         for k in farthest
     ]
 
 
+BAD = 0.1  # of the recorded time, in all or of an engine: from there a replay is named bad
+
+
+def warnings_of(found: Replay, without: Unrecorded | None = None) -> list[str]:
+    """Where a replay is more than 10 % off, in all or in the time of an engine; what a time given does not explain."""
+    told = []
+    if abs(found.error) > BAD:
+        told.append(f"bad replay: {format_change(found.error)} in all; what follows from it is no better")
+    for engine in found.engines:
+        off_s = engine.predicted_s - engine.recorded_s
+        if engine.recorded_s and abs(off_s) > BAD * engine.recorded_s and abs(off_s) > LEAST_OFF * found.recorded_s:
+            change = format_change(off_s / engine.recorded_s)
+            told.append(f"bad replay: the {engine.name} engine is busy {change}; what changes there is no better")
+    if without is not None and not without.is_reached:
+        told.append(f"untraced time: {without.how}")
+    return told
+
+
 # What recording itself cost
+
+
+class Unrecorded(msgspec.Struct, frozen=True):
+    """The program without what recording it cost: the ``program`` that is kept, and how long it takes.
+
+    ``predicted_s``: by the model. ``least_s``, ``most_s``: with the most and the least that recording may have cost;
+    both are ``predicted_s`` where that is known. ``untraced_s``: what the program is said to take when nothing records
+    it.
+    ``how``: how what recording cost is known, or why the program does not take ``untraced_s``.
+    """
+
+    program: RecordedProgram
+    predicted_s: float
+    least_s: float
+    most_s: float
+    how: str
+    untraced_s: float | None = None
+    is_reached: bool = True
 
 
 def untraced(
     recording: Recording, device: Device | str | Path, untraced_s: float | None = None, name: str = ""
 ) -> RecordedProgram:
-    """The program without what recording it cost the host.
+    """The program without what recording it cost the host: that of :func:`without_recording`."""
+    return without_recording(recording, device, untraced_s, name).program
 
-    ``untraced_s``: what the program takes when nothing records it, in seconds, from its first call to its end; so much
-    is then taken off each record that the prediction comes to that. Without it, and where no cost of recording explains
-    it (where calls that do nothing tell that cost, none from a quarter to four times of it; else shorter than with any,
-    or no shorter than with none), as where the host waits for the card, records cost what
-    :func:`~streamsim.recorded.recording_costs.costs_of` reads off the recording. The first copy or launch is taken to
-    cost what others do. Raises InputError for a time that is not above zero.
+
+def without_recording(
+    recording: Recording, device: Device | str | Path, untraced_s: float | None = None, name: str = ""
+) -> Unrecorded:
+    """The program without what recording it cost the host, and how long it takes then.
+
+    ``untraced_s``: what the program takes when nothing records it, in seconds, from its first call to its end; it is
+    believed, and so much is taken off the host's time that the prediction comes to that. Where no cost of recording
+    explains it, and without it, what :func:`~streamsim.recorded.recording_costs.costs_of` says is taken off. Raises
+    InputError for a time that is not above zero.
     """
     device = as_device(device)
-    host, costs = device.host, costs_of(recording, device)
-    if untraced_s is None:
-        return program_of(recording, name, costs, host)
-    if not untraced_s > 0:
+    if untraced_s is not None and not untraced_s > 0:
         raise InputError(f"untraced_s = {untraced_s!r}: expected a time above zero, such as 4.67ms")
-    known = by_asking(recording)
-    longest = float((recording.calls.end_ns - recording.calls.start_ns).max(initial=0)) * 1e-9
-    one, least, most = (per_call(1.0), 0.0, longest) if known is None else (known, LEAST_TIMES, MOST_TIMES)
 
-    def takes_s(times: float) -> float:
-        timeline = simulate_one_of_many(program_of(recording, name, one.scaled(times), host).schedule, device)
-        return max(timeline.makespan_s, timeline.host_s)
+    def made(costs: HostCosts) -> tuple[RecordedProgram, float, float]:
+        program = program_of(recording, name, costs, device)
+        timeline = simulate_one_of_many(program.schedule, device)
+        return program, timeline.makespan_s, max(timeline.makespan_s, timeline.host_s)
 
-    low, high = (least, takes_s(least)), (most, takes_s(most))
-    if not high[1] <= untraced_s < low[1]:
-        return program_of(recording, name, costs, host)
+    costs, why = costs_of(recording, device), ""
+    if untraced_s is not None:
+        fitted = _fitted(_families(costs), lambda costs: made(costs)[2], untraced_s)
+        if isinstance(fitted, HostCosts):
+            program, predicted_s, _ = made(fitted)
+            return Unrecorded(program, predicted_s, predicted_s, predicted_s, "fitted to the time given", untraced_s)
+        why = f"{format_seconds(untraced_s)} {fitted}; so "
+    program, predicted_s, _ = made(costs.likely)
+    ends = sorted(predicted_s if costs.is_known else made(cost)[1] for cost in (costs.least, costs.most))
+    low, high = min(predicted_s, ends[0]), max(predicted_s, ends[1])
+    return Unrecorded(program, predicted_s, low, high, f"{why}{costs.how}", untraced_s, untraced_s is None)
+
+
+def _families(costs: RecordingCosts) -> Iterator[tuple[Callable[[float], HostCosts], float]]:
+    """Ways in which recording may have cost more or less, and the most of each: first what is most plausible."""
+    if costs.likely.share == 0.0 and costs.likely != HostCosts():
+        yield costs.likely.scaled, MOST_TIMES
+    elif costs.likely.share == 0.0:  # of a profiler of which nothing is known: as long for each call
+        yield HostCosts(call_s=1.0).scaled, MOST_RECORD_S
+    yield partial(_of_share, costs.likely.first), MOST_SHARE
+
+
+def _of_share(first: bool, share: float) -> HostCosts:
+    return HostCosts(share=share, most_s=MOST_RECORD_S, first=first)
+
+
+def _fitted(
+    families: Iterable[tuple[Callable[[float], HostCosts], float]],
+    takes_s: Callable[[HostCosts], float],
+    untraced_s: float,
+) -> HostCosts | str:
+    """The costs with which the program takes ``untraced_s``; or, in words, why there are none."""
+    longest_s = shortest_s = takes_s(HostCosts())
+    if untraced_s >= longest_s:
+        return f"is no less than the {format_seconds(longest_s)} that it takes with all that recording cost"
+    for costs_at, most in families:
+        shortest_s = takes_s(costs_at(most))
+        if shortest_s <= untraced_s * (1 + CLOSE):
+            wanted_s = max(untraced_s, shortest_s * (1 + NEAR))
+            return _bisected(costs_at, most, (takes_s(costs_at(0.0)), shortest_s), takes_s, wanted_s)
+    return f"is less than the {format_seconds(shortest_s)} that it takes with the most that recording can have cost"
+
+
+def _bisected(
+    costs_at: Callable[[float], HostCosts],
+    most: float,
+    ends_s: tuple[float, float],
+    takes_s: Callable[[HostCosts], float],
+    untraced_s: float,
+) -> HostCosts:
+    low, high = (0.0, ends_s[0]), (most, ends_s[1])
+    found = high
     for step in range(STEPS):
         # Where the straight line between them says, as most of the time is; but each second time half-way, as it bends.
-        share = 0.5 if step % 2 else (low[1] - untraced_s) / (low[1] - high[1])
-        times = low[0] + share * (high[0] - low[0])
-        found = times, takes_s(times)
+        share = 0.5 if step % 2 or low[1] <= high[1] else (low[1] - untraced_s) / (low[1] - high[1])
+        at = low[0] + share * (high[0] - low[0])
+        found = at, takes_s(costs_at(at))
         low, high = (found, high) if found[1] > untraced_s else (low, found)
-        if abs(found[1] - untraced_s) <= NEAR * untraced_s or (high[0] - low[0]) * one.call_s < 1e-9:
+        if abs(found[1] - untraced_s) <= NEAR * untraced_s:
             break
-    return program_of(recording, name, one.scaled(found[0]), host)
+    return costs_at(found[0])

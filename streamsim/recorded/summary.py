@@ -10,6 +10,7 @@ import numpy as np
 from streamsim.recorded.call_names import plain
 from streamsim.recorded.idle import Reasons, gaps, length, merged
 from streamsim.recorded.recording import (
+    NONE,
     AnnotationKind,
     CallKind,
     CopyDirection,
@@ -19,6 +20,7 @@ from streamsim.recorded.recording import (
     Unread,
     WorkKind,
 )
+from streamsim.recorded.unified import NOT_MODELLED, first_call, page_moves
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
 
@@ -37,7 +39,7 @@ _ENGINE_OF = {CopyDirection.H2D: 0, CopyDirection.D2H: 1, CopyDirection.D2D: 3}
 _WAYS = {
     CopyDirection.D2D: "within the card",
     CopyDirection.PEER: "to another card",
-    CopyDirection.UNIFIED: "of unified memory",
+    CopyDirection.UNIFIED: "of unified memory's pages",
 }
 _WAYS |= {CopyDirection.H2D: "H2D", CopyDirection.D2H: "D2H", CopyDirection.OTHER: "of unknown direction"}
 _MEMORIES = {CopyMemory.PAGEABLE: ", pageable", CopyMemory.PINNED: ", pinned", CopyMemory.UNKNOWN: ", memory unknown"}
@@ -204,12 +206,16 @@ def engines_of(work: CardWork) -> NDArray[np.int64]:
 
 
 def _card(recording: Recording, card: int) -> RecordedCardUse:
-    work = recording.work.rows(recording.work.card == card)
+    mine = recording.work.card == card
+    unified = page_moves(recording.work)  # which the driver makes, while the program runs and behind its end
+    work = recording.work.rows(mine & ~unified if (mine & ~unified).any() else mine)
     engine = engines_of(work)
     busy = [merged(work.start_ns[engine == n], work.end_ns[engine == n]) for n in range(len(ENGINES))]
     reasons = Reasons(recording, work, engine, ENGINES)
     called_ns = recording.calls.start_ns[work.call[work.call >= 0]]
     first_ns = int(min(work.start_ns[0], called_ns.min(initial=work.start_ns[0])))
+    if unified.any() and (first := first_call(recording)) != NONE:
+        first_ns = min(first_ns, int(recording.calls.start_ns[first]))
     last_ns = int(work.end_ns.max())
     idle = gaps(merged(work.start_ns, work.end_ns), first_ns, last_ns)
     no_kernel = gaps(busy[KERNELS], first_ns, last_ns)
@@ -272,7 +278,7 @@ def _not_understood(recording: Recording) -> list[Unread]:
     cases = (
         (nowhere & waits, "synchronisations of a stream", "which stream it was is not recorded"),
         (nowhere & records, "events recorded", "in which stream is not recorded"),
-        (work.direction == CopyDirection.UNIFIED, "copies of unified memory", "the driver moves pages; not modelled"),
+        (work.direction == CopyDirection.UNIFIED, "moves of unified memory's pages", NOT_MODELLED),
         (work.direction == CopyDirection.PEER, "copies between cards", "one card at a time is modelled"),
         (work.direction == CopyDirection.OTHER, "copies of unknown direction", "the recording does not say"),
         (work.memory == CopyMemory.UNKNOWN, "copies from or to unknown memory", "pinned or pageable; it does not say"),

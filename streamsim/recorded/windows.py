@@ -70,6 +70,17 @@ def _asked(card: int | None, process: int | None, window: str | None) -> str:
     return ", ".join(f"{name} {value}" for name, value in said.items() if value is not None) or "the recording"
 
 
+def busiest_card(recording: Recording) -> tuple[int, list[int]]:
+    """The profiler's number of the card with the longest work, and those of the other cards that have any."""
+    work = recording.work
+    took_ns = np.bincount(work.card, (work.end_ns - work.start_ns).astype(np.float64), len(recording.cards))
+    cards = [recording.cards[card].id for card in np.unique(work.card).tolist()]
+    if not cards:
+        return NONE, []
+    busiest = recording.cards[int(np.argmax(took_ns))].id
+    return busiest, [card for card in cards if card != busiest]
+
+
 def named_spans(recording: Recording) -> list[NamedSpan]:
     """Every range and step that has a name, the longest first."""
     notes = recording.annotations

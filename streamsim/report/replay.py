@@ -5,27 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streamsim.recorded.recording_costs import STAMPS_S
-from streamsim.recorded.replay import PREDICTED, TAKEN
+from streamsim.recorded.replay import PREDICTED, TAKEN, warnings_of
 from streamsim.report.recording import add_row, plain_table
 from streamsim.text.quantities import format_change, format_seconds
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from streamsim.recorded.program import RecordedProgram
-    from streamsim.recorded.replay import Replay
+    from streamsim.recorded.replay import Replay, Unrecorded
 
 
 ENGINE_NAMES = {"h2d": "H2D", "d2h": "D2H", "compute": "kernels", "copy": "copies"}
 
 
-def replay_table(found: Replay, untraced: RecordedProgram, untraced_s: float | None = None) -> Table:
+def replay_table(found: Replay, without: Unrecorded) -> Table:
     """Recorded beside predicted: in all, engine by engine, the worst-placed ops; what is taken and what is predicted.
 
-    ``untraced``: the program without what recording cost; ``untraced_s``: what it takes then, where that is known.
+    Then the other replay: without what recording cost.
     """
     table = plain_table(f"replayed on {found.device.name}")
-    add_row(table, "", "in the recording", "in the replay")
+    add_row(table, "", "in the recording", "in the replay as recorded")
     in_all = f"{format_seconds(found.predicted_s)}, {format_change(found.error)}"
     add_row(table, "first work's call to last end", format_seconds(found.recorded_s), in_all)
     for engine in found.engines:
@@ -44,26 +43,20 @@ def replay_table(found: Replay, untraced: RecordedProgram, untraced_s: float | N
         add_row(table, title, "", "; ".join(words))
     for unread in found.program.assumed:
         add_row(table, unread.what, f"{unread.count:,}", unread.why)
+    add_row(table, "while it is recorded", format_seconds(STAMPS_S), "more from engine to engine of the card")
     table.add_section()
-    if untraced_s is not None:
-        fitted = "as timed; what recording cost is fitted to it, where it can be"
-        add_row(table, "when nothing records it", format_seconds(untraced_s), fitted)
-    add_row(table, "what recording cost", format_seconds(untraced.taken_out_s), _off(untraced))
-    add_row(table, "", format_seconds(STAMPS_S), "from engine to engine of the card, which the replay here is with")
+    low, high = format_seconds(without.least_s), format_seconds(without.most_s)
+    between = "" if low == high else f"between {low} and {high}"
+    add_row(table, "replay without recording", format_seconds(without.predicted_s), between)
+    add_row(table, "", "", without.how)
+    if without.untraced_s is not None:
+        said = "as given" if without.is_reached else "as given; not reached"
+        add_row(table, "when nothing records it", format_seconds(without.untraced_s), said)
+    add_row(table, "what recording cost", format_seconds(without.program.taken_out_s), "taken off the host's time")
     return table
 
 
-def _off(program: RecordedProgram) -> str:
-    costs = program.costs
-    each = [f"{format_seconds(costs.call_s)} a call"]
-    each += [f"{format_seconds(costs.between_s)} before it"] * (costs.between_s > 0)
-    each += [f"{format_seconds(costs.work_s)} more of one that puts work on the card"] * (costs.work_s > 0)
-    each += [f"{format_seconds(costs.unwritten_s)} for those beside it that are not written"] * (costs.unwritten_s > 0)
-    each += [f"{format_seconds(costs.operation_s)} a recorded operation"] * (costs.operation_s > 0 or len(each) == 1)
-    return f"of the host's time, which the schedule is without: {', '.join(each)}"
-
-
-def replay_json(found: Replay, untraced: RecordedProgram, untraced_s: float | None = None) -> dict[str, Any]:
+def replay_json(found: Replay, without: Unrecorded) -> dict[str, Any]:
     """Plain numbers and strings; units are in the names."""
     import msgspec
 
@@ -72,15 +65,23 @@ def replay_json(found: Replay, untraced: RecordedProgram, untraced_s: float | No
         "recorded_s": found.recorded_s,
         "predicted_s": found.predicted_s,
         "error": found.error,
+        "warnings": warnings_of(found, without),
         "engines": msgspec.to_builtins(found.engines),
         "worst": msgspec.to_builtins(found.worst),
         "taken": TAKEN,
         "predicted": PREDICTED,
         "assumed": msgspec.to_builtins(found.program.assumed),
-        "untraced_s": untraced_s,
+        "untraced_s": without.untraced_s,
+        "without_recording": {
+            "predicted_s": without.predicted_s,
+            "least_s": without.least_s,
+            "most_s": without.most_s,
+            "how": without.how,
+            "is_reached": without.is_reached,
+        },
         "recording_cost": {
-            "taken_out_s": untraced.taken_out_s,
-            **msgspec.to_builtins(untraced.costs),
+            "taken_out_s": without.program.taken_out_s,
+            **msgspec.to_builtins(without.program.costs),
             "between_engines_s": STAMPS_S,
         },
     }

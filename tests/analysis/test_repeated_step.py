@@ -167,7 +167,7 @@ def test_the_hosts_own_work_for_a_step_is_before_its_chunk(steps: int, work: int
     asked = Config("depth-first", steps, streams, streams) if streams else Config("serial", steps)
     loaded = Workload(inputs=(steps << 16,), outputs=(steps << 15,), kernels=kernels, host_work_s=work * 1e-9)
     was = simulate(asked.schedule(loaded), device)
-    found, config = repeated_step(program_of(recorded(was), host=device.host).schedule)
+    found, config = repeated_step(program_of(recorded(was), device=device).schedule)
     assert config == asked
     assert ticks(found.host_work_s) == work
     assert simulate(config.schedule(found), device).makespan_s == was.makespan_s

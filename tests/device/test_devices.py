@@ -17,8 +17,9 @@ from streamsim.program.patterns import one_stream
 from streamsim.program.workload import Workload, WorkloadKernel
 
 SHIPPED = [
-    *("a100", "c1060", "c2050", "h100", "h200", "ideal", "ideal-one-copy-engine", "k20c", "l40s", "p100"),
-    *("rtx3060", "rtx3090", "rtx4090", "rtx4090-x8", "rtx5090", "t4", "v100"),
+    *("a10", "a100", "b200", "c1060", "c2050", "gtx1080ti", "gtx1650", "h100", "h100-pcie", "h200", "ideal"),
+    *("ideal-one-copy-engine", "k20c", "l4", "l40s", "p100", "rtx2080", "rtx2080ti", "rtx3060", "rtx3080", "rtx3090"),
+    *("rtx4060", "rtx4090", "rtx4090-x8", "rtx5090", "t4", "v100"),
 ]
 REAL = [name for name in SHIPPED if not name.startswith("ideal")]
 
@@ -109,7 +110,7 @@ def test_a_real_card_has_memory_and_names_its_link(name: str) -> None:
     """As much as its generation had, and a generation of PCIe that its rates fit: 8b/10b or 128b/130b and 16 lanes."""
     device = load_device(name)
     assert device.memory_bytes is not None
-    assert 3 << 30 <= device.memory_bytes <= 141 << 30
+    assert 3 << 30 <= device.memory_bytes <= 192 << 30
     found = re.fullmatch(r"PCIe gen ([2-5]) x(8|16)", device.link)
     assert found is not None
     generation, lanes = map(int, found.groups())

@@ -46,6 +46,7 @@ from streamsim import (
     plot_heatmap,
     predict,
     profile_of,
+    program_of,
     published,
     replay,
     serial,
@@ -54,6 +55,7 @@ from streamsim import (
     timed_alone,
     untraced,
     what_if,
+    without_recording,
     work_bound,
     workload_of_sizes,
 )
@@ -167,6 +169,8 @@ DOORS: dict[str, Callable[[Any], object]] = {
     "best_steps": lambda device: best_steps(one_stream(WORKLOAD, 3), device).use,
     "replay": lambda device: replay(recorded(simulate(SCHEDULE, "ideal")), device).predicted_s,
     "untraced": lambda device: untraced(recorded(simulate(SCHEDULE, "ideal")), device).schedule,
+    "program_of": lambda device: program_of(recorded(simulate(SCHEDULE, "ideal")), device=device).schedule,
+    "without_recording": lambda device: without_recording(recorded(simulate(SCHEDULE, "ideal")), device).predicted_s,
     "profile_of": lambda device: profile_of(recorded(simulate(SCHEDULE, "ideal")), device),
 }
 

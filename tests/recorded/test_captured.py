@@ -111,7 +111,7 @@ def test_a_program_that_was_captured_is_that_program(schedule: Schedule, device:
     calls = [i for i, op in enumerate(schedule.ops) if not isinstance(op, HostWork | WaitThread)]
     starts = [was.issued[i] for i in calls]
     assume(works and starts == sorted(set(starts)))
-    found = program_of(read(*records_of(recorded(was))), host=device.host)
+    found = program_of(read(*records_of(recorded(was))), device=device)
     assume(len(found.schedule.used_streams) == len(schedule.used_streams))
     now = simulate(found.schedule, device)
     again = [i for i, engine in enumerate(now.engine) if engine >= 0]

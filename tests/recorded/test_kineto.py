@@ -351,3 +351,20 @@ def test_columns_are_read_only(trace: Path) -> None:
     found = read(trace, *pipeline())
     with pytest.raises(ValueError, match="read-only"):
         found.work.start_ns[0] = 1
+
+
+def test_files_of_older_versions_have_other_categories_and_may_be_a_list(trace: Path) -> None:
+    """Those of PyTorch 1.8 to 1.12, and of 2020 without anything around the events: the same recording."""
+    now = read(trace, *pipeline())
+    older = {"cuda_runtime": "Runtime", "gpu_memcpy": "Memcpy", "kernel": "Kernel", "cpu_op": "Operator"}
+    events = [{**event, "cat": older.get(event["cat"], event["cat"])} for event in pipeline()]
+    trace.write_text(kineto(*events))
+    assert read_recording(trace) == now
+    trace.write_text(json.dumps(events))
+    alone = read_recording(trace)
+    assert (alone.calls, alone.work, alone.annotations) == (now.calls, now.work, now.annotations)
+
+
+def test_what_the_profiler_was_told_to_record_is_said(trace: Path) -> None:
+    trace.write_text(kineto(*pipeline(), record_shapes=1, with_stack=1))
+    assert read_recording(trace).tool == "PyTorch profiler, with shapes and stack"

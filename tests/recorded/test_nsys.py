@@ -10,8 +10,11 @@ import pytest
 from made_recordings import NO_ID, PID, TID, Export, export, kineto, pipeline, process
 
 from streamsim.errors import InputError
+from streamsim.recorded.program import program_of
 from streamsim.recorded.read import read_recording
 from streamsim.recorded.recording import AnnotationKind, CallKind, CopyDirection, CopyMemory, WorkKind
+from streamsim.recorded.replay import replay
+from streamsim.recorded.summary import summarise
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -265,3 +268,37 @@ def test_reading_leaves_the_file_and_its_folder_as_they_are(made: Export, path: 
     read_recording(path)
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_exports_of_2020_name_a_cards_number_otherwise(made: Export, path: Path) -> None:
+    made.add("TARGET_INFO_GPU", deviceId=0, name="NVIDIA GeForce RTX 3080")
+    found = read_recording(made.write(path))
+    assert (found.cards[0].id, found.cards[0].name) == (0, "NVIDIA GeForce RTX 3080")
+
+
+def test_a_file_without_records_of_the_card_says_what_to_switch_on(made: Export, path: Path) -> None:
+    for table in ("MEMCPY", "KERNEL"):
+        del made.rows[table]
+    with pytest.raises(
+        InputError, match="3 calls put work on the card, and nothing of the card is recorded; on Windows"
+    ):
+        program_of(read_recording(made.write(path)))
+
+
+def test_a_program_of_unified_memory_is_its_prefetches_and_kernels(made: Export, path: Path) -> None:
+    """A prefetch that holds the host for 5 us, and pages that move all the time: the replay is from there to the end.
+
+    The moves are counted, and all totals leave them out: of the card's use, of the replay, of the program.
+    """
+    made.call("cudaMemPrefetchAsync_v8000", 2_000, 7_000, 9)
+    for k in range(5):
+        made.work(
+            "MEMCPY", 3_000 + 100_000 * k, 90_000 + 100_000 * k, 0, bytes=1 << 20, copyKind=11, srcKind=4, dstKind=4
+        )
+    recording = read_recording(made.write(path))
+    found = replay(recording)
+    assert found.recorded_s == pytest.approx(138e-6)  # from 2 to 140 us
+    assert abs(found.error) < 0.1
+    (card,) = summarise(recording).cards
+    assert card.span_s == pytest.approx(found.recorded_s)
+    assert [unread.count for unread in found.program.assumed if "unified memory" in unread.what] == [5]

@@ -11,12 +11,22 @@ from hypothesis import strategies as st
 from perfect_profiler import recorded
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
+from streamsim.device.recorders import Recorder
+from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.schedule import HostWork, RecordEvent
 from streamsim.recorded.program import program_of
-from streamsim.recorded.recording import NONE, AnnotationKind, Annotations, CallKind, HostCalls, Recording
-from streamsim.recorded.recording_costs import ENOUGH, HostCosts, costs_of, per_call, while_recorded
-from streamsim.recorded.replay import replay, untraced
+from streamsim.recorded.recording import (
+    NONE,
+    AnnotationKind,
+    Annotations,
+    CallKind,
+    HostCalls,
+    RecordedThread,
+    Recording,
+)
+from streamsim.recorded.recording_costs import ENOUGH, HostCosts, by_asking, costs_of, while_recorded
+from streamsim.recorded.replay import replay, untraced, without_recording
 
 LAUNCH, WORK = 3000, 500  # ticks: of a launch, and of what the host does before it
 QUERY = "cudaGetDevice_v3020"
@@ -51,6 +61,11 @@ def with_queries(
     return msgspec.structs.replace(was, names=names, calls=HostCalls.of(columns), work=work)
 
 
+def captured(was: Recording) -> Recording:
+    """The same, recorded by CUPTI alone, which writes every call."""
+    return msgspec.structs.replace(was, format="CUPTI")
+
+
 @examples(30)
 @given(st.integers(ENOUGH, 30), st.integers(1, 400), st.integers(1, 400))
 def test_calls_that_do_nothing_say_what_recording_cost(launches: int, own: int, gap: int) -> None:
@@ -58,11 +73,12 @@ def test_calls_that_do_nothing_say_what_recording_cost(launches: int, own: int, 
 
     Of a launch the kernel is recorded as well, which costs four times as much.
     """
-    was = with_queries(launches, own, gap, of_work=4 * own)
+    was = captured(with_queries(launches, own, gap, of_work=4 * own))
     costs = costs_of(was, make_device(kernel=1))
-    assert (costs.call_s, costs.between_s, costs.operation_s) == pytest.approx((own * NS, gap * NS, 0.0))
-    assert costs.work_s == pytest.approx(4 * own * NS)
-    found = program_of(was, costs=costs).schedule
+    assert costs.is_known
+    told = costs.likely.call_s, costs.likely.between_s, costs.likely.work_s, costs.likely.share
+    assert told == pytest.approx((own * NS, gap * NS, 4 * own * NS, 0.0))
+    found = program_of(was, costs=costs.likely).schedule
     assert [op.call_s for op in found.ops if not isinstance(op, HostWork)] == pytest.approx([LAUNCH * NS] * launches)
     between = [op.duration_s for op in found.ops if isinstance(op, HostWork)]
     assert between == pytest.approx([WORK * NS] * (launches - 1))
@@ -79,10 +95,7 @@ def test_so_they_do_where_most_calls_are_not_written(launches: int, half: int, h
     own, gap = 2 * half, half
     unwritten = (14 if has_operations else 3) * (own + gap)
     was = with_queries(launches, own, gap, "cudaStreamIsCapturing_v10000", 4 * own, unwritten)
-    if has_operations:  # one, before all calls
-        row = {"start_ns": 0, "end_ns": 1, "kind": AnnotationKind.OP, "name": 0, "thread": 0}
-        columns = {name: [row.get(name, NONE)] for name in Annotations.dtypes()}
-        was = msgspec.structs.replace(was, annotations=Annotations.of(columns))
+    was = msgspec.structs.replace(was, annotations=_noted(int(has_operations)))
     found = untraced(was, make_device(kernel=1)).schedule
     assert [op.call_s for op in found.ops if not isinstance(op, HostWork)] == pytest.approx([LAUNCH * NS] * launches)
     between = [op.duration_s for op in found.ops if isinstance(op, HostWork)]
@@ -98,13 +111,50 @@ def test_no_more_is_taken_for_calls_that_are_not_there_than_passed_between_those
         assert between == pytest.approx([left * NS] * 3 if left else [])
 
 
-def test_a_time_that_is_no_shorter_than_what_was_recorded_says_nothing_of_costs() -> None:
-    """As of a program whose host waits for the card: they are what calls that do nothing say."""
-    was, device = with_queries(ENOUGH, 100, 50, of_work=400), make_device(kernel=1)
-    found = untraced(was, device, 1.0)
-    assert found == untraced(was, device)
-    calls_s = [op.call_s for op in found.schedule.ops if not isinstance(op, HostWork)]
-    assert calls_s == pytest.approx([LAUNCH * NS] * ENOUGH)
+@pytest.mark.parametrize(("threads", "ratio"), [(0, 1.1), (1, 1.28), (2, 1.32)])
+def test_of_pytorchs_profiler_a_measured_ratio_of_the_hosts_time_is_taken_off(threads: int, ratio: float) -> None:
+    """The shipped ratios: without operations, with them, and with a backward pass, which has a thread of its own.
+
+    Calls that do nothing say nothing there, as few are written.
+    """
+    was = with_queries(20, 100, 50)
+    assert was.format == "Kineto"
+    was = msgspec.structs.replace(
+        was, threads=(RecordedThread(1, 1), RecordedThread(1, 2)), annotations=_noted(threads)
+    )
+    costs = costs_of(was, make_device())
+    assert costs.likely.share == pytest.approx(1 - 1 / ratio)
+    assert costs.likely == HostCosts(share=costs.likely.share, first=True)
+    assert costs.least.share <= costs.likely.share <= costs.most.share
+    assert not costs.is_known
+    assert f"{ratio:g} times" in costs.how
+
+
+def _noted(threads: int) -> Annotations:
+    """An operation in each thread."""
+    row = {"start_ns": 0, "end_ns": 1, "kind": AnnotationKind.OP, "name": 0}
+    columns = {name: [row.get(name, NONE)] * threads for name in Annotations.dtypes()}
+    return Annotations.of(columns | {"thread": range(threads)})
+
+
+def test_a_profiles_own_recorder_counts_before_the_shipped_one() -> None:
+    own = Recorder(ratio=1.5, backward=1.6, least=1.4, most=1.7, source="measured: by hand")
+    device = msgspec.structs.replace(make_device(), recorders={"calls": own})
+    assert costs_of(with_queries(2, 10, 7), device).likely.share == pytest.approx(1 / 3)
+    with pytest.raises(InputError, match=r"backward = 2: expected it from least = 1\.4"):
+        Recorder(ratio=1.5, backward=2.0, least=1.4, most=1.7, source="measured: by hand")
+
+
+@examples(20)
+@given(st.integers(1, 30), st.integers(1, 10**6), st.integers(1, 10**6))
+def test_nothing_is_taken_off_where_it_is_not_known_and_the_time_is_a_range(launches: int, own: int, gap: int) -> None:
+    """By nsys, of a program that makes no calls that do nothing: the program as recorded, or up to a third faster."""
+    was = with_queries(launches, own, gap, "cudaPointerGetAttributes")
+    was, device = msgspec.structs.replace(was, format="Nsight Systems"), make_device(kernel=1)
+    found = without_recording(was, device)
+    assert found.program.taken_out_s == 0
+    assert 0.7 * found.predicted_s < found.least_s <= found.predicted_s == found.most_s
+    assert "not known" in found.how
 
 
 def test_what_recording_work_cost_is_taken_from_calls_that_put_work_on_the_card() -> None:
@@ -116,22 +166,12 @@ def test_what_recording_work_cost_is_taken_from_calls_that_put_work_on_the_card(
 
 
 def test_a_few_of_them_say_nothing_and_neither_do_calls_that_work() -> None:
-    """Then launches of 3,010 ticks are as much longer than the profile's of 3,000, if those were measured."""
-    device = make_device(kernel=LAUNCH)
-    device, measured = (
-        msgspec.structs.replace(device, sources={**device.sources, "host.kernel_s": f"{how}: by hand"})
-        for how in ("assumed", "measured")
-    )
-    few = with_queries(ENOUGH - 1, 10, 7), with_queries(2, 10, 7, "cudaStreamIsCapturing")
-    for was in (*few, with_queries(20, 10, 7, "cudaPointerGetAttributes")):
-        assert costs_of(was, device) == per_call(0.0)
-        found = costs_of(was, measured)
-        assert found.call_s == pytest.approx(10 * NS)
-        assert found.between_s == 0
+    for was in (with_queries(ENOUGH - 1, 10, 7), with_queries(20, 10, 7, "cudaPointerGetAttributes")):
+        assert by_asking(captured(was)) is None
 
 
 def test_costs_can_be_scaled() -> None:
-    assert HostCosts(2.0, 3.0, True, 4.0, 6.0, 8.0).scaled(0.5) == HostCosts(1.0, 1.5, True, 2.0, 3.0, 4.0)
+    assert HostCosts(2.0, 3.0, 4.0, 6.0, 8.0, 0.25).scaled(0.5) == HostCosts(1.0, 1.5, 2.0, 3.0, 4.0, 0.25)
 
 
 def test_while_a_card_is_recorded_engines_hear_of_each_other_a_microsecond_later() -> None:

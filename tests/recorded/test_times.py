@@ -16,9 +16,10 @@ from strategies import NS, d2h, h2d, kernel, make_device, program
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.files import (
+    ProgramFile,
     dump_schedule,
     parse_schedule,
-    read_recorded_schedule,
+    read_program,
     read_schedule,
     write_schedule,
 )
@@ -77,11 +78,11 @@ def test_a_file_has_them_and_a_schedule_has_not(tmp_path: Path) -> None:
     schedule = program(h2d(1, 5), d2h(1, 5), streams=1)
     times = RecordedTimes((0, 1), (1, 2), (2, 8), (7, 13))
     write_schedule(schedule, tmp_path / "p.json", times)
-    assert read_recorded_schedule(tmp_path / "p.json") == (schedule, times)
+    assert read_program(tmp_path / "p.json") == ProgramFile(schedule, times)
     assert read_schedule(tmp_path / "p.json") == schedule
-    assert read_recorded_schedule(tmp_path / "p.json")[0].__class__ is Schedule
+    assert read_program(tmp_path / "p.json").schedule.__class__ is Schedule
     write_schedule(schedule, tmp_path / "p.json")
-    assert read_recorded_schedule(tmp_path / "p.json") == (schedule, None)
+    assert read_program(tmp_path / "p.json") == ProgramFile(schedule)
 
 
 @pytest.mark.parametrize(

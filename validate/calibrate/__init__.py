@@ -1,8 +1,9 @@
 """Calibration: isolated micro-benchmarks, their measurement, and the profile that is fitted to them.
 
 A file for each part of a profile holds its probes, their fit and its spread: ``copies``, ``shared_link``, ``kernels``,
-``hand_overs``, ``host_probes``, ``queues``. ``all_probes`` has them all, ``measurement`` measures them, ``samples``
-keeps what was measured, and ``fits`` puts the profile together.
+``hand_overs``, ``host_probes``, ``queues``; ``front_ends`` and ``recorders`` hold those of libraries and profilers.
+``all_probes`` has all probes, ``measurement`` measures them, ``samples`` keeps what was measured, and ``fits`` puts the
+profile together.
 """
 
 from streamsim_validate.calibrate.all_probes import probes
@@ -21,6 +22,7 @@ from streamsim_validate.calibrate.front_ends import (
 )
 from streamsim_validate.calibrate.host_probes import host_calls
 from streamsim_validate.calibrate.measurement import measure_probes
+from streamsim_validate.calibrate.recorders import measure_recorders
 from streamsim_validate.calibrate.samples import PlainSamples, Samples, read_samples, write_samples
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "kinds_of",
     "measure_front_ends",
     "measure_probes",
+    "measure_recorders",
     "pooled",
     "probes",
     "read_samples",

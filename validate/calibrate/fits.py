@@ -33,6 +33,7 @@ from streamsim_validate.calibrate.link_spread import link_spread
 from streamsim_validate.calibrate.probe import DIRECTIONS
 from streamsim_validate.calibrate.program_calls import refit_calls
 from streamsim_validate.calibrate.queues import QUEUES, fit_queues, fit_rules
+from streamsim_validate.calibrate.recorders import fit_recorder
 from streamsim_validate.calibrate.shared_link import fit_crowded, fit_duplex
 from streamsim_validate.records import CALIBRATED_ON
 
@@ -80,8 +81,13 @@ def _fit(samples: Samples) -> Device:
         )
         for name, library in samples.front_ends.items()
     }
+    recorders = {
+        name: fit_recorder(measured.pairs, _source(samples, f"host.{name}", measured.version))
+        for name, measured in samples.recorders.items()
+    }
     sources = {name: _source(samples, name) for name in sorted(number_names(device))}
-    return msgspec.structs.replace(device, sources=sources, spread=spread(samples, device), front_ends=front_ends)
+    device = msgspec.structs.replace(device, front_ends=front_ends, recorders=recorders)
+    return msgspec.structs.replace(device, sources=sources, spread=spread(samples, device))
 
 
 def _check_complete(samples: Samples) -> None:

@@ -16,6 +16,7 @@ from streamsim.text.recognise import mistaken_for
 from streamsim.text.shown import one_line
 from streamsim_validate.calibrate.front_ends import LibrarySamples  # noqa: TC001 - msgspec reads it
 from streamsim_validate.calibrate.probe import DIRECTIONS
+from streamsim_validate.calibrate.recorders import RecorderSamples  # noqa: TC001 - msgspec reads it
 from streamsim_validate.records import (
     SHORTEST_S,
     SYNCHRONISE_CHAINS,
@@ -52,6 +53,7 @@ class PlainSamples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timings: tuple[ChainRow, ...]
     front_ends: dict[str, LibrarySamples] = {}
     paces_s: tuple[PaceRow, ...] = ()
+    recorders: dict[str, RecorderSamples] = {}
     schema_version: int = SAMPLES_VERSION
 
 
@@ -68,11 +70,14 @@ class Samples:
     timings: dict[Chain, list[Timing]]
     front_ends: Mapping[str, LibrarySamples] = field(default_factory=dict)  # by name
     paces_s: Mapping[Chain, list[float]] = field(default_factory=dict)
+    recorders: Mapping[str, RecorderSamples] = field(default_factory=dict)  # by name
 
     def plain(self) -> PlainSamples:
         """As a file holds them."""
         paces_s = tuple((*chain, tuple(runs)) for chain, runs in self.paces_s.items())
-        return PlainSamples(self.card, self.date, rows_of(self.timings), dict(self.front_ends), paces_s)
+        return PlainSamples(
+            self.card, self.date, rows_of(self.timings), dict(self.front_ends), paces_s, dict(self.recorders)
+        )
 
     @classmethod
     def from_plain(cls, plain: PlainSamples) -> Samples:
@@ -92,7 +97,7 @@ class Samples:
         paces_s = {Chain(kind, size, length): list(runs) for kind, size, length, runs in plain.paces_s}
         for chain, seconds in paces_s.items():
             _check_paces(chain, seconds, timings.get(chain, []))
-        return cls(plain.card, plain.date, timings, plain.front_ends, paces_s)
+        return cls(plain.card, plain.date, timings, plain.front_ends, paces_s, plain.recorders)
 
     @cached_property
     def pace_s(self) -> float:

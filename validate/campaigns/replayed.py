@@ -18,7 +18,7 @@ from streamsim.device.files import parse_device
 from streamsim.errors import InputError
 from streamsim.recorded.card_profile import profile_of
 from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import NONE, AnnotationKind
+from streamsim.recorded.recording import NONE
 from streamsim.recorded.replay import replay, untraced
 from streamsim.recorded.wall_times import wall_time_s
 from streamsim.recorded.windows import part_of, window_ns
@@ -123,14 +123,13 @@ def replayed(whole: Recording, recorded: Recorded, card: Device | None) -> Repla
 def _rest_s(whole: Recording, inside: Recording, window: str, costs: HostCosts) -> float:
     """Of a window, what lies before the first call that puts work on the card, and behind the end of all.
 
-    Without what it cost to record the calls and operations that are before that.
+    Without what it cost to record the calls that are before that.
     """
     opened_ns, closed_ns = window_ns(whole, window)
-    calls, work, ranges = inside.calls, inside.work, inside.annotations
+    calls, work = inside.calls, inside.work
     first_ns = int(calls.start_ns[work.call[work.call != NONE]].min())
     called = int((calls.start_ns < first_ns).sum())
-    operations = int(((ranges.kind == AnnotationKind.OP) & (ranges.start_ns < first_ns)).sum())
-    cost_s = called * (costs.call_s + costs.between_s) + operations * costs.operation_s
+    cost_s = called * (costs.call_s + costs.between_s) + (first_ns - opened_ns) * 1e-9 * costs.share
     behind_ns = closed_ns - int(max(calls.end_ns.max(), work.end_ns.max()))
     return max((first_ns - opened_ns) * 1e-9 - cost_s, 0.0) + max(behind_ns, 0) * 1e-9
 

@@ -21,11 +21,12 @@ from streamsim_validate.calibrate import (
     fits,
     measure_front_ends,
     measure_probes,
+    measure_recorders,
     read_samples,
     variation,
     write_samples,
 )
-from streamsim_validate.gpu import compiled_rounds, installed_libraries, open_gpu
+from streamsim_validate.gpu import compiled_rounds, installed_libraries, open_gpu, recorded_works
 from streamsim_validate.records import check_replaceable
 
 US_PER_S, BYTES_PER_GB = 1e6, 1e9
@@ -63,7 +64,7 @@ def calibrate_command(output: Path, samples: Path | None, taken: Path | None, de
         profile = fits.fit(found)
     write_device(profile, output)
     why = "the samples have none of it" if taken else "it is not installed or sees no card"
-    tell(*_numbers(profile), *_front_ends(profile, found, why))
+    tell(*_numbers(profile), *_front_ends(profile, found, why), *_recorders(profile))
     tell("took: " + ", ".join(f"{part} {seconds:.1f} s" for part, seconds in took_s.items()))
     tell(f"{output}: {profile.description}")
 
@@ -73,7 +74,9 @@ def _measured(device: int, took_s: dict[str, float]) -> Samples:
         with _timing("card and host", took_s):
             found = measure_probes(gpu, on_step=on_step)
         with _timing("front ends", took_s), compiled_rounds(device) as compiled:
-            return replace(found, front_ends=measure_front_ends(installed_libraries(device), compiled, on_step))
+            found = replace(found, front_ends=measure_front_ends(installed_libraries(device), compiled, on_step))
+        with _timing("recorders", took_s):
+            return replace(found, recorders=measure_recorders(recorded_works(device), on_step=on_step))
 
 
 @contextmanager
@@ -100,6 +103,13 @@ def _front_ends(profile: Device, samples: Samples, why_not: str) -> Iterator[str
         yield f"{name}: {costs} us +- {front_end.spread:.1%}; the host's speed varied by {varied:.2f}"
     for name in sorted(shipped_front_ends().keys() - profile.front_ends.keys()):
         yield f"{name}: not calibrated, since {why_not}; the mean of two hosts is assumed"
+
+
+def _recorders(profile: Device) -> Iterator[str]:
+    """What profilers take of the host's time."""
+    for name, recorder in profile.recorders.items():
+        times = f"{recorder.ratio:.2f}, {recorder.backward:.2f} with a backward pass"
+        yield f"{name}: recorded, the host takes {times} of its own time, {recorder.least:.2f} to {recorder.most:.2f}"
 
 
 def _with_unit(field: str, value: float) -> str:

@@ -19,6 +19,7 @@ from streamsim_validate.gpu.launches import THREADS_PER_BLOCK, Arrays
 from streamsim_validate.gpu.libraries import Calls, Library, LinearLayers, installed_libraries
 from streamsim_validate.gpu.memory import Key, buffers_of, check_fits, free_host_bytes, union
 from streamsim_validate.gpu.nvcc import Compiled, has_nvcc
+from streamsim_validate.gpu.recorded_work import recorded_works
 from streamsim_validate.gpu.replayer import LostGpuError, Meter, Replayer, Sample, refuse_races
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "open_gpu",
     "prepare",
     "read_source",
+    "recorded_works",
     "refuse_races",
     "union",
     "with_rounds",

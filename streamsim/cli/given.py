@@ -1,0 +1,84 @@
+"""A program that a command is given: the file of a schedule, or what a profiler recorded of a program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamsim.device.profile import Device
+    from streamsim.program.recorded_times import RecordedTimes
+    from streamsim.program.schedule import Schedule
+    from streamsim.recorded.recording import Recording
+    from streamsim.recorded.replay import Replay, Unrecorded
+
+# Suffixes of files that hold a program: told by their content which of the formats it is.
+SUFFIXES = (".json", ".gz", ".sqlite", ".sqlite3", ".db", ".nsys-rep", ".qdrep")
+
+
+class Given(NamedTuple):
+    """A program. ``recorded``: when its ops ran; ``device``: the profile of its card; both None where it has none.
+
+    ``notes``: what to say of a recording before anything else.
+    """
+
+    schedule: Schedule
+    recorded: RecordedTimes | None = None
+    device: Device | None = None
+    notes: tuple[str, ...] = ()
+
+
+def is_program(path: Path) -> bool:
+    """Whether a file's name is that of a schedule or a recording, and not of a workload."""
+    return path.suffix.lower() in SUFFIXES
+
+
+def holds_program(path: Path | None) -> bool:
+    """Whether a file holds a schedule or a recording."""
+    from streamsim.recorded.read import kind_given
+
+    return path is not None and is_program(path) and kind_given(path) != ""
+
+
+def read_given(path: Path) -> Given:
+    """The program in a file. Raises InputError naming the file, and what to do."""
+    from streamsim.device.files import parse_device
+    from streamsim.program.files import read_program
+    from streamsim.recorded.read import kind_given, read_recording
+
+    if kind_given(path) == "recording":
+        return _recorded(read_recording(path), path)
+    file = read_program(path)
+    device = parse_device(file.profile, f"{path}: profile") if file.profile else None
+    return Given(file.schedule, file.recorded, device, file.notes)
+
+
+def _recorded(recording: Recording, path: Path) -> Given:
+    """The program that a recording is of: of the card with most work, without what recording cost."""
+    from streamsim.recorded.card_profile import profile_of
+    from streamsim.recorded.replay import replay, without_recording
+    from streamsim.recorded.times import recorded_times
+    from streamsim.recorded.windows import busiest_card, part_of
+
+    card, others = busiest_card(recording)
+    recording = part_of(recording, card) if others else recording
+    device = profile_of(recording)
+    found = without_recording(recording, device, name=path.name)
+    notes = notes_on(device, replay(recording, device), found)
+    if others:
+        left = ", ".join(map(str, others))
+        notes.insert(0, f"{path.name}: work on {len(others) + 1} cards; this is card {card} (import --device: {left})")
+    times = recorded_times(recording, found.program)
+    return Given(found.program.schedule, times, device, tuple(notes))
+
+
+def notes_on(device: Device, found: Replay, without: Unrecorded) -> list[str]:
+    """What is assumed of a recording's card, where its replay is bad, and which first launches load their modules."""
+    from streamsim.device.generations import assumptions_of
+    from streamsim.recorded.replay import warnings_of
+    from streamsim.recorded.verdict import launch_before
+
+    first = launch_before(without.program.schedule, device)
+    more = f"{first.words}: {first.gain:.2f}x as fast" if first else ""
+    return [line for line in (assumptions_of(device), *warnings_of(found, without), more) if line]

@@ -1,0 +1,255 @@
+"""The rates of a recording's own copies, and the copies that took longer than these rates explain.
+
+Pinned copies run at the pace of the link: alone, and beside the other direction. Pageable copies are staged by the host
+and run at its pace. A pageable copy that took much longer held the host for another reason: memory that is touched for
+the first time (page faults), a module that is loaded, a lock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from streamsim.device.fields import SLOWEST_BYTES_PER_S
+from streamsim.device.generations import link_limit
+from streamsim.recorded.idle import Covered, merged
+from streamsim.recorded.recording import NONE, CopyDirection, CopyMemory, WorkKind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from streamsim.device.profile import Device
+    from streamsim.recorded.recording import CardWork, Recording
+
+DIRECTIONS = {"h2d": CopyDirection.H2D, "d2h": CopyDirection.D2H}
+OTHER = {"h2d": "d2h", "d2h": "h2d"}
+LEAST_BYTES = 256 << 10  # smaller copies are mostly latency: they tell no rate
+SLOW, SLOW_NS = 1.5, 20_000  # a copy is slow from so many times what its rate explains, and so much more
+FAULTS_BYTES_PER_S = 3e9  # page faults: 0.5 to 2.8 GB/s on six hosts
+FAULTS_SHARE = 0.5  # of the profile's rate, below which all copies back may be faults
+STAGE_BYTES, STAGE_BYTES_PER_S = 4 << 20, 2e9  # what the host may have staged before the copy begins, and how slowly
+ENOUGH = 8  # copies right behind another one, to say what passes between them
+FEW, LATENCIES_S = 3, (0.5e-6, 20e-6)  # small copies, to say what a latency is; between which it may be
+LEAST_SHARE = 0.02  # of all the time of copies, beside the other direction or alone, to tell a rate of it
+
+
+class Staged(NamedTuple):
+    """Copies of pageable memory: their ``rows`` of the work, ``sizes`` in bytes, and nanoseconds.
+
+    ``from_ns``: when the host could begin; ``took_ns``: from then until all was there. ``lead_ns``: how much of that
+    passed before the copy began, beyond what the host may have staged meanwhile. ``after_ns``: how much passed once it
+    had ended on the card. ``has_waited``: the stream was busy at the call. ``is_early``: the call had returned before
+    the copy began.
+    """
+
+    rows: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    from_ns: NDArray[np.int64]
+    took_ns: NDArray[np.int64]
+    lead_ns: NDArray[np.int64]
+    after_ns: NDArray[np.int64]
+    has_waited: NDArray[np.bool_]
+    is_early: NDArray[np.bool_]
+
+
+def copy_rates(recording: Recording, device: Device) -> dict[str, float]:
+    """By name the numbers of a profile that the recording's copies show; ``device`` gives the latencies and limits."""
+    found: dict[str, float] = {}
+    most = link_limit(device.link)
+    for direction in DIRECTIONS:
+        found |= _pinned(recording, device, direction, most)
+        rate = _pageable(recording, device, direction)
+        if rate is not None:
+            found[f"{direction}.pageable_bandwidth_bytes_per_s"] = min(rate, most)
+    slowest = {name: SLOWEST_BYTES_PER_S for name in found if "bandwidth" in name}
+    return {name: max(value, slowest.get(name, 0.0)) for name, value in found.items()}
+
+
+class Held(NamedTuple):
+    """How long a slow pageable copy held the host beyond what its rate explains, in nanoseconds.
+
+    ``before_ns``: until the copy had ended on the card; ``after_ns``: from then until its call returned.
+    ``has_waited``: its stream was busy when it was called.
+    """
+
+    before_ns: int
+    after_ns: int
+    has_waited: bool
+
+
+def held_ns(recording: Recording, device: Device) -> dict[int, Held]:
+    """By row of the work what slow pageable copies held the host beyond their rate; nothing for all others."""
+    found: dict[int, Held] = {}
+    for direction in DIRECTIONS:
+        link, staged = getattr(device, direction), _staged(recording, direction)
+        expected_ns = (link.pageable_latency_s + staged.sizes / link.pageable_bandwidth_bytes_per_s) * 1e9
+        excess_ns = np.rint(staged.took_ns - expected_ns).astype(np.int64)
+        after_ns = np.minimum(staged.after_ns, excess_ns)
+        slow = staged.took_ns > SLOW * expected_ns + SLOW_NS
+        slow &= ~(staged.is_early & (staged.sizes <= device.host.pageable_immediate_bytes))  # their calls say it all
+        for k in np.flatnonzero(slow).tolist():
+            before_ns = int(excess_ns[k] - after_ns[k])
+            found[int(staged.rows[k])] = Held(before_ns, int(after_ns[k]), bool(staged.has_waited[k]))
+    return found
+
+
+def occupied_ns(recording: Recording, device: Device) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """By row of the work from when until when it kept its engine, as the model counts it.
+
+    A large pageable copy keeps it from when the host begins to stage it until all is there, without what else held the
+    host.
+    """
+    starts, ends = recording.work.start_ns.copy(), recording.work.end_ns.copy()
+    for direction in DIRECTIONS:
+        staged = _staged(recording, direction)
+        large = ~staged.is_early & (staged.sizes >= LEAST_BYTES)
+        rows, from_ns = staged.rows[large], staged.from_ns[large]
+        starts[rows], ends[rows] = from_ns, from_ns + staged.took_ns[large]
+    for row, held in held_ns(recording, device).items():
+        ends[row] = max(ends[row] - held.before_ns - held.after_ns, starts[row])
+    return starts, ends
+
+
+# Pinned memory
+
+
+def _pinned(recording: Recording, device: Device, direction: str, most: float) -> dict[str, float]:
+    """The rates of pinned copies: alone, and beside the other direction where enough of the copies' time is.
+
+    A copy moves its bytes at the one rate while it is alone and at the other while it is not: least squares over all
+    copies, in which large ones weigh most.
+    """
+    work, link = recording.work, getattr(device, direction)
+    rows = np.flatnonzero(_copies(work, direction, CopyMemory.PINNED))
+    large = work.bytes[rows] >= LEAST_BYTES
+    if not large.any():
+        return _latency(work, rows, direction, device)
+    rows = rows[large]
+    beside_ns = _beside_ns(work, rows, direction)
+    sizes = work.bytes[rows]
+    latency_ns = link.latency_s * 1e9 - _between_ns(recording, direction, link.latency_s * 1e9)
+    took_ns = (work.end_ns - work.start_ns)[rows] - round(latency_ns)
+    alone_ns = np.maximum(took_ns - beside_ns, 1)
+    shares = np.array([alone_ns.sum(), beside_ns.sum()]) / (alone_ns.sum() + beside_ns.sum())
+    field, shared = f"{direction}.bandwidth_bytes_per_s", f"{direction}.duplex_bandwidth_bytes_per_s"
+    loss = link.duplex_bandwidth_bytes_per_s / link.bandwidth_bytes_per_s
+    if shares[1] < LEAST_SHARE:
+        return {field: min(_rate(sizes, took_ns), most)}
+    if shares[0] < LEAST_SHARE:
+        together = min(_rate(sizes, took_ns), most)
+        return {field: min(together / loss, most), shared: together}
+    rates = np.linalg.lstsq(np.stack([alone_ns, beside_ns], axis=1), sizes, rcond=None)[0] * 1e9
+    if not 0 < rates[1] <= rates[0]:  # they do not differ, or too few copies tell them apart
+        rates = np.full(2, _rate(sizes, took_ns))
+    alone = min(float(rates[0]), most)
+    return {field: alone, shared: min(float(rates[1]), alone)}
+
+
+def _latency(work: CardWork, rows: NDArray[np.int64], direction: str, device: Device) -> dict[str, float]:
+    """The latency of pinned copies that are all small: what they took beyond their bytes, at the median."""
+    if len(rows) < FEW:
+        return {}
+    link = getattr(device, direction)
+    took_s = (work.end_ns - work.start_ns)[rows] * 1e-9 - work.bytes[rows] / link.bandwidth_bytes_per_s
+    return {f"{direction}.latency_s": float(np.median(took_s).clip(*LATENCIES_S))}
+
+
+def _between_ns(recording: Recording, direction: str, most_ns: float) -> float:
+    """What passes between two copies of a direction, the second of which waited for the first.
+
+    No more than ``most_ns``.
+    A profiler's times of a copy begin with its bytes on some cards, and with its command on others.
+    """
+    work, calls = recording.work, recording.calls
+    rows = np.flatnonzero(_copies(work, direction, CopyMemory.PINNED) & (work.call != NONE))
+    before, after = rows[:-1], rows[1:]
+    has_waited = calls.end_ns[work.call[after]] < work.end_ns[before]
+    has_waited &= _free_ns(work)[after] < work.end_ns[before]
+    gaps_ns = (work.start_ns[after] - work.end_ns[before])[has_waited]
+    return float(np.median(gaps_ns).clip(0, most_ns)) if len(gaps_ns) >= ENOUGH else 0.0
+
+
+def _beside_ns(work: CardWork, rows: NDArray[np.int64], direction: str) -> NDArray[np.int64]:
+    """For how long each copy ran beside a copy in the other direction."""
+    others = _copies(work, OTHER[direction])
+    covered = Covered(merged(work.start_ns[others], work.end_ns[others]))
+    return np.array([covered.within(work.start_ns[row], work.end_ns[row]) for row in rows.tolist()], np.int64)
+
+
+def _rate(sizes: NDArray[np.int64], took_ns: NDArray[np.int64]) -> float:
+    """Bytes a second of copies that took so long, without their latencies; large ones weigh most."""
+    took = np.maximum(took_ns, 1).astype(np.float64)
+    return float((sizes * took).sum() / (took * took).sum() * 1e9)
+
+
+def _copies(work: CardWork, direction: str, memory: CopyMemory | None = None) -> NDArray[np.bool_]:
+    mine = (work.kind == WorkKind.COPY) & (work.direction == DIRECTIONS[direction]) & (work.end_ns > work.start_ns)
+    return np.asarray(mine if memory is None else mine & (work.memory == memory))
+
+
+# Pageable memory
+
+
+def _pageable(recording: Recording, device: Device, direction: str) -> float | None:
+    """The rate of pageable copies without the slow ones; None where none is large enough to tell.
+
+    Copies back at the pace of page faults tell none, unless the profile's own rate is about as low: the host copies
+    faster once its memory has been touched.
+    """
+    staged, link = _staged(recording, direction), getattr(device, direction)
+    large = staged.sizes >= LEAST_BYTES
+    if not large.any():
+        return None
+    sizes = staged.sizes[large]
+    took_ns = np.maximum((staged.took_ns - staged.lead_ns)[large] - round(link.pageable_latency_s * 1e9), 1)
+    usual = _weighted_median(sizes / took_ns, sizes)
+    regular = took_ns <= SLOW * sizes / usual
+    rate = _rate(sizes[regular], took_ns[regular])
+    faults = min(FAULTS_BYTES_PER_S, FAULTS_SHARE * link.pageable_bandwidth_bytes_per_s)
+    if direction == "d2h" and rate < faults:
+        fast = sizes / took_ns * 1e9 >= faults
+        return _rate(sizes[fast], took_ns[fast]) if fast.any() else None
+    return rate
+
+
+def _weighted_median(values: NDArray[np.float64], weights: NDArray[np.int64]) -> float:
+    order = np.argsort(values, kind="stable")
+    half = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
+    return float(values[order][half])
+
+
+def _staged(recording: Recording, direction: str) -> Staged:
+    """What pageable copies took: those from the card from when they began until their call returned.
+
+    To the card the host begins with the call, once its stream is free; and where the call returned before the copy
+    began, as of few bytes, all that it had staged was still to be copied.
+    """
+    work = recording.work
+    rows = np.flatnonzero(_copies(work, direction, CopyMemory.PAGEABLE) & (work.bytes > 0) & (work.call != NONE))
+    call, begun_ns, sizes = work.call[rows], work.start_ns[rows], work.bytes[rows]
+    start_ns, end_ns = recording.calls.start_ns[call], recording.calls.end_ns[call]
+    free_ns = _free_ns(work)[rows]
+    has_waited, is_early = free_ns > start_ns, end_ns <= begun_ns
+    if direction == "d2h":
+        done_ns = np.maximum(end_ns, work.end_ns[rows])
+        none = np.zeros(len(rows), np.int64)
+        return Staged(
+            rows, sizes, begun_ns, done_ns - begun_ns, none, done_ns - work.end_ns[rows], has_waited, is_early
+        )
+    done_ns = np.where(is_early, work.end_ns[rows], end_ns)
+    from_ns = np.minimum(np.maximum(start_ns, free_ns), done_ns)
+    staged_before_ns = np.minimum(sizes, STAGE_BYTES) / STAGE_BYTES_PER_S * 1e9
+    lead_ns = np.where(is_early, 0, np.maximum(begun_ns - from_ns - staged_before_ns.astype(np.int64), 0))
+    after_ns = np.maximum(done_ns - work.end_ns[rows], 0)
+    return Staged(rows, sizes, from_ns, done_ns - from_ns, lead_ns, after_ns, has_waited, is_early)
+
+
+def _free_ns(work: CardWork) -> NDArray[np.int64]:
+    """By row when all that was before it in its stream had ended; 0 where there was nothing."""
+    found = np.zeros(len(work), np.int64)
+    for stream in np.unique(work.stream):
+        rows = np.flatnonzero(work.stream == stream)
+        rows = rows[np.argsort(work.start_ns[rows], kind="stable")]
+        found[rows[1:]] = np.maximum.accumulate(work.end_ns[rows])[:-1]
+    return found

@@ -1,0 +1,147 @@
+"""The verdict on a recording in three lines: what binds, what stands still and why, and the one thing to try."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from streamsim.analysis import what_if as changes
+from streamsim.analysis.counterfactual import Scenario
+from streamsim.analysis.steps import is_of_a_call
+from streamsim.compiled import simulate_one_of_many
+from streamsim.errors import InputError
+from streamsim.program.schedule import HostWork, Kernel
+from streamsim.recorded.idle import AFTER
+from streamsim.text.quantities import format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from streamsim.analysis.what_if import Change
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Schedule
+    from streamsim.recorded.summary import RecordedCardUse
+
+BINDING = 0.6  # of the time, from which the busiest engine sets it
+LEAST_GAIN = 1.03  # below that nothing is worth trying
+SLOW_LAUNCH, SLOW_LAUNCH_S = 10, 100e-6  # times the usual launch, and at least so long: it loads its module
+TRIED = (
+    ("pin the host's memory", ("pin",)),
+    ("make copies asynchronous", ("make_async",)),
+    ("pin the host's memory and make copies asynchronous", ("pin", "make_async")),
+    ("copy the next step's data beside this step's work", ("pin", "make_async", "prefetch")),
+    ("capture the program in a CUDA graph", ("graph",)),
+)
+
+
+class Trial(NamedTuple):
+    """The best thing to try: in words, the options of ``whatif`` for it, and how many times as fast it is."""
+
+    words: str
+    options: str
+    gain: float
+
+
+def verdict_of(use: RecordedCardUse, schedule: Schedule, device: Device, file: str) -> tuple[str, str, str]:
+    """The three lines. ``file``: the recording or the program's file, for the command that tries it."""
+    return _binds(use), _stands_still(use), _to_try(best_trial(schedule, device), file)
+
+
+def _binds(use: RecordedCardUse) -> str:
+    span = format_seconds(use.span_s)
+    busiest = max(use.engines, key=lambda engine: engine.busy_s, default=None)
+    if busiest is None or busiest.busy_s < use.idle_s:
+        return f"binds: the host; no engine of the card is busy for {_share(use.idle_s, use)} of {span}"
+    most = f"{busiest.name}, busy for {_share(busiest.busy_s, use)} of {span}"
+    is_binding = busiest.busy_s >= BINDING * use.span_s
+    return f"binds: {most}" if is_binding else f"binds: no engine; they wait for each other, the busiest is {most}"
+
+
+def _stands_still(use: RecordedCardUse) -> str:
+    if not use.without_kernel or not use.without_kernel_s:
+        return "stands still: nothing; a kernel runs all the time"
+    why = next((reason for reason in use.without_kernel if reason.why != AFTER), use.without_kernel[0])
+    part = f"{_share(use.without_kernel_s, use)} of the time"
+    return f"stands still: no kernel runs for {part}; for {format_seconds(why.time_s)} of it: {why.why}"
+
+
+def _to_try(trial: Trial | None, file: str) -> str:
+    if trial is None:
+        return "try: nothing that was tried gains 3 %; streamsim explain says what is lost"
+    command = f"streamsim whatif {file} {trial.options}" if trial.options else f"streamsim explain {file}"
+    return f"try: {trial.words}, {trial.gain:.2f}x as fast ({command})"
+
+
+def _share(seconds: float, use: RecordedCardUse) -> str:
+    return f"{seconds / use.span_s:.0%}" if use.span_s else "0 %"
+
+
+def best_trial(schedule: Schedule, device: Device) -> Trial | None:
+    """What gains most of a few changes that keep the program's order; None where nothing gains 3 %."""
+    was = Scenario(schedule, device)
+    before_s = simulate_one_of_many(*was).makespan_s
+    best: Trial | None = None
+    if (first := launch_before(schedule, device)) is not None:  # the cheapest change of all: nothing else is asked then
+        return first
+    for words, options, case in _trials(was):
+        takes_s = simulate_one_of_many(*case).makespan_s
+        gain = before_s / takes_s if takes_s else 1.0
+        if gain >= LEAST_GAIN * (best.gain if best else 1.0):  # what comes later asks for more
+            best = Trial(words, options, gain)
+    return best
+
+
+def launch_before(schedule: Schedule, device: Device) -> Trial | None:
+    """What it gains to launch kernels once before whose first launches load their modules; None for less than 3 %."""
+    warm, names = with_warm_launches(schedule)
+    if not names:
+        return None
+    before_s, after_s = (simulate_one_of_many(program, device).makespan_s for program in (schedule, warm))
+    gain = before_s / max(after_s, 1e-9)
+    words = f"launch {names[0]} once before (its first launch loads its module)"
+    return Trial(words, "", gain) if gain >= LEAST_GAIN else None
+
+
+def _trials(was: Scenario) -> Iterator[tuple[str, str, Scenario]]:
+    makers: dict[str, Change] = {
+        "pin": changes.pin(),
+        "make_async": changes.make_async(),
+        "prefetch": changes.prefetch(1),
+        "graph": changes.graph(),
+    }
+    works = any(isinstance(op, HostWork) and not is_of_a_call(op) for op in was.schedule.ops)
+    for words, made in TRIED:
+        if works and "graph" in made:  # what the host does between its calls would be left out
+            continue
+        try:
+            case = changes.changed_by((makers[name] for name in made), was)
+        except InputError:  # it does not apply to this program
+            continue
+        yield words, " ".join(makers[name].option for name in made), case
+
+
+def with_warm_launches(schedule: Schedule) -> tuple[Schedule, Sequence[str]]:
+    """``schedule`` with first launches that load their module as short as others; the names of these kernels.
+
+    A launch is taken to load its module if it is the first of its kernel and took ten times the usual launch, which is
+    that of the profile where all are first ones.
+    """
+    launches = [op for op in schedule.ops if isinstance(op, Kernel) and op.call_s is not None]
+    first: dict[str, int] = {}
+    for i, op in enumerate(schedule.ops):
+        if isinstance(op, Kernel):
+            first.setdefault(op.name, i)
+    later_s = [op.call_s for i, op in enumerate(schedule.ops) if isinstance(op, Kernel) and first[op.name] != i]
+    usual_s = median(filter(None, later_s)) if any(later_s) else 0.0
+    slow = {
+        i
+        for i in first.values()
+        if (call_s := schedule.ops[i].call_s or 0.0) >= SLOW_LAUNCH_S and call_s > SLOW_LAUNCH * usual_s
+    }
+    if not slow or not launches:
+        return schedule, ()
+    ops = tuple(replace(op, call_s=usual_s or None) if i in slow else op for i, op in enumerate(schedule.ops))
+    slowest = sorted(slow, key=lambda i: -(schedule.ops[i].call_s or 0.0))
+    return replace(schedule, ops=ops), [op.name for op in (schedule.ops[i] for i in slowest) if isinstance(op, Kernel)]

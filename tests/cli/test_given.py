@@ -1,0 +1,182 @@
+"""Recordings in the place of schedules: every command that takes a program takes what a profiler recorded of one."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from made_recordings import PINNED_IN, PINNED_OUT, call, capture, copy, export, kernel, kineto, pipeline
+
+from streamsim.cli import main
+from streamsim.device.files import parse_device
+from streamsim.program.files import read_program
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CARD = {"id": 0, "name": "NVIDIA GeForce RTX 3070", "totalGlobalMem": 8 << 30, "numSms": 46}
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The pipeline on a card that has no profile."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    path = tmp_path / "t.json"
+    path.write_text(kineto(*pipeline(), deviceProperties=[CARD]))
+    return path
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    """The JSON object that a command prints."""
+    assert main([*arguments, "--json"]) in (0, 1)
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+COMMANDS = {
+    "simulate": ("simulate", "{}"),
+    "predict": ("predict", "{}"),
+    "explain": ("explain", "{}"),
+    "whatif": ("whatif", "{}", "--async"),
+    "check": ("check", "{}"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_says_of_a_recording_what_it_says_of_the_program_that_import_makes_of_it(
+    command: str, trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["import", str(trace), "-o", "p.json"]) == 0
+    capsys.readouterr()
+    found = [
+        told(capsys, *(word.format(path) for word in COMMANDS[command]))
+        for path in (str(trace), str(trace.parent / "p.json"))
+    ]
+    for one in found:
+        for name in ("inputs", "schedule"):  # which name the files
+            one.pop(name, None)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("command", ["simulate", "whatif", "explain"])
+def test_its_own_card_is_the_device_unless_another_is_named(
+    command: str, trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["import", str(trace), "-o", "p.json"]) == 0
+    capsys.readouterr()
+    words = [word.format("p.json") for word in COMMANDS[command]]
+    own, other = told(capsys, *words), told(capsys, *words, "--device", "h200")
+    assert "rtx3070" in own.get("device", own.get("inputs", {}).get("device"))
+    assert other.get("device", other.get("inputs", {}).get("device")) == "h200"
+    file = read_program(trace.parent / "p.json")
+    assert parse_device(file.profile).link == "PCIe gen 4 x16"
+    assert file.notes == ()
+
+
+@pytest.mark.parametrize("form", ["packed", "export", "capture"])
+def test_whatever_the_format(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "t.json.gz"
+    if form == "export":
+        path = export().write(tmp_path / "t.sqlite")
+    else:
+        path.write_bytes(gzip.compress((kineto(*pipeline()) if form == "packed" else capture()).encode()))
+    assert told(capsys, "simulate", str(path))["makespan_s"] > 0
+
+
+def test_a_report_is_named_with_the_line_that_exports_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = tmp_path / "r.nsys-rep"
+    report.write_bytes(b"whatever")
+    for command in ("simulate", "import", "explain"):
+        assert main([command, str(report)]) == 2
+        assert f"nsys export --type sqlite {report}" in capsys.readouterr().err
+
+
+def two_cards() -> list[dict[str, Any]]:
+    """A kernel on each of two cards, that of card 1 ten times as long."""
+    events = [call("cudaLaunchKernel", 10 * k, 5, k + 1) for k in range(2)]
+    events += [kernel(20, 50 * 10**k, k + 1, stream=7 + 10 * k) for k in range(2)]
+    for k, event in enumerate(events[2:]):
+        event["args"] |= {"device": k, "context": k + 1}
+        event["pid"] = k
+    return events
+
+
+def test_of_several_cards_each_is_replayed_and_the_busiest_is_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(kineto(*two_cards(), deviceProperties=[CARD, {**CARD, "id": 1}]))
+    found = told(capsys, "import", str(path))
+    assert [one["card"] for one in found["replays"]] == [1, 0]
+    assert found["replay"] is None
+    assert main(["import", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert out.count("replayed on") == 2
+    assert "card 1: binds: kernels" in out
+    assert main(["simulate", str(path)]) == 0
+    assert "work on 2 cards; this is card 1 (import --device: 0)" in capsys.readouterr().err
+    assert main(["import", str(path), "-o", str(tmp_path / "p.json")]) == 2
+    assert "choose one with --device (0, 1)" in capsys.readouterr().err
+
+
+def test_the_verdict_names_what_binds_what_stands_still_and_what_to_try(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A launch of 800 us between two copies of 90 us: the host is in it; one launch before would load the module."""
+    trace.write_text(
+        kineto(
+            *(
+                call("cudaMemcpyAsync", 0, 5, 1),
+                call("cudaLaunchKernel", 8, 800, 2),
+                call("cudaMemcpyAsync", 812, 5, 3),
+            ),
+            *(copy(PINNED_IN, 6, 90, 1), kernel(820, 50, 2, name="work"), copy(PINNED_OUT, 872, 90, 3)),
+            call("cudaDeviceSynchronize", 820, 145, 4),
+        )
+    )
+    assert main(["import", str(trace)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "binds: the host; no engine of the card is busy for 76% of 962 us"
+    assert lines[1].startswith(
+        "stands still: no kernel runs for 95% of the time; for 712 us of it: the host is in cudaLaunch"
+    )
+    assert lines[2].startswith("try: launch work once before (its first launch loads its module), ")
+
+
+def test_what_is_assumed_of_a_card_is_said_and_pinning_on_it_is_a_range(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pageable copies tell nothing of pinned ones, whose rate is assumed for the card's link."""
+    events = json.loads(trace.read_text())["traceEvents"]
+    for event in events:
+        event["name"] = event["name"].replace("Pinned", "Pageable")
+    trace.write_text(kineto(*events, deviceProperties=[CARD]))
+    assert main(["whatif", str(trace), "--pin"]) == 0
+    out, err = capsys.readouterr()
+    assert "nobody measured its pinned copies" in err
+    assert "with half of that or a quarter more it takes" in " ".join(out.split())
+
+
+def test_a_bad_replay_is_named_and_so_it_is_where_it_is_used(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Copies at 26 GB/s over a link that carries 16 at most: what follows from the replay is no better than it."""
+    trace.write_text(kineto(*pipeline(), deviceProperties=[{**CARD, "name": "NVIDIA GeForce GTX 1660"}]))
+    assert main(["import", str(trace), "-o", "p.json"]) == 0
+    assert "bad replay: +" in capsys.readouterr().out
+    for path in (str(trace), "p.json"):
+        assert main(["simulate", path]) == 0
+        assert "bad replay: +" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 200])
+def test_tables_fit_their_columns(
+    columns: int, trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line is longer, and no number is cut: each stands whole in a line."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main(["import", str(trace)]) == 0
+    lines = capsys.readouterr().out.splitlines()[3:]
+    assert max(map(len, lines)) <= columns
+    assert any("130 us" in line for line in lines)
