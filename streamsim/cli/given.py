@@ -36,9 +36,11 @@ def is_program(path: Path) -> bool:
 
 def holds_program(path: Path | None) -> bool:
     """Whether a file holds a schedule or a recording."""
-    from streamsim.recorded.read import kind_given
+    if path is None or not is_program(path):
+        return False
+    from streamsim.recorded.read import kind_given  # which loads the readers of recordings
 
-    return path is not None and is_program(path) and kind_given(path) != ""
+    return kind_given(path) != ""
 
 
 def read_given(path: Path) -> Given:
