@@ -221,7 +221,7 @@ def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_
             " smallest takes 4 KiB; use buffers = 4, chunks = 256, depth-first over 2 streams: that holds 64 B",
         ),
         ("--h2d 4KiB --memory-limit much", "--memory-limit = 'much': "),
-        ("--h2d 4KiB --device b201", "device = 'b200': "),
+        ("--h2d 4KiB --device b201", "device = 'b201': "),
         ("--h2d 4KiB --launch later", "Invalid value for '--launch': 'later'"),
         ("none.toml", "none.toml: cannot read it"),
     ],

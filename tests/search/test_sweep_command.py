@@ -115,7 +115,7 @@ def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_
             "--h2d 4KiB --elements 1 --chunks 2..10001 --streams 1..10000",  # refused without looking at them all
             "an empty grid: none of its 100000000 combinations can be issued: chunks = 2: more chunks than",
         ),
-        ("--h2d 4KiB --device b201", "device = 'b200': "),
+        ("--h2d 4KiB --device b201", "device = 'b201': "),
         ("--h2d 4KiB --device h200,h200", "device = 'h200': two profiles of this name"),
         ("--h2d 4KiB --chunks=", "chunks = '': "),
         ("--h2d 4KiB --connections 0", "connections = '0': "),
