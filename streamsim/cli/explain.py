@@ -94,7 +94,7 @@ def explain_command(
 
         save_explanation(explanation, plot)
     work = _work(asked)
-    save_page("explanation_page", page, explanation, asked.assumed)
+    save_page("explanation_page", page, explanation, asked.assumed, work)
     if form == "table":
         print_explanation(explanation, work)
         for line in (f"{explanation.device}: {explanation.link}", *asked.assumed):

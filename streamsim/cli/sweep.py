@@ -17,6 +17,7 @@ from streamsim.cli.options import (
     MARKDOWN_FORM,
     OUTPUT,
     PICTURE,
+    PLAIN,
     complete_devices,
     complete_front_end,
     complete_list,
@@ -320,5 +321,5 @@ def _taken_for_granted(sweep: Sweep) -> Iterator[str]:
         point = sweep.point(0)
         workload = sweep.workload_at(point)
         chunks = min(workload.most_chunks, max((1, *sweep.numbers_of_chunks)))
-        for line in kernel_assumptions(workload, chunks, sweep.device(point), point.get("launch", Config().launch)):
+        for line in kernel_assumptions(workload, chunks, sweep.device(point), point.get("launch", PLAIN.launch)):
             yield f"in {chunks} chunks {line}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamsim.analysis.bounds import BOUND_AS_ISSUED, BUSIEST_ENGINE
+from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK, BUSIEST_ENGINE
 from streamsim.model import simulate
 from streamsim.page.document import Page
 from streamsim.page.losses import losses_of, losses_table
@@ -22,6 +22,7 @@ from streamsim.timeline.timeline import recorded_timeline
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from streamsim.analysis.bounds import Bound
     from streamsim.analysis.explanation import Explanation
     from streamsim.analysis.intervals import Interval
     from streamsim.analysis.predict import Prediction
@@ -72,15 +73,20 @@ def _serial(prediction: Prediction) -> list[Shown]:
     return [Shown("serial", simulate(unchunked, device))]
 
 
-def explanation_page(explanation: Explanation, assumed: Sequence[str] = ()) -> Page:
-    """Return the page of an explanation: what loses the time, its remedies, and the time line."""
+def explanation_page(explanation: Explanation, assumed: Sequence[str] = (), work: Bound | None = None) -> Page:
+    """Return the page of an explanation: what loses the time, its remedies, and the time line.
+
+    ``work``: the bound of the work, if it is known.
+    """
     e = explanation
+    bounds = () if work is None else ((format_seconds(work.seconds), f"{BOUND_OF_WORK}, by {work.bound_by}"),)
     return Page(
         title=f"{e.timeline.schedule.name or 'schedule'} on {e.device}",
         headline=(
             (format_seconds(e.makespan_s), "predicted"),
             (format_seconds(e.gap_s), f"of it lost above the {BUSIEST_ENGINE}"),
             (format_seconds(e.bound_s), f"{BUSIEST_ENGINE}, the {e.bound_by}"),
+            *bounds,
         ),
         advice=f"First: {e.advice}.",
         losses=losses_of(e),

@@ -17,7 +17,7 @@ MOST_EQUAL, MOST_OTHERS = 8, 3  # rows
 
 
 def nearest(found: Diagnosis) -> tuple[list[Explains], list[Explains]]:
-    """Return the explanations that fit, those of two mistakes only where none of one does; and the nearest others."""
+    """Return the simplest explanations that fit, and the nearest others."""
     return list(found.simplest)[:MOST_EQUAL], list(found.explanations[len(found.fitting) :][:MOST_OTHERS])
 
 
