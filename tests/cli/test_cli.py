@@ -319,6 +319,7 @@ def test_every_example_in_the_help_runs(
     for name in ("schedule.json", "program.json"):
         write_schedule(depth_first(WORKLOAD, 4, 2), tmp_path / name)
     write_layers(LAYERS, tmp_path / "layers.toml")
+    (tmp_path / "loop.toml").write_text('batch = 8\nbatch_bytes = "1MiB"\nstep = "1ms"\n')
     write_device(load_device("ideal"), tmp_path / "my-card.toml")
     trace = kineto(*pipeline(), span("user_annotation", "ProfilerStep#3", 5, 100))
     (tmp_path / "trace.json").write_text(trace)

@@ -42,6 +42,7 @@ COMMANDS = {
     "explain": ("explain", "{}"),
     "whatif": ("whatif", "{}", "--async"),
     "check": ("check", "{}"),
+    "diagnose": ("diagnose", "{}", "--measured", "1ms"),
 }
 
 
