@@ -38,7 +38,7 @@ def holds_program(path: Path | None) -> bool:
     """Whether a file holds a schedule or a recording."""
     if path is None or not is_program(path):
         return False
-    from streamsim.recorded.read import kind_given  # which loads the readers of recordings
+    from streamsim.recorded.told import kind_given
 
     return kind_given(path) != ""
 
@@ -47,9 +47,11 @@ def read_given(path: Path) -> Given:
     """The program in a file. Raises InputError naming the file, and what to do."""
     from streamsim.device.files import parse_device
     from streamsim.program.files import read_program
-    from streamsim.recorded.read import kind_given, read_recording
+    from streamsim.recorded.told import kind_given
 
     if kind_given(path) == "recording":
+        from streamsim.recorded.read import read_recording
+
         return _recorded(read_recording(path), path)
     file = read_program(path)
     device = parse_device(file.profile, f"{path}: profile") if file.profile else None

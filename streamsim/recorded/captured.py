@@ -26,6 +26,7 @@ from streamsim.recorded.recording import (
     Recording,
     WorkKind,
 )
+from streamsim.recorded.told import FORMAT
 from streamsim.text.shown import one_line, shown
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     Columns = dict[str, NDArray[np.int64]]
 
 VERSION = 1
-FORMAT = "streamsim_capture"  # the key of the first line, and its value the version
 LARGEST_LINE_BYTES = 1 << 24
 CAPTURE_AGAIN = "capture the program again"
 MANAGED = 5  # CUPTI_ACTIVITY_MEMORY_KIND_MANAGED

@@ -2,50 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import re
-from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from streamsim.errors import InputError
-from streamsim.recorded.captured import FORMAT, read_captured
+from streamsim.recorded.captured import read_captured
 from streamsim.recorded.json_stream import BYTE_ORDER_MARK, blocks_of
 from streamsim.recorded.kineto import read_kineto
 from streamsim.recorded.nsys import read_nsys
-from streamsim.text.recognise import kind_of
+from streamsim.recorded.told import CAPTURED, REPORTS, SQLITE
 from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
+    import os
+
     from streamsim.recorded.recording import Recording
 
-SQLITE = b"SQLite format 3\0"
 _JSON = re.compile(rb"\s*\{")
-_CAPTURED = re.compile(rb'\{\s*"' + FORMAT.encode())
 KNOWN = (
     "a trace of the PyTorch profiler (.json, .json.gz), an SQLite export of Nsight Systems or what"
     " streamsim-validate capture wrote"
 )
 EXPORT = "of a report, make one with: nsys export --type sqlite FILE.nsys-rep"
-REPORTS = (".nsys-rep", ".qdrep")  # of Nsight Systems, which only its own tools read
-RECORDINGS = (".gz", ".sqlite", ".sqlite3", ".db")  # names that no schedule has
-
-
-def kind_given(path: str | os.PathLike[str]) -> str:
-    """What a file holds: "recording", "schedule" or "" for anything else. Names tell reports and packed files.
-
-    A pipe is not looked at, since it can be read only once. Raises InputError where a file cannot be read.
-    """
-    if str(path).lower().endswith((*REPORTS, *RECORDINGS)):
-        return "recording"
-    if not os.path.isfile(path):
-        return ""
-    with closing(blocks_of(path)) as blocks:
-        start = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
-    is_list = start.lstrip()[:1] == b"["
-    if is_list or start.startswith(SQLITE) or _CAPTURED.match(start) or kind_of(start) == "trace":
-        return "recording"
-    return "schedule" if kind_of(start) == "schedule" else ""
 
 
 def read_recording(path: str | os.PathLike[str]) -> Recording:
@@ -64,7 +43,7 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
     if start.startswith(SQLITE):
         blocks.close()
         return read_nsys(path)
-    if _CAPTURED.match(start):
+    if CAPTURED.match(start):
         return read_captured(path, chain((start,), blocks))
     if start.lstrip()[:1] == b"[":  # PyTorch's files of 2020 are the list of events alone
         return read_kineto(path, chain((b'{"traceEvents":', start), blocks, (b"}",)))

@@ -169,7 +169,7 @@ PAIRS = (
         ("synchronised", "streams", (make_async(), drop_sync(), streams(4, True))),
         ("async", "streams", (streams(4, True),)),
         ("streams", "graph", (graph(),)),
-        ("whole", "chunked", (make_async(), chunks(8, True), streams(4, True))),
+        ("whole", "chunked", (make_async(), chunks(24, True), streams(4, True))),
         ("small", "small-streams", (streams(4, True),)),
         ("small", "small-graph", (graph(),)),
     ),
