@@ -320,9 +320,7 @@ def test_every_example_in_the_help_runs(
         write_schedule(depth_first(WORKLOAD, 4, 2), tmp_path / name)
     write_layers(LAYERS, tmp_path / "layers.toml")
     write_device(load_device("ideal"), tmp_path / "my-card.toml")
-    (tmp_path / "loop.toml").write_text(
-        'batch = 256\nbatch_bytes = "150MB"\nstep = "45ms"\n'
-    )
+    (tmp_path / "loop.toml").write_text('batch = 256\nbatch_bytes = "150MB"\nstep = "45ms"\n')
     trace = kineto(*pipeline(), span("user_annotation", "ProfilerStep#3", 5, 100))
     (tmp_path / "trace.json").write_text(trace)
     (tmp_path / "trace.json.gz").write_bytes(gzip.compress(trace.encode()))
