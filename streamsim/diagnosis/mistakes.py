@@ -130,7 +130,7 @@ def _with_cold_memory(device: Device, level: float) -> Device:
 def _one_stream(meant: Meant, _: float) -> Meant | None:
     if meant.config is not None and meant.config.order == "depth-first" and meant.config.buffers is None:
         return meant.issued(streams=1)
-    return _all_in(meant, 1) if meant.schedule.streams else None  # else all of it is in the default stream
+    return _all_in(meant, 1) if len(meant.schedule.used_streams) > 1 else None  # else it is in one already
 
 
 def _default_stream(meant: Meant, _: float) -> Meant | None:

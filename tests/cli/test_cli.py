@@ -321,6 +321,7 @@ def test_every_example_in_the_help_runs(
     write_layers(LAYERS, tmp_path / "layers.toml")
     (tmp_path / "loop.toml").write_text('batch = 8\nbatch_bytes = "1MiB"\nstep = "1ms"\n')
     write_device(load_device("ideal"), tmp_path / "my-card.toml")
+    (tmp_path / "loop.toml").write_text('batch = 256\nbatch_bytes = "150MB"\nstep = "45ms"\n')
     trace = kineto(*pipeline(), span("user_annotation", "ProfilerStep#3", 5, 100))
     (tmp_path / "trace.json").write_text(trace)
     (tmp_path / "trace.json.gz").write_bytes(gzip.compress(trace.encode()))
