@@ -333,12 +333,13 @@ def test_any_options_give_a_prediction_or_one_line(
 def one_of_each(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A file of every kind."""
     folder = tmp_path_factory.mktemp("kinds")
-    names = ("schedule", "workload", "layers", "device", "sweep", "journal", "trace")
+    names = ("schedule", "workload", "layers", "device", "sweep", "journal", "trace", "loop")
     found = {name: folder / name for name in names}
     write_schedule(depth_first(pipeline_of(64), 2, 2), found["schedule"])
     write_workload(pipeline_of(64), found["workload"])
     write_layers(layers_of((4, 5), (6, 3)), found["layers"])
     write_device(load_device("ideal"), found["device"])
+    found["loop"].write_text('batch = 2\nbatch_bytes = "1MiB"\nstep = "1ms"\n')
     found["sweep"].write_text('h2d = ["1MiB"]\nchunks = "1..4"\n')
     write_trace(simulate(depth_first(pipeline_of(64), 2, 2), load_device("ideal")), found["trace"])
     record = read_record("validate/campaigns/records/races-h200.json.gz")

@@ -168,7 +168,7 @@ def completed(
         ("whatif s.json --on-device my", ["plain,my-card.toml"]),
         ("devices show my", ["plain,my-card.toml"]),
         ("sweep --device h200,my", ["plain,h200,my-card.toml"]),
-        ("sweep --device h200,h1", ["plain,h200,h100"]),
+        ("sweep --device h200,h1", ["plain,h200,h100", "plain,h200,h100-pcie"]),
         ("predict --order br", ["plain,breadth-first"]),
         ("sweep --order serial,pre", ["plain,serial,prefetch"]),
         ("best --orders br", ["plain,breadth-first"]),

@@ -85,7 +85,7 @@ def test_the_best_way_is_no_slower_and_no_program_of_the_family_is_missed(name: 
     found = best(name)
     assert found.use.makespan_s <= found.as_it_is.makespan_s == simulate(schedule, device).makespan_s
     if name == "infer-pinned-2streams":
-        assert found.use.way.words == "--streams 4"
+        assert found.use.way.streams in (4, 6)  # four take 1.0 % longer than six, where 1 % decides
         assert found.use.makespan_s == pytest.approx(untraced_s("infer-pinned-4streams"), rel=0.07)
     if name == "infer-pinned-4streams":
         assert found.use == found.as_it_is
