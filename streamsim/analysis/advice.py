@@ -1,6 +1,6 @@
 """What an explanation says first: pure functions of the causes, their parts and what their remedies gain.
 
-**A remedy comes first** if it gains a ``WORTH`` of the makespan, more than a ``THIRD`` of what the largest cause costs,
+**A remedy comes first** if it gains a ``WORTH`` of the makespan, more than a third of what the largest cause costs,
 and no more than ``FAR`` times its own cause's part: a remedy that gains far more removes something else. Of the
 remedies that gain nearly as much (``NEAR``) as the best one, the one whose cause costs most comes first.
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from streamsim.rules.clock import ticks
 from streamsim.text.quantities import format_seconds
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from streamsim.analysis.causes import Key, Loss, Together
 
 WORTH = 0.03  # of the makespan: what gains less, or costs less, is not worth a change
-THIRD = 1 / 3  # of the largest cause's part
+THIRDS = 3  # a remedy comes first if it gains more than a third of the largest cause's part
 FAR = 3.0  # times its cause's part
 NEAR = 0.8  # of the largest gain
 NEGLIGIBLE = 0.02  # of the makespan: where less is lost above the bound, the bound is what there is to explain
@@ -54,7 +55,7 @@ def advise(
     gain_s = best.gain_alone_s if best else 0.0
     part_s = largest.lost_s if largest in losses and largest else 0.0
     is_large, is_worth = part_s >= WORTH * makespan_s, gain_s >= WORTH * makespan_s
-    chosen = _proportionate(losses, best) if gain_s > THIRD * part_s else None
+    chosen = _proportionate(losses, best) if THIRDS * ticks(gain_s) > ticks(part_s) else None
     if is_worth and (chosen or not is_large):
         chosen = chosen or best  # which then lowers the bound itself
         assert chosen is not None
