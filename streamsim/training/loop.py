@@ -50,7 +50,7 @@ LEAST_STEPS = 16  # simulated after as many steps to warm up
 FASTER = 0.9  # a part that takes this share of its time shows whether the loop waits for it
 # What workers load comes through shared memory, whose pages the training process touches first: it was staged at 3.4
 # GB/s where memory that had been touched before was staged at 6.7, and pinned as slowly, on an H100's host.
-FIRST_TOUCH = 0.5
+FIRST_TOUCH_PACE = 0.5  # of the pageable rate
 BINDS = 0.25  # of the time that a part gained, the loop gains so much at least: it waits for that part
 WORTH = 1.01  # a change that gains less is not worth a line
 PAGEABLE = "h2d.pageable_bandwidth_bytes_per_s"
@@ -347,7 +347,7 @@ def _staged(loop: Loop, device: Device) -> Device:
     """The device with the pace at which the host stages the batches of this loop."""
     if not loop.workers:
         return device
-    return with_values(device, {PAGEABLE: device.h2d.pageable_bandwidth_bytes_per_s * FIRST_TOUCH})
+    return with_values(device, {PAGEABLE: device.h2d.pageable_bandwidth_bytes_per_s * FIRST_TOUCH_PACE})
 
 
 def seconds_a_step(loop: Loop, device: Device, staging_s: float | None = None) -> float:
