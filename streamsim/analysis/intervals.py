@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from streamsim.analysis.misses import MOST_POWER, missed, standard_misses
 from streamsim.checks import check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.front_ends import HOST_TIMES
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 SAMPLES, FEWEST_SAMPLES, MOST_SAMPLES = 1000, 20, 1_000_000
 MOST_SEED = (1 << 63) - 1
 LEVEL = 0.9
-MOST_POWER = 50.0  # of e: a factor beyond it says no more
 ORDERED = "same-queue-first"  # the one rule by which it matters in which order queues are served
 
 
@@ -99,8 +99,6 @@ def intervals(
     if not 0 < level < 1:
         raise InputError(f"level = {level!r}: expected a number between 0 and 1, such as {LEVEL}")
     import numpy as np
-
-    from streamsim.analysis.misses import missed, standard_misses
 
     times = drawn_times_s(schedules, device, samples, seed, time_s)
     standard = standard_misses(_generators(seed)[2], samples)

@@ -1,4 +1,4 @@
-"""How far the model misses a schedule even with the right numbers: the rule that intervals draw from.
+"""The rule for the error that the model has even with the right numbers of a card: intervals draw from it.
 
 The shorter the copies and kernels, the more of the time lies between them, where the model knows least. Over the
 schedules of the suite random the logarithm of measured over predicted scatters as Student's t with two degrees of
@@ -13,12 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from streamsim.analysis.intervals import MOST_POWER
 from streamsim.program.schedule import Copy, Kernel
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from streamsim.program.schedule import Schedule
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
 
 MISSED_S = 4.1e-9
 FREEDOM = 2.0
+MOST_POWER = 50.0  # of e: a larger factor is cut to it
 
 
 def missed(schedule: Schedule, times_s: Array, standard: Array) -> Array:
@@ -34,6 +33,8 @@ def missed(schedule: Schedule, times_s: Array, standard: Array) -> Array:
 
     ``standard``: misses as :func:`standard_misses` draws them, shape (n,). What takes no time is not missed.
     """
+    import numpy as np
+
     of_its_time = np.divide(MISSED_S * works_in(schedule), times_s, out=np.zeros_like(times_s), where=times_s > 0)
     with np.errstate(over="ignore"):
         return np.exp(np.clip(np.sqrt(of_its_time) * standard, -MOST_POWER, MOST_POWER))
