@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Schedule
     from streamsim.search.best_offload import BestOffload, Placed
 
+WORTH = 1.01  # a gain below this is not worth a line
+
 # Options that describe a workload and how it is cut; layers are not cut.
 OF_WORKLOADS = (
     *("workload", "h2d", "kernel", "d2h", "h2d_once", "d2h_once", "elements"),
@@ -43,6 +45,11 @@ place_layers = all_of(
     which_layers,
     click.option("--depth", type=COUNT, help="Of --layers: buffers for those that are streamed. Default: 2."),
     click.option("--resident", help="Of --layers: names of those that stay on the card, separated by commas."),
+    click.option(
+        "--kernel-first",
+        is_flag=True,
+        help="Of --layers: issue each layer's kernels before the next copy, as pageable memory needs it.",
+    ),
 )
 bound_layers = all_of(
     which_layers,
@@ -59,6 +66,7 @@ class LayerOptions(msgspec.Struct, frozen=True):
     reserve: int | None
     depth: int | None
     resident: str | None
+    kernel_first: bool
 
     def load(self) -> Layers:
         """The layers in the file, with as many passes as are asked for. Raises InputError."""
@@ -70,7 +78,7 @@ class LayerOptions(msgspec.Struct, frozen=True):
 
         names = [name for name in map(str.strip, (self.resident or "").split(",")) if name]
         depth = Offload().depth if self.depth is None else self.depth
-        return Offload(depth, tuple(names), memory, self.reserve or 0)  # type: ignore[arg-type]
+        return Offload(depth, tuple(names), memory, self.reserve or 0, self.kernel_first)  # type: ignore[arg-type]
 
 
 class BoundOptions(msgspec.Struct, frozen=True):
@@ -127,6 +135,19 @@ def schedule_of_layers(layers: Layers, config: Offload, device: Device) -> Sched
     schedule = config.schedule(layers)
     device.check_room(schedule.device_bytes, "give a smaller --depth, fewer that are --resident or less --reserve")
     return schedule
+
+
+def kernel_first_words(layers: Layers, config: Offload, device: Device, took_s: float) -> list[str]:
+    """What the program takes with each layer's kernels issued before the next copy, where that is faster."""
+    from streamsim.analysis.predict import predict
+    from streamsim.text.quantities import format_seconds
+
+    other = config.other_order()
+    seconds = took_s if other is None else predict(other.schedule(layers), device).makespan_s
+    if seconds * WORTH >= took_s:
+        return []
+    gain = f"{format_seconds(seconds)}, {took_s / seconds:.2f}x as fast"
+    return [f"with each layer's kernels issued before the next copy (--kernel-first): {gain}"]
 
 
 def check_beside_layers(context: click.Context, has_layers: bool, own: type[msgspec.Struct]) -> None:
@@ -187,6 +208,11 @@ def _sections(best: BestOffload) -> list[list[Row]]:
         ("optimum" if best.exact else "best found", took, f"{best.best.words}; {_held(best.best)} on the card"),
         ("pageable", best.serial_s, f"each layer copied in its turn, as people begin: {_times(best.serial_s, took)}"),
         ("pinned", best.one_by_one_s, f"the same from pinned memory: {_times(best.one_by_one_s, took)}"),
+        (
+            "kernel first",
+            best.kernel_first_s,
+            f"pageable, --kernel-first: {_times(best.kernel_first_s, took)}",
+        ),
         ("all stay", best.resident_s, every),
     ]
     limits = [

@@ -11,7 +11,14 @@ from msgspec.structs import replace
 
 from streamsim.cli.explain import bound_of_work, explained, source_of, source_of_layers
 from streamsim.cli.given import Given, holds_program, read_given
-from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers, schedule_of_layers
+from streamsim.cli.layers import (
+    LayerOptions,
+    inputs_of,
+    kernel_first_words,
+    layers_given,
+    place_layers,
+    schedule_of_layers,
+)
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
     COUNT,
@@ -101,7 +108,8 @@ def predict_command(context: click.Context, /, **options: Any) -> None:
         card = chosen.load()
         prediction = _predict(schedule_of_layers(*given, card), card)
         origin = source_of_layers(*given) if wanted.explain else None
-        return _report(prediction, {**inputs_of(*given), **chosen.inputs()}, wanted, card, origin)
+        other = kernel_first_words(*given, card, prediction.makespan_s)
+        return _report(prediction, {**inputs_of(*given), **chosen.inputs()}, wanted, card, origin, other)
     program = schedule_given(context, pipeline) if holds_program(pipeline.workload) else None
     if program is not None:
         return _simulated(context, pipeline.workload, program, chosen, wanted)

@@ -61,6 +61,7 @@ def measure(depth, passes, repeat, rows):  # its times, and whether it is right
     moved = [k for k in range(len(model)) if k not in RESIDENT]
     host = {host}
     depth = min(depth, len(moved))
+    ahead = {ahead}  # copies issued before the kernels
     for k in RESIDENT:
         model[k].to("cuda")
     like = {{"device": "cuda", "dtype": next(model.parameters()).dtype}}
@@ -80,8 +81,8 @@ def measure(depth, passes, repeat, rows):  # its times, and whether it is right
 
     def pipeline(load, compute):
         i, items, outputs = 0, passes * len(moved), []
-        for ahead in range(depth):
-            fetch(ahead, load)
+        for item in range(ahead):
+            fetch(item, load)
         for _ in range(passes):
             y = x
             for k, layer in enumerate(model):
@@ -92,8 +93,8 @@ def measure(depth, passes, repeat, rows):  # its times, and whether it is right
                     y = layer(y)
                 if k in host:
                     ran[i % depth].record(compute)
-                    if i + depth < items:
-                        fetch(i + depth, load)
+                    if i + ahead < items:
+                        fetch(i + ahead, load)
                     i += 1
             outputs.append(y)
         return outputs
@@ -174,6 +175,7 @@ def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorc
         forward=_FORWARD[is_repeated],
         lists="SIZES, LAUNCHES" if is_repeated else "SIZES",
         host=_HOST[config.memory],
+        ahead="min(1, depth)" if config.kernel_first else "depth",
         verified=VERIFIED,
     )
     return "\n".join(lines) + "\n" + text

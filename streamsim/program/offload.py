@@ -4,6 +4,9 @@ One stream copies, one runs the kernels. Streamed layers take turns over ``depth
 as the largest streamed layer, as from pass to pass every layer comes to lie in every buffer. A layer's copy waits until
 the kernels have ended that used its buffer before, and its kernels wait for its copy. What stays on the card was copied
 there once, before the program begins, as a model is loaded: :func:`loading` is that program.
+
+Copies are issued as far ahead as there are buffers. A copy from pageable memory holds the host, which issues no kernel
+meanwhile. ``kernel_first`` issues a layer's kernels before the next layer's copy, which then runs beside them.
 """
 
 from __future__ import annotations
@@ -34,18 +37,21 @@ class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``depth``: buffers for streamed layers; with 1 nothing is copied beside the kernels that need the copy before it.
     ``resident``: names of the layers that stay on the card; that of a layer with repeats stands for all of them.
     ``memory``: where the weights of the others are on the host. ``reserve_bytes``: of the card, for activations.
+    ``kernel_first``: each layer's kernels are issued before the next streamed layer's copy, one copy ahead.
     """
 
     depth: int = 2
     resident: tuple[str, ...] = ()
     memory: HostMemory = "pinned"
     reserve_bytes: int = 0
+    kernel_first: bool = False
 
     def __post_init__(self) -> None:
         check_whole("depth", self.depth, 1, LARGEST_COUNT)
         check_tuple("resident", self.resident, str)
         check_choice("memory", self.memory, HOST_MEMORIES)
         check_whole("reserve_bytes", self.reserve_bytes, 0, LARGEST_BYTES)
+        check_is("kernel_first", self.kernel_first, bool)
         for k, name in enumerate(self.resident):
             if name in self.resident[:k]:
                 raise InputError(f"resident[{k}] = {shown(name)}: stands twice; keep one")
@@ -82,6 +88,11 @@ class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Buffers that come into use: no more than there are streamed layers."""
         return min(self.depth, len(self._parted(layers)[1]))
 
+    def other_order(self) -> Offload | None:
+        """The same with the kernels issued first, where that can matter: pageable copies into several buffers."""
+        matters = self.memory == "pageable" and self.depth > 1 and not self.kernel_first
+        return msgspec.structs.replace(self, kernel_first=True) if matters else None
+
     def _parted(self, layers: Layers) -> tuple[list[LayerStep], list[LayerStep]]:
         """The steps that stay on the card, and the others."""
         stay = self.numbers(layers)
@@ -93,7 +104,8 @@ class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def schedule(self, layers: Layers) -> Schedule:
         """The program: see the top of :mod:`streamsim.program.offload`. Raises InputError for the name of no layer."""
         run = _Run(layers, self)
-        for item in range(run.slots):
+        ahead = min(1, run.slots) if self.kernel_first else run.slots
+        for item in range(ahead):
             run.fetch(item)
         item = 0
         for _ in range(layers.passes):
@@ -104,11 +116,12 @@ class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 run.compute.wait(run.loaded[item % run.slots])
                 run.launch(number, run.buffers[item % run.slots])
                 run.compute.record(run.ran[item % run.slots])
-                if item + run.slots < run.items:
-                    run.fetch(item + run.slots)
+                if item + ahead < run.items:
+                    run.fetch(item + ahead)
                 item += 1
         run.program.synchronize()
-        words = f"offload K={self.depth}, {len(run.stay)} of {len(run.steps)} layers stay"
+        first = ", kernel first" * self.kernel_first
+        words = f"offload K={self.depth}, {len(run.stay)} of {len(run.steps)} layers stay{first}"
         return run.program.schedule(words, unchunked=one_by_one(layers, self.memory, self.reserve_bytes))
 
 
@@ -209,12 +222,13 @@ def offload(
     resident: Sequence[str] = (),
     memory: HostMemory = "pinned",
     reserve_bytes: int = 0,
+    kernel_first: bool = False,
 ) -> Schedule:
     """Weights streamed to the card layer by layer, over ``depth`` buffers; the layers called ``resident`` stay there.
 
     The rest as for :class:`Offload`. Raises InputError naming what does not go together.
     """
-    return Offload(depth, tuple(resident), memory, reserve_bytes).schedule(layers)
+    return Offload(depth, tuple(resident), memory, reserve_bytes, kernel_first).schedule(layers)
 
 
 def check_layers(layers: Layers) -> None:

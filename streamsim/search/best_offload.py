@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from streamsim.analysis.bounds import Bound, bound_json
 from streamsim.analysis.predict import SCHEMA_VERSION, predict
@@ -80,7 +81,9 @@ class BestOffload(msgspec.Struct, frozen=True):
 
     ``best``: the fastest way; ``lean``: one within 1 % of it that needs less of the card, or the same: what to use.
     ``serial_s``: every layer copied from pageable memory when it is its turn, nothing beside anything;
-    ``one_by_one_s``: the same from pinned memory. ``resident_s``: every layer on the card, which needs
+    ``one_by_one_s``: the same from pinned memory. ``kernel_first_s``: from pageable memory, with each layer's kernels
+    issued before the next copy, in two buffers where they have room; the layers that stay are the best way's.
+    ``resident_s``: every layer on the card, which needs
     ``resident_bytes`` there. ``memory_bytes``: what may be held on the card (None: no limit is known), and
     ``pinned_limit_bytes`` pinned on the host. ``issued_bound`` and ``critical_s`` as for a prediction. ``faster_s``:
     the best way's time with one thing 1.1 times as fast. ``exact``: whether it is proved that no way is faster; none
@@ -92,6 +95,7 @@ class BestOffload(msgspec.Struct, frozen=True):
     lean: Placed
     serial_s: float
     one_by_one_s: float
+    kernel_first_s: float
     resident_s: float
     resident_bytes: int
     memory_bytes: int | None
@@ -190,7 +194,7 @@ def best_offload(
         passes=layers.passes,
         device=device.name,
         link=link_words(device, False),
-        **_beside(layers, device, best.config),
+        **_beside(layers, device, best.config, limit),
     )
 
 
@@ -222,7 +226,7 @@ def _nothing_fits(layers: Layers, room: Room, is_certain: bool) -> InputError:
     )
 
 
-def _beside(layers: Layers, device: Device, config: Offload) -> dict[str, Any]:
+def _beside(layers: Layers, device: Device, config: Offload, limit_bytes: int | None) -> dict[str, Any]:
     """What the best way is compared with, and what would make it faster."""
     everything = Offload(1, tuple(step.name for step in layers.steps), reserve_bytes=config.reserve_bytes)
     cards = {
@@ -233,10 +237,18 @@ def _beside(layers: Layers, device: Device, config: Offload) -> dict[str, Any]:
     return {
         "serial_s": _seconds(one_by_one(layers, "pageable"), device),
         "one_by_one_s": _seconds(one_by_one(layers, "pinned"), device),
+        "kernel_first_s": _seconds(_kernel_first(layers, config, limit_bytes).schedule(layers), device),
         "resident_s": _seconds(everything.schedule(layers), device),
         "resident_bytes": everything.device_bytes(layers),
         "faster_s": {name: _seconds(config.schedule(some), card) for name, (some, card) in cards.items()},
     }
+
+
+def _kernel_first(layers: Layers, config: Offload, limit_bytes: int | None) -> Offload:
+    """The way from pageable memory, in as many buffers as have room, two at least if they do."""
+    found = replace(config, memory="pageable", kernel_first=True)
+    two = replace(found, depth=max(2, config.depth))
+    return two if limit_bytes is None or two.device_bytes(layers) <= limit_bytes else found
 
 
 def _seconds(schedule: Schedule, device: Device) -> float:

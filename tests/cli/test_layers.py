@@ -92,11 +92,30 @@ def test_the_table_of_best_names_what_stays_and_both_memories(capsys: pytest.Cap
     found = best_offload(MODEL, "h200", 110_000_000)
     assert found.exact
     assert f"stay on the card: {', '.join(found.lean.config.resident) or 'none'} " in words
-    for name in ("use", "optimum", "pageable", "pinned", "all stay", "load", "on the card", "pinned on the host"):
+    for name in (
+        "use",
+        "optimum",
+        "pageable",
+        "pinned",
+        "kernel first",
+        "all stay",
+        "load",
+        "on the card",
+        "pinned on the host",
+    ):
         assert f"\n  {name} " in out
     assert "every layer on the card, 133.5 MiB, which it has no room for" in words
     assert "at most 104.9 MiB may be" in words
     assert words.count("no way is faster.") == 1
+
+
+def test_predict_says_what_kernels_issued_first_bring(capsys: pytest.CaptureFixture[str]) -> None:
+    # By hand: four layers of 10 ms from pageable memory and 20 ms on the card: 120 ms, or 10 + 4 x 20.
+    write_layers(Layers((Layer(640_000_000, (WorkloadKernel(duration_s=20e-3),), "block", 4),)), "equal.toml")
+    options = ("predict", "--layers", "equal.toml", "--memory", "pageable", "--device", "ideal")
+    words = "with each layer's kernels issued before the next copy (--kernel-first): 90 ms, 1.33x as fast"
+    assert words in said(capsys, *options)
+    assert "--kernel-first" not in said(capsys, *options, "--kernel-first")
 
 
 def test_csv_has_no_inputs(capsys: pytest.CaptureFixture[str]) -> None:

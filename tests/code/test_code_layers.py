@@ -67,7 +67,8 @@ def programs(draw: st.DrawFn) -> tuple[Layers, Offload]:
     stay = draw(st.sets(st.sampled_from(range(len(floats)))))
     layers = layers_of_floats(*floats, launches=tuple(launches), passes=draw(st.integers(1, 3)))
     memory: Any = draw(st.sampled_from(("pinned", "pinned", "pageable")))
-    return layers, Offload(draw(st.integers(1, 6)), tuple(f"layer{n}" for n in sorted(stay)), memory)
+    names = tuple(f"layer{n}" for n in sorted(stay))
+    return layers, Offload(draw(st.integers(1, 6)), names, memory, kernel_first=draw(st.booleans()))
 
 
 @examples(100)
