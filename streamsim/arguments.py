@@ -4,15 +4,17 @@ A function does not look at the types of its arguments: that would take time at 
 arguments are compared with the annotations. If one does not fit, that is the error; if all fit, the fault is ours.
 """
 
+import ast
 import builtins
-import collections.abc
 import os
 import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import wraps
-from inspect import signature
+from importlib import import_module
+from inspect import getsource, signature
 from typing import Any, get_args, get_origin
 
 from streamsim.errors import InputError
@@ -20,8 +22,8 @@ from streamsim.errors import InputError
 LONGEST = 60  # of a value in a message
 
 
-def checked(function: Callable[..., Any], public: Callable[[str], Any]) -> Callable[..., Any]:
-    """Return ``function`` with errors that name the argument. ``public`` finds a name of the public interface.
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``function`` with errors that name the argument.
 
     It takes the place of ``function`` in its module, where pickle looks for it.
     """
@@ -33,7 +35,7 @@ def checked(function: Callable[..., Any], public: Callable[[str], Any]) -> Calla
         except (InputError, OSError, MemoryError):
             raise
         except Exception as error:
-            mistake = _mistake(function, arguments, named, public)
+            mistake = _mistake(function, arguments, named)
             if mistake:
                 raise InputError(mistake) from error
             raise
@@ -42,16 +44,14 @@ def checked(function: Callable[..., Any], public: Callable[[str], Any]) -> Calla
     return call
 
 
-def _mistake(
-    function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any], public: Callable[[str], Any]
-) -> str:
+def _mistake(function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> str:
     """Say which argument is of another type than its annotation, the first of them; ``""``: none is."""
     parameters = signature(function)
     try:
         given = parameters.bind(*arguments, **named).arguments
     except TypeError:  # too many arguments or too few, which Python has said
         return ""
-    kinds = _kinds(function, public)
+    kinds = _kinds(function)
     for name, value in given.items():
         parameter = parameters.parameters[name]
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -67,29 +67,39 @@ def _words(annotation: object) -> str:
 
 
 class _Names(dict[str, Any]):
-    """The names of annotations, many of which are imported for type checkers alone."""
-
-    def __init__(self, known: Mapping[str, Any], public: Callable[[str], Any]) -> None:
-        super().__init__({**vars(builtins), **vars(typing), **vars(collections.abc), "os": os, **known})
-        self._public = public
+    """The names of annotations. A name that cannot be imported here stands for any type."""
 
     def __missing__(self, name: str) -> Any:
-        try:
-            return self._public(name)
-        except AttributeError:
-            if name == "Path":
-                from pathlib import Path
-
-                return Path
-            return Any  # not known here: anything fits
+        return Any
 
 
-def _kinds(function: Callable[..., Any], public: Callable[[str], Any]) -> dict[str, Any]:
-    """Return what each argument may be, by its name; nothing where that is not known here."""
+def _kinds(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the type of each argument by its name; nothing where the types cannot be known here."""
+    names = _Names({**vars(builtins), **_imported_for_checkers(function.__module__), **function.__globals__})
     try:
-        return typing.get_type_hints(function, localns=_Names(function.__globals__, public))
-    except Exception:  # such as np.ndarray[...] where NumPy is imported for type checkers alone
+        return typing.get_type_hints(function, localns=names)
+    except Exception:  # such as np.ndarray[...] where NumPy is not installed
         return {}
+
+
+def _imported_for_checkers(module: str) -> dict[str, Any]:
+    """Return what a module imports for type checkers only, as far as it can be imported."""
+    names: dict[str, Any] = {}
+    for block in ast.parse(getsource(sys.modules[module])).body:
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
+            for line in block.body:
+                with suppress(ImportError):
+                    names |= _imported(line)
+    return names
+
+
+def _imported(line: ast.stmt) -> dict[str, Any]:
+    if isinstance(line, ast.Import):
+        return {name.asname or name.name: import_module(name.name) for name in line.names}
+    if isinstance(line, ast.ImportFrom) and line.module:
+        room = import_module(line.module)
+        return {name.asname or name.name: getattr(room, name.name, Any) for name in line.names}
+    return {}
 
 
 def fits(value: object, kind: Any) -> bool:

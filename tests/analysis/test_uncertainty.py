@@ -27,8 +27,9 @@ from strategies import (
     schedules,
 )
 
-from streamsim import Interval, interval, load_device
+from streamsim import interval, load_device
 from streamsim.analysis.intervals import (
+    Interval,
     drawn_times_s,
     draws,
     feels_the_order,

@@ -10,8 +10,12 @@ import random
 import sys
 import time
 from statistics import median
+from typing import TYPE_CHECKING
 
-from streamsim import BestOffload, Layer, Layers, WorkloadKernel, best_offload, load_device
+from streamsim import Layer, Layers, WorkloadKernel, best_offload, load_device
+
+if TYPE_CHECKING:
+    from streamsim.search.best_offload import BestOffload
 
 CARDS = ("h200", "a100")
 SMALLEST_BYTES = 20_000_000

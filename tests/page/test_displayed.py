@@ -12,12 +12,14 @@ from pages import CUT, PIPELINE, WORKLOAD, data_of
 import streamsim
 from streamsim.analysis.what_if import graph
 from streamsim.cli import main
+from streamsim.report.heatmap import HeatMap
+from streamsim.search.sweep import Axis
 from streamsim.text.quantities import format_seconds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-CHUNKS, STREAMS = streamsim.Axis("chunks", (1, 2, 4)), streamsim.Axis("streams", (1, 2))
+CHUNKS, STREAMS = Axis("chunks", (1, 2, 4)), Axis("streams", (1, 2))
 KINDS = (
     *("Prediction", "Explanation", "Timeline", "WhatIf", "Best", "Sweep", "HeatMap", "Schedule", "Device"),
     *("Diagnosis", "LoopAdvice"),
@@ -31,7 +33,7 @@ def values() -> dict[str, Any]:
     device = streamsim.load_device("h200")
     prediction = streamsim.predict(PIPELINE, device)
     sweep = streamsim.Sweep((CHUNKS, STREAMS), (device,), WORKLOAD)
-    heat = streamsim.HeatMap()
+    heat = HeatMap()
     heat.add(sweep)
     loop = streamsim.Loop(batch=256, batch_bytes=1 << 27, step_s=45e-3, load_s=240e-3, workers=8)
     found = (

@@ -12,10 +12,11 @@ import strategies as card
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsim import Axis, Grid, Sweep, Workload, WorkloadKernel, check, explain, load_device, predict, simulate
+from streamsim import Grid, Sweep, Workload, WorkloadKernel, check, explain, load_device, predict, simulate
 from streamsim.errors import InputError
 from streamsim.program.files import dump_schedule, parse_schedule
 from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.search.sweep import Axis
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,13 +11,15 @@ import msgspec
 import pytest
 from strategies import h2d, program
 
-from streamsim import Config, Program, Source, Workload, WorkloadKernel, changed, critical_path, load_device
+from streamsim import Config, Program, Workload, WorkloadKernel, changed, load_device
+from streamsim.analysis.remedies import Source
 from streamsim.device.profile import tables_of
 from streamsim.errors import InputError
 from streamsim.program.patterns import serialized
 from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim.program.workload import Point
 from streamsim.report.heatmap import HeatMap
+from streamsim.timeline.critical_path import critical_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable

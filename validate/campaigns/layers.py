@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from streamsim import Layer, Layers, Offload, WorkloadKernel, best_offload, code_of_layers, load_device, simulate
+from streamsim import Layer, Layers, WorkloadKernel, best_offload, load_device, simulate
+from streamsim.code.layers import code_of_layers
 from streamsim.device.front_ends import with_front_end
+from streamsim.program.offload import Offload
 from streamsim.text.quantities import format_bytes, format_seconds
 
 if TYPE_CHECKING:
