@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from streamsim.analysis.intervals import interval as interval
     from streamsim.analysis.predict import Prediction as Prediction
     from streamsim.analysis.predict import predict as predict
-    from streamsim.analysis.races import check as check
-    from streamsim.analysis.what_if import Change as Change
     from streamsim.analysis.what_if import what_if as what_if
     from streamsim.code.programs import code_of as code_of
     from streamsim.code.programs import code_of_schedule as code_of_schedule
@@ -61,6 +59,7 @@ if TYPE_CHECKING:
     from streamsim.program.workload import Workload as Workload
     from streamsim.program.workload import WorkloadKernel as WorkloadKernel
     from streamsim.program.workload_text import workload_of_sizes as workload_of_sizes
+    from streamsim.races.check import check as check
     from streamsim.recorded.program import program_of as program_of
     from streamsim.recorded.read import read_recording as read_recording
     from streamsim.recorded.recording import Recording as Recording
@@ -83,6 +82,7 @@ if TYPE_CHECKING:
     from streamsim.timeline.timeline import Timeline as Timeline
     from streamsim.training.loop import Loop as Loop
     from streamsim.training.loop import loop_advice as loop_advice
+    from streamsim.transform.changes import Change as Change
 
     __version__: str
 
@@ -127,9 +127,9 @@ _HOME = {
     "interval": "analysis.intervals",
     "explain": "analysis.explain",
     "Explanation": "analysis.explanation",
-    "check": "analysis.races",
+    "check": "races.check",
     "what_if": "analysis.what_if",
-    "Change": "analysis.what_if",
+    "Change": "transform.changes",
     "diagnose": "diagnosis.diagnose",
     "Measured": "diagnosis.diagnose",
     "loop_advice": "training.loop",

@@ -23,7 +23,7 @@ from streamsim.program.schedule import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streamsim.analysis.races import Finding
+    from streamsim.races.check import Finding
 
 
 Clash = tuple[str, str, int, int]  # kind, buffer, first byte, byte after the last

@@ -1,7 +1,7 @@
-"""What a prediction says: bounds and formulas, races, the causes of lost time and their remedies, intervals.
+"""What a prediction says: bounds, formulas, intervals, the causes of lost time, their remedies, what changes bring.
 
 ``predict`` stands at the door. ``bounds`` are the model's own, ``formulas`` those that others have published.
-``races`` finds them by the order of ``happens_before`` and the ``touched_bytes``. ``explain`` splits lost time over
-``causes``, by simulations (``lab``) of counterfactuals and of the same ops reworked or cut anew, whose ``shares`` and
-``even_load`` it works out; ``remedies`` are changes that can be made.
+``explain`` splits lost time over ``causes``, by simulations without them (``removals``) of programs changed
+(:mod:`streamsim.transform`) or counterfactual, and works out their ``shapley`` values and the ``engine_loads``;
+``remedies`` are changes that can be made, and ``what_if`` says what any of them brings.
 """

@@ -10,7 +10,7 @@ from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
 
 if TYPE_CHECKING:
-    from streamsim.analysis.counterfactual import Scenario
+    from streamsim.transform.scenario import Scenario
 
 
 Key = Literal[

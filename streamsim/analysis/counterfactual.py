@@ -1,172 +1,29 @@
-"""The same work with one thing changed: what a schedule and its device would be without a cause of lost time.
+"""The same work without a cause of lost time, whether that can be done or not: what the cause is worth.
 
-A counterfactual is again a schedule and a device, so that the model says what it takes. Those that change the order
-of ops are made by :mod:`streamsim.analysis.rework`.
+A counterfactual is again a schedule and a device, so that the model says what it takes. What can be done to a program
+is made by :mod:`streamsim.transform`.
 """
 
 from __future__ import annotations
 
-from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from streamsim.analysis.races import check, repaired
-from streamsim.analysis.rework import NON_BLOCKING, is_racy, last_work, working_streams
-from streamsim.analysis.steps import is_of_a_call
 from streamsim.checks import LARGEST_BYTES
 from streamsim.device.profile import MOST_CONNECTIONS
 from streamsim.device.variations import with_values, without
-from streamsim.program.schedule import (
-    LEGACY_STREAM,
-    Copy,
-    HostWork,
-    Kernel,
-    Op,
-    Region,
-    Schedule,
-    Synchronize,
-    WaitThread,
-)
+from streamsim.program.schedule import Copy, HostWork, Kernel, Op, Region, Schedule, WaitThread
+from streamsim.transform.dependences import NON_BLOCKING, last_work, working_streams
+from streamsim.transform.scenario import Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection
 
     from streamsim.device.profile import Device
 
-# Staging a copy of so many bytes flushes a core's own caches. What the host does behind it takes so many times as long
-# for so long: 1.6 to 2.2 times a step in four pairs of programs, pageable and pinned, on an H100 (docs/evidence.md).
-FLUSHING_BYTES, COLD, COLD_S = 1 << 20, 2.0, 160e-6
 ALL_AT_ONCE = 1024  # kernels
-SLOW_TIMES, SLOW_S, LEAST_CALLS = 10, 20e-6, 3
-ONLY_SLOW_S = 100e-6  # where fewer calls of a kind say what is usual
 SLIVER = 1e-6  # of the card: kernels of this width never wait for room
-
-
-class Scenario(NamedTuple):
-    """A schedule on a device."""
-
-    schedule: Schedule
-    device: Device
-
-
-# Without a cause that lies in the program
-
-
-def has_pageable(scenario: Scenario) -> bool:
-    """Whether some copy is of pageable memory."""
-    names = scenario.schedule.pageable_names
-    return any(isinstance(op, Copy) and op.host is not None and op.host.buffer in names for op in scenario.schedule.ops)
-
-
-def has_legacy(scenario: Scenario) -> bool:
-    """Whether the legacy default stream and blocking streams wait for each other."""
-    used = working_streams(scenario.schedule)
-    return LEGACY_STREAM in used and any(s and scenario.schedule.streams[s - 1] == "blocking" for s in used)
-
-
-def has_host_waits(scenario: Scenario) -> bool:
-    """Whether the host is held before the last copy or kernel is issued: after that nothing waits for it."""
-    return holds_host(scenario.schedule.ops[: max(0, last_work(scenario.schedule))])
-
-
-def holds_host(ops: Iterable[Op]) -> bool:
-    """Whether one of these calls holds the host until the card is done, if no memory is pageable."""
-    return any(isinstance(op, Synchronize) or (isinstance(op, Copy) and op.blocking) for op in ops)
-
-
-def pinned(schedule: Schedule) -> Schedule:
-    """All host memory pinned: nothing is staged, which flushes the host's caches."""
-    buffers = tuple(replace(b, memory="pinned") if b.memory == "pageable" else b for b in schedule.buffers)
-    return replace(schedule, buffers=buffers, ops=tuple(_with_warm_caches(schedule)))
-
-
-def _with_warm_caches(schedule: Schedule) -> Iterator[Op]:
-    """The ops; of a recorded program, which says what its calls cost, these and the short work between them in less.
-
-    They are cold behind a copy that was staged. What the staged copies' own calls cost, as far as it is recorded, says
-    nothing of calls that stage nothing.
-    """
-    if not any(isinstance(op, Kernel) and op.call_s is not None for op in schedule.ops):
-        yield from schedule.ops
-        return
-    pageable, cold_s = schedule.pageable_names, dict[int, float]()  # by thread for how long it is cold yet
-    for op in schedule.ops:
-        left_s, seconds = cold_s.get(op.thread, 0.0), op.call_s or 0.0
-        cold_s[op.thread] = max(0.0, left_s - seconds)
-        if isinstance(op, Copy) and op.host is not None and op.host.buffer in pageable:
-            if op.bytes >= FLUSHING_BYTES:
-                cold_s[op.thread] = COLD_S
-            op = replace(op, call_s=None)
-        elif left_s and seconds and (is_of_a_call(op) or not isinstance(op, HostWork)):
-            warm_s = seconds - min(seconds, left_s) * (1 - 1 / COLD)
-            op = replace(op, **{"duration_s" if isinstance(op, HostWork) else "call_s": warm_s})
-        yield op
-
-
-def without_legacy_stream(schedule: Schedule) -> Schedule:
-    """The legacy default stream's ops in other streams, all non-blocking, in the order that their data needs."""
-    return still_ordered(schedule, without_legacy(schedule))
-
-
-def without_host_waits(schedule: Schedule) -> Schedule:
-    """No call holds the host before the last copy or kernel has been issued."""
-    last = last_work(schedule)
-    ops = [op for i, op in enumerate(unblocked(schedule).ops) if i > last or not isinstance(op, Synchronize)]
-    return still_ordered(schedule, replace(schedule, ops=tuple(ops)))
-
-
-def legacy_apart(schedule: Schedule) -> Schedule:
-    """The same ops; those of the legacy default stream in a stream of their own, whatever order that loses."""
-    own = len(schedule.streams) + 1
-    ops = [replace(op, stream=own) if op.stream == LEGACY_STREAM else op for op in schedule.ops]
-    return replace(schedule, ops=tuple(ops), streams=NON_BLOCKING * own)
-
-
-def names_memory(op: Op) -> bool:
-    """Whether an op says what it touches on the card; one that puts nothing on an engine touches nothing."""
-    if isinstance(op, Kernel):
-        return bool(op.reads or op.writes)
-    return not isinstance(op, Copy) or op.device is not None
-
-
-def legacy_beside(schedule: Schedule) -> Schedule:
-    """The same ops; those of the legacy default stream in the stream of the latest op before them in another one.
-
-    Where ops do not name their memory, that is the order that they most likely need: a kernel behind its chunk's copy.
-    Before all others they go to the stream of the first of those. All streams are non-blocking.
-    """
-    others = (op.stream for op in schedule.ops if isinstance(op, Copy | Kernel) and op.stream != LEGACY_STREAM)
-    latest, ops = next(others, LEGACY_STREAM), list[Op]()
-    for op in schedule.ops:
-        if op.stream == LEGACY_STREAM:
-            op = replace(op, stream=latest)
-        elif isinstance(op, Copy | Kernel):
-            latest = op.stream
-        ops.append(op)
-    return replace(schedule, ops=tuple(ops), streams=NON_BLOCKING * len(schedule.streams))
-
-
-def without_legacy(schedule: Schedule) -> Schedule:
-    """The ops of the legacy default stream elsewhere, in non-blocking streams, whatever order that loses."""
-    named = all(names_memory(op) for op in schedule.ops)
-    return legacy_apart(schedule) if named else legacy_beside(schedule)
-
-
-def unblocked(schedule: Schedule) -> Schedule:
-    """The same ops; no copy holds the host."""
-    ops = [replace(op, blocking=False) if isinstance(op, Copy) and op.blocking else op for op in schedule.ops]
-    return replace(schedule, ops=tuple(ops))
-
-
-def still_ordered(before: Schedule, after: Schedule) -> Schedule:
-    """``after`` with waits for events where it has lost an order that its data needs.
-
-    As far as ``before`` has that order: what the data of a program with races needs was not kept in the first place.
-    """
-    if after is before or not after.buffers or is_racy(before):
-        return after
-    return repaired(after, [finding for finding in check(after) if finding.rule == "race"])
 
 
 # Without a cause that lies in the device
@@ -197,54 +54,6 @@ def without_host_costs(scenario: Scenario) -> Scenario:
 def _is_dear(op: Op) -> bool:
     """Whether an op says that its call takes time."""
     return not isinstance(op, HostWork | WaitThread) and bool(op.call_s)
-
-
-def slow_calls(scenario: Scenario) -> dict[int, float]:
-    """The ops whose calls hold the host far longer than others of their kind do, and what those take; seconds.
-
-    Of the calls before the last work that say what they cost: of at least three, those of ten times their median, from
-    20 us on; of fewer, those of ten times what the profile says, from 100 us on.
-    """
-    schedule, device = scenario
-    costs: dict[type[Op], list[tuple[int, float]]] = {}
-    for i, op in enumerate(schedule.ops[: last_work(schedule) + 1]):
-        if op.call_s is not None and not isinstance(op, HostWork | WaitThread):
-            costs.setdefault(type(op), []).append((i, op.call_s))
-    found: dict[int, float] = {}
-    for kind, own in costs.items():
-        is_known = len(own) >= LEAST_CALLS
-        usual = median(cost for _, cost in own) if is_known else _usual_s(kind, device)
-        least = max(SLOW_S if is_known else ONLY_SLOW_S, SLOW_TIMES * usual)
-        found |= {i: usual for i, cost in own if cost >= least and cost > SLOW_TIMES * usual}
-    return found
-
-
-def _usual_s(kind: type[Op], device: Device) -> float:
-    """What a call of this kind takes, as the profile says, where it is the first of its kind in a stream."""
-    host = device.host
-    calls = {Copy: host.copy_s, Kernel: host.kernel_s + host.first_launch_s, Synchronize: host.synchronize_s}
-    return calls.get(kind, host.record_s) + host.first_on_stream_s
-
-
-def without_slow_calls(scenario: Scenario) -> Schedule:
-    """Every call takes about as long as others of its kind."""
-    usual = slow_calls(scenario)
-    ops = [replace(op, call_s=usual[i]) if i in usual else op for i, op in enumerate(scenario.schedule.ops)]
-    return replace(scenario.schedule, ops=tuple(ops))
-
-
-def slow_calls_apart(scenario: Scenario) -> Schedule:
-    """The same host time, with what slow calls take beyond others of their kind as work before them.
-
-    So whoever makes several calls of one does not repeat what is done once, such as loading a module.
-    """
-    usual, ops = slow_calls(scenario), list[Op]()
-    for i, op in enumerate(scenario.schedule.ops):
-        if i in usual:
-            ops.append(HostWork((op.call_s or 0.0) - usual[i], f"first {type(op).__name__.lower()}", op.thread))
-            op = replace(op, call_s=usual[i])
-        ops.append(op)
-    return replace(scenario.schedule, ops=tuple(ops))
 
 
 def has_host_work(scenario: Scenario) -> bool:

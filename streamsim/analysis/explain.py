@@ -33,7 +33,7 @@ Parts are whole ticks and add up to the whole gap exactly.
 **What to do first** is another question than what has lost most: a remedy may cost what it gains elsewhere. So for
 each cause the changes that can be made are made (:mod:`streamsim.analysis.remedies`: other orders, chunks, streams,
 buffers), each simulated alone. A remedy stands under the cause whose part it removes most
-(:mod:`streamsim.analysis.listed`), the best of them is the remedy of that row, and
+(:mod:`streamsim.analysis.losses`), the best of them is the remedy of that row, and
 :mod:`streamsim.analysis.advice` says which comes first. Where nothing can be done about a cause, its row says what it
 would be worth if it were gone. Each such figure is again that of a simulation, of a schedule that can be had
 (``Loss.remedied``) or of a counterfactual.
@@ -51,25 +51,25 @@ from typing import TYPE_CHECKING
 
 from streamsim.analysis.advice import ordered
 from streamsim.analysis.causes import KEYS
-from streamsim.analysis.counterfactual import Scenario
-from streamsim.analysis.even_load import limits_of
+from streamsim.analysis.engine_loads import limits_of
 from streamsim.analysis.explanation import Explanation
-from streamsim.analysis.lab import Lab
-from streamsim.analysis.listed import losses_of
+from streamsim.analysis.losses import losses_of
 from streamsim.analysis.remedies import MADE
-from streamsim.analysis.shares import split_of
+from streamsim.analysis.removals import Removals
+from streamsim.analysis.shapley import split_of
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import as_device
 from streamsim.errors import InputError
 from streamsim.program.schedule import check_schedule
 from streamsim.rules.clock import TICKS_PER_S
+from streamsim.transform.scenario import Scenario
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamsim.analysis.remedies import LayersSource, Source
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
+    from streamsim.transform.scenario import LayersSource, Source
 
 MOST_OPS = 300_000  # of a schedule: a minute and a half, and two gigabytes
 
@@ -91,16 +91,16 @@ def explain(
         )
     device = as_device(device)
     device.check_room(schedule.device_bytes)
-    lab = Lab(Scenario(schedule, device), source)
-    split = split_of(lab)
+    removals = Removals(Scenario(schedule, device), source)
+    split = split_of(removals)
     losses = {key: 0 for key in KEYS if key in MADE} | split.parts
-    even, limits = limits_of(lab.loads, split.floor)
-    makespan_s = lab.makespan / TICKS_PER_S
-    found = [loss for loss in losses_of(lab, losses) if loss.ticks or loss.helps or loss.assuming]
-    inside = [lab.limit(key, ticks) for key, ticks in limits.items() if ticks]
+    even, limits = limits_of(removals.loads, split.floor)
+    makespan_s = removals.makespan / TICKS_PER_S
+    found = [loss for loss in losses_of(removals, losses) if loss.ticks or loss.helps or loss.assuming]
+    inside = [removals.limit(key, ticks) for key, ticks in limits.items() if ticks]
     inside.sort(key=lambda loss: -loss.ticks)
     return Explanation(
-        timeline=lab.timeline,
+        timeline=removals.timeline,
         device=device.name,
         makespan_s=makespan_s,
         bound_s=split.floor / TICKS_PER_S,
@@ -109,8 +109,8 @@ def explain(
         even_s=even / TICKS_PER_S,
         losses=ordered(found, inside, makespan_s),
         limits=tuple(inside),
-        simulations=lab.simulations,
-        is_exact=lab.is_exact,
-        is_racy=lab.is_racy,
+        simulations=removals.simulations,
+        is_exact=removals.is_exact,
+        is_racy=removals.is_racy,
         link=link_words(device, bool(schedule.pageable_names)),
     )

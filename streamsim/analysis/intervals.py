@@ -1,7 +1,7 @@
 """How uncertain a prediction is: an interval from devices drawn as their numbers were measured.
 
 A calibration knows its numbers only to within their spread (``Device.spread``); what the model misses even with
-the right ones is a rule of its own (:mod:`streamsim.analysis.misses`). And nothing says at which of its hardware
+the right ones is a rule of its own (:mod:`streamsim.analysis.model_error`). And nothing says at which of its hardware
 queues a card begins its rounds. So the schedule is simulated many times, each time on a device drawn from the profile
 and with its queues served in another order, each time is missed as the rule has it, and the middle of those times is
 the interval.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from streamsim.analysis.misses import MOST_POWER, missed, standard_misses
+from streamsim.analysis.model_error import MOST_POWER, missed, standard_misses
 from streamsim.checks import check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.front_ends import HOST_TIMES

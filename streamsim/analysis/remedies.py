@@ -5,7 +5,7 @@ or not; a remedy is a schedule that can be issued on a card that can be had, and
 each cause there are several to choose from. None changes what is copied and computed, and none brings a race: where
 the schedule has races, its remedies have the waits that it lacks. What a schedule does not show (ops that do not name
 their memory, steps behind each other in a stream) a remedy may have to assume: it says so (``Remedy.assumes``), and so
-do the changes of :mod:`streamsim.analysis.what_if`, which refuse it unless it is said.
+do the changes of :mod:`streamsim.transform.changes`, which refuse it unless it is said.
 """
 
 from __future__ import annotations
@@ -16,34 +16,32 @@ from itertools import product
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from streamsim.analysis import counterfactual as without
 from streamsim.analysis.causes import CAUSES
-from streamsim.analysis.counterfactual import Scenario, names_memory
-from streamsim.analysis.races import check, repaired
-from streamsim.analysis.recut import Recut
-from streamsim.analysis.repeated_step import is_recorded
-from streamsim.analysis.rework import Rework, is_work
-from streamsim.analysis.step_graphs import with_step_graphs
-from streamsim.analysis.steps import are_independent, prefetched
-from streamsim.checks import check_is
 from streamsim.device.profile import MOST_CONNECTIONS
 from streamsim.errors import InputError
 from streamsim.program.config import Config, most_streams
-from streamsim.program.layers import Layers
-from streamsim.program.offload import Offload
 from streamsim.program.schedule import Copy, Kernel, Synchronize
-from streamsim.program.workload import Workload
+from streamsim.races.check import check, repaired
 from streamsim.text.quantities import format_bytes, format_seconds
 from streamsim.timeline.timeline import call_name
+from streamsim.transform import calls_and_memory as calls
+from streamsim.transform.calls_and_memory import names_memory
+from streamsim.transform.dependences import Dependences, is_work
+from streamsim.transform.recut import Recut
+from streamsim.transform.repeated_step import is_recorded
+from streamsim.transform.scenario import LayersSource, Origin, Scenario, Source
+from streamsim.transform.step_graphs import with_step_graphs
+from streamsim.transform.steps import are_independent, prefetched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Launch, Op, Schedule
+    from streamsim.program.workload import Workload
 
 FACTORS = (2, 4, 8)  # by which chunks are made finer or coarser
 STREAMS = (2, 3, 4, 8)
@@ -57,31 +55,6 @@ INDEPENDENT, CAN_BE_CUT = "your steps are independent", "your steps can be cut"
 INDEPENDENT_AND_CUT = "your steps are independent and can be cut"
 NEEDS_NO_RESULT = "the host needs no result before the end"
 IN_TIME = "the next step's input does not depend on this step's result"
-
-
-class Source(msgspec.Struct, frozen=True):
-    """What a schedule was made from: then its chunks can be made finer or coarser exactly."""
-
-    workload: Workload
-    config: Config
-
-    def __post_init__(self) -> None:
-        check_is("workload", self.workload, Workload)
-        check_is("config", self.config, Config)
-
-
-class LayersSource(msgspec.Struct, frozen=True):
-    """What a schedule of layers was made from: they are streamed in their order and whole, and never cut."""
-
-    layers: Layers
-    config: Offload
-
-    def __post_init__(self) -> None:
-        check_is("layers", self.layers, Layers)
-        check_is("config", self.config, Offload)
-
-
-Origin = Source | LayersSource
 
 
 class Remedy(NamedTuple):
@@ -101,17 +74,17 @@ def _has_room(remedy: Remedy) -> bool:
 
 
 class Remedies:
-    """The remedies for a scenario. ``rework``: of its schedule; ``source``: what that was made from, if known."""
+    """The remedies for a scenario. ``needs``: of its schedule; ``source``: what that was made from, if known."""
 
-    def __init__(self, scenario: Scenario, rework: Rework, source: Origin | None = None) -> None:
+    def __init__(self, scenario: Scenario, needs: Dependences, source: Origin | None = None) -> None:
         self._case = scenario
         self._layers = source if isinstance(source, LayersSource) else None
         self._source = source if isinstance(source, Source) else None
-        self._is_mended = rework.is_racy
-        self._sound = repaired(scenario.schedule, check(scenario.schedule)) if rework.is_racy else scenario.schedule
-        self._rework = Rework(self._sound) if rework.is_racy else rework
+        self._is_mended = needs.is_racy
+        self._sound = repaired(scenario.schedule, check(scenario.schedule)) if needs.is_racy else scenario.schedule
+        self._needs = Dependences(self._sound) if needs.is_racy else needs
         self._names_memory = all(map(names_memory, filter(is_work, self._sound.ops)))
-        self._holds = without.has_host_waits(scenario)
+        self._holds = calls.has_host_waits(scenario)
 
     def of(self, key: str) -> Iterator[Remedy]:
         """What can be done about a cause (a key of :data:`streamsim.analysis.causes.CAUSES`), the simplest first.
@@ -126,27 +99,27 @@ class Remedies:
 
     def _any(self, key: str) -> Iterator[Remedy]:
         make = _MAKERS.get(key) if self._layers is None else _OF_LAYERS.get(key)
-        return iter(()) if make is None or self._rework.last < 0 else make(self)
+        return iter(()) if make is None or self._needs.last < 0 else make(self)
 
     @cached_property
     def _steps(self) -> str:
         """What is assumed of the steps where one comes to pass another: nothing where the schedule shows it."""
-        ops, rework = self._sound.ops, self._rework
+        ops, needs = self._sound.ops, self._needs
         is_taken = any(
             not (names_memory(ops[i]) and names_memory(ops[k]))
-            for i, before in enumerate(rework.before)
-            for k in before - rework.conflicts[i]
+            for i, before in enumerate(needs.before)
+            for k in before - needs.conflicts[i]
         )
         return INDEPENDENT if is_taken and not are_independent(self._sound) else ""
 
     @cached_property
     def _recut(self) -> Recut:
-        return Recut(self._sound, self._rework)
+        return Recut(self._sound, self._needs)
 
     @cached_property
     def _recut_once(self) -> Recut:
         """For cuts: what the host does once, in a slow first call, is not done again for every piece."""
-        apart = without.slow_calls_apart(Scenario(self._sound, self._case.device))
+        apart = calls.slow_calls_apart(Scenario(self._sound, self._case.device))
         return self._recut if apart == self._sound else Recut(apart)
 
     def _remedy(self, text: str, schedule: Schedule, assumes: str = "") -> Remedy:
@@ -165,24 +138,24 @@ class Remedies:
     # By cause
 
     def _pinned(self) -> Iterator[Remedy]:
-        if without.has_pageable(self._case):
-            yield self._checked("allocate the host buffers as pinned memory", without.pinned(self._sound))
+        if calls.has_pageable(self._case):
+            yield self._checked("allocate the host buffers as pinned memory", calls.pinned(self._sound))
 
     def _off_legacy(self) -> Iterator[Remedy]:
-        if not without.has_legacy(self._case):
+        if not calls.has_legacy(self._case):
             return
         if not self._names_memory:
             yield self._remedy(
                 "issue the legacy default stream's ops in the streams of the ops before them, make all streams"
                 " non-blocking",
-                without.legacy_beside(self._sound),
+                calls.legacy_beside(self._sound),
                 INDEPENDENT,
             )
         else:
             yield self._checked(
                 "issue the legacy default stream's ops in a stream of their own, make all streams non-blocking, with"
                 " events where ops need each other",
-                without.legacy_apart(self._sound),
+                calls.legacy_apart(self._sound),
             )
 
     def _unheld(self) -> Iterator[Remedy]:
@@ -190,7 +163,7 @@ class Remedies:
             is_known = self._source is not None or not is_recorded(self._sound)
             yield self._checked(
                 "use asynchronous copies and synchronise once at the end, with events where ops need each other",
-                without.without_host_waits(self._sound),
+                calls.without_host_waits(self._sound),
                 "" if is_known else NEEDS_NO_RESULT,
             )
 
@@ -201,19 +174,19 @@ class Remedies:
             for name in known:
                 yield from self._as_options(text + name, order=name)
         role = ", in the same three streams" * (self._source is not None and self._source.config.is_prefetch)
-        for name in (name for name in self._rework.orders if name not in known):
-            schedule = self._rework.reordered(self._sound, name, holds=True)
-            words = text + name + role + BLOCKING * without.holds_host(schedule.ops[:-1])
+        for name in (name for name in self._needs.orders if name not in known):
+            schedule = self._needs.reordered(self._sound, name, holds=True)
+            words = text + name + role + BLOCKING * calls.holds_host(schedule.ops[:-1])
             yield self._remedy(words, schedule, self._steps)
 
     def _apart(self) -> Iterator[Remedy]:
         """Chunks that wait for each other no more than their data needs, in streams and buffers of their own."""
         if self._source is not None:
-            if self._rework.has_needless_order:
+            if self._needs.has_needless_order:
                 yield from self._spread("", self._recut, among=())
             yield from self._spread_by_options(self._source.workload, self._source.config)
             return
-        if not self._rework.has_needless_order:
+        if not self._needs.has_needless_order:
             return
         yield from self._prefetched()
         yield from self._spread("", self._recut)
@@ -227,7 +200,7 @@ class Remedies:
     def _prefetched(self) -> Iterator[Remedy]:
         """The next step's copies beside this step's work: of steps that do not name the buffers they copy into."""
         working = {op.stream for op in self._sound.ops if isinstance(op, Kernel) or _is_back(op)}
-        if self._names_memory or len(working) != 1 or without.has_legacy(self._case):
+        if self._names_memory or len(working) != 1 or calls.has_legacy(self._case):
             return
         reads_back = any(map(_is_back, self._sound.ops))
         with suppress(InputError):
@@ -239,7 +212,7 @@ class Remedies:
 
     def _spread(self, buffers: str, recut: Recut, among: Iterable[int] = STREAMS) -> Iterator[Remedy]:
         several = [n for n in among if recut.streams * recut.by_chunk < n <= recut.chunks]
-        legacy = ", with what is in the legacy default stream," * without.has_legacy(self._case)
+        legacy = ", with what is in the legacy default stream," * calls.has_legacy(self._case)
         for streams, holds in self._held((None, *several)):
             dealt = "" if streams is None else f"issue chunks{legacy} in {streams} non-blocking streams in turn"
             text = ", and ".join(part for part in (buffers, dealt) if part) or "drop waits that the data does not need"
@@ -322,13 +295,13 @@ class Remedies:
 
     def _warmed(self) -> Iterator[Remedy]:
         case = Scenario(self._sound, self._case.device)
-        slow = without.slow_calls(case)
+        slow = calls.slow_calls(case)
         if slow:
             held_s = {i: self._sound.ops[i].call_s or 0.0 for i in slow}
             i = max(held_s, key=held_s.__getitem__)
             held = f"{call_name(self._sound.ops[i])} of ops[{i}] held the host for {format_seconds(held_s[i])}"
             more = f", and {len(slow) - 1} more" if len(slow) > 1 else ""
-            yield self._remedy(f"make the call once before: {held}{more}", without.without_slow_calls(case))
+            yield self._remedy(f"make the call once before: {held}{more}", calls.without_slow_calls(case))
 
     def _launched(self) -> Iterator[Remedy]:
         launch: Launch = "live" if self._sound.launch == "graph" else "graph"
@@ -339,7 +312,7 @@ class Remedies:
         try:
             yield self._remedy(text, replace(self._sound, launch=launch))
         except InputError:  # something in it cannot be captured
-            if not without.has_legacy(self._case):
+            if not calls.has_legacy(self._case):
                 yield from self._launched_in_parts()
 
     def _launched_in_parts(self) -> Iterator[Remedy]:

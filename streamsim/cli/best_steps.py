@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from click.core import ParameterSource
 from msgspec.structs import asdict, replace
 
-from streamsim.analysis.counterfactual import Scenario
-from streamsim.analysis.what_if import changed_by, what_if
+from streamsim.analysis.what_if import what_if
 from streamsim.cli.code import code_of_steps_noted
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import schedule_given
@@ -17,6 +16,8 @@ from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_text
 from streamsim.search.best_steps import best_steps
 from streamsim.text.quantities import format_seconds
+from streamsim.transform.changes import changed_by
+from streamsim.transform.scenario import Scenario
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,8 +14,8 @@ from streamsim.program.files import write_schedule
 from streamsim.program.schedule import Schedule
 
 if TYPE_CHECKING:
-    from streamsim.analysis.races import Finding
     from streamsim.cli.terminal import Terminal
+    from streamsim.races.check import Finding
 
 COLUMNS = ("severity", "rule", "what", "remedy")
 MOST_ROWS = 50  # of the table; --json has them all
@@ -44,7 +44,7 @@ def check_command(schedule: Path, form: str, errors_only: bool, fix: Path | None
 
     Exit codes: 0 nothing found, 1 something found, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
-    from streamsim.analysis.races import check, repaired
+    from streamsim.races.check import check, repaired
 
     program = read_given(schedule).schedule
     findings = [finding for finding in check(program) if not errors_only or finding.severity == "error"]
@@ -63,7 +63,7 @@ def check_command(schedule: Path, form: str, errors_only: bool, fix: Path | None
 
 
 def _counts(program: Schedule, findings: "list[Finding]") -> dict[str, int]:
-    from streamsim.analysis.races import unnamed_memory
+    from streamsim.races.check import unnamed_memory
 
     errors = sum(finding.severity == "error" for finding in findings)
     return {

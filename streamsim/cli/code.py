@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from streamsim.analysis.repeated_step import has_more, is_recorded, repeated_step
 from streamsim.cli.layers import LayerOptions, layers_given, place_layers
 from streamsim.cli.notes import note
 from streamsim.cli.options import OUTPUT, Pipeline, one_of, pipeline_options, schedule_given, taken
@@ -20,6 +19,7 @@ from streamsim.files.atomic_files import write_text
 from streamsim.program.schedule import Schedule
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import shown
+from streamsim.transform.repeated_step import has_more, is_recorded, repeated_step
 
 as_option = click.option(
     "--as",

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from streamsim.analysis.bounds import Bound
     from streamsim.analysis.causes import Loss
     from streamsim.analysis.explanation import Explanation
-    from streamsim.analysis.remedies import LayersSource, Origin, Source
     from streamsim.device.profile import Device
     from streamsim.program.layers import Layers
     from streamsim.program.offload import Offload
+    from streamsim.transform.scenario import LayersSource, Origin, Source
 
 FOLDED = 0.01  # of the makespan: causes whose part and gain are smaller are one line of the table
 ALONE = (
@@ -112,7 +112,7 @@ def explain_command(
 def explained(schedule: Schedule, device: "Device", source: "Origin | None") -> "Explanation":
     """Explain a schedule, and look for changes that gain more together where it is known what it was made from."""
     from streamsim.analysis.explain import explain
-    from streamsim.analysis.remedies import Source
+    from streamsim.transform.scenario import Source
 
     found = explain(schedule, device, source)
     if not isinstance(source, Source):
@@ -169,14 +169,14 @@ def _asked(context: click.Context, pipeline: Pipeline, chosen: Chosen, of_layers
 
 def source_of(pipeline: Pipeline, workload: Workload) -> "Source":
     """What the schedule of a pipeline's options is made from."""
-    from streamsim.analysis.remedies import Source
+    from streamsim.transform.scenario import Source
 
     return Source(workload, pipeline.config())
 
 
 def source_of_layers(layers: "Layers", config: "Offload") -> "LayersSource":
     """What the schedule of layers is made from."""
-    from streamsim.analysis.remedies import LayersSource
+    from streamsim.transform.scenario import LayersSource
 
     return LayersSource(layers, config)
 
@@ -190,7 +190,7 @@ def bound_of_work(workload: Workload, config: Config, device: "Device") -> "Boun
 
 def _work(asked: _Asked) -> "Bound | None":
     """The bound of the work, where a workload is asked for."""
-    from streamsim.analysis.remedies import Source
+    from streamsim.transform.scenario import Source
 
     source = asked.source
     return bound_of_work(source.workload, source.config, asked.device) if isinstance(source, Source) else None

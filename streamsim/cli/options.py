@@ -305,7 +305,7 @@ class Pipeline(msgspec.Struct, frozen=True):
     def on(self, device: Device, workload: Workload) -> tuple[Schedule, list[str]]:
         """That schedule, and what is assumed of its kernels. Raises InputError where it has no room on the device."""
         from streamsim.analysis.kernel_assumptions import kernel_assumptions
-        from streamsim.analysis.room import check_room
+        from streamsim.analysis.room_on_card import check_room
 
         schedule = self.schedule(workload)
         check_room(workload, self.config(), device)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from streamsim.analysis.explanation import Explanation
     from streamsim.analysis.intervals import Interval
     from streamsim.analysis.predict import Prediction
-    from streamsim.analysis.remedies import Origin
+    from streamsim.transform.scenario import Origin
 
 GANTT_COLUMNS = 100  # where no terminal says how many there are
 explain_option = click.option(

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from streamsim.analysis.what_if import Change, WhatIf
+    from streamsim.analysis.what_if import WhatIf
     from streamsim.program.recorded_times import RecordedTimes
     from streamsim.timeline.timeline import Timeline
+    from streamsim.transform.changes import Change
 
 SCHEMA_VERSION = 2  # 2: chunks are those of the whole program, not of each step
 ISSUE_ORDERS = ("depth-first", "breadth-first")
@@ -97,14 +98,15 @@ def whatif_command(
 
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
-    from streamsim.analysis.counterfactual import Scenario
-    from streamsim.analysis.what_if import changed_by, what_if
+    from streamsim.analysis.what_if import what_if
     from streamsim.cli.code import code_of_steps_noted
     from streamsim.cli.consoles import open_console
     from streamsim.device.files import dump_device
     from streamsim.files.atomic_files import write_text
     from streamsim.program.files import write_schedule
     from streamsim.report.what_if import what_if_table
+    from streamsim.transform.changes import changed_by
+    from streamsim.transform.scenario import Scenario
 
     if language is not None and output is None:
         raise InputError(f"--as {language}: the program needs its file; give --output too")
@@ -160,8 +162,8 @@ def _changes(
     **_: Any,
 ) -> Iterator[Change]:
     """In the order in which they are made: memory and calls, then the order of work, what it takes, and where."""
-    from streamsim.analysis import what_if as make
     from streamsim.device.library import load_device
+    from streamsim.transform import changes as make
 
     yield from (change() for asked, change in ((pin, make.pin), (is_async, make.make_async)) if asked)
     if drop_sync:
@@ -181,7 +183,7 @@ def _changes(
 
 
 def _kernels(text: str) -> Change:
-    from streamsim.analysis.what_if import kernels
+    from streamsim.transform.changes import kernels
 
     pattern, equals, factor = text.rpartition("=")
     if not equals or not pattern:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamsim.analysis.repeated_step import repeated_step
 from streamsim.checks import check_choice
 from streamsim.code.cuda import Cuda
 from streamsim.code.loops import plan_of
@@ -13,6 +12,7 @@ from streamsim.code.steps import LANGUAGES, Language
 from streamsim.code.written_out import plan_of_schedule
 from streamsim.errors import InputError
 from streamsim.program.config import Config
+from streamsim.transform.repeated_step import repeated_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable

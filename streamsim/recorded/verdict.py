@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from streamsim.analysis import what_if as changes
-from streamsim.analysis.counterfactual import Scenario
-from streamsim.analysis.steps import is_of_a_call
 from streamsim.compiled import simulate_one_of_many
 from streamsim.errors import InputError
 from streamsim.program.schedule import HostWork, Kernel
 from streamsim.recorded.idle import AFTER
 from streamsim.text.quantities import format_seconds
+from streamsim.transform import changes
+from streamsim.transform.scenario import Scenario
+from streamsim.transform.steps import is_of_a_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streamsim.analysis.what_if import Change
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
     from streamsim.recorded.summary import RecordedCardUse
+    from streamsim.transform.changes import Change
 
 BINDING = 0.6  # of the time, from which the busiest engine sets it
 LEAST_GAIN = 1.03  # below that nothing is worth trying

@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from streamsim.analysis import what_if as make
-from streamsim.analysis.chunks import chunk_count, shows_independence
-from streamsim.analysis.counterfactual import Scenario, has_host_waits, has_pageable
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.library import as_device
 from streamsim.errors import InputError
@@ -21,14 +18,18 @@ from streamsim.program.schedule import check_schedule
 from streamsim.search.shortest import BUDGET_OPS
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
+from streamsim.transform import changes as make
+from streamsim.transform.calls_and_memory import has_host_waits, has_pageable
+from streamsim.transform.chunks import chunk_count, shows_independence
+from streamsim.transform.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from streamsim.analysis.what_if import Change
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
+    from streamsim.transform.changes import Change
 
 replace = msgspec.structs.replace
 NEAR = 1.01  # times the fastest: within it the simplest is used

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from streamsim.analysis.room import remedy
+from streamsim.analysis.room_on_card import remedy
 from streamsim.checks import LARGEST_BYTES, MOST_CHUNKS, check_tuple, check_whole
 from streamsim.errors import InputError
 from streamsim.program.config import ROLES, Config, HostMemory, Order, most_streams, useful_buffers, useful_streams

@@ -14,18 +14,18 @@ from msgspec.structs import replace
 
 from streamsim.analysis.advice import WORTH
 from streamsim.analysis.causes import Together
-from streamsim.analysis.counterfactual import Scenario
 from streamsim.rules.clock import TICKS_PER_S, ticks
 from streamsim.search.best import SIMPLEST_PERCENT, best
 from streamsim.search.evaluate import evaluate_ticks
 from streamsim.search.grid import Grid
 from streamsim.search.shortest import within
+from streamsim.transform.scenario import Scenario
 
 if TYPE_CHECKING:
     from streamsim.analysis.explanation import Explanation
-    from streamsim.analysis.remedies import Source
     from streamsim.device.profile import Device
     from streamsim.program.config import Config, Order
+    from streamsim.transform.scenario import Source
 
 CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 STREAMS = (1, 2, 3, 4, 6, 8)

@@ -31,18 +31,19 @@ from strategies import (
 )
 
 from streamsim.analysis.causes import BEHIND, CAUSES, KEYS, LIMITS
-from streamsim.analysis.counterfactual import Scenario, without_latencies
+from streamsim.analysis.counterfactual import without_latencies
 from streamsim.analysis.explain import explain
-from streamsim.analysis.lab import Lab
-from streamsim.analysis.races import check
-from streamsim.analysis.rework import Rework
-from streamsim.analysis.shares import in_turn, mean_gains
+from streamsim.analysis.removals import Removals
+from streamsim.analysis.shapley import in_turn, mean_gains
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
 from streamsim.program.schedule import Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.races.check import check
+from streamsim.transform.dependences import Dependences
+from streamsim.transform.scenario import Scenario
 
 if TYPE_CHECKING:
     from streamsim.analysis.explanation import Explanation
@@ -342,7 +343,7 @@ def test_the_parts_add_up_with_kernels_that_leave_the_card(case: tuple[Schedule,
 @given(schedules(), devices())
 def test_the_parts_add_up_over_two_orders_too(schedule: Schedule, device: Device) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streamsim.analysis.lab.BUDGET", -1)
+        patch.setattr("streamsim.analysis.removals.BUDGET", -1)
         found = explain(schedule, device)
     assert not found.is_exact
     # Of 11 causes each in two orders, alone and remedied, and some of the schedules with a remedy again in two orders.
@@ -402,7 +403,7 @@ def amounts(schedule: Schedule, device: Device) -> list[tuple[Any, ...]]:
 @settings(deadline=None)
 @given(schedules(), devices())
 def test_no_remedy_changes_the_work(schedule: Schedule, device: Device) -> None:
-    probe = Lab(Scenario(schedule, device))
+    probe = Removals(Scenario(schedule, device))
     work = amounts(*probe.scenario(frozenset(probe.present) & {"small-chunks"}))
     for keys in combinations(probe.present, 2):
         changed = probe.scenario(frozenset((*keys, "small-chunks")) & {*probe.present})
@@ -416,10 +417,10 @@ def test_without_its_issue_order_a_schedule_is_in_the_best_of_the_others(device:
     several = 0
     for order in (depth_first, breadth_first):
         schedule = order(WORKLOAD, 7, streams)
-        rework = Rework(schedule)
-        orders = [rework.reordered(schedule, name, holds=True) for name in rework.orders]
+        needs = Dependences(schedule)
+        orders = [needs.reordered(schedule, name, holds=True) for name in needs.orders]
         several += len(orders) > 1
-        probe = Lab(Scenario(schedule, load_device(device)))
+        probe = Removals(Scenario(schedule, load_device(device)))
         times = [ticks(simulate(reordered, load_device(device)).makespan_s) for reordered in orders]
         assert probe.time(frozenset(("issue-order",))) == min(times)
     assert several
@@ -439,17 +440,17 @@ PATTERNS = [
 def test_remedies_of_the_program_keep_what_the_data_needs(pattern: Any, chunks: int, streams: int) -> None:
     """No race appears: the orders of issue, the calls that no longer wait, and single ops over as many streams."""
     schedule = pattern(chunks, streams)
-    rework = Rework(schedule)
-    probe = Lab(Scenario(schedule, load_device("h200")))
-    changed = [rework.reordered(schedule, order, holds=True) for order in rework.orders]
+    needs = Dependences(schedule)
+    probe = Removals(Scenario(schedule, load_device("h200")))
+    changed = [needs.reordered(schedule, order, holds=True) for order in needs.orders]
     changed += [
         probe.scenario(frozenset((key,))).schedule for key in ("host-waits", "issue-order") if key in probe.present
     ]
     for other in changed:
         assert not [f for f in check(other) if f.rule == "race"]
-    if rework.has_needless_order:  # each kernel still waits for its inputs, each copy back for its kernel
-        for order in (None, *rework.orders):
-            other = rework.unordered(schedule, order, True, 32)
+    if needs.has_needless_order:  # each kernel still waits for its inputs, each copy back for its kernel
+        for order in (None, *needs.orders):
+            other = needs.unordered(schedule, order, True, 32)
             assert not [f for f in check(other) for h in f.hazards if h.kind == "read-after-write"]
 
 
@@ -466,7 +467,7 @@ def test_a_profile_without_a_kernels_cost_is_bad_input() -> None:
 def test_a_schedule_of_too_many_ops_is_refused_before_it_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamsim.analysis.explain.MOST_OPS", 13)
     explain(depth_first(WORKLOAD, 4, 2), PLAIN)  # twelve, and the synchronisation
-    monkeypatch.setattr("streamsim.analysis.explain.Lab", None)
+    monkeypatch.setattr("streamsim.analysis.explain.Removals", None)
     with pytest.raises(InputError, match=r"^the schedule has 16 ops: .* takes 13 ops at most; give fewer chunks"):
         explain(depth_first(WORKLOAD, 5, 2), PLAIN)
 

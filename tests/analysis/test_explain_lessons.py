@@ -8,11 +8,11 @@ import pytest
 from explained import lost
 
 from streamsim.analysis.explain import explain
-from streamsim.analysis.races import check, repaired
-from streamsim.analysis.rework import Rework
 from streamsim.device.library import load_device
 from streamsim.model import simulate
 from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize
+from streamsim.races.check import check, repaired
+from streamsim.transform.dependences import Dependences
 
 # The programs of lessons on streams, as they are written. Their kernels' times are not given with them: any that is
 # not negligible beside the copies leads to the same statements.
@@ -138,7 +138,10 @@ def test_tasks_that_share_a_buffer_overlap_only_as_a_race(name: str) -> None:
     assert several.timeline.overlap_s > 0
     assert several.makespan_s < 0.95 * single.makespan_s
     assert (single.is_racy, several.is_racy) == (False, True)
-    assert [bool(Rework(sleep(streams)).orders) for streams in (1, 4)] == [False, True]  # the data's order, if kept
+    assert [bool(Dependences(sleep(streams)).orders) for streams in (1, 4)] == [
+        False,
+        True,
+    ]  # the data's order, if kept
     assert several.bound_by == "compute engine"  # kernels that fill the card: 2 ms whatever the streams
     assert several.bound_s == pytest.approx(2e-3, rel=2e-3)  # less what the launches leave to others
     ordered = repaired(sleep(4), check(sleep(4)))

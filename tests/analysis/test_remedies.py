@@ -17,13 +17,9 @@ from same_work import ON_CARD, ON_HOST, Terms, amounts, output, pipelines
 from strategies import d2h, devices, h2d, kernel, program, schedules
 
 from streamsim.analysis.causes import KEYS, LIMITS
-from streamsim.analysis.counterfactual import Scenario
 from streamsim.analysis.explain import explain
-from streamsim.analysis.lab import Lab
-from streamsim.analysis.races import check, repaired
-from streamsim.analysis.recut import Recut
-from streamsim.analysis.remedies import FACTORS, STREAMS, Remedies, Source
-from streamsim.analysis.rework import NON_BLOCKING, Rework
+from streamsim.analysis.remedies import FACTORS, STREAMS, Remedies
+from streamsim.analysis.removals import Removals
 from streamsim.cli import main
 from streamsim.device.library import load_device
 from streamsim.device.variations import with_memory_limit
@@ -44,6 +40,10 @@ from streamsim.program.schedule import (
 )
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.program.workload_text import workload_of_sizes
+from streamsim.races.check import check, repaired
+from streamsim.transform.dependences import NON_BLOCKING, Dependences
+from streamsim.transform.recut import Recut
+from streamsim.transform.scenario import Scenario, Source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,7 @@ def ticks(seconds: float) -> int:
 
 def all_remedies(case: Scenario, source: Source | None = None) -> list[tuple[str, Any]]:
     """Every change of which the best is taken."""
-    remedies = Lab(case, source).remedies
+    remedies = Removals(case, source).remedies
     return [(key, remedy) for key in KEYS for remedy in remedies.of(key)]
 
 
@@ -71,7 +71,7 @@ def test_a_remedy_computes_and_copies_the_same_and_has_no_race(schedule: Schedul
     """Of a program with races, what it means is what it computes with the waits that it lacks."""
     sound = repaired(schedule, check(schedule))
     terms: Terms = {}
-    tables = tuple({region.buffer for regions in Rework(sound).shared.values() for region in regions})
+    tables = tuple({region.buffer for regions in Dependences(sound).shared.values() for region in regions})
     meant = output(sound, terms, whole=tables)
     for key, (text, (changed, _), _) in all_remedies(Scenario(schedule, load_device("h200"))):
         if key == "connections" and changed is schedule:
@@ -145,7 +145,7 @@ def test_no_remedy_needs_more_room_than_there_is(schedule: Schedule, spare: int)
         [
             (remedy.text, remedy.scenario.schedule.device_bytes)
             for key in KEYS
-            for remedy in Remedies(Scenario(schedule, device), Rework(schedule)).of(key)
+            for remedy in Remedies(Scenario(schedule, device), Dependences(schedule)).of(key)
         ]
         for device in (load_device("h200"), with_memory_limit(load_device("h200"), limit))
     )
@@ -281,9 +281,9 @@ BUFFERS_IN_TURN = ("h_in", "h_out", "d_in", "d_out")
     ],
 )
 def test_a_copy_back_is_of_the_chunk_whose_data_it_copies(schedule: Schedule, chunks: int) -> None:
-    rework = Rework(schedule)
-    assert not rework.common
-    assert Recut(schedule, rework).chunks == chunks
+    needs = Dependences(schedule)
+    assert not needs.common
+    assert Recut(schedule, needs).chunks == chunks
 
 
 def test_kernels_of_one_chunk_that_read_the_same_share_no_table() -> None:
@@ -292,9 +292,9 @@ def test_kernels_of_one_chunk_that_read_the_same_share_no_table() -> None:
     back = [Copy("d2h", 8, 1, Region("h", 8 * k, 8), y) for k, y in enumerate(made, 1)]
     buffers = (Buffer("h", 24, "pinned"), *(Buffer(name, 8, "device") for name in ("x", "sin", "cos")))
     ops: tuple[Op, ...] = (Copy("h2d", 8, 1, Region("h", 0, 8), x), *kernels, *back, Synchronize())
-    rework = Rework(Schedule(ops, NON_BLOCKING, buffers))
-    assert not rework.common
-    assert set(rework.chunk[:-1]) == {0}
+    needs = Dependences(Schedule(ops, NON_BLOCKING, buffers))
+    assert not needs.common
+    assert set(needs.chunk[:-1]) == {0}
 
 
 @pytest.mark.parametrize("pieces", FACTORS)

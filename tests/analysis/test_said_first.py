@@ -16,10 +16,8 @@ from strategies import devices, schedules
 
 from streamsim.analysis.advice import advise
 from streamsim.analysis.causes import KEYS, Loss
-from streamsim.analysis.counterfactual import Scenario
 from streamsim.analysis.explain import explain
-from streamsim.analysis.lab import Lab
-from streamsim.analysis.remedies import LayersSource, Source
+from streamsim.analysis.removals import Removals
 from streamsim.cli import main
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
@@ -41,6 +39,7 @@ from streamsim.program.schedule import (
 )
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.search.grid import Grid
+from streamsim.transform.scenario import LayersSource, Scenario, Source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -185,9 +184,9 @@ def test_kernels_that_leave_the_legacy_default_stream_stay_behind_the_copies_of_
             return replace(op, device=card)
         return replace(op, reads=(card,), writes=(card,)) if isinstance(op, Kernel) else op
 
-    lab, tried = Lab(Scenario(schedule, H200)), 0
+    removals, tried = Removals(Scenario(schedule, H200)), 0
     for key in KEYS:
-        for remedy in lab.remedies.of(key):
+        for remedy in removals.remedies.of(key):
             if "cut into" not in remedy.text:
                 done, buffers = remedy.scenario.schedule, (Buffer("card", 256, "device"),)
                 assert not races(replace(done, ops=tuple(map(named, done.ops)), buffers=buffers)), remedy.text
@@ -255,7 +254,7 @@ def with_weights(schedule: Schedule) -> Schedule:
 def test_what_is_recommended_of_a_recorded_loop_is_right_though_its_steps_share_weights(schedule: Schedule) -> None:
     """No kernel passes another one unless it is said that steps are independent, or can be cut."""
     tried = [r for key in ("issue-order", "needless-order", "few-chunks", "many-streams", "host-issue", "host-waits")
-             for r in Lab(Scenario(schedule, H200)).remedies.of(key)]  # fmt: skip
+             for r in Removals(Scenario(schedule, H200)).remedies.of(key)]  # fmt: skip
     assert not races(with_weights(schedule))
     for remedy in tried:
         if not remedy.assumes:
@@ -295,7 +294,7 @@ def test_a_first_call_that_is_made_once_is_not_made_again_for_every_piece() -> N
         Synchronize(call_s=1e-6),
     )
     schedule = Schedule(ops, ("non-blocking",))
-    pieces = list(Lab(Scenario(schedule, H200)).remedies.of("few-chunks"))
+    pieces = list(Removals(Scenario(schedule, H200)).remedies.of("few-chunks"))
     assert pieces
     for remedy in pieces:
         assert sum(op.call_s or 0.0 for op in remedy.scenario.schedule.ops) < 1e-3
@@ -314,7 +313,7 @@ def test_a_workload_whose_steps_stay_in_order_is_never_told_to_run_them_side_by_
     config: Config, host_s: float
 ) -> None:
     workload = replace(Workload(MI, (4,), (4,), (WorkloadKernel(duration_s=1e-3),)), host_work_s=host_s, in_order=True)
-    remedies = Lab(Scenario(config.schedule(workload), H200), Source(workload, config)).remedies
+    remedies = Removals(Scenario(config.schedule(workload), H200), Source(workload, config)).remedies
     for key in KEYS:
         for remedy in remedies.of(key):
             of_kernels = {op.stream for op in remedy.scenario.schedule.ops if isinstance(op, Kernel)}
@@ -397,7 +396,7 @@ def six_layers() -> Layers:
 def test_layers_are_never_cut_nor_run_side_by_side(memory: Any, depth: int) -> None:
     layers, config = six_layers(), Offload(depth, (), memory)
     schedule = config.schedule(layers)
-    remedies = Lab(Scenario(schedule, H200), LayersSource(layers, config)).remedies
+    remedies = Removals(Scenario(schedule, H200), LayersSource(layers, config)).remedies
     weights = sorted(op.bytes for op in schedule.ops if isinstance(op, Copy))
     names = [op.name for op in schedule.ops if isinstance(op, Kernel)]
     for key in parts(explain(schedule, H200, LayersSource(layers, config))):

@@ -9,18 +9,18 @@ import pytest
 from msgspec.structs import replace
 
 from streamsim.analysis.explain import explain
-from streamsim.analysis.races import check
-from streamsim.analysis.remedies import Source
 from streamsim.cli import main
 from streamsim.device.library import load_device
 from streamsim.model import simulate
 from streamsim.program.config import Config
 from streamsim.program.files import read_schedule
 from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.races.check import check
 from streamsim.search.best import best
 from streamsim.search.evaluate import evaluate
 from streamsim.search.grid import Grid
 from streamsim.search.together import changes, together
+from streamsim.transform.scenario import Source
 
 if TYPE_CHECKING:
     from pathlib import Path

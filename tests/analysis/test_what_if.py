@@ -10,9 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import NS, d2h, h2d, kernel, link, make_device, pipeline_of, program
 
-from streamsim.analysis import what_if as change
-from streamsim.analysis.counterfactual import Scenario, pinned
-from streamsim.analysis.steps import in_pieces, over_streams, prefetched, steps_of
 from streamsim.analysis.what_if import what_if
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
@@ -31,6 +28,10 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
+from streamsim.transform import changes as change
+from streamsim.transform.calls_and_memory import pinned
+from streamsim.transform.scenario import Scenario
+from streamsim.transform.steps import in_pieces, over_streams, prefetched, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

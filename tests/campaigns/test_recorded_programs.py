@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from campaigns.recorded.rounds import ROUNDS
 from campaigns.recordings import HERE, PAIRS, PROGRAMS, Pair, Record, Recorded, Times, read_record, record, run
 from campaigns.replayed import Predicted, Replayed, predictions, replays, tables
-from streamsim.analysis.what_if import drop_sync, make_async, streams
 from streamsim.recorded.read import read_recording
 from streamsim.recorded.wall_times import wall_time_s
+from streamsim.transform.changes import drop_sync, make_async, streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from fake_cuda import fake_gpu
 
-from streamsim.analysis.races import check, repaired
 from streamsim.errors import InputError
 from streamsim.program.schedule import Buffer, Copy, Kernel, Op, Region, Schedule, Synchronize
+from streamsim.races.check import check, repaired
 from streamsim_validate.gpu.bench import Bench, prepare
 from streamsim_validate.gpu.replayer import Replayer
 from streamsim_validate.records.files import read_record

@@ -7,7 +7,6 @@ from strategies import NS, d2h, h2d, kernel, make_device, program
 
 from streamsim.analysis.bounds import lower_bound
 from streamsim.analysis.explain import explain
-from streamsim.analysis.races import check
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.files import dump_schedule, parse_schedule
@@ -23,6 +22,7 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
+from streamsim.races.check import check
 from streamsim.timeline.critical_path import critical_path
 
 ONE_STREAM = {"streams": 1}

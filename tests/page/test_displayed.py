@@ -10,11 +10,11 @@ import pytest
 from pages import CUT, PIPELINE, WORKLOAD, data_of
 
 import streamsim
-from streamsim.analysis.what_if import graph
 from streamsim.cli import main
 from streamsim.report.heatmap import HeatMap
 from streamsim.search.sweep import Axis
 from streamsim.text.quantities import format_seconds
+from streamsim.transform.changes import graph
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from layered import Times, layers_of, models, names_of, recurrence
 from msgspec.structs import replace
 
-from streamsim.analysis.races import check
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.layers import Layer, Layers
 from streamsim.program.offload import Offload, loading, offload, one_by_one
 from streamsim.program.schedule import Copy, Kernel, Synchronize, WaitEvent
 from streamsim.program.workload import WorkloadKernel
+from streamsim.races.check import check
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device

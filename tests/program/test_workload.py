@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from streamsim.analysis.kernel_assumptions import kernel_assumptions
 from streamsim.analysis.predict import predict
-from streamsim.analysis.room import check_room
+from streamsim.analysis.room_on_card import check_room
 from streamsim.checks import MOST_CHUNKS
 from streamsim.device.kernel_costs import part_s
 from streamsim.device.library import device_names, load_device

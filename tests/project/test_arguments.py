@@ -11,8 +11,8 @@ import pytest
 
 import streamsim
 from streamsim import Config, Grid, InputError, Layer, Layers, WorkloadKernel
-from streamsim.analysis.what_if import pin
 from streamsim.arguments import checked, fits
+from streamsim.transform.changes import pin
 
 if TYPE_CHECKING:
     from pathlib import Path

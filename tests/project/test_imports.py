@@ -23,6 +23,8 @@ ROOMS = (
     "training",
     "search",
     "analysis",
+    "transform",
+    "races",
     "compiled",
     "model",
     "timeline",

@@ -20,7 +20,7 @@ MARKED = {"fault": FAULTS, "gpu": MEASURED, "measured": MEASURED}  # by pytest's
 OF_MUTATED_CODE = (
     "model/test_*",
     "analysis/test_bounds",
-    "analysis/test_races*",
+    "races/test_races*",
     "search/test_*",
     "validate/test_compare*",
     "validate/test_coverage",

@@ -54,7 +54,6 @@ from streamsim import (
 from streamsim.analysis.bounds import Bound, lower_bound
 from streamsim.analysis.event_pairs import timed_alone
 from streamsim.analysis.formulas import published
-from streamsim.analysis.what_if import graph
 from streamsim.analysis.work_bound import work_bound
 from streamsim.device.assumptions import link_words
 from streamsim.recorded.card_profile import profile_of
@@ -62,6 +61,7 @@ from streamsim.recorded.replay import untraced, without_recording
 from streamsim.report.gantt import plot_explanation
 from streamsim.report.heatmap import HeatMap
 from streamsim.search.best import Flatness, Found
+from streamsim.transform.changes import graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

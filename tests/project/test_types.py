@@ -12,7 +12,6 @@ import pytest
 from strategies import h2d, program
 
 from streamsim import Config, Program, Workload, WorkloadKernel, changed, load_device
-from streamsim.analysis.remedies import Source
 from streamsim.device.profile import tables_of
 from streamsim.errors import InputError
 from streamsim.program.patterns import serialized
@@ -20,6 +19,7 @@ from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region
 from streamsim.program.workload import Point
 from streamsim.report.heatmap import HeatMap
 from streamsim.timeline.critical_path import critical_path
+from streamsim.transform.scenario import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable

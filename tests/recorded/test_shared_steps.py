@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from made_recordings import SHARED
 
-from streamsim.analysis.repeated_step import repeated_step
-from streamsim.analysis.what_if import Change, make_async, pin, streams, what_if
+from streamsim.analysis.what_if import what_if
 from streamsim.cli import main
 from streamsim.code.programs import code_of_steps
 from streamsim.code.steps import LANGUAGES
@@ -27,6 +26,8 @@ from streamsim.recorded.card_profile import profile_of
 from streamsim.recorded.read import read_recording
 from streamsim.recorded.replay import untraced
 from streamsim.search.best_steps import BestSteps, best_steps
+from streamsim.transform.changes import Change, make_async, pin, streams
+from streamsim.transform.repeated_step import repeated_step
 
 if TYPE_CHECKING:
     from pathlib import Path

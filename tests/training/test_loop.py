@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from streamsim.analysis.races import check
 from streamsim.device.library import load_device
 from streamsim.device.variations import changed
 from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, Kernel
+from streamsim.races.check import check
 from streamsim.training.loop import Loop, enough_workers, loop_advice, seconds_a_step
 
 if TYPE_CHECKING:

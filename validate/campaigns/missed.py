@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streamsim.analysis.intervals import drawn_times_s
-from streamsim.analysis.misses import works_in
+from streamsim.analysis.model_error import works_in
 from streamsim_validate.compare.clocks import predict_device_s
 from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND
 from streamsim_validate.compare.coverage import by_profile

@@ -35,8 +35,8 @@ import msgspec
 
 from campaigns.recorded.rounds import ROUNDS
 from campaigns.replayed import tables
-from streamsim.analysis.what_if import Change, chunks, drop_sync, graph, make_async, pin, prefetch, streams
 from streamsim.files.atomic_files import write_bytes
+from streamsim.transform.changes import Change, chunks, drop_sync, graph, make_async, pin, prefetch, streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

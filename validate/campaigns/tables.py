@@ -24,7 +24,7 @@ import msgspec
 from campaigns import recordings, replayed, tuning
 from campaigns.assumed import with_assumed
 from streamsim import load_device
-from streamsim.analysis.misses import works_in
+from streamsim.analysis.model_error import works_in
 from streamsim.device.profile import EFFECTS
 from streamsim.device.variations import without
 from streamsim_validate.compare import (

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from streamsim.analysis.counterfactual import Scenario, has_host_waits, holds_host
 from streamsim.analysis.formulas import Stages, published_of, stages_of, van_werkhoven_transfer
 from streamsim.compiled import simulate_one_of_many
 from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, Schedule
+from streamsim.transform.calls_and_memory import has_host_waits, holds_host
+from streamsim.transform.scenario import Scenario
 from streamsim_validate.compare.clocks import predict_device_s, predict_wall_s
 from streamsim_validate.compare.comparison import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Absent, Comparison, Row
 from streamsim_validate.compare.paced import beside_median, expected_beside, slower_by_link

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from streamsim.analysis.races import check
 from streamsim.errors import InputError
 from streamsim.program.schedule import Kernel, Schedule
+from streamsim.races.check import check
 from streamsim_validate.gpu.calls import Call, Calls, Compiler, capture
 from streamsim_validate.gpu.kernels import find_kernel
 from streamsim_validate.gpu.launches import NS

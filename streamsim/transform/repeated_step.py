@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from streamsim.analysis.recut import Recut
-from streamsim.analysis.rework import is_racy, last_work
-from streamsim.analysis.steps import Steps, is_of_a_call, own_work_s, steps_of
 from streamsim.errors import InputError
 from streamsim.program.config import Config, HostMemory
 from streamsim.program.schedule import Copy, HostOp, HostWork, Kernel, Synchronize, WaitEvent, WaitThread
 from streamsim.program.workload import ALIGN_BYTES, SHORTEST_KERNEL_S, Point, Workload, WorkloadKernel
 from streamsim.text.quantities import format_bytes
 from streamsim.text.shown import one_line, shown
+from streamsim.transform.dependences import is_racy, last_work
+from streamsim.transform.recut import Recut
+from streamsim.transform.steps import Steps, is_of_a_call, own_work_s, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,7 +45,7 @@ class RepeatedStep(NamedTuple):
 def repeated_step(schedule: Schedule) -> RepeatedStep:
     """Read a schedule as the same step again and again. Raises InputError saying why it is not that.
 
-    Steps are those of :func:`~streamsim.analysis.steps.steps_of`. They are alike when their copies have the same bytes
+    Steps are those of :func:`~streamsim.transform.steps.steps_of`. They are alike when their copies have the same bytes
     (to 16) and their kernels the same names, first copies in, then kernels, then copies back, each in one stream, and
     over several streams in turn. Of a program that is issued stage by stage the data, or the streams, say the chunks.
     """

@@ -10,7 +10,6 @@ import strategies as card
 from msgspec.structs import replace
 from race_oracle import HOST, ON_CARD, OTHER, into, of_rule, program, work
 
-from streamsim.analysis.races import Finding, Hazard, MissingWait, check, repaired, unnamed_memory
 from streamsim.program.patterns import depth_first
 from streamsim.program.schedule import (
     Buffer,
@@ -23,6 +22,7 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
+from streamsim.races.check import Finding, Hazard, MissingWait, check, repaired, unnamed_memory
 
 MIB = 1 << 20
 

@@ -12,7 +12,7 @@ from streamsim.rules.clock import S_PER_TICK
 
 if TYPE_CHECKING:
     from streamsim.analysis.causes import Key
-    from streamsim.analysis.counterfactual import Scenario
+    from streamsim.transform.scenario import Scenario
 
 
 class _Work(NamedTuple):

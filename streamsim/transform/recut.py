@@ -1,6 +1,6 @@
 """The same work in other chunks, streams and device buffers: schedules that could be run in place of a given one.
 
-Ops that hand data to each other are a chunk (:class:`streamsim.analysis.rework.Rework`). Chunks are dealt out
+Ops that hand data to each other are a chunk (:class:`.Dependences`). Chunks are dealt out
 to streams in turn, cut finer or merged, or given device buffers of their own. Whatever is done, two ops that touch
 the same bytes stay in the order in which they were issued, and an event keeps it where they come into different
 streams; so a schedule without races stays one. Bytes copied and kernels' elements and times stay what they are in
@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from streamsim.analysis.pieces import bytes_shared, in_pieces, sizes
-from streamsim.analysis.rework import NON_BLOCKING, Rework, is_work, issued, working_streams
-from streamsim.analysis.touched_bytes import touched
 from streamsim.program.schedule import Copy, Kernel, Op, Region, Schedule, Synchronize
+from streamsim.races.touched_bytes import touched
+from streamsim.transform.dependences import NON_BLOCKING, Dependences, is_work, issued, working_streams
+from streamsim.transform.pieces import bytes_shared, in_pieces, sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ ROUNDING = 1e-9  # relative, of sums of shares
 
 
 class Recut:
-    """Cuts a schedule without races anew. ``rework``: of this schedule, if there is one.
+    """Cuts a schedule without races anew. ``needs``: of this schedule, if there is one.
 
     ``chunks`` and ``streams``: how many it has. ``has_common``: chunks have something in common, which one alone does
     not show. ``by_chunk``: every chunk is in one stream; else streams have parts to play, such as copying in. Where
@@ -41,16 +41,16 @@ class Recut:
     stays in its stream. ``holds``: the host waits where it does now; else only at the end.
     """
 
-    def __init__(self, schedule: Schedule, rework: Rework | None = None) -> None:
+    def __init__(self, schedule: Schedule, needs: Dependences | None = None) -> None:
         self._schedule = schedule
-        self._rework = rework = rework or Rework(schedule)
+        self._needs = needs = needs or Dependences(schedule)
         self._members: dict[int, list[int]] = {}  # by chunk its ops in the order of issue
         for i, op in enumerate(schedule.ops):
-            if is_work(op) and i not in rework.common:
-                self._members.setdefault(rework.chunk[i], []).append(i)
+            if is_work(op) and i not in needs.common:
+                self._members.setdefault(needs.chunk[i], []).append(i)
         self.chunks = len(self._members)
         self.streams = len(working_streams(schedule))
-        self.has_common = bool(rework.shared or rework.common)
+        self.has_common = bool(needs.shared or needs.common)
         self.by_chunk = all(len({schedule.ops[i].stream for i in ops}) == 1 for ops in self._members.values())
 
     @property
@@ -60,10 +60,10 @@ class Recut:
 
     def dealt(self, streams: int | None, *, holds: bool = True, keeps_waits: bool = True) -> Schedule:
         """The same ops in other streams; without ``keeps_waits`` with no wait but those that the data needs."""
-        parts = [(i, 0) for i in self._rework.sequence(None, holds)]
+        parts = [(i, 0) for i in self._needs.sequence(None, holds)]
         ops = [self._op(i, holds) for i, _ in parts]
         edges = [
-            self._rework.conflicts[i] | (self._rework.awaits(i) if keeps_waits else set())
+            self._needs.conflicts[i] | (self._needs.awaits(i) if keeps_waits else set())
             if is_work(self._schedule.ops[i])
             else set()
             for i, _ in parts
@@ -79,7 +79,7 @@ class Recut:
         cuts: dict[int, list[Op]] = {}
         for members in self._members.values():
             wholes = [self._schedule.ops[i] for i in members]
-            found = in_pieces(wholes, [self._rework.shared.get(i, set()) for i in members], pieces)
+            found = in_pieces(wholes, [self._needs.shared.get(i, set()) for i in members], pieces)
             if found is None:
                 return None
             cuts.update(zip(members, found, strict=True))
@@ -101,7 +101,7 @@ class Recut:
 
     def merged(self, together: int, streams: int | None, *, holds: bool = True) -> Schedule | None:
         """So many consecutive chunks in one; None where none of them continue each other in memory."""
-        sequence = self._rework.sequence(None, holds)
+        sequence = self._needs.sequence(None, holds)
         epoch, now = dict[int, int](), 0
         for i in sequence:
             now += not is_work(self._schedule.ops[i])
@@ -126,7 +126,7 @@ class Recut:
         for i in sequence:
             if is_work(self._schedule.ops[i]):
                 k = place[first.get(i, i)]
-                edges[k].update(place[first.get(j, j)] for j in self._rework.conflicts[i] | self._rework.awaits(i))
+                edges[k].update(place[first.get(j, j)] for j in self._needs.conflicts[i] | self._needs.awaits(i))
         if any(earlier >= k for k, some in enumerate(edges) for earlier in some):
             return None
         return self._made([whole.get(i) or self._op(i, holds) for i, _ in parts], parts, edges, streams)
@@ -158,16 +158,16 @@ class Recut:
 
     def _turns(self) -> dict[str, list[int]]:
         """By device buffer that chunks use one after another: the chunks that need nothing in it but their own data."""
-        schedule, rework = self._schedule, self._rework
+        schedule, needs = self._schedule, self._needs
         on_card = {buffer.name for buffer in schedule.buffers if buffer.memory == "device"}
         touches = [{r.buffer for r, _ in touched(op)} & on_card for op in schedule.ops]
         again = {
             name
-            for i, before in enumerate(rework.conflicts)
+            for i, before in enumerate(needs.conflicts)
             for k in before
-            if rework.chunk[k] != rework.chunk[i]
+            if needs.chunk[k] != needs.chunk[i]
             for name in touches[i] & touches[k]
-        }.difference(*(touches[i] for i in rework.common))  # what all chunks read, or write, there is once
+        }.difference(*(touches[i] for i in needs.common))  # what all chunks read, or write, there is once
         found: dict[str, list[int]] = {}
         for chunk, ops in self._members.items():
             lacking = _lacking([schedule.ops[i] for i in ops])
@@ -181,9 +181,9 @@ class Recut:
 
     def _parts(self, pieces: int, holds: bool, by_piece: bool) -> list[Part]:
         """The parts of all ops in the order of issue."""
-        sequence = self._rework.sequence(None, holds)
-        uncut = {i for i in sequence if i in self._rework.common or not is_work(self._schedule.ops[i])}
-        runs = groupby(sequence, key=lambda i: self._rework.chunk[i] if by_piece and i not in uncut else -1 - i)
+        sequence = self._needs.sequence(None, holds)
+        uncut = {i for i in sequence if i in self._needs.common or not is_work(self._schedule.ops[i])}
+        runs = groupby(sequence, key=lambda i: self._needs.chunk[i] if by_piece and i not in uncut else -1 - i)
         found: list[Part] = []
         for _, run in runs:
             ops = list(run)
@@ -192,9 +192,9 @@ class Recut:
 
     def _before(self, i: int, p: int, pieces: int, cuts: Any) -> Iterable[Part]:
         """What part ``p`` of op ``i`` must come after, but not for its bytes; of other chunks all parts."""
-        chunk, unknown = self._rework.chunk, self._rework.unknown(i)
-        beyond_bytes = self._rework.conflicts[i] if i in self._rework.sums else set()
-        for k in unknown | beyond_bytes | (self._rework.awaits(i) - self._rework.conflicts[i]):
+        chunk, unknown = self._needs.chunk, self._needs.unknown(i)
+        beyond_bytes = self._needs.conflicts[i] if i in self._needs.sums else set()
+        for k in unknown | beyond_bytes | (self._needs.awaits(i) - self._needs.conflicts[i]):
             if k not in cuts:
                 yield k, 0
             elif chunk[k] == chunk[i] and i in cuts:
@@ -215,18 +215,18 @@ class Recut:
             place = {i: k for k, (i, _) in enumerate(parts)}  # of the last part
             awaited = {
                 place[i]: [place[k] for k in waits if k in place]
-                for i, waits in self._rework.awaited.items()
+                for i, waits in self._needs.awaited.items()
                 if i in place
             }
             of, kinds = dict(enumerate(old)), self._schedule.streams
         else:  # what the host waits for is then in several streams
             ops = [replace(op, stream=None, event=None) if isinstance(op, Synchronize) else op for op in ops]
             turn: dict[Part, int] = {}
-            common = self._rework.common
+            common = self._needs.common
             for (i, p), op in zip(parts, ops, strict=True):
                 if is_work(op) and i not in common:
-                    turn.setdefault((self._rework.chunk[i], p), 1 + len(turn) % streams)
-            of = {k: turn.get((self._rework.chunk[i], p), 1) for k, (i, p) in enumerate(parts)}
+                    turn.setdefault((self._needs.chunk[i], p), 1 + len(turn) % streams)
+            of = {k: turn.get((self._needs.chunk[i], p), 1) for k, (i, p) in enumerate(parts)}
             awaited, kinds = {}, NON_BLOCKING * max(of.values())
         return issued(self._schedule, ops, range(len(ops)), of, kinds, edges, awaited)
 

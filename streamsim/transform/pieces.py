@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from streamsim.analysis.touched_bytes import History, touched
 from streamsim.program.schedule import Copy, Kernel, Op, Region, Schedule
 from streamsim.program.workload import ALIGN_BYTES
+from streamsim.races.touched_bytes import History, touched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,13 +14,7 @@ from race_oracle import of_rule, races
 from same_work import Terms, amounts, output, pipelines
 from strategies import NS, hosted, make_device
 
-from streamsim.analysis import what_if as make
-from streamsim.analysis.chunks import chunk_count, in_chunks
-from streamsim.analysis.counterfactual import Scenario
 from streamsim.analysis.explain import explain
-from streamsim.analysis.races import check, repaired
-from streamsim.analysis.rework import Rework
-from streamsim.analysis.what_if import changed_by
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
@@ -28,10 +22,16 @@ from streamsim.program.config import ORDERS, Config
 from streamsim.program.patterns import breadth_first, depth_first, ring
 from streamsim.program.schedule import Copy, HostWork, Kernel, Op, Region, Schedule, Synchronize
 from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.races.check import check, repaired
 from streamsim.search.best_steps import best_steps
+from streamsim.transform import changes as make
+from streamsim.transform.changes import changed_by
+from streamsim.transform.chunks import chunk_count, in_chunks
+from streamsim.transform.dependences import Dependences
+from streamsim.transform.scenario import Scenario
 
 if TYPE_CHECKING:
-    from streamsim.analysis.what_if import Change
+    from streamsim.transform.changes import Change
 
 DEVICE = make_device(copy=2, kernel=3)
 ONCE = st.lists(st.sampled_from((8, 16, 32, 96)), max_size=1).map(tuple)
@@ -110,7 +110,7 @@ def tables_of(schedule: Schedule) -> set[str | Region]:
     if "N=1 " in f"{schedule.name} ":
         return set()
     once: set[str | Region] = {buffer.name for buffer in schedule.buffers if buffer.name.startswith("d_once_in")}
-    shared = Rework(schedule).shared
+    shared = Dependences(schedule).shared
     tables: set[str | Region] = set().union(*shared.values())
     read = {(i, r) for i, op in enumerate(schedule) if isinstance(op, Kernel) for r in op.reads if r in tables}
     assume(once or all(region in shared.get(i, ()) for i, region in read))  # else it is a table here, and not there

@@ -12,10 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from streamsim.analysis.pieces import bytes_shared
-from streamsim.analysis.pieces import in_pieces as cut_each
-from streamsim.analysis.recut import Recut
-from streamsim.analysis.rework import Rework, is_racy
 from streamsim.errors import InputError
 from streamsim.program.schedule import (
     LEGACY_STREAM,
@@ -27,6 +23,10 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
+from streamsim.transform.dependences import Dependences, is_racy
+from streamsim.transform.pieces import bytes_shared
+from streamsim.transform.pieces import in_pieces as cut_each
+from streamsim.transform.recut import Recut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -199,7 +199,7 @@ def in_pieces(schedule: Schedule, pieces: int) -> Schedule:
 def _tables(schedule: Schedule) -> dict[int, set[Region]]:
     """By kernel the ranges that kernels of other chunks read as well, which no piece of it reads in part."""
     names_memory = any(isinstance(op, Kernel) and (op.reads or op.writes) for op in schedule.ops)
-    return Rework(schedule).shared if names_memory else {}
+    return Dependences(schedule).shared if names_memory else {}
 
 
 def _too_small(ops: Iterable[Op], pieces: int) -> InputError:

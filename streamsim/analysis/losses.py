@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.analysis.advice import NEAR
 from streamsim.analysis.causes import CAUSES, Assuming, Key, Loss
-from streamsim.analysis.lab import Lab
-from streamsim.analysis.shares import split_of
+from streamsim.analysis.removals import Removals
+from streamsim.analysis.shapley import split_of
 from streamsim.rules.clock import TICKS_PER_S
 
 if TYPE_CHECKING:
@@ -32,20 +32,23 @@ class _Tried(NamedTuple):
     remedy: Remedy
 
 
-def losses_of(lab: Lab, parts: dict[Key, int]) -> Iterator[Loss]:
+def losses_of(removals: Removals, parts: dict[Key, int]) -> Iterator[Loss]:
     """For each cause of ``parts``, which are in ticks: what it has lost, and its best remedies."""
-    tried = {key: [_Tried(lab.makespan - lab.run(r.scenario), r) for r in lab.remedies.of(key)] for key in parts}
+    tried = {
+        key: [_Tried(removals.makespan - removals.run(r.scenario), r) for r in removals.remedies.of(key)]
+        for key in parts
+    }
     shown, assumed = (
         {key: [one for one in some if bool(one.remedy.assumes) == assumes] for key, some in tried.items()}
         for assumes in (False, True)
     )
-    homes = _move(lab, parts, shown)
-    _move(lab, parts, assumed)
+    homes = _move(removals, parts, shown)
+    _move(removals, parts, assumed)
     for key, ticks in parts.items():
-        yield _loss(lab, key, ticks, shown[key], assumed[key], homes.get(key))
+        yield _loss(removals, key, ticks, shown[key], assumed[key], homes.get(key))
 
 
-def _move(lab: Lab, parts: dict[Key, int], tried: dict[Key, list[_Tried]]) -> dict[Key, Key]:
+def _move(removals: Removals, parts: dict[Key, int], tried: dict[Key, list[_Tried]]) -> dict[Key, Key]:
     """Move remedies that gain more than their cause's part to the cause of which they remove most; say which to which.
 
     Where that is decides the best remedy of a cause.
@@ -53,8 +56,8 @@ def _move(lab: Lab, parts: dict[Key, int], tried: dict[Key, list[_Tried]]) -> di
     homes: dict[Key, Key] = {}
     for key, some in tried.items():
         best = _best(some)
-        if best is not None and best.gain > max(parts[key], LEAST * lab.makespan):
-            home = _home(lab, key, best.remedy, parts)
+        if best is not None and best.gain > max(parts[key], LEAST * removals.makespan):
+            home = _home(removals, key, best.remedy, parts)
             if home != key:
                 homes[key] = home
     moved = {key: [one for one in tried[key] if one.gain > parts[key]] for key in homes}
@@ -64,13 +67,13 @@ def _move(lab: Lab, parts: dict[Key, int], tried: dict[Key, list[_Tried]]) -> di
     return homes
 
 
-def _home(lab: Lab, key: Key, remedy: Remedy, parts: dict[Key, int]) -> Key:
+def _home(removals: Removals, key: Key, remedy: Remedy, parts: dict[Key, int]) -> Key:
     """The cause of which a remedy removes most; ``key``, against which it was tried, if it removes nearly as much."""
     if len(remedy.scenario.schedule) > MOST_OPS:
         return key
-    after = Lab(remedy.scenario, is_exact=False)
+    after = Removals(remedy.scenario, is_exact=False)
     left = split_of(after).parts
-    lab.simulations += after.simulations
+    removals.simulations += after.simulations
     removed = {cause: part - left.get(cause, 0) for cause, part in parts.items()}
     most = max(removed, key=lambda cause: (removed[cause], parts[cause]))
     return key if removed[key] >= NEAR * removed[most] > 0 else most
@@ -80,7 +83,9 @@ def _best(tried: Sequence[_Tried]) -> _Tried | None:
     return max(tried, key=lambda one: one.gain, default=None)  # of equals the simplest
 
 
-def _loss(lab: Lab, key: Key, ticks: int, shown: Sequence[_Tried], assumed: Sequence[_Tried], home: Key | None) -> Loss:
+def _loss(
+    removals: Removals, key: Key, ticks: int, shown: Sequence[_Tried], assumed: Sequence[_Tried], home: Key | None
+) -> Loss:
     best, under = _best(shown), _best(assumed)
     known = max(0, best.gain) if best else 0
     assuming = None
@@ -93,8 +98,8 @@ def _loss(lab: Lab, key: Key, ticks: int, shown: Sequence[_Tried], assumed: Sequ
         why = f"what helps stands under {CAUSES[home].title}"
     elif under is not None:
         why = "none without an assumption" if assuming else f"{under.remedy.text}; does not help alone"
-    elif lab.remedies.has_any(key):
+    elif removals.remedies.has_any(key):
         why = "what would help has no room on the card"
     else:
         why = f"cannot be removed: {CAUSES[key].otherwise}"
-    return Loss(key, ticks, lab.worth_s(key), why, None, assuming)
+    return Loss(key, ticks, removals.worth_s(key), why, None, assuming)

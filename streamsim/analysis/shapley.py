@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamsim.analysis.bounds import Bound
-    from streamsim.analysis.lab import Lab
+    from streamsim.analysis.removals import Removals
 
 
 class Split(NamedTuple):
@@ -29,15 +29,15 @@ class Split(NamedTuple):
     own_s: float
 
 
-def split_of(lab: Lab) -> Split:
+def split_of(removals: Removals) -> Split:
     """What each cause that is present has lost, in ticks; the parts and the floor add up to the makespan."""
-    values = shares_of(lab)
-    best, own = lab.best(), lower_bound(*lab.case)
-    work = _work_s(own, lower_bound(*lab.scenario(frozenset(lab.present))))
+    values = shares_of(removals)
+    best, own = removals.best(), lower_bound(*removals.case)
+    work = _work_s(own, lower_bound(*removals.scenario(frozenset(removals.present))))
     bound_by = max(ENGINE_WORDS.values(), key=work.__getitem__)
     floor = min(best, *map(ticks, (work[bound_by], own.seconds)))
     values[LAST] = Fraction(best - floor)
-    return Split(_whole(values, lab.makespan - floor), floor, bound_by, own.seconds)
+    return Split(_whole(values, removals.makespan - floor), floor, bound_by, own.seconds)
 
 
 def _work_s(own: Bound, without_causes: Bound) -> dict[str, float]:
@@ -58,29 +58,29 @@ def _whole(parts: dict[Key, Fraction], whole: int) -> dict[Key, int]:
     return rounded
 
 
-def shares_of(lab: Lab) -> dict[Key, Fraction]:
-    """What each cause that is present has lost, in ticks: together the makespan less ``lab.best()``."""
-    if lab.is_exact:
-        return mean_gains(lab.present, _shortest(lab))
-    orders = in_turn(lab.present), in_turn(lab.present[::-1])
+def shares_of(removals: Removals) -> dict[Key, Fraction]:
+    """What each cause that is present has lost, in ticks: together the makespan less ``removals.best()``."""
+    if removals.is_exact:
+        return mean_gains(removals.present, _shortest(removals))
+    orders = in_turn(removals.present), in_turn(removals.present[::-1])
     for order in orders:
         for k in range(len(order)):
-            lab.time(frozenset(order[: k + 1]))
-    forth, back = (_gains(lab, order) for order in orders)
-    return {key: Fraction(forth[key] + back[key], 2) for key in lab.present}
+            removals.time(frozenset(order[: k + 1]))
+    forth, back = (_gains(removals, order) for order in orders)
+    return {key: Fraction(forth[key] + back[key], 2) for key in removals.present}
 
 
-def _shortest(lab: Lab) -> dict[int, int]:
-    """By mask over ``lab.present``: the shortest makespan with these causes removed, or only some of them.
+def _shortest(removals: Removals) -> dict[int, int]:
+    """By mask over ``removals.present``: the shortest makespan with these causes removed, or only some of them.
 
     Only masks that can be reached: none has a cause without the one that it is BEHIND.
     """
-    keys, found = lab.present, dict[int, int]()
+    keys, found = removals.present, dict[int, int]()
     for mask in range(1 << len(keys)):
         removed = frozenset(key for k, key in enumerate(keys) if mask >> k & 1)
         if all(BEHIND[key] in removed for key in removed & set(BEHIND) if BEHIND[key] in keys):
             smaller = (found[mask ^ 1 << k] for k in range(len(keys)) if mask >> k & 1 and mask ^ 1 << k in found)
-            found[mask] = min([lab.time(removed), *smaller])
+            found[mask] = min([removals.time(removed), *smaller])
     return found
 
 
@@ -114,10 +114,10 @@ def in_turn(keys: Sequence[Key]) -> list[Key]:
     return found
 
 
-def _gains(lab: Lab, order: Sequence[Key]) -> dict[Key, int]:
+def _gains(removals: Removals, order: Sequence[Key]) -> dict[Key, int]:
     """What each cause gains when they are removed in this order; the last one also what another order reached."""
-    gains, shortest = dict[Key, int](), lab.makespan
+    gains, shortest = dict[Key, int](), removals.makespan
     for k, key in enumerate(order):
-        time = lab.best() if k + 1 == len(order) else min(shortest, lab.time(frozenset(order[: k + 1])))
+        time = removals.best() if k + 1 == len(order) else min(shortest, removals.time(frozenset(order[: k + 1])))
         gains[key], shortest = shortest - time, time
     return gains

@@ -11,10 +11,6 @@ from msgspec.structs import replace
 from perfect_profiler import recorded
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
-from streamsim.analysis.counterfactual import Scenario
-from streamsim.analysis.repeated_step import has_more, is_recorded, repeated_step
-from streamsim.analysis.steps import in_pieces, over_streams
-from streamsim.analysis.what_if import graph
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
@@ -34,6 +30,10 @@ from streamsim.program.schedule import (
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.recorded.program import program_of
 from streamsim.rules.clock import ticks
+from streamsim.transform.changes import graph
+from streamsim.transform.repeated_step import has_more, is_recorded, repeated_step
+from streamsim.transform.scenario import Scenario
+from streamsim.transform.steps import in_pieces, over_streams
 
 if TYPE_CHECKING:
     from streamsim.program.schedule import Op

@@ -1,21 +1,21 @@
 """The chunks of a program: how many it has, and the same program with others, over other streams, in another order.
 
-Where ops name their memory, the data says which of them make a chunk (:class:`streamsim.analysis.recut.Recut`), in
+Where ops name their memory, the data says which of them make a chunk (:class:`streamsim.transform.recut.Recut`), in
 whatever order they are issued. Recorded programs do not say what memory their ops touch: there a chunk is a step
-(:func:`streamsim.analysis.steps.steps_of`), or where nothing is repeated in this order, what is in one stream.
+(:func:`streamsim.transform.steps.steps_of`), or where nothing is repeated in this order, what is in one stream.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamsim.analysis.races import unnamed_memory
-from streamsim.analysis.recut import Recut
-from streamsim.analysis.rework import Rework, is_racy
-from streamsim.analysis.steps import are_independent, in_pieces, over_streams, steps_of
 from streamsim.errors import InputError
 from streamsim.program.remembered import remembered
 from streamsim.program.schedule import LEGACY_STREAM, Copy, Kernel, WaitEvent
+from streamsim.races.check import unnamed_memory
+from streamsim.transform.dependences import Dependences, is_racy
+from streamsim.transform.recut import Recut
+from streamsim.transform.steps import are_independent, in_pieces, over_streams, steps_of
 
 if TYPE_CHECKING:
     from streamsim.program.schedule import Schedule
@@ -86,13 +86,13 @@ def in_streams(schedule: Schedule, count: int) -> Schedule:
 
 def in_order(schedule: Schedule, name: str) -> Schedule:
     """The same ops issued ``"depth-first"`` or ``"breadth-first"``. Raises InputError where the data forbids it."""
-    rework = Rework(schedule)
-    if name in rework.issued:
+    needs = Dependences(schedule)
+    if name in needs.issued:
         return schedule
-    if rework.is_racy or name not in rework.orders:
-        why = "it has races" if rework.is_racy else "its data needs another order"
+    if needs.is_racy or name not in needs.orders:
+        why = "it has races" if needs.is_racy else "its data needs another order"
         raise InputError(f"this program cannot be issued {name}: {why}")
-    return rework.reordered(schedule, name, holds=True)
+    return needs.reordered(schedule, name, holds=True)
 
 
 @remembered

@@ -21,9 +21,9 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from streamsim.analysis.touched_bytes import NEVER
 from streamsim.program.cuda_order import StreamOrder
 from streamsim.program.schedule import LEGACY_STREAM
+from streamsim.races.touched_bytes import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

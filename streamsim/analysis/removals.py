@@ -6,27 +6,28 @@ from typing import TYPE_CHECKING, Any
 
 from streamsim.analysis import counterfactual as without
 from streamsim.analysis.causes import CAUSES, KEYS, LIMITS, Key, Loss
-from streamsim.analysis.counterfactual import Scenario
-from streamsim.analysis.even_load import ENGINE_OF, Load, loads_of
+from streamsim.analysis.engine_loads import ENGINE_OF, Load, loads_of
 from streamsim.analysis.remedies import Remedies
-from streamsim.analysis.rework import Rework
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.profile import MOST_CONNECTIONS
 from streamsim.program.schedule import Copy, Schedule
 from streamsim.rules.clock import TICKS_PER_S, ticks
+from streamsim.transform import calls_and_memory as calls
+from streamsim.transform.dependences import Dependences
+from streamsim.transform.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streamsim.analysis.remedies import Origin
     from streamsim.device.profile import Device
     from streamsim.timeline.timeline import Timeline
+    from streamsim.transform.scenario import Origin
 
 SIMULATIONS = 100  # of a schedule with its causes and remedies, or about
 BUDGET = 20_000  # ops simulated for an exact split; beyond, two orders
 
 
-class Lab:
+class Removals:
     """Simulates a schedule on a device, the ``case``, without some of the causes that are present in it.
 
     ``is_exact``: over all orders of removal; else over two. Unless it is said, as many as ``BUDGET`` allows.
@@ -35,11 +36,11 @@ class Lab:
     def __init__(self, scenario: Scenario, source: Origin | None = None, is_exact: bool | None = None) -> None:
         self.case = scenario
         self._ops = len(scenario.schedule.ops)
-        self._rework = Rework(_as_meant(scenario))
-        self._once = [op for i in sorted(self._rework.common) if isinstance(op := scenario.schedule.ops[i], Copy)]
-        self.is_racy = self._rework.is_racy
-        self.remedies = Remedies(scenario, self._rework, source)
-        self._order = next(iter(self._rework.orders), None)
+        self._needs = Dependences(_as_meant(scenario))
+        self._once = [op for i in sorted(self._needs.common) if isinstance(op := scenario.schedule.ops[i], Copy)]
+        self.is_racy = self._needs.is_racy
+        self.remedies = Remedies(scenario, self._needs, source)
+        self._order = next(iter(self._needs.orders), None)
         self._most = MOST_CONNECTIONS
         self._known: dict[frozenset[Key], int] = {}
         self._programs: dict[tuple[frozenset[Key], str | None, int], Schedule] = {}
@@ -53,16 +54,16 @@ class Lab:
 
     def _is_present(self, key: Key) -> bool:
         if key == "needless-order":
-            return self._rework.has_needless_order
+            return self._needs.has_needless_order
         if key == "copied-once":
             return bool(self._once)
-        return bool(self._rework.orders) if key == "issue-order" else _IS_PRESENT[key](self.case)
+        return bool(self._needs.orders) if key == "issue-order" else _IS_PRESENT[key](self.case)
 
     def _choose(self) -> None:
         """Of the orders of issue, and of the numbers of streams, take what helps most alone, then with all removed."""
         everything = frozenset(self.present)
-        if len(self._rework.orders) > 1:
-            orders = list(self._rework.orders)
+        if len(self._needs.orders) > 1:
+            orders = list(self._needs.orders)
             self._order = self._best("_order", orders, frozenset(("issue-order",)), everything)
         connections = self.case.device.connections
         if "needless-order" in self.present and 1 < connections < MOST_CONNECTIONS:
@@ -106,7 +107,7 @@ class Lab:
         """The schedule and the device without the causes ``removed``."""
         schedule, device = self._program(removed), self.case.device
         if "pageable-memory" in removed:
-            schedule = without.pinned(schedule)
+            schedule = calls.pinned(schedule)
         for key, change in _DEVICE_CHANGES.items():
             device = change(device) if key in removed else device
         scenario = Scenario(schedule, device)
@@ -124,22 +125,22 @@ class Lab:
 
     def _changed(self, removed: frozenset[Key]) -> Schedule:
         made = self._reissued(removed)
-        made = without.without_slow_calls(Scenario(made, self.case.device)) if "slow-calls" in removed else made
+        made = calls.without_slow_calls(Scenario(made, self.case.device)) if "slow-calls" in removed else made
         made = without.without_once(made, self._once) if "copied-once" in removed else made
         return without.without_host_work(made) if "host-work" in removed else made
 
     def _reissued(self, removed: frozenset[Key]) -> Schedule:
         schedule, holds = self.case.schedule, "host-waits" not in removed
         if not removed & {"needless-order", "issue-order"}:
-            schedule = schedule if holds else without.without_host_waits(schedule)
-            return without.without_legacy_stream(schedule) if "legacy-stream" in removed else schedule
-        schedule = schedule if holds else without.unblocked(schedule)
-        schedule = without.without_legacy(schedule) if "legacy-stream" in removed else schedule
+            schedule = schedule if holds else calls.without_host_waits(schedule)
+            return calls.without_legacy_stream(schedule) if "legacy-stream" in removed else schedule
+        schedule = schedule if holds else calls.unblocked(schedule)
+        schedule = calls.without_legacy(schedule) if "legacy-stream" in removed else schedule
         order = self._order if "issue-order" in removed else None
         if "needless-order" in removed:
-            return self._rework.unordered(schedule, order, holds, self._most)
+            return self._needs.unordered(schedule, order, holds, self._most)
         assert order is not None
-        return self._rework.reordered(schedule, order, holds)
+        return self._needs.reordered(schedule, order, holds)
 
     def _without_limit(self, key: Key) -> Scenario:
         if key == "full-kernels":
@@ -167,8 +168,8 @@ def _as_meant(scenario: Scenario) -> Schedule:
     What the legacy default stream orders by waiting for others does not show in its own stream.
     """
     schedule = scenario.schedule
-    if without.has_legacy(scenario) and not all(map(without.names_memory, schedule.ops)):
-        return without.legacy_beside(schedule)
+    if calls.has_legacy(scenario) and not all(map(calls.names_memory, schedule.ops)):
+        return calls.legacy_beside(schedule)
     return schedule
 
 
@@ -189,15 +190,15 @@ def _has_latencies(scenario: Scenario) -> bool:
 
 
 _IS_PRESENT: dict[Key, Callable[[Scenario], bool]] = {
-    "pageable-memory": without.has_pageable,
-    "legacy-stream": without.has_legacy,
-    "host-waits": without.has_host_waits,
-    "issue-order": bool,  # these three are asked of the Rework
+    "pageable-memory": calls.has_pageable,
+    "legacy-stream": calls.has_legacy,
+    "host-waits": calls.has_host_waits,
+    "issue-order": bool,  # these three are asked of the Dependences
     "needless-order": bool,
     "copied-once": bool,
     "connections": without.has_few_connections,
     "host-work": without.has_host_work,
-    "slow-calls": lambda scenario: bool(without.slow_calls(scenario)),
+    "slow-calls": lambda scenario: bool(calls.slow_calls(scenario)),
     "host-issue": _has_host_costs,
     "small-chunks": _has_latencies,
     "duplex": _has_duplex,

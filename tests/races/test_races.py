@@ -34,7 +34,6 @@ from race_oracle import (
     work,
 )
 
-from streamsim.analysis.races import Finding, MissingWait, check, repaired
 from streamsim.errors import InputError
 from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
 from streamsim.program.schedule import (
@@ -51,6 +50,7 @@ from streamsim.program.schedule import (
     WaitThread,
 )
 from streamsim.program.workload import Workload
+from streamsim.races.check import Finding, MissingWait, check, repaired
 from streamsim_validate.calibrate.all_probes import probes
 from streamsim_validate.suites.suites import SUITES, suite
 
@@ -151,14 +151,14 @@ def test_clocks_of_several_levels_find_the_same(schedule: Schedule) -> None:
     """With two streams to a node the few of these programs make a tree of two to four levels."""
     findings = check(schedule)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streamsim.analysis.happens_before.NODE_BITS", 1)
+        patch.setattr("streamsim.races.happens_before.NODE_BITS", 1)
         assert check(schedule) == findings
 
 
 @pytest.mark.parametrize("bits", [1, 2, 6])
 def test_having_waited_for_one_stream_says_nothing_of_another(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel reads what one stream copies, and has waited for a later op of another: all ways to choose three."""
-    monkeypatch.setattr("streamsim.analysis.happens_before.NODE_BITS", bits)
+    monkeypatch.setattr("streamsim.races.happens_before.NODE_BITS", bits)
     for copies, waited_for, reads in permutations(range(1, 9), 3):
         ops = (into(copies), work(waited_for), RecordEvent(0, waited_for), WaitEvent(0, reads))
         schedule = program(*ops, work(reads, reads=(ON_CARD,)), Synchronize(), streams=8)

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from streamsim.analysis.races import check
-from streamsim.analysis.touched_bytes import History, touched
 from streamsim.program.schedule import (
     LEGACY_STREAM,
     Copy,
@@ -30,6 +28,8 @@ from streamsim.program.schedule import (
     WaitThread,
 )
 from streamsim.program.workload import ALIGN_BYTES
+from streamsim.races.check import check
+from streamsim.races.touched_bytes import History, touched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -57,7 +57,7 @@ def is_racy(schedule: Schedule) -> bool:
     return any(finding.rule == "race" for finding in check(schedule))
 
 
-class Rework:
+class Dependences:
     """Puts the ops of a schedule into another order of issue or into other streams.
 
     ``orders``: by name, the orders of issue that keep every dependence and differ from the schedule's own; ``issued``:

@@ -10,11 +10,11 @@ import pytest
 import strategies as card
 from race_oracle import ON_CARD, into, program, work
 
-from streamsim.analysis.races import Finding, check, repaired
 from streamsim.cli import main
 from streamsim.program.files import read_schedule, write_schedule
 from streamsim.program.patterns import ring
 from streamsim.program.schedule import Synchronize, WaitEvent
+from streamsim.races.check import Finding, check, repaired
 
 if TYPE_CHECKING:
     from pathlib import Path

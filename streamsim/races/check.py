@@ -3,7 +3,7 @@
 Two ops that touch the same bytes of a buffer, at least one of them writing, need an order: by their stream, by
 an event, by the legacy default stream, or by a host that waited in between. Without one the result depends on
 luck. The order needs no device: it follows from the schedule alone, by the laws that
-:mod:`streamsim.analysis.happens_before` states for any number of threads.
+:mod:`streamsim.races.happens_before` states for any number of threads.
 
 What is found, by rule:
 
@@ -34,8 +34,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
 
-from streamsim.analysis.happens_before import HappensBefore
-from streamsim.analysis.touched_bytes import History, touched
 from streamsim.program.schedule import (
     LEGACY_STREAM,
     Copy,
@@ -48,11 +46,13 @@ from streamsim.program.schedule import (
     WaitThread,
     check_schedule,
 )
+from streamsim.races.happens_before import HappensBefore
+from streamsim.races.touched_bytes import History, touched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from streamsim.analysis.happens_before import Clock
+    from streamsim.races.happens_before import Clock
 
 Rule = Literal["race", "unrecorded-event", "unsynchronised-output", "redundant-wait"]
 HazardKind = Literal["read-after-write", "write-after-read", "write-after-write"]
