@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from streamsim.cli.notes import noting_compilation
+from streamsim.cli.given import is_program, read_given
+from streamsim.cli.notes import note, noting_compilation
 from streamsim.cli.options import FILE, OUTPUT, SIZE, WAIT, Chosen, Quantity, device_options, taken
 from streamsim.cli.printing import print_json
 from streamsim.errors import InputError
-from streamsim.text.quantities import parse_bytes, parse_count, parse_number, parse_seconds
+from streamsim.text.quantities import (
+    format_bytes,
+    format_seconds,
+    parse_bytes,
+    parse_count,
+    parse_number,
+    parse_seconds,
+)
 from streamsim.text.shown import shown
 
 if TYPE_CHECKING:
@@ -29,6 +37,7 @@ BYTES_OF = {
 }
 FORM = f"a shape and a type such as 3x224x224:float32; types are {', '.join(BYTES_OF)}"
 COUNT = Quantity("count", parse_count)
+SPELLED = {"batch_bytes": "batch-bytes", "non_blocking": "non-blocking", "reads_loss": "item"}
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -47,7 +56,7 @@ def parse_sample(text: str, field: str = "sample") -> Sample:
 
 
 @click.command("loop")
-@click.argument("file", metavar="[LOOP.toml]", type=FILE, required=False)
+@click.argument("file", metavar="[LOOP.toml|RECORDING]", type=FILE, required=False)
 @click.option("--batch", type=COUNT, help="Samples of a batch.")
 @click.option(
     "--sample",
@@ -67,18 +76,24 @@ def parse_sample(text: str, field: str = "sample") -> Sample:
 @device_options
 @click.option("--output", "-o", type=OUTPUT, help="Write the best loop as a PyTorch program to this file.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object with every loop.")
-def loop_command(file: Path | None, output: Path | None, as_json: bool, **options: Any) -> None:
+@click.pass_context
+def loop_command(
+    context: click.Context, /, file: Path | None, output: Path | None, as_json: bool, **options: Any
+) -> None:
     """Say what a training loop waits for, and what each usual change brings.
 
     Describe the loop by a batch, a step and the data loader. Each line of the answer is a loop: milliseconds a step,
     samples a second, and how many times as fast it is as the loop as it is. Steps stay in order, since each needs the
-    weights of the one before it. A file holds the same names as the options: batch, sample, step, load, workers.
+    weights of the one before it. A file holds the same names as the options: batch, sample, step, load, workers. A
+    recording of some steps, as import reads it, shows all but the samples of a batch; what the process waited for its
+    data is taken for loading, unless --load and --workers say more.
 
     \b
     Examples:
       streamsim loop --batch 256 --sample 3x224x224:float32 --step 45ms --load 240ms --workers 8 --device a100
       streamsim loop --batch-bytes 154MB --batch 256 --step 45ms --device a100 --item
       streamsim loop loop.toml --device h200 -o loop.py
+      streamsim loop trace.json.gz --batch 64
 
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
@@ -86,9 +101,7 @@ def loop_command(file: Path | None, output: Path | None, as_json: bool, **option
     from streamsim.training.loop import loop_advice
 
     chosen = taken(Chosen, options)
-    if file is not None:
-        options = {**options, **_from_file(file, options)}
-    loop, smaller = _loop(**options)
+    loop, smaller, chosen = _asked(context, file, options, chosen)
     device = chosen.load()
     with noting_compilation():
         found = loop_advice(loop, device, smaller)
@@ -100,6 +113,38 @@ def loop_command(file: Path | None, output: Path | None, as_json: bool, **option
         print_json({**found.to_json(), "inputs": chosen.inputs()}, device)
     else:
         print_loop(found)
+
+
+def _asked(
+    context: click.Context, file: Path | None, options: dict[str, Any], chosen: Chosen
+) -> tuple[Loop, int | None, Chosen]:
+    """The loop of the options, of a file or of a recording; bytes of a batch of bytes, if known; and the device."""
+    if file is None:
+        return *_loop(**options), chosen
+    if not is_program(file):
+        return *_loop(**{**options, **_from_file(file, options)}), chosen
+    from streamsim.training.recorded import loop_of
+
+    given = read_given(file)
+    chosen = chosen.of(context, given)
+    found = loop_of(given.schedule, chosen.load(), options["batch"] or 1)
+    place = "pinned" if found.is_pinned else "pageable"
+    note(
+        f"{file.name}: batches of {format_bytes(found.batch_bytes)} from {place} memory; a step takes"
+        f" {format_seconds(found.step_s)} on the card and {format_seconds(found.issue_s)} to issue"
+    )
+    return (*_changed(found, options), chosen)
+
+
+def _changed(loop: Loop, options: dict[str, Any]) -> tuple[Loop, int | None]:
+    """A recorded loop with what the options say beside the recording."""
+    shown_by_it = ("sample", "batch_bytes", "pinned", "non_blocking", "prefetcher", "reads_loss")
+    for name in shown_by_it:
+        if options[name]:
+            raise InputError(f"--{SPELLED.get(name, name)}: the recording shows it; leave the option out")
+    more = {"step_s": options["step"], "issue_s": options["issue"], "load_s": options["load"]}
+    more["workers"] = options["workers"]
+    return msgspec.structs.replace(loop, **{name: value for name, value in more.items() if value is not None}), None
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -195,5 +240,5 @@ def print_loop(found: LoopAdvice) -> None:
     for row in found.rows:
         if row.assumes:
             console.print(f"{row.title}: assumes that {row.assumes}", style="dim")
-    for note in found.notes:
-        console.print(note)
+    for line in found.notes:
+        console.print(line)

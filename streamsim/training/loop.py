@@ -65,7 +65,9 @@ class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     ``step_s``: a step alone on the card, and ``issue_s`` what the host takes to issue it. ``load_s``: what one worker
     takes for a batch; with ``workers`` = 0 the training process loads it. ``reads_loss``: the host waits for each step.
     ``issue``: a batch's copy and step in turn in one stream; or the next batch's copy in a stream of its own, issued
-    before the step ("copy first") or behind it ("step first"). Raises InputError naming the field.
+    before the step ("copy first") or behind it ("step first"). ``comes_pinned``: batches are in pinned memory without
+    the loop's doing. ``has_own_pace``: the device's pageable rate is that at which
+    these batches are staged. Raises InputError naming the field.
     """
 
     batch: int
@@ -78,6 +80,8 @@ class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     non_blocking: bool = False
     reads_loss: bool = False
     issue: Issue = "in turn"
+    comes_pinned: bool = False
+    has_own_pace: bool = False
 
     def __post_init__(self) -> None:
         check_whole("batch", self.batch, 1, LARGEST_BYTES)
@@ -91,6 +95,11 @@ class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def schedule(self, steps: int, staging_s: float) -> Schedule:
         """The program of so many steps; ``staging_s``: what the pinning thread takes for a batch."""
         return _Program(self, steps, staging_s).schedule()
+
+    @property
+    def pins(self) -> bool:
+        """Whether the loop copies each batch into pinned memory."""
+        return self.is_pinned and not self.comes_pinned
 
     @property
     def period_workers(self) -> int:
@@ -144,12 +153,12 @@ class _Program:
         if loop.load_s:
             ready = 1 + i % loop.workers if loop.workers else MAIN
             self._ops.append(HostWork(loop.load_s, "load a batch", ready))
-        if loop.is_pinned and loop.workers and self._staging_s:
+        if loop.pins and loop.workers and self._staging_s:
             if ready != MAIN:
                 self._ops.append(WaitThread(ready, self._pinning))
             ready = self._pinning
             self._ops.append(HostWork(self._staging_s, "copy the batch into pinned memory", ready))
-        elif loop.is_pinned and self._staging_s:
+        elif loop.pins and self._staging_s:
             self._ops.append(HostWork(self._staging_s, "copy the batch into pinned memory", MAIN))
         if ready != MAIN:
             self._ops.append(WaitThread(ready, MAIN))
@@ -158,10 +167,12 @@ class _Program:
         loop = self._loop
         if loop.issue != "in turn":
             self._ops.append(WaitEvent(self._loaded(i), STEPS))
-        seconds = max(loop.step_s, loop.issue_s)
-        self._ops.append(Kernel(STEPS, "step", duration_s=seconds, reads=(self._on_card(i),)))
-        if loop.issue_s:
-            self._ops.append(HostWork(loop.issue_s, "issue the step"))
+        beside_s = min(loop.step_s, loop.issue_s)  # the step ends no earlier than its last call
+        if loop.issue_s > beside_s:
+            self._ops.append(HostWork(loop.issue_s - beside_s, "issue the step"))
+        self._ops.append(Kernel(STEPS, "step", duration_s=loop.step_s, reads=(self._on_card(i),)))
+        if beside_s:
+            self._ops.append(HostWork(beside_s, "issue the step"))
         if loop.issue != "in turn":
             self._ops.append(RecordEvent(self._ran(i), STEPS))
         if loop.reads_loss:
@@ -345,7 +356,7 @@ def staging_s_of(loop: Loop, device: Device) -> float:
 
 def _staged(loop: Loop, device: Device) -> Device:
     """The device with the pace at which the host stages the batches of this loop."""
-    if not loop.workers:
+    if not loop.workers or loop.has_own_pace:
         return device
     return with_values(device, {PAGEABLE: device.h2d.pageable_bandwidth_bytes_per_s * FIRST_TOUCH_PACE})
 
@@ -383,7 +394,7 @@ def _binds(loop: Loop, device: Device, seconds: float) -> tuple[str, ...]:
             _copy_s(loop, device) * less,
             seconds_a_step(replace(loop, batch_bytes=max(1, round(loop.batch_bytes * FASTER))), device, staging_s),
         ),
-        "pinning": (staging_s * less * loop.is_pinned, seconds_a_step(loop, device, staging_s * FASTER)),
+        "pinning": (staging_s * less * loop.pins, seconds_a_step(loop, device, staging_s * FASTER)),
     }
     found = {name: seconds - faster for name, (gained, faster) in parts.items() if gained > 0}
     bound = [name for name, gained in found.items() if gained >= BINDS * parts[name][0]]

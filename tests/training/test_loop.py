@@ -16,6 +16,7 @@ from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, Kernel
 from streamsim.races.check import check
 from streamsim.training.loop import Loop, enough_workers, loop_advice, seconds_a_step
+from streamsim.training.recorded import loop_of
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
@@ -155,3 +156,16 @@ def test_enough_workers_are_enough_and_one_fewer_is_not(loop: Loop) -> None:
 def test_what_is_no_loop_is_named(fields: dict[str, object]) -> None:
     with pytest.raises(InputError, match=next(iter(fields))):
         replace(LOOP, **fields)
+
+
+@examples(60)
+@given(loops, st.integers(6, 8))
+def test_the_program_of_a_loop_shows_the_loop(loop: Loop, steps: int) -> None:
+    """Nothing of a recording is assumed: what a loop issues says its batch, its copies, its step and its order."""
+    loop = replace(loop, workers=0, issue_s=0.0)
+    found = loop_of(loop.schedule(steps, 0.0), card(), loop.batch)
+    assert found.load_s == pytest.approx(loop.load_s, abs=1e-8)
+    assert found.step_s == pytest.approx(loop.step_s, abs=1e-8)
+    read = replace(found, load_s=loop.load_s, step_s=loop.step_s, comes_pinned=False, has_own_pace=False)
+    assert read == loop
+    assert found.comes_pinned == loop.is_pinned

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamsim.cli import main
+from streamsim.program.files import write_schedule
+from streamsim.training.loop import Loop, loop_advice
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +46,19 @@ def test_the_program_is_python_with_the_loaders_arguments(more: list[str], tmp_p
     compile(text, str(path), "exec")
     assert "DataLoader(" in text
     assert f"num_workers={6 if '--load' in more else 0}" in text
+
+
+def test_a_program_in_a_file_is_read_as_a_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    loop = Loop(batch=256, batch_bytes=154_000_000, step_s=45e-3)
+    path = tmp_path / "program.json"
+    write_schedule(loop.schedule(6, 0.0), path)
+    assert main(["loop", str(path), "--batch", "256", "--device", "a100", "--json"]) == 0
+    out, err = capsys.readouterr()
+    first = json.loads(out)["loops"][0]
+    assert first["step_s"] == pytest.approx(loop_advice(loop, "a100").rows[0].step_s, rel=1e-3)
+    assert "batches of 146.9 MiB from pageable memory; a step takes 45 ms" in err
+    assert main(["loop", str(path), "--sample", "3x4:uint8"]) == 2
+    assert "--sample: the recording shows it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,142 @@
+"""The training loop that a program is: what a recording of some steps shows of a batch, its copy and its step."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import fsum
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from streamsim.analysis.steps import is_of_a_call, steps_of
+from streamsim.compiled import simulate_one_of_many
+from streamsim.errors import InputError
+from streamsim.program.schedule import Copy, HostWork, Kernel, RecordEvent, Synchronize, WaitEvent, WaitThread
+from streamsim.rules.clock import S_PER_TICK
+from streamsim.training.loop import Loop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Op, Schedule
+    from streamsim.training.loop import Issue
+
+
+class _Timed(NamedTuple):
+    """An op, seconds of the host in its call, and seconds of the card."""
+
+    op: Op
+    host_s: float
+    card_s: float
+
+
+def loop_of(schedule: Schedule, device: Device, batch: int = 1) -> Loop:
+    """Read a training loop out of the steps of ``schedule``, whose batches are of ``batch`` samples.
+
+    Each number is the median of the steps. What the host does for calls is ``issue_s``; its other work, such as waiting
+    for the data loader, is ``load_s`` of no worker. Copies from pageable memory, or that hold the host, are as they are
+    in most steps; what came in pinned memory was put there elsewhere. Raises InputError where no step is repeated.
+    """
+    steps = _timed_steps(schedule, device)
+    # the first is cold, and behind the last is less
+    usual = [step for step in steps[1:-1] or steps if any(isinstance(one.op, Kernel) for one in step)]
+    if not usual:
+        raise InputError("ops: no step has a kernel: a training loop copies a batch, then runs its step")
+    is_pinned = not _mostly(_is_pageable(step, schedule.pageable_names) for step in usual)
+    return Loop(
+        batch=batch,
+        batch_bytes=max(1, round(median(sum(op.bytes for op in _copies_in(step)) for step in usual))),
+        step_s=max(1e-9, median(fsum(one.card_s for one in step if isinstance(one.op, Kernel)) for step in usual)),
+        issue_s=median(map(_issue_s, usual)),
+        load_s=median(map(_load_s, usual)),
+        is_pinned=is_pinned,
+        comes_pinned=is_pinned,
+        has_own_pace=True,
+        non_blocking=not _mostly(map(_holds_the_host, usual)),
+        reads_loss=_mostly(map(_reads_back, usual)),
+        issue=_issue_order(usual),
+    )
+
+
+def _timed_steps(schedule: Schedule, device: Device) -> list[list[_Timed]]:
+    found, timeline = steps_of(schedule), simulate_one_of_many(schedule, device)
+    host = [(end - start) * S_PER_TICK for start, end in zip(timeline.issued, timeline.returned, strict=True)]
+    card = [(end - start) * S_PER_TICK for start, end in zip(timeline.start, timeline.end, strict=True)]
+    timed = map(_Timed, schedule.ops[len(found.before) :], host[len(found.before) :], card[len(found.before) :])
+    return [[next(timed) for _ in step] for step in found.steps]
+
+
+def _copies_in(step: Sequence[_Timed]) -> list[Copy]:
+    return [one.op for one in step if isinstance(one.op, Copy) and one.op.direction == "h2d"]
+
+
+def _mostly(found: Iterable[bool]) -> bool:
+    return median(map(int, found)) > 0.5
+
+
+def _issue_s(step: Sequence[_Timed]) -> float:
+    """Seconds in which the host makes the calls of a step, without its copies and waits."""
+    others = Copy | Synchronize | WaitThread
+    return fsum(one.host_s for one in step if not isinstance(one.op, others) and not _is_own_work(one.op))
+
+
+def _load_s(step: Sequence[_Timed]) -> float:
+    return fsum(one.host_s for one in step if _is_own_work(one.op))
+
+
+def _is_own_work(op: Op) -> bool:
+    return isinstance(op, HostWork) and not is_of_a_call(op)
+
+
+def _is_pageable(step: Sequence[_Timed], names: frozenset[str]) -> bool:
+    host = _batch_copy(step).host
+    return host is not None and host.buffer in names
+
+
+def _batch_copy(step: Sequence[_Timed]) -> Copy:
+    """The largest copy to the card."""
+    return max(_copies_in(step), key=lambda op: op.bytes)
+
+
+def _holds_the_host(step: Sequence[_Timed]) -> bool:
+    """Whether the host waits for the batch's copy before it makes another call."""
+    copy, calls = _batch_copy(step), [one.op for one in step if not isinstance(one.op, HostWork)]
+    return copy.blocking or any(op is copy and _waits_for(after, op) for op, after in pairwise(calls))
+
+
+def _waits_for(op: Op, copy: Copy) -> bool:
+    return isinstance(op, Synchronize) and op.event is None and op.stream in (None, copy.stream)
+
+
+def _reads_back(step: Sequence[_Timed]) -> bool:
+    """Whether the host waits for what a kernel has computed."""
+    ops = [one.op for one in step]
+    begun = next(i for i, op in enumerate(ops) if isinstance(op, Kernel))
+    blocking = any(isinstance(op, Copy) and op.direction == "d2h" and op.blocking for op in ops)
+    return blocking or any(isinstance(op, Synchronize) for op in ops[begun:])
+
+
+def _issue_order(steps: Sequence[Sequence[_Timed]]) -> Issue:
+    """A prefetcher copies in a stream of its own: behind the step that ran before, or ahead of it.
+
+    Behind it, the copy that a step begins with is of the step's own batch, which its kernels wait for.
+    """
+    kernels, copies = (
+        {one.op.stream for step in steps for one in step if isinstance(one.op, kind) and not _is_back(one.op)}
+        for kind in (Kernel, Copy)
+    )
+    if kernels & copies:
+        return "in turn"
+    return "step first" if _mostly(map(_waits_for_own_copy, steps)) else "copy first"
+
+
+def _is_back(op: Op) -> bool:
+    return isinstance(op, Copy) and op.direction == "d2h"
+
+
+def _waits_for_own_copy(step: Sequence[_Timed]) -> bool:
+    """Whether the first kernel waits for an event that was recorded in the same step, behind its copy."""
+    ops = [one.op for one in step]
+    begun = next(i for i, op in enumerate(ops) if isinstance(op, Kernel))
+    recorded = {op.event for op in ops[:begun] if isinstance(op, RecordEvent)}
+    return any(isinstance(op, WaitEvent) and op.event in recorded for op in ops[:begun])
