@@ -7,12 +7,12 @@ from math import fsum
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamsim.analysis.steps import is_of_a_call, steps_of
 from streamsim.compiled import simulate_one_of_many
 from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, HostWork, Kernel, RecordEvent, Synchronize, WaitEvent, WaitThread
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.training.loop import Loop
+from streamsim.transform.steps import is_of_a_call, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
