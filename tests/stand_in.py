@@ -11,7 +11,7 @@ SITE = f"""
 import sys
 sys.path.insert(0, {str(TESTS)!r})
 import contextlib, time
-import streamsim_validate.gpu, streamsim_validate.run.measure
+import streamsim_validate.gpu, streamsim_validate.run.replays
 from fake_cuda import fake_gpu
 
 @contextlib.contextmanager
@@ -21,7 +21,7 @@ def open_gpu(device=0):
     yield gpu
 
 streamsim_validate.gpu.open_gpu, streamsim_validate.gpu.import_cupy = open_gpu, lambda: None
-streamsim_validate.run.measure.GROUP_SIZE = {FEW}
+streamsim_validate.run.replays.GROUP_SIZE = {FEW}
 streamsim_validate.run.campaign.import_cupy = lambda: None
 """
 

@@ -16,7 +16,7 @@ from streamsim_validate.gpu import Gpu, replayer
 from streamsim_validate.records.journal import read_journal
 from streamsim_validate.records.record import Entry
 from streamsim_validate.run import Task
-from streamsim_validate.run.meters import Replays
+from streamsim_validate.run.candidates import Replays
 from streamsim_validate.suites.workloads import sincos
 
 if TYPE_CHECKING:

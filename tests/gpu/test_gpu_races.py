@@ -18,7 +18,8 @@ from streamsim.races.check import check, repaired
 from streamsim_validate.gpu.bench import Bench, prepare
 from streamsim_validate.gpu.replayer import Replayer
 from streamsim_validate.records.files import read_record
-from streamsim_validate.run.measure import Job, Measured, measure
+from streamsim_validate.run.planned import Planned
+from streamsim_validate.run.replays import Measured, measure
 
 if TYPE_CHECKING:
     from streamsim_validate.gpu.card import Gpu
@@ -57,7 +58,7 @@ def both(kind: str, gpu: Gpu) -> list[Measured]:
     """The racy form and the repaired one."""
     schedule = racy(kind)
     fixed = repaired(schedule, check(schedule))
-    return measure([Job("racy", schedule), Job("fixed", fixed)], gpu, 2, allow_races=True)
+    return measure([Planned("racy", schedule), Planned("fixed", fixed)], gpu, 2, allow_races=True)
 
 
 @pytest.mark.gpu
@@ -71,7 +72,7 @@ def test_a_race_gives_wrong_output_and_its_repaired_form_does_not(gpu: Gpu, kind
 
 @pytest.mark.gpu
 def test_a_card_is_not_given_a_race(gpu: Gpu) -> None:
-    (result,) = measure([Job("x", racy("read-after-write"))], gpu, 1)
+    (result,) = measure([Planned("x", racy("read-after-write"))], gpu, 1)
     assert result.status.startswith("failed: read-after-write: race: ops[2] ")
 
 

@@ -14,11 +14,12 @@ from streamsim.errors import InputError
 from streamsim.program.patterns import depth_first
 from streamsim.program.schedule import Buffer, Copy, Region, Schedule
 from streamsim_validate.gpu.replayer import LostGpuError, Replayer, Sample
-from streamsim_validate.run.measure import Beside, Job, Measured, groups, measure
+from streamsim_validate.run.planned import Planned
+from streamsim_validate.run.replays import Measured, SampleProbes, groups, measure
 from streamsim_validate.suites.workloads import sincos
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from streamsim_validate.progress import OnStep
 
 replace = msgspec.structs.replace
 SMALL = sincos(1003, 3)
@@ -30,48 +31,54 @@ BUFFERS = (Buffer("h", N, "pinned"), Buffer("p", N, "pageable"), Buffer("d", 2 *
 # Groups, order, interruption
 
 
-def _jobs(n: int) -> list[Job]:
-    return [Job(str(i), depth_first(SMALL, 1 + i, 2)) for i in range(n)]
+def _items(n: int) -> list[Planned]:
+    return [Planned(str(i), replace(depth_first(SMALL, 1 + i, 2), name=str(i))) for i in range(n)]
 
 
-def _order(seed: int) -> list[str]:
-    seen: list[str] = []
-    measure(_jobs(5), fake_gpu()[0], 4, seed, on_sample=lambda job, _: seen.append(job.key))
-    return seen
+@pytest.fixture
+def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the schedules that are run, in order."""
+    found: list[str] = []
+    run = Replayer.run
+
+    def watched(self: Replayer) -> Sample:
+        found.append(self.schedule.name)
+        return run(self)
+
+    monkeypatch.setattr(Replayer, "run", watched)
+    return found
 
 
-def test_repeats_are_interleaved_in_an_order_shuffled_by_the_seed() -> None:
-    order = _order(1)
-    rounds = [order[i : i + 5] for i in range(0, 20, 5)]
+def test_repeats_are_interleaved_in_an_order_shuffled_by_the_seed(order: list[str]) -> None:
+    for seed in (1, 1, 2):
+        measure(_items(5), fake_gpu()[0], 4, seed)
+    first, again, other = (order[end - 20 : end] for end in (30, 60, 90))  # behind ten runs that warm up
+    rounds = [first[i : i + 5] for i in range(0, 20, 5)]
     assert all(sorted(a_round) == list("01234") for a_round in rounds)
     assert len({tuple(a_round) for a_round in rounds}) > 1
-    assert order == _order(1)
-    assert order != _order(2)
+    assert first == again != other
 
 
 def test_results_come_as_they_settle_and_are_returned_in_order() -> None:
     settled: list[Measured] = []
-    results = measure(_jobs(3), fake_gpu()[0], 2, on_result=settled.append)
-    assert [result.job.key for result in results] == ["0", "1", "2"]
-    assert sorted(result.job.key for result in settled) == ["0", "1", "2"]
+    results = measure(_items(3), fake_gpu()[0], 2, on_result=settled.append)
+    assert [result.item.key for result in results] == ["0", "1", "2"]
+    assert sorted(result.item.key for result in settled) == ["0", "1", "2"]
 
 
 def test_two_jobs_cannot_have_one_key() -> None:
     with pytest.raises(InputError, match="same key"):
-        measure([Job("x", SMALL_COPY), Job("x", SMALL_COPY)], fake_gpu()[0], 1)
+        measure([Planned("x", SMALL_COPY), Planned("x", SMALL_COPY)], fake_gpu()[0], 1)
 
 
 SMALL_COPY = Schedule((Copy("h2d", N, 1, HOST, DEVICE),), ("non-blocking",), BUFFERS)
 
 
-def interrupt_at(number: int) -> Callable[[Job, Sample], None]:
-    """Ctrl-C with that sample."""
-    left = number
+def interrupt_after(samples: int) -> OnStep:
+    """Ctrl-C once there are so many samples of the first group."""
 
-    def interrupt(_job: Job, _sample: Sample) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
+    def interrupt(what: str, done: int, _of_all: int) -> None:
+        if what.endswith("measuring") and done == samples:
             raise KeyboardInterrupt
 
     return interrupt
@@ -80,8 +87,8 @@ def interrupt_at(number: int) -> Callable[[Job, Sample], None]:
 def test_ctrl_c_settles_what_was_measured() -> None:
     settled: list[Measured] = []
     with pytest.raises(KeyboardInterrupt):
-        measure(_jobs(5), fake_gpu()[0], 4, on_result=settled.append, on_sample=interrupt_at(7))
-    assert sorted(result.job.key for result in settled) == list("01234")
+        measure(_items(5), fake_gpu()[0], 4, on_result=settled.append, on_step=interrupt_after(7))
+    assert sorted(result.item.key for result in settled) == list("01234")
     assert {result.status for result in settled} == {"ok"}
     assert sum(len(result.samples) for result in settled) == 7
     assert sorted(len(result.samples) for result in settled) == [1, 1, 1, 2, 2]
@@ -102,68 +109,53 @@ def test_ctrl_c_while_the_last_output_is_verified_loses_no_sample() -> None:
     cuda.fail_at = press
     settled: list[Measured] = []
     with pytest.raises(KeyboardInterrupt):
-        measure(_jobs(5), gpu, 3, on_result=settled.append)
-    assert [(result.job.key, result.status, len(result.samples)) for result in settled] == [
+        measure(_items(5), gpu, 3, on_result=settled.append)
+    assert [(result.item.key, result.status, len(result.samples)) for result in settled] == [
         (str(i), "ok", 3) for i in range(5)
     ]
 
 
 # Companions
 
-COMPANION = Job("beside", SMALL_COPY)
+COMPANION = Planned("beside", SMALL_COPY)
 
 
 def _groups_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamsim_validate.run.measure.GROUP_SIZE", 2)
+    monkeypatch.setattr("streamsim_validate.run.replays.GROUP_SIZE", 2)
 
 
 def test_companions_are_measured_with_every_group_and_are_no_results(monkeypatch: pytest.MonkeyPatch) -> None:
     _groups_of_two(monkeypatch)
     seen: dict[int, list[Measured]] = {}
-    heard: list[str] = []
     results = measure(
-        _jobs(5), fake_gpu()[0], 3, on_sample=lambda job, _: heard.append(job.key), companions=[COMPANION],
+        _items(5), fake_gpu()[0], 3, companions=[COMPANION],
         on_group=lambda number, companions: seen.update({number: list(companions)}), first_group=7,
     )  # fmt: skip
     assert [result.group for result in results] == [7, 7, 8, 8, 9]
-    assert {key: heard.count(key) for key in heard} == dict.fromkeys("01234", 3)
+    assert [len(result.samples) for result in results] == [3] * 5
     assert list(seen) == [7, 8, 9]
     for number, (beside,) in seen.items():
-        assert (beside.job, beside.status, beside.group, len(beside.samples)) == (COMPANION, "ok", number, 3)
+        assert (beside.item, beside.status, beside.group, len(beside.samples)) == (COMPANION, "ok", number, 3)
 
 
-def _watched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the schedules that are run from here on, in order."""
-    order: list[str] = []
-    run = Replayer.run
-
-    def watched(self: Replayer) -> Sample:
-        order.append(self.schedule.name)
-        return run(self)
-
-    monkeypatch.setattr(Replayer, "run", watched)
-    return order
-
-
-def test_repeats_of_companions_stand_among_those_of_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    order = _watched(monkeypatch)
-    companion = Job("beside", replace(SMALL_COPY, name="beside"))
-    measure(_jobs(3), fake_gpu()[0], 8, companions=[companion])
+def test_repeats_of_companions_stand_among_those_of_the_items(order: list[str]) -> None:
+    companion = Planned("beside", replace(SMALL_COPY, name="beside"))
+    measure(_items(3), fake_gpu()[0], 8, companions=[companion])
     places = {order[-32:][i : i + 4].index("beside") for i in range(0, 32, 4)}  # in each of the eight rounds
     assert len(places) > 1
 
 
 def test_host_and_link_are_measured_just_before_each_sample_of_a_job_and_just_after(
-    monkeypatch: pytest.MonkeyPatch,
+    order: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a host that takes 1, 2, 3 ... ms for the pace, it is 1.5, 3.5, 5.5 ... in the mean of both; so for the link.
 
     Companions have none.
     """
-    pace, link, companion = (Job(name, replace(SMALL_COPY, name=name)) for name in ("pace", "link", "beside"))
-    results = measure(_jobs(3), fake_gpu()[0], 2, companions=[companion])
+    pace, link, companion = (Planned(name, replace(SMALL_COPY, name=name)) for name in ("pace", "link", "beside"))
+    results = measure(_items(3), fake_gpu()[0], 2, companions=[companion])
     assert [(result.paces_s, result.links_s) for result in results] == [([], [])] * 3
-    order = _watched(monkeypatch)
+    order.clear()
 
     def read(self: Replayer) -> float:
         order.append(self.schedule.name)
@@ -172,7 +164,7 @@ def test_host_and_link_are_measured_just_before_each_sample_of_a_job_and_just_af
     run_s = Replayer.device_s
     monkeypatch.setattr(Replayer, "issue", read)
     monkeypatch.setattr(Replayer, "device_s", lambda self: (read if self.schedule.name == "link" else run_s)(self))
-    results = measure(_jobs(3), fake_gpu()[0], 2, companions=[companion], beside=Beside(pace, link))
+    results = measure(_items(3), fake_gpu()[0], 2, companions=[companion], probes=SampleProbes(pace, link))
     for name in ("paces_s", "links_s"):
         each = [getattr(result, name) for result in results]
         assert sorted(chain(*each)) == pytest.approx([(2 * k + 1.5) * 1e-3 for k in range(6)])
@@ -189,7 +181,7 @@ def test_a_sample_that_fails_leaves_nothing_that_was_beside_it(meter: str, monke
         raise InputError("the card says no")
 
     monkeypatch.setattr(Replayer, meter, no)
-    (result,) = measure(_jobs(1), fake_gpu()[0], 2, beside=Beside(COMPANION, COMPANION))
+    (result,) = measure(_items(1), fake_gpu()[0], 2, probes=SampleProbes(COMPANION, COMPANION))
     assert (result.status, result.samples) == ("failed: the card says no", [])
     assert result.paces_s == result.links_s == []
 
@@ -205,7 +197,7 @@ def test_a_companion_that_fails_loses_nothing(monkeypatch: pytest.MonkeyPatch) -
     cuda.fail_at = fail
     seen: list[tuple[int, list[str]]] = []
     results = measure(
-        _jobs(3), gpu, 2, companions=[COMPANION, Job("fine", depth_first(SMALL, 2, 2))],
+        _items(3), gpu, 2, companions=[COMPANION, Planned("fine", depth_first(SMALL, 2, 2))],
         on_group=lambda number, companions: seen.append((number, [one.status[:6] for one in companions])),
     )  # fmt: skip
     assert [(result.status, len(result.samples)) for result in results] == [("ok", 2)] * 3
@@ -216,38 +208,37 @@ def test_ctrl_c_reports_what_the_companions_have() -> None:
     seen: list[int] = []
     with pytest.raises(KeyboardInterrupt):
         measure(
-            _jobs(2), fake_gpu()[0], 4, on_sample=interrupt_at(7), companions=[COMPANION],
+            _items(2), fake_gpu()[0], 4, on_step=interrupt_after(10), companions=[COMPANION],
             on_group=lambda _, companions: seen.extend(len(one.samples) for one in companions),
         )  # fmt: skip
     assert seen in ([3], [4])  # the last round was under way
 
 
 def test_without_companions_no_group_is_reported() -> None:
-    measure(_jobs(2), fake_gpu()[0], 1, on_group=lambda _number, _companions: pytest.fail("a group was reported"))
+    measure(_items(2), fake_gpu()[0], 1, on_group=lambda _number, _companions: pytest.fail("a group was reported"))
 
 
 def test_ctrl_c_before_the_first_sample_leaves_nothing_ok() -> None:
     settled: list[Measured] = []
     with pytest.raises(KeyboardInterrupt):
-        measure(_jobs(3), fake_gpu()[0], 4, on_result=settled.append, on_sample=interrupt_at(1))
+        measure(_items(3), fake_gpu()[0], 4, on_result=settled.append, on_step=interrupt_after(1))
     assert sorted(result.status for result in settled) == ["interrupted", "interrupted", "ok"]
 
 
-def test_a_lost_context_loses_nothing_measured_before() -> None:
+def test_a_lost_context_loses_nothing_measured_before(order: list[str]) -> None:
     gpu, cuda = fake_gpu()
     settled: list[Measured] = []
     dead = False
 
     def fail(name: str, _arguments: tuple[object, ...]) -> None:
         nonlocal dead
-        dead = dead or (name == "memcpyAsync" and len(samples) == 6)
+        dead = dead or (name == "memcpyAsync" and len(order) == 3 * 2 + 6)
         if dead:
             raise FakeError("an illegal memory access was encountered")
 
-    samples: list[Sample] = []
     cuda.fail_at = fail
     with pytest.raises(LostGpuError, match="context is lost"):
-        measure(_jobs(3), gpu, 4, on_result=settled.append, on_sample=lambda _, sample: samples.append(sample))
+        measure(_items(3), gpu, 4, on_result=settled.append)
     assert sorted(result.status.partition(":")[0] for result in settled) == ["lost", "ok", "ok"]
     assert sum(len(result.samples) for result in settled) == 4
 
@@ -260,7 +251,7 @@ def test_a_cuda_error_in_one_schedule_is_one_line_and_the_others_go_on() -> None
             raise FakeError("invalid argument")
 
     cuda.fail_at = fail
-    bad, good = measure([Job("bad", SMALL_COPY), Job("good", depth_first(SMALL, 2, 2))], gpu, 2)
+    bad, good = measure([Planned("bad", SMALL_COPY), Planned("good", depth_first(SMALL, 2, 2))], gpu, 2)
     assert bad.status == "failed: the schedule: CUDA refuses it (invalid argument)"
     assert good.status == "ok"
 
@@ -268,7 +259,7 @@ def test_a_cuda_error_in_one_schedule_is_one_line_and_the_others_go_on() -> None
 def test_too_many_streams_is_one_line() -> None:
     gpu, cuda = fake_gpu()
     cuda.most_streams = 4
-    many, few = measure([Job("many", depth_first(SMALL, 9, 9)), Job("few", depth_first(SMALL, 2, 2))], gpu, 1)
+    many, few = measure([Planned("many", depth_first(SMALL, 9, 9)), Planned("few", depth_first(SMALL, 2, 2))], gpu, 1)
     assert "streams = 9: the driver gave 4 and no more" in many.status
     assert few.status == "ok"
 
@@ -278,7 +269,7 @@ def test_memory_is_checked_before_it_is_allocated() -> None:
     cuda.most_device_bytes = 100 << 20  # 64 MiB of it are kept spare
     large = depth_first(pipeline_of(5 << 20), 2, 2)  # 20 MiB each way
     cuda.log.clear()
-    big, small = measure([Job("big", large), Job("small", depth_first(SMALL, 2, 2))], gpu, 1)
+    big, small = measure([Planned("big", large), Planned("small", depth_first(SMALL, 2, 2))], gpu, 1)
     assert big.status.startswith("skipped: buffers: 40 MiB of device memory are needed and 36 MiB are free")
     assert small.status == "ok"
     assert max(call[1] for call in cuda.log if call[0] == "malloc") < 1 << 20
@@ -288,14 +279,14 @@ def test_jobs_that_fit_only_one_after_another_are_grouped_so() -> None:
     gpu, cuda = fake_gpu()
     cuda.most_device_bytes = (64 << 20) + 100_000
 
-    def job(key: str, buffer: str) -> Job:
+    def job(key: str, buffer: str) -> Planned:
         device = Region(buffer, 0, 60_000)
         copy = Copy("h2d", 60_000, 1, None, device)
-        return Job(key, Schedule((copy,), ("non-blocking",), (Buffer(buffer, 60_000, "device"),)))
+        return Planned(key, Schedule((copy,), ("non-blocking",), (Buffer(buffer, 60_000, "device"),)))
 
     jobs = [job("1", "a"), job("2", "a"), job("3", "b")]
     assert [[j.key for j in group] for group in groups(jobs, gpu, lambda _: None)] == [["1", "2"], ["3"]]
-    small = [job("1", "a"), Job("small", SMALL_COPY)]
+    small = [job("1", "a"), Planned("small", SMALL_COPY)]
     assert [[j.key for j in group] for group in groups(small, gpu, lambda _: None, [jobs[1]])] == [["1", "small"]]
     skipped: list[Measured] = []
     assert list(groups([jobs[2]], gpu, skipped.append, [jobs[0]])) == []  # no room for both
@@ -305,7 +296,7 @@ def test_jobs_that_fit_only_one_after_another_are_grouped_so() -> None:
 
 def test_buffers_are_kept_from_one_schedule_to_the_next() -> None:
     gpu, cuda = fake_gpu()
-    measure([Job(str(chunks), depth_first(SMALL, chunks, 2)) for chunks in range(1, 9)], gpu, 1)
+    measure([Planned(str(chunks), depth_first(SMALL, chunks, 2)) for chunks in range(1, 9)], gpu, 1)
     assert sum(call[0] == "malloc" for call in cuda.log) == 2
     assert sum(call[0] == "hostAlloc" for call in cuda.log) == 2
 
@@ -333,5 +324,5 @@ def test_the_reference_of_a_schedule_is_computed_once(monkeypatch: pytest.Monkey
 
     original = reference.run_reference
     monkeypatch.setattr(replayer, "run_reference", run_reference)
-    measure(_jobs(6), fake_gpu()[0], 1)
+    measure(_items(6), fake_gpu()[0], 1)
     assert len(computed) == 6

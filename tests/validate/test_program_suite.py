@@ -52,18 +52,19 @@ from streamsim_validate.records import (
     read_record,
     stand_ins,
 )
-from streamsim_validate.run import Plan, beside, campaign, program_runs
-from streamsim_validate.run.beside import BesideCuda, BesideLibrary, Link
+from streamsim_validate.run import Plan, campaign, probed_python
+from streamsim_validate.run import program_suite as measured_suite
 from streamsim_validate.run.campaign import measure_plan
-from streamsim_validate.run.program_runs import check_installed, measure_programs, planned_programs, to_fit
-from streamsim_validate.run.programs import run_on
+from streamsim_validate.run.probed_python import Link, ProbedPython
+from streamsim_validate.run.program_suite import check_installed, measure_programs, planned_programs, to_fit
+from streamsim_validate.run.runners import Cuda, run_on
 from streamsim_validate.suites import drawn_programs, program_suite
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from streamsim_validate.run.program_runs import WrittenProgram
+    from streamsim_validate.run.planned import WrittenProgram
 
 
 # Drawn
@@ -158,10 +159,10 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     monkeypatch.setattr(program_suite, "FEATURES", (32,))
     monkeypatch.setattr(program_suite, "WORK", (2, 3))
     monkeypatch.setattr(
-        program_runs, "installed_libraries", lambda _: [Emulated(n, found) for n in ("cupy", "pytorch")]
+        measured_suite, "installed_libraries", lambda _: [Emulated(n, found) for n in ("cupy", "pytorch")]
     )
-    monkeypatch.setattr(beside, "LinearLayers", FakeLayers)
-    monkeypatch.setattr(beside, "LINK_PAIR", FEW_BYTES)
+    monkeypatch.setattr(probed_python, "LinearLayers", FakeLayers)
+    monkeypatch.setattr(probed_python, "LINK_PAIR", FEW_BYTES)
     monkeypatch.setenv("PATH", "")  # no nvcc
     return found
 
@@ -225,7 +226,7 @@ def test_each_run_of_a_program_stands_between_two_rounds_of_one_stream(
         took_s = next(rounds)
         return took_s
 
-    monkeypatch.setattr(beside, "time_round", one_round)
+    monkeypatch.setattr(probed_python, "time_round", one_round)
     monkeypatch.setattr(Link, "both_s", lambda _: took_s + 11)
     for language in ("cupy", "pytorch"):
         (entry,) = measured(planned_programs(7, 1, (language,))).values()
@@ -256,7 +257,7 @@ def test_a_turn_alone_is_made_once_and_others_behind_one_that_warms_up(monkeypat
         made[kind] += not in_one_stream
         return 1.0
 
-    monkeypatch.setattr(beside, "time_round", one_round)
+    monkeypatch.setattr(probed_python, "time_round", one_round)
     measured(planned_programs(7, 24, ("pytorch",)))
     assert {made[kind] for kind in ALONE_KINDS} == {2 * 2}
     assert {made[kind] for kind in (*KINDS, *LINEAR_KINDS) if kind != CHUNK_ROUND} == {2 * 2 * 4}
@@ -307,7 +308,7 @@ def test_a_front_end_is_calibrated_by_all_rounds_of_a_run() -> None:
 
 @pytest.mark.usefixtures("library")
 def test_a_language_that_is_not_here_is_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_runs, "installed_libraries", lambda _: [])
+    monkeypatch.setattr(measured_suite, "installed_libraries", lambda _: [])
     statuses = {entry.status for entry in measured(planned_programs(7, 1, ("cupy", "pytorch"))).values()}
     assert statuses == {
         "skipped: cupy is not installed, or sees no card; pip install 'streamsim[cuda13]'",
@@ -318,7 +319,7 @@ def test_a_language_that_is_not_here_is_left_out_with_the_reason(monkeypatch: py
 @pytest.mark.parametrize("language", ["cuda-c++", "pytorch"])
 def test_a_language_that_is_asked_for_must_be_here(language: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(program_runs, "find_spec", lambda _: None)
+    monkeypatch.setattr(measured_suite, "find_spec", lambda _: None)
     with pytest.raises(InputError, match=rf"^--front-end {language.replace('+', '.')}: .* leave it out"):
         check_installed((language,))
     check_installed(())
@@ -327,13 +328,13 @@ def test_a_language_that_is_asked_for_must_be_here(language: Any, monkeypatch: p
 @pytest.mark.usefixtures("library")
 def test_a_program_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     items = planned_programs(7, 3, ("cupy",))
-    run = BesideLibrary.run
+    run = ProbedPython.run_probed
 
-    def wrong(self: BesideLibrary, *asked: Any) -> Any:
+    def wrong(self: ProbedPython, *asked: Any) -> Any:
         result, rounds = run(self, *asked)
         return result._replace(verified=False), rounds
 
-    monkeypatch.setattr(BesideLibrary, "run", wrong)
+    monkeypatch.setattr(ProbedPython, "run_probed", wrong)
     assert {entry.status for entry in measured(items).values()} == {
         "failed: its output is not that of the serial program; its time does not count"
     }
@@ -364,7 +365,7 @@ def test_an_interrupted_run_of_programs_measures_the_others_only(
     plan = Plan(str(tmp_path / "r.json.gz"), suite=PROGRAMS, seed=7, count=4, repeats=2, front_ends=("cupy", "pytorch"))
     assert (plan.drawn, msgspec.structs.replace(plan, count=0).drawn) == (4, 150)
     done: list[str] = []
-    one = program_runs._Measured.entry
+    one = measured_suite._Suite.entry
 
     def stopped(self: Any, item: Any) -> Entry:
         if len(done) == 5:
@@ -373,7 +374,7 @@ def test_an_interrupted_run_of_programs_measures_the_others_only(
         done.append(item.key)
         return one(self, item)
 
-    monkeypatch.setattr(program_runs._Measured, "entry", stopped)
+    monkeypatch.setattr(measured_suite._Suite, "entry", stopped)
     with pytest.raises(KeyboardInterrupt):
         measure_plan(plan, 8, fake_gpu()[0], None)
     measure_plan(plan, 8, fake_gpu()[0], None)
@@ -436,13 +437,13 @@ def test_beside_programs_in_cpp_stand_a_chain_of_their_kernels_and_their_own_cal
     """One compilation for all chains; twice the rounds of many take longer, whatever else the machine does."""
     write_nvcc(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    found = BesideCuda()
+    found = Cuda()
     one, many = stand_ins(1000, 1, 1), stand_ins(1000, 2, 400)
     (few_s,), both_s = found.kernels_s(one, 1000), found.kernels_s(many, 1000)
     assert 0 <= few_s < both_s[0] == both_s[1]
     assert len((tmp_path / "compiled").read_text().splitlines()) == 1
     config = config_of(Recipe("prefetch", {"chunks": 3, "buffers": 2}, one, STAND_IN))
-    result, rounds = found.run(one, config, 2, 1, [CHUNK_ROUND, "k", "irwko"])
+    result, rounds = found.run_probed(one, config, 2, 1, [CHUNK_ROUND, "k", "irwko"])
     assert result.verified
     assert [len(times) for times in (result.issue_s, result.wall_s, result.paces_s, result.links_s)] == [2] * 4
     assert min(result.paces_s + result.links_s) > 0

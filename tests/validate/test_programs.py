@@ -25,8 +25,8 @@ from streamsim.device.kernel_costs import KernelCost
 from streamsim.errors import InputError
 from streamsim_validate.gpu import Compiled
 from streamsim_validate.run import runner_of
-from streamsim_validate.run.meters import FEW, NEAR, TRIES, rounds_for, said_s
-from streamsim_validate.run.programs import Cuda, Python, Result, check_language, function_of
+from streamsim_validate.run.candidates import FEW, NEAR, TRIES, rounds_for, said_s
+from streamsim_validate.run.runners import Cuda, Python, Result, check_language, function_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,16 +137,16 @@ def test_programs_that_are_known_beforehand_are_compiled_beforehand(nvcc: Path) 
     told: list[tuple[str, int, int]] = []
     configs = [Config(chunks=4, streams=2), Config(chunks=2000), Config(chunks=1), Config(chunks=4, buffers=2)]
     with closing(Cuda()) as runner:
-        runner.prepare([(WORKLOAD, config) for config in configs], 3, lambda *step: told.append(step))
+        runner.prepare([(WORKLOAD, config) for config in configs], lambda *step: told.append(step))
         assert len(nvcc.read_text().splitlines()) == 3
         assert told == [("compiling programs", k, 3) for k in range(3)]
         with pytest.raises(InputError, match="more chunks than elements"):
-            runner.run_beside(WORKLOAD, configs[1], 2, 1, ["k"], 3)
+            runner.run_probed(WORKLOAD, configs[1], 2, 1, ["k"])
         for config in (configs[0], *configs[2:]):
-            found, rounds = runner.run_beside(WORKLOAD, config, 2, 1, ["k"], 3)
+            found, rounds = runner.run_probed(WORKLOAD, config, 2, 1, ["k"])
             assert found.verified
             assert len(found.issue_s) == len(found.wall_s) == len(rounds["k"]) == 2
-        runner.each_s(1000, 2)
+        runner.kernels_s(WORKLOAD, 1000)
         assert len(nvcc.read_text().splitlines()) == 3
 
 

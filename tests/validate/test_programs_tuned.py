@@ -23,8 +23,9 @@ from streamsim_validate.records import journal_path, read_record
 from streamsim_validate.records.journal import read_journal
 from streamsim_validate.records.record import Entry
 from streamsim_validate.run import Kernels, Programs, Task, Tuned, runner_of, tune
-from streamsim_validate.run.meters import FEW, MANY, MORE, Written
-from streamsim_validate.run.programs import Result
+from streamsim_validate.run.candidates import FEW, MANY, MORE
+from streamsim_validate.run.planned import WrittenProgram
+from streamsim_validate.run.runners import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -283,4 +284,4 @@ def test_side_by_side_programs_run_in_turns() -> None:
     assert [sorted(order[k : k + 2]) for k in (0, 2, 4)] == [[1, 2]] * 3
     assert len(order) == 6
     assert [(entry.key, len(entry.wall_s)) for entry in kept] == [("1", 9), ("2", 9)]
-    assert all(isinstance(item, Written) for item in items)
+    assert all(isinstance(item, WrittenProgram) for item in items)

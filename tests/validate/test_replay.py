@@ -31,7 +31,8 @@ from streamsim_validate.gpu.launches import (
 from streamsim_validate.gpu.replayer import Replayer
 from streamsim_validate.records.recipe import blocking_streams, legacy, legacy_kernels, relay, stages
 from streamsim_validate.records.timed import closed, with_timing_events
-from streamsim_validate.run.measure import Job, measure
+from streamsim_validate.run.planned import Planned
+from streamsim_validate.run.replays import measure
 from streamsim_validate.suites.workloads import sincos
 
 if TYPE_CHECKING:
@@ -305,14 +306,14 @@ def programs(draw: st.DrawFn) -> Schedule:
 @given(programs(), st.integers(0, 1 << 30))
 def test_every_pattern_gives_the_reference_output_in_any_order_cuda_allows(schedule: Schedule, seed: int) -> None:
     gpu, cuda = fake_gpu(seed)
-    (result,) = measure([Job("x", schedule)], gpu, 1)
+    (result,) = measure([Planned("x", schedule)], gpu, 1)
     assert (result.status, result.verified, len(result.samples)) == ("ok", True, 1)
     assert cuda.device_bytes == 0  # everything is given back
 
 
 def _statuses(schedule: Schedule, seeds: int = 12) -> list[str]:
     gpus = (fake_gpu(seed)[0] for seed in range(seeds))
-    return [measure([Job("x", schedule)], gpu, 1, allow_races=True)[0].status for gpu in gpus]
+    return [measure([Planned("x", schedule)], gpu, 1, allow_races=True)[0].status for gpu in gpus]
 
 
 @pytest.mark.parametrize(
@@ -356,8 +357,8 @@ def test_a_kernel_with_wrong_output_fails_alone() -> None:
 
     gpu, _ = fake_gpu(kernels={"wrong": emulated})
     jobs = [
-        Job("wrong", depth_first(Workload(100, (4,), (4,), (WorkloadKernel("wrong"),)), 1, 1)),
-        Job("right", depth_first(SMALL, 2, 2)),
+        Planned("wrong", depth_first(Workload(100, (4,), (4,), (WorkloadKernel("wrong"),)), 1, 1)),
+        Planned("right", depth_first(SMALL, 2, 2)),
     ]
     wrong, right = measure(jobs, gpu, 2)
     assert wrong.status.startswith("failed: depth-first N=1 S=1: wrong output: byte 21 of 'h_out0' is 0x")
@@ -375,7 +376,9 @@ def test_a_kernel_that_goes_wrong_later_loses_its_samples() -> None:
         launch.writes[0][:] = launch.reads[0] if len(launches) < 4 else 7
 
     gpu, _ = fake_gpu(kernels={"wrong": emulated})
-    (result,) = measure([Job("x", depth_first(Workload(100, (4,), (4,), (WorkloadKernel("wrong"),)), 1, 1))], gpu, 3)
+    (result,) = measure(
+        [Planned("x", depth_first(Workload(100, (4,), (4,), (WorkloadKernel("wrong"),)), 1, 1))], gpu, 3
+    )
     assert "wrong output" in result.status
     assert result.samples == []
 
@@ -386,7 +389,7 @@ def test_a_reference_that_raises_fails_its_schedule_alone() -> None:
 
     register(KernelSpec("mine", 'extern "C" __global__ void mine(const Arrays a) {}', reference=reference))
     jobs = [
-        Job(name, depth_first(Workload(300, (4,), (4,), (WorkloadKernel(name, parameter=1),)), 2, 1))
+        Planned(name, depth_first(Workload(300, (4,), (4,), (WorkloadKernel(name, parameter=1),)), 2, 1))
         for name in ("mine", "sincos")
     ]
     broken, fine = measure(jobs, fake_gpu()[0], 2)
@@ -406,7 +409,7 @@ def test_a_kernel_without_reference_is_compared_with_its_ops_one_at_a_time() -> 
         found = set()
         for seed in range(12):
             gpu, _ = fake_gpu(seed, kernels={"mine": emulated})
-            found.add(measure([Job("x", program)], gpu, 1, allow_races=True)[0].status.partition(":")[0])
+            found.add(measure([Planned("x", program)], gpu, 1, allow_races=True)[0].status.partition(":")[0])
         assert found == expected
 
 
@@ -417,7 +420,7 @@ def test_a_wait_for_an_event_not_yet_recorded_is_a_no_op_live_and_in_a_graph() -
             (WaitEvent(0, 1), Copy("h2d", N, 1, HOST, DEVICE), RecordEvent(0, 1), Synchronize()),
             ("non-blocking",), BUFFERS, 1, launch,
         )  # fmt: skip
-        assert measure([Job("x", schedule)], fake_gpu()[0], 2)[0].status == "ok"
+        assert measure([Planned("x", schedule)], fake_gpu()[0], 2)[0].status == "ok"
 
 
 def test_an_event_of_a_graph_is_none_of_a_live_program() -> None:
@@ -425,7 +428,7 @@ def test_an_event_of_a_graph_is_none_of_a_live_program() -> None:
     # program itself never records is nothing.
     waits = Schedule((WaitEvent(0, 1), Copy("h2d", N, 1), Synchronize(event=0)), ("non-blocking",), events=1, name="w")
     graph = msgspec.structs.replace(ring(SMALL, 4, 3, 2), launch="graph")
-    for jobs in ([Job("graph", graph), Job("live", waits)], [Job("live", waits), Job("graph", graph)]):
+    for jobs in ([Planned("graph", graph), Planned("live", waits)], [Planned("live", waits), Planned("graph", graph)]):
         assert [found.status for found in measure(jobs, fake_gpu()[0], 2)] == ["ok", "ok"]
 
 
@@ -435,18 +438,18 @@ def test_a_buffer_that_one_schedule_writes_is_fresh_input_of_another() -> None:
     there = Schedule((Copy("h2d", N, 1, a, card), Copy("d2h", N, 1, b, card)), ("non-blocking",), BUFFERS, name="there")
     back = Schedule((Copy("h2d", N, 1, b, card), Copy("d2h", N, 1, a, card)), ("non-blocking",), BUFFERS, name="back")
     only = Schedule((Copy("h2d", N, 1, a, card), Copy("d2h", N, 1, a, card)), ("non-blocking",), BUFFERS, name="only")
-    jobs = [Job(schedule.name, schedule) for schedule in (there, back, only)]
+    jobs = [Planned(schedule.name, schedule) for schedule in (there, back, only)]
     for order in (jobs, jobs[::-1]):
         assert [(found.status, found.verified) for found in measure(order, fake_gpu()[0], 2)] == [("ok", True)] * 3
 
 
 def test_anonymous_copies_are_timed_but_have_no_output_to_verify() -> None:
-    (result,) = measure([Job("x", Schedule((Copy("h2d", 4096, 1),), ("non-blocking",)))], fake_gpu()[0], 2)
+    (result,) = measure([Planned("x", Schedule((Copy("h2d", 4096, 1),), ("non-blocking",)))], fake_gpu()[0], 2)
     assert (result.status, result.verified, len(result.samples)) == ("ok", False, 2)
 
 
 def test_the_samples_are_of_the_program() -> None:
-    (result,) = measure([Job("x", depth_first(SMALL, 4, 2))], fake_gpu()[0], 5)
+    (result,) = measure([Planned("x", depth_first(SMALL, 4, 2))], fake_gpu()[0], 5)
     assert len(result.samples) == 5
     for sample in result.samples:
         assert 0 < sample.issue_s <= sample.wall_s

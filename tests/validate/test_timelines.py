@@ -95,9 +95,7 @@ def test_one_that_cannot_be_traced_stops_nothing_and_is_tried_again(
 def test_tracing_frees_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profiler, "profile", Profiler())
     gpu, cuda = fake_gpu()
-    from streamsim_validate.run.measure import Job
-
-    assert len(list(profile_all([Job(str(i), s) for i, s in enumerate(SCHEDULES)], gpu))) == 2
+    assert len(list(profile_all([(str(i), s) for i, s in enumerate(SCHEDULES)], gpu))) == 2
     assert cuda.device_bytes == 0
 
 

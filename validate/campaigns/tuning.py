@@ -173,18 +173,19 @@ def record(seed: int, profile: Path, output: Path, date: str, count: int = COUNT
 
 def measured(workload: Workload, device: Device, gpu: Any, seed: int) -> Tuning:
     """Every candidate of a workload, repeats interleaved; then what is found beside the best."""
-    from streamsim_validate.run.measure import Job, measure
+    from streamsim_validate.run.planned import Planned
+    from streamsim_validate.run.replays import measure
 
     everyone = candidates(workload, device, default_grid())
-    jobs = [Job(config.words, config.schedule(workload)) for config in everyone]
-    results = [one for one in measure(jobs, gpu, REPEATS, seed) if one.status == "ok"]
+    items = [Planned(config.words, config.schedule(workload)) for config in everyone]
+    results = [one for one in measure(items, gpu, REPEATS, seed) if one.status == "ok"]
     by_words = {config.words: config for config in everyone}
-    configs = tuple(by_words[one.job.key] for one in results)
+    configs = tuple(by_words[one.item.key] for one in results)
     wall_s = tuple(tuple(sample.wall_s for sample in one.samples) for one in results)
     seen = seen_of(configs, wall_s)
     found = fastest(seen, by_the_model(seen, beliefs(workload, configs, device, seed)))
     best = int(seen.seconds.argmin())
-    again = [Job(configs[k].words, configs[k].schedule(workload)) for k in dict.fromkeys((found, best))]
+    again = [Planned(configs[k].words, configs[k].schedule(workload)) for k in dict.fromkeys((found, best))]
     beside = [tuple(sample.wall_s for sample in one.samples) for one in measure(again, gpu, REPEATS_SIDE_BY_SIDE, seed)]
     return Tuning(workload, configs, wall_s, found, best, beside[0], beside[-1])
 

@@ -3,7 +3,7 @@
 A run calibrates before it measures and after, and its profile is the mean of both: no two calibrations agree better
 than to some per cent. A host's calls cost 10 to 25 % more or less within minutes, and half as much again for tenths of
 a second. So a run that calibrates issues a chain of calls just before each sample and just after it
-(:mod:`streamsim_validate.run.measure`), and a sample is predicted with the run's profile, in which calls take as many
+(:mod:`streamsim_validate.run.replays`), and a sample is predicted with the run's profile, in which calls take as many
 times as long as that chain did beside the programs of the calibrations, and nothing else is changed. In records of
 before, the chains that are measured with every group of schedules say how fast the host was. A schedule's own times say
 nothing about it: no number is fitted to them.

@@ -5,9 +5,9 @@ A campaign has a process for each number of hardware queues (``python -m streams
 """
 
 from streamsim_validate.run.campaign import REPEATS, Plan, run
+from streamsim_validate.run.candidates import Kernels, Meter, Programs
 from streamsim_validate.run.capture import Program, ProgramError, capture, parse_program
-from streamsim_validate.run.meters import Kernels, Meter, Programs
-from streamsim_validate.run.programs import FUNCTION, Runner, check_language, runner_of
+from streamsim_validate.run.runners import FUNCTION, Runner, check_language, runner_of
 from streamsim_validate.run.tuning import BUDGET, Task, Tried, Tuned, check_output, tune
 
 __all__ = [

@@ -40,7 +40,6 @@ from streamsim_validate.records import (
     MOST_VALUES,
     PACE_CHAIN,
     PROGRAMS,
-    Entry,
     Group,
     Journal,
     Record,
@@ -57,15 +56,9 @@ from streamsim_validate.records import (
     rows_of,
     to_times,
 )
-from streamsim_validate.run.measure import Beside, Job, Measured, measure
-from streamsim_validate.run.planned import Planned
-from streamsim_validate.run.program_runs import (
-    WrittenProgram,
-    check_installed,
-    measure_programs,
-    planned_programs,
-    to_fit,
-)
+from streamsim_validate.run.planned import Planned, WrittenProgram
+from streamsim_validate.run.program_suite import check_installed, measure_programs, planned_programs, to_fit
+from streamsim_validate.run.replays import Measured, SampleProbes, measure
 from streamsim_validate.suites import PROGRAM_COUNT, RANDOM, RANDOM_COUNT, suite, suite_connections
 
 REPEATS = 11
@@ -81,9 +74,9 @@ TakeSamples = Callable[[Gpu], Samples]
 
 # What is measured again with every group of a run that calibrates, because the host's costs drift within minutes.
 CHAINS = {chain.key: chain for chain, _ in host_calls()}
-COMPANIONS = tuple(Job(chain.key, schedule) for chain, schedule in host_calls())
-# Beside every sample of such a run.
-BESIDE = Beside(next(job for job in COMPANIONS if job.key == PACE_CHAIN.key), Job("link", LINK_PAIR))
+COMPANIONS = tuple(Planned(chain.key, schedule) for chain, schedule in host_calls())
+# What is timed around every sample of such a run.
+PROBES = SampleProbes(next(one for one in COMPANIONS if one.key == PACE_CHAIN.key), Planned("link", LINK_PAIR))
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -265,49 +258,50 @@ def fingerprint(paths: Sequence[str]) -> str:
 
 
 def _measure(
-    plan: Plan, left: dict[str, Planned], gpu: Gpu, journal: Journal, companions: Sequence[Job], on_step: OnStep
+    plan: Plan, left: dict[str, Planned], gpu: Gpu, journal: Journal, companions: Sequence[Planned], on_step: OnStep
 ) -> None:
     if plan.is_of_programs:
         programs = [item for item in left.values() if isinstance(item, WrittenProgram)]
         measure_programs(programs, gpu, plan.device, plan.repeats, journal.append, on_step)
         return
     measure(
-        [item.job for item in left.values()],
+        list(left.values()),
         gpu,
         plan.repeats,
         plan.seed,
-        on_result=lambda measured: journal.append(entry(left[measured.job.key], measured)),
+        on_result=lambda measured: journal.append(measured.entry),
         allow_races=plan.allow_races,
         companions=companions,
-        beside=BESIDE if companions else None,
+        probes=PROBES if companions else None,
         on_group=lambda number, companions: journal.append(group(number, companions)),
         first_group=journal.next_group,
         on_step=on_step,
     )
 
 
-def _left(plan: Plan, connections: int, journal: Journal) -> tuple[dict[str, Planned], list[Job]]:
+def _left(plan: Plan, connections: int, journal: Journal) -> tuple[dict[str, Planned], list[Planned]]:
     """What is to be measured yet, by its key, and what is to be traced."""
     items = planned(plan, connections)
     journal.check_planned(connections, {item.key: digest(item.schedule) for item in items})
     done, traced = journal.complete(connections, plan.repeats), journal.traced(connections)
     left = {item.key: item for item in items if item.key not in done}
-    return left, [item.job for item in items if plan.timelines and item.key not in traced]
+    return left, [item for item in items if plan.timelines and item.key not in traced]
 
 
 def _trace(
-    jobs: Sequence[Job], connections: int, gpu: Gpu, journal: Journal, allow_races: bool, on_step: OnStep
+    items: Sequence[Planned], connections: int, gpu: Gpu, journal: Journal, allow_races: bool, on_step: OnStep
 ) -> None:
     """Append the measured time lines; one that cannot be had is said on the terminal and stops nothing."""
-    if not jobs:
+    if not items:
         return
-    on_step("tracing", 0, len(jobs))
-    for done, (key, found) in enumerate(profiler.profile_all(jobs, gpu, allow_races), 1):
+    on_step("tracing", 0, len(items))
+    pairs = ((item.key, item.schedule) for item in items)
+    for done, (key, found) in enumerate(profiler.profile_all(pairs, gpu, allow_races), 1):
         if isinstance(found, InputError):
             say(f"{key}: {found}", sys.stdout)
         else:
             journal.append(Traced(key, found, connections))
-        on_step("tracing", done, len(jobs))
+        on_step("tracing", done, len(items))
 
 
 def _plain(take_samples: TakeSamples | None, gpu: Gpu) -> dict[str, Any] | None:
@@ -344,29 +338,10 @@ def _fitted(plain: dict[str, Any] | None) -> dict[str, Any] | None:
         return None
 
 
-def entry(item: Planned, measured: Measured) -> Entry:
-    """A settled job as an entry of the record."""
-    samples = measured.samples
-    return Entry(
-        key=item.key,
-        digest=digest(item.schedule),
-        status=measured.status,
-        verified=measured.verified,
-        recipe=item.recipe,
-        schedule=None if item.recipe else item.schedule,
-        device_s=to_times(sample.device_s for sample in samples),
-        wall_s=to_times(sample.wall_s for sample in samples),
-        issue_s=to_times(sample.issue_s for sample in samples),
-        paces_s=to_times(measured.paces_s),
-        links_s=to_times(measured.links_s),
-        group=measured.group,
-    )
-
-
 def group(number: int, companions: Sequence[Measured]) -> Group:
     """A settled group's probes, as the record holds them; those without samples are left out."""
     timings = {
-        CHAINS[measured.job.key]: [Timing(*to_times(sample)) for sample in measured.samples]
+        CHAINS[measured.item.key]: [Timing(*to_times(sample)) for sample in measured.samples]
         for measured in companions
         if measured.samples
     }

@@ -1,45 +1,74 @@
-"""What a run is to measure, one by one."""
+"""What a run is to measure: replays of schedules, and programs in a language."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import msgspec
 
+from streamsim.code.steps import Language
+from streamsim.program.config import Config
 from streamsim.program.schedule import Schedule
-from streamsim_validate.records import Entry, Program, Recipe, digest, to_times
-from streamsim_validate.run.measure import Job
+from streamsim.program.workload import Workload
+from streamsim_validate.records import Entry, Program, Recipe, config_of, digest, to_times
+
+CUDA: Language = "cuda-c++"
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """A schedule to measure and where it comes from."""
+    """A schedule to measure, named by ``key``, and the recipe that it comes from, if any."""
 
     key: str
     schedule: Schedule
     recipe: Recipe | None = None
 
-    @property
-    def job(self) -> Job:
-        """For :func:`measure`."""
-        return Job(self.key, self.schedule)
-
-    def ran(
+    def entry(
         self,
         status: str = "ok",
-        walls: Sequence[float] = (),
-        issues: Sequence[float] = (),
-        paces: Sequence[float] = (),
+        *,
+        verified: bool | None = None,
+        device_s: Iterable[float] = (),
+        wall_s: Iterable[float] = (),
+        issue_s: Iterable[float] = (),
+        paces_s: Iterable[float] = (),
+        links_s: Iterable[float] = (),
         program: Program | None = None,
         group: int = 0,
     ) -> Entry:
-        """What came of it as a program, which says itself how long it took and whether its output is right."""
+        """Return the entry of a record with these times. ``verified``: None where a program verifies its own output."""
         return Entry(
             key=self.key,
             digest=digest(self.schedule),
             status=status,
-            verified=status == "ok",
+            verified=status == "ok" if verified is None else verified,
             recipe=self.recipe,
-            wall_s=to_times(walls),
-            issue_s=to_times(issues),
-            paces_s=to_times(paces),
+            schedule=None if self.recipe else self.schedule,
+            device_s=to_times(device_s),
+            wall_s=to_times(wall_s),
+            issue_s=to_times(issue_s),
+            paces_s=to_times(paces_s),
+            links_s=to_times(links_s),
             program=program,
             group=group,
         )
+
+
+class WrittenProgram(Planned, frozen=True):
+    """A program to measure in a language: it has a recipe.
+
+    ``work``: rounds of its stand-in kernel. ``times``: how often it makes each launch.
+    """
+
+    language: Language = CUDA
+    work: int = 1
+    times: int = 1
+
+    @property
+    def workload(self) -> Workload:
+        """What is cut into chunks."""
+        assert self.recipe is not None
+        return self.recipe.workload
+
+    @property
+    def config(self) -> Config:
+        """How the program cuts and issues its work."""
+        assert self.recipe is not None
+        return config_of(self.recipe)

@@ -1,8 +1,8 @@
-"""Tuning: the model ranks the programs of a grid, the card measures the few that are worth it.
+"""Tuning: the model ranks the programs of a grid, and the card measures the few that promise most.
 
-What to measure next is for :mod:`streamsim.search.tuning` to say, and how for :mod:`~streamsim_validate.run.meters`.
-Every measurement is in the journal at once, so that an interrupted tuning goes on; at the end what the model would have
-picked and what measuring found are measured once more, side by side.
+:mod:`streamsim.search.tuning` says what to measure next, and :mod:`~streamsim_validate.run.candidates` measures it.
+Every measurement is in the journal at once, so that an interrupted tuning goes on. At the end, what the model would
+have picked and what measuring found are measured once more, side by side.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from streamsim_validate.records import (
     now,
 )
 from streamsim_validate.run.campaign import REPEATS, fingerprint
-from streamsim_validate.run.meters import Meter, Replays
+from streamsim_validate.run.candidates import Meter, Replays
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

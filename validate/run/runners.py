@@ -1,7 +1,7 @@
-"""Programs as ``streamsim code`` writes them, run: those in CuPy and PyTorch in this process.
+"""Runners of the programs that ``streamsim code`` writes.
 
-One in C++ is compiled once for each pattern, side by side where they are known beforehand, and runs in a process of its
-own each time.
+Programs in CuPy and PyTorch run in this process. A program in C++ is compiled once for each pattern, and each run is a
+process of its own. Programs that are known beforehand are compiled side by side.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import runpy
 import time
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from itertools import cycle
 from statistics import fmean
@@ -25,10 +26,11 @@ from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.text.shown import one_line
-from streamsim_validate.calibrate import TURNS
+from streamsim_validate.calibrate import KINDS, TURNS
 from streamsim_validate.gpu import MAIN, Compiled, LostGpuError, has_nvcc, with_rounds
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import PACE_ROUND
+from streamsim_validate.run.planned import CUDA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -38,14 +40,14 @@ if TYPE_CHECKING:
     from streamsim_validate.gpu import Gpu
 
 T = TypeVar("T")
-CUDA: Language = "cuda-c++"
 MODULES: dict[Language, str] = {"cupy": "cupy", "pytorch": "torch"}
 INSTALL: dict[Language, str] = {"cupy": "pip install 'streamsim[cuda13]'", "pytorch": "pip install torch"}
-SAID = ("verified", "issue_s", "wall_s")  # by a program, of itself
-FUNCTION = "kernels"  # of a program, and of a file with the user's own
+SAID = ("verified", "issue_s", "wall_s")  # what a program prints about itself
+FUNCTION = "kernels"  # the name of the function in a program, and in a file with the user's own kernels
+PROBE_RUNS = 3  # of each probe beside a program, after one that warms up
 
-# In place of the main function of a program: the time of a chain of its launches. The first one, over one float, holds
-# the card for some 20 ms, in which the host makes the other calls.
+# The main function that times a chain of a program's launches. The first launch, over one float, holds the card for
+# about 20 ms. Meanwhile the host makes the other calls.
 CHAIN_LENGTH = 20  # launches
 CHAIN = """int main(int argc, char** argv) {
   size_t n = atol(argv[1]);
@@ -81,7 +83,7 @@ CHAIN = """int main(int argc, char** argv) {
 
 
 def chains() -> str:
-    """The program that times chains of launches."""
+    """Return the program that times chains of launches."""
     plain = code_of(Workload(1, (FLOAT_BYTES,), (FLOAT_BYTES,), (WorkloadKernel(),)), Config(), CUDA)
     return plain.partition(MAIN)[0] + CHAIN
 
@@ -94,10 +96,13 @@ class Pace(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a program said of itself: of each run the seconds until all was issued, and until it was done.
+    """The times that a program printed, in seconds for each of its runs.
 
-    ``paces_s``: of a round of calls, of the kind ``pace``, just before each run and just after, the mean of both;
-    ``links_s``: of a copy each way at once, likewise. None where nobody asked for them.
+    - ``issue_s``: until all was issued. ``wall_s``: until all was done.
+    - ``paces_s``: a round of calls of the kind ``pace``, the mean of just before the run and just after.
+    - ``links_s``: a copy each way at once, the mean of just before the run and just after.
+
+    Both are empty for a run without probes. ``verified``: the output is that of the serial program.
     """
 
     verified: bool
@@ -108,7 +113,7 @@ class Result(NamedTuple):
     pace: str = PACE_ROUND
 
     def checked(self) -> Result:
-        """Itself. Raises InputError where its output is wrong."""
+        """Return this result. Raises InputError if the output is wrong."""
         if not self.verified:
             raise InputError("its output is not that of the serial program; its time does not count")
         return self
@@ -121,20 +126,44 @@ class Runner(Protocol):
     has_own: bool
 
     def run(self, workload: Workload, config: Config, repeats: int, work: int = 1, times: int = 1) -> Result:
-        """One program, so many times. ``work``: rounds of the stand-in; ``times``: how often each launch is made.
+        """Run one program ``repeats`` times. ``work``: rounds of the stand-in. ``times``: how often it makes a launch.
 
-        Raises InputError where it cannot be written, and whatever else goes wrong in it.
+        Raises InputError if the program cannot be written, and whatever else goes wrong in it.
         """
 
     def close(self) -> None:
         """Leave nothing behind."""
 
 
+class ProbedRunner(Protocol):
+    """Runs programs in a language, and measures the conditions of each run. ``kinds``: the rounds that it can make."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]: ...
+
+    def prepare(self, asked: Iterable[tuple[Workload, Config]], on_step: OnStep) -> None:
+        """Do what can be done before these programs are run."""
+
+    def run_probed(
+        self, workload: Workload, config: Config, repeats: int, work: int, kinds: Sequence[str]
+    ) -> tuple[Result, Rounds]:
+        """Run one program; return its times, and by kind the seconds of a round just before it and just after.
+
+        The process that runs the program makes the rounds.
+        """
+
+    def kernels_s(self, workload: Workload, elements: int) -> tuple[float, ...]:
+        """Return the seconds of each kernel of the workload over ``elements`` of its elements, alone on the card."""
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+
+
 def runner_of(language: Language, kernels: Sequence[str] = (), card: int = 0) -> Runner:
-    """What runs programs in a language on the card of that number.
+    """Return what runs programs in a language on the card of that number.
 
     ``kernels``: a file of the user's own. Raises InputError as :func:`check_language` and :func:`function_of`, and
-    where the language's library cannot be imported.
+    if the language's library cannot be imported.
     """
     check_language(language, kernels)
     if language == CUDA:
@@ -143,7 +172,7 @@ def runner_of(language: Language, kernels: Sequence[str] = (), card: int = 0) ->
 
 
 def check_language(language: Language, kernels: Sequence[str]) -> None:
-    """Raise InputError where programs in a language, with such files of kernels, cannot be measured here."""
+    """Raise InputError if programs in this language, with these files of kernels, cannot be measured here."""
     if language == CUDA:
         if not has_nvcc():
             raise InputError("--as cuda-c++: no nvcc to compile it with; install the CUDA toolkit, or take --as cupy")
@@ -157,7 +186,7 @@ def check_language(language: Language, kernels: Sequence[str]) -> None:
 
 
 def function_of(path: str) -> Callable[..., object]:
-    """The function ``kernels`` of a user's file, called with a chunk's part of each array. Raises InputError."""
+    """Return the function ``kernels`` of a user's file, which takes a chunk's part of each array. Raises InputError."""
     if not path.endswith(".py"):
         raise InputError(one_line(f"{path}: expected a .py file with a function {FUNCTION}"))
     if not os.path.isfile(path):
@@ -175,10 +204,10 @@ def function_of(path: str) -> Callable[..., object]:
 
 
 class Python:
-    """Programs in CuPy or PyTorch, in this process. ``function``: the user's kernels in place of the stand-in."""
+    """A runner of programs in CuPy or PyTorch. ``function``: the user's kernels in place of the stand-in."""
 
     def __init__(self, language: Language, function: Callable[..., object] | None = None, card: int = 0) -> None:
-        """Raises InputError where the library cannot be imported."""
+        """Raises InputError if the library cannot be imported."""
         self.language, self._function, self.has_own = language, function, function is not None
         try:
             library = import_module(MODULES[language])
@@ -188,7 +217,7 @@ class Python:
             library.cuda.set_device(card)
 
     def loaded(self, workload: Workload, config: Config) -> dict[str, Any]:
-        """The names of the program."""
+        """Return the global names of the program."""
         names: dict[str, Any] = {"__name__": "pipeline"}
         text = code_of(workload, config, self.language)
         exec(compile(text, f"the program in {self.language}", "exec"), names)  # what streamsim wrote itself
@@ -203,7 +232,7 @@ class Python:
         times: int = 1,
         pace: Callable[[], Pace] | None = None,
     ) -> Result:
-        """Written, loaded and measured. ``pace``: is to stand just before each run and just after."""
+        """Write, load and measure a program. ``pace``: is called just before each run and just after."""
         names = self.loaded(workload, config)
         clock = names["time"] = _PacedClock(pace) if pace else names["time"]
         if workload.kernels:
@@ -228,13 +257,13 @@ class Python:
         return kernels
 
     def close(self) -> None:
-        """Its memory is the library's."""
+        """Do nothing: the memory is the library's."""
 
 
 class _PacedClock:
-    """In place of the module ``time`` of a program, which asks it thrice a run: when it begins, is issued, is done.
+    """A stand-in for a program's module ``time``, which it asks thrice a run: at its begin, when issued, when done.
 
-    ``paces``: of each run the mean of those just before it and just after.
+    ``paces``: for each run, the mean of the paces just before it and just after.
     """
 
     def __init__(self, pace: Callable[[], Pace]) -> None:
@@ -242,7 +271,7 @@ class _PacedClock:
         self.paces: list[Pace] = []
 
     def perf_counter(self) -> float:
-        """The time, behind the pace where a run begins and before it where one is done."""
+        """Return the time: after the pace when a run begins, and before the pace when a run is done."""
         moment = next(self._moments)
         if moment == "begins":
             self._before = self._pace()
@@ -253,50 +282,49 @@ class _PacedClock:
 
 
 class Cuda:
-    """Programs in C++, compiled with nvcc in a folder of their own that goes with them."""
+    """A runner, also with probes, of programs in C++: compiled with nvcc in a folder that :meth:`close` removes."""
 
-    language, has_own = CUDA, False
+    language, has_own, kinds = CUDA, False, KINDS
 
     def __init__(self, card: int = 0) -> None:
         self._compiled = Compiled(card)
+        self._each_s = cache(self._measure_each_s)
 
     def run(self, workload: Workload, config: Config, repeats: int, work: int = 1, times: int = 1) -> Result:
-        """Compiled, if no other one had the same pattern, and run."""
         text, words = self._program(workload, config, repeats, work, times)
         verified, issue_s, wall_s = self._compiled.said(text, words, SAID)
         return Result(bool(verified), tuple(issue_s), tuple(wall_s))
 
-    def prepare(self, asked: Iterable[tuple[Workload, Config]], runs: int, on_step: OnStep = quietly) -> None:
-        """Compile what :meth:`run_beside` of these and :meth:`each_s` run."""
+    def prepare(self, asked: Iterable[tuple[Workload, Config]], on_step: OnStep = quietly) -> None:
+        """Compile what :meth:`run_probed` and :meth:`kernels_s` of these run."""
         texts = [chains()]
         for workload, config in asked:
-            with suppress(InputError):  # it is told when it is to run
-                texts.append(self._with_rounds(workload, config, runs)[0])
+            with suppress(InputError):  # the error is raised again when the program is to run
+                texts.append(self._with_rounds(workload, config)[0])
         self._compiled.prepare(texts, on_step)
 
-    def run_beside(
-        self, workload: Workload, config: Config, repeats: int, work: int, kinds: Sequence[str], runs: int
+    def run_probed(
+        self, workload: Workload, config: Config, repeats: int, work: int, kinds: Sequence[str]
     ) -> tuple[Result, Rounds]:
-        """The same, and by kind seconds of a round of calls just before it and just after, medians of so many."""
-        text, words = self._with_rounds(workload, config, runs, repeats, work)
-        asked = [*SAID, "rounds_s", "paces_s", "links_s"]
-        said = self._compiled.said(text, [",".join(kinds), *words], asked)
-        verified, issue_s, wall_s, rounds_s, paces_s, links_s = said
-        result = Result(bool(verified), tuple(issue_s), tuple(wall_s), tuple(paces_s), tuple(links_s))
+        text, words = self._with_rounds(workload, config, repeats, work)
+        asked = [*SAID, "paces_s", "links_s", "rounds_s"]
+        verified, *times, rounds_s = self._compiled.said(text, [",".join(kinds), *words], asked)
+        issue_s, wall_s, paces_s, links_s = map(tuple, times)
+        result = Result(bool(verified), issue_s, wall_s, paces_s, links_s)
         return result, dict(zip(kinds, map(tuple, rounds_s), strict=True))
 
     def _with_rounds(
-        self, workload: Workload, config: Config, runs: int, repeats: int = 1, work: int = 1
+        self, workload: Workload, config: Config, repeats: int = 1, work: int = 1
     ) -> tuple[str, list[str]]:
-        """The program of the pattern with rounds of calls beside it, and the words that say which one of it."""
+        """Return the program of the pattern with rounds of calls beside it, and its arguments."""
         text, words = self._program(workload, config, repeats, work)
-        return with_rounds(text, TURNS, runs), words
+        return with_rounds(text, TURNS, PROBE_RUNS), words
 
     def _program(
         self, workload: Workload, config: Config, repeats: int, work: int, times: int = 1
     ) -> tuple[str, list[str]]:
-        """The program of the pattern, and the words that say which one of it."""
-        code_of(workload, config, CUDA)  # what it refuses of these numbers
+        """Return the program of the pattern, and its arguments, which give the numbers."""
+        code_of(workload, config, CUDA)  # raises for numbers that it refuses
         pattern = msgspec.structs.replace(config, chunks=1, streams=1, buffers=config.buffers and 1)
         kernels = tuple(msgspec.structs.replace(k, launches=k.launches * times) for k in workload.kernels)
         text = code_of(msgspec.structs.replace(workload, kernels=kernels), pattern, CUDA)
@@ -306,10 +334,13 @@ class Cuda:
         numbers |= {"work": work} if workload.kernels else {}
         return text, [word for name, value in numbers.items() for word in (f"--{name}", str(value))]
 
-    def each_s(self, elements: int, work: int) -> float:
-        """Seconds on the card of a launch of the stand-in over so many floats, in a chain of them."""
+    def kernels_s(self, workload: Workload, elements: int) -> tuple[float, ...]:
+        return (self._each_s(elements, workload.kernels[0].parameter),) * len(workload.kernels)
+
+    def _measure_each_s(self, elements: int, work: int) -> float:
+        """Return the seconds on the card of a launch of the stand-in over ``elements`` floats, in a chain of them."""
         words = [str(elements), str(work), str(CHAIN_LENGTH)]
-        return float(self._compiled.said(chains(), words, ["each_s"])[0])
+        return max(0.0, float(self._compiled.said(chains(), words, ["each_s"])[0]))
 
     def close(self) -> None:
         """Remove the folder."""
@@ -317,7 +348,7 @@ class Cuda:
 
 
 def run_on(gpu: Gpu, what: str, run: Callable[[], T]) -> T:
-    """What ``run`` finds. Raises InputError for whatever else, of which LostGpuError means that nothing more runs."""
+    """Return what ``run`` returns. Raises InputError for any error, or LostGpuError if nothing more can run."""
     try:
         return run()
     except InputError:

@@ -1,4 +1,4 @@
-"""Measure many schedules: repeats interleaved in shuffled order, output verified, nothing lost when one fails."""
+"""Replays of many schedules, measured: repeats interleaved, output verified, and no sample lost when one fails."""
 
 from __future__ import annotations
 
@@ -26,40 +26,37 @@ from streamsim_validate.gpu import (
 from streamsim_validate.progress import OnStep, quietly
 
 if TYPE_CHECKING:
-    from streamsim.program.schedule import Schedule
     from streamsim_validate.gpu import Gpu, Meter
+    from streamsim_validate.records import Entry
+    from streamsim_validate.run.planned import Planned
 
 WARM_UP_RUNS = 2
 GROUP_SIZE = 64  # schedules whose repeats are interleaved
 
 
-class Job(NamedTuple):
-    """A schedule to measure. ``key`` names it in the results."""
+class SampleProbes(NamedTuple):
+    """Two schedules that are timed just before each sample and just after.
 
-    key: str
-    schedule: Schedule
-
-
-class Beside(NamedTuple):
-    """Measured just before each sample of a job and just after.
-
-    ``pace``: how long the host takes to issue it; it may use no more streams than there are hardware queues. ``link``:
-    how long the card takes for it.
+    - ``pace``: what counts is how long the host takes to issue it. It may use no more streams than there are hardware
+      queues.
+    - ``link``: what counts is how long the card takes for it.
     """
 
-    pace: Job
-    link: Job
+    pace: Planned
+    link: Planned
 
 
 @dataclass
 class Measured:
-    """What came of a job. Samples count only with ``status`` "ok"; ``verified``: there was output to verify.
+    """The samples of one schedule; they count only if ``status`` is "ok".
 
-    ``paces_s``, ``links_s``: of each sample how long the host took to issue the pace around it, and the card for the
-    link's copies; none unless measured. ``group``: number of the group that it was measured in; 0 for none.
+    - ``paces_s``, ``links_s``: for each sample, seconds to issue the pace and to run the link's copies around it. Both
+      are empty without :class:`SampleProbes`.
+    - ``verified``: True if the schedule has output and it was right.
+    - ``group``: number of the group in which it was measured, 0 for none.
     """
 
-    job: Job
+    item: Planned
     samples: list[Sample] = field(default_factory=list)
     paces_s: list[float] = field(default_factory=list)
     links_s: list[float] = field(default_factory=list)
@@ -67,91 +64,103 @@ class Measured:
     status: str = "ok"
     group: int = 0
 
+    @property
+    def entry(self) -> Entry:
+        """The entry of a record."""
+        return self.item.entry(
+            self.status,
+            verified=self.verified,
+            device_s=(sample.device_s for sample in self.samples),
+            wall_s=(sample.wall_s for sample in self.samples),
+            issue_s=(sample.issue_s for sample in self.samples),
+            paces_s=self.paces_s,
+            links_s=self.links_s,
+            group=self.group,
+        )
+
 
 OnResult = Callable[[Measured], None]
-OnSample = Callable[[Job, Sample], None]
 OnGroup = Callable[[int, Sequence[Measured]], None]
 
 
 def measure(
-    jobs: Sequence[Job],
+    items: Sequence[Planned],
     gpu: Gpu,
     repeats: int,
     seed: int = 0,
     on_result: OnResult = lambda _: None,
-    on_sample: OnSample = lambda _job, _sample: None,
     allow_races: bool = False,
-    companions: Sequence[Job] = (),
-    beside: Beside | None = None,
+    companions: Sequence[Planned] = (),
+    probes: SampleProbes | None = None,
     on_group: OnGroup = lambda _number, _companions: None,
     first_group: int = 1,
     on_step: OnStep = quietly,
 ) -> list[Measured]:
-    """Measure every job ``repeats`` times, repeats interleaved in shuffled order within groups of jobs.
+    """Replay every schedule ``repeats`` times, repeats interleaved in shuffled order within groups of schedules.
 
-    Each job is verified before its repeats as it stands and after them with the timing events; one that
-    fails, races (unless ``allow_races``) or does not fit is reported with its reason in ``status`` and the
-    others go on. ``on_result`` is called with each job as soon as it is settled; on Ctrl-C the group under way
-    is settled with the samples it has, then KeyboardInterrupt rises. The results come in the order of the
-    jobs.
+    The output of each is verified before its repeats as it stands, and after them with the timing events. If one fails,
+    races (unless ``allow_races``) or does not fit, its ``status`` gives the reason and the others go on. ``on_result``
+    is called with each as soon as it is settled. On Ctrl-C the current group is settled with the samples it has, then
+    KeyboardInterrupt rises. Return the results in the order of ``items``.
 
-    ``companions`` are measured again with every group, their repeats among those of its jobs. Once a group is
-    settled, ``on_group`` is called with its number, from ``first_group`` on, and what came of them; one that fails
-    is missed by nobody else. They are no results, and ``on_sample`` is not told of their samples. ``beside``: what
-    tells how fast the host was by each sample of a job, and what others left of the link. ``on_step`` is told what is
-    being done, and how far that is.
+    - ``companions``: schedules that are measured again with every group, their repeats among those of its members. They
+      are no results. If one fails, nothing else does. ``on_group`` is called with the number of each settled group,
+      from ``first_group`` on, and the companions' samples.
+    - ``probes``: what is timed around each sample of ``items``.
+    - ``on_step``: is called with what is being done, and how far it is.
 
-    Raises LostGpuError when a schedule has broken the card's context, after settling it (status
-    "lost: ...") and those before it.
+    Raises LostGpuError if a schedule has broken the card's context, after settling it (status "lost: ...") and those
+    before it; and InputError if two have the same key.
     """
-    if len({job.key for job in jobs}) != len(jobs):
-        raise InputError("key: two jobs have the same key; give each its own")
+    if len({item.key for item in items}) != len(items):
+        raise InputError("key: two schedules have the same key; give each its own")
     bench = Bench(gpu, allow_races)
     results: dict[str, Measured] = {}
 
     def settle(measured: Measured) -> None:
-        results[measured.job.key] = measured
+        results[measured.item.key] = measured
         on_result(measured)
 
     try:
-        found = list(groups(jobs, gpu, settle, companions))
+        found = list(groups(items, gpu, settle, companions))
         for number, group in enumerate(found, first_group):
             among: list[Measured] = []
-            members = [_Member(job, number, settle, on_sample) for job in group]
-            members += [_Member(job, number, among.append, lambda _job, _sample: None, False) for job in companions]
-            of_all = f"group {number - first_group + 1} of {len(found)} ({len(group)} schedules)"
+            members = [_Member(item, number, settle) for item in group]
+            members += [_Member(item, number, among.append, is_probed=False) for item in companions]
+            name = f"group {number - first_group + 1} of {len(found)} ({len(group)} schedules)"
             try:
-                rng = random.Random(f"{seed} {number}")
-                _measure_group(members, bench, beside, repeats, rng, of_all, on_step)
+                _measure_group(members, bench, probes, repeats, random.Random(f"{seed} {number}"), name, on_step)
             finally:
                 if companions:
                     on_group(number, among)
     finally:
         bench.close()
-    return [results[job.key] for job in jobs]
+    return [results[item.key] for item in items]
 
 
-def groups(jobs: Sequence[Job], gpu: Gpu, settle: OnResult, companions: Sequence[Job] = ()) -> Iterator[list[Job]]:
-    """Cut the jobs into groups whose buffers fit together, with those of the companions.
+def groups(
+    items: Sequence[Planned], gpu: Gpu, settle: OnResult, companions: Sequence[Planned] = ()
+) -> Iterator[list[Planned]]:
+    """Yield the schedules in groups whose buffers fit together, with those of the companions.
 
-    One that does not even fit alone beside the companions is settled as skipped.
+    A schedule that does not even fit alone beside the companions is settled as skipped.
     """
-    group: list[Job] = []
+    group: list[Planned] = []
     together: dict[Key, int] = {}
     free_device, free_host = gpu.free_bytes(), free_host_bytes()
     always = union(buffers_of(companion.schedule) for companion in companions)
-    for job in jobs:
-        need = union((always, buffers_of(job.schedule)))
+    for item in items:
+        need = union((always, buffers_of(item.schedule)))
         try:
             check_fits(need, free_device, free_host)
         except InputError as error:
-            settle(Measured(job, status=f"skipped: {error}"))
+            settle(Measured(item, status=f"skipped: {error}"))
             continue
         grown = union((together, need))
         if group and (len(group) == GROUP_SIZE or not _fits(grown, free_device, free_host)):
             yield group
             group, grown = [], need
-        group.append(job)
+        group.append(item)
         together = grown
     if group:
         yield group
@@ -166,17 +175,16 @@ def _fits(need: dict[Key, int], free_device: int, free_host: int) -> bool:
 
 
 class _Member(NamedTuple):
-    """A job of a group, and who is told of it. ``is_metered``: it is measured what was beside its samples."""
+    """A schedule of a group, and what is called with its samples. ``is_probed``: probes stand around its samples."""
 
-    job: Job
+    item: Planned
     group: int
     settle: OnResult
-    on_sample: OnSample
-    is_metered: bool = True
+    is_probed: bool = True
 
 
 class _Entrant(NamedTuple):
-    """A member that is ready."""
+    """A member that is ready to be measured."""
 
     member: _Member
     replayer: Replayer
@@ -186,19 +194,19 @@ class _Entrant(NamedTuple):
 def _measure_group(
     members: Sequence[_Member],
     bench: Bench,
-    beside: Beside | None,
+    probes: SampleProbes | None,
     repeats: int,
     rng: random.Random,
     name: str,
     on_step: OnStep,
 ) -> None:
     on_step(f"{name}: making memory ready", 0, len(members))
-    jobs = [*(member.job for member in members), *(beside or ())]
+    schedules = [item.schedule for item in (*(member.item for member in members), *(probes or ()))]
     try:
-        prepare(bench, (job.schedule for job in jobs))
+        prepare(bench, schedules)
     except InputError:
         bench.arena.clear()  # buffers of earlier groups may be in the way
-        prepare(bench, (job.schedule for job in jobs))
+        prepare(bench, schedules)
     entrants: list[_Entrant] = []
     try:
         for i, member in enumerate(members):
@@ -206,36 +214,36 @@ def _measure_group(
             entrant = _enter(member, bench)
             if entrant is not None:
                 entrants.append(entrant)
-        with _meters(beside, bench) as meters:
+        with _meters(probes, bench) as meters:
             _run_rounds(entrants, meters, repeats, rng, f"{name}: measuring", on_step)
     finally:
         _leave(entrants, f"{name}: verifying again", on_step)
 
 
 @contextmanager
-def _meters(beside: Beside | None, bench: Bench) -> Iterator[list[Meter]]:
-    """What reads the seconds of the pace and of the link."""
-    if beside is None:
+def _meters(probes: SampleProbes | None, bench: Bench) -> Iterator[list[Meter]]:
+    """Yield the functions that time the pace and the link; none without ``probes``."""
+    if probes is None:
         yield []
         return
-    with closing(Replayer(beside.pace.schedule, bench)) as pace, closing(Replayer(beside.link.schedule, bench)) as link:
+    pace, link = (Replayer(item.schedule, bench) for item in probes)
+    with closing(pace), closing(link):
         yield [pace.issue, link.device_s]
 
 
 def _enter(member: _Member, bench: Bench) -> _Entrant | None:
-    """Make a job ready, verify and warm it up; one that fails is settled with the reason."""
-    job = member.job
-    measured = Measured(job, group=member.group)
+    """Make a schedule ready, verify it and warm it up. Settle it with the reason, and return None, if it fails."""
+    measured = Measured(member.item, group=member.group)
     replayer: Replayer | None = None
     try:
-        replayer = Replayer(job.schedule, bench)
+        replayer = Replayer(member.item.schedule, bench)
         measured.verified = replayer.verify()
         for _ in range(WARM_UP_RUNS):
             replayer.run()
     except InputError as error:
         if replayer is not None:
             replayer.close()
-        measured.status = _failure(error)
+        measured.status = failure(error)
         member.settle(measured)
         if isinstance(error, LostGpuError):
             raise
@@ -243,7 +251,8 @@ def _enter(member: _Member, bench: Bench) -> _Entrant | None:
     return _Entrant(member, replayer, measured)
 
 
-def _failure(error: InputError) -> str:
+def failure(error: InputError) -> str:
+    """Return the status of what failed so."""
     return f"{'lost' if isinstance(error, LostGpuError) else 'failed'}: {error}"
 
 
@@ -258,7 +267,7 @@ def _run_rounds(
             for i, entrant in enumerate(order, turn * len(order)):
                 on_step(what, i, repeats * len(order))
                 if entrant.measured.status == "ok":
-                    _sample(entrant, meters if entrant.member.is_metered else [])
+                    _sample(entrant, meters if entrant.member.is_probed else [])
 
 
 def _sample(entrant: _Entrant, meters: list[Meter]) -> None:
@@ -266,20 +275,19 @@ def _sample(entrant: _Entrant, meters: list[Meter]) -> None:
     try:
         sample, read_s = entrant.replayer.run_beside(meters)
     except InputError as error:
-        measured.status = _failure(error)
+        measured.status = failure(error)
         if isinstance(error, LostGpuError):
             raise
         return
     measured.samples.append(sample)
     for times, seconds in zip((measured.paces_s, measured.links_s), read_s, strict=False):
         times.append(seconds)
-    entrant.member.on_sample(measured.job, sample)
 
 
 def _leave(entrants: list[_Entrant], what: str, on_step: OnStep) -> None:
-    """Verify once more and settle every job of the group, whatever ended its rounds.
+    """Verify once more and settle every schedule of the group, whatever ended its rounds.
 
-    Once the context is lost, or on Ctrl-C, nothing is verified any more: what was verified before its samples stands.
+    If the context is lost, or after Ctrl-C, nothing more is verified: what was verified before its samples stands.
     """
     is_lost = any(entrant.measured.status.startswith("lost") for entrant in entrants)
     stopped: KeyboardInterrupt | None = None
@@ -290,13 +298,12 @@ def _leave(entrants: list[_Entrant], what: str, on_step: OnStep) -> None:
                 replayer.verify(timed=True)
             except InputError as error:
                 is_lost = isinstance(error, LostGpuError)
-                measured.status = _failure(error)
-            except KeyboardInterrupt as error:  # a second Ctrl-C, say: what was measured is to be kept all the same
+                measured.status = failure(error)
+            except KeyboardInterrupt as error:  # perhaps a second Ctrl-C: the samples are kept all the same
                 stopped = error
         if measured.status != "ok":
-            measured.samples.clear()
-            measured.paces_s.clear()
-            measured.links_s.clear()
+            for times in (measured.samples, measured.paces_s, measured.links_s):
+                times.clear()
         elif not measured.samples:
             measured.status = "interrupted"
         replayer.close()

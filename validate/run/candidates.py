@@ -1,9 +1,9 @@
-"""What measures the programs of a workload for tuning: replays of schedules, or programs in a language.
+"""What measures the candidates of tuning: replays of schedules, or programs in a language.
 
-The programs in a language are those that ``streamsim code`` writes. The stand-in for the user's kernels computes so
-many rounds, and how long a round takes only the card says: before the first candidate, as many rounds are found as take
-the time that the workload gives its kernels. What they take then, or what kernels of the user's own take, is what the
-model predicts with.
+The programs in a language are those that ``streamsim code`` writes. Their stand-in for the user's kernels computes in
+rounds, and only the card shows how long a round takes. So before the first candidate, :class:`Programs` finds the
+number of rounds that takes the time that the workload gives its kernels. The model predicts with the measured time of
+these rounds, or of the user's own kernels.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from streamsim.errors import InputError
 from streamsim.program.workload import WorkloadKernel
 from streamsim_validate.gpu import LostGpuError
 from streamsim_validate.records import Entry, median_and_spread, recipe_of
-from streamsim_validate.run.campaign import entry
-from streamsim_validate.run.measure import Measured, measure
-from streamsim_validate.run.planned import Planned
-from streamsim_validate.run.programs import run_on
+from streamsim_validate.run.planned import Planned, WrittenProgram
+from streamsim_validate.run.replays import failure, measure
+from streamsim_validate.run.runners import run_on
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
@@ -29,36 +28,36 @@ if TYPE_CHECKING:
     from streamsim.program.workload import Workload
     from streamsim_validate.gpu import Gpu
     from streamsim_validate.progress import OnStep
-    from streamsim_validate.run.programs import Result, Runner
+    from streamsim_validate.run.runners import Runner
 
 TITLE = EFFECT = "tune"
-ROUNDS = 3  # in which programs are run in turns
-MORE = 8  # launches of each kernel more: by so much longer a program takes, as many kernels take
+TURNS = 3  # in which several programs are run
+MORE = 8  # more launches of each kernel: the program takes longer by the time of that many kernels
 FEW, MANY, MOST = 1, 64, 1_000_000  # rounds of the stand-in
 TRIES = 8
 NEAR = 0.02
-FLAT, STEEPER = 0.2, 16  # where time rises by less than this share, so many times as many rounds are tried next
+FLAT, STEEPER = 0.2, 16  # if the time rises by less than this share, STEEPER times as many rounds are tried next
 
 OnEntry = Callable[[Entry], None]
 Measures = Callable[[Sequence[Planned]], list[Entry]]
 
 
 class Meter(Protocol):
-    """What measures programs of a workload. ``title``: what a record says was done."""
+    """Measures candidates of a workload. ``title``: what the record says was done."""
 
     title: str
 
     def planned(self, config: Config, key: str) -> Planned:
-        """The program that is cut and issued so."""
+        """Return the candidate with this configuration."""
 
     def predicted(self, configs: Sequence[Config], device: Device, measured: Measures, on_step: OnStep) -> Workload:
-        """What the programs do, which is what is predicted; it may have to measure that first."""
+        """Return the workload to predict. It may have to measure its kernels first."""
 
     def measure(self, items: Sequence[Planned], repeats: int, seed: int, group: int, on_entry: OnEntry) -> None:
-        """Measure each so many times, their repeats interleaved; ``on_entry`` is called with what came of each.
+        """Measure each ``repeats`` times, repeats interleaved; ``on_entry`` is called with the result of each.
 
-        ``group``: their number. One that fails has the reason in its ``status``. Raises InputError where nothing more
-        can be measured, and KeyboardInterrupt.
+        ``group``: their number. One that fails has the reason in its ``status``. Raises InputError if nothing more can
+        be measured, and KeyboardInterrupt.
         """
 
 
@@ -71,34 +70,19 @@ class Replays:
         self._workload, self._gpu = workload, gpu
 
     def planned(self, config: Config, key: str) -> Planned:
-        """Its schedule."""
         recipe = recipe_of(config, self._workload, EFFECT)
         return Planned(key, recipe.schedule(), recipe)
 
     def predicted(self, configs: Sequence[Config], device: Device, measured: Measures, on_step: OnStep) -> Workload:  # noqa: ARG002
-        """What it is said to do: a kernel that is given by its time takes it."""
+        """Return the workload as it is: a kernel that is given by its time takes that time."""
         return self._workload
 
     def measure(self, items: Sequence[Planned], repeats: int, seed: int, group: int, on_entry: OnEntry) -> None:
-        """Each schedule on the card."""
-        by_key = {item.key: item for item in items}
-
-        def settled(found: Measured) -> None:
-            on_entry(entry(by_key[found.job.key], found))
-
-        measure([item.job for item in items], self._gpu, repeats, seed, on_result=settled, first_group=group)
-
-
-class Written(Planned, frozen=True):
-    """A program to run. ``work``: rounds of its stand-in; ``times``: how often each launch is made."""
-
-    config: Config | None = None
-    work: int = MANY
-    times: int = 1
+        measure(items, self._gpu, repeats, seed, on_result=lambda found: on_entry(found.entry), first_group=group)
 
 
 class Kernels(NamedTuple):
-    """All kernels over all the work, in seconds: as said and as measured. ``work``: rounds; 0: the user's own."""
+    """Seconds of all kernels over all the work, said and measured. ``work``: rounds of the stand-in; 0: no stand-in."""
 
     work: int
     said_s: float
@@ -106,9 +90,9 @@ class Kernels(NamedTuple):
 
 
 class Programs:
-    """Measures programs in a language: wall times as they say them, output verified by themselves.
+    """Measures programs in a language, which time themselves and verify their own output.
 
-    ``kernels``: what those of the workload take, once that is known.
+    ``kernels``: the time of the workload's kernels, once it is known.
     """
 
     def __init__(self, workload: Workload, runner: Runner, gpu: Gpu) -> None:
@@ -118,15 +102,15 @@ class Programs:
         self._work = FEW
 
     def planned(self, config: Config, key: str) -> Planned:
-        """The program, whose stand-in takes the kernels' time."""
+        """Return the program, whose stand-in takes the kernels' time."""
         return self._written(config, key, self._work)
 
-    def _written(self, config: Config, key: str, work: int, times: int = 1) -> Written:
+    def _written(self, config: Config, key: str, work: int, times: int = 1) -> WrittenProgram:
         recipe = recipe_of(config, self._workload, EFFECT)
-        return Written(key, recipe.schedule(), recipe, config, work, times)
+        return WrittenProgram(key, recipe.schedule(), recipe, self._runner.language, work, times)
 
     def predicted(self, configs: Sequence[Config], device: Device, measured: Measures, on_step: OnStep) -> Workload:
-        """The workload with the time that its kernels take in these programs."""
+        """Return the workload with the time that its kernels take in these programs."""
         if not self._workload.kernels:
             return self._workload
         said = said_s(self._workload, device)
@@ -135,16 +119,13 @@ class Programs:
         def time_of(work: int) -> float:
             on_step("timing the kernels", 0, 1)
             what = "kernels" if self._runner.has_own else f"stand-in of {work} rounds"
-            once, more = measured(
-                [
-                    self._written(simplest, what, work),
-                    self._written(simplest, f"{what}, {1 + MORE} times", work, 1 + MORE),
-                ]
-            )
-            for one in (once, more):
-                if one.status != "ok":
-                    raise InputError(f"{one.key}: {one.status}")
-            return max(1e-9, (median_and_spread(more.wall_s)[0] - median_and_spread(once.wall_s)[0]) / MORE)
+            once = self._written(simplest, what, work)
+            entries = measured([once, self._written(simplest, f"{what}, {1 + MORE} times", work, 1 + MORE)])
+            for entry in entries:
+                if entry.status != "ok":
+                    raise InputError(f"{entry.key}: {entry.status}")
+            once_s, more_s = (median_and_spread(entry.wall_s)[0] for entry in entries)
+            return max(1e-9, (more_s - once_s) / MORE)
 
         if self._runner.has_own:
             self.kernels = Kernels(0, sum(said), time_of(FEW))
@@ -156,11 +137,11 @@ class Programs:
         return replace(self._workload, kernels=tuple(kernels))
 
     def measure(self, items: Sequence[Planned], repeats: int, seed: int, group: int, on_entry: OnEntry) -> None:
-        """Each program by itself, in turns where there are several."""
+        """Run each program by itself, in turns if there are several."""
         walls: dict[str, list[float]] = {item.key: [] for item in items}
         failed: dict[str, str] = {}
         order = list(items)
-        turns = ROUNDS if len(items) > 1 else 1
+        turns = TURNS if len(items) > 1 else 1
         rng = random.Random(f"{seed} {group}")
         for _ in range(turns):
             rng.shuffle(order)
@@ -168,48 +149,44 @@ class Programs:
                 if item.key in failed:
                     continue
                 try:
-                    walls[item.key] += self._run(item, -(-repeats // turns)).wall_s
+                    walls[item.key] += self._run(item, -(-repeats // turns))
                 except InputError as error:
-                    failed[item.key] = f"{'lost' if isinstance(error, LostGpuError) else 'failed'}: {error}"
+                    failed[item.key] = failure(error)
                     if isinstance(error, LostGpuError):
-                        on_entry(item.ran(failed[item.key], group=group))
+                        on_entry(item.entry(failed[item.key], group=group))
                         raise
         for item in items:
-            if item.key in failed:
-                on_entry(item.ran(failed[item.key], group=group))
-            else:
-                on_entry(item.ran(walls=walls[item.key], group=group))
+            status = failed.get(item.key, "ok")
+            on_entry(item.entry(status, wall_s=walls[item.key] if status == "ok" else (), group=group))
 
-    def _run(self, item: Planned, repeats: int) -> Result:
-        """Raises InputError, of which LostGpuError means that nothing more can be measured."""
-        assert isinstance(item, Written)
-        assert item.config is not None
-        config, work, times = item.config, item.work, item.times
-        run = self._runner.run
-        return run_on(self._gpu, item.key, lambda: run(self._workload, config, repeats, work, times)).checked()
+    def _run(self, item: Planned, repeats: int) -> tuple[float, ...]:
+        """Return the wall times of a program. Raises InputError, or LostGpuError if nothing more can be measured."""
+        assert isinstance(item, WrittenProgram)
+        made = item.config, repeats, item.work, item.times
+        return run_on(self._gpu, item.key, lambda: self._runner.run(self._workload, *made)).checked().wall_s
 
 
 # The time of kernels
 
 
 def said_s(workload: Workload, device: Device) -> list[float]:
-    """Seconds of each kernel over all the work. Raises InputError where nothing says them."""
+    """Return the seconds of each kernel over all the work. Raises InputError for an unknown kernel."""
     (whole,) = workload.cut(1)
     alone = (replace(workload, kernels=(kernel,)) for kernel in workload.kernels)
     return [sum(device.kernel_time(launch)[0] for launch in one.launches(whole)) for one in alone]
 
 
 def _taking(kernel: WorkloadKernel, said: float, ratio: float) -> WorkloadKernel:
-    """The kernel, which takes so many times what is said."""
+    """Return the kernel with ``ratio`` times the time ``said``."""
     if kernel.is_timed:
         return kernel.scaled(ratio)
     return WorkloadKernel(kernel.name, said * ratio, fill=kernel.fill, launches=kernel.launches)
 
 
 def rounds_for(wanted_s: float, time_of: Callable[[int], float]) -> tuple[int, float]:
-    """How many rounds take nearest to ``wanted_s``, and what they take; ``time_of`` measures some.
+    """Return how many rounds take nearest to ``wanted_s``, and their seconds. ``time_of`` measures some rounds.
 
-    Time grows by rounds, above what memory takes: so what is measured beyond the time that is wanted says how.
+    The time grows with the rounds once it exceeds the time of the memory. So times above ``wanted_s`` show the growth.
     """
     known = {FEW: time_of(FEW)}
     while known[FEW] < wanted_s * (1 - NEAR) and len(known) < TRIES:
@@ -224,7 +201,11 @@ def rounds_for(wanted_s: float, time_of: Callable[[int], float]) -> tuple[int, f
 
 
 def _guess(known: dict[int, float], wanted_s: float) -> float:
-    """By a line: through two that take longer, from none to one that does, or else beyond the two longest."""
+    """Return the rounds to try next, by a line.
+
+    The line goes through two known times above ``wanted_s``, else from 0 to the only one above, else through the two
+    longest.
+    """
     longer = sorted(work for work, seconds in known.items() if seconds > wanted_s)[:2]
     if len(longer) == 1:
         return longer[0] * wanted_s / known[longer[0]]

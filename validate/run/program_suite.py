@@ -1,6 +1,6 @@
-"""The suite ``programs``, measured: each program by itself, and beside it its kernels alone and the speed of the host.
+"""The suite ``programs``: each program is measured by itself, with its kernels alone and the host's speed beside it.
 
-Every language's programs run in turns, so that a host that changes its speed changes it for all of them alike.
+The languages take turns, so that a host that changes its speed changes it for all languages alike.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from streamsim.text.shown import one_line
 from streamsim_validate.calibrate import pooled
 from streamsim_validate.gpu import LostGpuError, installed_libraries
 from streamsim_validate.progress import OnStep, quietly
-from streamsim_validate.records import CHUNK_ROUND, STAND_IN, Entry, Program, Recipe, config_of, key_of, to_times
-from streamsim_validate.run.beside import Beside, BesideCuda, BesideLibrary, Link
-from streamsim_validate.run.planned import Planned
-from streamsim_validate.run.programs import CUDA, INSTALL, MODULES, check_language, run_on
+from streamsim_validate.records import CHUNK_ROUND, STAND_IN, Entry, Program, key_of, to_times
+from streamsim_validate.run.planned import CUDA, WrittenProgram
+from streamsim_validate.run.probed_python import Link, ProbedPython
+from streamsim_validate.run.replays import failure
+from streamsim_validate.run.runners import INSTALL, MODULES, Cuda, check_language, run_on
 from streamsim_validate.suites import drawn_programs
 
 if TYPE_CHECKING:
@@ -27,24 +28,13 @@ if TYPE_CHECKING:
 
     from streamsim_validate.gpu import Gpu
     from streamsim_validate.records import Run
-    from streamsim_validate.run.programs import Result
+    from streamsim_validate.run.runners import ProbedRunner, Result
 
-LOST, SKIPPED = "lost", "skipped"
-OTHERS = 2  # kinds of rounds beside each program, in turn, of which its front end is calibrated with the others
-
-
-class WrittenProgram(Planned, frozen=True):
-    """A program to measure, in a language."""
-
-    language: Language = CUDA
-
-    def left(self, status: str) -> Entry:
-        """It was not measured, and why."""
-        return self.ran(status, program=Program(self.language))
+OTHERS = 2  # kinds of rounds beside each program, in turn, by which its front end is calibrated too
 
 
 def planned_programs(seed: int, count: int, languages: Sequence[Language] = ()) -> list[WrittenProgram]:
-    """The programs of the suite, each in every language in turn. ``languages``: () for all."""
+    """Return the programs of the suite, each in every language in turn. ``languages``: () for all."""
     return [
         WrittenProgram(key_of(language, recipe), recipe.schedule(), recipe, language=language)
         for drawn in drawn_programs(seed, count)
@@ -54,7 +44,7 @@ def planned_programs(seed: int, count: int, languages: Sequence[Language] = ()) 
 
 
 def check_installed(languages: Sequence[Language]) -> None:
-    """Raise InputError where programs in one of these languages, which were asked for, cannot be run here."""
+    """Raise InputError if programs in one of these languages, which the user asked for, cannot be run here."""
     for language in languages:
         try:
             check_language(language, ())
@@ -72,107 +62,110 @@ def measure_programs(
     on_entry: Callable[[Entry], None],
     on_step: OnStep = quietly,
 ) -> None:
-    """Measure each program so often; ``on_entry`` is called with what came of it.
+    """Measure each program ``repeats`` times on the card of that number; ``on_entry`` is called with each result.
 
-    One that fails has the reason in its ``status``, and so have those of a language that is not here. ``card``: its
-    number. Raises LostGpuError when a program has broken the card's context, and KeyboardInterrupt.
+    If a program fails, or its language is not installed, the entry's ``status`` gives the reason. Raises LostGpuError
+    if a program has broken the card's context, and KeyboardInterrupt.
     """
-    with closing(_Measured(gpu, card, repeats)) as measured:
-        measured.prepare(items, on_step)
+    with closing(_Suite(gpu, card, repeats)) as suite:
+        suite.prepare(items, on_step)
         for i, item in enumerate(items):
             on_step("measuring programs", i, len(items))
             try:
-                on_entry(measured.entry(item))
-            except LostGpuError as error:
-                on_entry(item.left(f"{LOST}: {error}"))
-                raise
+                on_entry(suite.entry(item))
             except InputError as error:
-                on_entry(item.left(f"failed: {error}"))
+                on_entry(_not_measured(item, failure(error)))
+                if isinstance(error, LostGpuError):
+                    raise
 
 
-class _Measured:
-    """Measures programs."""
+def _not_measured(item: WrittenProgram, status: str) -> Entry:
+    return item.entry(status, program=Program(item.language))
+
+
+class _Suite:
+    """Measures programs of several languages."""
 
     def __init__(self, gpu: Gpu, card: int, repeats: int) -> None:
         self._gpu, self._card, self._repeats = gpu, card, repeats
         self._link = Link(gpu)
-        self._besides: dict[Language, Beside | str] = {}
+        self._runners: dict[Language, ProbedRunner | str] = {}
         self._number: Counter[str] = Counter()  # of programs, by language
 
     def prepare(self, items: Sequence[WrittenProgram], on_step: OnStep) -> None:
         """Do all that needs no quiet host."""
         for language in dict.fromkeys(item.language for item in items):
-            self._besides[language] = beside = _beside(language, self._link, self._card)
-            if not isinstance(beside, str):
-                recipes = [_recipe(item) for item in items if item.language == language]
-                beside.prepare([(recipe.workload, config_of(recipe)) for recipe in recipes], on_step)
+            self._runners[language] = runner = _runner_of(language, self._link, self._card)
+            if not isinstance(runner, str):
+                runner.prepare([(item.workload, item.config) for item in items if item.language == language], on_step)
 
     def entry(self, item: WrittenProgram) -> Entry:
-        """What came of a program. Raises InputError."""
-        beside = self._besides[item.language]
-        if isinstance(beside, str):
-            return item.left(f"{SKIPPED}: {beside}")
-        result, program = run_on(self._gpu, item.key, lambda: self._measured(item, beside))
-        return item.ran(walls=result.wall_s, issues=result.issue_s, paces=result.paces_s, program=program)
+        """Measure a program. Raises InputError."""
+        runner = self._runners[item.language]
+        if isinstance(runner, str):
+            return _not_measured(item, f"skipped: {runner}")
+        result, program = run_on(self._gpu, item.key, lambda: self._measured(item, runner))
+        return item.entry(wall_s=result.wall_s, issue_s=result.issue_s, paces_s=result.paces_s, program=program)
 
-    def _measured(self, item: WrittenProgram, beside: Beside) -> tuple[Result, Program]:
-        recipe = _recipe(item)
-        workload, elements = recipe.workload, recipe.workload.elements or 1
-        part = -(-elements // int(recipe.arguments["chunks"]))
+    def _measured(self, item: WrittenProgram, runner: ProbedRunner) -> tuple[Result, Program]:
+        workload, elements = item.workload, item.workload.elements or 1
+        part = -(-elements // item.config.chunks)
         first = workload.kernels[0]
         work = first.parameter if first.name == STAND_IN else 1
-        kernels_s, chunks_s = beside.kernels_s(workload, elements), beside.kernels_s(workload, part)
-        kinds = CHUNK_ROUND, *self._others(item.language, beside)
-        result, found = beside.run(workload, config_of(recipe), self._repeats, work, kinds)
-        rounds_s, *others_s = (to_times(found[kind]) for kind in kinds)
-        beside_it = to_times(kernels_s), to_times(chunks_s), rounds_s
-        others = dict(zip(kinds[1:], others_s, strict=True))
-        return result.checked(), Program(item.language, *beside_it, 1, others, result.pace, to_times(result.links_s))
+        kernels_s, chunks_s = runner.kernels_s(workload, elements), runner.kernels_s(workload, part)
+        kinds = CHUNK_ROUND, *self._others(item.language, runner)
+        result, found = runner.run_probed(workload, item.config, self._repeats, work, kinds)
+        rounds_s = {kind: to_times(found[kind]) for kind in kinds}
+        program = Program(
+            item.language,
+            to_times(kernels_s),
+            to_times(chunks_s),
+            rounds_s.pop(CHUNK_ROUND),
+            others_s=rounds_s,
+            pace=result.pace,
+            run_links_s=to_times(result.links_s),
+        )
+        return result.checked(), program
 
-    def _others(self, language: Language, beside: Beside) -> list[str]:
-        """The other kinds of rounds whose turn it is: over the programs of a run all are made as often."""
-        kinds = [kind for kind in beside.kinds if kind != CHUNK_ROUND]
+    def _others(self, language: Language, runner: ProbedRunner) -> list[str]:
+        """Return the other kinds of rounds whose turn it is: over the programs of a run each is made as often."""
+        kinds = [kind for kind in runner.kinds if kind != CHUNK_ROUND]
         first = OTHERS * self._number[language]
         self._number[language] += 1
         return [kinds[(first + more) % len(kinds)] for more in range(OTHERS)]
 
     def close(self) -> None:
         """Leave nothing behind."""
-        for beside in self._besides.values():
-            if not isinstance(beside, str):
-                beside.close()
+        for runner in self._runners.values():
+            if not isinstance(runner, str):
+                runner.close()
         self._link.close()
 
 
-def _beside(language: Language, link: Link, card: int) -> Beside | str:
-    """What runs and times a language's programs, or the reason why there are none."""
+def _runner_of(language: Language, link: Link, card: int) -> ProbedRunner | str:
+    """Return what runs and probes a language's programs, or the reason why nothing can."""
     try:
         check_language(language, ())
         if language == CUDA:
-            return BesideCuda(card)
+            return Cuda(card)
         library = next((library for library in installed_libraries(card) if library.name == language), None)
         if library is None:
             return f"{language} is not installed, or sees no card; {INSTALL[language]}"
-        return BesideLibrary(language, library, link.both_s, card)
+        return ProbedPython(language, library, link.both_s, card)
     except InputError as error:
         return one_line(_without_option(error, language))
 
 
 def _without_option(error: InputError, language: Language, instead: str = "") -> str:
-    """What is wrong with a language, to somebody who gave no ``--as``."""
+    """Return what is wrong with a language, in words for somebody who did not give ``--as``."""
     return instead + str(error).removeprefix(f"--as {language}: ").replace("take --as cupy", "leave it out")
 
 
-def _recipe(item: WrittenProgram) -> Recipe:
-    assert item.recipe is not None
-    return item.recipe
-
-
 def to_fit(run: Run) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """What its calibrations show, before and after; each front end by all rounds of the run, those beside programs too.
+    """Return the samples of the calibrations before and after a run, each front end with all rounds of the run.
 
-    A host may be disturbed for as long as a calibration takes, and seldom is for as long as a run does. Of a run that
-    was cut short there is none after it.
+    A host may be disturbed for as long as a calibration takes, and seldom is for as long as a run does. So the rounds
+    beside programs count, too. The second is None for a run that was cut short.
     """
     beside = _rounds_beside(run)
     if run.samples is None or not beside:
@@ -188,10 +181,10 @@ def to_fit(run: Run) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
 
 
 def _rounds_beside(run: Run) -> dict[str, dict[str, list[float]]]:
-    """By language and kind the rounds that were made beside the programs of that language.
+    """Return by language and kind the seconds of the rounds that were made beside that language's programs.
 
-    Those of a chunk, which are made beside each, no more often than others: where a host has two speeds, a kind of
-    round that had more of the slower one would look dear.
+    A chunk's rounds are made beside each program. They count no more often than others: on a host with two speeds, a
+    kind with more rounds at the slower speed would look expensive.
     """
     found: dict[str, dict[str, list[float]]] = {}
     for language, programs in _with_others(run).items():
