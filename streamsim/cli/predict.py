@@ -112,7 +112,8 @@ def predict_command(context: click.Context, /, **options: Any) -> None:
         return _report(prediction, {**inputs_of(*given), **chosen.inputs()}, wanted, card, origin, other)
     program = schedule_given(context, pipeline) if holds_program(pipeline.workload) else None
     if program is not None:
-        return _simulated(context, pipeline.workload, program, chosen, wanted)
+        _simulated(context, pipeline.workload, program, chosen, wanted)
+        return None
     workload, chosen = chosen.written_in(pipeline.load())
     inputs = {**pipeline.inputs(workload), **chosen.inputs()}
     card = chosen.load_for(workload)
@@ -132,7 +133,12 @@ def predict_command(context: click.Context, /, **options: Any) -> None:
 @page_option
 @explain_option
 @interval_options
-def simulate_command(schedule: Path, **options: Any) -> None:
+@click.option(
+    "--recording",
+    type=OUTPUT,
+    help="Also write what PyTorch's profiler would have recorded, for streamsim import; .json or .json.gz.",
+)
+def simulate_command(schedule: Path, recording: Path | None, **options: Any) -> None:
     """Predict a schedule from a file, or a recorded program as it runs when nothing records it.
 
     Its speed-up is over the unchunked program where the file names one, as those of streamsim schedule do; else over
@@ -142,18 +148,27 @@ def simulate_command(schedule: Path, **options: Any) -> None:
     Examples:
       streamsim simulate schedule.json --device a100
       streamsim simulate trace.json.gz
+      streamsim simulate schedule.json --recording trace.json.gz
       streamsim simulate schedule.json --device my-card.toml --connections 32 --json
       streamsim simulate schedule.json --samples 1000 --seed 7
     """  # noqa: D301 - click wants the backspace itself
     chosen, wanted = taken(Chosen, options), _Wanted(**options)
-    _simulated(click.get_current_context(), schedule, read_given(schedule), chosen, wanted)
+    prediction = _simulated(click.get_current_context(), schedule, read_given(schedule), chosen, wanted)
+    if recording is not None:
+        from streamsim.recorded.simulated import write_recording
+
+        write_recording(prediction.timeline, recording)
 
 
-def _simulated(context: click.Context, path: Path | None, given: Given, chosen: Chosen, wanted: _Wanted) -> None:
-    """Predict the program of a file."""
+def _simulated(
+    context: click.Context, path: Path | None, given: Given, chosen: Chosen, wanted: _Wanted
+) -> "Prediction":
+    """Predict the program of a file, and report it."""
     chosen = chosen.of(context, given)
     card = chosen.load()
-    _report(_predict(given.schedule, card), {"schedule": str(path), **chosen.inputs()}, wanted, card)
+    prediction = _predict(given.schedule, card)
+    _report(prediction, {"schedule": str(path), **chosen.inputs()}, wanted, card)
+    return prediction
 
 
 @click.command("schedule")

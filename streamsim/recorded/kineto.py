@@ -18,6 +18,7 @@ from streamsim.recorded.draft import UNKNOWN_PROCESS, Draft
 from streamsim.recorded.json_stream import EventFile
 from streamsim.recorded.recording import (
     NONE,
+    SIMULATED,
     AnnotationKind,
     CopyDirection,
     CopyMemory,
@@ -75,6 +76,7 @@ class _Head(msgspec.Struct):
     shapes: Id = msgspec.field(default=None, name="record_shapes")
     stack: Id = msgspec.field(default=None, name="with_stack")
     cupti: Id = msgspec.field(default=None, name="cupti_version")
+    simulated: bool = False
 
 
 class _Args(msgspec.Struct, gc=False):
@@ -131,6 +133,8 @@ def read_kineto(path: str | os.PathLike[str], blocks: Iterator[bytes]) -> Record
         word for word, on in (("shapes", file.head.shapes), ("stack", file.head.stack)) if on not in (None, 0, "0")
     ]
     draft.tool += f", with {' and '.join(options)}" if options else ""
+    if file.head.simulated:
+        draft.tool = SIMULATED
     for card in file.head.cards:
         draft.cards[card.id] = RecordedCard(card.id, card.name, card.memory_bytes, card.multiprocessors)
     reader = _Reader(draft)

@@ -25,6 +25,7 @@ Format = Literal["Kineto", "Nsight Systems", "CUPTI"]
 RecordedStreamKind = Literal["legacy", "blocking", "non-blocking", "unknown"]
 FORMATS, STREAM_KINDS = map(get_args, (Format, RecordedStreamKind))
 NONE = -1
+SIMULATED = "streamsim, a simulated program"  # the tool of recordings that nobody recorded
 LATEST_NS = 1 << 52  # 52 days, and exact as a float
 Columns = TypeVar("Columns", bound="_Columns")
 

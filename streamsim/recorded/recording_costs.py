@@ -16,7 +16,7 @@ import numpy as np
 from streamsim.device.recorders import CALLS, PYTORCH, SHAPES, STACK, recorder_of
 from streamsim.device.variations import with_values
 from streamsim.recorded.call_names import lookups, queries
-from streamsim.recorded.recording import LATEST_NS, AnnotationKind, CallKind
+from streamsim.recorded.recording import LATEST_NS, SIMULATED, AnnotationKind, CallKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,6 +88,9 @@ class RecordingCosts(NamedTuple):
 
 def costs_of(recording: Recording, device: Device) -> RecordingCosts:
     """What recording cost, and how that is known."""
+    if recording.tool == SIMULATED:
+        nothing = HostCosts()
+        return RecordingCosts(nothing, nothing, nothing, "the program was simulated, and recording took no time")
     asked = by_asking(recording)
     if asked is not None:
         return RecordingCosts(asked, asked, asked, "by calls of the program that do nothing")

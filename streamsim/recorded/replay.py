@@ -14,8 +14,8 @@ from streamsim.errors import InputError
 from streamsim.recorded.card_profile import profile_of
 from streamsim.recorded.copy_rates import occupied_ns
 from streamsim.recorded.program import RecordedProgram, program_of
-from streamsim.recorded.recording import NONE, Recording
-from streamsim.recorded.recording_costs import HostCosts, costs_of, while_recorded
+from streamsim.recorded.recording import NONE, SIMULATED, Recording
+from streamsim.recorded.recording_costs import STAMPS_S, HostCosts, costs_of, while_recorded
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_change, format_seconds
 from streamsim.timeline.timeline import Timeline, label
@@ -72,12 +72,14 @@ class Replay(msgspec.Struct, frozen=True):
     """What the model says of a recorded ``program`` on ``device``, beside what was recorded.
 
     ``recorded_s``, ``predicted_s``: from the call of the first work to the end of the last. ``worst``: the ops whose
-    starts are farthest off, the farthest first. ``timeline``: the prediction, whole.
+    starts are farthest off, the farthest first. ``timeline``: the prediction, whole. ``stamps_s``: how much later, in
+    seconds, an op starts behind one on another engine because the card is recorded.
     """
 
     program: RecordedProgram
     device: Device
     timeline: Timeline
+    stamps_s: float
     recorded_s: float
     predicted_s: float
     engines: tuple[EngineReplay, ...]
@@ -105,7 +107,8 @@ def replay(recording: Recording, device: Device | str | Path | None = None) -> R
 
 def beside(recording: Recording, program: RecordedProgram, device: Device) -> Replay:
     """``program``, which is that of ``recording``, on ``device``, beside what was recorded."""
-    timeline = simulate_one_of_many(program.schedule, while_recorded(device))
+    is_simulated = recording.tool == SIMULATED
+    timeline = simulate_one_of_many(program.schedule, device if is_simulated else while_recorded(device))
     on_card = np.flatnonzero(np.array(program.work) != NONE)
     rows, ops = np.array(program.work)[on_card], on_card
     recorded_ns = recording.work.start_ns[rows] - program.first_ns
@@ -115,6 +118,7 @@ def beside(recording: Recording, program: RecordedProgram, device: Device) -> Re
         program=program,
         device=device,
         timeline=timeline,
+        stamps_s=0.0 if is_simulated else STAMPS_S,
         recorded_s=int(ends_ns.max()) / 1e9,
         predicted_s=timeline.makespan_s,
         engines=tuple(_engines(recording, device, timeline, ops, rows)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streamsim.recorded.recording_costs import STAMPS_S
 from streamsim.recorded.replay import PREDICTED, TAKEN, warnings_of
 from streamsim.report.recording import add_row, plain_table
 from streamsim.text.quantities import format_change, format_seconds
@@ -43,7 +42,8 @@ def replay_table(found: Replay, without: Unrecorded) -> Table:
         add_row(table, title, "", "; ".join(words))
     for unread in found.program.assumed:
         add_row(table, unread.what, f"{unread.count:,}", unread.why)
-    add_row(table, "while it is recorded", format_seconds(STAMPS_S), "more from engine to engine of the card")
+    if found.stamps_s:
+        add_row(table, "while it is recorded", format_seconds(found.stamps_s), "more from engine to engine of the card")
     table.add_section()
     low, high = format_seconds(without.least_s), format_seconds(without.most_s)
     between = "" if low == high else f"between {low} and {high}"
@@ -82,6 +82,6 @@ def replay_json(found: Replay, without: Unrecorded) -> dict[str, Any]:
         "recording_cost": {
             "taken_out_s": without.program.taken_out_s,
             **msgspec.to_builtins(without.program.costs),
-            "between_engines_s": STAMPS_S,
+            "between_engines_s": found.stamps_s,
         },
     }
