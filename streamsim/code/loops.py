@@ -1,6 +1,6 @@
-"""The loops of the patterns: what :mod:`streamsim.program.patterns` unrolls into ops, for any number of chunks.
+"""The loops of :mod:`streamsim.program.loops` as steps of a program, for any number of chunks.
 
-The tests hold each loop to the schedule of its pattern, op for op.
+The tests hold each program to the schedule of its pattern, op for op.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from streamsim.code.steps import (
     Within,
 )
 from streamsim.errors import InputError
-from streamsim.program.config import PREFETCH_BUFFERS, ROLES
+from streamsim.program import loops
+from streamsim.program.loops import PREFETCH_BUFFERS
 from streamsim.program.workload import ALIGN_BYTES
 from streamsim.text.quantities import format_seconds
 
@@ -38,10 +39,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamsim.program.config import Config, HostMemory
+    from streamsim.program.loops import Loop as IssueLoop
     from streamsim.program.schedule import Direction
     from streamsim.program.workload import Workload, WorkloadKernel
 
 OF_CHUNK = "stream[i % streams]"
+HANDS_OVER = "hands_over and "
 
 
 class _Array(NamedTuple):
@@ -149,27 +152,32 @@ def plan_of(workload: Workload, config: Config) -> Plan:
             " chunk has a piece of every array; use fewer, or --h2d-once, --d2h-once for a small array"
         )
     defaults = {"chunks": config.chunks}
-    if not config.is_prefetch and not config.is_blocking:
+    if not config.own_streams:
         defaults["streams"] = config.streams
     if config.slots is not None:
         defaults["buffers"] = config.buffers or PREFETCH_BUFFERS
     results = [f"h_{a.name}" for a in (*arrays.outputs, *arrays.once)]
-    steps = _prefetch if config.is_prefetch else _pattern
-    issue, events = steps(arrays, config, bool(workload.kernels), _host_work(workload))
+    loop = config.loop(workload)
+    used = {
+        0,
+        *loop.ends[: bool(arrays.once)],
+        *(step.stream for step in loop.steps if not isinstance(step, loops.Prepare)),
+    }
+    issued = _Issued(arrays, loop, config.is_blocking, _host_work(workload))
     return Plan(
-        title="ring" if config.buffers is not None and not config.is_prefetch else config.order,
+        title=config.pattern,
         is_graph=config.launch == "graph",
         defaults=defaults,
         memory=arrays.memory(),
         cuts=arrays.cuts,
         kernels=arrays.kernels(workload) if workload.kernels else None,
-        events=events,
-        issue=issue,
+        events=issued.events(),
+        issue=issued.steps(),
         results=tuple(results or [f"d_{a.name}" for a in (*arrays.inputs, *arrays.tables)]),
         most_chunks=arrays.most_chunks,
-        streams=ROLES if config.is_prefetch else int(config.is_blocking),
+        streams=config.own_streams,
         has_host_work=workload.has_host_work,
-        roles=("load", "compute", "store" if results else "_") if config.is_prefetch else (),
+        roles=tuple(role if number in used else "_" for number, role in enumerate(loop.roles)),
     )
 
 
@@ -180,102 +188,118 @@ def _host_work(workload: Workload) -> tuple[HostWork, ...]:
     return (HostWork(seconds),) if seconds else ()
 
 
-def _stages(
-    arrays: _Arrays, is_blocking: bool, has_kernels: bool, loaded: str = "i", computed: str = "i"
-) -> tuple[tuple[Step, ...], ...]:
-    """What is copied in of the chunk ``loaded``, run on the one that is ``computed``, and copied back of that."""
+class _Issued:
+    """The calls of a loop, as steps of a program."""
 
-    def copy(direction: Direction, array: _Array, chunk: str) -> Copy:
-        host = Piece(f"h_{array.name}", arrays.part(array), chunk=chunk)
-        return Copy(direction, arrays.on_card(array, chunk), host, is_blocking)
+    def __init__(self, arrays: _Arrays, loop: IssueLoop, is_blocking: bool, work: tuple[HostWork, ...]) -> None:
+        self._arrays, self._loop, self._is_blocking, self._work = arrays, loop, is_blocking, work
 
-    worked_on = dict.fromkeys(array for some in arrays.worked_on() for array in some)
-    return (
-        tuple(copy("h2d", array, loaded) for array in arrays.inputs),
-        (Run(tuple(arrays.on_card(array, computed) for array in worked_on)),) if has_kernels else (),
-        tuple(copy("d2h", array, computed) for array in arrays.outputs),
-    )
+    def steps(self) -> tuple[Step, ...]:
+        """All calls, in order."""
+        return (*self._once_in(), *map(self._pass, self._loop.passes), *self._once_out())
 
+    def events(self) -> tuple[Events, ...]:
+        """The events that are recorded."""
+        recorded = {step.event for step in self._loop.steps if isinstance(step, loops.Record)}
+        found = [Events(name, "chunks") for name in self._loop.events if name in recorded]
+        if self._arrays.tables and self._others:
+            found.append(Events("loaded_once"))
+        if self._arrays.once and (self._others or self._loop.ends):
+            found.append(Events("ended", self._others))
+        return tuple(found)
 
-def _pattern(
-    arrays: _Arrays, config: Config, has_kernels: bool, begin: tuple[HostWork, ...]
-) -> tuple[tuple[Step, ...], tuple[Events, ...]]:
-    stages = [stage for stage in _stages(arrays, config.is_blocking, has_kernels) if stage]
-    steps, events = tuple(step for stage in stages for step in stage), []
-    stream = "stream[0]" if config.is_blocking else OF_CHUNK
-    if config.order == "breadth-first":
-        body: list[Step] = [_chunks(*begin * (k == 0), Within(stream, stage)) for k, stage in enumerate(stages)]
-    elif config.buffers is None:
-        body = [_chunks(*begin, Within(stream, steps))]
-    else:
-        events = [Events("done", "chunks")]
-        body = [
-            _chunks(
-                *begin,
-                Turn("i"),
-                If("hands_over and i >= buffers", (Wait("done[i - buffers]", stream),)),
-                Within(stream, steps),
-                If("hands_over and i + buffers < chunks", (Record("done[i]", stream),)),
-            )
-        ]
-    others = "streams" if not config.is_blocking else ""
-    before, loaded = _once_in(arrays, config.is_blocking, others)
-    after, ended = _once_out(arrays, config.is_blocking, others)
-    return (*before, *body, *after), (*events, *loaded, *ended)
+    @property
+    def _others(self) -> str:
+        """The number of streams over which chunks take turns, where there can be several."""
+        return "" if self._is_blocking or self._loop.roles else "streams"
 
+    def _stream(self, number: int) -> str:
+        if number == loops.TURN:
+            return "stream[0]" if self._is_blocking else OF_CHUNK
+        return self._loop.roles[number] if self._loop.roles else f"stream[{number}]"
 
-def _chunks(*body: Step) -> Loop:
-    return Loop("i", "0", "chunks", body)
+    def _pass(self, bodies: loops.Pass) -> Loop:
+        """One pass over the chunks; what follows is for chunk k, behind chunk i."""
+        now, behind = (
+            [step for body in bodies if body.follows is follows for step in body.steps] for follows in (False, True)
+        )
+        if not behind:
+            return Loop("i", "0", "chunks", self._body(now, "i"))
+        body = If("i < chunks", self._body(now, "i")), If("k >= 0", self._body(behind, "k"), Let("k", "i - ahead"))
+        return Loop("i", "0", "chunks + ahead", body, Let("ahead", "min(buffers - 1, 1)"))
 
+    def _body(self, steps: Sequence[loops.Step], chunk: str) -> tuple[Step, ...]:
+        found: list[Step] = []
+        turns = [Turn(chunk)] * (self._arrays.slots is not None)
+        for step in steps:
+            if isinstance(step, loops.Prepare):
+                found += self._work
+                continue
+            found, turns = found + turns, []
+            if isinstance(step, loops.Issue):
+                stream, calls = self._stream(step.stream), self._stage(step.stage, chunk)
+                latest = found[-1] if found else None
+                if isinstance(latest, Within) and latest.stream == stream:
+                    found[-1] = Within(stream, (*latest.body, *calls))
+                else:
+                    found.append(Within(stream, calls))
+            elif isinstance(step, loops.Wait):
+                found.append(self._wait(step, chunk))
+            else:
+                found.append(self._record(step, chunk))
+        return tuple(found)
 
-def _once_in(arrays: _Arrays, is_blocking: bool, others: str) -> tuple[list[Step], list[Events]]:
-    """The tables in the first stream, and the wait of the ``others``."""
-    if not arrays.tables:
-        return [], []
-    copies = tuple(Copy("h2d", Piece(f"d_{a.name}"), Piece(f"h_{a.name}"), is_blocking) for a in arrays.tables)
-    steps: list[Step] = [Within("stream[0]", copies)]
-    if not others:
-        return steps, []
-    steps.append(If("streams > 1", (Record("loaded_once", "stream[0]"),)))
-    steps.append(Loop("k", "1", others, (Wait("loaded_once", "stream[k]"),)))
-    return steps, [Events("loaded_once")]
+    def _wait(self, step: loops.Wait, chunk: str) -> Step:
+        stream = self._stream(step.stream)
+        if step.before == 0:
+            return Wait(f"{step.event}[{chunk}]", stream)
+        condition = HANDS_OVER * step.between_streams + f"{chunk} >= {step.before}"
+        return If(condition, (Wait(f"{step.event}[{chunk} - {step.before}]", stream),))
 
+    def _record(self, step: loops.Record, chunk: str) -> Step:
+        record = Record(f"{step.event}[{chunk}]", self._stream(step.stream))
+        if step.awaited is None:
+            return record
+        return If(HANDS_OVER * step.between_streams + f"{chunk} + {step.awaited} < chunks", (record,))
 
-def _once_out(arrays: _Arrays, is_blocking: bool, others: str) -> tuple[list[Step], list[Events]]:
-    """The first stream's wait for the ``others``, and what is copied back once."""
-    if not arrays.once:
-        return [], []
-    copies = tuple(Copy("d2h", Piece(f"d_{a.name}"), Piece(f"h_{a.name}"), is_blocking) for a in arrays.once)
-    steps: list[Step] = [Within("stream[0]", copies)]
-    if not others:
-        return steps, []
-    waits = Loop("k", "1", others, (Record("ended[k]", "stream[k]"), Wait("ended[k]", "stream[0]")))
-    return [waits, *steps], [Events("ended", others)]
+    def _stage(self, stage: loops.Stage, chunk: str) -> tuple[Step, ...]:
+        """The calls of a stage of a chunk."""
+        arrays = self._arrays
+        if stage == "copy in":
+            return tuple(self._copy("h2d", array, chunk) for array in arrays.inputs)
+        if stage == "copy out":
+            return tuple(self._copy("d2h", array, chunk) for array in arrays.outputs)
+        worked_on = dict.fromkeys(array for some in arrays.worked_on() for array in some)
+        return (Run(tuple(arrays.on_card(array, chunk) for array in worked_on)),)
 
+    def _copy(self, direction: Direction, array: _Array, chunk: str) -> Copy:
+        host = Piece(f"h_{array.name}", self._arrays.part(array), chunk=chunk)
+        return Copy(direction, self._arrays.on_card(array, chunk), host, self._is_blocking)
 
-def _prefetch(
-    arrays: _Arrays, _config: Config, has_kernels: bool, begin: tuple[HostWork, ...]
-) -> tuple[tuple[Step, ...], tuple[Events, ...]]:
-    """Batch i is loaded in one stream ahead of batch k, which is computed in the next and stored in the third."""
-    copy_in, run, copy_out = _stages(arrays, False, has_kernels, "i", "k")
-    load: list[Step] = [*begin, Turn("i"), If("i >= buffers", (Wait("ran[i - buffers]", "load"),))]
-    load += [Within("load", copy_in)] if copy_in else []
-    load += [Record("loaded[i]", "load")]
-    work: list[Step] = [Turn("k"), Wait("loaded[k]", "compute")]
-    work += [If("k >= buffers", (Wait("stored[k - buffers]", "compute"),))] if copy_out else []
-    work += [Within("compute", run)] if run else []
-    work += [Record("ran[k]", "compute")]
-    if copy_out:
-        work += [Wait("ran[k]", "store"), Within("store", copy_out), Record("stored[k]", "store")]
-    events = [Events(name, "chunks") for name in ("loaded", "ran", *["stored"] * bool(copy_out))]
-    steps: list[Step] = []
-    if arrays.tables:
-        copies = tuple(Copy("h2d", arrays.on_card(a, ""), Piece(f"h_{a.name}")) for a in arrays.tables)
-        steps.append(Within("load", copies))
-    body = (If("i < chunks", tuple(load)), If("k >= 0", tuple(work), Let("k", "i - ahead")))
-    steps.append(Loop("i", "0", "chunks + ahead", body, Let("ahead", "min(buffers - 1, 1)")))
-    if arrays.once:
-        copies = tuple(Copy("d2h", Piece(f"d_{a.name}"), Piece(f"h_{a.name}")) for a in arrays.once)
-        steps += [Record("ended", "compute"), Wait("ended", "store"), Within("store", copies)]
-        events.append(Events("ended"))
-    return tuple(steps), tuple(events)
+    def _copies_once(self, direction: Direction, arrays: Sequence[_Array], stream: int) -> Within:
+        pieces = ((Piece(f"d_{array.name}"), Piece(f"h_{array.name}")) for array in arrays)
+        copies = tuple(Copy(direction, card, host, self._is_blocking) for card, host in pieces)
+        return Within(self._stream(stream), copies)
+
+    def _once_in(self) -> list[Step]:
+        """The tables in the first stream, and the wait of the others."""
+        if not self._arrays.tables:
+            return []
+        steps: list[Step] = [self._copies_once("h2d", self._arrays.tables, 0)]
+        if self._others:
+            steps.append(If("streams > 1", (Record("loaded_once", "stream[0]"),)))
+            steps.append(Loop("k", "1", self._others, (Wait("loaded_once", "stream[k]"),)))
+        return steps
+
+    def _once_out(self) -> list[Step]:
+        """The first stream's wait for the others, and what is copied back once."""
+        if not self._arrays.once:
+            return []
+        first, *others = self._loop.ends or (0,)
+        steps: list[Step] = []
+        if self._others:
+            waits = Record("ended[k]", "stream[k]"), Wait("ended[k]", "stream[0]")
+            steps.append(Loop("k", "1", self._others, waits))
+        for other in others:
+            steps += [Record("ended", self._stream(other)), Wait("ended", self._stream(first))]
+        return [*steps, self._copies_once("d2h", self._arrays.once, first)]

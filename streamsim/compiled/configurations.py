@@ -23,6 +23,7 @@ from streamsim.compiled.records import (
     ISSUED,
     LARGEST,
     PREFETCHED,
+    ROLES,
     card_of,
     hand_overs_of,
     most_ticks,
@@ -42,7 +43,7 @@ from streamsim.lowering.costs import (
     turn_ticks,
 )
 from streamsim.model import simulate
-from streamsim.program.config import ROLES, useful_streams
+from streamsim.program.config import useful_streams
 from streamsim.program.schedule import LAUNCHES, RecordEvent, WaitEvent
 from streamsim.rules.clock import ticks
 from streamsim.rules.hand_overs import KINDS, MANY

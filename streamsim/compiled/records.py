@@ -18,7 +18,6 @@ from streamsim.lowering.costs import (
     dearer_ticks,
     hand_over_table,
 )
-from streamsim.program.config import ROLES
 from streamsim.program.schedule import LAUNCHES
 from streamsim.rules.clock import ticks
 from streamsim.rules.hand_overs import MANY
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 ENGINE_OF_KIND = {0: (0, 0, 0, 0), 1: (0, 0, 2, 0), 2: (0, 1, 2, 0)}  # by the number of copy engines
+ROLES = 3  # streams of a program that prefetches
 LARGEST = NEVER // 2  # for any tick, and for any product that makes one
 # Programs that hand over alike: how they are launched, their streams, and those of them with kernels. In order a graph,
 # 0 to MANY streams, and 0 to ROLES of a program that prefetches, whose kernels have one of them.

@@ -11,22 +11,24 @@ import msgspec
 
 from streamsim.checks import MOST_CHUNKS, check_calls, check_choice, check_whole
 from streamsim.errors import InputError
-from streamsim.program.schedule import LAUNCHES, Launch, Schedule
+from streamsim.program.loops import ISSUE_ORDERS, Turns, loop_of, stages_of
+from streamsim.program.loops import ORDERS as ORDERS
+from streamsim.program.loops import Order as Order
+from streamsim.program.pipeline import program_of
+from streamsim.program.schedule import LAUNCHES, Launch
 
 if TYPE_CHECKING:
+    from streamsim.program.loops import Loop
+    from streamsim.program.schedule import Schedule
     from streamsim.program.workload import Workload
 
-Order = Literal["depth-first", "breadth-first", "serial", "prefetch"]
 HostMemory = Literal["pinned", "pageable"]
-ORDERS: tuple[Order, ...] = get_args(Order)
 HOST_MEMORIES: tuple[HostMemory, ...] = get_args(HostMemory)
-PREFETCH_BUFFERS = 2  # unless it is said: the next chunk beside this one
-ROLES = 3  # streams of a prefetching program: one copies in, one runs the kernels, one copies out
 
 
 def useful_streams(order: Order, chunks: int) -> int:
     """Over how many streams chunks can take turns: one where they take none, else no more than there are chunks."""
-    return 1 if order in ("serial", "prefetch") else chunks
+    return 1 if ISSUE_ORDERS[order].own_streams else chunks
 
 
 def most_streams(workload: Workload) -> int:
@@ -36,8 +38,7 @@ def most_streams(workload: Workload) -> int:
 
 def useful_buffers(order: Order, buffers: int | None, chunks: int) -> int | None:
     """How many buffers used in turn come into use: no more than chunks. None: no buffer is used twice."""
-    if buffers is None and order == "prefetch":
-        buffers = PREFETCH_BUFFERS
+    buffers = ISSUE_ORDERS[order].least_buffers if buffers is None else buffers
     return None if buffers is None else min(buffers, chunks)
 
 
@@ -62,16 +63,15 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         check_whole("streams", self.streams, 1, MOST_CHUNKS)
         check_choice("memory", self.memory, HOST_MEMORIES)
         check_choice("launch", self.launch, LAUNCHES)
+        issued = ISSUE_ORDERS[self.order]
         if self.buffers is not None:
             check_whole("buffers", self.buffers, 1, MOST_CHUNKS)
-            if self.order not in ("depth-first", "prefetch"):
+            if issued.ring is None:
                 raise InputError(
                     f"buffers = {self.buffers}: a ring of buffers is issued depth-first or prefetched, not {self.order}"
                 )
-        if self.order == "serial" and self.streams > 1:
-            raise InputError(f"streams = {self.streams}: a serial program has one stream; use another order")
-        if self.order == "prefetch" and self.streams > 1:
-            raise InputError(f"streams = {self.streams}: a prefetching program has {ROLES} of its own; leave it out")
+        if issued.own_streams and self.streams > 1:
+            raise InputError(f"streams = {self.streams}: {issued.only_own}")
         if self.launch == "graph" and self.is_blocking:
             raise InputError("launch = 'graph': a serial program blocks the host; use another order")
         if self.launch == "graph" and self.is_pageable:
@@ -80,7 +80,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def is_blocking(self) -> bool:
         """Whether the host waits for each copy."""
-        return self.order == "serial"
+        return ISSUE_ORDERS[self.order].is_blocking
 
     @property
     def is_pageable(self) -> bool:
@@ -104,11 +104,31 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return slots is not None and slots % self.streams != 0
 
     @property
+    def own_streams(self) -> int:
+        """The number of streams where nobody chooses it, else 0."""
+        return ISSUE_ORDERS[self.order].own_streams
+
+    @property
+    def pattern(self) -> str:
+        """What such programs are called: a ring, or by their issue order."""
+        issued = ISSUE_ORDERS[self.order]
+        return "ring" if self.buffers is not None and issued.ring is not issued.loop else self.order
+
+    @property
+    def turns(self) -> Turns:
+        """Over how many chunks, streams and buffers its loop goes."""
+        return Turns(self.chunks, self.streams, self.slots)
+
+    def loop(self, workload: Workload) -> Loop:
+        """The loop that issues the chunks of a workload."""
+        return loop_of(self.order, self.buffers is not None, stages_of(workload))
+
+    @property
     def simplicity(self) -> tuple[int, int, int, int, int]:
         """The smaller, the simpler: fewest chunks, then streams, then no ring or the smallest, depth-first, live."""
         return (
             self.chunks,
-            ROLES if self.is_prefetch else self.streams,
+            max(self.own_streams, self.streams),
             self.buffers or 0,
             ORDERS.index(self.order),
             LAUNCHES.index(self.launch),
@@ -154,9 +174,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def schedule(self, workload: Workload) -> Schedule:
         """The program. Raises InputError when the workload cannot be cut and issued so."""
-        from streamsim.program.patterns import pattern  # each pattern asks this module what goes together
-
-        return pattern(workload, self)
+        self.check(workload)
+        program = program_of(workload, self.loop(workload), self.turns, self.is_pageable, self.is_blocking)
+        unchunked = None
+        if self.chunks > 1 or not self.is_blocking:
+            unchunked = Config("serial", memory=self.memory).schedule(workload.loaded_once(self.chunks))
+        numbers = f" S={self.streams}" * (not self.own_streams) + f" K={self.slots}" * (self.slots is not None)
+        return program.schedule(f"{self.pattern} N={self.chunks}{numbers}", launch=self.launch, unchunked=unchunked)
 
     def device_bytes(self, workload: Workload) -> int:
         """Bytes of all device buffers of the program."""

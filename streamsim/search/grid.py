@@ -12,7 +12,8 @@ import msgspec
 from streamsim.analysis.room_on_card import remedy
 from streamsim.checks import LARGEST_BYTES, MOST_CHUNKS, check_tuple, check_whole
 from streamsim.errors import InputError
-from streamsim.program.config import ROLES, Config, HostMemory, Order, most_streams, useful_buffers, useful_streams
+from streamsim.program.config import Config, HostMemory, Order, most_streams, useful_buffers
+from streamsim.program.loops import ISSUE_ORDERS
 from streamsim.program.schedule import Launch  # noqa: TC001
 from streamsim.text.quantities import format_bytes
 
@@ -111,9 +112,9 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """In the order of simplicity; rings as large as the number of chunks come more than once."""
         programs = self._programs(workload)
         for chunks in sorted(n for n in self.chunks if n <= workload.most_chunks):
-            most = {order: min(useful_streams(order, chunks), most_streams(workload)) for order in self.orders}
-            allowed = {order: {min(n, most[order]) for n in self.streams} for order in self.orders}
-            allowed |= {"prefetch": {ROLES}} if "prefetch" in allowed else {}  # whatever the grid has
+            most = min(chunks, most_streams(workload))
+            own = {order: ISSUE_ORDERS[order].own_streams for order in self.orders}  # whatever the grid has
+            allowed = {order: {own[order]} if own[order] else {min(n, most) for n in self.streams} for order in own}
             ways = [
                 (order, allowed[order], useful_buffers(order, buffers, chunks), launch)
                 for order, buffers, launch in programs
@@ -121,8 +122,7 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             for streams in sorted(set[int]().union(*allowed.values())):
                 for order, numbers, buffers, launch in ways:
                     if streams in numbers:
-                        own = 1 if order == "prefetch" else streams
-                        yield Config(order, chunks, own, buffers, self.memory, launch)
+                        yield Config(order, chunks, 1 if own[order] else streams, buffers, self.memory, launch)
 
     def _programs(self, workload: Workload) -> list[tuple[Order, int | None, Launch]]:
         """Combine what is not a number, as far as it goes together: serial programs are live, and without a ring."""

@@ -1,0 +1,217 @@
+"""Issue orders: the ways to issue the chunks of a workload, each as one loop.
+
+A :class:`Loop` says which calls a program makes for each chunk, in which stream, and what waits for what. It is the one
+description of an issue order: :mod:`streamsim.program.pipeline` builds the schedule from it,
+:mod:`streamsim.code.loops` writes the program, :mod:`streamsim.compiled.layout` lays out the compiled model's records,
+and :mod:`streamsim.search.pruning_bounds` bounds the makespan. A new order is a new row of ``ISSUE_ORDERS``.
+
+A loop makes passes over all chunks, one after another. In each round of a pass its bodies come in turn, each for one
+chunk. Arrays that are copied once go in stream 0 before the passes, and back after them (``Loop.ends``).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from streamsim.program.workload import Workload
+
+Order = Literal["depth-first", "breadth-first", "serial", "prefetch"]
+ORDERS: tuple[Order, ...] = get_args(Order)
+Stage = Literal["copy in", "run", "copy out"]
+STAGES: tuple[Stage, ...] = get_args(Stage)
+Distance = Literal[0, 1, "buffers"]  # from chunk to chunk
+Stages = tuple[Stage, ...]
+TURN = -1  # in place of a stream: the one whose turn it is, stream i mod S of chunk i
+PREFETCH_BUFFERS = 2  # unless it is said: the next chunk beside this one
+
+
+class Prepare(NamedTuple):
+    """The host's own work before it issues the chunk."""
+
+
+class Issue(NamedTuple):
+    """The copies in, the kernels or the copies out of the chunk."""
+
+    stage: Stage
+    stream: int = TURN
+
+
+class Record(NamedTuple):
+    """The stream records this event of the chunk.
+
+    ``awaited``: the chunk so far behind waits for it, and without such a chunk there is no record; None: there always
+    is. ``between_streams``: there is none either where both chunks are in one stream.
+    """
+
+    event: str
+    stream: int = TURN
+    awaited: Distance | None = None
+    between_streams: bool = False
+
+
+class Wait(NamedTuple):
+    """The stream waits for that event of the chunk so far before, if it was recorded; ``between_streams``: as there."""
+
+    event: str
+    stream: int = TURN
+    before: Distance = 0
+    between_streams: bool = False
+
+
+Step = Prepare | Issue | Record | Wait
+
+
+class Body(NamedTuple):
+    """The calls for one chunk, in one round.
+
+    ``follows``: the round is that of the next chunk, where the buffers have room for it beside this one. ``needs``: it
+    is left out for a chunk that has nothing to do in this stage.
+    """
+
+    steps: tuple[Step, ...]
+    follows: bool = False
+    needs: Stage | None = None
+
+
+Pass = tuple[Body, ...]
+
+
+class Loop(NamedTuple):
+    """The calls of a program over all chunks.
+
+    ``events``: each chunk may have one of each name, and they are numbered chunk by chunk. ``roles``: what each stream
+    is for; empty: chunks take turns over the streams. ``ends``: of a loop with roles, the stream that copies back what
+    is copied once, and the stream that it waits for; empty: stream 0, which waits for all others.
+    """
+
+    passes: tuple[Pass, ...]
+    events: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    ends: tuple[int, ...] = ()
+
+    @property
+    def is_by_chunk(self) -> bool:
+        """Whether all calls for a chunk come before those for the next one."""
+        return len(self.passes) == 1 and not any(body.follows for body in self.passes[0])
+
+    @property
+    def steps(self) -> Iterator[Step]:
+        """All steps, in the order of issue."""
+        return (step for bodies in self.passes for body in bodies for step in body.steps)
+
+
+class Turns(NamedTuple):
+    """Over how many chunks, streams and buffers of one chunk (None: room for all chunks) a loop goes."""
+
+    chunks: int
+    streams: int
+    slots: int | None
+
+    @property
+    def ahead(self) -> int:
+        """How many rounds a body that follows is behind the others."""
+        return 0 if self.slots == 1 else 1
+
+    def distance(self, distance: Distance) -> int:
+        """A distance in chunks."""
+        return (self.slots or 1) if distance == "buffers" else distance
+
+    def recorded(self, step: Record) -> int:
+        """For how many chunks, from the first on, there is such a record."""
+        if step.awaited is None:
+            return self.chunks
+        distance = self.distance(step.awaited)
+        is_needless = step.between_streams and distance % self.streams == 0
+        return 0 if is_needless else max(0, self.chunks - distance)
+
+
+class IssueOrder(NamedTuple):
+    """An issue order: its loop by the stages that a workload has, and what goes together with it.
+
+    ``ring``: its loop over buffers of one chunk each, used in turn; None: it has none. ``own_streams``: the number of
+    its streams where nobody chooses it, else 0; ``only_own`` then says why. ``least_buffers``: buffers that it has
+    unless another number is given; None: one place for every chunk. ``is_blocking``: the host waits for each copy.
+    """
+
+    loop: Callable[[Stages], Loop]
+    ring: Callable[[Stages], Loop] | None = None
+    own_streams: int = 0
+    only_own: str = ""
+    least_buffers: int | None = None
+    is_blocking: bool = False
+
+
+def stages_of(workload: Workload) -> Stages:
+    """The stages that chunks of a workload have, in order."""
+    known = workload.inputs, workload.kernels, workload.outputs
+    return tuple(stage for stage, has in zip(STAGES, known, strict=True) if has)
+
+
+@cache
+def loop_of(order: Order, is_ring: bool, stages: Stages) -> Loop:
+    """The loop of an issue order for chunks with these stages; ``is_ring``: over buffers that are used in turn."""
+    issued = ISSUE_ORDERS[order]
+    return (issued.ring if is_ring and issued.ring else issued.loop)(stages)
+
+
+def _pass(*steps: Step) -> Pass:
+    return (Body(steps),)
+
+
+def _by_chunk(stages: Stages) -> Loop:
+    return Loop((_pass(Prepare(), *map(Issue, stages)),))
+
+
+def _by_stage(stages: Stages) -> Loop:
+    return Loop(tuple(_pass(*[Prepare()] * (k == 0), Issue(stage)) for k, stage in enumerate(stages)))
+
+
+def _ring(stages: Stages) -> Loop:
+    wait = Wait("done", before="buffers", between_streams=True)
+    record = Record("done", awaited="buffers", between_streams=True)
+    return Loop((_pass(Prepare(), wait, *map(Issue, stages), record),), ("done",))
+
+
+def _prefetch(stages: Stages) -> Loop:
+    load, compute, store = range(3)
+
+    def issue(stage: Stage, stream: int) -> list[Step]:
+        return [Issue(stage, stream)] if stage in stages else []
+
+    returns = "copy out" in stages
+    bodies = [
+        Body((Prepare(), Wait("ran", load, "buffers"), *issue("copy in", load), Record("loaded", load))),
+        Body(
+            (
+                Wait("loaded", compute),
+                *[Wait("stored", compute, "buffers")] * returns,
+                *issue("run", compute),
+                Record("ran", compute),
+            ),
+            follows=True,
+        ),
+    ]
+    if returns:
+        steps = Wait("ran", store), Issue("copy out", store), Record("stored", store)
+        bodies.append(Body(steps, follows=True, needs="copy out"))
+    return Loop((tuple(bodies),), ("loaded", "ran", "stored"), ("load", "compute", "store"), (store, compute))
+
+
+ISSUE_ORDERS: dict[Order, IssueOrder] = {
+    "depth-first": IssueOrder(_by_chunk, _ring),
+    "breadth-first": IssueOrder(_by_stage),
+    "serial": IssueOrder(
+        _by_chunk, own_streams=1, only_own="a serial program has one stream; use another order", is_blocking=True
+    ),
+    "prefetch": IssueOrder(
+        _prefetch,
+        _prefetch,
+        own_streams=3,
+        only_own="a prefetching program has 3 of its own; leave it out",
+        least_buffers=PREFETCH_BUFFERS,
+    ),
+}
