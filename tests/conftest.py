@@ -1,8 +1,9 @@
 """How the tests are run: which examples are drawn, in how many processes, and what those share.
 
-The same examples at every run, so that a change passes or fails on its own account. While one works:
-``pytest --hypothesis-profile=quick``, a fifth of them. To search further: ``pytest --hypothesis-profile=thorough``, ten
-times as many.
+The same examples at every run, so that a change passes or fails on its own account. A law that needs more or fewer
+than 50 to find a planted fault names its number (``effort.examples``). While one works: ``pytest
+--hypothesis-profile=quick``, a fifth of them. To search further: ``pytest --hypothesis-profile=thorough``, ten times as
+many.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
     from streamsim_validate.calibrate import Samples
     from streamsim_validate.gpu import Gpu
 
-settings.register_profile("repeat", deadline=None, derandomize=True)  # no law is timed: the machine may be busy
-settings.register_profile("quick", deadline=None, derandomize=True, max_examples=20)
-settings.register_profile("thorough", deadline=None, max_examples=1000)
+# No law is timed: the machine may be busy.
+settings.register_profile("repeat", deadline=None, derandomize=True, max_examples=50)
+settings.register_profile("quick", deadline=None, derandomize=True, max_examples=10)
+settings.register_profile("thorough", deadline=None, max_examples=500)
 for name, parent in (("mutants", "quick"), ("mutants-wide", "repeat")):  # of tests/mutation: that it fails is enough
     settings.register_profile(
         name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-USUAL = 100  # hypothesis' own number of examples
+USUAL = settings.get_profile("repeat").max_examples  # conftest.py: of a law that names no number
 THOROUGH = settings().max_examples > USUAL
 
 

@@ -17,8 +17,8 @@ from kinds import Input
 from worker import Asked
 from workers import Patience
 
-PATIENCE = Patience(stuck_s=10.0, asleep_s=2.0)
-LOOP_S = 1.0
+PATIENCE = Patience(stuck_s=5.0, asleep_s=2.0)
+LOOP_S = 0.4
 LIMIT_BYTES = 1 << 26  # so much more is there at once, on machines too that take seconds to find a gigabyte
 
 

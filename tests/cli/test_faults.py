@@ -208,7 +208,7 @@ runpy.run_module("streamsim", run_name="__main__", alter_sys=True)
 def test_killed_at_any_moment_best_leaves_a_whole_file_or_none(here: Path, seed: int) -> None:
     assert main([*BEST, "-o", "whole.py"]) == 0
     rng = random.Random(seed)
-    for how in SIGNALS * 2:
+    for how in SIGNALS:
         command = [sys.executable, "-P", "-c", ONCE_PYTHON_IS_UP, *BEST, "-o", "out.py"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert process.stdout is not None

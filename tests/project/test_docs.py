@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from documents import ROOT, Reader, blocks
+from effort import THOROUGH
 
 import streamsim
 from streamsim.analysis.causes import CAUSES
@@ -177,6 +178,7 @@ class Page(HTMLParser):
 PAGES_OF_SITE = ("README", "docs/explain", "docs/reference/library", "docs/reference/commands")
 
 
+@pytest.mark.skipif(not THOROUGH, reason="20 s of Sphinx; CI's site job and a thorough run do it")
 def test_the_site_has_every_public_name_with_its_docstring_and_every_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
