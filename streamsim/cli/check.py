@@ -86,19 +86,13 @@ def _to_json(path: Path, program: Schedule, findings: "list[Finding]") -> dict[s
 
 
 def _print_findings(program: Schedule, findings: "list[Finding]") -> None:
-    from rich.box import SIMPLE
-    from rich.table import Table
-    from rich.text import Text
-
     from streamsim.cli.consoles import open_console
+    from streamsim.report.tables import Table
 
     console = open_console()
     if findings:
-        table = Table("", "rule", "what", "remedy", box=SIMPLE)
-        for found in findings[:MOST_ROWS]:
-            style = "red" if found.severity == "error" else "yellow"
-            table.add_row(Text(found.severity, style), found.rule, found.what, found.remedy)
-        console.print(table)
+        rows = tuple((found.severity, found.rule, found.what, found.remedy) for found in findings[:MOST_ROWS])
+        console.print(Table("", (rows,), ("", *COLUMNS[1:]), colours={"error": "red", "warning": "yellow"}))
     if len(findings) > MOST_ROWS:
         console.print(f"and {len(findings) - MOST_ROWS} more; --json has them all")
     _print_counts(console, **_counts(program, findings))

@@ -7,11 +7,10 @@ import sys
 from typing import Any
 
 import click
-from rich.table import Table as RichTable
 
 from streamsim.cli.printing import MARKDOWN
 from streamsim.cli.terminal import Terminal
-from streamsim.page.tables import markdown, table_of
+from streamsim.report.tables import Table
 
 FENCE = "```"
 WIDEST = 1000  # columns of a table that nothing cuts
@@ -53,7 +52,7 @@ class Markdown(Piped):
             self.file.write(f"{self._written(thing, **how)}\n\n")
 
     def _written(self, thing: Any, **how: Any) -> str:
-        if isinstance(thing, RichTable):
-            return markdown(table_of(thing))
+        if isinstance(thing, Table):
+            return thing.markdown()
         text = self._trimmed(thing, **how).strip("\n")
         return f"{FENCE}text\n{text}\n{FENCE}" if "\n" in text else text.strip()

@@ -65,15 +65,10 @@ def _print_devices(rows: list[dict[str, Any]], form: str) -> None:
         return print_json({"devices": rows})
     if form == "csv":
         return print_csv(rows)
-    from rich.box import SIMPLE
-    from rich.table import Table
-
     from streamsim.cli.consoles import open_console
+    from streamsim.report.tables import Table
 
-    table = Table("name", "memory", "link", "description", box=SIMPLE)
-    for column in table.columns[:2]:
-        column.no_wrap = True
-    for row in rows:
-        memory = format_bytes(row["memory_bytes"]) if row["memory_bytes"] else ""
-        table.add_row(row["name"], memory, row["link"], row["description"])
-    return open_console().print(table)
+    memory = [format_bytes(row["memory_bytes"]) if row["memory_bytes"] else "" for row in rows]
+    cells = ((row["name"], held, row["link"], row["description"]) for row, held in zip(rows, memory, strict=True))
+    heads = ("name", "memory", "link", "description")
+    return open_console().print(Table("", (tuple(cells),), heads, whole=frozenset({0, 1})))

@@ -31,17 +31,13 @@ from streamsim.program.workload import Workload
 from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from streamsim.analysis.bounds import Bound
-    from streamsim.analysis.causes import Loss
     from streamsim.analysis.explanation import Explanation
     from streamsim.device.profile import Device
     from streamsim.program.layers import Layers
     from streamsim.program.offload import Offload
     from streamsim.transform.scenario import LayersSource, Origin, Source
 
-FOLDED = 0.01  # of the makespan: causes whose part and gain are smaller are one line of the table
 ALONE = (
     "Alone: what the makespan loses when nothing but the remedy is done; the schedule with it is simulated. In brackets"
     " what it would lose if the cause could be removed, which no change of the schedule does."
@@ -200,6 +196,7 @@ def print_explanation(explanation: "Explanation", work: "Bound | None" = None) -
     """What is lost and to what, for people. ``work``: the bound of the work, where it is known."""
     from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK, BUSIEST_ENGINE
     from streamsim.cli.consoles import open_console
+    from streamsim.report.explanation import FOLDED, loss_tables
     from streamsim.text.quantities import format_seconds
 
     console = open_console()
@@ -212,59 +209,8 @@ def print_explanation(explanation: "Explanation", work: "Bound | None" = None) -
     console.print("; ".join([*bounds, f"{BOUND_AS_ISSUED}: {issued}"]))
     console.print(f"{BUSIEST_ENGINE}: {alone} by {explanation.bound_by}; lost is what is above it")
     console.print(f"first: {explanation.advice}")
-    least_s = FOLDED * explanation.makespan_s
-    if explanation.losses:
-        title = f"Lost: {format_seconds(explanation.gap_s)}"
-        console.print(_table(title, explanation.losses, explanation.gap_s, least_s))
-    if explanation.limits:
-        inside_s = explanation.bound_s - explanation.even_s
-        title = f"In the {BUSIEST_ENGINE}: {format_seconds(inside_s)}"
-        console.print(_table(title, explanation.limits, inside_s, least_s))
+    for table in loss_tables(explanation, FOLDED):
+        console.print(table)
     if explanation.is_racy:
         console.print("The schedule has races (streamsim check): what its data needs is uncertain.", style="yellow")
     console.print(ALONE, style="dim")
-
-
-def _table(title: str, losses: "tuple[Loss, ...]", whole_s: float, least_s: float) -> "Table":
-    """The causes; those that neither lost nor would gain ``least_s`` are one line, but for the first."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    from streamsim.text.quantities import format_seconds
-
-    table = Table(title=title, title_justify="left", box=SIMPLE)
-    table.add_column("cause", ratio=3)
-    for name in ("part", "share", "alone"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("remedy", ratio=4)
-    small = [loss for loss in losses[1:] if max(loss.lost_s, _gain_s(loss)) < least_s]
-    for loss in losses:
-        if loss not in small:
-            part = format_seconds(loss.lost_s), _share(loss.lost_s, whole_s)
-            table.add_row(loss.title, *part, _alone(loss), loss.remedies)
-    if small:
-        together_s = sum(loss.lost_s for loss in small)
-        several = f"{len(small)} more cause{'s' * (len(small) > 1)}, together"
-        most_s = max(map(_gain_s, small))
-        gain = f"<= {format_seconds(most_s)}" if most_s > 0 else ""
-        table.add_row(several, format_seconds(together_s), _share(together_s, whole_s), gain, "each below 1 %: --json")
-    return table
-
-
-def _gain_s(loss: "Loss") -> float:
-    """The most that is said to be gained against a cause."""
-    return max(loss.gain_alone_s, loss.assuming.gain_alone_s if loss.assuming else 0.0)
-
-
-def _alone(loss: "Loss") -> str:
-    """What its remedy gains, or in brackets what the cause would be worth if it could be removed, if anything."""
-    from streamsim.text.quantities import format_seconds
-
-    gain = ("-" if loss.gain_alone_s < 0 else "") + format_seconds(abs(loss.gain_alone_s))
-    if loss.made:
-        return gain
-    return f"({gain})" if loss.gain_alone_s > 0 else ""
-
-
-def _share(part_s: float, whole_s: float) -> str:
-    return f"{part_s / whole_s if whole_s else 0.0:.0%}"

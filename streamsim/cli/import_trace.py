@@ -17,11 +17,10 @@ from streamsim.text.shown import one_line
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rich.table import Table
-
     from streamsim.recorded.recording import Recording
     from streamsim.recorded.replay import Replay, Unrecorded
     from streamsim.recorded.summary import RecordingSummary
+    from streamsim.report.tables import Table
 
 
 @click.command("import")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streamsim.program.layers import Layers
     from streamsim.program.offload import Offload
     from streamsim.program.schedule import Schedule
-    from streamsim.search.best_offload import BestOffload, Placed
+    from streamsim.search.best_offload import BestOffload
 
 WORTH = 1.01  # a gain below this is not worth a line
 
@@ -166,84 +166,15 @@ def check_beside_layers(context: click.Context, has_layers: bool, own: type[msgs
 
 def print_best_layers(best: BestOffload, layers: Layers) -> None:
     """What to use and what it gains, for people."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-
     from streamsim.cli.consoles import open_console
-    from streamsim.text.quantities import format_bytes, format_seconds
+    from streamsim.report.best_layers import best_layers_table
 
     console = open_console()
-    several = f", {layers.passes} passes" * (layers.passes > 1)
-    words = f"{len(layers.steps)} layers of {format_bytes(layers.weight_bytes)}{several}"
-    table = Table(title=f"best on {best.device}: {words}", title_justify="left", show_header=False, box=SIMPLE)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column()
-    for section in _sections(best):
-        for name, value, remark in section:
-            table.add_row(name, format_seconds(value) if isinstance(value, float) else value, remark)
-        table.add_section()
-    console.print(table)
+    console.print(best_layers_table(best, layers))
     console.print(_how_sure(best), style="dim" if best.exact else None, soft_wrap=True)
     stay = ", ".join(best.lean.config.resident) or "none"
     console.print(f"stay on the card: {stay}", soft_wrap=True)
     console.print(f"{best.device}: {best.link}", soft_wrap=True)
-
-
-Row = tuple[str, float | str, str]
-
-
-def _sections(best: BestOffload) -> list[list[Row]]:
-    from streamsim.analysis.bounds import BOUND_AS_ISSUED
-    from streamsim.search.best_offload import FASTER
-    from streamsim.text.quantities import format_bytes, format_change
-
-    use, took = best.lean, best.best.makespan_s
-    the_best, whole = "the optimum" if best.exact else "the best found", format_bytes(best.resident_bytes)
-    fits = best.memory_bytes is None or best.resident_bytes <= best.memory_bytes
-    every = f"every layer on the card, {whole}{'' if fits else ', which it has no room for'}"
-    times: list[Row] = [
-        ("use", use.makespan_s, f"{use.words}: the leanest found within 1 % of {the_best}"),
-        *([("a pass", use.makespan_s / best.passes, f"one of {best.passes}")] if best.passes > 1 else []),
-        ("optimum" if best.exact else "best found", took, f"{best.best.words}; {_held(best.best)} on the card"),
-        ("pageable", best.serial_s, f"each layer copied in its turn, as people begin: {_times(best.serial_s, took)}"),
-        ("pinned", best.one_by_one_s, f"the same from pinned memory: {_times(best.one_by_one_s, took)}"),
-        (
-            "kernel first",
-            best.kernel_first_s,
-            f"pageable, --kernel-first: {_times(best.kernel_first_s, took)}",
-        ),
-        ("all stay", best.resident_s, every),
-    ]
-    limits = [
-        "" if limit is None else f"at most {format_bytes(limit)} may be"
-        for limit in (best.memory_bytes, best.pinned_limit_bytes)
-    ]
-    reserved = f"{format_bytes(use.config.reserve_bytes)} of it reserved" if use.config.reserve_bytes else ""
-    copied = f"{len(use.streamed)} layers, which each pass copies"
-    memory: list[Row] = [
-        ("on the card", _held(use), "; ".join(filter(None, (limits[0], reserved)))),
-        ("pinned on the host", format_bytes(use.pinned_bytes), "; ".join(filter(None, (limits[1], copied)))),
-        ("load", use.load_s, "what stays, once, before the first pass; not counted above"),
-    ]
-    waits = max(best.critical_s, key=lambda name: best.critical_s[name])
-    path = f"{best.critical_s[waits] / took:.0%} of the optimum's {'on ' * (waits != 'waiting')}{waits}"
-    binds: list[Row] = [
-        (BOUND_AS_ISSUED, best.issued_bound.seconds, f"by {best.issued_bound.bound_by}"),
-        ("critical path", best.critical_s[waits], path),
-        *((f"{name} {FASTER}x as fast", s, format_change(s / took - 1)) for name, s in best.faster_s.items()),
-    ]
-    return [times, memory, binds]
-
-
-def _held(placed: Placed) -> str:
-    from streamsim.text.quantities import format_bytes
-
-    return format_bytes(placed.device_bytes)
-
-
-def _times(seconds: float, took: float) -> str:
-    return f"{seconds / took:.2f}x as long"
 
 
 def _how_sure(best: BestOffload) -> str:

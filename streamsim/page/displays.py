@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 from collections import Counter
+from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from streamsim.page.document import Page, write_page
-from streamsim.page.tables import Table, in_html, rich_table, table_html, table_of
+from streamsim.report.tables import Table, in_html
 from streamsim.text.quantities import format_bytes, format_seconds
 from streamsim.text.shown import printable
 
@@ -46,7 +47,7 @@ def text_of(value: Any) -> str:
     console = Console(file=out, width=WIDTH, highlight=False, color_system=None)
     for table in _page(value).tables:
         console.print(Text(printable(table.title)), soft_wrap=True)
-        console.print(rich_table(table))
+        console.print(replace(table, title=""))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n")
 
 
@@ -58,7 +59,7 @@ def write(value: Any, path: str | os.PathLike[str]) -> None:
 def html_of(value: Any) -> str:
     """Return what a notebook shows: the tables, and below them the picture in a frame of its own, if there is one."""
     page = _page(value)
-    tables = "".join(map(table_html, page.tables))
+    tables = "".join(table.html() for table in page.tables)
     if not page.lines and page.map is None and page.losses is None:
         return tables
     rows = sum(len({*one.timeline.engine, *(op.stream for op in one.timeline.schedule.ops)}) for one in page.lines)
@@ -79,7 +80,7 @@ def _page(value: Any, whole: bool = False) -> Page:
         return made
     kinds: dict[str, Callable[[Any], Page]] = {
         "Prediction": _prediction,
-        "Explanation": _explanation,
+        "Explanation": partial(_explanation, whole=whole),
         "Timeline": _timeline,
         "WhatIf": _what_if,
         "Best": _searched if whole else _best,
@@ -100,10 +101,12 @@ def _prediction(value: Prediction) -> Page:
     return prediction_page(value)
 
 
-def _explanation(value: Explanation) -> Page:
+def _explanation(value: Explanation, whole: bool) -> Page:
     from streamsim.page.pages import explanation_page
+    from streamsim.report.explanation import FOLDED, loss_tables
 
-    return explanation_page(value)
+    page = explanation_page(value)
+    return page if whole else replace(page, tables=loss_tables(value, FOLDED))
 
 
 def _timeline(value: Timeline) -> Page:
@@ -207,13 +210,13 @@ def _recording(value: Recording) -> Page:
     from streamsim.recorded.summary import summarise
     from streamsim.report.recording import recording_table
 
-    return Page("recording", tables=(table_of(recording_table(summarise(value), f"recorded by {value.tool}")),))
+    return Page("recording", tables=(recording_table(summarise(value), f"recorded by {value.tool}"),))
 
 
 def _diagnosis(value: Diagnosis) -> Page:
     from streamsim.report.diagnosis import diagnosis_tables
 
-    first, *others = map(table_of, diagnosis_tables(value))
+    first, *others = diagnosis_tables(value)
     title = f"{value.device}: {value.verdict}"
     return Page(title, tables=(replace(first, title=f"{title}. {first.title}"), *others))
 
@@ -223,5 +226,5 @@ def _loop_advice(value: LoopAdvice) -> Page:
 
     title = f"training loop on {value.device}: {value.verdict}"
     assumed = tuple(f"{row.title}: assumes that {row.assumes}" for row in value.rows if row.assumes)
-    table = replace(table_of(loop_table(value)), title=title)
+    table = replace(loop_table(value), title=title)
     return Page(title, tables=(table,), notes=(*assumed, *value.notes))

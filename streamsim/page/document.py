@@ -18,8 +18,8 @@ from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_bytes
 from streamsim.page.losses import Losses, losses_html
 from streamsim.page.maps import Map, map_data
-from streamsim.page.tables import Table, in_html, table_html
 from streamsim.page.timelines import Shown, line_data
+from streamsim.report.tables import Table, in_html
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import one_line
 
@@ -71,7 +71,7 @@ class Page(msgspec.Struct, frozen=True):
             "" if self.losses is None else losses_html(self.losses),
             "" if self.map is None else _map(),
             _lines(self.lines) if self.lines else "",
-            *(f"<section class='scroll'>{table_html(table)}</section>" for table in self.tables),
+            *(f"<section class='scroll'>{table.html()}</section>" for table in self.tables),
             *_foot(self),
         ]
         return _filled(self.title, "\n".join(filter(None, body)), data)

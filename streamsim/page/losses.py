@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from streamsim.analysis.bounds import BUSIEST_ENGINE
-from streamsim.page.tables import Table, in_html
 from streamsim.report.gantt import BOUND_COLOUR, CAUSE_COLOURS
+from streamsim.report.tables import in_html
 from streamsim.text.quantities import format_seconds
 
 if TYPE_CHECKING:
@@ -98,22 +98,3 @@ def _item(number: int, part: Part, share: float) -> str:
     summary = f"{swatch}{in_html(name)}: <b>{format_seconds(part.seconds)}</b>, {share:.1%}"
     sentences = "".join(f"<p>{in_html(sentence)}</p>" for sentence in part.sentences)
     return f"<details><summary>{summary}</summary>{sentences}</details>"
-
-
-def losses_table(explanation: Explanation) -> Table:
-    """Return the causes: what each lost above the busiest engine, what its removal brings, and its remedy."""
-    groups = [(explanation.losses, explanation.gap_s), (explanation.limits, explanation.bound_s - explanation.even_s)]
-    rows = tuple(tuple(_row(loss, whole_s) for loss in losses) for losses, whole_s in groups if losses)
-    return Table(
-        f"Lost: {format_seconds(explanation.gap_s)}; below it, what lies in the {BUSIEST_ENGINE}",
-        rows,
-        ("cause", "part", "share", "alone", "remedy"),
-        frozenset({1, 2, 3}),
-    )
-
-
-def _row(loss: Loss, whole_s: float) -> tuple[str, ...]:
-    gain = ("-" if loss.gain_alone_s < 0 else "") + format_seconds(abs(loss.gain_alone_s))
-    alone = gain if loss.made else f"({gain})" if loss.gain_alone_s > 0 else ""
-    share = f"{loss.lost_s / whole_s if whole_s else 0.0:.0%}"
-    return loss.title, format_seconds(loss.lost_s), share, alone, loss.remedies

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK, BUSIEST_ENGINE
 from streamsim.model import simulate
 from streamsim.page.document import Page
-from streamsim.page.losses import losses_of, losses_table
+from streamsim.page.losses import losses_of
 from streamsim.page.searches import best_page, sweep_page
-from streamsim.page.tables import table_of
 from streamsim.page.timelines import Shown
 from streamsim.recorded.times import recorded_times
+from streamsim.report.explanation import loss_tables
 from streamsim.report.recording import recording_table
 from streamsim.report.replay import replay_table
 from streamsim.report.text import SERIAL_WORDS, summary
@@ -60,7 +60,7 @@ def prediction_page(
         advice="" if explanation is None else f"First: {explanation.advice}.",
         losses=None if explanation is None else losses_of(explanation),
         lines=(*_serial(p), Shown("predicted", p.timeline, p.issued_bound.seconds, within)),
-        tables=(table_of(summary(p)), *([] if explanation is None else [losses_table(explanation)])),
+        tables=(summary(p), *(() if explanation is None else loss_tables(explanation))),
         notes=(f"{p.device}: {p.link}", *assumed),
     )
 
@@ -91,7 +91,7 @@ def explanation_page(explanation: Explanation, assumed: Sequence[str] = (), work
         advice=f"First: {e.advice}.",
         losses=losses_of(e),
         lines=(Shown("predicted", e.timeline, e.bound_s),),
-        tables=(losses_table(e),),
+        tables=loss_tables(e),
         notes=(f"{e.device}: {e.link}", *assumed),
     )
 
@@ -106,7 +106,7 @@ def what_if_page(found: WhatIf, title: str, timelines: Mapping[str, Timeline]) -
             (f"{together.gain:.2f}x", f"as fast as before, {format_seconds(before.makespan_s)}"),
         ),
         lines=tuple(Shown(name, timeline) for name, timeline in timelines.items()),
-        tables=(table_of(what_if_table(found, title)),),
+        tables=(what_if_table(found, title),),
     )
 
 
@@ -126,5 +126,5 @@ def recording_page(
             (format_seconds(found.predicted_s), f"replayed on {found.device.name}, {format_change(found.error)}"),
         ),
         lines=(Shown("recorded", was), Shown("replayed", found.timeline)),
-        tables=(table_of(recording_table(summary, title)), table_of(replay_table(found, without))),
+        tables=(recording_table(summary, title), replay_table(found, without)),
     )

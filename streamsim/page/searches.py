@@ -11,7 +11,6 @@ from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.page.document import Page
 from streamsim.page.maps import Map, map_of, spread
-from streamsim.page.tables import table_of
 from streamsim.page.timelines import Shown
 from streamsim.program.config import Config
 from streamsim.report.best import best_table
@@ -70,7 +69,7 @@ def best_summary(found: Best, assumed: Sequence[str] = ()) -> Page:
             (f"{found.speedup:.2f}x", "as fast as the unchunked program with blocking copies"),
         ),
         lines=(Shown(use.config.words, simulate(use.config.schedule(found.workload), found.card)),),
-        tables=(table_of(best_table(found)),),
+        tables=(best_table(found),),
         notes=(f"{found.device}: {found.link}", *assumed),
     )
 
@@ -133,7 +132,7 @@ def sweep_page(
             (f"{fastest['speedup']:.2f}x", "as fast as its unchunked program with blocking copies"),
         ),
         map=replace(found, command=command),
-        tables=(table_of(sweep_table(rows)),),
+        tables=(sweep_table(rows),),
         notes=(common_words(rows), *notes),
     )
 

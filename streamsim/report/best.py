@@ -5,38 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamsim.analysis.bounds import BOUND_OF_WORK
+from streamsim.report.tables import Fact, Table, facts
 from streamsim.search.best import FASTER
 from streamsim.text.quantities import format_bytes, format_change, format_seconds
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from streamsim.search.best import Best, Flatness
-
-Row = tuple[str, float | None, str]
 
 
 def best_table(best: Best) -> Table:
     """Return what to use, the optimum and what both are compared with; what binds, how flat it is, what would help."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    table = Table(title=f"best on {best.device}", title_justify="left", show_header=False, box=SIMPLE)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column()
-    for section in _sections(best):
-        for name, seconds, remark in section:
-            table.add_row(name, "" if seconds is None else format_seconds(seconds), remark)
-        table.add_section()
-    return table
-
-
-def _sections(best: Best) -> list[list[Row]]:
     optimum, the_best = best.best.makespan_s, "the optimum" if best.exact else "the best found"
     works = best.usual.serial_s != best.serial_s and best.usual.config.memory == best.best.config.memory
     worked = f" with the host work of {best.best.config.chunks} chunks" * works
-    times: list[Row] = [
+    times: list[Fact] = [
         (
             "use",
             best.simplest.makespan_s,
@@ -63,7 +45,7 @@ def _sections(best: Best) -> list[list[Row]]:
     ]
     over = optimum / best.work_bound.seconds - 1 if best.work_bound.seconds else 0.0
     waits = max(best.critical_s, key=lambda name: best.critical_s[name])
-    binds: list[Row] = [
+    binds: list[Fact] = [
         (BOUND_OF_WORK, best.work_bound.seconds, f"by {best.work_bound.bound_by}; {the_best} is {over:.1%} above"),
         (
             "critical path",
@@ -71,7 +53,7 @@ def _sections(best: Best) -> list[list[Row]]:
             f"{format_seconds(best.critical_s[waits])} of it {'on ' if waits != 'waiting' else ''}{waits}",
         ),
     ]
-    gains: list[Row] = [
+    gains: list[Fact] = [
         (
             f"{name} {FASTER}x as fast",
             seconds,
@@ -79,14 +61,14 @@ def _sections(best: Best) -> list[list[Row]]:
         )
         for name, seconds in best.faster_s.items()
     ]
-    return [times, binds, _flat(best.flatness, the_best), gains]
+    return facts(f"best on {best.device}", (times, binds, _flat(best.flatness, the_best), gains))
 
 
 def _room(fits: bool) -> str:
     return "" if fits else ", which needs more memory than allowed"
 
 
-def _flat(flatness: Flatness, the_best: str) -> list[Row]:
+def _flat(flatness: Flatness, the_best: str) -> list[Fact]:
     known = {margin: share for margin, share in flatness.share_within.items() if share is not None}
     unknown = [str(margin) for margin in flatness.share_within if margin not in known]
     shares = [f"{share:.1%} within {margin} %" for margin, share in known.items()]
@@ -96,4 +78,4 @@ def _flat(flatness: Flatness, the_best: str) -> list[Row]:
     if flatness.chunks_within is not None:
         low, high = flatness.chunks_within
         reach = f"{low} to {high} chunks stay {stay}"
-    return [("flatness", None, f"{', '.join(shares)} of {the_best}"), ("", None, reach)]
+    return [("flatness", "", f"{', '.join(shares)} of {the_best}"), ("", "", reach)]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamsim.report.tables import Row, Table
 from streamsim.text.quantities import format_change
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.table import Table
+    from collections.abc import Iterable, Sequence
 
     from streamsim.diagnosis.diagnose import Diagnosis, Explains, Next
 
@@ -49,13 +48,6 @@ def _table(found: Sequence[Explains], title: str) -> Table:
     return _of_rows(rows, title, ("what the program does", "takes", "off"))
 
 
-def _of_rows(rows: Sequence[Sequence[str]], title: str, names: Sequence[str]) -> Table:
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=SIMPLE)
-    for k, name in enumerate(names):
-        table.add_column(name, justify="right" if k else "left", no_wrap=k > 0)
-    for row in rows:
-        table.add_row(*row)
-    return table
+def _of_rows(rows: Iterable[Row], title: str, names: Row) -> Table:
+    numbers = frozenset(range(1, len(names)))
+    return Table(title, (tuple(rows),), names, numbers, numbers)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamsim.report.tables import LONGEST_CELL, Row, Table, cut, facts
 from streamsim.text.quantities import format_bytes, format_seconds
 from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from rich.table import Table
 
     from streamsim.recorded.recording import Recording
     from streamsim.recorded.summary import (
@@ -23,54 +22,35 @@ if TYPE_CHECKING:
     from streamsim.recorded.windows import NamedSpan
 
 MOST_CALLS, MOST_REASONS, MOST_SPANS = 8, 6, 50
-LONGEST_NAME = 120
-Row = tuple[str, str, str]
 
 
 def recording_table(summary: RecordingSummary, title: str) -> Table:
-    """What was found, what each card did and why it stood still, the host's calls, what could not be understood."""
-    table = plain_table(title)
-    for section in _sections(summary):
-        for row in section:
-            add_row(table, *row)
-        table.add_section()
-    return table
+    """Return what was found, what each card did and why it stood still, the host's calls, what was not understood."""
+    return facts(title, (map(cut, group) for group in _groups(summary)))
 
 
 def choices_table(recording: Recording, spans: list[NamedSpan], title: str) -> Table:
-    """What --device, --process and --window may name."""
-    table = plain_table(title)
-    for card in recording.cards:
-        memory = format_bytes(card.memory_bytes) if card.memory_bytes else ""
-        add_row(table, f"--device {card.id}", card.name, memory)
-    table.add_section()
+    """Return what --device, --process and --window may name."""
+    cards = [
+        (f"--device {card.id}", card.name, format_bytes(card.memory_bytes) if card.memory_bytes else "")
+        for card in recording.cards
+    ]
     names = dict(recording.processes)
-    for process in sorted({recording.threads[thread].process for thread in set(recording.calls.thread.tolist())}):
-        add_row(table, f"--process {process}", names.get(process, ""), "")
-    table.add_section()
-    for span in spans[:MOST_SPANS]:
-        longest = f"{format_seconds(span.longest_s)}{' at the longest' if span.count > 1 else ''}"
-        times = f"{span.count} times, first " if span.count > 1 else ""
-        name = one_line(span.name, LONGEST_NAME)
-        add_row(table, f"--window '{name}'", longest, f"{times}at {format_seconds(span.first_s)}")
+    used = sorted({recording.threads[thread].process for thread in set(recording.calls.thread.tolist())})
+    processes = [(f"--process {process}", names.get(process, ""), "") for process in used]
+    windows = [_window(span) for span in spans[:MOST_SPANS]]
     if len(spans) > MOST_SPANS:
-        add_row(table, f"and {len(spans) - MOST_SPANS:,} more names", "", "--json has them all")
-    return table
+        windows.append((f"and {len(spans) - MOST_SPANS:,} more names", "", "--json has them all"))
+    return facts(title, (map(cut, group) for group in (cards, processes, windows)))
 
 
-def plain_table(title: str) -> Table:
-    """Three columns without heads, numbers in the middle."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", show_header=False, box=SIMPLE)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column()
-    return table
+def _window(span: NamedSpan) -> Row:
+    longest = f"{format_seconds(span.longest_s)}{' at the longest' if span.count > 1 else ''}"
+    times = f"{span.count} times, first " if span.count > 1 else ""
+    return f"--window '{one_line(span.name, LONGEST_CELL)}'", longest, f"{times}at {format_seconds(span.first_s)}"
 
 
-def _sections(summary: RecordingSummary) -> Iterable[list[Row]]:
+def _groups(summary: RecordingSummary) -> Iterable[list[Row]]:
     span = format_seconds(summary.end_s - summary.start_s)
     by = f"by {_counted(summary.threads, 'thread')} of {_counted(summary.processes, 'process', 'es')}"
     yield [
@@ -93,7 +73,7 @@ def _amount(title: str, amount: RecordedAmount) -> Row:
 
 def _card(card: RecordedCardUse) -> list[Row]:
     name = f"card {card.id}{f' ({card.name})' if card.name else ''}"
-    rows = [(name, format_seconds(card.span_s), "from the call of its first work to the end of its last")]
+    rows: list[Row] = [(name, format_seconds(card.span_s), "from the call of its first work to the end of its last")]
     for engine in card.engines:
         share = f"{_share(engine.busy_s, card)}, {format_seconds(engine.alone_s)} of it with nothing beside"
         rows.append((f"{engine.name} busy", format_seconds(engine.busy_s), share))
@@ -107,7 +87,7 @@ def _card(card: RecordedCardUse) -> list[Row]:
 
 
 def _reasons(reasons: tuple[RecordedReason, ...], of_s: float) -> list[Row]:
-    shown = [("", format_seconds(reason.time_s), reason.why) for reason in reasons[:MOST_REASONS]]
+    shown: list[Row] = [("", format_seconds(reason.time_s), reason.why) for reason in reasons[:MOST_REASONS]]
     rest_s = of_s - sum(reason.time_s for reason in reasons[:MOST_REASONS])
     return [*shown, ("", format_seconds(rest_s), "other reasons")] if len(reasons) > MOST_REASONS else shown
 
@@ -124,8 +104,3 @@ def _share(seconds: float, card: RecordedCardUse) -> str:
 
 def _counted(count: int, what: str, plural: str = "s") -> str:
     return f"{count} {what}{'' if count == 1 else plural}"
-
-
-def add_row(table: Table, *row: str) -> None:
-    """A row whose texts are cut where they are too long."""
-    table.add_row(*(one_line(words, LONGEST_NAME) for words in row))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streamsim.report.heatmap import VALUE, column_words, value_words
+from streamsim.report.tables import Table
 from streamsim.search.sweep import RESULTS
 from streamsim.text.quantities import format_change, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from rich.table import Table
 
 MOST_ROWS = 40
 
@@ -32,22 +31,22 @@ def sweep_table(rows: Sequence[dict[str, Any]]) -> Table:
 
     The table has no column for what all rows have in common; :func:`common_words` says it.
     """
-    from rich.box import SIMPLE
-    from rich.table import Table
-
     varying = _varying(rows)
     best_s = min(row[VALUE] for row in rows)
     few = len(rows) <= MOST_ROWS
     shown = rows if few else sorted(rows, key=lambda row: float(row[VALUE]))[:MOST_ROWS]
     title = f"{len(rows):,} rows" if few else f"the {MOST_ROWS} fastest of {len(rows):,} rows"
-    table = Table(title=title, title_justify="left", box=SIMPLE)
-    for name in (*map(column_words, varying), "time", "above the best", "speed-up"):
-        table.add_column(name, justify="right")
-    for row in shown:
-        over = format_change(row[VALUE] / best_s - 1 if best_s else 0.0)
-        texts = [value_words(name, row[name]) for name in varying]
-        table.add_row(*texts, format_seconds(row[VALUE]), over, f"{row['speedup']:.2f}x")
-    return table
+    heads = (*map(column_words, varying), "time", "above the best", "speed-up")
+    found = tuple(
+        (
+            *(value_words(name, row[name]) for name in varying),
+            format_seconds(row[VALUE]),
+            format_change(row[VALUE] / best_s - 1 if best_s else 0.0),
+            f"{row['speedup']:.2f}x",
+        )
+        for row in shown
+    )
+    return Table(title, (found,), heads, frozenset(range(len(heads))))
 
 
 def _varying(rows: Sequence[dict[str, Any]]) -> list[str]:

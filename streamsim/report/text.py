@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK
 from streamsim.analysis.predict import ELSEWHERE, Prediction, SerialProgram, WithoutRing
+from streamsim.report.tables import Row, Table, facts
 from streamsim.text.quantities import format_bytes, format_change, format_seconds
 from streamsim.text.shown import to_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from rich.table import Table
 
     from streamsim.timeline.timeline import Timeline
 
@@ -32,23 +31,8 @@ SERIAL_WORDS: dict[SerialProgram, str] = {
 
 
 def summary(prediction: Prediction) -> Table:
-    """The figures as a rich table: name, value, remark."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    title = f"{prediction.schedule.name or 'schedule'} on {prediction.device}"
-    table = Table(title=title, title_justify="left", show_header=False, box=SIMPLE)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column()
-    for section in _sections(prediction):
-        for row in section:
-            table.add_row(*row)
-        table.add_section()
-    return table
-
-
-def _sections(p: Prediction) -> list[list[tuple[str, str, str]]]:
+    """Return the figures: name, value, remark."""
+    p = prediction
     waits = max(p.critical_s, key=lambda name: p.critical_s[name])
     times = [
         *_serials(p),
@@ -68,10 +52,10 @@ def _sections(p: Prediction) -> list[list[tuple[str, str, str]]]:
     if p.without_ring is not None:
         memory.append(("without the ring", format_seconds(p.without_ring.makespan_s), _ring_words(p, p.without_ring)))
     formulas = [(name, format_seconds(s), _against(s, p.makespan_s)) for name, s in p.formulas.items()]
-    return [times, engines, memory, formulas]
+    return facts(f"{p.schedule.name or 'schedule'} on {p.device}", (times, engines, memory, formulas))
 
 
-def _bounds(p: Prediction) -> list[tuple[str, str, str]]:
+def _bounds(p: Prediction) -> list[Row]:
     """What no way to cut and issue the work beats, where that is known, and what no run of this schedule beats."""
     known = [(BOUND_OF_WORK, p.work_bound)] if p.work_bound else []
     return [
@@ -88,7 +72,7 @@ def _ring_words(p: Prediction, other: WithoutRing) -> str:
     return f"{holds}; the ring costs {format_change(cost)} of time and {change}"
 
 
-def _serials(p: Prediction) -> list[tuple[str, str, str]]:
+def _serials(p: Prediction) -> list[Row]:
     """What it is compared with, each under its name, and the prediction."""
     room = "" if p.serial_fits else f"; {format_bytes(p.serial_device_bytes)}, for which there is no room"
     rows = [("serial", format_seconds(p.serial_s), f"{SERIAL_WORDS[p.serial_program]}{room}")]

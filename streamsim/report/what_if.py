@@ -4,39 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamsim.report.recording import add_row
+from streamsim.report.tables import Row, Table, cut
 from streamsim.text.quantities import format_seconds
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from streamsim.analysis.what_if import Outcome, WhatIf
 
 
 def what_if_table(found: WhatIf, title: str) -> Table:
-    """A row for the program as it is, for each change alone and for all together; then what is assumed."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=SIMPLE)
-    table.add_column("change")
-    table.add_column("time", justify="right")
-    table.add_column("gain", justify="right")
-    table.add_column("what binds then")
-    _add(table, found.before)
-    table.add_section()
-    for outcome in found.alone:
-        _add(table, outcome)
-    if len(found.alone) != 1 or found.alone[0].change != found.together.change:
-        table.add_section()
-        _add(table, found.together)
-    table.add_section()
-    for words, texts in (("assumed", found.assumed), ("note", found.notes)):
-        for text in texts:
-            table.add_row(words, "", "", text)
-    return table
+    """Return the program as it is, with each change alone and with all of them together; then what is assumed."""
+    is_same = len(found.alone) == 1 and found.alone[0].change == found.together.change
+    together = [] if is_same else [_row(found.together)]
+    told = [("assumed", text) for text in found.assumed] + [("note", text) for text in found.notes]
+    groups = ([_row(found.before)], map(_row, found.alone), together, ((what, "", "", text) for what, text in told))
+    heads = ("change", "time", "gain", "what binds then")
+    return Table(title, tuple(tuple(group) for group in groups), heads, frozenset({1, 2}))
 
 
-def _add(table: Table, outcome: Outcome) -> None:
+def _row(outcome: Outcome) -> Row:
     gain = f"{outcome.gain:.2f}x" if outcome.gain != 1 else ""
-    add_row(table, outcome.change, format_seconds(outcome.makespan_s), gain, outcome.binds)
+    return cut((outcome.change, format_seconds(outcome.makespan_s), gain, outcome.binds))

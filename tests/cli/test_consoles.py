@@ -11,7 +11,7 @@ import pytest
 from pages import CUT, SIZES
 
 from streamsim.cli import main
-from streamsim.page.tables import Table, markdown
+from streamsim.report.tables import Table
 from streamsim.text.shown import from_cell
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def test_markdown_has_the_cells_of_the_table(
 
 def test_a_cell_is_no_markup() -> None:
     table = Table("a|b", ((("x_y*", "<b>\nc"),),), ("[one]", "two"), frozenset({1}))
-    assert markdown(table).splitlines() == [
+    assert table.markdown().splitlines() == [
         r"**a\|b**",
         "",
         r"| \[one\] | two |",

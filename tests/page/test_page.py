@@ -29,10 +29,10 @@ from streamsim.model import simulate
 from streamsim.page import document
 from streamsim.page.columns import packed
 from streamsim.page.document import Page, write_page
-from streamsim.page.losses import losses_of, losses_table
+from streamsim.page.losses import losses_of
 from streamsim.page.pages import explanation_page, prediction_page
-from streamsim.page.tables import table_of
 from streamsim.page.timelines import BECAUSE, Shown, line_data
+from streamsim.report.explanation import loss_tables
 from streamsim.report.kinds import COLOURS, D2H, H2D, HOST_CALL, HOST_WAITS, KERNEL, WAITS
 from streamsim.report.text import summary
 from streamsim.timeline.critical_path import causes_of, critical_path
@@ -168,7 +168,7 @@ def test_light_colours_are_those_of_the_pictures() -> None:
 
 def test_a_table_of_a_page_says_what_the_terminal_says() -> None:
     prediction = predict(program(h2d(1, 10), kernel(1, 5), name="[bold]x"), make_device())
-    table = table_of(summary(prediction))
+    table = summary(prediction)
     console = Terminal(width=400)
     with console.capture() as captured:
         console.print(summary(prediction))
@@ -185,7 +185,7 @@ def test_the_parts_of_where_the_time_goes_add_up_and_each_has_its_remedy() -> No
     for loss in explanation.losses:
         if loss.ticks > 0:
             assert loss.remedy in html
-    rows = [row for group in losses_table(explanation).groups for row in group]
+    rows = [row for table in loss_tables(explanation) for group in table.groups for row in group]
     assert [row[0] for row in rows] == [CAUSES[loss.cause].title for loss in explanation.losses + explanation.limits]
 
 

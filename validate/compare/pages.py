@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamsim.page.document import Page
-from streamsim.page.tables import Table
 from streamsim.page.timelines import Shown
+from streamsim.report.tables import Table
 from streamsim.text.quantities import format_seconds
 from streamsim_validate.compare.predictions import time_lines
 
