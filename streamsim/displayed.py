@@ -1,9 +1,10 @@
-"""Values that show themselves: as the command line's table, in a notebook, and as a page for a browser."""
+"""Values that show themselves: as the command line's table, in a notebook, as a page for a browser, and as JSON."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     import os
@@ -29,6 +30,30 @@ class Displayed:
     def _repr_html_(self) -> str:
         html: str = _room().html_of(self)
         return html
+
+
+class Result(Displayed):
+    """A value that is an object in JSON, too. ``schema_version`` is raised where a key changes its meaning."""
+
+    __slots__ = ()
+    schema_version: ClassVar[int] = 1
+
+    def to_json(self, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return plain numbers and strings; units are in the names. ``inputs``: what was asked."""
+        from msgspec import to_builtins
+
+        said = {"schema_version": self.schema_version, **self._json()}
+        plain: dict[str, Any] = to_builtins(said if inputs is None else {**said, "inputs": inputs})
+        return plain
+
+    def _json(self) -> dict[str, Any]:
+        """Return what the object holds; values of any kind become plain."""
+        raise NotImplementedError
+
+
+def attributes(value: Any, *names: str) -> dict[str, Any]:
+    """Return attributes of ``value`` by their names, in the order of ``names``."""
+    return {name: attrgetter(name)(value) for name in names}
 
 
 def _room() -> Any:

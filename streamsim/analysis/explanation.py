@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from streamsim.analysis.advice import advise, best_of, largest_of
-from streamsim.displayed import Displayed
+from streamsim.displayed import Result, attributes
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from streamsim.analysis.causes import Loss, Together
     from streamsim.timeline.timeline import Timeline
 
-SCHEMA_VERSION = 2
 LOSS_FIELDS = (
     *("cause", "title", "lost_s", "gain_alone_s", "made", "remedy"),
     *("assumes", "assuming_remedy", "assuming_gain_alone_s"),
@@ -24,7 +23,7 @@ LOSS_FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation(Displayed):
+class Explanation(Result):
     """Where the time of a schedule goes. Times in seconds.
 
     ``losses``: what is lost above ``bound_s``, the lower bound of the work (set by ``bound_by``): together makespan -
@@ -36,6 +35,7 @@ class Explanation(Displayed):
     clearly more than any single one (:func:`streamsim.search.together.together`); None where it was not looked for.
     """
 
+    schema_version: ClassVar[int] = 2
     timeline: Timeline
     device: str
     makespan_s: float
@@ -84,31 +84,24 @@ class Explanation(Displayed):
         """What to do first, in a sentence; or what sets the time, or that nothing is worth changing."""
         return self._said.words
 
-    def to_json(self, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Plain numbers and strings; units are in the names. ``inputs``: what was asked."""
+    def _json(self) -> dict[str, Any]:
         return {
-            "schema_version": SCHEMA_VERSION,
-            "makespan_s": self.makespan_s,
-            "bound_s": self.bound_s,
-            "bound_by": self.bound_by,
-            "own_bound_s": self.own_bound_s,
-            "even_s": self.even_s,
-            "gap_s": self.gap_s,
-            "first": self.first.cause if self.first else None,
-            "best": self.best.cause if self.best else None,
+            **attributes(self, "makespan_s", "bound_s", "bound_by", "own_bound_s", "even_s", "gap_s"),
+            "first": self.first and self.first.cause,
+            "best": self.best and self.best.cause,
             "advice": self.advice,
-            "together": self.together and {"changes": self.together.changes, "makespan_s": self.together.makespan_s},
+            "together": self.together and attributes(self.together, "changes", "makespan_s"),
             "losses": [_loss_json(loss) for loss in self.losses],
             "limits": [_loss_json(loss) for loss in self.limits],
             "simulations": self.simulations,
             "exact": self.is_exact,
             "racy": self.is_racy,
             "link": self.link,
-            "inputs": inputs or {"schedule": self.timeline.schedule.name, "device": self.device},
+            "inputs": {"schedule": self.timeline.schedule.name, "device": self.device},
         }
 
 
 def _loss_json(loss: Loss) -> dict[str, Any]:
     under = loss.assuming
     condition = (under.assumes, under.remedy, under.gain_alone_s) if under else ("", "", 0.0)
-    return dict(zip(LOSS_FIELDS, (*(getattr(loss, name) for name in LOSS_FIELDS[:6]), *condition), strict=True))
+    return {**attributes(loss, *LOSS_FIELDS[:6]), **dict(zip(LOSS_FIELDS[6:], condition, strict=True))}

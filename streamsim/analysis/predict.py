@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
@@ -12,7 +12,7 @@ from streamsim.analysis.formulas import published_of, stages_of
 from streamsim.compiled import run_one_of_many, simulate_one_of_many
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import as_device
-from streamsim.displayed import Displayed
+from streamsim.displayed import Result, attributes
 from streamsim.lowering.lowered import lower
 from streamsim.program.patterns import serialized
 from streamsim.program.schedule import check_schedule
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from streamsim.lowering.lowered import Lowered
     from streamsim.program.schedule import Schedule
     from streamsim.timeline.timeline import Timeline
-SCHEMA_VERSION = 2
 SerialProgram = Literal["unchunked", "one by one", "given"]
 ELSEWHERE = "waiting"  # the part of the critical path that is spent on no engine
 
@@ -48,7 +47,7 @@ class WithoutRing(msgspec.Struct, frozen=True):
     fits: bool
 
 
-class Prediction(Displayed, msgspec.Struct, frozen=True):
+class Prediction(Result, msgspec.Struct, frozen=True):
     """What the model says of a schedule on a device. Times in seconds.
 
     ``serial_s``: the same work without overlap, on the same device, and ``serial_program`` what it is: the
@@ -62,6 +61,7 @@ class Prediction(Displayed, msgspec.Struct, frozen=True):
     was assumed, and how well it is known. ``without_ring``: what a ring of buffers is compared with.
     """
 
+    schema_version: ClassVar[int] = 2
     timeline: Timeline
     device: str
     makespan_s: float
@@ -124,31 +124,18 @@ class Prediction(Displayed, msgspec.Struct, frozen=True):
         issued = max(self.issued_bound, least, key=attrgetter("seconds"))
         return msgspec.structs.replace(self, work_bound=least, issued_bound=issued)
 
-    def to_json(self, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Plain numbers and strings; units are in the names. ``inputs``: what was asked."""
+    def _json(self) -> dict[str, Any]:
+        times = ("makespan_s", "serial_s", "serial_program", "serial_fits", "speedup")
         return {
-            "schema_version": SCHEMA_VERSION,
-            "makespan_s": self.makespan_s,
-            "serial_s": self.serial_s,
-            "serial_program": self.serial_program,
-            "serial_fits": self.serial_fits,
-            "speedup": self.speedup,
-            "one_by_one_s": self.one_by_one_s,
-            "speedup_over_one_by_one": self.speedup_over_one_by_one,
+            **attributes(self, *times, "one_by_one_s", "speedup_over_one_by_one"),
             **bound_json("work", self.work_bound),
             **bound_json("issued", self.issued_bound),
-            "calls_return_s": self.calls_return_s,
-            "overlap_s": self.overlap_s,
-            "engines": {
-                name: {"busy_s": use.busy_s, "utilisation": use.utilisation} for name, use in self.engines.items()
-            },
+            **attributes(self, "calls_return_s", "overlap_s", "engines"),
             "critical_path_s": self.critical_s,
             "formulas_s": self.formulas,
-            "device_bytes": self.device_bytes,
-            "memory_bytes": self.memory_bytes,
-            "link": self.link,
+            **attributes(self, "device_bytes", "memory_bytes", "link"),
             **({} if self.without_ring is None else {"without_ring": self._ring_json(self.without_ring)}),
-            "inputs": inputs or {"schedule": self.schedule.name, "device": self.device},
+            "inputs": {"schedule": self.schedule.name, "device": self.device},
         }
 
     def _ring_json(self, other: WithoutRing) -> dict[str, Any]:

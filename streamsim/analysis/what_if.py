@@ -6,7 +6,7 @@ A change makes another scenario of one: a schedule, a device, or both. Several a
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -14,7 +14,7 @@ from streamsim.analysis.bounds import lower_bound
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.library import as_device
 from streamsim.device.variations import changed
-from streamsim.displayed import Displayed
+from streamsim.displayed import Result, attributes
 from streamsim.errors import InputError
 from streamsim.program.recorded_times import FIRST_TOUCH
 from streamsim.program.schedule import Copy, HostWork, check_schedule
@@ -46,12 +46,13 @@ class Outcome(msgspec.Struct, frozen=True):
     binds: str
 
 
-class WhatIf(Displayed, msgspec.Struct, frozen=True):
+class WhatIf(Result, msgspec.Struct, frozen=True):
     """What changes bring. ``assumed``: what must hold for them; ``notes``: what they cost beside.
 
     ``as_it_is``: the time line of the program without them; ``scenario``, ``timeline``: with all of them.
     """
 
+    schema_version: ClassVar[int] = 2  # 2: chunks are those of the whole program, not of each step
     before: Outcome
     alone: tuple[Outcome, ...]
     together: Outcome
@@ -65,10 +66,10 @@ class WhatIf(Displayed, msgspec.Struct, frozen=True):
         times = f"{format_seconds(self.before.makespan_s)} -> {format_seconds(self.together.makespan_s)}"
         return short(f"WhatIf({self.together.change}: {times})")
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain numbers and strings; units are in the names."""
-        names = ("before", "alone", "together", "assumed", "notes")
-        return {name: msgspec.to_builtins(getattr(self, name)) for name in names}
+    def _json(self) -> dict[str, Any]:
+        device = self.as_it_is.device
+        said = attributes(self, "before", "alone", "together", "assumed", "notes")
+        return {"device": device and device.name, **said}
 
 
 def what_if(schedule: Schedule, device: Device | str | Path, changes: Sequence[Change]) -> WhatIf:

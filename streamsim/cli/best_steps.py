@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from click.core import ParameterSource
 from msgspec.structs import asdict, replace
 
-from streamsim.analysis.what_if import what_if
+from streamsim.analysis.what_if import WhatIf, what_if
 from streamsim.cli.code import code_of_steps_noted
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import schedule_given
@@ -24,14 +24,12 @@ if TYPE_CHECKING:
 
     import click
 
-    from streamsim.analysis.what_if import WhatIf
     from streamsim.cli.given import Given
     from streamsim.cli.options import Chosen, Pipeline
     from streamsim.code.steps import Language
     from streamsim.program.schedule import Schedule
     from streamsim.search.best_steps import BestSteps, TimedWay
 
-SCHEMA_VERSION = 2  # 2: chunks are those of the whole program, not of each step
 NOT_TAKEN = ("orders", "exact", "page")  # of a workload's options, besides those of a pipeline
 
 
@@ -103,7 +101,7 @@ def _json(found: BestSteps, told: WhatIf | None, inputs: dict[str, Any]) -> dict
     """As of ``whatif``, and the ways as numbers."""
     said = {"alone": [], "assumed": [], "notes": []} if told is None else told.to_json()
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": WhatIf.schema_version,
         "inputs": inputs,
         "steps": found.steps,
         "before": _way(found.as_it_is, found),

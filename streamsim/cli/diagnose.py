@@ -97,7 +97,7 @@ def diagnose_command(
         inputs = {**pipeline.inputs(workload), **chosen.inputs()}
         found = _diagnosed(workload, device, measured, config)
     if as_json:
-        print_json({**found.to_json(), "inputs": inputs}, device)
+        print_json(found.to_json(inputs), device)
     else:
         print_diagnosis(found, everything)
 

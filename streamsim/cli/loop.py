@@ -110,7 +110,7 @@ def loop_command(
 
         write_text(training_program(found.best.loop, found.best.title), output)
     if as_json:
-        print_json({**found.to_json(), "inputs": chosen.inputs()}, device)
+        print_json(found.to_json(chosen.inputs()), device)
     else:
         print_loop(found)
 

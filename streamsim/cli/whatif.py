@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from streamsim.timeline.timeline import Timeline
     from streamsim.transform.changes import Change
 
-SCHEMA_VERSION = 2  # 2: chunks are those of the whole program, not of each step
 ISSUE_ORDERS = ("depth-first", "breadth-first")
 COUNT = click.IntRange(1, 1024)
 
@@ -131,7 +130,7 @@ def whatif_command(
     if form == "csv":
         print_csv([asdict(outcome) for outcome in (found.before, *found.alone, found.together)])
     elif form == "json":
-        print_json({"schema_version": SCHEMA_VERSION, "device": device.name, **found.to_json()}, device)
+        print_json(found.to_json(), device)
     else:
         open_console().print(what_if_table(found, title))
 

@@ -16,7 +16,7 @@ from streamsim.checks import check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.library import as_device
 from streamsim.diagnosis.mistakes import MISTAKES, Meant, made, pairs, with_ops
-from streamsim.displayed import Displayed
+from streamsim.displayed import Result, attributes
 from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.schedule import Copy, Kernel, Schedule, Synchronize
@@ -111,7 +111,7 @@ class Next(msgspec.Struct, frozen=True):
     says: tuple[tuple[str, Range], ...]
 
 
-class Diagnosis(Displayed, msgspec.Struct, frozen=True):
+class Diagnosis(Result, msgspec.Struct, frozen=True):
     """What explains the measured times, nearest first. ``known``: how far off a right explanation may be.
 
     ``next``: the measurement that tells the explanations that fit apart; None where one fits, or none does.
@@ -180,27 +180,24 @@ class Diagnosis(Displayed, msgspec.Struct, frozen=True):
             return "it takes less time than it should: check the sizes, the kernel's time and the device"
         return "no usual mistake takes just so long"
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain numbers and strings; units are in the names."""
+    def _json(self) -> dict[str, Any]:
         return {
             "device": self.device,
             "known_within": self.known,
             "verdict": self.verdict,
-            "measured": msgspec.to_builtins(self.measured),
+            "measured": self.measured,
             "explanations": [
                 {
-                    "mistakes": list(found.titles),
+                    "mistakes": found.titles,
                     "fits": found.fits,
                     "open_ended": found.is_open_ended,
                     "off": found.off,
-                    "predicted_s": [[time.low_s, time.high_s] for time in found.times_s],
-                    "look": list(found.look),
-                    "remedies": list(found.remedies),
+                    "predicted_s": found.times_s,
+                    **attributes(found, "look", "remedies"),
                 }
                 for found in self.explanations
             ],
-            "next_measurement": self.next
-            and {"what": self.next.what, "says_s": {title: list(time) for title, time in self.next.says}},
+            "next_measurement": self.next and {"what": self.next.what, "says_s": dict(self.next.says)},
         }
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from streamsim.recorded.recording import Recording
     from streamsim.report.heatmap import HeatMap
     from streamsim.search.best import Best
+    from streamsim.search.best_offload import BestOffload
     from streamsim.search.sweep import Sweep
     from streamsim.timeline.timeline import Timeline
     from streamsim.training.loop import LoopAdvice
@@ -84,6 +85,7 @@ def _page(value: Any, whole: bool = False) -> Page:
         "Timeline": _timeline,
         "WhatIf": _what_if,
         "Best": _searched if whole else _best,
+        "BestOffload": _best_offload,
         "Sweep": _swept if whole else _sweep,
         "HeatMap": _heat_map,
         "Schedule": _schedule,
@@ -141,6 +143,13 @@ def _searched(value: Best) -> Page:
     from streamsim.page.searches import best_page
 
     return best_page(value)
+
+
+def _best_offload(value: BestOffload) -> Page:
+    from streamsim.report.best_layers import best_layers_table
+
+    table = best_layers_table(value)
+    return Page(table.title, tables=(table,), notes=(f"{value.device}: {value.link}",))
 
 
 def _sweep(value: Sweep) -> Page:

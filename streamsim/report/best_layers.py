@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     from streamsim.search.best_offload import BestOffload, Placed
 
 
-def best_layers_table(best: BestOffload, layers: Layers) -> Table:
+def best_layers_table(best: BestOffload, layers: Layers | None = None) -> Table:
     """Return what to use, the optimum and what both are compared with; the memory that it needs; what binds."""
-    several = f", {layers.passes} passes" * (layers.passes > 1)
-    words = f"{len(layers.steps)} layers of {format_bytes(layers.weight_bytes)}{several}"
     use, took = best.lean, best.best.makespan_s
     the_best, whole = "the optimum" if best.exact else "the best found", format_bytes(best.resident_bytes)
     fits = best.memory_bytes is None or best.resident_bytes <= best.memory_bytes
@@ -49,7 +47,13 @@ def best_layers_table(best: BestOffload, layers: Layers) -> Table:
         ("critical path", best.critical_s[waits], path),
         *((f"{name} {FASTER}x as fast", s, format_change(s / took - 1)) for name, s in best.faster_s.items()),
     ]
-    return facts(f"best on {best.device}: {words}", (times, memory, binds))
+    of = "" if layers is None else f": {_described(layers)}"
+    return facts(f"best on {best.device}{of}", (times, memory, binds))
+
+
+def _described(layers: Layers) -> str:
+    several = f", {layers.passes} passes" * (layers.passes > 1)
+    return f"{len(layers.steps)} layers of {format_bytes(layers.weight_bytes)}{several}"
 
 
 def _held(placed: Placed) -> str:

@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from streamsim.analysis.bounds import Bound, bound_json
-from streamsim.analysis.predict import SCHEMA_VERSION, predict
+from streamsim.analysis.predict import Prediction, predict
 from streamsim.analysis.work_bound import work_bound
 from streamsim.device.assumptions import link_words
 from streamsim.device.front_ends import written_in
 from streamsim.device.library import as_device
 from streamsim.device.profile import Device  # noqa: TC001 - msgspec reads it
 from streamsim.device.variations import faster
-from streamsim.displayed import Displayed
+from streamsim.displayed import Result, attributes
 from streamsim.program.config import Config, most_streams
 from streamsim.program.workload import Workload  # noqa: TC001 - likewise
 from streamsim.rules.clock import TICKS_PER_S
@@ -66,7 +66,7 @@ class Flatness(msgspec.Struct, frozen=True):
     range_percent: int = RANGE_PERCENT
 
 
-class Best(Displayed, msgspec.Struct, frozen=True):
+class Best(Result, msgspec.Struct, frozen=True):
     """The optimum of a grid and what to make of it. Times in seconds.
 
     ``best``: the optimum. ``simplest``: the configuration within 1 % of it with the fewest chunks, then streams: what
@@ -86,6 +86,7 @@ class Best(Displayed, msgspec.Struct, frozen=True):
     program of the grid is faster. ``left_open_because``: why, None where none is left open.
     """
 
+    schema_version: ClassVar[int] = Prediction.schema_version
     best: Found
     simplest: Found
     usual: Found
@@ -147,37 +148,23 @@ class Best(Displayed, msgspec.Struct, frozen=True):
         """How many times as fast as something that takes ``seconds`` (1 when there is nothing to do)."""
         return seconds / self.best.makespan_s if self.best.makespan_s else 1.0
 
-    def to_json(self, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Plain numbers and strings; units are in the names. ``inputs``: what was asked."""
+    def _json(self) -> dict[str, Any]:
+        shares = {f"{margin}%": share for margin, share in self.flatness.share_within.items()}
+        searched = ("programs", "simulated", "left_open", "left_open_because", "exact", "simplest_exact", "floor_s")
         return {
-            "schema_version": SCHEMA_VERSION,
             **{name: _found_json(getattr(self, name)) for name in ("best", "simplest", "usual")},
             "serial_s": self.serial_s,
             "serial_program": "unchunked",
-            "serial_fits": self.serial_fits,
-            "usual_fits": self.usual_fits,
+            **attributes(self, "serial_fits", "usual_fits"),
             "gain_over_usual": self.gain(self.usual.makespan_s),
             **bound_json("work", self.work_bound),
             "critical_path_s": self.critical_s,
-            "share_within": {f"{margin}%": share for margin, share in self.flatness.share_within.items()},
+            "share_within": shares,
             "chunks_within": _range_json(self.flatness),
             "faster_by": FASTER,
-            "faster_s": self.faster_s,
-            "device_bytes": self.device_bytes,
-            "memory_bytes": self.memory_bytes,
-            "link": self.link,
-            "left_out": self.left_out,
-            "left_out_why": self.left_out_why,
-            "most_chunks": self.most_chunks,
-            "programs": self.programs,
-            "simulated": self.simulated,
-            "left_open": self.left_open,
-            "left_open_because": self.left_open_because,
-            "exact": self.exact,
-            "simplest_exact": self.simplest_exact,
-            "floor_s": self.floor_s,
-            "compiled": self.compiled,
-            "inputs": inputs or {"device": self.device},
+            **attributes(self, "faster_s", "device_bytes", "memory_bytes", "link"),
+            **attributes(self, "left_out", "left_out_why", "most_chunks", *searched, "compiled"),
+            "inputs": {"device": self.device},
         }
 
 

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 
 from streamsim.analysis.bounds import Bound, bound_json
-from streamsim.analysis.predict import SCHEMA_VERSION, predict
+from streamsim.analysis.predict import Prediction, predict
 from streamsim.checks import LARGEST_BYTES, check_whole
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import as_device
 from streamsim.device.variations import faster
+from streamsim.displayed import Result
 from streamsim.errors import InputError
 from streamsim.program.offload import Offload, check_layers, loading, one_by_one
 from streamsim.rules.clock import TICKS_PER_S
@@ -76,7 +77,7 @@ class Placed(msgspec.Struct, frozen=True):
         return f"depth {self.config.depth}, {stay} of {stay + len(self.streamed)} layers stay"
 
 
-class BestOffload(msgspec.Struct, frozen=True):
+class BestOffload(Result, msgspec.Struct, frozen=True):
     """The best way to place layers, and what to make of it. Times in seconds, of all passes.
 
     ``best``: the fastest way; ``lean``: one within 1 % of it that needs less of the card, or the same: what to use.
@@ -91,6 +92,7 @@ class BestOffload(msgspec.Struct, frozen=True):
     fit.
     """
 
+    schema_version: ClassVar[int] = Prediction.schema_version
     best: Placed
     lean: Placed
     serial_s: float
@@ -126,16 +128,15 @@ class BestOffload(msgspec.Struct, frozen=True):
         """How much faster another way may be, as a share of the best one's time; 0 where it is exact."""
         return 1 - self.floor_s / self.best.makespan_s
 
-    def to_json(self, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Plain numbers and strings; units are in the names. ``inputs``: what was asked."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
+    def _json(self) -> dict[str, Any]:
+        plain = msgspec.structs.asdict(self)
         for name in ("best", "lean"):
-            placed = plain[name]
-            plain[name] = placed.pop("config") | placed | {"pass_s": placed["makespan_s"] / self.passes}
-        del plain["issued_bound"]
-        critical = {**bound_json("issued", self.issued_bound), "critical_path_s": plain.pop("critical_s")}
-        more = {"speedup": self.speedup, "faster_by": FASTER, "inputs": inputs or {"device": self.device}}
-        return {"schema_version": SCHEMA_VERSION, **plain, **critical, **more}
+            placed = msgspec.structs.asdict(plain[name])
+            config = msgspec.structs.asdict(placed.pop("config"))
+            plain[name] = config | placed | {"pass_s": placed["makespan_s"] / self.passes}
+        critical = {**bound_json("issued", plain.pop("issued_bound")), "critical_path_s": plain.pop("critical_s")}
+        more = {"speedup": self.speedup, "faster_by": FASTER, "inputs": {"device": self.device}}
+        return {**plain, **critical, **more}
 
 
 def best_offload(

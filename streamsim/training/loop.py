@@ -18,7 +18,7 @@ from streamsim.compiled import simulate_one_of_many
 from streamsim.device.front_ends import CALLS, front_end_of, with_front_end
 from streamsim.device.library import as_device
 from streamsim.device.variations import with_values
-from streamsim.displayed import Displayed
+from streamsim.displayed import Result, attributes
 from streamsim.program.schedule import (
     Buffer,
     Copy,
@@ -207,7 +207,7 @@ class LoopRow(msgspec.Struct, frozen=True):
         return self.loop.batch / self.step_s
 
 
-class LoopAdvice(Displayed, msgspec.Struct, frozen=True):
+class LoopAdvice(Result, msgspec.Struct, frozen=True):
     """What changes bring to a loop on a device: the loop as it is first, all useful ones together last.
 
     ``notes``: where the order of issue decides.
@@ -234,15 +234,9 @@ class LoopAdvice(Displayed, msgspec.Struct, frozen=True):
             return f"nothing to gain: the loop waits for {' and '.join(first.binds)}"
         return f"{best.title}: {best.gain:.2f} times as fast; then the loop waits for {' and '.join(best.binds)}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain numbers and strings; units are in the names."""
-        return {
-            "device": self.device,
-            "verdict": self.verdict,
-            "best": self.best.title,
-            "notes": list(self.notes),
-            "loops": [{**msgspec.to_builtins(row), "samples_per_s": row.samples_per_s} for row in self.rows],
-        }
+    def _json(self) -> dict[str, Any]:
+        loops = [{**msgspec.structs.asdict(row), "samples_per_s": row.samples_per_s} for row in self.rows]
+        return {**attributes(self, "device", "verdict"), "best": self.best.title, "notes": self.notes, "loops": loops}
 
 
 def loop_advice(loop: Loop, device: Device | str | Path, smaller_bytes: int | None = None) -> LoopAdvice:
