@@ -22,6 +22,7 @@ from streamsim.program.config import Config
 from streamsim.program.patterns import depth_first, serial
 from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize
 from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.report.text import to_csv
 from streamsim_validate.cli import main
 from streamsim_validate.compare.clocks import predict_device_s
 from streamsim_validate.compare.comparison import (
@@ -35,7 +36,7 @@ from streamsim_validate.compare.comparison import (
 )
 from streamsim_validate.compare.predictions import classify, compare, formulas, time_lines
 from streamsim_validate.compare.profiles import changes
-from streamsim_validate.compare.tables import to_csv, to_json, to_text
+from streamsim_validate.compare.tables import to_json, to_rows, to_text
 from streamsim_validate.records.files import read_record, write_record
 from streamsim_validate.records.recipe import digest
 from streamsim_validate.records.record import Entry, Record
@@ -138,7 +139,7 @@ def test_no_schedule_is_silently_dropped() -> None:
     assert "device time is 0" in reasons[entries[4].key]
     assert "time on the host's clock is 0" in reasons[entries[5].key]
     assert [(one.key, one.reason) for one in found.unmeasured] == [(entries[2].key, "skipped: too large")]
-    for written in (to_text(found), to_csv(found), json.dumps(to_json(found))):
+    for written in (to_text(found), to_csv(to_rows(found)), json.dumps(to_json(found))):
         assert all(entry.key in written for entry in entries)
 
 

@@ -114,6 +114,28 @@ def test_json_has_numbers_as_numbers(record_path: str, capsys: pytest.CaptureFix
     ]
 
 
+def test_several_records_are_shown_side_by_side(
+    record_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In each form; a tolerance is held against each."""
+    other = str(tmp_path / "other.json.gz")
+    write_record(a_record(RECORD.runs[0].entries[0], profile=a_device()), tmp_path / "other.json.gz")
+    both = ["compare", record_path, other]
+    assert main([*both, "--fail-if", "worst > 20.1%", "--fail-if", "median > 1%"]) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith(f"1: {record_path}: Emulated")
+    assert err.splitlines() == [f"failed: {path}: median > 1%: is 20.00%" for path in (record_path, other)]
+    assert main([*both, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["records"]
+    assert [(one["record"], len(one["schedules"])) for one in found] == [(record_path, 2), (other, 1)]
+    assert main([*both, "--format", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["record"] for row in rows] == [record_path, record_path, other]
+    for option in (["--page", str(tmp_path / "p.html")], ["--timelines"], ["--all"], ["--samples", "20"]):
+        assert main([*both, *option]) == 2
+        assert f"{option[0]}: is of one record, and 2 are given" in capsys.readouterr().err
+
+
 def test_csv_has_a_line_for_every_schedule(record_path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", record_path, "--format", "csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))

@@ -62,16 +62,10 @@ def test_the_summary_comes_first_then_the_worst_schedules_then_the_details(
     assert [re.split(r"  | \(", section[0])[0] for section in printed] == [
         "Emulated, test: 2 schedules, profile calibrated with the record",
         "model, by class",
-        "formulas, device-bound: the best one's median error",
         "choice: within 1% of the best measured for 1 of 1 workloads",
         "ok",
         "the worst predicted, pageable memory left out",
-        "model, by connections",
-        "model, by pattern",
-        "model, by effect",
-        "model, whole program on the host's clock",
-        "formulas, device-bound",
-        "formulas, all but pageable",
+        "median and 95th percentile",
         "drift",
         "every schedule",
     ]

@@ -12,12 +12,15 @@ import io
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
+from streamsim.report.text import to_csv
 from streamsim_validate.compare.comparison import Absent, Comparison, Row
 from streamsim_validate.compare.coverage import Coverage
 from streamsim_validate.compare.profiles import Drift
-from streamsim_validate.compare.tables import to_csv, to_json, to_text
+from streamsim_validate.compare.side_by_side import side_by_side
+from streamsim_validate.compare.tables import to_json, to_rows, to_text
 from streamsim_validate.compare.tolerance import Verdict
 
 A = Row("A", 8, "device-bound", "ring", "grid", "w", 10.0, 0.01, 13.0, 20.0, 19.0, 1.0, {"f": 11.0, "g": 6.0}, (1,))
@@ -64,6 +67,7 @@ def test_json_by_hand() -> None:
         "wall": {
             "device-bound": group(2, 12.5, 19.25, 20, 7.5, 1.5, worst="B"),
             "pageable": group(1, 0, 0, 0, 0, 3, worst="C"),
+            "all but pageable": group(2, 12.5, 19.25, 20, 7.5, 1.5, worst="B"),
         },
         "coverage": {
             "device-bound": {
@@ -149,7 +153,7 @@ def test_what_was_not_asked_for_or_is_not_there_is_null() -> None:
 
 
 def test_csv_by_hand() -> None:
-    rows = list(csv.DictReader(io.StringIO(to_csv(COMPARISON))))
+    rows = list(csv.DictReader(io.StringIO(to_csv(to_rows(COMPARISON)))))
     assert [(row["key"], row["connections"], row["status"]) for row in rows] == [
         ("A", "8", "ok"),
         ("B", "8", "ok"),
@@ -174,30 +178,27 @@ def test_text_by_hand() -> None:
     words = {title: [" ".join(line.split()) for line in lines] for title, lines in said.items()}
     assert sections[0] == "a card, a suite: 3 schedules, profile a device"
     assert words["model, by class"] == [
-        "model, by class n median p95 worst bias noise",
-        "device-bound 2 25.00% 29.50% 30.00% +5.00% 1.50% worst: A",
-        "pageable 1 100.00% 100.00% 100.00% +100.00% 3.00% worst: C",
-        "all but pageable 2 25.00% 29.50% 30.00% +5.00% 1.50% worst: A",
+        "model, by class n median p95 worst bias noise wall: median p95 best formula: times the model's median",
+        "device-bound 2 25.00% 29.50% 30.00% +5.00% 1.50% 12.50% 19.25% f: 0.6",
+        "pageable 1 100.00% 100.00% 100.00% +100.00% 3.00% 0.00% 0.00% f: 0.0",
+        "all but pageable 2 25.00% 29.50% 30.00% +5.00% 1.50% 12.50% 19.25% f: 0.6",
     ]
     assert words["90 % intervals, measured"][1:] == ["device-bound 4 50.0% 12.5% 37.5% 10.00% 8.00%"]
-    assert "formulas, device-bound: the best one's median error (f) is 0.6 times the model's" in sections[3]
-    assert not any(line.startswith("formulas, pageable: the best") for line in sections[3].splitlines())
-    assert sections[4].startswith("choice: within 1% of the best measured for 0 of 1 workloads (0.0%), 25.00% off at")
-    assert sections[5].splitlines() == ["FAILED median > 1%: is 25.00%", "ok     worst > 40%: is 30.00%"]
+    assert sections[3].startswith("choice: within 1% of the best measured for 0 of 1 workloads (0.0%), 25.00% off at")
+    assert sections[4].splitlines() == ["FAILED median > 1%: is 25.00%", "ok     worst > 40%: is 30.00%"]
     assert words["not predicted"] == ["not predicted connections=8 U: no cost"]
     assert words["not measured"] == ["not measured connections=1 M: skipped"]
     listed = "10000000.0 13000000.0 +30.0% 1.0% device-bound 8 A"
     assert words["the worst predicted, pageable memory left out"][2:] == [listed]
     assert words["every schedule"][2] == listed
     assert len(words["every schedule"]) == 5
-    assert words["model, whole program on the host's clock"][1:] == [
-        "device-bound 2 12.50% 19.25% 20.00% +7.50% 1.50% worst: B",
-        "pageable 1 0.00% 0.00% 0.00% +0.00% 3.00% worst: C",
-    ]
-    assert words["formulas, device-bound"][1:] == [
-        "model 2 25.00% 29.50% 30.00% +5.00% 1.50% worst: A",
-        "f 2 15.00% 19.50% 20.00% +15.00% 1.50% worst: B",
-        "g 2 20.00% 38.00% 40.00% -20.00% 1.50% worst: A",
+    assert words["model, by effect"][1].startswith("grid 2 25.00% 29.50% 30.00% +5.00% 1.50% worst: A")
+    assert not {"model, by pattern"} & words.keys()  # of one pattern, which the classes tell
+    assert words["median and 95th percentile"] == [
+        "median and 95th percentile device-bound pageable all but pageable",
+        "model 25.00% 29.50% 100.00% 100.00% 25.00% 29.50%",
+        "f 15.00% 19.50% 0.00% 0.00% 15.00% 19.50%",
+        "g 20.00% 38.00% 100.00% 100.00% 20.00% 38.00%",
     ]
     assert words["choice: not within 1% of the best measured"][1:] == [
         "+25.00% noise 2.00% connections=8 picked B, best A"
@@ -208,6 +209,28 @@ def test_text_by_hand() -> None:
         " calibrated",
         "drift connections=8: 2 of the profile's 3 numbers moved by more than 10% during the run: z +50%, y -20%",
     ]
+
+
+def test_two_comparisons_side_by_side_by_hand() -> None:
+    """The other one has A alone, which it predicts 20 % too short."""
+    other = msgspec.structs.replace(
+        COMPARISON, rows=(msgspec.structs.replace(A, predicted_s=8.0),), suite="another", unpredicted=()
+    )
+    heads, table, worst = side_by_side({"one.gz": COMPARISON, "two.gz": other}, 1).split("\n\n")
+    assert heads.splitlines() == [
+        "1: one.gz: a card, a suite: 3 schedules, profile a device",
+        "2: two.gz: a card, another: 1 schedules, profile a device",
+    ]
+    assert [" ".join(line.split()) for line in table.splitlines()[1:]] == [
+        "model, by class n median p95 worst n median p95 worst",
+        "device-bound 2 25.00% 29.50% 30.00% 1 20.00% 20.00% 20.00%",
+        "pageable 1 100.00% 100.00% 100.00% -",
+        "all but pageable 2 25.00% 29.50% 30.00% 1 20.00% 20.00% 20.00%",
+        "choice within 1% 0 of 1 -",
+        "not predicted 1 0",
+        "not measured 1 1",
+    ]
+    assert [line.split() for line in worst.splitlines()[1:]] == [["+30.0%", "-20.0%", "8", "A"]]
 
 
 def test_of_many_schedules_only_the_worst_are_listed_unless_all_are_asked_for() -> None:

@@ -1,7 +1,6 @@
-"""``streamsim-validate compare``: a record against the model. Needs no card."""
+"""``streamsim-validate compare``: compares records with the model. Needs no card."""
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -10,10 +9,13 @@ from streamsim.cli import process
 from streamsim.cli.notes import noting_compilation, say
 from streamsim.cli.options import FILE, complete_device, plain_format_options
 from streamsim.cli.page import page_option, write_called
-from streamsim.cli.printing import print_json, tell
+from streamsim.cli.printing import print_csv, print_json, tell
 from streamsim.device.library import load_device
+from streamsim.device.profile import Device
 from streamsim.errors import FOUND, OK, InputError
 from streamsim_validate.compare import (
+    Comparison,
+    Coverage,
     Verdict,
     by_class,
     compare,
@@ -21,16 +23,17 @@ from streamsim_validate.compare import (
     expectations,
     judge,
     parse_tolerance,
+    side_by_side,
     tables,
 )
 from streamsim_validate.records import Record, journal_path, read_record
 
 WORST = click.IntRange(0, 1000)
-SAMPLES = "Say also how many measured medians lie in their predicted 90 % interval, of so many draws each, such as 200."
+SAMPLES = "Also count the measured medians in their predicted 90 % intervals, from this many draws each, such as 200."
 
 
 @click.command("compare")
-@click.argument("record", type=FILE)
+@click.argument("records", metavar="RECORD...", nargs=-1, type=FILE, required=True)
 @click.option(
     "--device",
     "-d",
@@ -42,22 +45,22 @@ SAMPLES = "Say also how many measured medians lie in their predicted 90 % interv
     "--fail-if",
     multiple=True,
     metavar="'STAT [GROUP] > X%'",
-    help="End with exit code 1 if so; STAT is median, p95, worst, choice or unpredicted. Repeatable.",
+    help="End with exit code 1 if this holds. STAT is median, p95, worst, choice or unpredicted. Repeatable.",
 )
-@click.option("--worst", type=WORST, default=10, show_default=True, help="Worst predicted schedules to list.")
-@click.option("--timelines", is_flag=True, help="Draw the time lines of the worst schedules, too.")
-@click.option("--all", "every", is_flag=True, help="List every schedule in the table, however many.")
+@click.option("--worst", type=WORST, default=10, show_default=True, help="Number of worst predicted schedules to list.")
+@click.option("--timelines", is_flag=True, help="Also draw the time lines of the worst schedules.")
+@click.option("--all", "every", is_flag=True, help="List every schedule in the table, whatever their number.")
 @click.option("--samples", type=int, help=SAMPLES)
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the draws.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draws.")
 @click.option(
     "--spread",
     metavar="PROFILE",
     shell_complete=complete_device,
-    help="Draw from the spread of this profile, by name or file, not the record's own.",
+    help="Draw from the spread of this profile, by name or file, instead of the record's own.",
 )
 @page_option
 def compare_command(
-    record: Path,
+    records: tuple[Path, ...],
     device: str | None,
     form: str,
     fail_if: tuple[str, ...],
@@ -69,41 +72,78 @@ def compare_command(
     spread: str | None,
     page: Path | None,
 ) -> int:
-    """Set the predictions of a record's schedules beside what was measured.
+    """Compare the predictions of a record's schedules with the measured times. Show several records side by side.
 
     \b
     Examples:
       streamsim-validate compare quick.json.gz
+      streamsim-validate compare old.json.gz new.json.gz
       streamsim-validate compare r.json.gz --worst 3 --timelines
       streamsim-validate compare r.json.gz --fail-if 'p95 device-bound > 5%' --fail-if 'choice > 5%'
       streamsim-validate compare r.json.gz --samples 200 --spread h200
     """  # noqa: D301 - click wants the backspace itself
     if spread is not None and samples is None:
-        raise InputError(f"--spread {spread}: is drawn from by --samples; give that, too")
+        raise InputError(f"--spread {spread}: only --samples draws from it; add --samples")
     if timelines and form != "table":
-        raise InputError(f"--timelines: are drawn below the table, not in {form}; leave one of them out")
+        raise InputError(f"--timelines: draws below the table, not in {form}; leave one of the two out")
+    of_one = {"--page": page, "--timelines": timelines, "--all": every, "--samples": samples is not None}
+    if len(records) > 1 and (named := [option for option, is_given in of_one.items() if is_given]):
+        raise InputError(f"{named[0]}: is of one record, and {len(records)} are given; give one, or leave it out")
     tolerances = [parse_tolerance(text) for text in fail_if]
     profile = None if device is None else load_device(device)
-    found = _read(record)
+    found = {str(path): _read(path) for path in records}
     with noting_compilation():
-        comparison = compare(found, profile)
-        verdicts = [judge(comparison, tolerance) for tolerance in tolerances]
-        covered = None
-        if samples is not None:
-            drawn = None if spread is None else _spread_of(spread)
-            covered = by_class(expectations(found, comparison.rows, samples, seed, drawn, profile))
-    if page is not None:
-        write_called(comparison_page(comparison, worst, found, profile), page)
+        comparisons = {name: compare(record, profile) for name, record in found.items()}
+        verdicts = {name: [judge(one, tolerance) for tolerance in tolerances] for name, one in comparisons.items()}
     with process.verdict():
-        if form == "json":
-            print_json(tables.to_json(comparison, verdicts, worst, covered), profile)
-        elif form == "csv":
-            sys.stdout.write(tables.to_csv(comparison))
+        if len(found) > 1:
+            _show_several(comparisons, verdicts, form, worst, profile)
         else:
-            tell(*tables.to_text(comparison, verdicts, every, covered, worst).split("\n"))
+            ((name, record),) = found.items()
+            comparison = comparisons[name]
+            covered = None
+            if samples is not None:
+                drawn = None if spread is None else _spread_of(spread)
+                covered = by_class(expectations(record, comparison.rows, samples, seed, drawn, profile))
+            if page is not None:
+                write_called(comparison_page(comparison, worst, record, profile), page)
+            _show(comparison, verdicts[name], form, every, covered, worst, profile)
             if timelines and worst:
-                tell("", *tables.time_lines_text(found, comparison, profile, worst).split("\n"))
+                tell("", *tables.time_lines_text(record, comparison, profile, worst).split("\n"))
     return _exit_code(verdicts)
+
+
+def _show(
+    comparison: Comparison,
+    verdicts: Sequence[Verdict],
+    form: str,
+    every: bool,
+    covered: dict[str, Coverage] | None,
+    worst: int,
+    profile: Device | None,
+) -> None:
+    if form == "json":
+        print_json(tables.to_json(comparison, verdicts, worst, covered), profile)
+    elif form == "csv":
+        print_csv(tables.to_rows(comparison))
+    else:
+        tell(*tables.to_text(comparison, verdicts, every, covered, worst).split("\n"))
+
+
+def _show_several(
+    comparisons: Mapping[str, Comparison],
+    verdicts: Mapping[str, Sequence[Verdict]],
+    form: str,
+    worst: int,
+    profile: Device | None,
+) -> None:
+    if form == "json":
+        plain = [{"record": n, **tables.to_json(one, verdicts[n], worst)} for n, one in comparisons.items()]
+        print_json({"records": plain}, profile)
+    elif form == "csv":
+        print_csv([{"record": n, **row} for n, one in comparisons.items() for row in tables.to_rows(one)])
+    else:
+        tell(*side_by_side(comparisons, worst).split("\n"))
 
 
 def _read(path: Path) -> Record:
@@ -119,16 +159,17 @@ def _read(path: Path) -> Record:
 
 
 def _spread_of(name: str) -> dict[str, float]:
-    """The spread of a profile. Raises InputError for one that has none."""
+    """Return the spread of a profile. Raises InputError if it has none."""
     found = load_device(name).spread
     if not found:
         raise InputError(f"--spread {name}: its profile has no spread; take one that was calibrated, such as h200")
     return found
 
 
-def _exit_code(verdicts: Sequence[Verdict]) -> int:
-    """Say which tolerances failed; the code with which the command ends."""
-    failed = [verdict for verdict in verdicts if verdict.failed]
-    for verdict in failed:
-        say(f"failed: {verdict.text}: is {verdict.value:.2%}")
+def _exit_code(verdicts: Mapping[str, Sequence[Verdict]]) -> int:
+    """Say which tolerances failed, and return the exit code of the command."""
+    failed = [(name, verdict) for name, own in verdicts.items() for verdict in own if verdict.failed]
+    for name, verdict in failed:
+        where = f"{name}: " if len(verdicts) > 1 else ""
+        say(f"failed: {where}{verdict.text}: is {verdict.value:.2%}")
     return FOUND if failed else OK

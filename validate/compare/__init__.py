@@ -14,6 +14,7 @@ from streamsim_validate.compare.coverage import Coverage, Expected, by_class, ex
 from streamsim_validate.compare.pages import comparison_page
 from streamsim_validate.compare.predictions import classify, compare, row_of, time_lines
 from streamsim_validate.compare.profiles import Profiles, profiles_of
+from streamsim_validate.compare.side_by_side import side_by_side
 from streamsim_validate.compare.tolerance import Verdict, judge, parse_tolerance
 
 __all__ = [
@@ -38,5 +39,6 @@ __all__ = [
     "predict_device_s",
     "profiles_of",
     "row_of",
+    "side_by_side",
     "time_lines",
 ]

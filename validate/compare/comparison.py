@@ -147,13 +147,16 @@ class Comparison(Displayed, msgspec.Struct, frozen=True):
 
     @property
     def summaries(self) -> dict[str, dict[str, Summary]]:
-        """By class, by connections and class, by pattern, by effect; pageable memory is in its own groups only."""
+        """The errors by class, by connections and class, by pattern, by effect.
+
+        Pageable memory is in groups of its own only.
+        """
         others = [row for row in self.rows if row.klass != PAGEABLE]
         effects = {row.effect for row in others}
         by_effect = [row for row in self.rows if row.klass != PAGEABLE or row.effect not in effects]
         by_front_end = {FRONT_END: self.by_front_end()} if self.is_of_programs else {}
         return {
-            "class": {**_summaries(self.rows, lambda row: row.klass), **_summaries(others, lambda _: EVERYTHING)},
+            "class": self.by_class(),
             **by_front_end,
             "connections": {
                 **_summaries(others, lambda row: f"{row.connections} connections"),
@@ -161,6 +164,14 @@ class Comparison(Displayed, msgspec.Struct, frozen=True):
             },
             "pattern": _summaries(others, lambda row: row.pattern),
             "effect": _summaries(by_effect, lambda row: row.effect),
+        }
+
+    def by_class(self, error: Callable[[Row], float] = lambda row: row.error) -> dict[str, Summary]:
+        """Return the errors by class, and of all classes except pageable memory."""
+        others = [row for row in self.rows if row.klass != PAGEABLE]
+        return {
+            **_summaries(self.rows, lambda row: row.klass, error),
+            **_summaries(others, lambda _: EVERYTHING, error),
         }
 
     @property
@@ -184,27 +195,13 @@ class Comparison(Displayed, msgspec.Struct, frozen=True):
     @property
     def wall(self) -> dict[str, Summary]:
         """Errors of the whole program's time on the host's clock, by class."""
-        return _summaries(self.rows, lambda row: row.klass, lambda row: row.wall_error)
+        return self.by_class(lambda row: row.wall_error)
 
     @property
     def formulas(self) -> dict[str, dict[str, Summary]]:
-        """For each published formula what ``summaries["class"]`` is for the model."""
-        return {name: self._formula(name) for name in self._formula_names}
-
-    @property
-    def _formula_names(self) -> tuple[str, ...]:
-        """None for programs, of which nobody knows the stages."""
-        return tuple(self.rows[0].formulas_s) if self.rows else ()
-
-    def _formula(self, name: str) -> dict[str, Summary]:
-        def error(row: Row) -> float:
-            return row.formula_error(name)
-
-        others = [row for row in self.rows if row.klass != PAGEABLE]
-        return {
-            **_summaries(self.rows, lambda row: row.klass, error),
-            **_summaries(others, lambda _: EVERYTHING, error),
-        }
+        """For each published formula what ``summaries["class"]`` is for the model; none for programs."""
+        names = self.rows[0].formulas_s if self.rows else ()
+        return {name: self.by_class(lambda row, name=name: row.formula_error(name)) for name in names}  # type: ignore[misc]
 
     def margin(self, group: str = EVERYTHING) -> tuple[str, float]:
         """The published formula with the smallest median error in a group, and how many times the model's it is."""

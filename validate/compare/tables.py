@@ -6,9 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from streamsim.report.text import gantt
-from streamsim.report.text import to_csv as csv_text
 from streamsim_validate.compare import program_tables
-from streamsim_validate.compare.comparison import FRONT_END, PAGEABLE
+from streamsim_validate.compare.comparison import FRONT_END
 from streamsim_validate.compare.predictions import time_lines
 
 if TYPE_CHECKING:
@@ -41,31 +40,56 @@ def to_text(
     covered: dict[str, Coverage] | None = None,
     most: int = 10,
 ) -> str:
-    """The summary, the ``most`` worst predicted schedules, then the other tables.
+    """Return the summary, then the ``most`` worst predicted schedules, then the other tables.
 
-    ``covered``: by class. Every schedule is listed when there are few, or with ``every``.
+    ``covered``: by class. Every schedule is listed if there are few, or with ``every``.
     """
-    by_class, *others = comparison.summaries.items()
-    what = "programs" if comparison.is_of_programs else "schedules"
+    is_of_programs = comparison.is_of_programs
+    said = (
+        ("class", FRONT_END)
+        if len({row.connections for row in comparison.rows}) > 1
+        else ("class", FRONT_END, "connections")
+    )
+    others = {kind: groups for kind, groups in comparison.summaries.items() if kind not in said}
     sections = [
-        [f"{comparison.card}, {comparison.suite}: {len(comparison.rows)} {what}, profile {comparison.device}"],
-        *(program_tables.to_lines(comparison) if comparison.is_of_programs else ()),
-        _errors(f"model, by {by_class[0]}", by_class[1]),
+        [title(comparison)],
+        _classes(comparison),
+        *(program_tables.to_lines(comparison) if is_of_programs else ()),
         [] if covered is None else _covered(covered),
-        list(_margins(comparison)),
-        [] if comparison.is_of_programs else list(_choice_summary(comparison.choices)),
+        [] if is_of_programs else list(_choice_summary(comparison.choices)),
         [f"{'FAILED' if v.failed else 'ok':<7}{v.text}: is {v.value:.2%}" for v in verdicts],
         list(_absent("not predicted", comparison.unpredicted)),
         list(_absent("not measured", comparison.unmeasured)),
         _schedules("the worst predicted, pageable memory left out", comparison.worst(most)),
-        *(_errors(f"model, by {kind}", groups) for kind, groups in others if kind != FRONT_END),
-        [] if comparison.is_of_programs else _errors("model, whole program on the host's clock", comparison.wall),
-        *_formulas(comparison),
+        *(_errors(f"model, by {kind}", groups) for kind, groups in others.items()),
+        _formulas(comparison),
         list(_choices(comparison.choices)),
         list(_drift(comparison)),
         _schedules("every schedule", comparison.rows) if every or len(comparison.rows) <= FEW else [],
     ]
     return "\n\n".join("\n".join(section) for section in sections if section)
+
+
+def title(comparison: Comparison) -> str:
+    """Return what was compared, in one line."""
+    what = "programs" if comparison.is_of_programs else "schedules"
+    return f"{comparison.card}, {comparison.suite}: {len(comparison.rows)} {what}, profile {comparison.device}"
+
+
+def _classes(comparison: Comparison) -> list[str]:
+    """Return the errors by class, with those of the whole program and the best formula's unless they are programs."""
+    groups = comparison.summaries["class"]
+    if not groups:
+        return []
+    heading, *lines = _errors("model, by class", groups, with_worst=False)
+    if comparison.is_of_programs:
+        return [heading, *lines]
+    wall = comparison.wall
+    found = [f"{heading}  wall: median     p95  best formula: times the model's median"]
+    for line, name in zip(lines, groups, strict=True):
+        formula, times = comparison.margin(name)
+        found.append(f"{line}  {wall[name].median:12.2%} {wall[name].p95:7.2%}  {formula}: {times:.1f}")
+    return found
 
 
 def _schedules(title: str, rows: Sequence[Row]) -> list[str]:
@@ -78,14 +102,18 @@ def _schedule(row: Row) -> str:
     return f"{times} {row.error:+7.1%} {row.noise:6.1%}  {row.klass:<12} {row.connections:>5}  {row.key}"
 
 
-def _errors(title: str, groups: dict[str, Summary]) -> list[str]:
+def _errors(title: str, groups: dict[str, Summary], with_worst: bool = True) -> list[str]:
+    """Return the table, or nothing for a single group, which is the whole, unless it is of the classes."""
+    if len(groups) < 1 + with_worst:
+        return []
     heading = f"{title:<{NAME_WIDTH}} {'n':>5} {'median':>7} {'p95':>7} {'worst':>7} {'bias':>7} {'noise':>6}"
-    return [heading, *(_summary(name, summary) for name, summary in groups.items())] if groups else []
+    ends = [f"  worst: {s.worst_key}" if with_worst else "" for s in groups.values()]
+    return [heading, *(_summary(*group) + end for group, end in zip(groups.items(), ends, strict=True))]
 
 
 def _summary(name: str, s: Summary) -> str:
     errors = f"{s.median:7.2%} {s.p95:7.2%} {s.worst:7.2%} {s.bias:+7.2%} {s.noise:6.2%}"
-    return f"  {name:<{NAME_WIDTH - 2}} {s.n:>5} {errors}  worst: {s.worst_key}"
+    return f"  {name:<{NAME_WIDTH - 2}} {s.n:>5} {errors}"
 
 
 def _covered(covered: dict[str, Coverage]) -> list[str]:
@@ -98,17 +126,17 @@ def _share(klass: str, c: Coverage) -> str:
     return f"  {klass:<22} {c.n:>5} {shares}      {c.mean_width:7.2%} {c.median_width:7.2%}"
 
 
-def _margins(comparison: Comparison) -> Iterator[str]:
-    for group in comparison.summaries["class"]:
-        if group != PAGEABLE and comparison.formulas:
-            name, times = comparison.margin(group)
-            yield f"formulas, {group}: the best one's median error ({name}) is {times:.1f} times the model's"
-
-
-def _formulas(comparison: Comparison) -> Iterator[list[str]]:
-    for group, summary in comparison.summaries["class"].items() if comparison.formulas else ():
-        rows = {"model": summary} | {name: groups[group] for name, groups in comparison.formulas.items()}
-        yield _errors(f"formulas, {group}", rows)
+def _formulas(comparison: Comparison) -> list[str]:
+    """Return the median and the 95th percentile of the errors of each formula, in a column for each class."""
+    if not comparison.formulas:
+        return []
+    classes = comparison.summaries["class"]
+    rows = {"model": classes, **comparison.formulas}
+    found = ["median and 95th percentile " + "".join(f"{name:>18}" for name in classes)]
+    for name, groups in rows.items():
+        cells = (f"{groups[group].median:9.2%} {groups[group].p95:8.2%}" for group in classes)
+        found.append(f"  {name:<25}" + "".join(cells))
+    return found
 
 
 def _choice_summary(choices: Sequence[Choice]) -> Iterator[str]:
@@ -265,14 +293,14 @@ def _plain_groups(groups: dict[str, Summary]) -> dict[str, dict[str, Any]]:
     }
 
 
-def to_csv(comparison: Comparison) -> str:
-    """A line for every schedule of the record; ``status`` says why one has no prediction or no measurement."""
+def to_rows(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return a flat row for every schedule; ``status`` says why one has no prediction or no measurement."""
     absent = [("not predicted", one) for one in comparison.unpredicted]
     absent += [("not measured", one) for one in comparison.unmeasured]
     others = [
         {"key": one.key, "connections": one.connections, "status": f"{what}: {one.reason}"} for what, one in absent
     ]
-    return csv_text([*map(plain_row, comparison.rows), *others])
+    return [*map(plain_row, comparison.rows), *others]
 
 
 def plain_row(row: Row) -> dict[str, Any]:
