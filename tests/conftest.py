@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 import sys
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from streamsim import compiled
+from streamsim.device import library
 from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.program.schedule import Schedule
@@ -130,6 +131,9 @@ SHARING = ("test_sweep_dask", "test_accuracy", "test_calibrate", "test_page_tabl
 
 
 # What takes long and is the same
+
+
+library.parse_device = lru_cache(32)(library.parse_device)  # type: ignore[attr-defined]  # of the shipped profiles
 
 
 @pytest.fixture(autouse=True, scope="module")

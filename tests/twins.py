@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from effort import THOROUGH
 
 from streamsim import model
 from streamsim.compiled import available, simulate
+from streamsim.device.library import device_names
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     from streamsim.timeline.timeline import Timeline
 
 compiled = pytest.mark.skipif(not available(), reason="numba is not installed")
+# Shipped devices: in an ordinary run one for each kind of copy engines and queues, a crowding one, and the newest.
+DEVICES = (
+    device_names() if THOROUGH else ["c1060", "c2050", "h200", "ideal", "ideal-one-copy-engine", "k20c", "rtx5090"]
+)
 COLUMNS = ("issued", "returned", "ready", "start", "end", "engine")
 
 

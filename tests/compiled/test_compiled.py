@@ -28,7 +28,7 @@ from strategies import (
     program,
     schedules,
 )
-from twins import assert_same, by_simpy, compiled
+from twins import DEVICES, assert_same, by_simpy, compiled
 from whole_workloads import LONG_TICKS, MANY_BYTES, ways, whole_programs
 
 import streamsim.compiled
@@ -36,7 +36,7 @@ from streamsim import model
 from streamsim.checks import LARGEST_BYTES, LONGEST_S
 from streamsim.compiled import available, makespans, simulate, simulate_one_of_many, telling
 from streamsim.device.kernel_costs import KernelCost
-from streamsim.device.library import device_names, load_device
+from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.program.config import Config, Order
 from streamsim.program.patterns import build
@@ -84,7 +84,7 @@ def test_equals_the_model_on_longer_schedules_over_more_streams(schedule: Schedu
 
 
 @compiled
-@pytest.mark.parametrize("name", device_names())
+@pytest.mark.parametrize("name", DEVICES)
 @examples(25)
 @given(schedule=schedules(most=40, streams=12))
 def test_equals_the_model_on_every_shipped_device(name: str, schedule: Schedule) -> None:
@@ -233,7 +233,7 @@ def test_makespans_are_those_of_the_schedules_that_build_makes(work: tuple[Workl
 
 
 @compiled
-@pytest.mark.parametrize("name", device_names())
+@pytest.mark.parametrize("name", DEVICES)
 @examples(20)
 @given(work=whole_programs(sizes=MANY_BYTES, ticks=LONG_TICKS, costed=False))
 def test_a_shipped_device_has_one_answer(name: str, work: tuple[Workload, Config]) -> None:
@@ -279,7 +279,7 @@ def test_a_pattern_of_kernels_that_leave_the_card_by_hand() -> None:
 
 
 @compiled
-@pytest.mark.parametrize("name", device_names())
+@pytest.mark.parametrize("name", DEVICES)
 @pytest.mark.parametrize("order", ["depth-first", "breadth-first"])
 def test_makespans_on_every_shipped_device(name: str, order: Order) -> None:
     workload = Workload(1_000_003, (4, 8), (4,), (WorkloadKernel(duration_s=200e-6), WorkloadKernel(duration_s=50e-6)))

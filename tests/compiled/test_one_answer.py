@@ -9,13 +9,13 @@ import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from twins import compiled
+from twins import DEVICES, compiled
 from whole_workloads import LONG_TICKS, MANY_BYTES, whole_programs
 
 import streamsim
 import streamsim.compiled
 from streamsim.cli import main
-from streamsim.device.library import device_names, load_device
+from streamsim.device.library import load_device
 from streamsim.program.config import ORDERS
 from streamsim.program.schedule import LAUNCHES
 from streamsim.search.grid import Grid
@@ -101,7 +101,7 @@ def test_best_finds_the_same(work: str, monkeypatch: pytest.MonkeyPatch, capsys:
 
 
 @compiled
-@pytest.mark.parametrize("name", device_names())
+@pytest.mark.parametrize("name", DEVICES)
 @examples(4)
 @given(program=whole_programs(sizes=MANY_BYTES, ticks=LONG_TICKS, costed=False), most=st.integers(1, 4))
 def test_the_optimum_is_one_on_every_shipped_device(name: str, program: tuple[Workload, Config], most: int) -> None:
