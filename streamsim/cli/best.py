@@ -210,7 +210,7 @@ def _launches(name: str) -> tuple[Launch, ...]:
 
 def _search(workload: Workload, card: Device, grid: Grid, exact: bool) -> "Best":
     from streamsim.search.best import best
-    from streamsim.search.shortest import BUDGET_OPS
+    from streamsim.search.best_first import BUDGET_OPS
 
     if not is_fast():
         grid.within(card.memory_bytes).configs(workload)  # an empty grid is an error before anything else is said

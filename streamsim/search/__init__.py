@@ -1,5 +1,6 @@
-"""The best of many configurations, and sweeps over them.
+"""The best of many candidates, and sweeps over configurations.
 
-``grid`` lists configurations, ``pruning_bounds`` says which cannot win, ``shortest`` searches the rest, ``best`` says
-what to make of it; ``sweep`` predicts every combination of some axes, given as text and written to files.
+``best_first`` is the search: over a grid (``best``: ``grid`` lists configurations, ``pruning_bounds`` bounds them,
+``coarse_to_fine`` searches within a budget), over placements of layers (``best_offload``), over changes of a program
+(``best_steps``). ``sweep`` predicts every combination of some axes, given as text and written to files.
 """

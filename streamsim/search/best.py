@@ -27,10 +27,11 @@ from streamsim.displayed import Result, attributes
 from streamsim.program.config import Config, most_streams
 from streamsim.program.workload import Workload  # noqa: TC001 - likewise
 from streamsim.rules.clock import TICKS_PER_S
+from streamsim.search.best_first import BUDGET_OPS, NEAR_PERCENT, within
+from streamsim.search.coarse_to_fine import MARGINS_PERCENT, search
 from streamsim.search.evaluate import evaluate_ticks, is_fast
 from streamsim.search.grid import Grid
 from streamsim.search.pruning_bounds import LowerBounds
-from streamsim.search.shortest import BUDGET_OPS, MARGINS_PERCENT, search, within
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
 
@@ -38,9 +39,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from streamsim.search.shortest import Bounded, Progress, Searched
+    from streamsim.search.best_first import Progress
+    from streamsim.search.coarse_to_fine import Bounded, Searched
 
-SIMPLEST_PERCENT, RANGE_PERCENT = 1, 5
+RANGE_PERCENT = 5
 DEFAULT_CHUNKS, DEFAULT_STREAMS = 4, 4  # what examples and tutorials use
 FASTER = 1.1
 
@@ -210,8 +212,7 @@ def best(
         queue = _in_order_of_bounds(workload, device, configs)
     found = search(workload, device, queue, fast, None if fast else budget_ops, progress)
     took, shortest = found.ticks, found.shortest
-    winner = next(config for config in configs if took.get(config) == shortest)  # configs: the simplest first
-    simplest = next(config for config in configs if config in took and within(took[config], shortest, SIMPLEST_PERCENT))
+    winner, simplest = found.best, found.simplest
     prediction = predict(winner.schedule(workload), device)
     left_open = found.open_within(max(MARGINS_PERCENT))
 
@@ -239,7 +240,7 @@ def best(
         left_open=left_open,
         left_open_because=f"SimPy's budget of {budget_ops} simulated ops is spent" if left_open else None,
         exact=found.is_exact,
-        simplest_exact=not found.open_within(SIMPLEST_PERCENT),
+        simplest_exact=not found.open_within(NEAR_PERCENT),
         floor_s=found.floor / TICKS_PER_S,
         compiled=fast,
         device=device.name,

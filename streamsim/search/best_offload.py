@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -27,7 +28,8 @@ from streamsim.displayed import Result
 from streamsim.errors import InputError
 from streamsim.program.offload import Offload, check_layers, loading, one_by_one
 from streamsim.rules.clock import TICKS_PER_S
-from streamsim.search.offload_bounds import FEWEST_PASSES, NEVER, LayerCosts, Room, floor_ticks
+from streamsim.search.best_first import BUDGET_OPS, NEAR_PERCENT, Candidates, Search
+from streamsim.search.offload_bounds import FEWEST_PASSES, LayerCosts, Room, floor_ticks
 from streamsim.search.placements import Space
 from streamsim.text.quantities import format_bytes, format_seconds
 from streamsim.text.shown import short
@@ -39,15 +41,13 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
     from streamsim.program.layers import Layers
     from streamsim.program.schedule import Schedule
+    from streamsim.search.best_first import Progress
     from streamsim.search.placements import Way, Ways
-    from streamsim.search.shortest import Progress
 
 MOST_DEPTH = 8
-BUDGET_OPS = 400_000  # that SimPy simulates in 5 to 12 s
 MOST_STEPS = 1000  # whose ways are searched
 MOST_OPS = 200_000  # of one way
 FASTER = 1.1
-LEAN_PERCENT = 1
 MOST_LEAN = 24  # ways that are simulated to find one that needs less memory
 MOST_AGAIN = 3000  # layers of all passes, of which the leanest is looked for in less room, too: some seconds
 REFINED = 256  # ways at a time whose bounds go through all passes
@@ -170,19 +170,22 @@ def best_offload(
     ways = space.good_ways(floor) if every is None else every
     if not len(ways.rows):
         raise _nothing_fits(layers, room, every is not None)
-    search = _Search(layers, device, costs, reserve_bytes)
-    search.run(ways, budget_ops, progress)
-    lean, is_small = search.leanest(ways), layers.passes * len(layers.steps) <= MOST_AGAIN
+    placements = _Placements(layers, device, costs, reserve_bytes)
+    search = Search(placements.candidates, budget_ops, progress)
+    search.finish(placements.in_order(ways), None)
+    if not search.took:  # the budget pays for none
+        search.evaluate([way for _, way in islice(placements.in_order(ways), 1)])
+    lean, is_small = _leanest(search, ways), layers.passes * len(layers.steps) <= MOST_AGAIN
     if every is None and is_small:  # the good ways of less room are others
-        less = room._replace(card=search.placed(lean).device_bytes - reserve_bytes - 1)
-        lean = search.leanest(Space(costs, less, most_depth).good_ways(floor_ticks(costs, less, most_depth)))
-    way, shortest = search.best
-    floor = min(shortest, floor if every is None else search.left)
-    best = search.placed(way)
+        less = room._replace(card=lean.device_bytes - 1)
+        lean = _leanest(search, Space(costs, less, most_depth).good_ways(floor_ticks(costs, less, most_depth)))
+    way, shortest = search.best(), search.shortest
+    floor = min(shortest, floor if every is None else search.floor)
+    best = placements.placed(way, shortest)
     prediction = predict(best.config.schedule(layers), device)
     return BestOffload(
         best=best,
-        lean=search.placed(lean),
+        lean=placements.placed(lean, search.took[lean]),
         memory_bytes=limit,
         pinned_limit_bytes=pinned_limit_bytes,
         issued_bound=prediction.issued_bound,
@@ -227,6 +230,14 @@ def _nothing_fits(layers: Layers, room: Room, is_certain: bool) -> InputError:
     )
 
 
+def _leanest(search: Search[Way], ways: Ways) -> Way:
+    """The way that needs least memory of those near the best: of the few leanest that may be, and of all simulated."""
+    most = search.shortest * (100 + NEAR_PERCENT) // 100
+    few = (way._replace(bound=0) for way in islice(ways.leanest(most), MOST_LEAN))
+    search.evaluate([way for way in few if way not in search.took])
+    return search.simplest()
+
+
 def _beside(layers: Layers, device: Device, config: Offload, limit_bytes: int | None) -> dict[str, Any]:
     """What the best way is compared with, and what would make it faster."""
     everything = Offload(1, tuple(step.name for step in layers.steps), reserve_bytes=config.reserve_bytes)
@@ -256,34 +267,36 @@ def _seconds(schedule: Schedule, device: Device) -> float:
     return simulate_one_of_many(schedule, device).makespan_s
 
 
-class _Search:
-    """Simulates ways, those with the lowest bounds first. ``took``: ticks by way; ``left``: a bound on all others."""
+class _Placements:
+    """The ways to place layers as candidates of a search, and what is said of those that were simulated."""
 
     def __init__(self, layers: Layers, device: Device, costs: LayerCosts, reserve_bytes: int) -> None:
         self._layers, self._device, self._costs = layers, device, costs
         self._reserve_bytes = reserve_bytes
         self._names = [step.name for step in layers.steps]
-        self.took: dict[Way, int] = {}
-        self.left = 0
+        self.candidates = Candidates(lambda block: list(map(self._ticks, block)), self._ops, attrgetter("device_bytes"))
 
-    @property
-    def best(self) -> tuple[Way, int]:
-        """The fastest way, of equals the one with the lowest bound, and its ticks."""
-        return min(self.took.items(), key=lambda item: (item[1], item[0]))
-
-    def config(self, way: Way) -> Offload:
+    def _config(self, way: Way) -> Offload:
         """The way as the pattern has it."""
         stay = tuple(name for number, name in enumerate(self._names) if number not in set(way.streamed))
         return Offload(way.depth, stay, reserve_bytes=self._reserve_bytes)
 
-    def placed(self, way: Way) -> Placed:
-        """What is said of a way that was simulated."""
-        layers, config = self._layers, self.config(way)
+    def _ops(self, way: Way) -> int:
+        """Kernels, and for each layer that is streamed a copy with two waits and two records."""
+        return self._layers.passes * (int(self._costs.launches.sum()) + 5 * len(way.streamed))
+
+    def _ticks(self, way: Way) -> int:
+        schedule = self._config(way).schedule(self._layers)
+        return round(_seconds(schedule, self._device) * TICKS_PER_S)
+
+    def placed(self, way: Way, ticks: int) -> Placed:
+        """What is said of a way that takes so many ``ticks``."""
+        layers, config = self._layers, self._config(way)
         load = loading(layers, config)
         steps = layers.steps
         return Placed(
             config=config,
-            makespan_s=self.took[way] / TICKS_PER_S,
+            makespan_s=ticks / TICKS_PER_S,
             device_bytes=config.device_bytes(layers),
             pinned_bytes=config.pinned_bytes(layers),
             streamed=tuple(steps[number].name for number in way.streamed),
@@ -291,40 +304,9 @@ class _Search:
             load_s=0.0 if load is None else _seconds(load, self._device),
         )
 
-    def run(self, ways: Ways, budget_ops: int | None, progress: Progress | None) -> None:
-        """Simulate until no other way can be faster, or the budget is spent; one in any case."""
-        spent, shortest = 0, NEVER
-        for way in self._in_order(ways):
-            self.left = way.bound
-            if way.bound >= shortest or (self.took and budget_ops is not None and spent >= budget_ops):
-                return
-            spent += self._simulate(way)
-            shortest = min(shortest, self.took[way])
-            if progress is not None:
-                progress(spent, budget_ops or spent)
-        self.left = shortest
-
-    @property
-    def _near_ticks(self) -> int:
-        return self.best[1] * (100 + LEAN_PERCENT) // 100
-
-    def leanest(self, ways: Ways) -> Way:
-        """The way that needs least memory of those within 1 % of the best: of the few leanest that may be, or the best.
-
-        What was simulated before is not again.
-        """
-        for way in islice(ways.leanest(self._near_ticks), MOST_LEAN):
-            if way.streamed not in {known.streamed for known in self.took if known.depth == way.depth}:
-                self._simulate(way)
-        best, most = self.best[0], self._near_ticks  # of these, too
-        near = [way for way, taken in self.took.items() if taken <= most]
-        return min(near, key=lambda way: (way.device_bytes, self.took[way]), default=best)
-
-    def _simulate(self, way: Way) -> int:
-        """How many ops it took."""
-        schedule = self.config(way).schedule(self._layers)
-        self.took[way] = round(simulate_one_of_many(schedule, self._device).makespan_s * TICKS_PER_S)
-        return len(schedule)
+    def in_order(self, ways: Ways) -> Iterator[tuple[int, Way]]:
+        """The bounds and the ways, the lowest bound first."""
+        return ((way.bound, way._replace(bound=0)) for way in self._in_order(ways))
 
     def _in_order(self, ways: Ways) -> Iterator[Way]:
         """The ways by their bounds, which go through all passes: a block at a time, as far as they are asked for."""

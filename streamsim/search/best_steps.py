@@ -7,6 +7,7 @@ than that is never recommended.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -15,7 +16,8 @@ from streamsim.compiled import simulate_one_of_many
 from streamsim.device.library import as_device
 from streamsim.errors import InputError
 from streamsim.program.schedule import check_schedule
-from streamsim.search.shortest import BUDGET_OPS
+from streamsim.rules.clock import TICKS_PER_S
+from streamsim.search.best_first import BUDGET_OPS, NEAR_PERCENT, NEVER, Candidates, Search, within
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
 from streamsim.transform import changes as make
@@ -24,7 +26,7 @@ from streamsim.transform.chunks import chunk_count, shows_independence
 from streamsim.transform.scenario import Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from streamsim.device.profile import Device
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from streamsim.transform.changes import Change
 
 replace = msgspec.structs.replace
-NEAR = 1.01  # times the fastest: within it the simplest is used
 FEW_CHUNKS = 4  # up to so many are searched, whatever fewer gain: one or two leave little to overlap
 STREAMS, DEPTHS = (2, 3, 4, 6, 8, 12, 16, 24, 32), (1, 2, 4)
 HOLDS = ("drop_sync", "unblocked", "pinned")  # in which they are left out where they bring nothing
@@ -105,43 +106,44 @@ def best_steps(
     """
     check_schedule("schedule", schedule)
     steps = chunk_count(schedule)
-    search = _Search(schedule, as_device(device), budget_ops)
-    as_it_is = search.timed(Way())
-    holds = search.holds(independent)
+    ways = _Ways(schedule, as_device(device), budget_ops)
+    as_it_is = ways.timed(Way())
+    holds = ways.holds(independent)
     shown = independent or shows_independence(schedule)
-    for way in (holds, *search.in_other_order(holds)):
-        search.grid(way, steps, most_chunks if independent else steps, most_streams if shown else 0)
-    use = search.simplest()
-    left_out = list(search.left_out)
+    for way in (holds, *ways.in_other_order(holds)):
+        ways.grid(way, steps, most_chunks if independent else steps, most_streams if shown else 0)
+    use = ways.timed(ways.simplest())
+    left_out = list(ways.left_out)
     if not independent:
         what = "pieces of a step" if shown else "streams and pieces of a step"
         left_out.append(
             f"{what}: nothing in the schedule shows that they are possible; if so, say it with --independent"
         )
-    fastest = min(search.found, key=_seconds)
-    return BestSteps(steps, as_it_is, use, fastest, len(search.found), tuple(left_out))
+    return BestSteps(steps, as_it_is, use, ways.timed(ways.search.best()), len(ways.search.took), tuple(left_out))
 
 
-class _Search:
-    """Simulates ways of one program, each once. ``left_out``: why it stopped early, if it did."""
+class _Ways:
+    """Ways to issue one program as candidates of a search. ``left_out``: why the search stopped early, if it did."""
 
     def __init__(self, schedule: Schedule, device: Device, budget_ops: int) -> None:
-        self._case, self._left = Scenario(schedule, device), budget_ops
-        self._times: dict[Way, float] = {}
+        self._case = Scenario(schedule, device)
+        self._made = lru_cache(1)(lambda way: make.changed_by(way.changes(), self._case))
+        candidates = Candidates(self._ticks, lambda way: len(self._made(way).schedule), _changes_of)
+        self.search = Search(candidates, budget_ops)
         self.left_out: list[str] = []
 
-    @property
-    def found(self) -> list[TimedWay]:
-        """All that were simulated, the program as it is first."""
-        return [TimedWay(way, seconds) for way, seconds in self._times.items()]
+    def _ticks(self, ways: Sequence[Way]) -> list[int]:
+        return [round(simulate_one_of_many(*self._made(way)).makespan_s * TICKS_PER_S) for way in ways]
+
+    def ticks(self, way: Way) -> int:
+        """What a way takes, whatever the budget. Raises InputError where it cannot be made."""
+        if way not in self.search.took:
+            self.search.evaluate([way])
+        return self.search.took[way]
 
     def timed(self, way: Way) -> TimedWay:
-        """What a way takes. Raises InputError where it cannot be made."""
-        if way not in self._times:
-            case = make.changed_by(way.changes(), self._case)
-            self._left -= len(case.schedule)
-            self._times[way] = simulate_one_of_many(*case).makespan_s
-        return TimedWay(way, self._times[way])
+        """The same in seconds, with the way."""
+        return TimedWay(way, self.ticks(way) / TICKS_PER_S)
 
     def holds(self, independent: bool) -> Way:
         """Without all that keeps steps apart, whatever is asked of streams: pageable memory, calls that wait."""
@@ -162,16 +164,16 @@ class _Search:
 
     def grid(self, holds: Way, steps: int, most_chunks: int, most_streams: int) -> None:
         """Streams, and steps ahead, of the steps as they are and in ever more chunks, until those gain nothing."""
-        fastest_s, chunks = self.timed(holds).makespan_s, steps
+        fastest, chunks = self.ticks(holds), steps
         while chunks <= max(steps, most_chunks):
             level = replace(holds, chunks=chunks if chunks > steps else 0)
             if not self._level(level, chunks, most_streams):
                 return
-            of_level = level.chunks, level.order
-            level_s = min(seconds for way, seconds in self._times.items() if (way.chunks, way.order) == of_level)
-            if level.chunks and level_s > fastest_s / NEAR and chunks >= FEW_CHUNKS:
+            alike = [way for way in self.search.took if (way.chunks, way.order) == (level.chunks, level.order)]
+            level_ticks = min(map(self.ticks, alike))
+            if level.chunks and within(fastest, level_ticks, NEAR_PERCENT) and chunks >= FEW_CHUNKS:
                 return
-            fastest_s, chunks = min(fastest_s, level_s), 2 * chunks
+            fastest, chunks = min(fastest, level_ticks), 2 * chunks
 
     def _level(self, way: Way, steps: int, most_streams: int) -> bool:
         """All ways with these chunks; False where there is no room for them, or no time."""
@@ -185,37 +187,31 @@ class _Search:
             except InputError as error:
                 if not any(why.endswith(f": {error}") for why in self.left_out):
                     self.left_out.append(f"{way.words}, and more: {error}")
-            if way not in self._times:
+            if way not in self.search.took:
                 return False
         return True
 
     def _while_it_gains(self, ways: Iterable[Way]) -> bool:
         """Until two in a row were no faster; False where there was no time."""
-        fastest_s, slower = float("inf"), 0
+        fastest, slower = NEVER, 0
         for way in ways:
-            if self._left < 0:
+            if way not in self.search.took and not self.search.affords(way):
                 return False
-            took_s = self.timed(way).makespan_s
-            slower = 0 if took_s < fastest_s else slower + 1
-            fastest_s = min(fastest_s, took_s)
+            ticks = self.ticks(way)
+            slower = 0 if ticks < fastest else slower + 1
+            fastest = min(fastest, ticks)
             if slower == 2:
                 break
         return True
 
-    def simplest(self) -> TimedWay:
-        """Of the ways within 1 % of the fastest the one with the least changes; the program as it is, if it is one."""
-        fastest = min(self.found, key=_seconds)
-        near = [timed for timed in self.found if timed.makespan_s <= NEAR * fastest.makespan_s]
-        found = min(near, key=lambda timed: _changes_of(timed.way))
+    def simplest(self) -> Way:
+        """The way with the least changes within 1 % of the fastest, without those that bring nothing."""
+        found = self.search.simplest()
         for name in HOLDS:
-            if getattr(found.way, name):
-                without = self.timed(replace(found.way, **{name: False}))
-                found = without if without.makespan_s <= NEAR * fastest.makespan_s else found
+            without = replace(found, **{name: False})
+            if within(self.ticks(without), self.search.shortest, NEAR_PERCENT):
+                found = without
         return found
-
-
-def _seconds(timed: TimedWay) -> float:
-    return timed.makespan_s
 
 
 def _changes_of(way: Way) -> tuple[int, int, int, str, bool]:

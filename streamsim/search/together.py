@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from streamsim.analysis.advice import WORTH
 from streamsim.analysis.causes import Together
 from streamsim.rules.clock import TICKS_PER_S, ticks
-from streamsim.search.best import SIMPLEST_PERCENT, best
+from streamsim.search.best import best
+from streamsim.search.best_first import NEAR_PERCENT, within
 from streamsim.search.evaluate import evaluate_ticks
 from streamsim.search.grid import Grid
-from streamsim.search.shortest import within
 from streamsim.transform.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def together(source: Source, device: Device, explanation: Explanation) -> Togeth
     found = best(workload, device, replace(grid, launches=(config.launch,)))
     tried = _coarse(source, device, (found.best.config, found.simplest.config))
     shortest = min(ticks(found.best.makespan_s), *tried.values())
-    near = [way for way, took in tried.items() if within(took, shortest, SIMPLEST_PERCENT)]
+    near = [way for way, took in tried.items() if within(took, shortest, NEAR_PERCENT)]
     way = min(near, key=lambda way: (len(changes(config, way)), way.simplicity))
     return Together(tuple(changes(config, way)), tried[way] / TICKS_PER_S, Scenario(way.schedule(workload), device))
 

@@ -22,10 +22,10 @@ from streamsim.program.patterns import build, serial
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.search.best import FASTER
+from streamsim.search.coarse_to_fine import BLOCKS, MARGINS_PERCENT, _few, cost_ops, search
 from streamsim.search.evaluate import evaluate_ticks, is_fast
 from streamsim.search.grid import Grid
 from streamsim.search.pruning_bounds import LowerBounds
-from streamsim.search.shortest import BLOCKS, MARGINS_PERCENT, _few, cost_ops, search
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device

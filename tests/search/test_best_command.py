@@ -154,7 +154,7 @@ def test_the_table_names_what_to_use(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_the_command_says_what_is_not_known(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
     monkeypatch.setattr("streamsim.search.best.is_fast", lambda: False)
-    monkeypatch.setattr("streamsim.search.shortest.BUDGET_OPS", 80)
+    monkeypatch.setattr("streamsim.search.best_first.BUDGET_OPS", 80)
     value = json.loads(said(capsys, *PIPELINE, "--json"))
     assert (value["exact"], value["simplest_exact"], value["compiled"]) == (False, False, False)
     assert value["share_within"] == {"1%": None, "5%": None, "10%": None}

@@ -10,8 +10,8 @@ from strategies import make_device
 from streamsim.program.config import Config
 from streamsim.program.schedule import Copy, Kernel
 from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.search import shortest
-from streamsim.search.shortest import CONFIG_OPS, _around, _coarse, _few, cost_ops, search
+from streamsim.search import coarse_to_fine
+from streamsim.search.coarse_to_fine import CONFIG_OPS, _around, _coarse, _few, cost_ops, search
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,7 @@ def test_first_come_those_of_whose_numbers_both_are_few() -> None:
 def test_the_walk_goes_over_all_numbers_of_chunks_a_sixteenth_apart() -> None:
     """On 4 streams where there are so many, else on the next more; on fewer where there are no more chunks."""
     queue = [(0, Config(chunks=n, streams=s)) for n in range(1, 41) for s in ((1, 2, 4, 7) if n % 2 else (1, 3, 5))]
-    found = [(c.chunks, c.streams) for _, c in shortest._Places(queue).along(Config(chunks=9, streams=4))]
+    found = [(c.chunks, c.streams) for _, c in coarse_to_fine._Places(queue).along(Config(chunks=9, streams=4))]
     assert [n for n, _ in found] == [*range(1, 18), 19, 21, 23, 25, 27, 29, 31, 33, 36, 39]
     assert [s for _, s in found] == [1, 3, 4, *(4 if n % 2 else 5 for n, _ in found[3:])]
 
@@ -67,7 +67,7 @@ def test_what_its_bound_proves_slower_does_not_end_the_climb(monkeypatch: pytest
     def table(_workload: Workload, some: Sequence[Config], *_: Any) -> list[int]:
         return [configs[config][1] for config in some]
 
-    monkeypatch.setattr(shortest, "evaluate_ticks", table)
+    monkeypatch.setattr(coarse_to_fine, "evaluate_ticks", table)
     workload = Workload(100, (1,), (1,), (WorkloadKernel(duration_s=1e-6),))
     queue = sorted(((bound, config) for config, (bound, _) in configs.items()), key=lambda item: item[0])
     budget = sum(cost_ops(workload, Config(chunks=n)) for n in (1, 2, 3, 4, 6, 8, 7))
@@ -87,8 +87,8 @@ def test_a_simpler_one_that_is_as_good_is_looked_for_before_all_else(monkeypatch
     def table(_workload: Workload, some: Sequence[Config], *_: Any) -> list[int]:
         return [configs[config][1] for config in some]
 
-    monkeypatch.setattr(shortest, "evaluate_ticks", table)
-    monkeypatch.setitem(shortest.BLOCKS, False, (1, 1))
+    monkeypatch.setattr(coarse_to_fine, "evaluate_ticks", table)
+    monkeypatch.setitem(coarse_to_fine.BLOCKS, False, (1, 1))
     workload = Workload(100, (1,), (1,), (WorkloadKernel(duration_s=1e-6),))
     queue = sorted(((bound, config) for config, (bound, _) in configs.items()), key=lambda item: item[0])
     budget = sum(cost_ops(workload, Config(chunks=n)) for n in (8, 3, 4))
