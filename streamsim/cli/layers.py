@@ -97,7 +97,8 @@ class BoundOptions(msgspec.Struct, frozen=True):
     def best(self, layers: Layers, device: Device, memory_limit: int | None, exact: bool) -> BestOffload:
         """Search the best way to place them."""
         from streamsim.cli.notes import noting_compilation, progress_bar
-        from streamsim.search.best_offload import BUDGET_OPS, MOST_DEPTH, best_offload
+        from streamsim.search.best_first import BUDGET_OPS
+        from streamsim.search.best_offload import MOST_DEPTH, best_offload
 
         depth, budget = self.max_depth or MOST_DEPTH, None if exact else BUDGET_OPS
         with progress_bar("searching") as progress, noting_compilation():
