@@ -111,7 +111,7 @@ def test_no_more_is_taken_for_calls_that_are_not_there_than_passed_between_those
         assert between == pytest.approx([left * NS] * 3 if left else [])
 
 
-@pytest.mark.parametrize(("threads", "ratio"), [(0, 1.1), (1, 1.28), (2, 1.32)])
+@pytest.mark.parametrize(("threads", "ratio"), [(0, 1.1), (1, 1.32), (2, 1.34)])
 def test_of_pytorchs_profiler_a_measured_ratio_of_the_hosts_time_is_taken_off(threads: int, ratio: float) -> None:
     """The shipped ratios: without operations, with them, and with a backward pass, which has a thread of its own.
 
