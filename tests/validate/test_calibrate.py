@@ -23,7 +23,7 @@ from streamsim.model import simulate
 from streamsim.program.schedule import Kernel, Op, RecordEvent, Schedule, WaitEvent
 from streamsim_validate.calibrate import fits, measurement
 from streamsim_validate.calibrate.all_probes import probes
-from streamsim_validate.calibrate.copies import PAGEABLE_BYTES, Link, _fit_pageable, fit_link
+from streamsim_validate.calibrate.copies import COLD_KINDS, PAGEABLE_BYTES, Link, cold_link, fit_link, warm_link
 from streamsim_validate.calibrate.host_probes import host_calls
 from streamsim_validate.calibrate.kernels import KERNELS, elements_of
 from streamsim_validate.calibrate.probe import KI
@@ -285,6 +285,35 @@ def test_the_hand_overs_of_a_known_card_add_up() -> None:
         assert sum(getattr(sums, s) for s in steps) == pytest.approx(sum(getattr(wanted, s) for s in steps), rel=0.02)
 
 
+def test_the_pageable_rate_is_that_of_cold_memory_with_the_warm_one_beside_it() -> None:
+    """By hand: a copy of 16 MiB of cold memory takes 1 ms more than a warm one, and its chain 7 and 31 more than that.
+
+    Samples of before there were cold chains have the warm rate; cold memory is never faster.
+    """
+    h2d = truth().h2d
+    alone, host = Link(h2d.latency_s, 1 / h2d.bandwidth_bytes_per_s), found().host
+    warm = warm_link(samples(), "h2d", host, alone)
+
+    def moved(more_s: float) -> Samples:
+        slower = {
+            chain: [runs[0]._replace(device_s=runs[0].device_s + chain.length * more_s)]
+            for chain, runs in samples().timings.items()
+            if chain.kind == COLD_KINDS["h2d"]
+        }
+        assert [chain.length for chain in slower] == [8, 32]
+        return replace(samples(), timings=samples().timings | slower)
+
+    def s_per_byte(of: Samples) -> float:
+        return cold_link(of, "h2d", host, alone).s_per_byte
+
+    assert s_per_byte(moved(1e-3)) == pytest.approx(s_per_byte(samples()) + 1e-3 / (16 << 20), rel=1e-6)
+    assert s_per_byte(moved(-1e-3)) == warm.s_per_byte
+    older = {c: runs for c, runs in samples().timings.items() if c.kind not in COLD_KINDS.values()}
+    assert s_per_byte(replace(samples(), timings=older)) == warm.s_per_byte
+    source = found().sources["h2d.pageable_bandwidth_bytes_per_s"]
+    assert source.endswith(f"; {1e-9 / warm.s_per_byte:.2f} GB/s from the host's caches")
+
+
 def test_a_straight_line_is_found_exactly() -> None:
     # 2 us + bytes / (50 GB/s)
     points = [(n, 2e-6 + n / 50e9) for n in (1 << 16, 1 << 20, 1 << 24)]
@@ -377,7 +406,7 @@ def test_small_pageable_copies_out_of_the_hosts_caches_do_not_set_the_rate() -> 
     timings = {
         Chain("pageable h2d", n, length): [Timing(length * s, 0, 0)] for n, s in link_s.items() for length in (1, 3)
     }
-    found = _fit_pageable(Samples(CARD, "2026-01-01", timings), "h2d", host, Link(2e-6, 1 / 54e9))
+    found = warm_link(Samples(CARD, "2026-01-01", timings), "h2d", host, Link(2e-6, 1 / 54e9))
     assert found.latency_s == 2e-6
     assert 1 / found.s_per_byte == pytest.approx(8e9)
 
@@ -396,11 +425,11 @@ def test_a_card_that_is_as_the_model_thinks_has_next_to_no_spread() -> None:
 
 def test_scatter_becomes_spread() -> None:
     # Runs of 0.9, 0.95, 1, 1.05 and 1.1 times the median: half the quartile distance is 0.05 of it.
-    changed = with_runs("pageable h2d", lambda s: [0.9 * s, 0.95 * s, s, 1.05 * s, 1.1 * s])
-    found = spread_of(truth(), changed)
-    assert found["h2d.pageable_latency_s"] == pytest.approx(1.4826 * 0.05)
-    assert found["h2d.pageable_bandwidth_bytes_per_s"] == pytest.approx(1.4826 * 0.05)
-    assert found["d2h.pageable_latency_s"] == 0
+    for kind, name in (("pageable", "latency_s"), ("cold pageable", "bandwidth_bytes_per_s")):
+        changed = with_runs(f"{kind} h2d", lambda s: [0.9 * s, 0.95 * s, s, 1.05 * s, 1.1 * s])
+        found = spread_of(truth(), changed)
+        assert found[f"h2d.pageable_{name}"] == pytest.approx(1.4826 * 0.05)
+        assert found[f"d2h.pageable_{name}"] == 0
 
 
 def test_a_wrong_latency_becomes_spread() -> None:
@@ -479,16 +508,6 @@ def test_samples_survive_their_file(tmp_path: Path) -> None:
     assert read_samples(tmp_path / "samples.gz") == samples()
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"no gzip", gzip.compress(b"{}", mtime=0), gzip.compress(b'{"card": 1', mtime=0)]
-)
-def test_a_file_that_holds_no_samples_is_one_clear_line(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "x").write_bytes(data)
-    with pytest.raises(InputError, match="no calibration samples") as error:
-        read_samples(tmp_path / "x")
-    assert "\n" not in str(error.value)
-
-
 def a_file(tmp_path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
     """The recorded samples with a change, as a file."""
     plain = msgspec.json.decode(gzip.decompress(RECORDED.read_bytes()))
@@ -496,16 +515,6 @@ def a_file(tmp_path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
     path = tmp_path / "changed.samples.gz"
     path.write_bytes(gzip.compress(msgspec.json.encode(plain), mtime=0))
     return path
-
-
-@pytest.mark.parametrize("at", [20, 2000, -9])
-def test_a_damaged_archive_is_one_clear_line(tmp_path: Path, at: int) -> None:
-    data = bytearray(RECORDED.read_bytes())
-    data[at] ^= 0xFF
-    (tmp_path / "damaged.gz").write_bytes(data)
-    with pytest.raises(InputError, match=r"damaged\.gz: no calibration samples \(.*measure them with") as error:
-        read_samples(tmp_path / "damaged.gz")
-    assert "\n" not in str(error.value)
 
 
 def test_samples_of_another_version_are_refused(tmp_path: Path) -> None:

@@ -366,13 +366,6 @@ def test_where_nothing_can_be_written_is_found_out_first(
         check_writable(tmp_path / path)
 
 
-def test_an_unknown_suite_is_one_line_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(campaign, "import_cupy", lambda: None)
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
-    with pytest.raises(InputError, match="suite = 'fast'"):
-        run(Plan(str(tmp_path / "r.json.gz"), suite="fast"))
-
-
 def test_a_run_of_drawn_schedules_says_how_to_draw_them_again(tmp_path: Path) -> None:
     """Seed and count stand in the record; the same journal goes on, that of another seed does not."""
     plan = Plan(str(tmp_path / "r.json.gz"), suite="random", seed=5, count=2, repeats=1)
@@ -435,37 +428,6 @@ def test_a_race_is_measured_only_when_allowed(tmp_path: Path, allow_races: bool)
 
 
 # The command
-
-
-def command(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "streamsim_validate", *arguments]
-    return subprocess.run(line, env=os.environ | (environment or {}), capture_output=True, text=True, check=False)
-
-
-def test_the_command_without_cupy_ends_with_3_and_one_line(tmp_path: Path) -> None:
-    done = command("run", "-o", str(tmp_path / "r.json.gz"), environment=without_gpu(tmp_path))
-    assert done.returncode == 3
-    assert done.stdout == ""
-    assert done.stderr.startswith("streamsim-validate: error: CuPy is not installed: pip install")
-    assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["run", "--suite", "fast"], "'fast' is not one of 'quick', 'standard'"),
-        (["run", "none.json"], "none.json: cannot read it"),
-        (["run", "--suite", "quick", "--count", "5"], "count = 5: only the suites random and programs are drawn"),
-        (["run", "--suite", "random", "--seed", "-1"], "-1 is not in the range"),
-        (["run", "--connections", "33"], "33 is not in the range 1<=x<=32"),
-        (["run", "-o", "no/such/r.json.gz"], "there is no folder 'no/such'"),
-    ],
-)
-def test_bad_usage_is_one_line(arguments: list[str], message: str) -> None:
-    done = command(*arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
 
 
 def test_the_whole_way_from_the_command_to_the_record(tmp_path: Path) -> None:

@@ -66,11 +66,6 @@ def test_results_come_as_they_settle_and_are_returned_in_order() -> None:
     assert sorted(result.item.key for result in settled) == ["0", "1", "2"]
 
 
-def test_two_jobs_cannot_have_one_key() -> None:
-    with pytest.raises(InputError, match="same key"):
-        measure([Planned("x", SMALL_COPY), Planned("x", SMALL_COPY)], fake_gpu()[0], 1)
-
-
 SMALL_COPY = Schedule((Copy("h2d", N, 1, HOST, DEVICE),), ("non-blocking",), BUFFERS)
 
 

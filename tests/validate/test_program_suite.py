@@ -401,20 +401,6 @@ def test_every_program_of_the_suite_can_be_predicted() -> None:
         assert sum(op.duration_s or 0.0 for op in schedule.ops if isinstance(op, Kernel)) > 1e-4
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"suite": "quick", "front_ends": ("cupy",)}, "--front-end: only the suite programs has programs"),
-        ({"suite": PROGRAMS, "timelines": True}, "--timelines: the programs of the suite programs have"),
-        ({"suite": PROGRAMS, "kernels": ("mine.cu",)}, "--kernels: the programs of the suite programs have"),
-        ({"suite": "standard", "count": 3}, "only the suites random and programs are drawn"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(given: dict[str, Any], says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        Plan("r.json.gz", **given)
-
-
 def test_the_command_says_what_is_left_out(tmp_path: Path) -> None:
     """The real command and its process, where there is neither a library nor a compiler: a record of reasons."""
     line = [sys.executable, "-m", "streamsim_validate", "run", "--suite", PROGRAMS, "--count", "2", "--no-calibrate"]

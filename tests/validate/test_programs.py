@@ -20,13 +20,13 @@ from strategies import make_device
 from timed_arrays import CALL_S, MINE, ROUND_S, Library
 
 from streamsim import Config, Workload, WorkloadKernel
-from streamsim.code.steps import LANGUAGES, VERIFIED, Language
+from streamsim.code.steps import VERIFIED, Language
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.errors import InputError
 from streamsim_validate.gpu import Compiled
 from streamsim_validate.run import runner_of
 from streamsim_validate.run.candidates import FEW, NEAR, TRIES, rounds_for, said_s
-from streamsim_validate.run.runners import Cuda, Python, Result, check_language, function_of
+from streamsim_validate.run.runners import Cuda, Python, Result, check_language
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -256,24 +256,6 @@ def test_without_nvcc_there_are_no_programs_in_cpp(monkeypatch: pytest.MonkeyPat
         check_language("cuda-c++", ())
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_files_of_kernels_that_a_language_cannot_have_are_refused(
-    monkeypatch: pytest.MonkeyPatch, language: Language
-) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: name)
-    files = ("mine.cu",) if language == "cuda-c++" else ("one.py", "other.py")
-    said = "programs in C.. are measured with their stand-in" if language == "cuda-c++" else "2 files; give the one"
-    with pytest.raises(InputError, match=said):
-        check_language(language, files)
-    check_language(language, ())
-
-
-def test_a_library_that_is_not_there_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(InputError, match=r"--as pytorch: .*torch.*; pip install torch"):
-        runner_of("pytorch")
-
-
 @pytest.mark.usefixtures("library")
 def test_another_card_than_the_first_is_told_to_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen: list[int] = []
@@ -281,23 +263,3 @@ def test_another_card_than_the_first_is_told_to_pytorch(monkeypatch: pytest.Monk
     Python("pytorch", card=2)
     Python("pytorch")
     assert chosen == [2]
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("mine.cu", "", r"mine\.cu: expected a \.py file with a function kernels"),
-        ("none.py", None, r"none\.py: cannot read it"),
-        ("mine.py", "kernel = 1", r"mine\.py: has no function kernels; define kernels\(x, y\)"),
-        ("mine.py", "kernels = 1", r"mine\.py: has no function kernels"),
-        ("mine.py", "import nonsense_of_mine", r"mine\.py: cannot be run: ModuleNotFoundError"),
-        ("mine.py", "def (", r"mine\.py: cannot be run: SyntaxError"),
-        ("mine.py", "raise SystemExit(3)", r"mine\.py: cannot be run: SystemExit"),
-    ],
-)
-def test_a_file_without_the_function_is_one_line(tmp_path: Path, name: str, text: str | None, said: str) -> None:
-    if text is not None:
-        (tmp_path / name).write_text(text)
-    with pytest.raises(InputError, match=said) as caught:
-        function_of(str(tmp_path / name))
-    assert "\n" not in str(caught.value)

@@ -168,12 +168,6 @@ def test_kernels_of_ones_own_are_launched_in_place_of_the_stand_in(
     assert {-(-4096 // one["chunks"]) for one in tried} <= set(launched)
 
 
-@pytest.mark.usefixtures("card")
-def test_kernels_that_the_workload_does_not_name_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("mine.cu").write_text(MINE)
-    assert_one_line(capsys, [*QUICK, "--kernels", "mine.cu"], "mine.cu: has mine, and the workload names kernel;")
-
-
 def test_kernels_that_do_not_compile_are_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -268,28 +262,6 @@ def test_without_nvcc_it_says_so_before_the_card_is_opened(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--as", "fortran"], "fortran"),
-        (["--as", "cuda-c++", "--kernels", "mine.cu"], "--kernels: programs in C++ are measured with their stand-in"),
-        (["--as", "cupy", "--kernels", "a.py", "--kernels", "b.py"], "--kernels: 2 files; give the one"),
-        (
-            ["--as", "cupy", "--front-end", "pytorch"],
-            "the calls of pytorch would be counted and those of cupy measured",
-        ),
-        (["--as", "pytorch", "--device", "h200:cupy"], "the calls of cupy would be counted and those of pytorch meas"),
-        (["--front-end", "cupy"], "--front-end: the calls of cupy would be counted and those of calls measured; give"),
-    ],
-)
-def test_what_a_language_cannot_have_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
-    monkeypatch.setattr("shutil.which", lambda name: name)
-    assert_one_line(capsys, [*QUICK, *arguments], message)
-
-
-@pytest.mark.usefixtures("card")
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
         (["--as", "cupy", "--kernels", "mine.cu"], "mine.cu: expected a .py file with a function kernels"),
         (["--as", "pytorch"], "pip install torch"),
     ],
@@ -316,38 +288,6 @@ def assert_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], me
     assert message in said.err
     assert said.err.count("\n") == 1
     assert sorted(os.listdir()) == before
-
-
-@pytest.mark.usefixtures("card")
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "no workload: give --h2d SIZE"),
-        ([*SMALL, "--budget", "0"], "budget"),
-        ([*SMALL, "--budget", "ten"], "budget"),
-        ([*SMALL, "--orders", "sideways"], "orders"),
-        ([*SMALL, "--buffers", "0"], "buffers"),
-        ([*SMALL, "--orders", "breadth-first", "--buffers", "2"], "an empty grid"),
-        ([*SMALL, "--device", "h2000"], "h2000"),
-        ([*SMALL, "--memory-limit", "1KiB"], "fits"),
-        ([*SMALL, "--kernels", "none.cu"], "none.cu: cannot read it"),
-        ([*SMALL, "--kernels", "none.f90"], "none.f90: expected a .cu file"),
-        ([*SMALL, "-o", "missing/t.json.gz"], "there is no folder 'missing'"),
-        (["none.toml"], "none.toml: cannot read it"),
-        ([*SMALL, "--json", "--format", "csv"], "they say different things"),
-    ],
-)
-def test_bad_usage_is_one_line_and_writes_nothing(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
-    assert_one_line(capsys, arguments, message)
-
-
-def test_without_a_card_it_says_so_and_writes_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    assert_one_line(capsys, SMALL, "CuPy", code=3)
 
 
 def test_an_output_that_is_there_is_refused_before_the_card_is_opened(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamsim_validate.calibrate.copies import copies, pageable
+from streamsim_validate.calibrate.copies import COLD_KINDS, copies, pageable
 from streamsim_validate.calibrate.hand_overs import ROUND_KINDS, hand_overs, rounds
 from streamsim_validate.calibrate.host_probes import SERIAL_KINDS, host_calls, serial, waiting_calls
 from streamsim_validate.calibrate.kernels import kernels
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from streamsim_validate.calibrate.probe import Probe
 
 
-# Groups of kinds, one added after the other: older samples have none of the last, or of either.
-LATER = SERIAL_KINDS | ROUND_KINDS, PROGRAM_KINDS
+# Groups of kinds, each added after the one before: older samples have none of the last ones.
+LATER = SERIAL_KINDS | ROUND_KINDS, PROGRAM_KINDS, set(COLD_KINDS.values())
 
 
 def probes(resident_threads: int) -> Iterator[Probe]:
-    """Every probe for a card that holds so many threads: what it is, and its schedule."""
+    """Yield every probe, and its schedule, for a card that holds ``resident_threads`` threads."""
     yield from copies()
     yield from duplex()
     yield from crowded()

@@ -1,4 +1,9 @@
-"""What copies cost with the link to themselves, from and to pinned and pageable memory: probes and their fit."""
+"""The cost of copies with the link to themselves, from and to pinned and pageable memory: probes and their fit.
+
+Pageable copies are probed twice. Cold: a walk through more memory than the host's caches hold, as programs have it. Its
+rate is the profile's. Warm: a few megabytes again and again, which the caches hold. Their rate stands beside it, in the
+source of the profile's number.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.device.profile import LinkDirection
-from streamsim.program.schedule import Copy, Direction, Op, Region
+from streamsim.program.schedule import Buffer, Copy, Direction, Op, Region
 from streamsim_validate.calibrate.probe import (
     BUFFERS,
     DEVICE_IN,
@@ -31,6 +36,10 @@ if TYPE_CHECKING:
 COPY_STREAMS = 4
 COPY_BYTES = (64 * KI, 256 * KI, MI, 4 * MI, 16 * MI, 64 * MI)
 PAGEABLE_BYTES = (256 * KI, MI, 4 * MI, LARGEST_PAGEABLE_BYTES)
+COLD_KINDS: dict[Direction, str] = {d: f"cold pageable {d}" for d in DIRECTIONS}  # samples of before have none
+COLD_LENGTHS = (8, 32)  # of chains of LARGEST_PAGEABLE_BYTES: the long one is larger than the caches of most hosts
+COLD = "cold"
+COLD_BUFFERS = (*BUFFERS, Buffer(COLD, max(COLD_LENGTHS) * LARGEST_PAGEABLE_BYTES, "pageable"))
 LENGTHS, LENGTHS_OF_LARGE = (8, 40), (2, 6)  # of chains of copies, large ones from 4 MiB on
 
 
@@ -50,15 +59,20 @@ def copy_lengths(n_bytes: int) -> tuple[int, int]:
 
 
 def pageable() -> Iterator[Probe]:
-    """Copies of one stretch of memory after another: memory just copied would still be in the host's cache."""
+    """Yield chains of copies of one stretch of memory after another, few and warm, then many and cold."""
     for direction in DIRECTIONS:
         for n_bytes in PAGEABLE_BYTES:
             for n in (1, 3):
-                ops: list[Op] = [
-                    Copy(direction, n_bytes, 1, Region(PAGEABLE, i * n_bytes, n_bytes), Region(DEVICE_IN, 0, n_bytes))
-                    for i in range(n)
-                ]
+                ops = [_staged(direction, PAGEABLE, n_bytes, i) for i in range(n)]
                 yield probe_of(f"pageable {direction}", n_bytes, n, ops, buffers=BUFFERS)
+        for n in COLD_LENGTHS:
+            ops = [_staged(direction, COLD, LARGEST_PAGEABLE_BYTES, i) for i in range(n)]
+            yield probe_of(COLD_KINDS[direction], LARGEST_PAGEABLE_BYTES, n, ops, buffers=COLD_BUFFERS)
+
+
+def _staged(direction: Direction, buffer: str, n_bytes: int, number: int) -> Op:
+    host, device = Region(buffer, number * n_bytes, n_bytes), Region(DEVICE_IN, 0, n_bytes)
+    return Copy(direction, n_bytes, 1, host, device)
 
 
 # The fit
@@ -87,8 +101,8 @@ def fit_link(points: Sequence[tuple[float, float]]) -> Link:
 
 
 def quiet_link(samples: Samples, direction: Direction, host: Host, link: Link) -> LinkDirection:
-    """A direction with the link to itself and nobody waiting."""
-    pageable = _fit_pageable(samples, direction, host, link)
+    """Return a direction with the link to itself and nobody waiting."""
+    pageable = cold_link(samples, direction, host, link)
     return LinkDirection(
         latency_s=link.latency_s,
         duplex_latency_s=link.latency_s,
@@ -103,15 +117,33 @@ def quiet_link(samples: Samples, direction: Direction, host: Host, link: Link) -
     )
 
 
-def _fit_pageable(samples: Samples, direction: Direction, host: Host, pinned: Link) -> Link:
-    """A pageable copy holds the host: its chain's link holds the call, and the way to the card and back, too.
+def cold_link(samples: Samples, direction: Direction, host: Host, pinned: Link) -> Link:
+    """Return pageable copies of memory that no cache of the host holds, or of warm memory without such samples.
 
-    Its latency is no less than that of pinned memory, whatever the noise of the line says. Then its rate is the middle
-    one of those that the sizes show: small copies may come out of the host's caches, three times as fast as large ones.
+    The latency is that of warm copies: no size of cold ones tells them apart. Cold copies are never faster than warm.
     """
-    held_s = host.copy_s + host.submit_s + host.wake_s
-    points = [(n, samples.per_link(f"pageable {direction}", n) - held_s) for n in PAGEABLE_BYTES]
+    warm, kind = warm_link(samples, direction, host, pinned), COLD_KINDS[direction]
+    if not samples.has({kind}):
+        return warm
+    copy_s = samples.per_link(kind, LARGEST_PAGEABLE_BYTES) - _held_s(host) - warm.latency_s
+    return Link(warm.latency_s, max(warm.s_per_byte, copy_s / LARGEST_PAGEABLE_BYTES))
+
+
+def warm_link(samples: Samples, direction: Direction, host: Host, pinned: Link) -> Link:
+    """Return pageable copies of memory that has just been copied.
+
+    The latency is no less than that of pinned memory, whatever the noise of the line says. If the line says less, the
+    rate is the middle one of those that the sizes show: small copies may come out of the host's caches, three times as
+    fast as large ones.
+    """
+    kind = f"pageable {direction}"
+    points = [(n, samples.per_link(kind, n) - _held_s(host)) for n in PAGEABLE_BYTES]
     free = fit_link(points)
     if free.latency_s >= pinned.latency_s:
         return free
     return Link(pinned.latency_s, median((seconds - pinned.latency_s) / n for n, seconds in points))
+
+
+def _held_s(host: Host) -> float:
+    """Return the seconds for which a pageable copy holds the host beside the copy: the call, and there and back."""
+    return host.copy_s + host.submit_s + host.wake_s

@@ -14,7 +14,7 @@ from streamsim.device.front_ends import COMPILED
 from streamsim.device.profile import CopyEngines, Device, number_names
 from streamsim.errors import InputError
 from streamsim_validate.calibrate.all_probes import LATER, probes
-from streamsim_validate.calibrate.copies import COPY_BYTES, fit_link, quiet_link
+from streamsim_validate.calibrate.copies import COLD_KINDS, COPY_BYTES, fit_link, quiet_link, warm_link
 from streamsim_validate.calibrate.front_ends import fit_front_end
 from streamsim_validate.calibrate.hand_overs import (
     event_streams_spread,
@@ -86,6 +86,9 @@ def _fit(samples: Samples) -> Device:
         for name, measured in samples.recorders.items()
     }
     sources = {name: _source(samples, name) for name in sorted(number_names(device))}
+    for d in (d for d, kind in COLD_KINDS.items() if samples.has({kind})):
+        warm = warm_link(samples, d, host, alone[d])
+        sources[f"{d}.pageable_bandwidth_bytes_per_s"] += f"; {1e-9 / warm.s_per_byte:.2f} GB/s from the host's caches"
     device = msgspec.structs.replace(device, front_ends=front_ends, recorders=recorders)
     return msgspec.structs.replace(device, sources=sources, spread=spread(samples, device))
 

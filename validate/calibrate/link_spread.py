@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from streamsim_validate.calibrate.copies import copies
+from streamsim_validate.calibrate.copies import COLD_KINDS, copies
 from streamsim_validate.calibrate.probe import DIRECTIONS, MI
 from streamsim_validate.calibrate.shared_link import crowded, duplex
 from streamsim_validate.calibrate.simulated import Misfit, misfits, rms
@@ -41,7 +41,11 @@ def _direction_spread(
         "crowded_": (f"crowded {d}",),
         "crowded_duplex_": ("crowded",),
     }
-    found = dict.fromkeys(("pageable_latency_s", "pageable_bandwidth_bytes_per_s"), samples.scatter(f"pageable {d}"))
+    warm = f"pageable {d}"
+    cold = COLD_KINDS[d] if samples.has({COLD_KINDS[d]}) else warm
+    found = {
+        f"pageable_{name}": samples.scatter(k) for name, k in (("latency_s", warm), ("bandwidth_bytes_per_s", cold))
+    }
     for which, chains in kinds.items():
         scatter = rms(samples.scatter(kind) for kind in chains)
         own = [m for m in missed if m.kind in chains]

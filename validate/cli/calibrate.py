@@ -92,7 +92,8 @@ def _numbers(profile: Device) -> Iterator[str]:
         part, _, field = name.partition(".")
         value = getattr(getattr(profile, part), field)
         spread = f" +- {profile.spread[name]:.1%}" if name in profile.spread else ""
-        yield f"{name:36s} {_with_unit(field, value)}{spread}"
+        beside = profile.sources.get(name, "").partition("; ")[2]  # such as the rate from the host's caches
+        yield f"{name:36s} {_with_unit(field, value)}{spread}" + (f" ({beside})" if beside else "")
 
 
 def _front_ends(profile: Device, samples: Samples, why_not: str) -> Iterator[str]:

@@ -1,0 +1,348 @@
+"""What this room refuses: one line that names the thing and the remedy, for every command and every value.
+
+A command ends with its exit code, says nothing on stdout, and leaves its folder as it was.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from fake_cuda import fake_gpu
+from small_record import ONE, RECORD, a_device, a_recipe, a_record, an_entry
+
+from streamsim.device.files import write_device
+from streamsim.errors import InputError
+from streamsim.program.schedule import Copy, Kernel, Region, Schedule
+from streamsim_validate.calibrate.samples import read_samples
+from streamsim_validate.cli import main
+from streamsim_validate.cli import tune as tune_cli
+from streamsim_validate.compare import compare
+from streamsim_validate.compare.tolerance import parse_tolerance
+from streamsim_validate.gpu import kernels
+from streamsim_validate.gpu.kernels import KernelSpec, find_kernel, load_kernels
+from streamsim_validate.gpu.launches import widths_of
+from streamsim_validate.gpu.memory import Key, check_fits
+from streamsim_validate.records import PROGRAMS, Recipe, read_record, write_record
+from streamsim_validate.records.spans import Spans
+from streamsim_validate.run import Plan, campaign, run
+from streamsim_validate.run.planned import Planned
+from streamsim_validate.run.replays import measure
+from streamsim_validate.run.runners import check_language, function_of, runner_of
+from streamsim_validate.suites.suites import suite
+from streamsim_validate.suites.workloads import sincos
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from streamsim_validate.gpu import Gpu
+
+RECORDED = Path(__file__).parents[2] / "validate" / "campaigns" / "records" / "calibration-h200.samples.gz"
+PACKED = gzip.compress(msgspec.json.encode(RECORD), mtime=0)
+SAMPLES = RECORDED.read_bytes()
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    """With one byte changed."""
+    changed = bytearray(data)
+    changed[at] ^= 0xFF
+    return bytes(changed)
+
+
+def packed(text: bytes) -> bytes:
+    return gzip.compress(text, mtime=0)
+
+
+FILES = {
+    "r.json.gz": PACKED,
+    "cut.json.gz": PACKED[:-9],
+    "newer.json.gz": packed(msgspec.json.encode(RECORD).replace(b'"schema_version":3}', b'"schema_version":99}')),
+    "older.json.gz": packed(b'{"schema_version": 2}'),
+    "list.json.gz": packed(b"[1, 2]"),
+    "bare.json.gz": packed(b'{"schema_version": 3}'),
+    "hello.json.gz": b"hello",
+    "empty.json.gz": b"",
+    "mine.cu": b'extern "C" __global__ void mine(const Arrays a) {}',
+    "none_in_it.cu": b"int main() {}",
+    "latin.cu": b"// \xe9",
+    "nothing.py": b"pass",
+    "divides.py": b"1 / 0",
+    "exits.py": b"raise SystemExit(3)",
+    "number.py": b"kernels = 1",
+    "imports.py": b"import nonsense_of_mine",
+    "syntax.py": b"def (",
+    "x.txt": b"",
+    "empty.gz": b"",
+    "plain.gz": b"no gzip",
+    "object.gz": packed(b"{}"),
+    "half.gz": packed(b'{"card": 1'),
+    "damaged.gz": flipped(SAMPLES, 2000),
+    "torn.gz": flipped(SAMPLES, -9),
+    "there.json.gz": b"precious",
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the process: it has the files, a profile of another card, and no card but an emulated one."""
+    for name, data in FILES.items():
+        (tmp_path / name).write_bytes(data)
+    other = msgspec.structs.replace(a_device(), description="calibrated on Some Other Card")
+    write_device(other, tmp_path / "other.toml")
+
+    @contextmanager
+    def opened(_number: int) -> Iterator[Gpu]:
+        yield fake_gpu()[0]
+
+    monkeypatch.setattr(tune_cli, "open_gpu", opened)
+    monkeypatch.setattr(kernels, "_REGISTRY", dict(kernels._REGISTRY))
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    monkeypatch.setattr(campaign, "import_cupy", lambda: None)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# Commands
+
+TUNE = "tune --h2d 64KiB --kernel 20us --d2h 64KiB --max-chunks 4 --max-streams 2"
+COMMANDS = {
+    "run --suite fast": "'fast' is not one of 'quick', 'standard'",
+    "run none.json": "none.json: cannot read it",
+    "run --suite quick --count 5": "count = 5: only the suites random and programs are drawn",
+    "run --suite random --seed -1": "-1 is not in the range",
+    "run --connections 33": "33 is not in the range 1<=x<=32",
+    "run -o no/such/r.json.gz": "there is no folder 'no/such'",
+    "run -o there.json.gz": "there.json.gz: there is such a file already; move it away, or",
+    "calibrate -o missing/gpu.toml": "there is no folder 'missing'",
+    "calibrate --from none.gz": "none.gz: cannot read it: no such file",
+    f"calibrate --from {RECORDED} --samples s.gz": "--samples: --from measures nothing",
+    f"calibrate --from {RECORDED} -o r.json.gz": "there is such a file already, and not a device profile",
+    "calibrate -o same --samples same": "--samples same: is the profile's file, too; name another one",
+    "compare": "Missing argument 'RECORD...'",
+    "compare cut.json.gz": "cut.json.gz: is truncated; copy it again",
+    "compare newer.json.gz": "schema_version = 99",
+    "compare hello.json.gz": "hello.json.gz: is not a record",
+    "compare empty.json.gz": "empty.json.gz: is truncated",
+    "compare none.json.gz": "the project's own records are in the folder",
+    "compare r.json.gz --device other.toml": "another card's profile",
+    "compare r.json.gz --samples 3": "samples = 3",
+    "compare r.json.gz --samples 50 --seed -1": "seed = -1",
+    "compare r.json.gz --samples 50 --spread ideal": "--spread ideal: its profile has no spread",
+    "compare r.json.gz --spread h200": "--spread h200: only --samples draws from it; add --samples",
+    "compare r.json.gz --timelines --json": "--timelines: draws below the table, not in json",
+    "compare r.json.gz --fail-if p95_no>1%": "expected median, p95 or worst",
+    "compare r.json.gz there.json.gz --all": "--all: is of one record, and 2 are given",
+    "compare r.json.gz there.json.gz --page p.html": "--page: is of one record, and 2 are given",
+    "compare r.json.gz there.json.gz --timelines": "--timelines: is of one record, and 2 are given",
+    "compare r.json.gz there.json.gz --samples 20": "--samples: is of one record, and 2 are given",
+    "tune": "no workload: give --h2d SIZE",
+    f"{TUNE} --budget 0": "budget",
+    f"{TUNE} --budget ten": "budget",
+    f"{TUNE} --orders sideways": "orders",
+    f"{TUNE} --buffers 0": "buffers",
+    f"{TUNE} --orders breadth-first --buffers 2": "an empty grid",
+    f"{TUNE} --device h2000": "h2000",
+    f"{TUNE} --memory-limit 1KiB": "fits",
+    f"{TUNE} --kernels none.cu": "none.cu: cannot read it",
+    f"{TUNE} --kernels none.f90": "none.f90: expected a .cu file",
+    f"{TUNE} --kernels mine.cu": "mine.cu: has mine, and the workload names kernel;",
+    f"{TUNE} -o missing/t.json.gz": "there is no folder 'missing'",
+    f"{TUNE} -o there.json.gz": "there.json.gz: there is such a file already; move it away, or",
+    "tune none.toml": "none.toml: cannot read it",
+    f"{TUNE} --json --format csv": "they say different things",
+    f"{TUNE} --as fortran": "fortran",
+    f"{TUNE} --as cuda-c++ --kernels mine.cu": "--kernels: programs in C++ are measured with their stand-in",
+    f"{TUNE} --as cupy --kernels a.py --kernels b.py": "--kernels: 2 files; give the one",
+    f"{TUNE} --as cupy --front-end pytorch": "the calls of pytorch would be counted and those of cupy measured",
+    f"{TUNE} --as pytorch --device h200:cupy": "the calls of cupy would be counted and those of pytorch meas",
+    f"{TUNE} --front-end cupy": "--front-end: the calls of cupy would be counted and those of calls measured; give",
+}
+
+
+@pytest.mark.parametrize(("line", "message"), COMMANDS.items(), ids=COMMANDS)
+def test_a_command_refuses_in_one_line_and_writes_nothing(
+    line: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {name: (folder / name).read_bytes() for name in os.listdir(folder)}
+    assert main(line.split()) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert err.count("\n") == 1
+    assert {name: (folder / name).read_bytes() for name in os.listdir(folder)} == before
+
+
+@pytest.mark.parametrize("line", [f"{TUNE} -o t.json.gz", "calibrate -o gpu.toml --samples s.gz"])
+def test_without_cupy_a_command_ends_with_3(
+    line: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    before = sorted(os.listdir(folder))
+    assert main(line.split()) == 3
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n"), "CuPy is not installed: pip install" in err) == ("", 1, True)
+    assert sorted(os.listdir(folder)) == before
+
+
+# Values
+
+BEYOND = (1e308, -1e308, 86_401.0, float("inf"), float("nan"))
+SMALL = Schedule((Copy("h2d", 64, 1),), ("non-blocking",))
+NEED = {Key("device", "d"): 10 << 20, Key("pinned", "h"): 20 << 20}
+FIRST = an_entry(a_recipe(**ONE), (4.0,))
+
+
+def plan(**more: Any) -> Callable[[], object]:
+    return lambda: Plan("r.json.gz", **more)
+
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "two of one key": (lambda: measure([Planned("x", SMALL)] * 2, fake_gpu()[0], 1), "same key"),
+    "a suite that is none": (
+        lambda: suite("fast"),
+        "suite = 'fast': expected one of quick, standard, random",
+    ),
+    "a run of a suite that is none": (lambda: run(Plan("new.json.gz", suite="fast")), "suite = 'fast'"),
+    "a pattern that is none": (
+        lambda: Recipe("zigzag", {}, sincos(8, 1), "x").schedule(),
+        "pattern = 'zigzag': expected one of serial, ",
+    ),
+    "an argument that is none": (
+        lambda: Recipe("serial", {"streams": 2}, sincos(8, 1), "x").schedule(),
+        "arguments = ",
+    ),
+    "front ends of no programs": (
+        plan(suite="quick", front_ends=("cupy",)),
+        "--front-end: only the suite programs has",
+    ),
+    "time lines of programs": (plan(suite=PROGRAMS, timelines=True), "--timelines: the programs of the suite programs"),
+    "kernels of programs": (plan(suite=PROGRAMS, kernels=("m.cu",)), "--kernels: the programs of the suite programs"),
+    "a count of no drawn suite": (plan(suite="standard", count=3), "only the suites random and programs are drawn"),
+    "a record without a profile": (lambda: compare(a_record(FIRST)), "no calibrated profile: give one with --device"),
+    "an older record": (
+        lambda: read_record(Path("older.json.gz")),
+        "schema_version = 2: this streamsim-validate reads 3;",
+    ),
+    "a list": (lambda: read_record(Path("list.json.gz")), "is not a record"),
+    "a bare record": (lambda: read_record(Path("bare.json.gz")), "missing required field"),
+    "a missing record": (
+        lambda: read_record(Path("none.json.gz")),
+        r"none\.json\.gz: cannot read it: no such file or directory",
+    ),
+    **{
+        f"samples: {name}": (lambda name=name: read_samples(Path(name)), "no calibration samples")  # type: ignore[misc]
+        for name in ("empty.gz", "plain.gz", "object.gz", "half.gz", "damaged.gz", "torn.gz")
+    },
+    **{
+        f"a tolerance: {text!r}": (lambda text=text: parse_tolerance(text), "--fail-if .*expected")  # type: ignore[misc]
+        for text in (
+            "",
+            "p95",
+            "p95 > 5",
+            "p95 < 5%",
+            "p95 > -5%",
+            "p95 > nan%",
+            "mean > 5%",
+            "choice x > 5%",
+            "p95>5%%",
+            "median > 1e3%",
+        )
+    },
+    **{
+        f"a time line at {time_ns} ns": (
+            lambda time_ns=time_ns: Spans((0,), (time_ns,)),  # type: ignore[misc]
+            r"^timeline: expected times from 0 to 86400000000000 ns$",
+        )
+        for time_ns in (-1, 1 << 63)
+    },
+    **{
+        f"{column} of {seconds} s": (
+            lambda column=column, seconds=seconds: msgspec.structs.replace(FIRST, **{column: (seconds,)}),  # type: ignore[misc]
+            "has a time of more than 86400 s, which no clock shows; measure",
+        )
+        for column in ("device_s", "wall_s", "issue_s")
+        for seconds in BEYOND
+    },
+    **{
+        f"kernels: {name}": (lambda name=name: load_kernels(name), said)  # type: ignore[misc]
+        for name, said in {
+            "none_in_it.cu": "has no kernel",
+            "nothing.py": "has no kernel",
+            "divides.py": "cannot be run: ZeroDivisionError: division by zero",
+            "exits.py": "cannot be run: SystemExit: 3",
+            "x.txt": r"expected a \.cu file",
+            "missing.cu": "cannot",
+            "latin.cu": r"latin\.cu: is not UTF-8 text",
+        }.items()
+    },
+    **{
+        f"a function: {name}": (lambda name=name: function_of(name), said)  # type: ignore[misc]
+        for name, said in {
+            "mine.cu": r"mine\.cu: expected a \.py file with a function kernels",
+            "none.py": r"none\.py: cannot read it",
+            "nothing.py": r"nothing\.py: has no function kernels; define kernels\(x, y\)",
+            "number.py": r"number\.py: has no function kernels",
+            "imports.py": r"imports\.py: cannot be run: ModuleNotFoundError",
+            "syntax.py": r"syntax\.py: cannot be run: SyntaxError",
+            "exits.py": r"exits\.py: cannot be run: SystemExit",
+        }.items()
+    },
+    "two files of kernels": (lambda: check_language("cupy", ("one.py", "other.py")), "2 files; give the one"),
+    "kernels in C++": (lambda: check_language("cuda-c++", ("m.cu",)), "in C.. are measured with their stand-in"),
+    "PyTorch that is not there": (lambda: runner_of("pytorch"), r"--as pytorch: .*torch.*; pip install torch"),
+    "a kernel of neither source nor launch": (lambda: KernelSpec("mine"), "CUDA source or a Python launch"),
+    "a kernel of both": (
+        lambda: KernelSpec("mine", source="x", launch=lambda *_: None),
+        "CUDA source or a Python launch",
+    ),
+    **{
+        f"regions: {said}": (lambda kernel=kernel: widths_of(find_kernel(kernel), kernel), said)  # type: ignore[misc]
+        for kernel, said in (
+            (
+                Kernel(1, "copy", 8, reads=(Region("a", 0, 20),)),
+                "reads 20 bytes at 0 of 'a', expected a multiple of 1 bytes",
+            ),
+            (
+                Kernel(1, "sincos", 8, writes=(Region("a", 0, 24),)),
+                "writes 24 bytes at 0 of 'a', expected a multiple of 4 bytes",
+            ),
+            (Kernel(1, "sincos", 8, reads=(Region("a", 2, 32),)), "reads 32 bytes at 2 of 'a'"),
+            (Kernel(1, "copy", 1, reads=(Region("a", 0, 1),) * 5), "reads has 5 regions, more than 4"),
+        )
+    },
+    "memory of the card": (
+        lambda: check_fits(NEED, 73 << 20, 20 << 20),
+        "10 MiB of device memory are needed and 9 MiB are free",
+    ),
+    "memory of the host": (
+        lambda: check_fits(NEED, 74 << 20, 19 << 20),
+        "20 MiB of host memory are needed and 19 MiB are free",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_value_is_refused_in_one_line(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_just_within_the_limits_is_taken() -> None:
+    check_fits(NEED, 74 << 20, 20 << 20)  # 64 MiB of the card's are kept spare
+    check_language("cupy", ("one.py",))
+    check_language("cuda-c++", ())
+    write_record(RECORD, "again.json.gz")
+    assert read_record(Path("again.json.gz")) == RECORD
