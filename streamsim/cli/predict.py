@@ -153,22 +153,26 @@ def simulate_command(schedule: Path, recording: Path | None, **options: Any) -> 
       streamsim simulate schedule.json --samples 1000 --seed 7
     """  # noqa: D301 - click wants the backspace itself
     chosen, wanted = taken(Chosen, options), _Wanted(**options)
-    prediction = _simulated(click.get_current_context(), schedule, read_given(schedule), chosen, wanted)
+    _simulated(click.get_current_context(), schedule, read_given(schedule), chosen, wanted, recording)
+
+
+def _simulated(
+    context: click.Context,
+    path: Path | None,
+    given: Given,
+    chosen: Chosen,
+    wanted: _Wanted,
+    recording: Path | None = None,
+) -> None:
+    """Predict the program of a file, and write it to ``recording`` as a profiler would."""
+    chosen = chosen.of(context, given)
+    card = chosen.load()
+    prediction = _predict(given.schedule, card)
     if recording is not None:
         from streamsim.recorded.simulated import write_recording
 
         write_recording(prediction.timeline, recording)
-
-
-def _simulated(
-    context: click.Context, path: Path | None, given: Given, chosen: Chosen, wanted: _Wanted
-) -> "Prediction":
-    """Predict the program of a file, and report it."""
-    chosen = chosen.of(context, given)
-    card = chosen.load()
-    prediction = _predict(given.schedule, card)
     _report(prediction, {"schedule": str(path), **chosen.inputs()}, wanted, card)
-    return prediction
 
 
 @click.command("schedule")
