@@ -23,6 +23,7 @@ COMMANDS = {
     "import": "streamsim.cli.import_trace:import_command",
     "whatif": "streamsim.cli.whatif:whatif_command",
     "loop": "streamsim.cli.loop:loop_command",
+    "playground": "streamsim.cli.playground:playground_command",
 }
 
 

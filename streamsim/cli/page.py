@@ -27,12 +27,14 @@ class Page(Output):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         if Path(value).suffix.lower() not in SUFFIXES:
-            raise InputError(one_line(f"--page {value}: expected a file name that ends in .html"))
+            name = param.opts[0] if param else "--page"
+            raise InputError(one_line(f"{name} {value}: expected a file name that ends in .html"))
         return super().convert(value, param, ctx)
 
 
+PAGE = Page()
 page_option = click.option(
-    "--page", type=Page(), help="Save a page with all of it, to look at in a browser: one .html file."
+    "--page", type=PAGE, help="Save a page with all of it, to look at in a browser: one .html file."
 )
 
 

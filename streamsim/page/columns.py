@@ -26,7 +26,12 @@ def packed(columns: Iterable[Iterable[int]]) -> str:
                 raw.append(folded & 127 | 128)
                 folded >>= 7
             raw.append(folded)
-    return base64.b64encode(zlib.compress(bytes(raw), BEST)).decode("ascii")
+    return deflated(bytes(raw))
+
+
+def deflated(raw: bytes) -> str:
+    """Return bytes as a text of printable ASCII: deflated, in base64."""
+    return base64.b64encode(zlib.compress(raw, BEST)).decode("ascii")
 
 
 def differences(column: Iterable[int]) -> list[int]:

@@ -25,13 +25,14 @@ from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 STYLES = ("style.css",)
 PLACE = re.compile("@(policy|title|style|script|body|data)@")
 SCRIPTS = ("numbers.js", "timeline.js", "chart.js", "view.js", "told.js", "map.js", "start.js")
 MOST_OPS = 1_000_000  # of all time lines: tens of megabytes, and seconds to draw
-POLICY = "default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; form-action 'none'"
+POLICY = "default-src 'none'; script-src '{script}'{runs}; style-src '{style}'; base-uri 'none'; form-action 'none'"
+WITH_PYTHON = " 'wasm-unsafe-eval'; worker-src blob:"  # Python is WebAssembly, in a worker made of the page's own text
 BUTTONS = (("in", "Zoom in"), ("out", "Zoom out"), ("all", "Show all"), ("path", "Critical path"))
 KEYS = (
     "Wheel or + and -: zoom. Drag or Shift with an arrow: move. Arrows: from op to op. Enter: to the op that it"
@@ -70,11 +71,11 @@ class Page(msgspec.Struct, frozen=True):
             *_head(self),
             "" if self.losses is None else losses_html(self.losses),
             "" if self.map is None else _map(),
-            _lines(self.lines) if self.lines else "",
+            lines_html(self.lines) if self.lines else "",
             *(f"<section class='scroll'>{table.html()}</section>" for table in self.tables),
             *_foot(self),
         ]
-        return _filled(self.title, "\n".join(filter(None, body)), data)
+        return document_of(self.title, body, data)
 
 
 def _check_size(page: Page) -> None:
@@ -89,20 +90,30 @@ def write_page(page: Page, path: str | os.PathLike[str]) -> None:
     write_bytes(page.html().encode(errors="backslashreplace"), path)  # halves of characters too
 
 
-def _filled(title: str, body: str, data: dict[str, Any]) -> str:
+def document_of(
+    title: str, body: Iterable[str], data: dict[str, Any], more: tuple[str, ...] = (), runs: str = ""
+) -> str:
+    """Return an HTML document with the viewer, which finds its ``data`` in it.
+
+    ``more``: files of the viewer beside those of every page. ``runs``: what the policy allows beside the viewer.
+    """
     encoded = msgspec.json.encode(data).decode().replace("<", "\\u003c")  # no "</script>" inside
-    return _with(_viewer(), title=in_html(one_line(title)), body=f"<main>\n{body}\n</main>", data=encoded)
+    inside = "\n".join(filter(None, body))
+    return _with(_viewer(more, runs), title=in_html(one_line(title)), body=f"<main>\n{inside}\n</main>", data=encoded)
 
 
 @cache
-def _viewer() -> str:
+def _viewer(more: tuple[str, ...], runs: str) -> str:
     """Return the page without what it shows, but with its style, its script, and the policy that lets only them run."""
+    style, script = map(viewer_text, (STYLES, SCRIPTS + more))
+    policy = POLICY.format(script=_digest(script), style=_digest(style), runs=runs)
+    return _with(viewer_text(("page.html",)), policy=policy, style=style, script=script)
+
+
+def viewer_text(names: Iterable[str]) -> str:
+    """Return some files of the viewer, one after the other."""
     folder = files("streamsim.page").joinpath("viewer")
-    style, script = (
-        "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names) for names in (STYLES, SCRIPTS)
-    )
-    policy = POLICY.format(script=_digest(script), style=_digest(style))
-    return _with(folder.joinpath("page.html").read_text(encoding="utf-8"), policy=policy, style=style, script=script)
+    return "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names)
 
 
 def _with(template: str, **parts: str) -> str:
@@ -116,15 +127,18 @@ def _digest(content: str) -> str:
 
 
 def _head(page: Page) -> list[str]:
-    figures = "".join(
-        f"<div><dt>{in_html(figure)}</dt><dd>{in_html(words)}</dd></div>" for figure, words in page.headline
-    )
     return [
         f"<header><h1>{in_html(one_line(page.title))}</h1></header>",
-        f"<dl class='headline'>{figures}</dl>" if figures else "",
+        headline_html(page.headline) if page.headline else "",
         f"<p>{in_html(page.advice)}</p>" if page.advice else "",
         "<noscript><p>The pictures need JavaScript. Every number stands in the tables below.</p></noscript>",
     ]
+
+
+def headline_html(headline: Iterable[tuple[str, str]]) -> str:
+    """Return figures, each with a few words."""
+    figures = (f"<div><dt>{in_html(figure)}</dt><dd>{in_html(words)}</dd></div>" for figure, words in headline)
+    return f"<dl class='headline'>{''.join(figures)}</dl>"
 
 
 def _foot(page: Page) -> list[str]:
@@ -134,7 +148,7 @@ def _foot(page: Page) -> list[str]:
     return ["<section><h2>Assumed, and how the page was made</h2>", *found, "</section>"] if found else []
 
 
-def _lines(lines: tuple[Shown, ...]) -> str:
+def lines_html(lines: tuple[Shown, ...]) -> str:
     """Return the places of some time lines that share one scale."""
     numbers = " ".join(map(str, range(len(lines))))
     heading = "Time line" if len(lines) == 1 else "Time lines, on one scale"
@@ -162,12 +176,13 @@ def _view(places: Sequence[tuple[str, str]]) -> str:
 
 def _picture(name: str, took: str) -> str:
     title = in_html(one_line(f"{name}: {took}"))
-    return f"<div class='line'><h3>{title}</h3>{_canvas(f'Time line. {title}. {READ_LINE}')}</div>"
+    return f"<div class='line'><h3>{title}</h3>{_canvas(f'Time line. {title}. {READ_LINE}', READ_LINE)}</div>"
 
 
-def _canvas(label: str) -> str:
+def _canvas(label: str, read: str = "") -> str:
+    """Return the place of a picture. ``read``: the end of its ``label``, which other pictures in it have as well."""
     return (
-        f'<div class="picture" tabindex="0" role="group" aria-label="{label}">'
+        f'<div class="picture" tabindex="0" role="group" aria-label="{label}" data-read="{read}">'
         "<canvas aria-hidden='true'></canvas><div class='tip' hidden></div></div>"
     )
 

@@ -338,13 +338,9 @@ class HeatMap {
   }
 
   async show(number) {
-    const place = this.place.querySelector(".cell"),
-      about = this.about.all[number];
+    const place = this.place.querySelector(".cell");
     place.hidden = false;
-    place.querySelector("h3").textContent = `${about.name}: ${rounded(about.makespan)}`;
-    place.querySelector("details summary").textContent = `Table of the ops: ${about.name}`;
-    place.querySelector("details").open = false;
-    this.view = new View(place, [await window.streamsim.lineOf(about)]);
+    this.view = await shownIn(place, [this.about.all[number]], window.streamsim.lineOf);
   }
 
   /* The same numbers as a table, for whoever does not see the picture. */

@@ -48,11 +48,18 @@ function niceStep(least) {
 
 // Columns
 
+/* The bytes of a text in base64, inflated. */
+async function inflated(text) {
+  const packed = atob(text),
+    raw = new Uint8Array(packed.length);
+  for (let k = 0; k < raw.length; k++) raw[k] = packed.charCodeAt(k);
+  const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
 /* Unpack columns of `length` whole numbers: base64, deflate, then seven bits a byte, the least first, signs folded. */
 async function unpack(text, length) {
-  const packed = Uint8Array.from(atob(text), c => c.charCodeAt(0));
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const raw = new Uint8Array(await new Response(stream).arrayBuffer()),
+  const raw = await inflated(text),
     columns = [];
   for (let at = 0; at < raw.length;) {
     const column = new Float64Array(length);

@@ -29,5 +29,6 @@ async function start() {
   });
   shared.loadMs = performance.now() - begin;
   document.documentElement.dataset.drawn = "yes";
+  return shared;
 }
-start();
+const started = start();

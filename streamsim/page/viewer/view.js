@@ -1,11 +1,30 @@
 // A view of one or several time lines: buttons, wheel, drag and keys
 
+/* Show other time lines in a place that has pictures for as many. */
+async function shownIn(place, abouts, lineOf) {
+  const lines = await Promise.all(abouts.map(lineOf));
+  place.querySelectorAll(".line").forEach((line, k) => {
+    const title = `${abouts[k].name}: ${rounded(abouts[k].makespan)}`,
+      picture = line.querySelector(".picture");
+    line.querySelector("h3").textContent = title;
+    picture.setAttribute("aria-label", `Time line. ${title}. ${picture.dataset.read}`);
+  });
+  place.querySelectorAll("details.ops summary").forEach((summary, k) => {
+    summary.textContent = `Table of the ops: ${abouts[k].name}`;
+  });
+  const view = new View(place, lines);
+  view.choose(view.charts[0], null);
+  return view;
+}
+
 class View {
   constructor(place, lines) {
     this.place = place;
     this.set(0, Math.max(...lines.map(line => line.until)) * 1.005);
     this.until = this.to;
     this.charts = lines.map((line, k) => new Chart(line, this, place.querySelectorAll(".picture")[k]));
+    const path = place.querySelector("[data-do=path]").getAttribute("aria-pressed") === "true";
+    for (const chart of this.charts) chart.showPath = path; // as in the view before this one
     this.charts.forEach(chart => this.listen(chart));
     this.told = place.querySelector(".told");
     const actions = {
@@ -243,6 +262,7 @@ class View {
       details.ontoggle = () => {
         if (details.open) fill();
       };
+      details.ontoggle();
     });
   }
 }

@@ -1,0 +1,204 @@
+"""What the playground plays: its controls, its lessons, and the answers of the model to a choice of them.
+
+The same functions answer in the browser, where Pyodide runs them, and on this machine. A choice has a text for each
+control, which is the value of an option of ``streamsim predict`` or of a setting of the profile. An empty text leaves
+the setting to the profile.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from streamsim.analysis.explain import explain
+from streamsim.analysis.predict import Prediction, predict
+from streamsim.analysis.remedies import Source
+from streamsim.analysis.room import check_room
+from streamsim.analysis.work_bound import work_bound
+from streamsim.device.library import device_names, load_device
+from streamsim.device.settings import parse_settings
+from streamsim.device.variations import changed
+from streamsim.errors import InputError
+from streamsim.page.document import headline_html
+from streamsim.page.losses import losses_html, losses_of
+from streamsim.page.predictions import advice_words, headline_of, lines_of
+from streamsim.page.tables import in_html
+from streamsim.page.timelines import line_data
+from streamsim.program.config import HOST_MEMORIES, ORDERS, Config, useful_streams
+from streamsim.program.workload_text import workload_of_sizes
+from streamsim.text.quantities import parse_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streamsim.device.profile import Device
+    from streamsim.program.config import HostMemory, Order
+
+EIGHTHS = (1, 1.25, 1.5, 1.75)  # steps of a slider between powers of two
+POWERS = tuple(f"{part * (1 << power):g}" for power in range(10) for part in EIGHTHS)
+TENTHS = ("1", "1.2", "1.5", "2", "2.5", "3", "4", "5", "6", "8")
+SIZES = (*(f"{n}{unit}" for unit in ("KB", "MB") for n in POWERS), "1GB")
+TIMES = tuple(
+    f"{number:g}{unit}" for unit in ("us", "ms") for ten in (1, 10, 100) for number in (float(n) * ten for n in TENTHS)
+)
+COUNTS = tuple(map(str, (*range(1, 17), *range(18, 33, 2), *range(36, 65, 4))))
+RATES = (
+    "",
+    *(
+        f"{n}GB/s"
+        for n in (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 100, 128, 200, 300, 400)
+    ),
+)
+
+
+class Control(msgspec.Struct, frozen=True):
+    """Something to choose, on a slider if it ``slides``: the ``values`` of an option or of a profile's setting."""
+
+    name: str
+    words: str
+    values: tuple[str, ...]
+    slides: bool = True
+
+
+class Lesson(msgspec.Struct, frozen=True):
+    """A choice to begin with, and what there is to see and to try."""
+
+    name: str
+    words: str
+    choice: dict[str, str]
+
+
+CONTROLS = (
+    Control("--h2d", "bytes copied in", SIZES),
+    Control("--kernel", "time of the kernel", TIMES),
+    Control("--d2h", "bytes copied back", SIZES),
+    Control("--chunks", "chunks", COUNTS),
+    Control("--streams", "streams", COUNTS),
+    Control("link.bandwidth", "link", RATES),
+    Control("--order", "order", ORDERS, slides=False),
+    Control("--memory", "host memory", HOST_MEMORIES, slides=False),
+    Control("copy_engines.count", "copy engines", ("", "1", "2"), slides=False),
+    Control("--device", "device", tuple(device_names()), slides=False),
+)
+EQUAL = {
+    "--h2d": "64MB",
+    "--kernel": "1ms",
+    "--d2h": "64MB",
+    "--chunks": "4",
+    "--streams": "4",
+    "link.bandwidth": "64GB/s",
+    "--order": "depth-first",
+    "--memory": "pinned",
+    "copy_engines.count": "",
+    "--device": "ideal",
+}
+OF_A_CARD = {**EQUAL, "link.bandwidth": "", "--device": "h200"}
+LESSONS = (
+    Lesson(
+        "Four equal chunks",
+        "Copy in, kernel and copy back take 1 ms each. In four chunks over four streams they take half the time of the"
+        " serial program. Drag the chunks: the more there are, the nearer the time comes to a third.",
+        EQUAL,
+    ),
+    Lesson(
+        "One copy engine",
+        "One engine copies in both directions, in the order of issue. Depth-first, the copy back of chunk 1 stands"
+        " before the copy in of chunk 2 and must wait for the kernel: nothing overlaps. Choose breadth-first.",
+        {**EQUAL, "copy_engines.count": "1"},
+    ),
+    Lesson(
+        "Fermi's signal",
+        "A Tesla C2050 (Fermi) has two copy engines. But if kernels stand one behind the other in its queue, each of"
+        " them signals its end only after the last. Breadth-first, no copy back begins before. Choose depth-first.",
+        {
+            **OF_A_CARD,
+            "--h2d": "16MB",
+            "--kernel": "3ms",
+            "--d2h": "16MB",
+            "--order": "breadth-first",
+            "--device": "c2050",
+        },
+    ),
+    Lesson(
+        "A kernel that is too short",
+        "The copy in takes nearly all of the time, and there is next to nothing to hide behind it. Chunks only add"
+        " calls and latencies. Drag the time of the kernel up until streams pay.",
+        {**OF_A_CARD, "--kernel": "20us", "--d2h": "64KB", "--chunks": "8"},
+    ),
+    Lesson(
+        "Pageable memory",
+        "Memory of malloc or NumPy is pageable. The driver copies it to a buffer of its own first and holds the host"
+        " meanwhile: streams cannot help. Choose pinned.",
+        {**OF_A_CARD, "--kernel": "500us", "--chunks": "16", "--memory": "pageable"},
+    ),
+)
+
+
+class Played(msgspec.Struct, frozen=True):
+    """What a choice means: a workload and how it is cut and issued, a device, and the command for both."""
+
+    source: Source
+    device: Device
+    command: str
+
+
+def played(choice: dict[str, str]) -> Played:
+    """Return what ``choice`` means. Raises InputError naming the value that is wrong, and for a card without room."""
+    given = {name: text for name, text in choice.items() if text}
+    chunks = parse_number(given["--chunks"], "--chunks")
+    order, memory = cast("Order", given["--order"]), cast("HostMemory", given["--memory"])  # Config looks at both
+    if useful_streams(order, chunks) == 1:  # it has streams of its own, or one
+        given.pop("--streams")
+    workload = workload_of_sizes([given["--h2d"]], [given["--kernel"]], [given["--d2h"]])
+    streams = parse_number(given.get("--streams", "1"), "--streams")
+    config = Config(order=order, chunks=chunks, streams=streams, memory=memory)
+    settings = [f"{name}={text}" for name, text in given.items() if not name.startswith("--")]
+    device = load_device(given["--device"])
+    device = changed(device, parse_settings(device, settings))
+    check_room(workload, config, device)
+    words = [word for name, text in given.items() if name.startswith("--") for word in (name, text)]
+    command = ["streamsim", "predict", *words, *(word for one in settings for word in ("--set", one))]
+    return Played(Source(workload, config), device, shlex.join(command))
+
+
+def prediction_of(play: Played) -> Prediction:
+    """Return what the command of ``play`` predicts."""
+    source = play.source
+    bound = work_bound(source.workload, play.device, source.config.memory, source.config.launch)
+    return predict(source.config.schedule(source.workload), play.device).beside(bound)
+
+
+def shown(choice: dict[str, str]) -> dict[str, Any]:
+    """Return what the page shows of a choice at once: figures as HTML, time lines as data, and the command."""
+    play = played(choice)
+    prediction = prediction_of(play)
+    return {
+        "headline": headline_html(headline_of(prediction)),
+        "lines": [line_data(line) for line in lines_of(prediction)],
+        "command": play.command,
+    }
+
+
+def reason(choice: dict[str, str]) -> dict[str, Any]:
+    """Return as HTML what a choice loses its time to, and what to change first."""
+    play = played(choice)
+    source = play.source
+    found = explain(source.config.schedule(source.workload), play.device, source)
+    return {"reason": f"<p>{in_html(advice_words(found))}</p>{losses_html(losses_of(found))}"}
+
+
+ANSWERS: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {"shown": shown, "reason": reason}
+
+
+def answer(asked: str, choice: str) -> str:
+    """Answer the page: of the two things that are ``asked`` one, for a choice in JSON; the answer is JSON as well.
+
+    What is wrong with a choice is an answer too: ``error``, a sentence.
+    """
+    try:
+        said = ANSWERS[asked](msgspec.json.decode(choice, type=dict[str, str]))
+    except InputError as error:
+        said = {"error": str(error)}
+    return msgspec.json.encode(said).decode()

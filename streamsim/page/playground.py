@@ -1,0 +1,73 @@
+"""The playground: a page whose controls are dragged while the model, in the page itself, answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamsim.page.columns import deflated
+from streamsim.page.document import WITH_PYTHON, document_of, lines_html, viewer_text
+from streamsim.page.played import CONTROLS, LESSONS, Control, Lesson, played, prediction_of, shown
+from streamsim.page.predictions import lines_of
+from streamsim.page.tables import in_html
+
+if TYPE_CHECKING:
+    from streamsim.page.pyodide import BrowserPython
+
+TITLE = "Streams: drag, and see"
+STARTING = "Python is starting in this page; the picture shows the first lesson."
+WORKER = ("numbers.js", "worker.js")
+
+
+def playground_html(python: BrowserPython) -> str:
+    """Return the playground as one HTML document, which shows the first lesson until Python has started."""
+    first = LESSONS[0].choice
+    answer = shown(first)
+    worker = f"{viewer_text(WORKER)}\n{python.script}"
+    data = {
+        "lines": answer["lines"],
+        "map": None,
+        "controls": {control.name: control.values for control in CONTROLS},
+        "lessons": LESSONS,
+        "worker": deflated(worker.encode()),
+        "files": {name: deflated(content) for name, content in python.files.items()},
+    }
+    body = (
+        f"<header><h1>{TITLE}</h1></header>",
+        "<noscript><p>The playground needs JavaScript.</p></noscript>",
+        _lessons(LESSONS),
+        f"<section class='controls'>{''.join(map(_control, CONTROLS))}</section>",
+        f"<p class='state soft' aria-live='polite'>{STARTING}</p>",
+        f"<div data-part='headline'>{answer['headline']}</div>",
+        lines_html(lines_of(prediction_of(played(first)))),
+        "<div data-part='reason'></div>",
+        "<section><h2>The command that predicts the same</h2>",
+        f"<pre data-part='command'>{in_html(answer['command'])}</pre></section>",
+    )
+    return document_of(TITLE, body, data, ("playground.js",), WITH_PYTHON)
+
+
+def _lessons(lessons: tuple[Lesson, ...]) -> str:
+    buttons = "".join(
+        f"<button data-lesson='{k}' aria-pressed='{'false' if k else 'true'}'>{in_html(lesson.name)}</button>"
+        for k, lesson in enumerate(lessons)
+    )
+    words = f"<p class='lesson' aria-live='polite'>{in_html(lessons[0].words)}</p>"
+    return f"<section><div class='tools' role='group' aria-label='Lessons'>{buttons}</div>{words}</section>"
+
+
+def _control(control: Control) -> str:
+    at = control.values.index(LESSONS[0].choice[control.name])
+    name = in_html(control.name)
+    if control.slides:
+        slider = f"<input type='range' min='0' max='{len(control.values) - 1}' value='{at}' data-control='{name}'"
+        return f"<label>{in_html(control.words)} <output></output>{slider} autocomplete='off'></label>"
+    options = "".join(
+        f"<option{' selected' if k == at else ''}>{in_html(value or OF_PROFILE)}</option>"
+        for k, value in enumerate(control.values)
+    )
+    return (
+        f"<label>{in_html(control.words)} <select data-control='{name}' autocomplete='off'>{options}</select></label>"
+    )
+
+
+OF_PROFILE = "as the device has it"

@@ -1,0 +1,99 @@
+"""The pages of a prediction and of an explanation, and the parts of them that the playground shows as well."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK, BUSIEST_ENGINE
+from streamsim.model import simulate
+from streamsim.page.document import Page
+from streamsim.page.losses import losses_of
+from streamsim.page.timelines import Shown
+from streamsim.report.explanation import loss_tables
+from streamsim.report.text import SERIAL_WORDS, summary
+from streamsim.text.quantities import format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamsim.analysis.bounds import Bound
+    from streamsim.analysis.explanation import Explanation
+    from streamsim.analysis.intervals import Interval
+    from streamsim.analysis.predict import Prediction
+
+NO_INTERVAL = (0.0, 0.0)
+
+
+def prediction_page(
+    prediction: Prediction,
+    interval: Interval | None = None,
+    explanation: Explanation | None = None,
+    assumed: Sequence[str] = (),
+) -> Page:
+    """Return the page of a prediction: the program it was cut from above it, and where its time goes if explained."""
+    p = prediction
+    return Page(
+        title=f"{p.schedule.name or 'schedule'} on {p.device}",
+        headline=headline_of(p, interval),
+        advice="" if explanation is None else advice_words(explanation),
+        losses=None if explanation is None else losses_of(explanation),
+        lines=lines_of(p, interval),
+        tables=(summary(p), *(() if explanation is None else loss_tables(explanation))),
+        notes=(f"{p.device}: {p.link}", *assumed),
+    )
+
+
+def headline_of(prediction: Prediction, interval: Interval | None = None) -> tuple[tuple[str, str], ...]:
+    """Return the figures of a prediction, each with a few words."""
+    p = prediction
+    found = (
+        (format_seconds(p.makespan_s), "predicted"),
+        (f"{p.speedup:.2f}x", f"as fast as serial ({SERIAL_WORDS[p.serial_program]})"),
+        (format_seconds(p.issued_bound.seconds), f"{BOUND_AS_ISSUED}, by {p.issued_bound.bound_by}"),
+    )
+    if interval is None:
+        return found
+    between = f"{format_seconds(interval.low_s)} to {format_seconds(interval.high_s)}"
+    return *found, (between, f"{interval.level:.0%} interval, shaded in the time line")
+
+
+def lines_of(prediction: Prediction, interval: Interval | None = None) -> tuple[Shown, ...]:
+    """Return the time lines of a prediction: of the program that it was cut from, if there is one, and its own."""
+    within = NO_INTERVAL if interval is None else (interval.low_s, interval.high_s)
+    return (*_serial(prediction), Shown("predicted", prediction.timeline, prediction.issued_bound.seconds, within))
+
+
+def _serial(prediction: Prediction) -> list[Shown]:
+    """Return the program that the schedule was cut from, if it is that which the prediction is compared with."""
+    device, unchunked = prediction.timeline.device, prediction.schedule.unchunked
+    if device is None or unchunked is None or prediction.serial_program != "unchunked":
+        return []
+    return [Shown("serial", simulate(unchunked, device))]
+
+
+def advice_words(explanation: Explanation) -> str:
+    """Return the sentence that says what to change first."""
+    return f"First: {explanation.advice}."
+
+
+def explanation_page(explanation: Explanation, assumed: Sequence[str] = (), work: Bound | None = None) -> Page:
+    """Return the page of an explanation: what loses the time, its remedies, and the time line.
+
+    ``work``: the bound of the work, if it is known.
+    """
+    e = explanation
+    bounds = () if work is None else ((format_seconds(work.seconds), f"{BOUND_OF_WORK}, by {work.bound_by}"),)
+    return Page(
+        title=f"{e.timeline.schedule.name or 'schedule'} on {e.device}",
+        headline=(
+            (format_seconds(e.makespan_s), "predicted"),
+            (format_seconds(e.gap_s), f"of it lost above the {BUSIEST_ENGINE}"),
+            (format_seconds(e.bound_s), f"{BUSIEST_ENGINE}, the {e.bound_by}"),
+            *bounds,
+        ),
+        advice=advice_words(e),
+        losses=losses_of(e),
+        lines=(Shown("predicted", e.timeline, e.bound_s),),
+        tables=loss_tables(e),
+        notes=(f"{e.device}: {e.link}", *assumed),
+    )

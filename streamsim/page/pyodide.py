@@ -1,0 +1,139 @@
+"""Python for the browser: Pyodide and the packages that the model needs beside it, fetched and looked at.
+
+Pyodide is CPython compiled to WebAssembly. Its files and the wheels come from their package registries, each in one
+version whose SHA-256 is written here. They are no part of streamsim.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from streamsim.errors import InputError
+from streamsim.files.atomic_files import read_bytes
+from streamsim.text.shown import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from importlib.resources.abc import Traversable
+    from pathlib import Path
+
+PYODIDE, MSGSPEC, SIMPY = "314.0.7", "0.22.0", "4.1.2"
+PLATFORM = "pyemscripten_2026_0_wasm32"  # that this version of Pyodide runs, with Python 3.14
+ARCHIVE = f"pyodide-{PYODIDE}.tgz"
+PINNED = {  # SHA-256 by name of file
+    ARCHIVE: "66b7949e5a0cba2250b586d7e368bf12fb482800748d182c4618254b685ffaa0",
+    f"msgspec-{MSGSPEC}-cp314-cp314-{PLATFORM}.whl": "a66b1766311e42371e509c996c3933b161c7ae0eabdf361af5316dec197e1022",
+    f"simpy-{SIMPY}-py3-none-any.whl": "43071f84b6512c9b4fcb33ef057f240ccb1d1f3b263f9b4f9229d072e310b372",
+}
+NPM = ("npm", "pack", f"pyodide@{PYODIDE}", "--ignore-scripts", "--silent", "--fetch-retries=0")
+PIP = (
+    *("-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--retries=0", "--no-deps"),
+    *("--only-binary=:all:", f"--platform={PLATFORM}", "--python-version=3.14", "--implementation=cp"),
+    *(f"msgspec=={MSGSPEC}", f"simpy=={SIMPY}"),
+)
+LONGEST_S = 300.0  # of one of these commands
+MOST_BYTES = 64 << 20  # of a file of it
+SCRIPTS = ("package/pyodide.js", "package/pyodide.asm.mjs")
+LOCK = "package/pyodide-lock.json"  # of the packages that Pyodide knows; here it gets none of them
+BINARIES = ("package/pyodide.asm.wasm", "package/python_stdlib.zip")
+CODE = (".py", ".toml")  # of streamsim: what the model is, and its profiles
+EARLIEST = (1980, 1, 1, 0, 0, 0)  # for every file in an archive: the same code, the same bytes
+
+
+class BrowserPython(msgspec.Struct, frozen=True):
+    """What a browser runs: a ``script``, and the ``files`` that it reads by their names."""
+
+    script: str
+    files: dict[str, bytes]
+
+
+def fetch(folder: Path) -> None:
+    """Fetch Pyodide and the wheels into ``folder``. Raises InputError, which says what cannot be had and why."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise _not_had("npm, which fetches Pyodide, is not installed")
+    _run("npm", (npm, *NPM[1:]), folder)
+    _run("pip", (sys.executable, *PIP), folder)
+
+
+def _run(name: str, command: tuple[str, ...], folder: Path) -> None:
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LONGEST_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _not_had(f"{name} failed: {error}") from None
+    if done.returncode:
+        said = [line.strip() for line in done.stderr.splitlines() if "ERR" in line or "No module" in line]
+        raise _not_had(f"{name} failed: {said[0] if said else f'exit code {done.returncode}'}")
+
+
+def _not_had(reason: str) -> InputError:
+    return InputError(one_line(f"the playground needs Pyodide: {reason}; or give --pyodide FOLDER with its files"))
+
+
+def read_browser_python(folder: Path) -> BrowserPython:
+    """Return what is in ``folder``, and streamsim. Raises InputError for a file that is not there, or not as pinned."""
+    found = {name: _pinned(folder / name, digest) for name, digest in PINNED.items()}
+    parts = _members(found.pop(ARCHIVE), folder / ARCHIVE)
+    scripts = "\n".join(_classic(parts[name].decode()) for name in SCRIPTS)
+    binaries = {name.rpartition("/")[2]: parts[name] for name in BINARIES}
+    lock = {"info": msgspec.json.decode(parts[LOCK])["info"], "packages": {}}
+    return BrowserPython(scripts, {**binaries, "lock.json": msgspec.json.encode(lock), "site.zip": _site(found)})
+
+
+def _classic(script: str) -> str:
+    """Return a module as a plain script: a page that was opened from disk can start no worker of modules."""
+    return script.replace("import.meta.url", "''").replace("export default _createPyodideModule;", "")
+
+
+def _pinned(path: Path, digest: str) -> bytes:
+    if not path.exists():
+        raise InputError(one_line(f"{path}: is not there; docs/playground.md says how to fetch it"))
+    data = read_bytes(path, MOST_BYTES)
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise InputError(one_line(f"{path}: is another file than the one that streamsim knows: its SHA-256 differs"))
+    return data
+
+
+def _members(data: bytes, path: Path) -> dict[str, bytes]:
+    """Return the files of Pyodide's archive that a browser needs."""
+    wanted = (*SCRIPTS, *BINARIES, LOCK)
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            found = {member.name: archive.extractfile(member) for member in archive if member.name in wanted}
+            parts = {name: file.read() for name, file in found.items() if file is not None}
+    except tarfile.TarError as error:
+        raise InputError(one_line(f"{path}: cannot read it: {error}")) from None
+    if missing := [name for name in wanted if name not in parts]:
+        raise InputError(one_line(f"{path}: has no {missing[0]}"))
+    return parts
+
+
+def _site(wheels: dict[str, bytes]) -> bytes:
+    """Return one archive of the packages in ``wheels`` and of streamsim; the page deflates it whole."""
+    site = io.BytesIO()
+    with zipfile.ZipFile(site, "w") as into:
+        for data in wheels.values():
+            with zipfile.ZipFile(io.BytesIO(data)) as wheel:
+                for name in wheel.namelist():
+                    into.writestr(zipfile.ZipInfo(name, EARLIEST), wheel.read(name))
+        for name, file in _code(files("streamsim"), "streamsim"):
+            into.writestr(zipfile.ZipInfo(name, EARLIEST), file.read_bytes())
+    return site.getvalue()
+
+
+def _code(folder: Traversable, name: str) -> Iterator[tuple[str, Traversable]]:
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        if file.is_dir():
+            yield from _code(file, f"{name}/{file.name}")
+        elif file.name.endswith(CODE):
+            yield f"{name}/{file.name}", file
