@@ -14,8 +14,7 @@ import msgspec
 
 from streamsim.analysis.explain import explain
 from streamsim.analysis.predict import Prediction, predict
-from streamsim.analysis.remedies import Source
-from streamsim.analysis.room import check_room
+from streamsim.analysis.room_on_card import check_room
 from streamsim.analysis.work_bound import work_bound
 from streamsim.device.library import device_names, load_device
 from streamsim.device.settings import parse_settings
@@ -24,11 +23,11 @@ from streamsim.errors import InputError
 from streamsim.page.document import headline_html
 from streamsim.page.losses import losses_html, losses_of
 from streamsim.page.predictions import advice_words, headline_of, lines_of
-from streamsim.page.tables import in_html
 from streamsim.page.timelines import line_data
 from streamsim.program.config import HOST_MEMORIES, ORDERS, Config, useful_streams
 from streamsim.program.workload_text import workload_of_sizes
 from streamsim.text.quantities import parse_number
+from streamsim.transform.scenario import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -182,11 +181,11 @@ def shown(choice: dict[str, str]) -> dict[str, Any]:
 
 
 def reason(choice: dict[str, str]) -> dict[str, Any]:
-    """Return as HTML what a choice loses its time to, and what to change first."""
+    """Return what to change first, and as HTML what a choice loses its time to."""
     play = played(choice)
     source = play.source
     found = explain(source.config.schedule(source.workload), play.device, source)
-    return {"reason": f"<p>{in_html(advice_words(found))}</p>{losses_html(losses_of(found))}"}
+    return {"advice": advice_words(found), "losses": losses_html(losses_of(found))}
 
 
 ANSWERS: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {"shown": shown, "reason": reason}

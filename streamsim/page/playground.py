@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 TITLE = "Streams: drag, and see"
 STARTING = "Python is starting in this page; the picture shows the first lesson."
+OF_PROFILE = "the device's own"  # what an empty text stands for
 WORKER = ("numbers.js", "worker.js")
 
 
@@ -28,6 +29,7 @@ def playground_html(python: BrowserPython) -> str:
         "map": None,
         "controls": {control.name: control.values for control in CONTROLS},
         "lessons": LESSONS,
+        "unset": OF_PROFILE,
         "worker": deflated(worker.encode()),
         "files": {name: deflated(content) for name, content in python.files.items()},
     }
@@ -37,9 +39,9 @@ def playground_html(python: BrowserPython) -> str:
         _lessons(LESSONS),
         f"<section class='controls'>{''.join(map(_control, CONTROLS))}</section>",
         f"<p class='state soft' aria-live='polite'>{STARTING}</p>",
-        f"<div data-part='headline'>{answer['headline']}</div>",
+        f"<div data-part='headline'>{answer['headline']}</div><p data-part='advice'></p>",
         lines_html(lines_of(prediction_of(played(first)))),
-        "<div data-part='reason'></div>",
+        "<div data-part='losses'></div>",
         "<section><h2>The command that predicts the same</h2>",
         f"<pre data-part='command'>{in_html(answer['command'])}</pre></section>",
     )
@@ -68,6 +70,3 @@ def _control(control: Control) -> str:
     return (
         f"<label>{in_html(control.words)} <select data-control='{name}' autocomplete='off'>{options}</select></label>"
     )
-
-
-OF_PROFILE = "as the device has it"

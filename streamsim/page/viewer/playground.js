@@ -56,7 +56,7 @@ class Playground {
   /* Write beside each slider what it stands for. */
   say() {
     for (const control of this.controls.filter(one => one.type === "range")) {
-      const text = this.valuesOf(control)[this.placeOf(control)] || "as the device has it";
+      const text = this.valuesOf(control)[this.placeOf(control)] || this.shared.data.unset;
       control.parentElement.querySelector("output").textContent = text;
       control.setAttribute("aria-valuetext", text);
     }
@@ -64,8 +64,12 @@ class Playground {
   changed(lesson = -1) {
     this.buttons.forEach((button, k) => button.setAttribute("aria-pressed", k === lesson));
     this.say();
+    this.ask();
+  }
+  ask() {
     this.shower?.ask(this.choice());
     this.explainer?.ask(this.choice());
+    this.busy(true);
   }
   begin(lesson) {
     const {choice, words} = this.shared.data.lessons[lesson];
@@ -86,7 +90,12 @@ class Playground {
     this.part("command").textContent = said.command;
   }
   explain(said) {
-    if (!said.error) this.part("reason").innerHTML = said.reason;
+    this.part("advice").textContent = said.advice ?? "";
+    this.part("losses").innerHTML = said.losses ?? "";
+    this.busy(this.explainer.next !== null);
+  }
+  busy(is) {
+    for (const name of ["advice", "losses"]) this.part(name).setAttribute("aria-busy", is);
   }
 
   /* Start Python, then a second one that explains: dragging does not wait for explanations, which take longer. */
@@ -95,10 +104,10 @@ class Playground {
     const script = URL.createObjectURL(new Blob([await inflated(worker)], {type: "text/javascript"}));
     try {
       this.shower = new Model(script, files, "shown", said => this.show(said));
-      this.shower.ask(this.choice());
+      this.ask();
       await this.shower.ready;
       this.explainer = new Model(script, files, "reason", said => this.explain(said));
-      this.explainer.ask(this.choice());
+      this.ask();
       await this.explainer.ready;
     } catch (error) {
       this.state.textContent = `Python cannot start in this browser: ${error}`;
