@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import csv
+import hashlib
+import io
 import json
 import random
 import re
+import tarfile
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 from strategies import d2h, h2d, kernel, make_device, program
 
 from streamsim.cli import main
 from streamsim.model import simulate
+from streamsim.page import pyodide
 from streamsim.program.patterns import depth_first
 from streamsim.program.workload import Workload, WorkloadKernel
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from streamsim.timeline.timeline import Timeline
 
@@ -38,6 +45,13 @@ MAPS: dict[str, tuple[str, ...]] = {
         *("--device", "h200,a100", "--set", "link.bandwidth=10GB/s,40GB/s", "--set", "host.kernel=4us"),
     ),
     "arrays": ("sweep", "--h2d", "1MiB..4MiB*2", "--kernel", "0.1ms,0.3ms", "--chunks", "2,4", "--streams", "2"),
+}
+TINY_PYODIDE = {
+    "pyodide.js": b"var loadPyodide = async () => { throw new Error('</script>') };",
+    "pyodide.asm.mjs": b"var _createPyodideModule = () => import.meta.url;export default _createPyodideModule;",
+    "pyodide.asm.wasm": b"\0asm",
+    "python_stdlib.zip": b"none",
+    "pyodide-lock.json": b'{"info": {"python": "3.14"}, "packages": {"numpy": {}}}',
 }
 
 
@@ -81,3 +95,20 @@ def said_by(path: Path) -> list[dict[str, str]]:
     """The rows of a CSV file."""
     with path.open() as file:
         return list(csv.DictReader(file))
+
+
+def tiny_pyodide(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put files into ``folder`` that have the names of Pyodide's and of the wheels, and are taken for them."""
+    for name in pyodide.PINNED:
+        data = io.BytesIO()
+        if name == pyodide.ARCHIVE:
+            with tarfile.open(fileobj=data, mode="w:gz") as archive:
+                for member, content in TINY_PYODIDE.items():
+                    about = tarfile.TarInfo(f"package/{member}")
+                    about.size = len(content)
+                    archive.addfile(about, io.BytesIO(content))
+        else:
+            with zipfile.ZipFile(data, "w") as wheel:
+                wheel.writestr(f"{name.partition('-')[0]}/__init__.py", "")
+        (folder / name).write_bytes(data.getvalue())
+        monkeypatch.setitem(pyodide.PINNED, name, hashlib.sha256(data.getvalue()).hexdigest())

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["best_page", "explanation_page", "prediction_page", "recording_page", "sweep_page", "what_if_page"]
 
 
-
 def what_if_page(found: WhatIf, title: str, timelines: Mapping[str, Timeline]) -> Page:
     """Return the page of changes: the program before and after them, and what each of them brings."""
     before, together = found.before, found.together

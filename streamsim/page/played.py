@@ -14,7 +14,6 @@ import msgspec
 
 from streamsim.analysis.explain import explain
 from streamsim.analysis.predict import Prediction, predict
-from streamsim.analysis.room_on_card import check_room
 from streamsim.analysis.work_bound import work_bound
 from streamsim.device.library import device_names, load_device
 from streamsim.device.settings import parse_settings
@@ -26,6 +25,7 @@ from streamsim.page.predictions import advice_words, headline_of, lines_of
 from streamsim.page.timelines import line_data
 from streamsim.program.config import HOST_MEMORIES, ORDERS, Config, useful_streams
 from streamsim.program.workload_text import workload_of_sizes
+from streamsim.report.text import summary
 from streamsim.text.quantities import parse_number
 from streamsim.transform.scenario import Source
 
@@ -144,7 +144,7 @@ class Played(msgspec.Struct, frozen=True):
 
 
 def played(choice: dict[str, str]) -> Played:
-    """Return what ``choice`` means. Raises InputError naming the value that is wrong, and for a card without room."""
+    """Return what ``choice`` means. Raises InputError naming the value that is wrong."""
     given = {name: text for name, text in choice.items() if text}
     chunks = parse_number(given["--chunks"], "--chunks")
     order, memory = cast("Order", given["--order"]), cast("HostMemory", given["--memory"])  # Config looks at both
@@ -156,7 +156,6 @@ def played(choice: dict[str, str]) -> Played:
     settings = [f"{name}={text}" for name, text in given.items() if not name.startswith("--")]
     device = load_device(given["--device"])
     device = changed(device, parse_settings(device, settings))
-    check_room(workload, config, device)
     words = [word for name, text in given.items() if name.startswith("--") for word in (name, text)]
     command = ["streamsim", "predict", *words, *(word for one in settings for word in ("--set", one))]
     return Played(Source(workload, config), device, shlex.join(command))
@@ -170,12 +169,13 @@ def prediction_of(play: Played) -> Prediction:
 
 
 def shown(choice: dict[str, str]) -> dict[str, Any]:
-    """Return what the page shows of a choice at once: figures as HTML, time lines as data, and the command."""
+    """Return what the page shows of a choice at once: figures, a table (both HTML), time lines (data), the command."""
     play = played(choice)
     prediction = prediction_of(play)
     return {
         "headline": headline_html(headline_of(prediction)),
         "lines": [line_data(line) for line in lines_of(prediction)],
+        "table": summary(prediction).html(),
         "command": play.command,
     }
 

@@ -8,7 +8,7 @@ from streamsim.page.columns import deflated
 from streamsim.page.document import WITH_PYTHON, document_of, lines_html, viewer_text
 from streamsim.page.played import CONTROLS, LESSONS, Control, Lesson, played, prediction_of, shown
 from streamsim.page.predictions import lines_of
-from streamsim.page.tables import in_html
+from streamsim.report.tables import in_html
 
 if TYPE_CHECKING:
     from streamsim.page.pyodide import BrowserPython
@@ -42,6 +42,7 @@ def playground_html(python: BrowserPython) -> str:
         f"<div data-part='headline'>{answer['headline']}</div><p data-part='advice'></p>",
         lines_html(lines_of(prediction_of(played(first)))),
         "<div data-part='losses'></div>",
+        f"<section class='scroll' data-part='table'>{answer['table']}</section>",
         "<section><h2>The command that predicts the same</h2>",
         f"<pre data-part='command'>{in_html(answer['command'])}</pre></section>",
     )

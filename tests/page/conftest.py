@@ -30,7 +30,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def look(browser: Any, tmp_path: Path) -> Iterator[Callable[[str], Any]]:
-    """Open a page, from its HTML; afterwards there has been no error, and no request but that for the file."""
+    """Open a page, from its HTML; afterwards there has been no error, and no request but for the file and its parts."""
     wrong: list[str] = []
     seen: list[Any] = []
 
@@ -45,7 +45,7 @@ def look(browser: Any, tmp_path: Path) -> Iterator[Callable[[str], Any]]:
                 wrong.append(message.text)
 
         def note_request(request: Any) -> None:
-            if request.url not in (file.as_uri(), "about:srcdoc"):
+            if request.url not in (file.as_uri(), "about:srcdoc") and not request.url.startswith("blob:"):
                 wrong.append(request.url)
 
         page.on("console", note_message)

@@ -86,7 +86,7 @@ class Playground {
     this.state.textContent = said.error ?? "Every number is computed in this page by the model itself.";
     if (said.error) return;
     this.shared.views[0] = await shownIn(document.querySelector(".lines"), said.lines, this.shared.lineOf);
-    this.part("headline").innerHTML = said.headline;
+    for (const name of ["headline", "table"]) this.part(name).innerHTML = said[name];
     this.part("command").textContent = said.command;
   }
   explain(said) {

@@ -1,0 +1,212 @@
+"""The playground: it is put together of pinned files or not at all, and shows what the command line predicts."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import re
+import shlex
+import sys
+import tempfile
+import zipfile
+import zlib
+from base64 import b64decode
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pages import TINY_PYODIDE, data_of, tiny_pyodide
+
+from streamsim.analysis.explain import explain
+from streamsim.cli import main
+from streamsim.errors import InputError
+from streamsim.page.played import CONTROLS, LESSONS, answer, played, prediction_of
+from streamsim.page.playground import playground_html
+from streamsim.page.pyodide import ARCHIVE, PINNED, PYODIDE, fetch, read_browser_python
+from streamsim.rules.clock import TICKS_PER_S
+from streamsim.text.quantities import format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Look = Callable[[str], Any]
+
+STARTS_MS = 120_000  # of Python in a browser, on a busy machine
+SPEED_UPS = {"Four equal chunks": 2.0, "One copy engine": 1.0}  # of 12 stages: in 6, or one by one
+BETTER_ORDERS = {
+    "One copy engine": "breadth-first",
+    "Fermi's signal": "depth-first",
+}  # what these lessons say to choose
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    tiny_pyodide(tmp_path, monkeypatch)
+    return tmp_path
+
+
+def test_a_page_holds_the_files_and_the_model_and_loads_nothing(tiny: Path) -> None:
+    page, again = tiny / "page.html", tiny / "again.html"
+    for path in (page, again):
+        assert main(["playground", "-o", str(path), "--pyodide", str(tiny)]) == 0
+    html = page.read_text()
+    assert html == again.read_text()
+    data = data_of(html)
+    held = {name: zlib.decompress(b64decode(text)) for name, text in data["files"].items()}
+    assert {name: held[name] for name in TINY_PYODIDE if name in held} == {
+        name: TINY_PYODIDE[name] for name in ("pyodide.asm.wasm", "python_stdlib.zip")
+    }
+    assert json.loads(held["lock.json"]) == {"info": {"python": "3.14"}, "packages": {}}
+    site = zipfile.ZipFile(io.BytesIO(held["site.zip"]))
+    assert {"msgspec/__init__.py", "simpy/__init__.py", "streamsim/device/profiles/h200.toml"} <= set(site.namelist())
+    assert site.read("streamsim/page/played.py") == Path(sys.modules[played.__module__].__file__ or "").read_bytes()
+    worker = zlib.decompress(b64decode(data["worker"])).decode()
+    assert not re.search(r"import\.meta|export default", worker)  # it is no module
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', html)
+    assert re.fullmatch(
+        r"default-src 'none'; script-src 'sha256-[\w+/]{43}=' 'wasm-unsafe-eval'; worker-src blob:;"
+        r" style-src 'sha256-[\w+/]{43}='; base-uri 'none'; form-action 'none'",
+        policy,
+    )
+    assert not re.search(r"\s(src|href|onclick|style)=", html.partition('<script type="application/json"')[0])
+
+
+def _no_npm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setenv("PATH", str(folder))
+    return []
+
+
+def _failing_npm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    program = folder / "npm"
+    program.write_text("#!/bin/sh\necho 'npm ERR! code ENOTFOUND' >&2\nexit 1\n")
+    program.chmod(0o755)
+    return _no_npm(folder, monkeypatch)
+
+
+def _other_bytes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    tiny_pyodide(folder, monkeypatch)
+    (folder / ARCHIVE).write_bytes(b"other")
+    return ["--pyodide", str(folder)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in for npm is a shell script")
+@pytest.mark.parametrize(
+    ("prepare", "said"),
+    [
+        (_no_npm, "npm, which fetches Pyodide, is not installed; or give --pyodide FOLDER"),
+        (_failing_npm, "npm failed: npm ERR! code ENOTFOUND; or give --pyodide FOLDER"),
+        (_other_bytes, f"{ARCHIVE}: is another file than the one that streamsim knows"),
+        (lambda folder, _: ["--pyodide", str(folder)], f"{ARCHIVE}: is not there"),
+    ],
+    ids=["no npm", "npm fails", "another file", "no file"],
+)
+def test_what_cannot_be_had_is_said_in_one_line_and_nothing_is_written(
+    prepare: Callable[[Path, pytest.MonkeyPatch], list[str]],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder, page = tmp_path / "files", tmp_path / "page.html"
+    folder.mkdir()
+    monkeypatch.delenv("STREAMSIM_PYODIDE", raising=False)
+    assert main(["playground", "-o", str(page), *prepare(folder, monkeypatch)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert said in error
+    assert not page.exists()
+
+
+def test_the_command_of_a_choice_predicts_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    chance = random.Random(49)
+    drawn = [{one.name: chance.choice(one.values) for one in CONTROLS} for _ in range(12)]
+    for choice in [*(lesson.choice for lesson in LESSONS), *drawn]:
+        said = json.loads(answer("shown", json.dumps(choice)))
+        assert main([*shlex.split(said["command"])[1:], "--json"]) == 0
+        predicted = json.loads(capsys.readouterr().out)
+        assert [line["name"] for line in said["lines"]] == ["serial", "predicted"]
+        assert said["lines"][1]["makespan"] == round(predicted["makespan_s"] * TICKS_PER_S)
+        assert said["lines"][0]["makespan"] == round(predicted["serial_s"] * TICKS_PER_S)
+
+
+def test_lessons_show_what_they_say() -> None:
+    found = {lesson.name: prediction_of(played(lesson.choice)).speedup for lesson in LESSONS}
+    assert {name: found[name] for name in SPEED_UPS} == SPEED_UPS
+    choices = {lesson.name: lesson.choice for lesson in LESSONS}
+    for name, order in BETTER_ORDERS.items():
+        assert prediction_of(played({**choices[name], "--order": order})).speedup > 1.3 * found[name]
+    assert found["A kernel that is too short"] < 1
+    assert found["Pageable memory"] < 1
+
+
+def test_what_is_wrong_with_a_choice_is_an_answer() -> None:
+    for name, value in (("--device", "nowhere"), ("--h2d", "much"), ("link.bandwidth", "fast")):
+        said = json.loads(answer("shown", json.dumps({**LESSONS[0].choice, name: value})))
+        assert list(said) == ["error"]
+        assert value in said["error"]
+
+
+# In a browser
+
+
+def test_a_page_whose_python_does_not_start_says_so(look: Look, tiny: Path) -> None:
+    page = look(playground_html(read_browser_python(tiny)))
+    page.wait_for_selector(".state:has-text('Python cannot start in this browser: Error: </script>')")
+    assert page.evaluate("streamsim.views[0].charts[1].line.about.makespan") == 1_500_000  # the first lesson is there
+
+
+@pytest.fixture(scope="session")
+def pyodide_folder() -> Path:
+    """STREAMSIM_PYODIDE, or a folder of the user's cache into which the files are fetched once."""
+    if given := os.environ.get("STREAMSIM_PYODIDE"):
+        return Path(given)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "streamsim" / f"pyodide-{PYODIDE}"
+    if not all((cache / name).exists() for name in PINNED):
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=cache) as folder:
+                fetch(Path(folder))
+                for name in PINNED:
+                    (Path(folder) / name).replace(cache / name)
+        except (InputError, OSError) as error:
+            pytest.skip(str(error))
+    return cache
+
+
+def test_dragging_shows_what_the_model_predicts_here(look: Look, pyodide_folder: Path) -> None:
+    page = look(playground_html(read_browser_python(pyodide_folder)))
+    page.set_default_timeout(STARTS_MS)
+    page.wait_for_selector(".state:has-text('Every number')")
+    for lesson, dragged in ((1, {"--chunks": 7}), (4, {"--h2d": -9, "link.bandwidth": 12})):
+        page.click(f"[data-lesson='{lesson}']")
+        choice = dict(LESSONS[lesson].choice)
+        compare(page, choice)
+        for name, by in dragged.items():
+            values = next(control.values for control in CONTROLS if control.name == name)
+            choice[name] = values[values.index(choice[name]) + by]
+            slider = page.locator(f"[data-control='{name}']")
+            slider.focus()
+            for _ in range(abs(by)):
+                page.keyboard.press("ArrowRight" if by > 0 else "ArrowLeft")
+        compare(page, choice)
+    page.select_option("[data-control='--memory']", "pinned")
+    choice["--memory"] = "pinned"
+    compare(page, choice)
+    source = played(choice).source
+    found = explain(source.config.schedule(source.workload), played(choice).device, source)
+    page.wait_for_selector("[data-part=advice][aria-busy=false]")
+    assert page.inner_text("[data-part=advice]") == f"First: {found.advice}."
+
+
+def compare(page: Any, choice: dict[str, str]) -> None:
+    """Wait for the command of ``choice``, then hold what the page shows against the model of this Python."""
+    play = played(choice)
+    page.wait_for_selector(f'[data-part=command]:text-is("{play.command}")')
+    here = prediction_of(play)
+    shown = page.evaluate("streamsim.views[0].charts.map(chart => chart.line.about.makespan)")
+    assert shown == [round(here.serial_s * TICKS_PER_S), round(here.makespan_s * TICKS_PER_S)]
+    assert page.inner_text("[data-part=headline] dt >> nth=0") == format_seconds(here.makespan_s)
+    columns = page.evaluate("[...streamsim.views[0].charts[1].line.end]")
+    assert columns == list(here.timeline.end)
