@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from documents import ROOT, Reader, blocks
+from pages import tiny_pyodide
 from effort import THOROUGH
 
 import streamsim
@@ -39,6 +40,10 @@ def test_every_block_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: 
     (tmp_path / "validate").symlink_to(ROOT / "validate")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
+    if page.stem == "playground":  # files of the names that it brings, so that nothing is fetched
+        (tmp_path / "pyodide").mkdir()
+        tiny_pyodide(tmp_path / "pyodide", monkeypatch)
+        monkeypatch.setenv("STREAMSIM_PYODIDE", "pyodide")
     Reader().read(text_of(page))
 
 
