@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from documents import ROOT, Reader, blocks
-from pages import tiny_pyodide
 from effort import THOROUGH
+from pages import tiny_pyodide
 
 import streamsim
 from streamsim.analysis.causes import CAUSES
