@@ -1,16 +1,13 @@
-"""Python for the browser: Pyodide and the packages that the model needs beside it, fetched and looked at.
+"""Python for the browser: Pyodide and the packages that the model needs beside it, looked at and put together.
 
-Pyodide is CPython compiled to WebAssembly. Its files and the wheels come from their package registries, each in one
-version whose SHA-256 is written here. They are no part of streamsim.
+Pyodide is CPython compiled to WebAssembly. Its files and the wheels are no part of streamsim. They come from their
+package registries (:mod:`streamsim.cli.fetch_pyodide`), each in one version whose SHA-256 is written here.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-import shutil
-import subprocess
-import sys
 import tarfile
 import zipfile
 from importlib.resources import files
@@ -35,14 +32,7 @@ PINNED = {  # SHA-256 by name of file
     f"msgspec-{MSGSPEC}-cp314-cp314-{PLATFORM}.whl": "a66b1766311e42371e509c996c3933b161c7ae0eabdf361af5316dec197e1022",
     f"simpy-{SIMPY}-py3-none-any.whl": "43071f84b6512c9b4fcb33ef057f240ccb1d1f3b263f9b4f9229d072e310b372",
 }
-NPM = ("npm", "pack", f"pyodide@{PYODIDE}", "--ignore-scripts", "--silent", "--fetch-retries=0")
-PIP = (
-    *("-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--retries=0", "--no-deps"),
-    *("--only-binary=:all:", f"--platform={PLATFORM}", "--python-version=3.14", "--implementation=cp"),
-    *(f"msgspec=={MSGSPEC}", f"simpy=={SIMPY}"),
-)
-LONGEST_S = 300.0  # of one of these commands
-MOST_BYTES = 64 << 20  # of a file of it
+MOST_BYTES = 64 << 20  # of one of the files
 SCRIPTS = ("package/pyodide.js", "package/pyodide.asm.mjs")
 LOCK = "package/pyodide-lock.json"  # of the packages that Pyodide knows; here it gets none of them
 BINARIES = ("package/pyodide.asm.wasm", "package/python_stdlib.zip")
@@ -55,29 +45,6 @@ class BrowserPython(msgspec.Struct, frozen=True):
 
     script: str
     files: dict[str, bytes]
-
-
-def fetch(folder: Path) -> None:
-    """Fetch Pyodide and the wheels into ``folder``. Raises InputError, which says what cannot be had and why."""
-    npm = shutil.which("npm")
-    if npm is None:
-        raise _not_had("npm, which fetches Pyodide, is not installed")
-    _run("npm", (npm, *NPM[1:]), folder)
-    _run("pip", (sys.executable, *PIP), folder)
-
-
-def _run(name: str, command: tuple[str, ...], folder: Path) -> None:
-    try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LONGEST_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise _not_had(f"{name} failed: {error}") from None
-    if done.returncode:
-        said = [line.strip() for line in done.stderr.splitlines() if "ERR" in line or "No module" in line]
-        raise _not_had(f"{name} failed: {said[0] if said else f'exit code {done.returncode}'}")
-
-
-def _not_had(reason: str) -> InputError:
-    return InputError(one_line(f"the playground needs Pyodide: {reason}; or give --pyodide FOLDER with its files"))
 
 
 def read_browser_python(folder: Path) -> BrowserPython:

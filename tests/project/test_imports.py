@@ -100,7 +100,8 @@ def test_nothing_read_is_ever_executed(path: Path) -> None:
     called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     assert not called & {"eval", "exec", "compile", "__import__"}
     roots = {name.split(".")[0] for name in imports(path)}
-    assert not roots & {"pickle", "marshal", "shelve", "yaml", "subprocess", "runpy", "ctypes"}
+    runs = {"subprocess"} if path.name == "fetch_pyodide.py" else set()  # npm and pip, with arguments of its own
+    assert roots & {"pickle", "marshal", "shelve", "yaml", "subprocess", "runpy", "ctypes"} == runs
 
 
 def loaded_after(statement: str) -> set[str]:
