@@ -94,7 +94,7 @@ def real(draw: st.DrawFn) -> Workload:
     return Workload(elements, inputs, outputs, tuple(kernels), "", into, back, "", work_s, load_s)
 
 
-@examples(150)
+@examples(75)
 @given(
     real(),
     st.sampled_from((*device_names(), "h200:cupy", "h200:pytorch")),
@@ -147,7 +147,7 @@ def made(draw: st.DrawFn) -> tuple[Workload, Device]:
     return workload, make_device(**parts)
 
 
-@examples(150)
+@examples(75)
 @given(made(), PINNED)
 def test_nothing_is_faster_where_the_bound_is_close(case: tuple[Workload, Device], how: tuple[Any, Any]) -> None:
     workload, device = case

@@ -56,21 +56,21 @@ TRIED = set("0123456789abcdef" if THOROUGH else "048c")  # first digits of diges
 
 
 @compiled
-@examples(400)
+@examples(200)
 @given(schedules(), devices())
 def test_equals_the_model_on_any_schedule_and_device(schedule: Schedule, device: Device) -> None:
     assert_same(schedule, device)
 
 
 @compiled
-@examples(400)
+@examples(200)
 @given(draining())
 def test_equals_the_model_with_kernels_that_leave_the_card(case: tuple[Schedule, Device]) -> None:
     assert_same(*case)
 
 
 @compiled
-@examples(300)
+@examples(150)
 @given(free_calls())
 def test_equals_the_model_with_calls_that_cost_nothing(case: tuple[Schedule, Device]) -> None:
     assert_same(*case)
@@ -225,7 +225,7 @@ def test_crowding_on_the_h200(inputs: tuple[int, ...], outputs: tuple[int, ...],
 
 
 @compiled
-@examples(500)
+@examples(200)
 @given(whole_programs(), devices())
 def test_makespans_are_those_of_the_schedules_that_build_makes(work: tuple[Workload, Config], device: Device) -> None:
     workload, way = work
@@ -257,7 +257,7 @@ def test_host_work_of_less_than_half_a_tick_is_none() -> None:
 
 
 @compiled
-@examples(300)
+@examples(150)
 @given(st.data(), st.integers(1, 200), st.lists(st.sampled_from((2, 4, 8)), max_size=2), st.integers(1, 3))
 def test_makespans_of_kernels_that_leave_the_card(data: Any, elements: int, sizes: list[int], kernels: int) -> None:
     costed = (WorkloadKernel(COST.name, None, COST.parameter),) * kernels

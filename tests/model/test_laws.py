@@ -60,7 +60,7 @@ def check_by_oracle(schedule: Schedule, device: Device) -> None:
     assert {name: list(getattr(found, name)) for name in COLUMNS} == vars(expected)
 
 
-@examples(300)
+@examples(150)
 @given(card.schedules(), card.devices())
 def test_equals_the_tick_by_tick_oracle(schedule: Schedule, device: Device) -> None:
     check_by_oracle(schedule, device)
@@ -80,7 +80,7 @@ def test_equals_the_tick_by_tick_oracle_with_kernels_that_leave_the_card(case: t
     check_by_oracle(*case)
 
 
-@examples(300)
+@examples(150)
 @given(card.free_calls())
 def test_equals_the_tick_by_tick_oracle_with_calls_that_cost_nothing(case: tuple[Schedule, Device]) -> None:
     check_by_oracle(*case)

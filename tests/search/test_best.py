@@ -66,7 +66,7 @@ def test_the_optimum_is_what_trying_everything_gives(fast: bool, monkeypatch: py
     monkeypatch.setitem(BLOCKS, fast, (1, 1))
     pruned = 0
 
-    @examples(120)
+    @examples(60)
     @given(workloads(), devices(), grids)
     def check(workload: Workload, device: Device, grid: Grid) -> None:
         nonlocal pruned
@@ -325,7 +325,7 @@ def better(draw: st.DrawFn) -> tuple[Device, Device]:
     return device(0), device(1)
 
 
-@examples(200)
+@examples(50)
 @given(
     workloads(), better(), st.sampled_from(ORDERS), st.integers(1, 8), st.integers(1, 4), st.none() | st.integers(1, 4)
 )
@@ -347,7 +347,7 @@ def test_on_issue_order_queues_nothing_better_ever_hurts(
     assert seconds(config, workload, best) <= seconds(config, workload, worse)
 
 
-@examples(100)
+@examples(50)
 @given(workloads(), devices(), st.integers(1, 5), st.integers(1, 4))
 def test_a_larger_grid_is_never_worse(workload: Workload, device: Device, chunks: int, streams: int) -> None:
     def optimum(most_chunks: int, most_streams: int) -> float:

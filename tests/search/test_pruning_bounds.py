@@ -69,7 +69,7 @@ ORDERS: tuple[Order, ...] = ("depth-first", "breadth-first", "prefetch")
 CLOSE = Grid(tuple(range(1, 8)), (1, 2, 3, 5), ORDERS, buffers=(None, 1, 2, 3), launches=("live", "graph"))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50)
 @given(tight())
 @example((Workload(5, (), (1,), (SLIM, SLIM)), make_device(concurrent_kernels=16)))
 @example((Workload(2, (8,), (1,), (WorkloadKernel(duration_s=16 * NS),)), make_device(copy=5, kernel=5)))
@@ -110,7 +110,7 @@ def uneven(draw: st.DrawFn) -> Workload:
     return Workload(None, inputs, outputs, tuple(kernels), h2d_once=before, d2h_once=behind, host_work_s=host_s)
 
 
-@examples(200)
+@examples(100)
 @given(uneven(), devices(), grids)
 @example(Workload(None, (16,), (), (WorkloadKernel(duration_s=40 * NS),)), make_device(copy=100), Grid((4,), (4,)))
 @example(Workload(None, h2d_once=(16,)), make_device(), Grid((1,), (1,)))
