@@ -6,15 +6,19 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import Chosen, Pipeline, device_options, pipeline_options, schedule_given, taken
+from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_json
 from streamsim.errors import InputError
 from streamsim.text.quantities import format_seconds, parse_number, parse_seconds
 from streamsim.text.shown import shown
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from streamsim.device.profile import Device
     from streamsim.diagnosis.diagnose import Diagnosis, Explains, Measured
     from streamsim.program.config import Config
@@ -64,9 +68,16 @@ def _measured(text: str) -> Measured:
 )
 @click.option("--all", "everything", is_flag=True, help="Show every explanation that was tried.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object with all explanations.")
+@page_option
 @click.pass_context
 def diagnose_command(
-    context: click.Context, /, measured: tuple[Measured, ...], everything: bool, as_json: bool, **options: Any
+    context: click.Context,
+    /,
+    measured: tuple[Measured, ...],
+    everything: bool,
+    as_json: bool,
+    page: Path | None,
+    **options: Any,
 ) -> None:
     """Say which usual mistake makes a program take the time that you measured.
 
@@ -90,12 +101,18 @@ def diagnose_command(
         chosen = chosen.of(context, given)
         device = chosen.load()
         inputs = {"schedule": str(pipeline.workload), **chosen.inputs()}
-        found = _diagnosed(given.schedule, device, measured, None)
+        meant = given.schedule
+        found = _diagnosed(meant, device, measured, None)
     else:
         workload, chosen = chosen.written_in(pipeline.load())
         device, config = chosen.load_for(workload), pipeline.config()
         inputs = {**pipeline.inputs(workload), **chosen.inputs()}
+        meant = replace(config, streams=measured[0].streams or config.streams).schedule(workload)
         found = _diagnosed(workload, device, measured, config)
+    if page is not None:
+        from streamsim.model import simulate
+
+        save_page("diagnosis_page", page, found, simulate(meant, device))
     if as_json:
         print_json(found.to_json(inputs), device)
     else:

@@ -11,6 +11,7 @@ import msgspec
 from streamsim.cli.given import is_program, read_given
 from streamsim.cli.notes import note, noting_compilation
 from streamsim.cli.options import FILE, OUTPUT, SIZE, WAIT, Chosen, Quantity, device_options, taken
+from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_json
 from streamsim.errors import InputError
 from streamsim.text.quantities import (
@@ -76,9 +77,16 @@ def parse_sample(text: str, field: str = "sample") -> Sample:
 @device_options
 @click.option("--output", "-o", type=OUTPUT, help="Write the best loop as a PyTorch program to this file.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object with every loop.")
+@page_option
 @click.pass_context
 def loop_command(
-    context: click.Context, /, file: Path | None, output: Path | None, as_json: bool, **options: Any
+    context: click.Context,
+    /,
+    file: Path | None,
+    output: Path | None,
+    as_json: bool,
+    page: Path | None,
+    **options: Any,
 ) -> None:
     """Say what a training loop waits for, and what each usual change brings.
 
@@ -98,7 +106,7 @@ def loop_command(
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
     from streamsim.files.atomic_files import write_text
-    from streamsim.training.loop import loop_advice
+    from streamsim.training.loop import loop_advice, timelines_of
 
     chosen = taken(Chosen, options)
     loop, smaller, chosen = _asked(context, file, options, chosen)
@@ -109,6 +117,8 @@ def loop_command(
         from streamsim.code.training import training_program
 
         write_text(training_program(found.best.loop, found.best.title), output)
+    if page is not None:
+        save_page("loop_page", page, found, timelines_of(found, device))
     if as_json:
         print_json(found.to_json(chosen.inputs()), device)
     else:

@@ -223,17 +223,16 @@ def _recording(value: Recording) -> Page:
 
 
 def _diagnosis(value: Diagnosis) -> Page:
-    from streamsim.report.diagnosis import diagnosis_tables
+    from streamsim.page.pages import diagnosis_page
 
-    first, *others = diagnosis_tables(value)
-    title = f"{value.device}: {value.verdict}"
-    return Page(title, tables=(replace(first, title=f"{title}. {first.title}"), *others))
+    page = diagnosis_page(value)
+    first, *others = page.tables
+    return replace(page, tables=(replace(first, title=f"{value.device}: {value.verdict}. {first.title}"), *others))
 
 
 def _loop_advice(value: LoopAdvice) -> Page:
-    from streamsim.report.training import loop_table
+    from streamsim.page.pages import loop_page
 
-    title = f"training loop on {value.device}: {value.verdict}"
-    assumed = tuple(f"{row.title}: assumes that {row.assumes}" for row in value.rows if row.assumes)
-    table = replace(loop_table(value), title=title)
-    return Page(title, tables=(table,), notes=(*assumed, *value.notes))
+    page = loop_page(value)
+    (table,) = page.tables
+    return replace(page, tables=(replace(table, title=f"{page.title}: {value.verdict}"),))

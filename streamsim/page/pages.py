@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamsim.page.advice import diagnosis_page, loop_page
 from streamsim.page.document import Page
 from streamsim.page.predictions import explanation_page, prediction_page
 from streamsim.page.searches import best_page, sweep_page
@@ -24,7 +25,16 @@ if TYPE_CHECKING:
     from streamsim.recorded.summary import RecordingSummary
     from streamsim.timeline.timeline import Timeline
 
-__all__ = ["best_page", "explanation_page", "prediction_page", "recording_page", "sweep_page", "what_if_page"]
+__all__ = [
+    "best_page",
+    "diagnosis_page",
+    "explanation_page",
+    "loop_page",
+    "prediction_page",
+    "recording_page",
+    "sweep_page",
+    "what_if_page",
+]
 
 
 def what_if_page(found: WhatIf, title: str, timelines: Mapping[str, Timeline]) -> Page:

@@ -41,11 +41,13 @@ if TYPE_CHECKING:
 
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Op, StreamKind
+    from streamsim.timeline.timeline import Timeline
 
 replace = msgspec.structs.replace
 
 MOST_WORKERS = 256
 SLOTS = 2  # device buffers of a batch: one is copied to while the step works on the other
+PICTURED = 8  # steps of a time line, and one more for each worker
 LEAST_STEPS = 16  # simulated after as many steps to warm up
 FASTER = 0.9  # a part that takes this share of its time shows whether the loop waits for it
 # What workers load comes through shared memory, whose pages the training process touches first: it was staged at 3.4
@@ -245,9 +247,7 @@ def loop_advice(loop: Loop, device: Device | str | Path, smaller_bytes: int | No
     ``smaller_bytes``: bytes of a batch in a smaller type on the host, which the card converts; None: none is known.
     Raises InputError for an unknown device.
     """
-    card = as_device(device)
-    if front_end_of(card) == CALLS:
-        card = with_front_end(card, "pytorch")
+    card = _with_calls(as_device(device))
     as_it_is = _row("as it is", loop, card, None)
     changes = _changes(loop, card, smaller_bytes)
     rows = [as_it_is]
@@ -257,6 +257,19 @@ def loop_advice(loop: Loop, device: Device | str | Path, smaller_bytes: int | No
             rows.append(_row(_titles(found), _changed(loop, found), card, as_it_is, _assumed(found)))
     rows += _together(loop, card, changes, rows)
     return LoopAdvice(card.name, tuple(rows), tuple(_order_matters(rows, card)))
+
+
+def timelines_of(found: LoopAdvice, device: Device) -> dict[str, Timeline]:
+    """Return the first steps of the loop as it is and of the best loop on ``device``, as many of both, by title."""
+    shown = {row.title: row.loop for row in (found.rows[0], found.best)}
+    steps = PICTURED + max(loop.workers for loop in shown.values())
+    card = _with_calls(device)
+    return {title: _run(loop, card, steps, staging_s_of(loop, card)) for title, loop in shown.items()}
+
+
+def _with_calls(device: Device) -> Device:
+    """The device with the calls of PyTorch, unless it has those of another front end."""
+    return with_front_end(device, "pytorch") if front_end_of(device) == CALLS else device
 
 
 class _Change(NamedTuple):
@@ -360,9 +373,13 @@ def seconds_a_step(loop: Loop, device: Device, staging_s: float | None = None) -
     warm = loop.period_workers * math.ceil(LEAST_STEPS / loop.period_workers)
     staging_s = staging_s_of(loop, device) if staging_s is None else staging_s
     steps = 2 * warm + 1  # behind the last one no batch is loaded
-    timeline = simulate_one_of_many(loop.schedule(steps, staging_s), _staged(loop, device))
+    timeline = _run(loop, device, steps, staging_s)
     ends = [timeline.end[i] for i, op in enumerate(timeline.schedule.ops) if isinstance(op, Kernel)]
     return (ends[2 * warm - 1] - ends[warm - 1]) * S_PER_TICK / warm
+
+
+def _run(loop: Loop, device: Device, steps: int, staging_s: float) -> Timeline:
+    return simulate_one_of_many(loop.schedule(steps, staging_s), _staged(loop, device))
 
 
 def _row(title: str, loop: Loop, device: Device, as_it_is: LoopRow | None, assumes: str = "") -> LoopRow:

@@ -16,7 +16,7 @@ import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from pages import CONFIGS, HOSTILE, PIPELINE, irregular, lines_of, said_by, saved
+from pages import CONFIGS, CUT, HOSTILE, PIPELINE, irregular, lines_of, said_by, saved
 from strategies import h2d, kernel, make_device, program, runs
 
 from streamsim.analysis.causes import CAUSES
@@ -35,6 +35,7 @@ from streamsim.page.timelines import BECAUSE, Shown, line_data
 from streamsim.report.explanation import loss_tables
 from streamsim.report.kinds import COLOURS, D2H, H2D, HOST_CALL, HOST_WAITS, KERNEL, WAITS
 from streamsim.report.text import summary
+from streamsim.text.quantities import format_seconds
 from streamsim.timeline.critical_path import causes_of, critical_path
 
 if TYPE_CHECKING:
@@ -206,6 +207,35 @@ def test_every_command_says_what_made_the_page(tmp_path: Path) -> None:
         assert main(arguments) == 0
         texts = "".join(text for _, text in elements(path.read_text()).texts)
         assert shlex.join(["streamsim", *arguments]) in texts
+
+
+def test_the_page_of_a_diagnosis_shows_the_program_as_it_was_meant(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "page.html"
+    measured = ("--measured", "2:0.9ms,1:1.4ms")  # the first over as many streams as CUT has
+    assert main(["diagnose", *CUT, *measured, "--json", "--page", str(path)]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert main(["predict", *CUT, "--json"]) == 0
+    predicted_s = json.loads(capsys.readouterr().out)["makespan_s"]
+    (line,) = lines_of(path.read_text())
+    assert line["makespan"] == round(predicted_s * 1e9)
+    texts = [text.strip() for _, text in elements(path.read_text()).texts]
+    assert {f"{said['verdict']}.", "900 us", "measured on 2 streams", format_seconds(predicted_s)} <= set(texts)
+
+
+def test_the_page_of_a_loop_shows_as_many_steps_of_the_loop_as_it_is_and_of_the_best(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "page.html"
+    assert main([*CONFIGS[-1], "--json", "--page", str(path)]) == 0
+    said = json.loads(capsys.readouterr().out)
+    was, best = lines_of(path.read_text())
+    assert [line["name"] for line in (was, best)] == [f"{n}, the first steps" for n in ("as it is", said["best"])]
+    steps = [unpacked(line["columns"], line["ops"])[1].count(1) for line in (was, best)]  # kernels
+    assert steps[0] == steps[1] > 0
+    (faster,) = (loop["gain"] for loop in said["loops"] if loop["title"] == said["best"])
+    assert 1 < was["makespan"] / best["makespan"] < faster  # both wait for the first batch
 
 
 def test_another_ending_or_folder_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

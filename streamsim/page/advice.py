@@ -1,0 +1,64 @@
+"""The pages of a diagnosis and of advice on a training loop."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from streamsim.page.document import Page
+from streamsim.page.timelines import Shown
+from streamsim.report.diagnosis import diagnosis_tables, nearest
+from streamsim.report.tables import Table
+from streamsim.report.training import loop_table
+from streamsim.text.quantities import format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streamsim.diagnosis.diagnose import Diagnosis, Explains
+    from streamsim.timeline.timeline import Timeline
+    from streamsim.training.loop import LoopAdvice
+
+
+def diagnosis_page(found: Diagnosis, as_meant: Timeline | None = None) -> Page:
+    """Return the page of a diagnosis: what was measured, what explains it, and the program as it was meant."""
+    explaining, _ = nearest(found)
+    (meant,) = (one for one in found.explanations if not one.titles)
+    figures = [
+        (figure, f"{words} {time.words}".rstrip())
+        for time, predicted in zip(found.measured, meant.times_s, strict=True)
+        for figure, words in (
+            (format_seconds(time.seconds), "measured"),
+            (predicted.words, "predicted as it was meant"),
+        )
+    ]
+    return Page(
+        title=f"diagnosis on {found.device}",
+        headline=tuple(figures),
+        advice=f"{found.verdict}.",
+        lines=() if as_meant is None else (Shown("as it was meant", as_meant),),
+        tables=(*diagnosis_tables(found), *_remedies(explaining)),
+    )
+
+
+def _remedies(explaining: Sequence[Explains]) -> tuple[Table, ...]:
+    """Return what to look for and what to change for each explanation that fits, as a table if there is any."""
+    rows = tuple(
+        (one.title, "; ".join(one.look), "; ".join(one.remedies)) for one in filter(attrgetter("look"), explaining)
+    )
+    return (Table("What to do", (rows,), ("if", "look for", "change")),) if rows else ()
+
+
+def loop_page(found: LoopAdvice, timelines: Mapping[str, Timeline] | None = None) -> Page:
+    """Return the page of advice on a training loop: what each change brings, and some loops' first steps."""
+    first, best = found.rows[0], found.best
+    gain = () if best is first else ((f"{best.gain:.2f}x", f"as fast with {best.title}"),)
+    assumed = tuple(f"{row.title}: assumes that {row.assumes}" for row in found.rows if row.assumes)
+    return Page(
+        title=f"training loop on {found.device}",
+        headline=((format_seconds(first.step_s), f"a step as it is; it waits for {' and '.join(first.binds)}"), *gain),
+        advice=f"First: {found.verdict}.",
+        lines=tuple(Shown(f"{title}, the first steps", timeline) for title, timeline in (timelines or {}).items()),
+        tables=(loop_table(found),),
+        notes=(*assumed, *found.notes),
+    )
