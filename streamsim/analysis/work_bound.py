@@ -38,14 +38,10 @@ from streamsim.lowering.costs import (
     H2D,
     KERNEL,
     Rate,
-    after_wait_ticks,
     call_ticks,
-    enter_ticks,
-    first_launch_ticks,
-    first_on_stream_ticks,
     kernel_call,
     rate_of,
-    turn_ticks,
+    surcharges_of,
 )
 from streamsim.lowering.lowered import ENGINES
 from streamsim.program.schedule import Copy
@@ -172,8 +168,9 @@ class _Work:
         self._copy_call = calls[Copy]
         self._kernel_calls = [kernel_call(calls, kernel.name) for kernel in workload.kernels]
         self._begins = ticks(device.host.submit_s) + ticks(device.host.graph_launch_s) * (launch == "graph")
-        self._begins += enter_ticks(launch, device)
-        self._firsts = self._first_calls(launch)
+        self._surcharges = surcharges_of(launch, device, bool(self._into or self._back), bool(workload.kernels))
+        self._begins += self._surcharges.enter
+        self._firsts = self._first_calls()
         self._cards = [device]
         if launch == "graph" and workload.launches_of_chunk > 1:  # a launch behind another one may have no floor
             self._cards.append(replace(device, compute=replace(device.compute, floor_s=0.0)))
@@ -185,13 +182,12 @@ class _Work:
         self._units = workload.elements or _pieces(max(arrays, default=0))
         self._fewest = workload.elements or min(map(_pieces, arrays), default=MOST_CHUNKS)
 
-    def _first_calls(self, launch: Launch) -> dict[int, int]:
+    def _first_calls(self) -> dict[int, int]:
         """By kind of op the ticks that the first call for one takes beyond its own, in every program."""
-        device, names = self._device, {kernel.name for kernel in self._workload.kernels}
-        each = first_on_stream_ticks(launch, device) + turn_ticks(launch, device)
-        cold = after_wait_ticks(launch, device, copies=bool(self._into or self._back), kernels=bool(names))
-        found = {H2D: each + cold, KERNEL: each + cold + first_launch_ticks(launch, device), D2H: each}
-        has = {H2D: bool(self._into), KERNEL: bool(names), D2H: bool(self._back)}
+        more = self._surcharges
+        each = more.first_on_stream + more.turn
+        found = {H2D: each + more.after_wait, KERNEL: each + more.after_wait + more.first_launch, D2H: each}
+        has = {H2D: bool(self._into), KERNEL: bool(self._workload.kernels), D2H: bool(self._back)}
         return {kind: taken * has[kind] for kind, taken in found.items()}
 
     def bounds(self, first: int, last: int) -> dict[str, float]:

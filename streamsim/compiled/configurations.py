@@ -17,36 +17,48 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streamsim.compiled.layout import run_patterns
+from streamsim.compiled.layout import Given, Room, run_patterns
+from streamsim.compiled.passes import passes_of
 from streamsim.compiled.records import (
     GRAPH,
     ISSUED,
     LARGEST,
-    PREFETCHED,
-    ROLES,
+    WITH_ROLES,
     card_of,
     hand_overs_of,
     most_ticks,
     overhead_of,
     shape_row,
 )
-from streamsim.compiled.tables import ALSO, CONFIG, ENGINES, OP, QUEUES, RUN, SEGMENT, SHAPE, THREAD, new_state
+from streamsim.compiled.tables import (
+    ALSO,
+    AT,
+    CHUNK,
+    CONFIG,
+    ENGINES,
+    EVENT,
+    OP,
+    QUEUES,
+    RUN,
+    SEGMENT,
+    SHAPE,
+    THREAD,
+    new_state,
+)
 from streamsim.lowering.chunks import ChunkCosts
 from streamsim.lowering.costs import (
     NOTHING,
     Shape,
-    after_wait_ticks,
     call_ticks,
-    enter_ticks,
-    first_launch_ticks,
-    first_on_stream_ticks,
-    turn_ticks,
+    surcharges_of,
 )
 from streamsim.model import simulate
 from streamsim.program.config import useful_streams
+from streamsim.program.loops import Issue, stages_of
 from streamsim.program.schedule import LAUNCHES, RecordEvent, WaitEvent
 from streamsim.rules.clock import ticks
-from streamsim.rules.hand_overs import KINDS, MANY
+from streamsim.rules.hand_overs import MANY
+from streamsim.rules.kinds import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -79,6 +91,7 @@ class _Costs:
         self.jobs = (len(workload.inputs), launches, len(workload.outputs), *once)
         self.numbers = _numbers_of(workload)
         self.run_signal = device.compute.kernel_signal == "run"
+        self.passes = passes_of(stages_of(workload), self.jobs, self.run_signal)
         self._overhead = overhead_of(device)
         self._rows: dict[tuple[tuple[object, ...], HostMemory, Launch, bool], tuple[int, int]] = {}
         self._ways: dict[tuple[Any, ...], int] = {}  # where the cuts of these are: see _WAY
@@ -92,14 +105,11 @@ class _Costs:
         self._events = {launch: self._event_calls(launch) for launch in LAUNCHES}
 
     @property
-    def shapes(self) -> Array:
-        """The table as it is now; what it says does not change when it grows."""
-        return self._shapes
-
-    @property
-    def runs(self) -> Array:
-        """The runs of chunks, likewise."""
-        return self._runs
+    def given(self) -> Given:
+        """The tables as they are now; what they say does not change when they grow."""
+        card, engine_of_kind = self.card
+        tables = self._shapes, engine_of_kind, self._runs, *self.passes[:3]
+        return Given(card, self.hand_overs, *tables)
 
     @property
     def is_large(self) -> bool:
@@ -114,11 +124,11 @@ class _Costs:
         places = [ways[way] if way in ways else self._add(way, configs[k]) for k, way in enumerate(map(_WAY, configs))]
         streams = list(map(_STREAMS, configs))
         rows = self._cuts[places]
-        rows["streams"] = np.where(rows["prefetch"], rows["streams"], np.minimum(rows["streams"], streams))
-        issued = np.where(rows["prefetch"], PREFETCHED + rows["streams"], ISSUED + np.minimum(rows["streams"], MANY))
+        rows["streams"] = np.where(rows["roles"], rows["streams"], np.minimum(rows["streams"], streams))
+        issued = np.where(rows["roles"], WITH_ROLES + rows["streams"], ISSUED + np.minimum(rows["streams"], MANY))
         rows["hand_overs"] = np.where(rows["graph"], GRAPH, issued)
         if self.run_signal:
-            rows["streams"][(rows["breadth"] != 0) & (rows["streams"] > MOST_JOINED_STREAMS)] = 0
+            rows["streams"][(rows["passes_to"] - rows["passes_from"] > 1) & (rows["streams"] > MOST_JOINED_STREAMS)] = 0
         return rows
 
     def _add(self, way: tuple[Any, ...], config: Config) -> int:
@@ -142,13 +152,14 @@ class _Costs:
         an array, or there is something to copy back once.
         """
         chunks, memory, launch = config.chunks, config.memory, config.launch
+        loop = config.loop(self.workload)
         parts = self.workload.cut(chunks)
         has_gaps = not all(all(part.inputs + part.outputs) for part in parts)
-        if self.run_signal and (any(self.jobs[3:]) or has_gaps or config.is_prefetch):
+        if self.run_signal and (any(self.jobs[3:]) or has_gaps or loop.roles):
             return None
-        if config.is_prefetch and (has_gaps or not all(self.jobs[:2]) or self.jobs[4]):
+        if loop.roles and (has_gaps or not all(self.jobs[:2]) or self.jobs[4]):
             return None
-        blocking, breadth = config.is_blocking, config.order == "breadth-first"
+        blocking = config.is_blocking
         found = [self._row(part._replace(many=1), memory, launch, blocking) for part in parts]
         behind = sum(self.jobs[:3])  # where in a graph the shapes of kernels right behind kernels are: see ``_row``
         once, most_once = self._once(memory, launch, blocking)
@@ -159,18 +170,15 @@ class _Costs:
         work = [ticks(self.workload.host_s(part)) for part in parts]
         if begins + chunks * max(work) + (nodes + 8 * chunks) * most > LARGEST:
             return None
-        pieces = [int(any(part.inputs + part.outputs + part.d2h_once)) for part in parts]
+        cut = [part.d2h_once if config.slots else part.inputs + part.outputs + part.d2h_once for part in parts]
         ends = list(accumulate(part.many for part in parts))
-        runs = self._add_runs(ends, [row for row, _ in found], work, pieces)
-        streams, slots = useful_streams(config.order, chunks), config.slots or 0
-        if config.is_prefetch:
-            streams = ROLES - (not self.jobs[2])
-        on_stream = first_on_stream_ticks(launch, self.device)
+        runs = self._add_runs(ends, [row for row, _ in found], work, [int(any(pieces)) for pieces in cut])
         copies = any(self.jobs[3:]) or any(any(part.inputs + part.outputs) for part in parts)
-        cold = after_wait_ticks(launch, self.device, copies, self.jobs[1] > 0)
-        enter, turn = enter_ticks(launch, self.device), turn_ticks(launch, self.device)
-        issued = breadth, config.is_prefetch, launch == "graph", chunks, streams, slots
-        dearer = on_stream, cold, enter, turn, first_launch_ticks(launch, self.device)
+        dearer = surcharges_of(launch, self.device, copies, self.jobs[1] > 0)
+        used = {step.stream for step in loop.steps if isinstance(step, Issue)}
+        streams = len(used) if loop.roles else useful_streams(config.order, chunks)
+        passes = self.passes.of_loop[config.order, config.buffers is not None]
+        issued = bool(loop.roles), launch == "graph", chunks, streams, config.slots or 0, *passes
         return *issued, *runs, once, behind, *self._events[launch], begins, *dearer, 0  # ``rows`` fills the last place
 
     def _add_runs(self, *columns: list[int]) -> tuple[int, int]:
@@ -324,7 +332,7 @@ class Runner:
         self._costs = costs
         self._chunks = self._streams = 0  # there is room for
         self._state: tuple[Array, ...] = ()
-        self._program: tuple[Array, ...] = ()
+        self._room: Room | None = None
 
     def run(self, rows: Array) -> Array:
         """The makespans of configurations, at least one, that the kernel can run."""
@@ -332,20 +340,7 @@ class Runner:
         if chunks > self._chunks or streams > self._streams:
             self._make_room(max(chunks, self._chunks), max(streams, self._streams))
         found = np.zeros(len(rows), np.int64)
-        card, engine_of_kind = self._costs.card
-        run_patterns(
-            card,
-            self._costs.hand_overs,
-            rows,
-            self._costs.runs,
-            self._costs.jobs,
-            self._costs.run_signal,
-            self._costs.shapes,
-            engine_of_kind,
-            self._program,
-            self._state,
-            found,
-        )
+        run_patterns(rows, self._costs.given, self._room, self._state, found)
         return found
 
     def _make_room(self, chunks: int, streams: int) -> None:
@@ -354,20 +349,24 @@ class Runner:
         self._state = new_state(self._costs.device, chunks * self._costs.jobs[1])
         jobs, joined = self._costs.jobs, min(streams, MOST_JOINED_STREAMS) if self._costs.run_signal else 0
         ops = chunks * (sum(jobs[:3]) + 8) + sum(jobs[3:]) + 3 * streams
-        self._program = (
-            np.empty(ops, OP),
-            np.empty(ops + 1, SEGMENT),
-            np.empty(ops + 1, np.int32),
-            np.empty(max(4 * chunks + streams, joined**2) + streams, ALSO),
-            np.empty(ENGINES * QUEUES, np.int32),  # the last op of each queue
-            np.empty(streams, np.int32),  # and of each stream
-            np.empty(ENGINES * QUEUES, np.int32),  # the stream that owns each queue
-            np.empty((ENGINES, streams), np.int32),  # and the queue that each stream has had on each engine
-            np.empty(6, np.int64),  # the stream and the kind of what was issued last, what the first copy and the
-            # first kernel after a wait take longer, while there has been none, for which chunk a stream was entered,
-            # and the latest call
-            np.empty(ops, np.int64),  # ticks of each call
-            np.empty(1, THREAD),
-            np.empty((KINDS - 1, streams), np.bool_),  # whether each stream has had an op of each kind of work
-            np.empty(1 + max(self._costs.numbers, default=0), np.bool_),  # and whether each kernel was launched
+        _, bodies, steps, _ = self._costs.passes  # no loop has more than all of them
+        waits = len(steps) * chunks + 2 * streams + joined**2
+        self._room = Room(
+            ops=np.empty(ops, OP),
+            segments=np.empty(ops + 1, SEGMENT),
+            host_waits=np.empty(ops + 1, np.int32),
+            also=np.empty(waits, ALSO),
+            calls=np.empty(ops, np.int64),
+            threads=np.empty(1, THREAD),
+            at=np.empty(1, AT),
+            chunks=np.empty(len(bodies), CHUNK),
+            waiting=np.empty(streams, np.int32),
+            events=np.empty((chunks, 1 + steps["event"].max()), EVENT),
+            last=np.empty(streams, np.int32),
+            kinds=np.empty(streams, np.int32),
+            tails=np.empty(ENGINES * QUEUES, np.int32),
+            owners=np.empty(ENGINES * QUEUES, np.int32),
+            owned=np.empty((ENGINES, streams), np.int32),
+            known=np.empty((streams + 1) * KINDS, np.bool_),
+            launched=np.empty(1 + max(self._costs.numbers, default=0), np.bool_),
         )

@@ -35,8 +35,10 @@ def count_copies(ops, also):
         if copy.kind < KERNEL:
             if copy.after >= 0:
                 queues |= _waits_for_copy(ops[uintp(copy.after)])
-            for j in range(copy.also_from, copy.also_to):
+            j = copy.also
+            while j >= 0:
                 queues |= _waits_for_copy(ops[uintp(also[uintp(j)].op)])
+                j = also[uintp(j)].next
     most = 0
     while queues and most < CROWD:
         queues &= queues - 1

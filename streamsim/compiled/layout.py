@@ -1,6 +1,6 @@
-"""Patterns as programs: the ops of a configuration written down for the loop, as ``build`` and ``lower`` would.
+"""Loops as programs: the ops of a configuration written down for the event loop, as ``schedule`` and ``lower`` would.
 
-See ``streamsim/program/patterns.py`` and :mod:`streamsim.lowering`.
+The loops are those of :mod:`streamsim.program.loops`, as tables (:mod:`streamsim.compiled.passes`).
 """
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -8,457 +8,350 @@ See ``streamsim/program/patterns.py`` and :mod:`streamsim.lowering`.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from streamsim.compiled.loop import run
 from streamsim.compiled.numba_code import called, compiled, inlined, rule, uintp
-from streamsim.compiled.tables import COMPUTE, NONE, NOT_YET, QUEUES
-from streamsim.lowering.costs import KERNEL, NOTHING
-from streamsim.rules import entering, queue_owners
+from streamsim.compiled.passes import ISSUE, JOIN, OPEN, PREPARE, RECORD
+from streamsim.compiled.tables import BUFFERS, COMPUTE, NONE, NOT_YET, QUEUES
+from streamsim.rules import calls, queue_owners
 from streamsim.rules.entering import NO_STREAM
+from streamsim.rules.kinds import KERNEL, KINDS, NOTHING
 from streamsim.rules.link import NEVER
 from streamsim.rules.queue_owners import NOBODY
 
-COLD = 2  # where in ``latest`` it stands what the first copy after a wait takes longer; behind it that of a kernel
-ENTERED = 4  # and where the chunk for which a stream was entered last
-CALLED = 5  # and what the latest call was: the kind of a copy or kernel, EVENT and its shape for a record or a wait
-EVENT = NOTHING + 1
-enters = rule(entering.enters)
+work_surcharge, turn_surcharge, held = rule(calls.work_surcharge), rule(calls.turn_surcharge), rule(calls.held)
 queue_of, runs_on = rule(queue_owners.queue_of), rule(queue_owners.runs_on)
+CALLED_OWN, CALLED_RECORD, CALLED_WAIT = calls.OWN_WORK, calls.RECORD, calls.WAIT
 
 
-@inlined
-def _kind_before(ops, before, waits):
-    """The kind of what is right before an op in its stream: an event, if one waits for others or others for one."""
-    if before < 0 or waits > 0 or ops[uintp(before)].also_from < ops[uintp(before)].also_to:
-        return NOTHING
-    return np.int64(ops[uintp(before)].kind)
+class Given(NamedTuple):
+    """What is alike for all configurations of a workload on a device.
 
-
-@inlined
-def _turned(config, latest, called):
-    """What that call takes longer if the latest one was none of its kind; it is the latest then."""
-    turns = latest[CALLED] != called
-    latest[CALLED] = called
-    return config.turn * turns
-
-
-@inlined
-def _put(config, card, shapes, engine_of_kind, program, op, stream, shape, before, waits, chunk, is_next):
-    """Write down an op that follows ``before`` in its stream, and waits for its call and so many other things.
-
-    ``is_next``: its arrays show that it is of another chunk than what was issued since a stream was entered. It comes
-    through the queue that its stream owns, or that of its run; ``tails`` are the last ops of all queues.
+    ``jobs``: copies in, kernels and copies back of a chunk, and the copies before the first and behind the last one.
     """
-    ops, tails, owners, owned, latest, calls = program[0], program[4], program[6], program[7], program[8], program[9]
-    known = program[11]
-    kind = shapes[uintp(shape)].kind
-    engine = np.int64(engine_of_kind[kind])
-    first, queues = engine * QUEUES, card.kernel_connections if engine == COMPUTE else card.copy_connections
-    own = uintp(engine), uintp(stream)
-    stands = not runs_on(config.graph != 0, kind, _kind_before(ops, before, waits))
-    queue = np.int64(owned[own])
-    if stands:
-        queue = queue_of(stream + 1, queue, owners, tails, first, queues)
-        owners[uintp(first + queue)] = stream + 1
-        owned[own] = queue
-    new = ops[uintp(op)]
-    new.tick = 0
-    new.comes = NEVER
-    new.copies = 0
-    new.after = new.behind = NONE
-    new.also_from = new.also_to = 0
-    new.shape = shape if stands else shape + config.behind
-    new.kind = kind
-    new.place = first + queue
-    new.awaited = 0
-    entered = enters(stream + 1, np.int64(kind), latest[0], latest[1], is_next)
-    if entered:
-        latest[ENTERED] = chunk
-    cold = uintp(COLD + (kind == KERNEL))
-    calls[uintp(op)] = shapes[uintp(shape)].call + config.enter * entered + latest[cold]
-    calls[uintp(op)] += _turned(config, latest, np.int64(kind))
-    if not known[uintp(kind), uintp(stream)]:
-        known[uintp(kind), uintp(stream)] = True
-        calls[uintp(op)] += config.on_stream
-    launched, number = program[12], shapes[uintp(shape)].number
-    if not launched[uintp(number)]:
-        launched[uintp(number)] = True
-        calls[uintp(op)] += config.first_launch
-    latest[0], latest[1], latest[cold] = stream + 1, kind, 0
-    if before >= 0:
-        ops[uintp(before)].after = op
-        waits += 1
-    if stands:
-        ahead = tails[uintp(first + queue)]
-        tails[uintp(first + queue)] = op
-        if ahead >= 0:
-            ops[uintp(ahead)].behind = op
-            waits += 1
-    new.pending = waits + 1
+
+    card: Any
+    hand_overs: Any
+    shapes: Any
+    engine_of_kind: Any
+    runs: Any
+    passes: Any
+    bodies: Any
+    steps: Any
 
 
-@inlined
-def _call(config, program, shapes, op, shape):
-    """Write down a record or a wait."""
-    program[0][uintp(op)].kind, program[0][uintp(op)].copies = NOTHING, 0
-    program[9][uintp(op)] = shapes[uintp(shape)].call + _turned(config, program[8], EVENT + shape)
+class Room(NamedTuple):
+    """Room for the ops of any of the configurations, and for what is known as they are written down."""
 
-
-@inlined
-def _wait(also, place, op):
-    """Write down that ``op`` waits for an event."""
-    also[uintp(place)].op, also[uintp(place)].crosses = op, 1
-
-
-@inlined
-def _segment(program, n_segments, last, waits):
-    """Write down that a segment ends before ``last``, with a wait for the op before if there are so many waits."""
-    segments, segment = program[1], program[1][n_segments]
-    segment.first = segments[n_segments - 1].last if n_segments else 0
-    segment.last, segment.waits_from, segment.waits_to = last, n_segments, n_segments + waits
-    segment.returned, segment.behind, segment.next = NOT_YET, NONE, n_segments + 1
-    return n_segments + 1
-
-
-@inlined
-def _hold(config, program, n_segments, op):
-    """The host goes on behind ``op`` only when that has ended. Returns how many segments there are."""
-    latest = program[8]
-    program[2][uintp(n_segments)] = op
-    latest[COLD] = latest[COLD + 1] = config.cold
-    return _segment(program, n_segments, op + 1, 1)
+    ops: Any
+    segments: Any
+    host_waits: Any  # the ops that segments wait for
+    also: Any  # ops that wait for others which are not the last of their stream
+    calls: Any  # ticks of each call
+    threads: Any
+    at: Any  # one record: how far it is, and what the host has called
+    chunks: Any  # for each body of a pass where it is: the stream whose turn it is, and the run of its chunk
+    waiting: Any  # for each stream where in ``also`` its next op is
+    events: Any  # of each chunk: the op that completes it, and the stream
+    last: Any  # the last op of each stream
+    kinds: Any  # the kind of what came last in each stream, an event among it
+    tails: Any  # the last op of each queue
+    owners: Any  # the stream that owns each queue
+    owned: Any  # and the queue that each stream has had on each engine
+    known: Any  # whether each stream has had an op of each kind
+    launched: Any  # whether each kernel was launched
 
 
 @called
-def _clear(config, program):
+def _clear(config, room):
     """Nothing has been issued yet, to any queue or in any stream."""
-    tails, last, owners, owned, latest, _, threads, known, launched = program[4:]
-    streams, thread = config.streams, threads[0]
-    last[:streams] = NONE
-    tails[:] = NONE
-    owners[:] = NOBODY
-    owned[:, :streams] = 0
-    known[:, :streams] = False
-    launched[0], launched[1:] = True, False
-    latest[0], latest[1], latest[ENTERED], latest[CALLED] = NO_STREAM, NOTHING, 0, NOTHING
-    latest[COLD] = latest[COLD + 1] = config.cold
+    streams, thread, at = config.streams, room.threads[0], room.at[0]
+    room.last[:streams] = NONE
+    room.waiting[:streams] = NONE
+    room.kinds[:streams] = NOTHING
+    room.tails[:] = NONE
+    room.owners[:] = NOBODY
+    room.owned[:, :streams] = 0
+    room.known[: (streams + 1) * KINDS] = False
+    room.launched[0], room.launched[1:] = True, False
+    at.ops = at.segments = at.waits = at.chunk = 0
+    at.stream, at.kind, at.called = NO_STREAM, NOTHING, CALLED_OWN
+    at.entered = at.copied = at.launched = 0
     thread.segment = thread.called = thread.awaited = 0
     thread.returns = config.launch
 
 
 @inlined
-def _work(program, op, ticks):
-    """Write down that the host works for so many ticks, if any; returns how many ops there are then."""
-    if ticks == 0:
-        return op
-    program[0][uintp(op)].kind, program[0][uintp(op)].copies = NOTHING, 0
-    program[9][uintp(op)] = ticks
-    program[8][CALLED] = NOTHING
-    return op + 1
-
-
-@called
-def _in_a_row(
-    config, card, first_shape, last_shape, stream, shapes, engine_of_kind, program, n, n_segments, joins, is_next
-):
-    """Ops of shapes[first_shape:last_shape] in a stream, of which the first waits for ``joins`` more.
-
-    How many ops and segments there are then.
-    """
-    last = program[5]
-    for shape in range(first_shape, last_shape):
-        before = np.int64(last[uintp(stream)])
-        _put(config, card, shapes, engine_of_kind, program, n, stream, shape, before, joins, 0, is_next)
-        is_next = False
-        joins = 0
-        last[uintp(stream)] = n
-        n += 1
-        if shapes[uintp(shape)].holds:
-            n_segments = _hold(config, program, n_segments, n - 1)
-    return n, n_segments
-
-
-@called
-def _signal_once(config, place, shapes, program, n):
-    """All other streams wait for what is copied once before; returns how many ops there are then.
-
-    ``place``: where in ``also`` there is room for their first ops.
-    """
-    ops, streams, before = program[0], config.streams, program[5][0]
-    ops[uintp(before)].also_from = ops[uintp(before)].also_to = place
-    _call(config, program, shapes, n, config.record)
-    for k in range(1, streams):
-        _call(config, program, shapes, n + k, config.wait)
-    return n + streams
-
-
-@called
-def _signal_ends(config, shapes, program, n):
-    """What is copied once behind waits for the ends of all other streams; returns how many ops there are then."""
-    ops, also, last, streams = program[0], program[3], program[5], config.streams
-    first = n + 2 * (streams - 1)
-    for k in range(1, streams):
-        op = ops[uintp(last[uintp(k)])]
-        if op.also_from == op.also_to:
-            op.also_from = op.also_to = 2 * config.chunks + k
-        _wait(also, op.also_to, first)
-        op.also_to += 1
-        _call(config, program, shapes, n, config.record)
-        _call(config, program, shapes, n + 1, config.wait)
-        n += 2
-    return n
-
-
-@called
-def _after_all_kernels(program, streams, back, jobs):
-    """The first copy back of every stream waits for the last kernel of every other stream too."""
-    ops, also, last = program[0], program[3], program[5]
-    n = 0
-    for stream in range(streams):
-        kernel = ops[uintp(last[uintp(stream)])]
-        kernel.also_from = n
-        for other in range(streams):
-            if other != stream:
-                _wait(also, n, back + other * jobs)
-                n += 1
-        kernel.also_to = n
+def _wait_too(room, stream, before, source):
+    """The next op of ``stream`` waits for ``before``, and for nothing else of the stream ``source``."""
+    place = room.at[0].waits
+    new = room.also[uintp(place)]
+    new.before, new.source, new.crosses = before, source, 1
+    new.beside = room.waiting[uintp(stream)]
+    room.waiting[uintp(stream)] = place
+    room.at[0].waits = place + 1
 
 
 @inlined
-def _is_next(config, runs, shapes, latest, run, job, kind, is_first, behind):
+def _wait(room, stream, before, source):
+    """The next op of ``stream`` waits for ``before``, the last one so far of the stream ``source``.
+
+    A wait for an earlier op of that stream is in it.
+    """
+    also, k = room.also, room.waiting[uintp(stream)]
+    while k != NONE and also[uintp(k)].source != source:
+        k = also[uintp(k)].beside
+    if k != NONE:
+        also[uintp(k)].before = max(also[uintp(k)].before, before)
+    elif stream != source and before != NONE:
+        _wait_too(room, stream, before, source)
+
+
+@inlined
+def _event_call(config, given, room, stream, shape, called):
+    """Write down a record or a wait in a stream."""
+    at = room.at[0]
+    room.ops[uintp(at.ops)].kind, room.ops[uintp(at.ops)].copies = NOTHING, 0
+    room.calls[uintp(at.ops)] = given.shapes[uintp(shape)].call + turn_surcharge(config, at, called)
+    room.kinds[uintp(stream)] = NOTHING
+    at.ops += 1
+
+
+@inlined
+def _prepare(room, ticks):
+    """Write down that the host works for so many ticks, if any."""
+    at = room.at[0]
+    if ticks:
+        room.ops[uintp(at.ops)].kind, room.ops[uintp(at.ops)].copies = NOTHING, 0
+        room.calls[uintp(at.ops)] = ticks
+        at.called = CALLED_OWN
+        at.ops += 1
+
+
+@inlined
+def _segment(room, waits):
+    """Write down that a segment ends behind the latest op, with a wait for that if there are so many waits."""
+    at, segments = room.at[0], room.segments
+    segment = segments[uintp(at.segments)]
+    segment.first = segments[uintp(at.segments - 1)].last if at.segments else 0
+    segment.last, segment.waits_from, segment.waits_to = at.ops, at.segments, at.segments + waits
+    segment.returned, segment.behind, segment.next = NOT_YET, NONE, at.segments + 1
+    at.segments += 1
+
+
+@inlined
+def _put(config, given, room, stream, shape, is_next):
+    """Write down the next op of a stream, which waits for its call, for the op before it, and for what is waited for.
+
+    ``is_next``: its arrays show that it is of another chunk than what was issued since a stream was entered. It comes
+    through the queue that its stream owns, or that of its run.
+    """
+    at, card, row = room.at[0], given.card, given.shapes[uintp(shape)]
+    kind, place, n = np.int64(row.kind), uintp(stream), at.ops
+    engine = np.int64(given.engine_of_kind[kind])
+    first, queues = engine * QUEUES, card.kernel_connections if engine == COMPUTE else card.copy_connections
+    stands = not runs_on(config.graph != 0, kind, np.int64(room.kinds[place]))
+    queue = np.int64(room.owned[uintp(engine), place])
+    if stands:
+        queue = queue_of(stream + 1, queue, room.owners, room.tails, first, queues)
+        room.owners[uintp(first + queue)] = stream + 1
+        room.owned[uintp(engine), place] = queue
+    new = room.ops[uintp(n)]
+    new.tick = 0
+    new.comes = NEVER
+    new.copies = 0
+    new.after = new.behind = new.also = NONE
+    new.shape = shape if stands else shape + config.behind
+    new.kind = kind
+    new.place = first + queue
+    new.awaited = 0
+    more = work_surcharge(config, at, room.known, room.launched, stream + 1, kind, row.number, is_next)
+    room.calls[uintp(n)] = row.call + more
+    pending = 1
+    before = room.last[place]
+    if before != NONE:
+        room.ops[uintp(before)].after = n
+        pending += 1
+    k = room.waiting[place]
+    while k != NONE:
+        wait = room.also[uintp(k)]
+        awaited = room.ops[uintp(wait.before)]
+        wait.op, wait.next = n, awaited.also
+        awaited.also = k
+        pending += 1
+        k = wait.beside
+    room.waiting[place] = NONE
+    if stands:
+        ahead = room.tails[uintp(first + queue)]
+        room.tails[uintp(first + queue)] = n
+        if ahead >= 0:
+            room.ops[uintp(ahead)].behind = n
+            pending += 1
+    new.pending = pending
+    room.last[place], room.kinds[place] = n, kind
+    at.ops = n + 1
+    if row.holds:  # the host goes on only when it has ended
+        room.host_waits[uintp(at.segments)] = n
+        _segment(room, 1)
+        held(at)
+
+
+@inlined
+def _is_next(given, room, config, this, chunk, shape, job, run):
     """Whether the arrays of a job show that it is of another chunk than what was issued since a stream was entered.
 
-    ``is_first``: it is the first of a chunk behind another one in this stage. ``behind``: it is of the first chunk,
-    behind the stage before, which worked on what the chunk has for which a stream was entered last.
+    So it is with the first job of a chunk in a round. In the first chunk of a later pass a job is behind the stage
+    before, which worked on what the chunk has for which a stream was entered last.
     """
-    if is_first:
-        return kind != KERNEL or runs[uintp(run)].pieces != 0
-    chunk, at = latest[ENTERED], config.runs_from
-    while runs[uintp(at)].end <= chunk:
-        at += 1
-    return behind and chunk != 0 and (kind == KERNEL or shapes[uintp(runs[uintp(at)].row + job)].kind != NOTHING)
+    kind = given.shapes[uintp(shape)].kind
+    if room.at[0].leads and chunk > 0:
+        return kind != KERNEL or given.runs[uintp(run)].pieces != 0
+    entered = room.at[0].chunk
+    if not this.later or chunk > 0 or entered == 0:
+        return False
+    k = config.runs_from
+    while given.runs[uintp(k)].end <= entered:
+        k += 1
+    return kind == KERNEL or given.shapes[uintp(given.runs[uintp(k)].row + job)].kind != NOTHING
 
 
 @inlined
-def _wait_for_once(program, once, op):
-    """Write down that ``op``, the first of its stream, waits for the last of what is copied once before."""
-    copy = program[0][uintp(once)]
-    _wait(program[3], copy.also_to, op)
-    copy.also_to += 1
-
-
-@called
-def _lay_out_chunks(
-    config, runs, card, begin, end, kernels, is_first, once, shapes, engine_of_kind, program, n, n_segments
-):
-    """The jobs of every chunk from ``begin`` to ``end``; how many ops and segments there are then.
-
-    ``kernels``: how many of them are in a chunk, whether among these jobs or not. ``is_first``: they are the first of a
-    chunk. ``once``: the last of what is copied once before, for which the other streams wait; NONE: nothing is.
-    """
-    ops, also, last = program[0], program[3], program[5]
-    chunks, streams, slots = config.chunks, config.streams, config.slots
-    across = slots % streams != 0  # a slot of a ring goes from stream to stream, by events
-    stream, at = 0, config.runs_from
-    for i in range(chunks):
-        if i == runs[uintp(at)].end:
-            at += 1
-        row = runs[uintp(at)].row
-        n = _work(program, n, runs[uintp(at)].work if is_first else 0)
-        events = np.int64(across and i >= slots)  # that the chunk's next op waits for
-        if events:
-            _call(config, program, shapes, n, config.wait)
-            _wait(also, 2 * (i - slots), n + 1)
-            n += 1
-        before = np.int64(last[uintp(stream)])
-        leads = True  # the next op, the others of its chunk
-        for shape in range(row + begin, row + end):
-            if shapes[uintp(shape)].kind == NOTHING:  # this chunk has nothing of the array
-                continue
-            # a ring's slot that the first stream hands over stands behind what was copied once
-            if before == NONE and once != NONE and stream > 0 and not (events and (i - slots) % streams == 0):
-                _wait_for_once(program, once, n)
-                events += 1
-            kind = shapes[uintp(shape)].kind
-            behind = i == 0 and begin > 0 and kernels > 0
-            is_next = _is_next(config, runs, shapes, program[8], at, shape - row, kind, leads and i > 0, behind)
-            _put(config, card, shapes, engine_of_kind, program, n, stream, shape, before, events, i, is_next)
-            leads = False
-            events = np.int64(0)
-            before = n
-            n += 1
-            if shapes[uintp(shape)].holds:
-                n_segments = _hold(config, program, n_segments, before)
-        last[uintp(stream)] = before
-        if across and i + slots < chunks:
-            ops[uintp(before)].also_from, ops[uintp(before)].also_to = 2 * i, 2 * i + 1
-            _call(config, program, shapes, n, config.record)
-            n += 1
-        stream += 1
-        if stream == streams:
-            stream = 0
-    return n, n_segments
+def _join_kernels(config, room):
+    """The first copy back of every stream waits for the last kernel of every other stream too."""
+    for stream in range(config.streams):
+        for other in range(config.streams):
+            if other != stream:
+                _wait_too(room, stream, room.last[uintp(other)], other)
 
 
 @inlined
-def _ended(segments, program, n, n_segments):
-    """All is written down; how many ops and segments there are."""
-    if n_segments == 0 or segments[n_segments - 1].last < n:
-        n_segments = _segment(program, n_segments, n, 0)
-    segments[n_segments - 1].next = NONE
-    return n, n_segments
+def _open(config, given, room):
+    """All other streams wait for the first one."""
+    if config.streams > 1:
+        _event_call(config, given, room, 0, config.record, CALLED_RECORD)
+        for stream in range(1, config.streams):
+            _event_call(config, given, room, stream, config.wait, CALLED_WAIT)
+            _wait(room, stream, room.last[0], 0)
+
+
+@inlined
+def _join(config, given, room):
+    """The first stream waits for all others."""
+    for stream in range(1, config.streams):
+        _event_call(config, given, room, stream, config.record, CALLED_RECORD)
+        _event_call(config, given, room, 0, config.wait, CALLED_WAIT)
+        _wait(room, 0, room.last[uintp(stream)], stream)
+
+
+@inlined
+def _end(room):
+    """All is written down: close the last segment."""
+    at = room.at[0]
+    if at.segments == 0 or room.segments[uintp(at.segments - 1)].last < at.ops:
+        _segment(room, 0)
+    room.segments[uintp(at.segments - 1)].next = NONE
+
+
+@inlined
+def _issue(config, given, room, this, step, stream, row, chunk, run):
+    """Write down the jobs of a step, whose shapes begin at ``row``."""
+    for shape in range(row + step.begin, row + step.end):
+        if given.shapes[uintp(shape)].kind == NOTHING:  # the chunk has nothing of the array
+            continue
+        is_next = _is_next(given, room, config, this, chunk, shape, shape - row, run)
+        _put(config, given, room, stream, shape, is_next)
+        room.at[0].leads = 0
+        if room.at[0].entered:
+            room.at[0].chunk = chunk
+
+
+@inlined
+def _event(config, given, room, step, stream, chunk):
+    """Write down a record of an event of the chunk, or a wait for one of a chunk before, if there is such."""
+    distance = config.slots if step.distance == BUFFERS else step.distance
+    if step.does == RECORD:
+        if chunk + distance < config.chunks:
+            event = room.events[uintp(chunk), uintp(step.event)]
+            event.op, event.stream = room.last[uintp(stream)], stream
+            _event_call(config, given, room, stream, config.record, CALLED_RECORD)
+    elif chunk >= distance:
+        event = room.events[uintp(chunk - distance), uintp(step.event)]
+        _event_call(config, given, room, stream, config.wait, CALLED_WAIT)
+        _wait(room, stream, event.op, event.stream)
+
+
+@inlined
+def _steps(config, given, room, this, body, chunk, own, hands_over):
+    """Write down a body for a chunk; ``own``: where the body is; ``hands_over``: buffers go from stream to stream."""
+    if chunk == given.runs[uintp(own.run)].end:
+        own.run += 1
+    run = given.runs[uintp(own.run)]
+    row = config.once if this.once else run.row
+    room.at[0].leads = 1
+    for s in range(body.first, body.last):
+        step = given.steps[uintp(s)]
+        stream = own.stream if step.stream < 0 else step.stream
+        if step.does == ISSUE:
+            _issue(config, given, room, this, step, stream, row, chunk, own.run)
+        elif step.does == PREPARE:
+            _prepare(room, run.work)
+        elif step.does == OPEN:
+            _open(config, given, room)
+        elif step.does == JOIN:
+            _join(config, given, room)
+        elif hands_over or not step.between:
+            _event(config, given, room, step, stream, chunk)
+    own.stream += 1
+    if own.stream == config.streams:
+        own.stream = 0
 
 
 @called
-def _lay_out_prefetch(config, runs, card, jobs, shapes, engine_of_kind, program, n, n_segments):
-    """Every chunk's copies in one ahead of the rest; how many ops and segments there are then.
-
-    Its last copy in, its last kernel and its last copy back hand over to others by events: in ``also`` each chunk has
-    a place for the kernel behind its copies in, one for the copy back behind its kernels, and those for the ops that
-    use its buffers again: a copy in behind the kernels, and a kernel behind the copies back.
-    """
-    ops, also, chunks, slots = program[0], program[3], config.chunks, config.slots
-    copies_in, back, end = jobs[0], jobs[0] + jobs[1], jobs[0] + jobs[1] + jobs[2]
-    returns, ahead = np.int64(jobs[2] > 0), np.int64(slots > 1)
-    loading = computing = config.runs_from
-    for i in range(chunks + ahead):
-        if i < chunks:
-            if i == runs[uintp(loading)].end:
-                loading += 1
-            row = runs[uintp(loading)].row
-            n = _work(program, n, runs[uintp(loading)].work)
-            again = np.int64(i >= slots)
-            if again:
-                _call(config, program, shapes, n, config.wait)
-                n += 1
-                _wait(also, 4 * (i - slots) + 1 + returns, n)
-            rows = row, row + copies_in
-            n, n_segments = _in_a_row(
-                config, card, *rows, 0, shapes, engine_of_kind, program, n, n_segments, again, i > 0
-            )
-            ops[uintp(n - 1)].also_from, ops[uintp(n - 1)].also_to = 4 * i, 4 * i + 1
-            _call(config, program, shapes, n, config.record)
-            n += 1
-        k = i - ahead
-        if k < 0:
-            continue
-        if k == runs[uintp(computing)].end:
-            computing += 1
-        row = runs[uintp(computing)].row
-        again, used_again = np.int64(returns and k >= slots), np.int64(k + slots < chunks)
-        _call(config, program, shapes, n, config.wait)
-        n += 1
-        if again:
-            _call(config, program, shapes, n, config.wait)
-            n += 1
-            _wait(also, 4 * (k - slots) + 3, n)
-        _wait(also, 4 * k, n)
-        rows = row + copies_in, row + back
-        n, n_segments = _in_a_row(
-            config, card, *rows, 1, shapes, engine_of_kind, program, n, n_segments, 1 + again, False
-        )
-        ops[uintp(n - 1)].also_from, ops[uintp(n - 1)].also_to = 4 * k + 1, 4 * k + 1 + returns + used_again
-        _call(config, program, shapes, n, config.record)
-        n += 1
-        if returns:
-            _call(config, program, shapes, n, config.wait)
-            n += 1
-            _wait(also, 4 * k + 1, n)
-            rows = row + back, row + end
-            n, n_segments = _in_a_row(config, card, *rows, 2, shapes, engine_of_kind, program, n, n_segments, 1, False)
-            ops[uintp(n - 1)].also_from, ops[uintp(n - 1)].also_to = 4 * k + 3, 4 * k + 3 + used_again
-            _call(config, program, shapes, n, config.record)
-            n += 1
-    return n, n_segments
-
-
-@called
-def _lay_out(config, runs, card, jobs, run_signal, shapes, engine_of_kind, program):
-    """Write the ops and segments of a pattern; returns how many of each.
-
-    In ``also`` come the waits of a ring and for the streams' ends, two places a chunk (or those of the first copies
-    back of all streams, or four places a chunk that is prefetched: they never meet), and then the waits for what is
-    copied once before.
-    """
-    ops, segments, also, streams = program[0], program[1], program[3], config.streams
-    copies_in, kernels, copies_back, once_in, once_out = jobs
-    _clear(config, program)
-    back, once = copies_in + kernels, config.once
-    rows = once, once + once_in
-    n, n_segments = _in_a_row(config, card, *rows, 0, shapes, engine_of_kind, program, 0, 0, 0, False)
-    if config.prefetch:
-        n, n_segments = _lay_out_prefetch(config, runs, card, jobs, shapes, engine_of_kind, program, n, n_segments)
-        return _ended(segments, program, n, n_segments)
-    waited_for = once_in - 1 if once_in and streams > 1 else NONE
-    if waited_for != NONE:
-        n = _signal_once(config, len(also) - streams, shapes, program, n)
-    stages = ((0, copies_in), (copies_in, back), (back, back + copies_back))
-    is_first = True
-    for k in range(3 if config.breadth else 1):
-        begin, end = stages[k] if config.breadth else (0, back + copies_back)
-        if config.breadth and begin == end:
-            continue
-        first = n
-        joined = config.breadth and k == 2 and run_signal and kernels > 0 and streams > 1
-        if joined:
-            _after_all_kernels(program, streams, first, copies_back)
-        n, n_segments = _lay_out_chunks(
-            config,
-            runs,
-            card,
-            begin,
-            end,
-            kernels,
-            is_first,
-            waited_for,
-            shapes,
-            engine_of_kind,
-            program,
-            n,
-            n_segments,
-        )
-        is_first = False
-        if joined:
-            for stream in range(streams):
-                ops[uintp(first + stream * copies_back)].pending += streams - 1
-    if once_out:
-        n = _signal_ends(config, shapes, program, n)
-        rows = once + once_in, once + once_in + once_out
-        n, n_segments = _in_a_row(
-            config, card, *rows, 0, shapes, engine_of_kind, program, n, n_segments, streams - 1, False
-        )
-    return _ended(segments, program, n, n_segments)
+def _lay_out(config, given, room):
+    """Write the ops and segments of a configuration; ``room.at`` says how many of each."""
+    _clear(config, room)
+    hands_over = config.slots % config.streams != 0
+    for p in range(config.passes_from, config.passes_to):
+        this = given.passes[uintp(p)]
+        chunks = 1 if this.once else config.chunks
+        behind = 1 if this.follows and config.slots != 1 else 0
+        for b in range(this.last - this.first):
+            room.chunks[uintp(b)].stream, room.chunks[uintp(b)].run = 0, config.runs_from
+        if this.joins and config.streams > 1:
+            _join_kernels(config, room)
+        for i in range(chunks + behind):
+            for b in range(this.first, this.last):
+                body = given.bodies[uintp(b)]
+                chunk = i - behind if body.follows else i
+                if 0 <= chunk < chunks:
+                    _steps(config, given, room, this, body, chunk, room.chunks[uintp(b - this.first)], hands_over)
+    _end(room)
 
 
 @compiled
 def run_patterns(sources):
     """Make the function that lays out configurations and runs them."""
 
-    def run_patterns(
-        card, hand_over, configs, runs, jobs, run_signal, shapes, engine_of_kind, program, state, makespans
-    ):
-        """Run every configuration.
-
-        ``jobs``: copies in, kernels and copies back of a chunk, and the copies before the first and behind the last
-        one. ``program``: room for the ops of any of them.
-        """
+    def run_patterns(configs, given, room, state, makespans):
+        """Run every configuration."""
         _ = sources
-        ops, segments, waits, also = program[:4]
-        calls, threads = program[9], program[10]
+        at = room.at[0]
         for k in range(len(configs)):
             config = configs[k]
-            n, m = _lay_out(config, runs, card, jobs, run_signal, shapes, engine_of_kind, program)
+            _lay_out(config, given, room)
             makespans[k] = run(
-                card,
-                hand_over[config.hand_overs],
-                shapes,
-                ops[:n],
-                calls,
-                threads,
-                segments[:m],
-                waits,
-                also,
+                given.card,
+                given.hand_overs[config.hand_overs],
+                given.shapes,
+                room.ops[: at.ops],
+                room.calls,
+                room.threads,
+                room.segments[: at.segments],
+                room.host_waits,
+                room.also,
                 state,
                 None,
             )

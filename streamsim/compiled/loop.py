@@ -197,12 +197,14 @@ def run(sources):
                         waiting -= copy_ended(ops, after)
                     late = crossing(hand_over, op.kind, ops[uintp(after)].kind, 0)
                     release(ops, engines, heads, after, heard(now, late, ops[uintp(after)].comes))
-                for j in range(op.also_from, op.also_to):
+                j = op.also
+                while j >= 0:
                     other = also[uintp(j)].op
                     if crowds and op.kind < KERNEL and ops[uintp(other)].kind == KERNEL:
                         waiting -= copy_ended(ops, other)
                     late = crossing(hand_over, op.kind, ops[uintp(other)].kind, also[uintp(j)].crosses)
                     release(ops, engines, heads, other, heard(now, late, ops[uintp(other)].comes))
+                    j = also[uintp(j)].next
                 if op.awaited:
                     for t in range(len(threads)):
                         thread = threads[uintp(t)]

@@ -15,10 +15,9 @@ from streamsim.lowering.costs import (
     Rate,
     Shape,
     copy_rate,
-    dearer_ticks,
     hand_over_table,
+    surcharges_of,
 )
-from streamsim.program.schedule import LAUNCHES
 from streamsim.rules.clock import ticks
 from streamsim.rules.hand_overs import MANY
 from streamsim.rules.link import NEVER
@@ -35,11 +34,11 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 ENGINE_OF_KIND = {0: (0, 0, 0, 0), 1: (0, 0, 2, 0), 2: (0, 1, 2, 0)}  # by the number of copy engines
-ROLES = 3  # streams of a program that prefetches
+ROLES = 3  # streams that have roles, at most
 LARGEST = NEVER // 2  # for any tick, and for any product that makes one
 # Programs that hand over alike: how they are launched, their streams, and those of them with kernels. In order a graph,
-# 0 to MANY streams, and 0 to ROLES of a program that prefetches, whose kernels have one of them.
-GRAPH, ISSUED, PREFETCHED = 0, 1, 2 + MANY
+# 0 to MANY streams, and 0 to ROLES of a program whose streams have roles, of which one runs the kernels.
+GRAPH, ISSUED, WITH_ROLES = 0, 1, 2 + MANY
 PROGRAMS: tuple[tuple[Launch, int, int], ...] = (
     ("graph", 1, 1),
     *(("live", streams, streams) for streams in range(MANY + 1)),
@@ -112,7 +111,7 @@ def overhead_of(device: Device) -> int:
     """Ticks that an op may take beyond its call and its engine: all that lies between two ops, at most."""
     host = device.host
     between = max(hand_over_table(device.hand_over, "live", MANY, MANY))
-    calls = sum(dearer_ticks(launch, device) for launch in LAUNCHES)
+    calls = sum(surcharges_of("live", device))
     return between + ticks(host.submit_s) + ticks(host.wake_s) + calls + sum(_times(device.compute).values())
 
 
@@ -210,10 +209,13 @@ def _also(lowered: Lowered, ops: Array) -> Array:
     before, waiting = (np.array(column, np.intc) for column in lowered.also)
     by_op = np.argsort(before, kind="stable")
     before = before[by_op]
-    counts = np.bincount(before, minlength=len(ops))
-    ops["also_to"] = np.cumsum(counts)
-    ops["also_from"] = ops["also_to"] - counts
-    also = np.empty(len(by_op), ALSO)
+    firsts = np.flatnonzero(np.diff(before, prepend=NONE))
+    ops["also"] = NONE
+    ops["also"][before[firsts]] = firsts
+    also = np.zeros(len(by_op), ALSO)
     also["op"] = waiting[by_op]
     also["crosses"] = stream[also["op"]] != stream[before]
+    also["next"] = np.arange(1, len(also) + 1)
+    also["next"][firsts[1:] - 1] = NONE
+    also["next"][-1:] = NONE
     return also

@@ -13,6 +13,7 @@ import numpy as np
 from streamsim.device.fields import fields_of
 from streamsim.device.profile import Compute, Host
 from streamsim.rules.arbitration import MOST_QUEUES, Arbiter, Head, new_arbiter
+from streamsim.rules.calls import Caller, Surcharges
 from streamsim.rules.crowding import CROWD
 from streamsim.rules.side_by_side import PACES
 from streamsim.text.quantities import TIME
@@ -61,8 +62,7 @@ OP = np.dtype(
         ("comes", "i8"),  # the card has it; NEVER as long as its call has not been made
         ("after", "i4"),  # the op that follows in the same stream, or NONE
         ("behind", "i4"),  # the op behind in the same hardware queue, or NONE
-        ("also_from", "i4"),  # others that wait for it: also[also_from:also_to]
-        ("also_to", "i4"),
+        ("also", "i4"),  # where in ``also`` another one that waits for it is, or NONE
         ("shape", "i4"),
         ("pending", "i4"),  # how many things it waits for, or ENDED
         ("copies", "i4"),  # how many of them are copies on another engine, if it is a kernel; and COME
@@ -82,22 +82,39 @@ SEGMENT = np.dtype(
 # A thread of the host: its segment, whether it has made the calls of that, for how many ops it still waits, and when
 # its last call returns, as far as is known.
 THREAD = _record("segment called awaited returns")
-ALSO = np.dtype([("op", "i4"), ("crosses", "i4")], align=True)  # crosses: into another stream, by an event
+# An op that waits for another one which is not the last of its stream. crosses: that is of another stream, by an event;
+# next: where another one that waits for the same op is, or NONE. As a program is written down: before: the other op;
+# source: the stream of that; beside: where another op is that the waiting one waits for, or NONE.
+ALSO = np.dtype([(name, "i4") for name in ("op", "crosses", "next", "before", "source", "beside")], align=True)
 ENGINE = _record("heads", *(field.name for field in fields(Arbiter)))  # heads: of its queues, so many
 HEAD = _record(*(field.name for field in fields(Head)))
 # end: of its work; warps: threads of it by which it shares what is left of the card, 0 when it has its share.
 RUNNING = _record("op shape since given end left warps")
 DRAINING = _record("op tick")  # a kernel whose work is done, and its end
 ARRIVING = _record("op tick")  # a kernel that waits for copies, and when the card has it
-# runs_from, runs_to: the runs of its chunks; once: where the shapes of what is copied once begin; behind: so far behind
-# the shape of a kernel stands the one that it has right behind another kernel of its stream in a graph.
-# Ticks that calls take beyond their shapes': on_stream: the first of each kind in every stream; cold: the first copy
-# and the first kernel after a wait; enter: what a stream is entered for; turn: what is not behind a call of its kind;
-# first_launch: of each kernel, by its name.
-_ISSUED = "breadth prefetch graph chunks streams slots"
+# A way to cut and issue a workload. passes_from, passes_to: the passes of its loop; runs_from, runs_to: the runs of its
+# chunks; once: where the shapes of what is copied once begin; behind: so far behind the shape of a kernel stands the
+# one that it has right behind another kernel of its stream in a graph; record, wait: the shapes of these; launch:
+# ticks before the first call. Then what calls take longer than their shapes say.
 CONFIG = _record(
-    _ISSUED, "runs_from runs_to once behind record wait launch on_stream cold enter turn first_launch hand_overs"
+    "roles graph chunks streams slots passes_from passes_to runs_from runs_to once behind record wait launch",
+    *Surcharges._fields,
+    "hand_overs",
 )
+# A pass over the chunks, with its bodies; once: of one round; follows: a body is behind; later: behind what the kernels
+# or their copies in worked on; joins: its copies wait for the kernels of all streams. A body and its steps, and whether
+# it is behind. What a step does, in which stream (below 0: the one whose turn it is); jobs of a chunk; the event and
+# the chunk that it is of; whether only where streams differ.
+PASS = _record("first last once follows later joins")
+BODY = _record("first last follows")
+STEP = _record("does stream begin end event distance between")
+BUFFERS = -1  # in place of a distance
+# What is known as a program is written down: how many ops, segments and waits there are; the chunk for which the host
+# has entered a stream; whether the next op leads its chunk; what the host has called. For each body: the stream whose
+# turn it is, and the run of its chunk.
+AT = _record("ops segments waits chunk leads", *(field.name for field in fields(Caller)))
+CHUNK = _record("stream run")
+EVENT = np.dtype([("op", "i4"), ("stream", "i4")], align=True)
 # Chunks that are alike: up to which one, where the shapes of their ops begin, ticks that the host works before each,
 # whether they have a piece of any array.
 RUN = _record("end row work pieces")

@@ -29,9 +29,15 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
+from streamsim.rules.calls import Surcharges
 from streamsim.rules.clock import TICKS_PER_S, ticks
 from streamsim.rules.crowding import CROWD
-from streamsim.rules.hand_overs import KINDS, in_the_way
+from streamsim.rules.hand_overs import in_the_way
+from streamsim.rules.kinds import D2H as D2H
+from streamsim.rules.kinds import H2D as H2D
+from streamsim.rules.kinds import KERNEL as KERNEL
+from streamsim.rules.kinds import KINDS
+from streamsim.rules.kinds import NOTHING as NOTHING
 from streamsim.rules.link import ticks_for
 from streamsim.rules.side_by_side import FULL_CARD, PACES
 
@@ -47,8 +53,6 @@ BYTE_BITS = 20
 NO_KERNEL = (0,) * (PACES + 1)
 
 
-# What an op does, as the link and the hand-over table see it.
-H2D, D2H, KERNEL, NOTHING = 0, 1, 2, 3
 COPIES = (H2D, D2H)
 
 
@@ -329,33 +333,12 @@ def kernel_call(calls: Calls, kernel: str) -> int:
     return calls.get(kernel, calls[Kernel])
 
 
-def after_wait_ticks(launch: Launch, device: Device, copies: bool, kernels: bool) -> int:
-    """What the first copy and the first kernel after a wait take longer, by whether the program has such."""
-    return ticks(device.host.after_wait_s) * (launch == "live" and copies and kernels)
+def surcharges_of(launch: Launch, device: Device, copies: bool = True, kernels: bool = True) -> Surcharges:
+    """What calls take longer than their own ticks, by whether the program has copies and kernels.
 
-
-def first_on_stream_ticks(launch: Launch, device: Device) -> int:
-    """What the first copy in each direction and the first kernel of a stream take longer, issued one by one."""
-    return ticks(device.host.first_on_stream_s) * (launch == "live")
-
-
-def enter_ticks(launch: Launch, device: Device) -> int:
-    """What the host spends on entering a stream; the launch of a graph enters none."""
-    return ticks(device.host.enter_s) * (launch == "live")
-
-
-def first_launch_ticks(launch: Launch, device: Device) -> int:
-    """What the first launch of each kernel in a program takes longer, issued one by one."""
-    return ticks(device.host.first_launch_s) * (launch == "live")
-
-
-def turn_ticks(launch: Launch, device: Device) -> int:
-    """What a call that is not behind another of its kind takes longer; in the launch of a graph there are none."""
-    return ticks(device.host.turn_s) * (launch == "live")
-
-
-def dearer_ticks(launch: Launch, device: Device) -> int:
-    """The most that a call takes beyond its own ticks: the first of all of its kinds, in a stream that is entered."""
-    cold = after_wait_ticks(launch, device, copies=True, kernels=True)
-    rest = first_on_stream_ticks, enter_ticks, first_launch_ticks, turn_ticks
-    return cold + sum(one(launch, device) for one in rest)
+    Only calls that are issued one by one do, and cold caches matter where copies and kernels take turns.
+    """
+    if launch == "graph":
+        return Surcharges()
+    found = Surcharges(*[ticks(getattr(device.host, f"{name}_s")) for name in Surcharges._fields])
+    return found if copies and kernels else found._replace(after_wait=0)

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from dataclasses import dataclass
 from itertools import accumulate, chain, compress, count, repeat
 from operator import attrgetter, ne
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamsim.lowering.costs import (
-    COPIES,
-    KERNEL,
-    NOTHING,
-    after_wait_ticks,
-    enter_ticks,
-    first_launch_ticks,
-    first_on_stream_ticks,
-    turn_ticks,
+from streamsim.lowering.costs import COPIES, KERNEL, surcharges_of
+from streamsim.program.schedule import Copy, HostWork, Kernel, RecordEvent, Synchronize, WaitEvent, WaitThread
+from streamsim.rules.calls import (
+    OWN_WORK,
+    RECORD,
+    SYNCHRONIZE,
+    WAIT,
+    WAIT_THREAD,
+    Caller,
+    held,
+    turn_surcharge,
+    work_surcharge,
 )
-from streamsim.program.schedule import Copy, HostWork, Kernel, WaitThread
 from streamsim.rules.clock import ticks
-from streamsim.rules.entering import NO_STREAM, enters
+from streamsim.rules.kinds import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Op, Region, Schedule
+    from streamsim.rules.calls import Surcharges
 
 NO_SEGMENT = -1
-AT_FIRST = NO_STREAM, NOTHING  # the stream and kind of what a thread issued last, before it has issued anything
+CALLED: dict[type[Op], int] = {
+    HostWork: OWN_WORK,
+    RecordEvent: RECORD,
+    WaitEvent: WAIT,
+    Synchronize: SYNCHRONIZE,
+    WaitThread: WAIT_THREAD,
+}
 
 
 class Segment(NamedTuple):
@@ -90,12 +100,11 @@ def segments_of(schedule: Schedule, columns: Columns, awaited: Mapping[int, tupl
     """
     thread, holds = columns.thread, columns.holds
     cuts = (*compress(count(), map(ne, thread, thread[1:])), len(thread) - 1)
-    nothing: dict[int, tuple[int, ...]] = {cut: () for cut in cuts if not holds[cut]}
-    ends = sorted([*compress(count(), holds), *nothing])
-    waits_for = list(map((nothing | {**awaited}).get, ends, zip(ends)))
+    ends = sorted({*compress(count(), holds), *cuts})
+    waits_for = [awaited.get(end, (end,)) if holds[end] else () for end in ends]
     return Segments(
-        last=array("i", map((1).__add__, ends)),
-        thread=array("i", map(thread.__getitem__, ends)),
+        last=array("i", [end + 1 for end in ends]),
+        thread=array("i", [thread[end] for end in ends]),
         behind=array("i", _behind(schedule, thread, ends) if any(thread) else repeat(NO_SEGMENT, len(ends))),
         waits=array("i", chain.from_iterable(waits_for)),
         waits_to=array("i", accumulate(map(len, waits_for))),
@@ -111,113 +120,75 @@ def _behind(schedule: Schedule, thread: array[int], ends: Sequence[int]) -> Iter
         latest[thread[end]] = number
 
 
-def call_ticks_of(
-    schedule: Schedule,
-    device: Device,
-    columns: Columns,
-    of_shape: Iterable[int],
-) -> array[int]:
+def call_ticks_of(schedule: Schedule, device: Device, columns: Columns, of_shape: Iterable[int]) -> array[int]:
     """Ticks that each call takes, without what it waits for. ``of_shape``: by op what its shape says.
 
-    A call takes what its op says, else what its shape says: the first copy and the first kernel after a wait more than
-    that, the first of each kind in a stream, what the thread enters a stream for, what is not behind a call of its
-    kind, and the first launch of each kernel.
+    A call takes what its op says, else what its shape says and what :mod:`streamsim.rules.calls` adds to that.
     """
     found, own = array("q", of_shape), list(map(attrgetter("call_s"), schedule.ops))
-    if None in own:
-        _add_firsts_of_all_kinds(found, schedule, device, columns)
-        enter, turn = enter_ticks(schedule.launch, device), turn_ticks(schedule.launch, device)
-        if enter:
-            _add_entries(found, schedule, columns.kind, enter)
-        if turn:
-            _add_turns(found, schedule, columns.kind, turn)
+    kinds = set(columns.kind)
+    surcharges = surcharges_of(schedule.launch, device, not kinds.isdisjoint(COPIES), KERNEL in kinds)
+    if None in own and any(surcharges):
+        _add_surcharges(found, schedule, columns, surcharges)
     for i, call_s in enumerate(own):
         if call_s is not None:
             found[i] = ticks(call_s)
     return found
 
 
-def _add_firsts_of_all_kinds(found: array[int], schedule: Schedule, device: Device, columns: Columns) -> None:
-    kinds = set(columns.kind)
-    cold = after_wait_ticks(schedule.launch, device, not kinds.isdisjoint(COPIES), KERNEL in kinds)
-    if cold:
-        _add_colds(found, columns, cold)
-    on_stream = first_on_stream_ticks(schedule.launch, device)
-    if on_stream:
-        _add_firsts_of_streams(found, columns, on_stream)
-    first_launch = first_launch_ticks(schedule.launch, device)
-    if first_launch:
-        _add_first_launches(found, schedule, first_launch)
-
-
-def _add_colds(found: array[int], columns: Columns, cold: int) -> None:
-    copied, launched = set[int](), set[int]()  # threads that have issued a copy, or a kernel, since they waited
-    for i, (kind, thread, holds) in enumerate(zip(columns.kind, columns.thread, columns.holds, strict=True)):
-        if kind != NOTHING:
-            warm = launched if kind == KERNEL else copied
-            if thread not in warm:
-                warm.add(thread)
-                found[i] += cold
-        if holds:
-            copied.discard(thread)
-            launched.discard(thread)
-
-
-def _add_firsts_of_streams(found: array[int], columns: Columns, on_stream: int) -> None:
-    known = set[tuple[int, int]]()  # streams and the kinds of ops that they have had
-    for i, queue in enumerate(zip(columns.stream, columns.kind, strict=True)):
-        if queue[1] != NOTHING and queue not in known:
-            known.add(queue)
-            found[i] += on_stream
-
-
-def _add_entries(found: array[int], schedule: Schedule, kinds: Sequence[int], enter: int) -> None:
-    blocks: dict[int, _Block] = {}  # by thread
-    for i, (op, kind) in enumerate(zip(schedule.ops, kinds, strict=True)):
+def _add_surcharges(found: array[int], schedule: Schedule, columns: Columns, surcharges: Surcharges) -> None:
+    callers, blocks = defaultdict[int, Caller](Caller), defaultdict[int, _Block](_Block)  # by thread
+    number: defaultdict[str, int] = defaultdict(count(1).__next__)  # of kernels, by name
+    known = [False] * (KINDS * (len(schedule.streams) + 1))
+    launched = [True] + [False] * columns.kind.count(KERNEL)
+    for i, (op, kind, holds) in enumerate(zip(schedule.ops, columns.kind, columns.holds, strict=True)):
+        caller = callers[op.thread]
         if isinstance(op, Copy | Kernel):
-            found[i] += enter * blocks.setdefault(op.thread, _Block()).is_entered_for(op, kind)
-
-
-def _add_turns(found: array[int], schedule: Schedule, kinds: Sequence[int], turn: int) -> None:
-    before: dict[int, tuple[type[Op], int]] = {}  # by thread the kind of its latest call
-    for i, (op, kind) in enumerate(zip(schedule.ops, kinds, strict=True)):
-        if isinstance(op, HostWork) and not ticks(op.duration_s):
-            continue
-        called = type(op), kind
-        if before.get(op.thread) != called and not isinstance(op, HostWork | WaitThread):
-            found[i] += turn
-        before[op.thread] = called
-
-
-def _add_first_launches(found: array[int], schedule: Schedule, first_launch: int) -> None:
-    launched = set[str]()
-    for i, op in enumerate(schedule.ops):
-        if isinstance(op, Kernel) and op.name not in launched:
-            launched.add(op.name)
-            found[i] += first_launch
+            kernel = number[op.name] if isinstance(op, Kernel) else 0
+            is_next = bool(surcharges.enter) and blocks[op.thread].is_next(op)
+            found[i] += work_surcharge(surcharges, caller, known, launched, op.stream, kind, kernel, is_next)
+            if surcharges.enter:
+                blocks[op.thread].add(op, bool(caller.entered))
+        elif isinstance(op, HostWork | WaitThread):
+            if isinstance(op, WaitThread) or ticks(op.duration_s):
+                caller.called = CALLED[type(op)]
+        else:
+            found[i] += turn_surcharge(surcharges, caller, CALLED[type(op)])
+        if holds:
+            held(caller)
 
 
 class _Block:
     """What a thread has issued since it last entered a stream."""
 
     def __init__(self) -> None:
-        self._before = AT_FIRST  # the stream and kind of its latest op
         self._copied: set[str] = set()  # arrays of the host
         self._at: dict[str, Region] = {}  # by array of the card, where the latest op on it works
 
-    def is_entered_for(self, op: Copy | Kernel, kind: int) -> bool:
-        """Whether the thread enters a stream to issue this op, which it then has."""
-        regions = (*op.reads, *op.writes) if isinstance(op, Kernel) else (op.device,) if op.device else ()
-        array = op.host.buffer if isinstance(op, Copy) and op.host else ""
-        is_next = array in self._copied or any(_is_elsewhere(region, self._at.get(region.buffer)) for region in regions)
-        found = enters(op.stream, kind, *self._before, is_next)
-        if found:
+    def is_next(self, op: Copy | Kernel) -> bool:
+        """Whether the op's arrays show that it is for another chunk than these."""
+        return _host_array(op) in self._copied or any(
+            _is_elsewhere(region, self._at.get(region.buffer)) for region in _regions(op)
+        )
+
+    def add(self, op: Copy | Kernel, entered: bool) -> None:
+        """Add the next op, with which the thread has ``entered`` a stream or not."""
+        if entered:
             self._copied, self._at = set(), {}
-        self._before = op.stream, kind
-        self._at |= {region.buffer: region for region in regions}
-        if array:
+        self._at |= {region.buffer: region for region in _regions(op)}
+        if array := _host_array(op):
             self._copied.add(array)
-        return found
+
+
+def _host_array(op: Copy | Kernel) -> str:
+    return op.host.buffer if isinstance(op, Copy) and op.host else ""
+
+
+def _regions(op: Copy | Kernel) -> tuple[Region, ...]:
+    """Where on the card an op works."""
+    if isinstance(op, Kernel):
+        return (*op.reads, *op.writes)
+    return (op.device,) if op.device else ()
 
 
 def _is_elsewhere(one: Region, other: Region | None) -> bool:

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-KINDS = 4  # of ops: copies there and back, kernels, and what occupies no engine
+from streamsim.rules.kinds import KINDS
+
 PAIR, MANY = 2, 6  # streams of a program that are not in the way of hand-overs, and of which more are no further
 
 

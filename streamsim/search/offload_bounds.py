@@ -30,9 +30,9 @@ import numpy as np
 from streamsim.lowering.costs import (
     BYTE_BITS,
     call_ticks,
-    enter_ticks,
     kernel_shape,
     rate_of,
+    surcharges_of,
 )
 from streamsim.program.schedule import Copy, Kernel, RecordEvent, WaitEvent
 from streamsim.rules.clock import ticks
@@ -67,7 +67,7 @@ class LayerCosts:
         self.fetch_call = calls[Copy] + calls[RecordEvent]
         self.copy_call, self.kernel_call = calls[Copy], calls[Kernel]
         self.wait_call, self.record_call = calls[WaitEvent], calls[RecordEvent]
-        self.submit, self.enter = ticks(device.host.submit_s), enter_ticks("live", device)
+        self.submit, self.enter = ticks(device.host.submit_s), surcharges_of("live", device).enter
         launches = [step.launches() for step in steps]
         self.launches = np.array([len(some) for some in launches], np.int64)
         self.weights = np.array([step.weight_bytes for step in steps], np.int64)

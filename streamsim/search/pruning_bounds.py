@@ -47,10 +47,9 @@ from streamsim.lowering.costs import (
     KERNEL,
     Calls,
     call_ticks,
-    dearer_ticks,
     hand_over_table,
     kernel_call,
-    turn_ticks,
+    surcharges_of,
 )
 from streamsim.lowering.lowered import ENGINES, NOT_AN_ENGINE
 from streamsim.program.schedule import LAUNCHES, Copy, RecordEvent, Synchronize, WaitEvent
@@ -287,8 +286,8 @@ def _most_calls(workload: Workload, ops: int, launch: Launch, device: Device, ca
     """Ticks that all calls for a chunk of so many ops take at most: each as dear as can be, with all events."""
     dearest = max(cost for kind, cost in calls.items() if kind != Synchronize)
     events = (2 + len(workload.h2d_once) + len(workload.d2h_once)) * (calls[RecordEvent] + calls[WaitEvent])
-    of_events = 4 * turn_ticks(launch, device)
-    return (ops + 1) * (dearest + dearer_ticks(launch, device) + events + of_events)
+    more = surcharges_of(launch, device)
+    return (ops + 1) * (dearest + sum(more) + events + 4 * more.turn)
 
 
 def _chunk_calls(kinds: Sequence[int], launched: Sequence[str], calls: Calls) -> list[int]:
