@@ -71,11 +71,11 @@ if TYPE_CHECKING:
     from streamsim.report.heatmap import plot_heatmap as plot_heatmap
     from streamsim.report.text import gantt as gantt
     from streamsim.report.trace import write_trace as write_trace
-    from streamsim.search.best import Best as Best
     from streamsim.search.best import best as best
     from streamsim.search.best_offload import best_offload as best_offload
     from streamsim.search.best_steps import best_steps as best_steps
     from streamsim.search.evaluate import evaluate as evaluate
+    from streamsim.search.found import Best as Best
     from streamsim.search.grid import Grid as Grid
     from streamsim.search.sweep import Sweep as Sweep
     from streamsim.search.sweep_text import sweep as sweep
@@ -136,7 +136,7 @@ _HOME = {
     "Loop": "training.loop",
     # Searches
     "best": "search.best",
-    "Best": "search.best",
+    "Best": "search.found",
     "best_offload": "search.best_offload",
     "best_steps": "search.best_steps",
     "evaluate": "search.evaluate",

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
+from click.core import ParameterSource
 from msgspec.structs import asdict, replace
 
 from streamsim.analysis.kernel_assumptions import kernel_assumptions
-from streamsim.cli.best_steps import print_best_steps, program_given
-from streamsim.cli.layers import BoundOptions, bound_layers, check_beside_layers, print_best_layers
+from streamsim.cli.layers import BoundOptions, bound_layers, check_beside_layers
 from streamsim.cli.notes import note, noting_compilation, progress_bar
 from streamsim.cli.options import (
     CHUNKS,
@@ -21,6 +21,7 @@ from streamsim.cli.options import (
     device_options,
     format_options,
     one_of,
+    schedule_given,
     taken,
     timed_alone_noted,
     workload_options,
@@ -35,16 +36,18 @@ from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_text
 from streamsim.program.config import HOST_MEMORIES, ORDERS, Config
-from streamsim.program.schedule import LAUNCHES, Launch
+from streamsim.program.schedule import LAUNCHES, Launch, Schedule
 from streamsim.program.workload import Workload
 from streamsim.search.evaluate import SLOW, is_fast
 from streamsim.search.grid import Grid
 from streamsim.text.ranges import chosen, parse_buffers
 
 if TYPE_CHECKING:
-    from streamsim.search.best import Best
+    from streamsim.cli.given import Given
+    from streamsim.search.found import Best
 
 SEARCHED = {"--chunks", "--streams", "--order", "--buffers", "--launch"}  # options of predict that a search varies
+NOT_TAKEN = ("orders", "exact", "page")  # of a workload's options, besides those of a pipeline
 RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or limited
 
 
@@ -123,10 +126,10 @@ def best_command(
     if bounds.layers is not None:
         return _best_layers(bounds, device_chosen, exact, program, form)
     pipeline = Pipeline(**sizes, **asdict(PLAIN))
-    given = program_given(context, pipeline, independent)
+    given = _program_given(context, pipeline, independent)
     if given is not None:
         most, device_chosen = (max_chunks, max_streams), device_chosen.of(context, given)
-        return print_best_steps(given.schedule, pipeline.workload, device_chosen, independent, most, program, form)
+        return _best_steps(given.schedule, pipeline.workload, device_chosen, independent, most, program, form)
     workload, device_chosen = device_chosen.written_in(pipeline.load(), language)
     card = device_chosen.load_for(workload)
     if program is not None:
@@ -167,33 +170,80 @@ def _best_of_grid(
         from streamsim.code.programs import code_of
 
         write_text(code_of(workload, found.simplest.config, program[0]), program[1])
-    chunks = max(one.config.chunks for one in (found.best, found.simplest, found.usual))
+    chunks = max(one.config.chunks for one in (found.best, found.simplest, found.compared["usual"]))
     assumed = [*of_events, *kernel_assumptions(workload, chunks, card, found.simplest.config.launch)]
     if page is not None:
         save_page("best_page", page, found, predicting(SEARCHED), assumed)
-    return _report(found, workload, grid, card, asked_of, form, assumed)
+    asked = msgspec.to_builtins(grid) | {
+        "chunks": [grid.chunks[0], grid.chunks[-1]],
+        "streams": [grid.streams[0], grid.streams[-1]],
+    }
+    sizes = {"h2d_bytes": workload.h2d_bytes, "d2h_bytes": workload.d2h_bytes}
+    inputs = {"workload": msgspec.to_builtins(workload), **sizes, "grid": asked, **asked_of.inputs()}
+    return _report(found, inputs, form, assumed)
 
 
 def _best_layers(
-    bounds: BoundOptions, device_chosen: Chosen, exact: bool, program: tuple[Language, Path] | None, form: str
+    bounds: BoundOptions, asked_of: Chosen, exact: bool, program: tuple[Language, Path] | None, form: str
 ) -> None:
     from streamsim.code.layers import code_of_layers
     from streamsim.program.offload import Offload
 
-    if program and device_chosen.front_end is None and not names_front_end(str(device_chosen.device)):
-        device_chosen = replace(device_chosen, front_end=FRONT_END_OF[program[0]])  # the choice is of that program
-    layers, card = bounds.load(), device_chosen.load()
+    if program and asked_of.front_end is None and not names_front_end(str(asked_of.device)):
+        asked_of = replace(asked_of, front_end=FRONT_END_OF[program[0]])  # the choice is of that program
+    layers, card = bounds.load(), asked_of.load()
     if program is not None:
         _note_calls_of_another(card, program[0])
         code_of_layers(layers, Offload(), program[0])  # what cannot be written is an error before a long search
     with collector_off():
-        found = bounds.best(layers, card, device_chosen.memory_limit, exact)
+        found = bounds.best(layers, card, asked_of.memory_limit, exact)
     if program is not None:
-        write_text(code_of_layers(layers, found.lean.config, program[0]), program[1])
-    if form == "table":
-        return print_best_layers(found, layers)
-    value = found.to_json({**bounds.inputs(layers), **device_chosen.inputs()})
-    return print_json(value, card) if form == "json" else print_csv([{k: v for k, v in value.items() if k != "inputs"}])
+        write_text(code_of_layers(layers, found.simplest.config, program[0]), program[1])
+    return _report(found, {**bounds.inputs(layers), **asked_of.inputs()}, form, [])
+
+
+def _program_given(context: click.Context, pipeline: Pipeline, independent: bool) -> "Given | None":
+    """Return the program in a file that stands in the place of a workload; None without one.
+
+    Raises InputError for options of the one beside the other.
+    """
+    given = schedule_given(context, pipeline)
+    if given is None:
+        if independent:
+            raise InputError("--independent: is of the steps of a program; give one, as streamsim import -o writes it")
+        return None
+    for name in NOT_TAKEN:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise InputError(
+                f"--{name}: {pipeline.workload} is a program, of which only the steps are issued anew;"
+                " leave the option out"
+            )
+    return given
+
+
+def _best_steps(
+    schedule: Schedule,
+    file: Path | None,
+    asked_of: Chosen,
+    independent: bool,
+    most: tuple[int, int],
+    program: tuple[Language, Path] | None,
+    form: str,
+) -> None:
+    """Search, and write the ``program`` to use if that is asked for. ``most``: chunks and streams; ``file``: its."""
+    from streamsim.cli.code import code_of_steps_noted
+    from streamsim.search.best_steps import best_steps
+    from streamsim.transform.changes import changed_by
+    from streamsim.transform.scenario import Scenario
+
+    card = asked_of.load()
+    with noting_compilation():
+        found = best_steps(schedule, card, independent, *most)
+    if program is not None:
+        way = found.simplest.config
+        issued = changed_by(replace(way, depth=0).changes(), Scenario(schedule, card)).schedule
+        write_text(code_of_steps_noted(issued, program[0], way.depth), program[1])
+    return _report(found, {"program": str(file), **asked_of.inputs(), "independent": independent}, form, [])
 
 
 def _note_calls_of_another(card: Device, language: Language) -> None:
@@ -208,7 +258,7 @@ def _launches(name: str) -> tuple[Launch, ...]:
     return tuple(launch for launch in LAUNCHES if name in (launch, "both"))
 
 
-def _search(workload: Workload, card: Device, grid: Grid, exact: bool) -> "Best":
+def _search(workload: Workload, card: Device, grid: Grid, exact: bool) -> "Best[Config]":
     from streamsim.search.best import best
     from streamsim.search.best_first import BUDGET_OPS
 
@@ -219,57 +269,22 @@ def _search(workload: Workload, card: Device, grid: Grid, exact: bool) -> "Best"
         return best(workload, card, grid, progress, budget_ops=None if exact else BUDGET_OPS)
 
 
-def _report(
-    found: "Best", workload: Workload, grid: Grid, card: Device, asked_of: Chosen, form: str, assumed: list[str]
-) -> None:
+def _report(found: "Best[Any]", inputs: dict[str, Any], form: str, assumed: list[str]) -> None:
     if form == "table":
         return _print_best(found, assumed)
-    asked = msgspec.to_builtins(grid) | {
-        "chunks": [grid.chunks[0], grid.chunks[-1]],
-        "streams": [grid.streams[0], grid.streams[-1]],
-    }
-    sizes = {"h2d_bytes": workload.h2d_bytes, "d2h_bytes": workload.d2h_bytes}
-    inputs = {"workload": msgspec.to_builtins(workload), **sizes, "grid": asked}
-    value = found.to_json({**inputs, **asked_of.inputs()})
+    value = found.to_json(inputs)
     if form == "json":
-        return print_json(with_assumed(value, assumed), card)
+        return print_json(with_assumed(value, assumed), found.card)
     return print_csv([{k: v for k, v in value.items() if k != "inputs"}])
 
 
-def _print_best(best: "Best", assumed: list[str]) -> None:
+def _print_best(found: "Best[Any]", assumed: list[str]) -> None:
     from streamsim.cli.consoles import open_console
-    from streamsim.report.best import best_table
+    from streamsim.report.best import best_table, how_sure, what_stays
 
     console = open_console()
-    console.print(best_table(best))
-    proved = best.programs - best.simulated - best.left_open
-    left_open = f", {best.left_open} left open" if best.left_open else ""
-    console.print(
-        f"{best.programs} programs: {best.simulated} simulated, {proved} proved more than 10 % slower by their"
-        f" bounds{left_open}.",
-        style="dim",
-    )
-    if best.left_open:
-        console.print(f"{_doubt(best)}: {best.left_open_because}. streamsim[fast] or --exact leaves nothing open.")
-    if best.most_chunks is not None:
-        console.print(f"No more than {best.most_chunks} chunks were looked at: the workload has no more.")
-    if best.left_out:
-        console.print(f"{best.left_out} programs of the grid were left out: {best.left_out_why}.")
-    for line in (f"{best.device}: {best.link}", *assumed):
+    console.print(best_table(found))
+    counts, *doubts = how_sure(found)
+    console.print(counts, style="dim")
+    for line in (*doubts, *what_stays(found), f"{found.device}: {found.link}", *assumed):
         console.print(line, soft_wrap=True)
-
-
-def _doubt(best: "Best") -> str:
-    """What is not known for certain."""
-    if not best.exact:
-        return f"Not exact, though no program of the grid is more than {_percent(best.nearness)} faster"
-    if not best.simplest_exact:
-        return "The optimum is exact; a simpler program may come within 1 % of it"
-    return "Exact, but for how flat it is"
-
-
-def _percent(share: float) -> str:
-    """Rounded up: it is a limit."""
-    from math import ceil
-
-    return f"{ceil(1000 * share) / 10:.1f} %"

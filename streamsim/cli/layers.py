@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from streamsim.program.layers import Layers
     from streamsim.program.offload import Offload
     from streamsim.program.schedule import Schedule
-    from streamsim.search.best_offload import BestOffload
+    from streamsim.search.found import Best
 
 WORTH = 1.01  # a gain below this is not worth a line
 
@@ -94,7 +93,7 @@ class BoundOptions(msgspec.Struct, frozen=True):
         """As of :class:`LayerOptions`."""
         return _read(self.layers, self.passes)
 
-    def best(self, layers: Layers, device: Device, memory_limit: int | None, exact: bool) -> BestOffload:
+    def best(self, layers: Layers, device: Device, memory_limit: int | None, exact: bool) -> Best[Offload]:
         """Search the best way to place them."""
         from streamsim.cli.notes import noting_compilation, progress_bar
         from streamsim.search.best_first import BUDGET_OPS
@@ -163,25 +162,3 @@ def check_beside_layers(context: click.Context, has_layers: bool, own: type[msgs
                 what = "a workload" if name == "workload" else option
                 raise InputError(f"{what}: is not for --layers, which are not cut but streamed; leave it out")
             raise InputError(f"{option}: is for a model's layers; give them, --layers FILE")
-
-
-def print_best_layers(best: BestOffload, layers: Layers) -> None:
-    """What to use and what it gains, for people."""
-    from streamsim.cli.consoles import open_console
-    from streamsim.report.best_layers import best_layers_table
-
-    console = open_console()
-    console.print(best_layers_table(best, layers))
-    console.print(_how_sure(best), style="dim" if best.exact else None, soft_wrap=True)
-    stay = ", ".join(best.lean.config.resident) or "none"
-    console.print(f"stay on the card: {stay}", soft_wrap=True)
-    console.print(f"{best.device}: {best.link}", soft_wrap=True)
-
-
-def _how_sure(best: BestOffload) -> str:
-    several = best.ways > 1
-    seen = f"fit{'s' * (not several)}" if best.lists_all else "were looked at"
-    ways = f"{best.ways} way{'s' * several} to place them {seen}, {best.simulated} simulated"
-    if best.exact:
-        return f"{ways}: no way is faster."
-    return f"{ways}: no way is more than {ceil(1e4 * best.nearness) / 100:.2f} % faster."

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Schedule
     from streamsim.recorded.recording import Recording
     from streamsim.report.heatmap import HeatMap
-    from streamsim.search.best import Best
-    from streamsim.search.best_offload import BestOffload
+    from streamsim.search.found import Best
     from streamsim.search.sweep import Sweep
     from streamsim.timeline.timeline import Timeline
     from streamsim.training.loop import LoopAdvice
@@ -85,7 +84,6 @@ def _page(value: Any, whole: bool = False) -> Page:
         "Timeline": _timeline,
         "WhatIf": _what_if,
         "Best": _searched if whole else _best,
-        "BestOffload": _best_offload,
         "Sweep": _swept if whole else _sweep,
         "HeatMap": _heat_map,
         "Schedule": _schedule,
@@ -133,23 +131,16 @@ def _what_if(value: WhatIf) -> Page:
     return what_if_page(value, f"{value.as_it_is.schedule.name or 'schedule'}: {value.together.change}", lines)
 
 
-def _best(value: Best) -> Page:
+def _best(value: Best[Any]) -> Page:
     from streamsim.page.searches import best_summary
 
     return best_summary(value)
 
 
-def _searched(value: Best) -> Page:
+def _searched(value: Best[Any]) -> Page:
     from streamsim.page.searches import best_page
 
     return best_page(value)
-
-
-def _best_offload(value: BestOffload) -> Page:
-    from streamsim.report.best_layers import best_layers_table
-
-    table = best_layers_table(value)
-    return Page(table.title, tables=(table,), notes=(f"{value.device}: {value.link}",))
 
 
 def _sweep(value: Sweep) -> Page:

@@ -13,6 +13,7 @@ from streamsim.page.document import Page
 from streamsim.page.maps import Map, map_of, spread
 from streamsim.page.timelines import Shown
 from streamsim.program.config import Config
+from streamsim.program.workload import Workload
 from streamsim.report.best import best_table
 from streamsim.report.sweep import common_words, sweep_table
 from streamsim.rules.clock import TICKS_PER_S
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
-    from streamsim.search.best import Best
+    from streamsim.search.found import Best
     from streamsim.search.sweep import Sweep
 
 MOST_OPS = 30_000  # of all time lines of a page together
@@ -40,36 +41,43 @@ OPTIONS = {  # of columns whose option has another name
 }
 
 
-def best_page(found: Best, command: str = "", assumed: Sequence[str] = ()) -> Page:
+def best_page(found: Best[Any], command: str = "", assumed: Sequence[str] = ()) -> Page:
     """Return the page of a search: a map of its grid, and time lines of what to use and of others beside it.
 
     ``command``: predicts the workload on the device, but for the options of a configuration; empty if none does.
     """
-    workload, card = found.workload, found.card
+    workload, card = found.work, found.card
+    if found.grid is None or not isinstance(workload, Workload):
+        return best_summary(found, assumed)
     configs = _some(found.grid.configs(workload), found)
     ticks = evaluate_ticks(workload, configs, card)
     rows = [{**_row(config), "makespan_s": t / TICKS_PER_S} for config, t in zip(configs, ticks, strict=True)]
     shown = map_of(rows, CONFIG, ("chunks", "streams"), _option)
-    kept = [configs.index(one.config) for one in (found.simplest, found.best, found.usual) if one.config in configs]
+    ones = (found.simplest, found.best, found.compared["usual"])
+    kept = [configs.index(one.config) for one in ones if one.config in configs]
     shown = _with_lines(shown, kept, lambda row: configs[row].schedule(workload), lambda _: card)
     return replace(best_summary(found, assumed), map=replace(shown, command=command), lines=())
 
 
-def best_summary(found: Best, assumed: Sequence[str] = ()) -> Page:
-    """Return the page of a search without the map: what to use, with its time line."""
-    use = found.simplest
+def best_summary(found: Best[Any], assumed: Sequence[str] = ()) -> Page:
+    """Return the page of a search without the map: what to use, with its time line if it is a workload's."""
+    use, work, table = found.simplest, found.work, best_table(found)
+    lines: tuple[Shown, ...] = ()
+    if isinstance(work, Workload):
+        lines = (Shown(use.words, simulate(use.config.schedule(work), found.card)),)
+    first = next(iter(found.compared.values()))
     return Page(
-        title=f"best on {found.device}",
+        title=table.title,
         headline=(
-            (format_seconds(use.makespan_s), f"use {use.config.words}"),
+            (format_seconds(use.makespan_s), f"use {use.words}"),
             (
                 format_seconds(found.best.makespan_s),
-                f"{'optimum' if found.exact else 'best found'}: {found.best.config.words}",
+                f"{'optimum' if found.exact else 'best found'}: {found.best.words}",
             ),
-            (f"{found.speedup:.2f}x", "as fast as the unchunked program with blocking copies"),
+            (f"{found.speedup:.2f}x", f"as fast as {first.words}"),
         ),
-        lines=(Shown(use.config.words, simulate(use.config.schedule(found.workload), found.card)),),
-        tables=(best_table(found),),
+        lines=lines,
+        tables=(table,),
         notes=(f"{found.device}: {found.link}", *assumed),
     )
 
@@ -78,11 +86,11 @@ def _row(config: Config) -> dict[str, Any]:
     return {**msgspec.structs.asdict(config), "buffers": config.slots}
 
 
-def _some(configs: list[Config], found: Best) -> list[Config]:
+def _some(configs: list[Config], found: Best[Any]) -> list[Config]:
     """Return all of them, or if those are too many to predict here, those with round numbers and the ones found."""
     if len(configs) <= MOST_PROGRAMS[is_fast()]:
         return configs
-    kept = {found.best.config, found.simplest.config, found.usual.config}
+    kept = {found.best.config, found.simplest.config, found.compared["usual"].config}
     some = [one for one in configs if one in kept or {one.chunks, one.streams} <= ROUND]
     step = max(1, len(some) // MOST_PROGRAMS[is_fast()])
     return [one for k, one in enumerate(some) if one in kept or k % step == 0]

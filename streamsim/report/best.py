@@ -1,81 +1,149 @@
-"""The result of a search for the best configuration, as a table."""
+"""The result of a search for the best way to issue some work: its table, and how sure it is."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from math import ceil
+from typing import TYPE_CHECKING, Any
 
-from streamsim.analysis.bounds import BOUND_OF_WORK
+from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK
+from streamsim.program.layers import Layers
+from streamsim.program.workload import Workload
 from streamsim.report.tables import Fact, Table, facts
-from streamsim.search.best import FASTER
+from streamsim.search.found import FASTER
 from streamsim.text.quantities import format_bytes, format_change, format_seconds
 
 if TYPE_CHECKING:
-    from streamsim.search.best import Best, Flatness
+    from streamsim.search.found import Best, Flatness
+
+NAMES = {"one_by_one": "pinned", "kernel_first": "kernel first", "resident": "all stay", "before": "as it is"}
 
 
-def best_table(best: Best) -> Table:
-    """Return what to use, the optimum and what both are compared with; what binds, how flat it is, what would help."""
-    optimum, the_best = best.best.makespan_s, "the optimum" if best.exact else "the best found"
-    works = best.usual.serial_s != best.serial_s and best.usual.config.memory == best.best.config.memory
-    worked = f" with the host work of {best.best.config.chunks} chunks" * works
-    times: list[Fact] = [
-        (
-            "use",
-            best.simplest.makespan_s,
-            f"{best.simplest.config.words}: the simplest{'' if best.simplest_exact else ' found'} within 1 % of"
-            f" {the_best}",
-        ),
-        (
-            "optimum" if best.exact else "best found",
-            optimum,
-            f"{best.best.config.words}; {format_bytes(best.device_bytes)} on the card",
-        ),
-        (
-            "serial",
-            best.serial_s,
-            f"the unchunked program{worked}, blocking copies{_room(best.serial_fits)};"
-            f" {the_best} is {best.speedup:.2f}x as fast",
-        ),
-        (
-            "usual",
-            best.usual.makespan_s,
-            f"{best.usual.config.words}{_room(best.usual_fits)}:"
-            f" {the_best} is {best.gain(best.usual.makespan_s):.2f}x as fast",
-        ),
+def best_table(best: Best[Any]) -> Table:
+    """Return what to use, the optimum, and what it is compared with; its memory, what binds, and what would help."""
+    groups = (_times(best), _alone(best), _memory(best), _binds(best), _flat(best.flatness, _named(best)), _gains(best))
+    return facts(f"best on {best.device}{_described(best)}", (*groups, _assumed(best)))
+
+
+def _described(best: Best[Any]) -> str:
+    work = best.work
+    if isinstance(work, Layers):
+        several = f", {work.passes} passes" * (work.passes > 1)
+        return f": {len(work.steps)} layers of {format_bytes(work.weight_bytes)}{several}"
+    return "" if isinstance(work, Workload) else f": {best.compared['before'].more['chunks']} chunks of a program"
+
+
+def _named(best: Best[Any]) -> str:
+    return "the optimum" if best.exact else "the best found"
+
+
+def _times(best: Best[Any]) -> list[Fact]:
+    use, the_best = best.simplest, _named(best)
+    found = "" if best.simplest_exact else " found"
+    held = best.best.device_bytes
+    on_card = f"; {format_bytes(held)} on the card" if held else ""
+    rows: list[Fact] = [("use", use.makespan_s, f"{use.words}: the simplest{found} within 1 % of {the_best}")]
+    if isinstance(best.work, Layers) and best.work.passes > 1:
+        rows.append(("a pass", use.more["pass_s"], f"one of {best.work.passes}"))
+    rows.append(("optimum" if best.exact else "best found", best.best.makespan_s, f"{best.best.words}{on_card}"))
+    for name, one in best.compared.items():
+        room = "" if best.fits(one) else ", which needs more memory than allowed"
+        gain = f"{the_best} is {best.gain(one.makespan_s):.2f}x as fast"
+        rows.append((NAMES.get(name, name), one.makespan_s, f"{one.words}{room}: {gain}"))
+    return rows
+
+
+def _alone(best: Best[Any]) -> list[Fact]:
+    alone = best.changes.alone if best.changes else ()
+    return [(one.change, one.makespan_s, f"alone {one.gain:.2f}x as fast; then {one.binds} binds") for one in alone]
+
+
+def _memory(best: Best[Any]) -> list[Fact]:
+    if not isinstance(best.work, Layers):
+        return []
+    use, reserved = best.simplest, best.simplest.config.reserve_bytes
+    limits = [
+        "" if limit is None else f"at most {format_bytes(limit)} may be"
+        for limit in (best.memory_bytes, best.pinned_limit_bytes)
     ]
-    over = optimum / best.work_bound.seconds - 1 if best.work_bound.seconds else 0.0
-    waits = max(best.critical_s, key=lambda name: best.critical_s[name])
-    binds: list[Fact] = [
-        (BOUND_OF_WORK, best.work_bound.seconds, f"by {best.work_bound.bound_by}; {the_best} is {over:.1%} above"),
-        (
-            "critical path",
-            sum(best.critical_s.values()),
-            f"{format_seconds(best.critical_s[waits])} of it {'on ' if waits != 'waiting' else ''}{waits}",
-        ),
+    on_card = (limits[0], f"{format_bytes(reserved)} of it reserved" if reserved else "")
+    on_host = (limits[1], f"{len(use.more['streamed'])} layers, which each pass copies")
+    return [
+        ("on the card", format_bytes(use.device_bytes), "; ".join(filter(None, on_card))),
+        ("pinned on the host", format_bytes(use.more["pinned_bytes"]), "; ".join(filter(None, on_host))),
+        ("load", use.more["load_s"], "what stays, once, before the first pass; not counted above"),
     ]
-    gains: list[Fact] = [
-        (
-            f"{name} {FASTER}x as fast",
-            seconds,
-            f"{format_change(seconds / optimum - 1 if optimum else 0.0)}, its configuration as it is",
-        )
+
+
+def _binds(best: Best[Any]) -> list[Fact]:
+    name, bound = (BOUND_OF_WORK, best.work_bound) if best.work_bound else (BOUND_AS_ISSUED, best.issued_bound)
+    over = best.best.makespan_s / bound.seconds - 1 if bound.seconds else 0.0
+    rows: list[Fact] = [(name, bound.seconds, f"by {bound.bound_by}; {_named(best)} is {over:.1%} above")]
+    if best.critical_s:
+        waits = max(best.critical_s, key=lambda name: best.critical_s[name])
+        remark = f"{format_seconds(best.critical_s[waits])} of it {'on ' if waits != 'waiting' else ''}{waits}"
+        rows.append(("critical path", sum(best.critical_s.values()), remark))
+    return rows
+
+
+def _gains(best: Best[Any]) -> list[Fact]:
+    took = best.best.makespan_s
+    return [
+        (f"{name} {FASTER}x as fast", seconds, f"{format_change(seconds / took - 1 if took else 0.0)}, issued alike")
         for name, seconds in best.faster_s.items()
     ]
-    return facts(f"best on {best.device}", (times, binds, _flat(best.flatness, the_best), gains))
-
-
-def _room(fits: bool) -> str:
-    return "" if fits else ", which needs more memory than allowed"
 
 
 def _flat(flatness: Flatness, the_best: str) -> list[Fact]:
+    if not flatness.share_within:
+        return []
     known = {margin: share for margin, share in flatness.share_within.items() if share is not None}
     unknown = [str(margin) for margin in flatness.share_within if margin not in known]
     shares = [f"{share:.1%} within {margin} %" for margin, share in known.items()]
     shares += [f"unknown within {', '.join(unknown)} %"] if unknown else []
-    stay = f"within {flatness.range_percent} %, all else as it is"
+    stay = f"within {flatness.range_percent} % if nothing else changes"
     reach = f"it is not known which numbers of chunks stay {stay}"
     if flatness.chunks_within is not None:
         low, high = flatness.chunks_within
         reach = f"{low} to {high} chunks stay {stay}"
     return [("flatness", "", f"{', '.join(shares)} of {the_best}"), ("", "", reach)]
+
+
+def _assumed(best: Best[Any]) -> list[Fact]:
+    changes = best.changes
+    told = [("assumed", changes.assumed), ("note", changes.notes)] if changes else []
+    return [(name, "", text) for name, texts in told for text in texts]
+
+
+def how_sure(best: Best[Any]) -> list[str]:
+    """Return how many programs were looked at, and what is not known for certain."""
+    proved = best.programs - best.simulated - best.left_open
+    slower = "more than 10 % slower" if best.grid else "no faster"
+    counts = [f"{best.simulated} simulated", *([f"{proved} proved {slower} by their bounds"] if proved > 0 else [])]
+    counts += [f"{best.left_open} left open"] if best.left_open else []
+    lines = [f"{best.programs} programs: {', '.join(counts)}."]
+    if best.left_open_because:
+        remedy = f" {'' if best.compiled else 'streamsim[fast] or '}--exact leaves nothing open." * bool(best.left_open)
+        lines.append(f"{_doubt(best)}: {best.left_open_because}.{remedy}")
+    return lines
+
+
+def _doubt(best: Best[Any]) -> str:
+    if best.exact and best.simplest_exact:
+        return "Exact, but for how flat it is"
+    if best.exact:
+        return "The optimum is exact; a simpler program may come within 1 % of it"
+    if not best.floor_s:
+        return "Not exact"
+    return f"Not exact, though no program is more than {ceil(1000 * best.nearness) / 10:.1f} % faster"
+
+
+def what_stays(best: Best[Any]) -> list[str]:
+    """Return what the table leaves out: names of layers, and what was not looked at or not tried."""
+    lines = [f"not tried: {why}" for why in best.not_tried]
+    if isinstance(best.work, Layers):
+        lines.append(f"stay on the card: {', '.join(best.simplest.config.resident) or 'none'}")
+    if best.most_chunks is not None:
+        lines.append(f"No more than {best.most_chunks} chunks were looked at: the workload has no more.")
+    if best.left_out:
+        lines.append(f"{best.left_out} programs of the grid were left out: {best.left_out_why}.")
+    return lines

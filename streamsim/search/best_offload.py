@@ -11,28 +11,25 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from streamsim.analysis.bounds import Bound, bound_json
-from streamsim.analysis.predict import Prediction, predict
+from streamsim.analysis.predict import predict
 from streamsim.checks import LARGEST_BYTES, check_whole
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import as_device
-from streamsim.device.variations import faster
-from streamsim.displayed import Result
 from streamsim.errors import InputError
 from streamsim.program.offload import Offload, check_layers, loading, one_by_one
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.search.best_first import BUDGET_OPS, NEAR_PERCENT, Candidates, Search
+from streamsim.search.evaluate import is_fast
+from streamsim.search.found import FASTER, Best, Found, with_one_thing_faster
 from streamsim.search.offload_bounds import FEWEST_PASSES, LayerCosts, Room, floor_ticks
 from streamsim.search.placements import Space
-from streamsim.text.quantities import format_bytes, format_seconds
-from streamsim.text.shown import short
+from streamsim.text.quantities import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,96 +44,9 @@ if TYPE_CHECKING:
 MOST_DEPTH = 8
 MOST_STEPS = 1000  # whose ways are searched
 MOST_OPS = 200_000  # of one way
-FASTER = 1.1
 MOST_LEAN = 24  # ways that are simulated to find one that needs less memory
 MOST_AGAIN = 3000  # layers of all passes, of which the leanest is looked for in less room, too: some seconds
 REFINED = 256  # ways at a time whose bounds go through all passes
-
-
-class Placed(msgspec.Struct, frozen=True):
-    """A way to place layers, what it takes, in seconds of all passes, and what it holds.
-
-    ``device_bytes``: on the card, with what is reserved; ``pinned_bytes``: on the host. ``streamed``: the layers that
-    do not stay, ``streamed_bytes`` of weights that each pass copies. ``load_s``: to load what stays, once and before.
-    """
-
-    config: Offload
-    makespan_s: float
-    device_bytes: int
-    pinned_bytes: int
-    streamed: tuple[str, ...]
-    streamed_bytes: int
-    load_s: float
-
-    @property
-    def words(self) -> str:
-        """Such as ``depth 2, 3 of 26 layers stay``."""
-        stay = len(self.config.resident)
-        if not self.streamed:
-            return "every layer stays"
-        return f"depth {self.config.depth}, {stay} of {stay + len(self.streamed)} layers stay"
-
-
-class BestOffload(Result, msgspec.Struct, frozen=True):
-    """The best way to place layers, and what to make of it. Times in seconds, of all passes.
-
-    ``best``: the fastest way; ``lean``: one within 1 % of it that needs less of the card, or the same: what to use.
-    ``serial_s``: every layer copied from pageable memory when it is its turn, nothing beside anything;
-    ``one_by_one_s``: the same from pinned memory. ``kernel_first_s``: from pageable memory, with each layer's kernels
-    issued before the next copy, in two buffers where they have room; the layers that stay are the best way's.
-    ``resident_s``: every layer on the card, which needs
-    ``resident_bytes`` there. ``memory_bytes``: what may be held on the card (None: no limit is known), and
-    ``pinned_limit_bytes`` pinned on the host. ``issued_bound`` and ``critical_s`` as for a prediction. ``faster_s``:
-    the best way's time with one thing 1.1 times as fast. ``exact``: whether it is proved that no way is faster; none
-    takes less than ``floor_s``. ``ways``: that were listed, ``simulated`` of them; ``lists_all``: they are all that
-    fit.
-    """
-
-    schema_version: ClassVar[int] = Prediction.schema_version
-    best: Placed
-    lean: Placed
-    serial_s: float
-    one_by_one_s: float
-    kernel_first_s: float
-    resident_s: float
-    resident_bytes: int
-    memory_bytes: int | None
-    pinned_limit_bytes: int | None
-    issued_bound: Bound
-    critical_s: dict[str, float]
-    faster_s: dict[str, float]
-    exact: bool
-    floor_s: float
-    ways: int
-    simulated: int
-    lists_all: bool
-    passes: int
-    device: str
-    link: str
-
-    def __repr__(self) -> str:
-        took = format_seconds(self.best.makespan_s)
-        return short(f"BestOffload({self.best.words}: {took} on {self.device})")
-
-    @property
-    def speedup(self) -> float:
-        """The time of every layer copied from pageable memory over that of the best way."""
-        return self.serial_s / self.best.makespan_s
-
-    @property
-    def nearness(self) -> float:
-        """How much faster another way may be, as a share of the best one's time; 0 where it is exact."""
-        return 1 - self.floor_s / self.best.makespan_s
-
-    def _json(self) -> dict[str, Any]:
-        plain = msgspec.structs.asdict(self)
-        for name in ("best", "lean"):
-            placed = msgspec.structs.asdict(plain[name])
-            config = msgspec.structs.asdict(placed.pop("config"))
-            plain[name] = config | placed | {"pass_s": placed["makespan_s"] / self.passes}
-        critical = {**bound_json("issued", plain.pop("issued_bound")), "critical_path_s": plain.pop("critical_s")}
-        more = {"speedup": self.speedup, "faster_by": FASTER, "inputs": {"device": self.device}}
-        return {**plain, **critical, **more}
 
 
 def best_offload(
@@ -148,7 +58,7 @@ def best_offload(
     most_depth: int = MOST_DEPTH,
     progress: Progress | None = None,
     budget_ops: int | None = BUDGET_OPS,
-) -> BestOffload:
+) -> Best[Offload]:
     """Find which layers are best kept on the card, and how many buffers the others should take turns over.
 
     ``memory_limit_bytes``: the most that may be held on the card, ``reserve_bytes`` of which are for activations;
@@ -179,26 +89,37 @@ def best_offload(
     if every is None and is_small:  # the good ways of less room are others
         less = room._replace(card=lean.device_bytes - 1)
         lean = _leanest(search, Space(costs, less, most_depth).good_ways(floor_ticks(costs, less, most_depth)))
-    way, shortest = search.best(), search.shortest
+    best, shortest = placements.found(search, search.best()), search.shortest
     floor = min(shortest, floor if every is None else search.floor)
-    best = placements.placed(way, shortest)
+    open_bounds, near_bounds = (ways.rows[:, 0] < shortest).sum(), (ways.rows[:, 0] <= _near(search)).sum()
+    left_open = 0 if floor == shortest else max(0, int(open_bounds) - len(search.took))
+    whys = [f"the budget of {budget_ops} simulated ops is spent"] * bool(left_open)
+    whys += ["there are too many ways to list them all"] * (every is None and floor < shortest)
     prediction = predict(best.config.schedule(layers), device)
-    return BestOffload(
+    return Best(
         best=best,
-        lean=placements.placed(lean, search.took[lean]),
-        memory_bytes=limit,
-        pinned_limit_bytes=pinned_limit_bytes,
-        issued_bound=prediction.issued_bound,
-        critical_s=prediction.critical_s,
-        exact=floor == shortest,
-        floor_s=floor / TICKS_PER_S,
-        ways=len(ways.rows),
+        simplest=placements.found(search, lean),
+        compared=_compared(layers, device, best.config, limit),
+        work=layers,
+        card=device,
+        link=link_words(device, False),
+        programs=len(ways.rows),
         simulated=len(search.took),
         lists_all=every is not None,
-        passes=layers.passes,
-        device=device.name,
-        link=link_words(device, False),
-        **_beside(layers, device, best.config, limit),
+        left_open=left_open,
+        left_open_because="; ".join(whys) or None,
+        exact=floor == shortest,
+        simplest_exact=every is not None and floor == shortest and int(near_bounds) <= MOST_LEAN,
+        floor_s=floor / TICKS_PER_S,
+        issued_bound=prediction.issued_bound,
+        critical_s=prediction.critical_s,
+        faster_s={
+            name: _seconds(best.config.schedule(some), card)
+            for name, (some, card) in with_one_thing_faster(layers, layers.scaled(1 / FASTER), device).items()
+        },
+        compiled=is_fast(),
+        memory_bytes=limit,
+        pinned_limit_bytes=pinned_limit_bytes,
     )
 
 
@@ -232,28 +153,27 @@ def _nothing_fits(layers: Layers, room: Room, is_certain: bool) -> InputError:
 
 def _leanest(search: Search[Way], ways: Ways) -> Way:
     """The way that needs least memory of those near the best: of the few leanest that may be, and of all simulated."""
-    most = search.shortest * (100 + NEAR_PERCENT) // 100
-    few = (way._replace(bound=0) for way in islice(ways.leanest(most), MOST_LEAN))
+    few = (way._replace(bound=0) for way in islice(ways.leanest(_near(search)), MOST_LEAN))
     search.evaluate([way for way in few if way not in search.took])
     return search.simplest()
 
 
-def _beside(layers: Layers, device: Device, config: Offload, limit_bytes: int | None) -> dict[str, Any]:
-    """What the best way is compared with, and what would make it faster."""
+def _near(search: Search[Way]) -> int:
+    """The most ticks that are near the shortest makespan found."""
+    return search.shortest * (100 + NEAR_PERCENT) // 100
+
+
+def _compared(layers: Layers, device: Device, config: Offload, limit_bytes: int | None) -> dict[str, Found[Any]]:
+    """The programs that the best way is compared with."""
     everything = Offload(1, tuple(step.name for step in layers.steps), reserve_bytes=config.reserve_bytes)
-    cards = {
-        "link": (layers, faster(device, "link", FASTER)),
-        "kernel": (layers.scaled(1 / FASTER), faster(device, "kernel", FASTER)),
-        "launch": (layers, faster(device, "launch", FASTER)),
+    schedules = {
+        "serial": (one_by_one(layers, "pageable"), "each layer copied from pageable memory in its turn"),
+        "one_by_one": (one_by_one(layers, "pinned"), "each layer copied from pinned memory in its turn"),
+        "kernel_first": (_kernel_first(layers, config, limit_bytes).schedule(layers), "pageable, --kernel-first"),
+        "resident": (everything.schedule(layers), "every layer on the card"),
     }
-    return {
-        "serial_s": _seconds(one_by_one(layers, "pageable"), device),
-        "one_by_one_s": _seconds(one_by_one(layers, "pinned"), device),
-        "kernel_first_s": _seconds(_kernel_first(layers, config, limit_bytes).schedule(layers), device),
-        "resident_s": _seconds(everything.schedule(layers), device),
-        "resident_bytes": everything.device_bytes(layers),
-        "faster_s": {name: _seconds(config.schedule(some), card) for name, (some, card) in cards.items()},
-    }
+    found = {name: Found(None, words, _seconds(schedule, device)) for name, (schedule, words) in schedules.items()}
+    return found | {"resident": replace(found["resident"], device_bytes=everything.device_bytes(layers))}
 
 
 def _kernel_first(layers: Layers, config: Offload, limit_bytes: int | None) -> Offload:
@@ -289,20 +209,21 @@ class _Placements:
         schedule = self._config(way).schedule(self._layers)
         return round(_seconds(schedule, self._device) * TICKS_PER_S)
 
-    def placed(self, way: Way, ticks: int) -> Placed:
-        """What is said of a way that takes so many ``ticks``."""
+    def found(self, search: Search[Way], way: Way) -> Found[Offload]:
+        """What is said of a way that was simulated."""
         layers, config = self._layers, self._config(way)
-        load = loading(layers, config)
-        steps = layers.steps
-        return Placed(
-            config=config,
-            makespan_s=ticks / TICKS_PER_S,
-            device_bytes=config.device_bytes(layers),
-            pinned_bytes=config.pinned_bytes(layers),
-            streamed=tuple(steps[number].name for number in way.streamed),
-            streamed_bytes=sum(steps[number].weight_bytes for number in way.streamed),
-            load_s=0.0 if load is None else _seconds(load, self._device),
-        )
+        load, steps = loading(layers, config), [layers.steps[number] for number in way.streamed]
+        words = f"depth {way.depth}, {len(config.resident)} of {len(self._names)} layers stay"
+        makespan_s = search.took[way] / TICKS_PER_S
+        more = {
+            "pinned_bytes": config.pinned_bytes(layers),
+            "streamed": tuple(step.name for step in steps),
+            "streamed_bytes": sum(step.weight_bytes for step in steps),
+            "load_s": 0.0 if load is None else _seconds(load, self._device),
+            "pass_s": makespan_s / layers.passes,
+        }
+        held = config.device_bytes(layers)
+        return Found(config, words if steps else "every layer stays", makespan_s, device_bytes=held, more=more)
 
     def in_order(self, ways: Ways) -> Iterator[tuple[int, Way]]:
         """The bounds and the ways, the lowest bound first."""

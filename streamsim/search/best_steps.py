@@ -8,18 +8,21 @@ than that is never recommended.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from streamsim.analysis.bounds import lower_bound
+from streamsim.analysis.what_if import what_if
 from streamsim.compiled import simulate_one_of_many
+from streamsim.device.assumptions import link_words
 from streamsim.device.library import as_device
 from streamsim.errors import InputError
 from streamsim.program.schedule import check_schedule
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.search.best_first import BUDGET_OPS, NEAR_PERCENT, NEVER, Candidates, Search, within
-from streamsim.text.quantities import format_seconds
-from streamsim.text.shown import short
+from streamsim.search.evaluate import is_fast
+from streamsim.search.found import Best, Found
 from streamsim.transform import changes as make
 from streamsim.transform.calls_and_memory import has_host_waits, has_pageable
 from streamsim.transform.chunks import chunk_count, shows_independence
@@ -68,28 +71,6 @@ class Way(msgspec.Struct, frozen=True, omit_defaults=True):
         return changes + ([make.prefetch(self.depth)] if self.depth else [])
 
 
-class TimedWay(NamedTuple):
-    """A way and what it is predicted to take, in seconds."""
-
-    way: Way
-    makespan_s: float
-
-
-class BestSteps(msgspec.Struct, frozen=True):
-    """``use``: the simplest way within 1 % of the ``fastest`` found. ``left_out``: what was not tried, and why."""
-
-    steps: int
-    as_it_is: TimedWay
-    use: TimedWay
-    fastest: TimedWay
-    simulated: int
-    left_out: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        times = f"{format_seconds(self.as_it_is.makespan_s)} -> {format_seconds(self.use.makespan_s)}"
-        return short(f"BestSteps({self.steps} steps, {self.use.way.words}: {times})")
-
-
 def best_steps(
     schedule: Schedule,
     device: Device | str | Path,
@@ -97,7 +78,7 @@ def best_steps(
     most_chunks: int = 256,
     most_streams: int = 32,
     budget_ops: int = BUDGET_OPS,
-) -> BestSteps:
+) -> Best[Way]:
     """Search chunks, streams and prefetched steps of a program, each with what its copies must be for it.
 
     ``independent``: its steps need nothing of each other, can be cut, and the host needs no result before the end.
@@ -105,21 +86,39 @@ def best_steps(
     long as that gains something, up to ``most_chunks`` in all. Raises InputError for a program without chunks.
     """
     check_schedule("schedule", schedule)
-    steps = chunk_count(schedule)
-    ways = _Ways(schedule, as_device(device), budget_ops)
-    as_it_is = ways.timed(Way())
+    steps, device = chunk_count(schedule), as_device(device)
+    ways = _Ways(schedule, device, budget_ops)
+    ways.ticks(Way())  # whatever the budget
     holds = ways.holds(independent)
     shown = independent or shows_independence(schedule)
     for way in (holds, *ways.in_other_order(holds)):
         ways.grid(way, steps, most_chunks if independent else steps, most_streams if shown else 0)
-    use = ways.timed(ways.simplest())
-    left_out = list(ways.left_out)
+    use, best = ways.simplest(), ways.search.best()
+    not_tried = list(ways.left_out)
     if not independent:
         what = "pieces of a step" if shown else "streams and pieces of a step"
-        left_out.append(
+        not_tried.append(
             f"{what}: nothing in the schedule shows that they are possible; if so, say it with --independent"
         )
-    return BestSteps(steps, as_it_is, use, ways.timed(ways.search.best()), len(ways.search.took), tuple(left_out))
+    return Best(
+        best=ways.found(best, steps),
+        simplest=ways.found(use, steps),
+        compared={"before": replace(ways.found(Way(), steps), words="the program unchanged")},
+        work=schedule,
+        card=device,
+        link=link_words(device),
+        programs=len(ways.search.took),
+        simulated=len(ways.search.took),
+        lists_all=False,
+        left_open_because="only some numbers of chunks, streams and steps ahead are tried",
+        exact=False,
+        simplest_exact=False,
+        floor_s=0.0,
+        issued_bound=lower_bound(*ways.made(best)),
+        compiled=is_fast(),
+        changes=what_if(schedule, device, use.changes(independent)) if use != Way() else None,
+        not_tried=tuple(not_tried),
+    )
 
 
 class _Ways:
@@ -127,13 +126,13 @@ class _Ways:
 
     def __init__(self, schedule: Schedule, device: Device, budget_ops: int) -> None:
         self._case = Scenario(schedule, device)
-        self._made = lru_cache(1)(lambda way: make.changed_by(way.changes(), self._case))
-        candidates = Candidates(self._ticks, lambda way: len(self._made(way).schedule), _changes_of)
+        self.made = lru_cache(1)(lambda way: make.changed_by(way.changes(), self._case))
+        candidates = Candidates(self._ticks, lambda way: len(self.made(way).schedule), _changes_of)
         self.search = Search(candidates, budget_ops)
         self.left_out: list[str] = []
 
     def _ticks(self, ways: Sequence[Way]) -> list[int]:
-        return [round(simulate_one_of_many(*self._made(way)).makespan_s * TICKS_PER_S) for way in ways]
+        return [round(simulate_one_of_many(*self.made(way)).makespan_s * TICKS_PER_S) for way in ways]
 
     def ticks(self, way: Way) -> int:
         """What a way takes, whatever the budget. Raises InputError where it cannot be made."""
@@ -141,9 +140,11 @@ class _Ways:
             self.search.evaluate([way])
         return self.search.took[way]
 
-    def timed(self, way: Way) -> TimedWay:
-        """The same in seconds, with the way."""
-        return TimedWay(way, self.ticks(way) / TICKS_PER_S)
+    def found(self, way: Way, steps: int) -> Found[Way]:
+        """What is said of a way that was simulated, of a program of so many chunks."""
+        takes_s, before_s = (self.ticks(one) / TICKS_PER_S for one in (way, Way()))
+        more = {"options": way.words, "chunks": way.chunks or steps, "gain": before_s / takes_s if takes_s else 1.0}
+        return Found(way, way.words, takes_s, more=more)
 
     def holds(self, independent: bool) -> Way:
         """Without all that keeps steps apart, whatever is asked of streams: pageable memory, calls that wait."""

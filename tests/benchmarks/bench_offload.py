@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 from streamsim import Layer, Layers, WorkloadKernel, best_offload, load_device
 
 if TYPE_CHECKING:
-    from streamsim.search.best_offload import BestOffload
+    from streamsim.program.offload import Offload
+    from streamsim.search.found import Best
 
 CARDS = ("h200", "a100")
 SMALLEST_BYTES = 20_000_000
 LAYERS = (8, 16, 24, 32, 48, 80)
 
 
-def found_for(number: int) -> tuple[BestOffload, int, float]:
+def found_for(number: int) -> tuple[Best[Offload], int, float]:
     """What is found for the model of that number, its layers, and the seconds that it took."""
     draw = random.Random(number)
     device = load_device(draw.choice(CARDS))
@@ -39,7 +40,7 @@ def found_for(number: int) -> tuple[BestOffload, int, float]:
 def main() -> None:
     """A line for each size of model."""
     models = int(sys.argv[1]) if len(sys.argv) > 1 and sys.argv[1].isdigit() else 60
-    by_count: dict[int, list[tuple[BestOffload, float]]] = {}
+    by_count: dict[int, list[tuple[Best[Offload], float]]] = {}
     for number in range(models):
         found, count, seconds = found_for(number)
         by_count.setdefault(count, []).append((found, seconds))

@@ -10,7 +10,7 @@ from array import array
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 import pytest
 from perfect_profiler import recorded
@@ -54,13 +54,14 @@ from streamsim import (
 from streamsim.analysis.bounds import Bound, lower_bound
 from streamsim.analysis.event_pairs import timed_alone
 from streamsim.analysis.formulas import published
+from streamsim.analysis.what_if import WhatIf
 from streamsim.analysis.work_bound import work_bound
 from streamsim.device.assumptions import link_words
 from streamsim.recorded.card_profile import profile_of
 from streamsim.recorded.replay import untraced, without_recording
 from streamsim.report.gantt import plot_explanation
 from streamsim.report.heatmap import HeatMap
-from streamsim.search.best import Flatness, Found
+from streamsim.search.found import Flatness, Found
 from streamsim.transform.changes import graph
 
 if TYPE_CHECKING:
@@ -119,8 +120,9 @@ def classes_in(hint: Any) -> Iterator[type]:
     """The package's own classes that an annotation names, however deep."""
     if isinstance(hint, TypeVar | str) or hint is None:
         return
-    if inspect.isclass(hint) and hint.__module__.startswith("streamsim"):
-        yield hint
+    one = get_origin(hint) or hint  # of Best[Config] the class Best
+    if inspect.isclass(one) and one.__module__.startswith("streamsim"):
+        yield one
     for part in get_args(hint):
         for one in part if isinstance(part, list) else [part]:
             yield from classes_in(one)
@@ -149,7 +151,10 @@ def test_the_walk_over_annotations_sees_what_it_should() -> None:
         Found,
         Flatness,
         Bound,
+        Schedule,
         streamsim.Workload,
+        streamsim.Layers,
+        WhatIf,
         streamsim.Device,
         streamsim.Grid,
     }
@@ -180,7 +185,7 @@ DOORS: dict[str, Callable[[Any], object]] = {
     "what_if": lambda device: what_if(SCHEDULE, device, [graph()]).to_json(),
     "diagnose": lambda device: diagnose(WORKLOAD, device, 1e-3).to_json(),
     "loop_advice": lambda device: loop_advice(Loop(batch=2, batch_bytes=1 << 20, step_s=1e-3), device).to_json(),
-    "best_steps": lambda device: best_steps(one_stream(WORKLOAD, 3), device).use,
+    "best_steps": lambda device: best_steps(one_stream(WORKLOAD, 3), device).to_json(),
     "replay": lambda device: replay(recorded(simulate(SCHEDULE, "ideal")), device).predicted_s,
     "untraced": lambda device: untraced(recorded(simulate(SCHEDULE, "ideal")), device).schedule,
     "program_of": lambda device: program_of(recorded(simulate(SCHEDULE, "ideal")), device=device).schedule,

@@ -25,7 +25,7 @@ from streamsim.program.config import Config
 from streamsim.recorded.card_profile import profile_of
 from streamsim.recorded.read import read_recording
 from streamsim.recorded.replay import untraced
-from streamsim.search.best_steps import BestSteps, best_steps
+from streamsim.search.best_steps import Way, best_steps
 from streamsim.transform.changes import Change, make_async, pin, streams
 from streamsim.transform.repeated_step import repeated_step
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
+    from streamsim.search.found import Best
 
 pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason="no folder ../shared/traces beside the project")
 
@@ -61,7 +62,7 @@ def program(name: str, is_timed: bool = True) -> tuple[Schedule, Device]:
 
 
 @cache
-def best(name: str) -> BestSteps:
+def best(name: str) -> Best[Way]:
     return best_steps(*program(name), independent=True)
 
 
@@ -84,12 +85,12 @@ def test_the_best_way_is_no_slower_and_no_program_of_the_family_is_missed(name: 
     """Programs of this family in 2 and 4 streams were recorded too: with fewer, 4 streams come out, or what is near."""
     schedule, device = program(name)
     found = best(name)
-    assert found.use.makespan_s <= found.as_it_is.makespan_s == simulate(schedule, device).makespan_s
+    assert found.simplest.makespan_s <= found.compared["before"].makespan_s == simulate(schedule, device).makespan_s
     if name == "infer-pinned-2streams":
-        assert found.use.way.streams in (4, 6)  # four take 1.0 % longer than six, where 1 % decides
-        assert found.use.makespan_s == pytest.approx(untraced_s("infer-pinned-4streams"), rel=0.07)
+        assert found.simplest.config.streams in (4, 6)  # four take 1.0 % longer than six, where 1 % decides
+        assert found.simplest.makespan_s == pytest.approx(untraced_s("infer-pinned-4streams"), rel=0.07)
     if name == "infer-pinned-4streams":
-        assert found.use == found.as_it_is
+        assert found.simplest == found.compared["before"]
 
 
 ASYNC, TWO, FOUR = (make_async(),), (streams(2, True),), (streams(4, True),)

@@ -27,7 +27,8 @@ from streamsim.search.grid import Grid
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamsim.search.best import Best
+    from streamsim.program.config import Config
+    from streamsim.search.found import Best
 
 
 # The command
@@ -52,7 +53,7 @@ def test_the_command_says_what_the_library_says(capsys: pytest.CaptureFixture[st
     expected = json.loads(json.dumps(streamsim.best(workload, load_device("a100"), grid).to_json()))
     del expected["inputs"]
     assert value == expected
-    assert value["schema_version"] == 2
+    assert value["schema_version"] == 3
     assert inputs["grid"]["buffers"] == [2, 3]
     assert (inputs["device"], inputs["h2d_bytes"]) == ("a100", 1 << 20)
     write_device(msgspec.structs.replace(load_device("a100"), connections=1), tmp_path / "one.toml")
@@ -74,12 +75,19 @@ def test_json_has_all_that_is_known() -> None:
     )
     config = {"order": "depth-first", "chunks": 12, "streams": 3, "buffers": None, "memory": "pinned", "launch": "live"}
     best = config | {"makespan_s": pytest.approx(14 * NS), "serial_s": pytest.approx(36 * NS)}
-    best["speedup"] = pytest.approx(36 / 14)
+    best |= {"speedup": pytest.approx(36 / 14), "device_bytes": 24}
     assert sum(found.pop("critical_path_s").values()) == pytest.approx(14 * NS)
     assert found.pop("simulated") <= 84
     assert "assumed" in found.pop("link")
+    one = {"speedup": pytest.approx(36 / 14), "issued_bound_s": pytest.approx(12 * NS), "lists_all": True}
+    assert {name: found.pop(name) for name in one} == one
+    assert (found.pop("serial_bytes"), found.pop("usual_bytes"), found.pop("issued_bound_by")) == (
+        24,
+        24,
+        "longest chain",
+    )
     assert found == {
-        "schema_version": 2,
+        "schema_version": 3,
         "best": best,
         "simplest": best,
         "usual": best | {"chunks": 4, "streams": 4, "makespan_s": pytest.approx(18 * NS), "speedup": pytest.approx(2)},
@@ -139,7 +147,7 @@ def test_what_the_workload_forbids_is_left_out_with_a_word(capsys: pytest.Captur
 
 
 def test_the_table_names_what_to_use(capsys: pytest.CaptureFixture[str]) -> None:
-    best: Best = streamsim.best(
+    best: Best[Config] = streamsim.best(
         Workload(1 << 18, (4,), (4,), (WorkloadKernel(duration_s=20e-6),)),
         load_device("h200"),
         Grid(tuple(range(1, 7)), (1, 2, 3)),
@@ -165,7 +173,7 @@ def test_the_command_says_what_is_not_known(capsys: pytest.CaptureFixture[str], 
     table = " ".join(said(capsys, *PIPELINE).split())
     for words in ("best found", "the simplest found within 1 % of the best found", "unknown within 1, 5, 10 %"):
         assert words in table
-    assert "Not exact, though no program of the grid is more than" in table
+    assert "Not exact, though no program is more than" in table
     assert f"{value['left_open']} left open" in table
     assert "streamsim[fast] or --exact leaves nothing open" in table
     exact = json.loads(said(capsys, *PIPELINE, "--exact", "--json"))

@@ -21,11 +21,12 @@ from streamsim.program.layers import Layer, Layers
 from streamsim.program.offload import Offload, one_by_one
 from streamsim.program.workload import WorkloadKernel
 from streamsim.search import placements
-from streamsim.search.best_offload import MOST_LEAN, BestOffload, best_offload
+from streamsim.search.best_offload import MOST_LEAN, best_offload
 from streamsim.search.offload_bounds import LayerCosts, Room, floor_ticks
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
+    from streamsim.search.found import Best
 
 IDEAL = card.make_device()
 NS = 1e-9
@@ -57,7 +58,7 @@ class Asked(NamedTuple):
                         found[config] = ticks(simulate(schedule, self.device).makespan_s)
         return found
 
-    def best(self, **more: Any) -> BestOffload:
+    def best(self, **more: Any) -> Best[Offload]:
         limits = self.memory, self.reserve, self.pinned, self.most_depth
         return best_offload(self.layers, self.device, *limits, **more)
 
@@ -87,16 +88,16 @@ def test_the_best_way_is_what_trying_every_way_gives(case: Asked) -> None:
     found = case.best(budget_ops=None)
     assert found.exact
     assert found.lists_all
-    assert found.ways == len(every)
+    assert found.programs == len(every)
     assert ticks(found.best.makespan_s) == ticks(found.floor_s) == min(every.values())
     assert every[found.best.config] == min(every.values())
     limit = 1.01 * min(every.values())
     near = [config.device_bytes(case.layers) for config, taken in every.items() if taken <= limit]
-    assert every[found.lean.config] == ticks(found.lean.makespan_s)
-    assert every[found.lean.config] <= limit
-    assert found.lean.device_bytes >= min(near)
+    assert every[found.simplest.config] == ticks(found.simplest.makespan_s)
+    assert every[found.simplest.config] <= limit
+    assert found.simplest.device_bytes >= min(near)
     if len(every) <= MOST_LEAN:
-        assert found.lean.device_bytes == min(near)
+        assert found.simplest.device_bytes == min(near)
 
 
 @examples(60)
@@ -117,8 +118,8 @@ def test_what_is_not_tried_is_no_faster_than_is_said(case: Asked, is_listed: boo
     optimum = min(every.values())
     assert found.lists_all is is_listed
     assert ticks(found.floor_s) <= optimum <= ticks(found.best.makespan_s) == every[found.best.config]
-    assert ticks(found.lean.makespan_s) == every[found.lean.config] <= 1.01 * found.best.makespan_s / NS
-    assert found.lean.device_bytes <= found.best.device_bytes
+    assert ticks(found.simplest.makespan_s) == every[found.simplest.config] <= 1.01 * found.best.makespan_s / NS
+    assert found.simplest.device_bytes <= found.best.device_bytes
     assert found.exact is (found.floor_s == found.best.makespan_s)
     assert found.best.makespan_s * (1 - found.nearness) == pytest.approx(found.floor_s)
 
@@ -155,9 +156,9 @@ def test_what_is_reserved_and_what_may_be_pinned_count() -> None:
     layers = layers_of((4, 5), (6, 3), (2, 9))
     free = best_offload(layers, IDEAL, 12)
     assert free.best.makespan_s == 17 * NS
-    assert free.best.pinned_bytes <= 12
+    assert free.best.more["pinned_bytes"] <= 12
     pinned = best_offload(layers, IDEAL, 10, pinned_limit_bytes=6)  # the largest stays, with a buffer for the others
-    assert (pinned.best.config.resident, pinned.best.pinned_bytes) == (("layer1",), 6)
+    assert (pinned.best.config.resident, pinned.best.more["pinned_bytes"]) == (("layer1",), 6)
     reserved = best_offload(layers, IDEAL, 10, reserve_bytes=3)
     assert reserved.best.device_bytes <= 10
     assert reserved.best.config.reserve_bytes == 3
@@ -178,17 +179,18 @@ def test_what_it_is_compared_with() -> None:
         "kernel_first_s": replace(config, memory="pageable", kernel_first=True).schedule(layers),
         "resident_s": Offload(1, ("layer0", "layer1", "layer2")).schedule(layers),
     }
-    said = {name: getattr(found.best if name == "makespan_s" else found, name) for name in taken}
+    plain = found.to_json()
+    said = {name: plain["best"][name] if name == "makespan_s" else plain[name] for name in taken}
     assert said == pytest.approx({name: simulate(schedule, device).makespan_s for name, schedule in taken.items()})
-    assert found.resident_bytes == layers.weight_bytes
-    assert set(found.best.streamed) | set(config.resident) == {"layer0", "layer1", "layer2"}
+    assert found.compared["resident"].device_bytes == layers.weight_bytes
+    assert set(found.best.more["streamed"]) | set(config.resident) == {"layer0", "layer1", "layer2"}
     assert found.best.device_bytes == config.device_bytes(layers) <= 1_000_000
-    assert found.speedup == found.serial_s / found.best.makespan_s
+    assert found.speedup == found.compared["serial"].makespan_s / found.best.makespan_s
     assert found.issued_bound.seconds <= found.best.makespan_s
     assert sum(found.critical_s.values()) == pytest.approx(found.best.makespan_s)
     assert all(seconds <= found.best.makespan_s for seconds in found.faster_s.values())
     stay = sum(step.weight_bytes for step in layers.steps if step.name in config.resident)
-    assert found.best.load_s == pytest.approx(stay / device.h2d.bandwidth_bytes_per_s, abs=1e-4)
+    assert found.best.more["load_s"] == pytest.approx(stay / device.h2d.bandwidth_bytes_per_s, abs=1e-4)
     assert found.to_json()["best"]["pass_s"] == found.best.makespan_s / 2
 
 
@@ -196,8 +198,8 @@ def test_everything_stays_where_it_fits() -> None:
     layers = layers_of((4, 5), (6, 3))
     found = best_offload(layers, IDEAL)  # whose memory is not known
     assert found.best.config.resident == ("layer0", "layer1")
-    assert (found.best.streamed, found.best.pinned_bytes, found.exact) == ((), 0, True)
-    assert found.best.makespan_s == found.resident_s == 8 * NS
+    assert (found.best.more["streamed"], found.best.more["pinned_bytes"], found.exact) == ((), 0, True)
+    assert found.best.makespan_s == found.compared["resident"].makespan_s == 8 * NS
 
 
 def test_more_room_leads_to_no_heavier_choice() -> None:
@@ -207,7 +209,7 @@ def test_more_room_leads_to_no_heavier_choice() -> None:
     )
     block = Layer(436_000_000, (WorkloadKernel(duration_s=4.9e-3), WorkloadKernel(duration_s=2.1e-3)), "block", 32)
     model = Layers((first, block, last), passes=8)
-    four, eight = (best_offload(model, "h200", room << 30).lean.device_bytes for room in (4, 8))
+    four, eight = (best_offload(model, "h200", room << 30).simplest.device_bytes for room in (4, 8))
     assert eight <= four
 
 

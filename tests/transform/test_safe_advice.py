@@ -148,7 +148,7 @@ def test_what_best_recommends_does_the_same_without_a_race(schedule: Schedule, i
     schedule = repaired(schedule, check(schedule))
     with suppress(InputError):  # threads that show no chunks
         found = best_steps(schedule, DEVICE, independent, most_chunks=12, most_streams=4)
-        for way in (found.use.way, found.fastest.way):
+        for way in (found.simplest.config, found.best.config):
             check_safe(schedule, changed_by(way.changes(), Scenario(schedule, DEVICE)).schedule)
 
 

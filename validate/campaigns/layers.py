@@ -114,7 +114,7 @@ def experiment(layers: Layers, device: Device, runner: Runner = run) -> Record:
     for share in SHARES:
         limit = max(int(share * layers.weight_bytes), max(step.weight_bytes for step in layers.steps))
         found = best_offload(layers, card, limit + RESERVE_BYTES, RESERVE_BYTES)
-        rows.append(_row(layers, found.lean.config, limit, found.lean.makespan_s, runner))
+        rows.append(_row(layers, found.simplest.config, limit, found.simplest.makespan_s, runner))
     pageable = Offload(1, (), "pageable")
     predicted_s = simulate(pageable.schedule(layers), card).makespan_s
     return Record(layers, card.name, tuple(rows), _row(layers, pageable, None, predicted_s, runner))
