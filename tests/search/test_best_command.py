@@ -84,7 +84,7 @@ def test_json_has_all_that_is_known() -> None:
     assert (found.pop("serial_bytes"), found.pop("usual_bytes"), found.pop("issued_bound_by")) == (
         24,
         24,
-        "longest chain",
+        "H2D copy engine",
     )
     assert found == {
         "schema_version": 3,
