@@ -25,7 +25,6 @@ OF_MUTATED_CODE = (
     "validate/test_compare*",
     "validate/test_coverage",
     "validate/test_drift",
-    "validate/test_tables",
     "validate/test_timelines",
 )
 

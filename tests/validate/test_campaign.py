@@ -14,7 +14,6 @@ import pytest
 from fake_cuda import fake_gpu
 
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import check_writable
 from streamsim.program.files import write_schedule
 from streamsim.program.patterns import depth_first, ring
 from streamsim.program.schedule import Schedule, WaitEvent
@@ -163,15 +162,6 @@ def test_more_than_a_record_holds_is_not_measured(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(campaign, "_start", lambda *_: pytest.fail("measures"))
     with pytest.raises(InputError, match=r"repeats = 250001: of 3 schedules, more than a record holds; ask for 250000"):
         run(a_plan(tmp_path, repeats=250_001))
-
-
-def test_a_record_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(campaign, "import_cupy", lambda: pytest.fail("measures"))
-    plan = a_plan(tmp_path)
-    Path(plan.output).write_bytes(b"precious")
-    with pytest.raises(InputError, match=r"r\.json\.gz: there is such a file already; move it away, or"):
-        run(plan)
-    assert Path(plan.output).read_bytes() == b"precious"
 
 
 @pytest.mark.usefixtures("fitting_once")
@@ -350,20 +340,6 @@ def test_the_process_passes_its_complaint_on() -> None:
         raise_for(130, "")
     with pytest.raises(InputError, match=r"died \(exit code -9\): out of memory; the same command goes on"):
         raise_for(-9, "out of memory\n")
-
-
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [("no/r.json.gz", "there is no folder"), (".", "is a folder"), ("locked/r.json.gz", "no permission")],
-)
-def test_where_nothing_can_be_written_is_found_out_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, message: str
-) -> None:
-    (tmp_path / "locked").mkdir()
-    may = os.access  # a superuser may write anywhere, so permission is refused here by hand
-    monkeypatch.setattr(os, "access", lambda where, mode: "locked" not in str(where) and may(where, mode))
-    with pytest.raises(InputError, match=message):
-        check_writable(tmp_path / path)
 
 
 def test_a_run_of_drawn_schedules_says_how_to_draw_them_again(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 from pages import lines_of
-from small_record import NOBODY_KNOWS, ONE, RECORD, US, a_device, a_recipe, a_record, an_entry
+from small_record import NOBODY_KNOWS, ONE, RECORD, TWO, a_device, a_recipe, a_record, an_entry
 
 # Tolerances
 
@@ -108,23 +109,56 @@ def test_several_records_are_shown_side_by_side(
     assert main([*both, "--format", "csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [row["record"] for row in rows] == [record_path, record_path, other]
-    for option in (["--page", str(tmp_path / "p.html")], ["--timelines"], ["--all"], ["--samples", "20"]):
-        assert main([*both, *option]) == 2
-        assert f"{option[0]}: is of one record, and 2 are given" in capsys.readouterr().err
 
 
-def test_csv_has_a_line_for_every_schedule(record_path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", record_path, "--format", "csv"]) == 0
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    assert [float(row["predicted_s"]) for row in rows] == [pytest.approx(4 * US), pytest.approx(3 * US)]
-    assert float(rows[1]["formulas_s.simpleMultiCopy"]) == pytest.approx(2 * US)
+FAR = an_entry(a_recipe(**TWO), (2.0,) * 3)  # 3 us predicted: 50 % too much
+NEAR = an_entry(a_recipe(**ONE), (5.0,) * 3)  # 4 us predicted: 20 % too little
 
 
-def test_the_table_says_what_a_reader_asks_for(record_path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", record_path]) == 0
-    text = capsys.readouterr().out
-    for words in ("-20.0%", "+20.0%", "device-bound", "simpleMultiCopy", "choice: within 1% of the best", "drift"):
-        assert words in text
+@pytest.fixture
+def far(tmp_path: Path) -> str:
+    write_record(a_record(NEAR, FAR, profile=a_device()), tmp_path / "far.json.gz")
+    return str(tmp_path / "far.json.gz")
+
+
+def sections(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[list[str]]:
+    """The lines of each section that the command prints."""
+    assert main(["compare", *arguments]) == 0
+    return [section.splitlines() for section in capsys.readouterr().out.split("\n\n")]
+
+
+def test_the_summary_comes_first_then_the_worst_schedules_then_the_details(
+    far: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = sections(capsys, far, "--fail-if", "worst > 60%", "--worst", "1")
+    assert [re.split(r"  | \(", section[0])[0] for section in printed] == [
+        "Emulated, test: 2 schedules, profile calibrated with the record",
+        "model, by class",
+        "choice: within 1% of the best measured for 1 of 1 workloads",
+        "ok",
+        "the worst predicted, pageable memory left out",
+        "median and 95th percentile",
+        "drift",
+        "every schedule",
+    ]
+    listed = {section[0]: section[2:] for section in printed}
+    assert [line.endswith(FAR.key) for line in listed["the worst predicted, pageable memory left out"]] == [True]
+    assert [line.split()[2] for line in listed["every schedule"]] == ["-20.0%", "+50.0%"]
+
+
+def test_time_lines_are_drawn_when_asked_for_behind_all_tables(far: str, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = sections(capsys, far)
+    printed = sections(capsys, far, "--timelines")
+    assert printed[: len(plain) - 1] == plain[:-1]
+    drawn = printed[len(plain) :]
+    assert [section[0].partition(": connections=8 ")[2] for section in drawn] == [FAR.key, NEAR.key]
+    assert [section[0].partition(":")[0] for section in drawn] == ["+50.0%", "-20.0%"]  # neither is noise
+    for section in drawn:
+        assert section[1] == "predicted"
+        assert [line.split()[0] for line in section[2:5]] == ["h2d", "d2h", "compute"]
+    assert sections(capsys, far, "--timelines", "--worst", "1")[-1][0] == drawn[0][0]
+    none = sections(capsys, far, "--timelines", "--worst", "0")
+    assert not any(section[0].startswith("the worst predicted") or "predicted" in section for section in none)
 
 
 def test_the_compiled_model_and_simpy_say_the_same(

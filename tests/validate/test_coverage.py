@@ -17,7 +17,7 @@ from streamsim.errors import InputError
 from streamsim_validate.cli import main
 from streamsim_validate.compare.clocks import predict_device_s
 from streamsim_validate.compare.comparison import DEVICE_BOUND
-from streamsim_validate.compare.coverage import Coverage, by_class, coverage, expectations
+from streamsim_validate.compare.coverage import Coverage, by_class, expectations
 from streamsim_validate.compare.predictions import classify, compare
 from streamsim_validate.records.files import read_record, write_record
 from streamsim_validate.records.recipe import digest
@@ -30,7 +30,7 @@ FOLDER = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
 # Records that nobody had when the rule of misses was found: docs/evidence.md.
 PATHS = sorted(FOLDER.glob("random-*.json.gz"))
 LEAST, MOST = 0.85, 0.97  # of the device-bound medians
-SAMPLES, EVERY = (200, 1) if THOROUGH else (40, 8)  # draws, and one schedule in so many
+SAMPLES, EVERY = (200, 1) if THOROUGH else (24, 8)  # draws, and one schedule in so many
 
 SIGMA = 0.1
 DEVICE = msgspec.structs.replace(make_device(), spread={"h2d.bandwidth_bytes_per_s": SIGMA})
@@ -49,6 +49,10 @@ def a_record(profile: Device = DEVICE) -> Record:
     plain = msgspec.json.decode(msgspec.json.encode(profile))
     run = Run(32, "then", 0, 1, "now", plain, None, entries)
     return Record(CARD, Machine("Linux", "a processor", 2, "3.12"), "mine", (run,), "0.1")
+
+
+def coverage(record: Record, samples: int = 200, spread: dict[str, float] | None = None) -> dict[str, Coverage]:
+    return by_class(expectations(record, compare(record).rows, samples, spread=spread))
 
 
 def test_shares_and_widths_by_hand() -> None:
@@ -96,16 +100,6 @@ def test_the_command_says_the_coverage(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["compare", path, "--samples", "200", "--spread", "h200", "--json"]) == 0
     narrow = json.loads(capsys.readouterr().out)["coverage"][DEVICE_BOUND]
     assert narrow["mean_width_percent"] < percents["mean_width_percent"]
-    for bad in (
-        ["--samples", "3"],
-        ["--samples", "50", "--seed", "-1"],
-        ["--samples", "50", "--spread", "ideal"],
-        ["--spread", "h200"],
-        ["--timelines", "--json"],
-    ):
-        assert main(["compare", path, *bad]) == 2
-        said_badly = capsys.readouterr()
-        assert (said_badly.out, len(said_badly.err.splitlines())) == ("", 1)
 
 
 def some_device_bound(record: Record) -> Record:

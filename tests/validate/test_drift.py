@@ -30,7 +30,7 @@ from streamsim_validate.compare.profiles import FEWEST_REPEATS, drift_of, profil
 from streamsim_validate.records.chains import Timing, rows_of, timings_of
 from streamsim_validate.records.files import write_record
 from streamsim_validate.records.host_calls import PACE_CHAIN, HostCalls, mixes_s, speed_of
-from streamsim_validate.records.programs import LINK_PAIR
+from streamsim_validate.records.program_rounds import LINK_PAIR
 from streamsim_validate.records.recipe import Recipe, digest
 from streamsim_validate.records.record import Entry, Group, Machine, Record, Run
 from streamsim_validate.records.timed import closed

@@ -165,19 +165,3 @@ def test_no_room_for_the_journal_or_the_record_is_one_line_and_the_run_goes_on_l
     _, said = process.communicate(timeout=HANG_S)
     assert process.returncode == 0, said
     assert measured(tmp_path / "r.json.gz") == KEYS
-
-
-def test_a_folder_that_takes_no_file_is_one_line(run: Any, tmp_path: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("the superuser may write everywhere")
-    tmp_path.chmod(0o555)
-    try:
-        process = run()
-        _, said = process.communicate(timeout=HANG_S)
-    finally:
-        tmp_path.chmod(0o755)
-    assert process.returncode == 2
-    assert (
-        said
-        == f"streamsim-validate: error: {tmp_path}/r.json.gz: cannot write it: no permission; choose another output\n"
-    )

@@ -22,8 +22,8 @@ from streamsim_validate.cli import main
 from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, expectations
 from streamsim_validate.compare.clocks import predict_wall_s
 from streamsim_validate.compare.paced import with_link
+from streamsim_validate.compare.program_rows import host_speeds, links_beside, schedule_of
 from streamsim_validate.compare.program_tables import choices_of, share_within, speeds_of
-from streamsim_validate.compare.programs import host_speeds, links_beside, schedule_of
 from streamsim_validate.records import (
     LINK_BYTES,
     LINK_PAIR,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -16,7 +15,6 @@ import msgspec
 import numpy as np
 import pytest
 from effort import examples
-from emulated_nvcc import COMPILER, write_nvcc
 from fake_arrays import CuPyArray, Tensor
 from fake_cuda import FakeError, fake_gpu
 from hypothesis import given
@@ -31,7 +29,7 @@ from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, Kernel, Synchronize
 from streamsim_validate.calibrate.front_ends import ALONE, ALONE_KINDS, KINDS, LINEAR_KINDS
 from streamsim_validate.compare import compare
-from streamsim_validate.compare.programs import device_of, schedule_of
+from streamsim_validate.compare.program_rows import device_of, schedule_of
 from streamsim_validate.gpu import LostGpuError
 from streamsim_validate.gpu.libraries import LinearLayers
 from streamsim_validate.records import (
@@ -42,22 +40,19 @@ from streamsim_validate.records import (
     STAND_IN,
     Entry,
     Program,
-    Recipe,
     Run,
-    config_of,
     digest,
     finish,
     journal_path,
     key_of,
     read_record,
-    stand_ins,
 )
 from streamsim_validate.run import Plan, campaign, probed_python
 from streamsim_validate.run import program_suite as measured_suite
 from streamsim_validate.run.campaign import measure_plan
 from streamsim_validate.run.probed_python import Link, ProbedPython
 from streamsim_validate.run.program_suite import check_installed, measure_programs, planned_programs, to_fit
-from streamsim_validate.run.runners import Cuda, run_on
+from streamsim_validate.run.runners import run_on
 from streamsim_validate.suites import drawn_programs, program_suite
 
 if TYPE_CHECKING:
@@ -411,32 +406,6 @@ def test_the_command_says_what_is_left_out(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert sum(line.startswith("not measured") and ": skipped: " in line for line in lines) == 6
     assert lines[-1] == "record.json.gz: 0 programs measured on Emulated"
-
-
-# In C++
-
-
-@pytest.mark.skipif(COMPILER is None, reason="no g++")
-def test_beside_programs_in_cpp_stand_a_chain_of_their_kernels_and_their_own_calls(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One compilation for all chains; twice the rounds of many take longer, whatever else the machine does."""
-    write_nvcc(tmp_path)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    found = Cuda()
-    one, many = stand_ins(1000, 1, 1), stand_ins(1000, 2, 400)
-    (few_s,), both_s = found.kernels_s(one, 1000), found.kernels_s(many, 1000)
-    assert 0 <= few_s < both_s[0] == both_s[1]
-    assert len((tmp_path / "compiled").read_text().splitlines()) == 1
-    config = config_of(Recipe("prefetch", {"chunks": 3, "buffers": 2}, one, STAND_IN))
-    result, rounds = found.run_probed(one, config, 2, 1, [CHUNK_ROUND, "k", "irwko"])
-    assert result.verified
-    assert [len(times) for times in (result.issue_s, result.wall_s, result.paces_s, result.links_s)] == [2] * 4
-    assert min(result.paces_s + result.links_s) > 0
-    assert list(rounds) == [CHUNK_ROUND, "k", "irwko"]
-    assert [len(seconds) for seconds in rounds.values()] == [2, 2, 2]
-    assert min(map(min, rounds.values())) > 0
-    found.close()
 
 
 # Linear layers

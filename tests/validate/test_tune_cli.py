@@ -138,64 +138,6 @@ def test_a_program_that_fails_is_named_with_the_reason(
 # Kernels of one's own
 
 
-MINE = 'extern "C" __global__ void mine(const Arrays a) {}'
-WORKLOAD = """
-elements = 4096
-inputs = [4]
-outputs = [4]
-
-[[kernels]]
-name = "mine"
-duration_s = 2e-5
-"""
-
-
-def test_kernels_of_ones_own_are_launched_in_place_of_the_stand_in(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    launched: list[int] = []
-
-    def mine(launch: Launch) -> None:
-        launched.append(launch.elements)
-        launch.store(launch.total() / 2)
-
-    Path("mine.cu").write_text(MINE)
-    Path("w.toml").write_text(WORKLOAD)
-    open_on(monkeypatch, kernels={"mine": mine})
-    options = ["--max-chunks", "4", "--budget", "3", "--repeats", "2", "--kernels", "mine.cu", "-o", "t.json.gz"]
-    assert main(["tune", "w.toml", *options, "--json"]) == 0
-    tried = json.loads(capsys.readouterr().out)["tried"]
-    assert {-(-4096 // one["chunks"]) for one in tried} <= set(launched)
-
-
-def test_kernels_that_do_not_compile_are_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("mine.cu").write_text(MINE.replace("{}", "{ nonsense }"))
-    Path("w.toml").write_text(WORKLOAD)
-
-    def refuse(name: str, _arguments: tuple[object, ...]) -> None:
-        if name == "compile_module":
-            from streamsim.errors import InputError
-
-            raise InputError('the CUDA source does not compile: mine(1): error: identifier "nonsense" is undefined')
-
-    opened = fake_gpu()
-    opened[1].fail_at = refuse
-
-    @contextmanager
-    def open_it(_number: int) -> Iterator[Gpu]:
-        yield opened[0]
-
-    monkeypatch.setattr(cli, "open_gpu", open_it)
-    arguments = ["w.toml", "--budget", "2", "--max-chunks", "4", "--kernels", "mine.cu", "-o", "t.json.gz"]
-    assert main(["tune", *arguments]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "kernel 'mine': the CUDA source does not compile" in said.err.splitlines()[-1]
-    assert not os.path.exists("t.json.gz")
-
-
 # Programs in a language
 
 

@@ -44,7 +44,7 @@ LENGTHS, LENGTHS_OF_LARGE = (8, 40), (2, 6)  # of chains of copies, large ones f
 
 
 def copies() -> Iterator[Probe]:
-    """Copies back to back, one way, over some streams: in a single one they take a little less than pipelines see."""
+    """Yield copies back to back, one way, over some streams: in one stream they are faster than in pipelines."""
     for direction in DIRECTIONS:
         for n_bytes in COPY_BYTES:
             streams = min(COPY_STREAMS, HOST_BYTES // n_bytes)  # copies of one stretch come in one stream
@@ -54,7 +54,7 @@ def copies() -> Iterator[Probe]:
 
 
 def copy_lengths(n_bytes: int) -> tuple[int, int]:
-    """Of a short and a long chain of copies of so many bytes."""
+    """Return the lengths of a short and a long chain of copies of ``n_bytes``."""
     return LENGTHS if n_bytes < 4 * MI else LENGTHS_OF_LARGE
 
 
@@ -85,7 +85,7 @@ class Link(NamedTuple):
     s_per_byte: float
 
     def at(self, n_bytes: int) -> float:
-        """Seconds of a copy."""
+        """Return the seconds of a copy."""
         return self.latency_s + n_bytes * self.s_per_byte
 
 

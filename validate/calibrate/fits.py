@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def fit(samples: Samples) -> Device:
-    """The profile that explains the samples.
+    """Return the profile that explains the samples.
 
     Raises InputError when probes are missing or were others than today's, and when no card can have shown them.
     """
@@ -105,7 +105,7 @@ def _check_complete(samples: Samples) -> None:
 
 
 def _is_later(samples: Samples, chain: Chain) -> bool:
-    """Whether samples of before there were such chains are complete without them: what they show is off."""
+    """Return whether samples of before there were such chains are complete without them: what they show is off."""
     return any(chain.kind in kinds and not samples.has(kinds) for kinds in LATER)
 
 
@@ -133,7 +133,7 @@ def _source(samples: Samples, name: str, library: str = "") -> str:
 
 
 def spread(samples: Samples, device: Device) -> dict[str, float]:
-    """Relative standard deviation of each number as calibration measures it.
+    """Return the relative standard deviation of each number as calibration measures it.
 
     The scatter of the repeats and, in quadrature, the misfit: how far the number would have to move for the model to
     show in the probes behind it what was measured. A number that is 0 has none.

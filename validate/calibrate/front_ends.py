@@ -60,13 +60,13 @@ class CompiledRounds(Protocol):
     version: str  # of what they are written in, in words
 
     def rounds_s(self, kinds: Sequence[str], turns: int) -> Sequence[float]:
-        """Seconds of a round of each of these kinds, so many in a run, in this order."""
+        """Return the seconds of a round of each of these kinds, so many in a run, in this order."""
 
 
 def measure_front_ends(
     libraries: Iterable[Calls], compiled: CompiledRounds | None = None, on_step: OnStep = quietly
 ) -> dict[str, LibrarySamples]:
-    """The rounds of every library and of compiled programs, by the name of the front end.
+    """Return the rounds of every library and of compiled programs, by the name of the front end.
 
     Without those of compiled programs where there is a compiler that does not work: ``on_step`` is told why.
     """
@@ -83,7 +83,7 @@ def measure_front_ends(
 
 
 def measure_compiled(program: CompiledRounds, seed: int = 0) -> Rounds:
-    """Seconds a round, of every kind of round, as :func:`measure_front_end`."""
+    """Return the seconds of a round, by kind, as :func:`measure_front_end`."""
     runs = _shuffled(KINDS, seed)
     found: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for kind, seconds in zip(runs, program.rounds_s(runs, TURNS), strict=True):
@@ -92,7 +92,7 @@ def measure_compiled(program: CompiledRounds, seed: int = 0) -> Rounds:
 
 
 def _shuffled(kinds: Iterable[str], seed: int) -> list[str]:
-    """The kinds of all runs, interleaved."""
+    """Return the kinds of all runs, interleaved."""
     runs = [kind for kind in kinds for _ in range(REPEATS)]
     random.Random(seed).shuffle(runs)
     return runs
@@ -104,7 +104,7 @@ def measure_front_end(
     clock: Callable[[], float] = time.perf_counter,
     on_step: OnStep = quietly,
 ) -> Rounds:
-    """Seconds a round, of every kind of round, the kinds interleaved in shuffled order."""
+    """Return the seconds of a round, by kind, the kinds interleaved in shuffled order."""
     kinds = kinds_of(calls)
     runs = _shuffled(kinds, seed)
     found: dict[str, list[float]] = {kind: [] for kind in kinds}
@@ -118,7 +118,7 @@ def measure_front_end(
 
 
 def kinds_of(calls: Calls) -> tuple[str, ...]:
-    """The kinds of rounds that a library can make."""
+    """Return the kinds of rounds that a library can make."""
     try:
         calls.linear(0)
     except NotImplementedError:
@@ -132,7 +132,7 @@ def time_round(
     clock: Callable[[], float] = time.perf_counter,
     in_one_stream: bool = False,
 ) -> float:
-    """Seconds of a round of that kind. ``in_one_stream``: whoever enters, enters that one."""
+    """Return the seconds of a round of that kind. ``in_one_stream``: whoever enters, enters that one."""
     made: dict[str, Callable[[int], object]] = {
         "i": calls.copy_in,
         "o": calls.copy_out,
@@ -167,12 +167,12 @@ def time_round(
 
 
 def pooled(rounds: Sequence[Mapping[str, Sequence[float]]]) -> Rounds:
-    """The runs of all these together, of the kinds that the first one has."""
+    """Return the runs of all these together, of the kinds that the first one has."""
     return {kind: tuple(seconds for some in rounds for seconds in some.get(kind, ())) for kind in rounds[0]}
 
 
 def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str, is_library: bool = True) -> FrontEnd:
-    """The costs that explain the fast quarter of the rounds best, in relative terms; none is below zero.
+    """Return the costs that explain the fast quarter of the rounds best, in relative terms; none is below zero.
 
     What else runs on a host slows it for a while, by half at times, and never hurries it. ``spread`` is what rounds
     scatter by and what the costs miss them by, in quadrature. What a single turn behind a wait takes longer than its
@@ -203,12 +203,12 @@ def _quiet_s(seconds: Sequence[float]) -> float:
 
 
 def _costs_in(kind: str) -> np.ndarray:
-    """How often a round pays each cost, in the order of ``IN_LOOPS``."""
+    """Return how often a round pays each cost, in the order of ``IN_LOOPS``."""
     found = costs_in(kind.removeprefix(ALONE))
     return np.array([found[name] for name in IN_LOOPS])
 
 
 def variation(rounds: Mapping[str, Sequence[float]]) -> float:
-    """How far the host's speed varied meanwhile: the slowest tenth of the runs over the fastest, each by its median."""
+    """Return how far the host's speed varied: the slowest tenth of the runs over the fastest, each by its median."""
     relative = sorted(run / median(runs) for kind, runs in rounds.items() if kind not in ALONE_KINDS for run in runs)
     return relative[-1 - len(relative) // 10] / relative[len(relative) // 10]

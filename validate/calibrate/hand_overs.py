@@ -33,7 +33,7 @@ NO_STEPS = (EVENT, "event_streams_s", "kernel_to_kernel_s")  # of the numbers of
 
 
 def hand_overs() -> Iterator[Probe]:
-    """Cycles of ops of known time in one stream, live behind a gate; and from stream to stream by events."""
+    """Yield cycles of ops of known time in one stream, live behind a gate; and from stream to stream by events."""
     for cycle in CYCLES:
         for n in (8, 40):
             yield probe_of(f"cycle {cycle}", 0, n, [gate(), *_cycle(cycle, n)])
@@ -53,7 +53,7 @@ def _cycle(cycle: str, n: int) -> Iterator[Op]:
 
 
 def rounds() -> Iterator[Probe]:
-    """Turns of ops that go round over two streams and over more, each turn behind the one before by an event."""
+    """Yield turns of ops that go round over two streams or more; an event orders each turn behind the one before."""
     directions: dict[str, Direction] = {"h": "h2d", "d": "d2h"}
     for letters in ROUNDS:
         for streams in ROUND_STREAMS:
@@ -71,7 +71,7 @@ def rounds() -> Iterator[Probe]:
 
 
 def fit_hand_overs(samples: Samples, alone: dict[Direction, Link]) -> HandOver:
-    """From cycles of ops in one stream.
+    """Return the hand-overs that cycles of ops in one stream show.
 
     A cycle gives the sum of its hand-overs, and no sums of cycles tell all six apart; the smallest solution
     shares them out evenly; if it has one below zero, a solution that has none comes as near as can be.
@@ -110,7 +110,7 @@ def _own_s(samples: Samples, cycle: str, alone: dict[Direction, Link], kernel_s:
 
 
 def fit_event_streams(samples: Samples, device: Device) -> Device:
-    """What the streams beyond two add to an event's hand-over: what rounds over six take more than the model has."""
+    """Return the device with what streams beyond two add to an event's hand-over, as rounds over six show."""
     if not samples.has(ROUND_KINDS):
         return device
     shown = simulated_per_link(rounds(), device)
@@ -124,7 +124,7 @@ def fit_event_streams(samples: Samples, device: Device) -> Device:
 
 
 def hand_over_spread(samples: Samples, device: Device) -> dict[str, float]:
-    """Of the mean hand-over of a run: single ones scatter by more, and a program has many."""
+    """Return the spread of the mean hand-over of a run: single ones scatter by more, and a program has many."""
     steps = {f: getattr(device.hand_over, f) for f in HandOver.__struct_fields__ if f not in NO_STEPS}
     mean_s = sum(steps.values()) / len(steps)
     scatter_s = rms(math.sqrt(variance) / count for variance, count in _cycle_runs(samples))
@@ -138,7 +138,7 @@ def hand_over_spread(samples: Samples, device: Device) -> dict[str, float]:
 
 
 def _cycle_runs(samples: Samples) -> Iterator[tuple[float, int]]:
-    """Of the long chain of each cycle the variance of its runs, in square seconds, and the number of hand-overs."""
+    """Yield for the long chain of each cycle its runs' variance, in square seconds, and its number of hand-overs."""
     for cycle in CYCLES:
         longest = max(samples.of(f"cycle {cycle}"), key=lambda chain: chain.length)
         runs = [timing.device_s for timing in samples.timings[longest]]
@@ -146,7 +146,7 @@ def _cycle_runs(samples: Samples) -> Iterator[tuple[float, int]]:
 
 
 def event_streams_spread(samples: Samples, device: Device) -> dict[str, float]:
-    """Of what more streams add to an event's hand-over, which no chain shows alone: the part that the model misses."""
+    """Return the spread of what more streams add to an event's hand-over: the part that the model misses."""
     streams_s = device.hand_over.event_streams_s
     if not streams_s:
         return {}

@@ -43,7 +43,7 @@ SERIAL_KINDS = {"serial hkd", "serial hgkd"}  # samples of before have none
 
 
 def host_calls() -> Iterator[Probe]:
-    """Mixes of calls, and chains of one other call: without named buffers, to be measured among other schedules."""
+    """Yield mixes of calls, and chains of one other call: without named buffers, to be measured among schedules."""
     yield from mixes()
     for n in HOST_LENGTHS:
         yield probe_of(RECORD_CHAINS, 0, n, [RecordEvent(i, 1 + i % 4) for i in range(n)], 4, events=n)
@@ -54,7 +54,7 @@ def host_calls() -> Iterator[Probe]:
 
 
 def waiting_calls() -> Iterator[Probe]:
-    """What a call that waits costs the host, and what a graph's launch does."""
+    """Yield probes of calls that wait, and of a graph's launch."""
     for n in HOST_LENGTHS:
         yield probe_of("blocking copy", LINK_BYTES, n, [Copy("h2d", LINK_BYTES, 1, blocking=True)] * n)
         yield probe_of("blocking kernel", 0, n, [TINY, Synchronize(stream=1)] * n)
@@ -63,7 +63,7 @@ def waiting_calls() -> Iterator[Probe]:
 
 
 def serial() -> Iterator[Probe]:
-    """Chunks whose copies all hold the host, each of memory of its own: most calls come after a wait."""
+    """Yield chunks whose copies all hold the host, each of memory of its own: most calls come after a wait."""
     made: dict[str, Callable[[int], list[Op]]] = {
         "hkd": lambda i: [_held("h2d", i), *_touched(i), _held("d2h", i)],
         "hgkd": lambda i: [_held("h2d", 2 * i), _held("h2d", 2 * i + 1), *_touched(i), _held("d2h", i)],
@@ -86,7 +86,7 @@ def _touched(number: int) -> list[Op]:
 
 
 def fit_host(samples: Samples, h2d: Link) -> Host:
-    """What the host's calls cost, of which each that waits holds it for the way to the card and back, too."""
+    """Return the costs of the host's calls. A call that waits also holds the host for the way to the card and back."""
     calls = fit_calls(samples)
     tiny_s = samples.per_link(kernel_kind(*KERNELS[0]), KI)
     held = (
@@ -108,7 +108,7 @@ def fit_host(samples: Samples, h2d: Link) -> Host:
 
 
 def fit_after_wait(samples: Samples, device: Device) -> Device:
-    """What the first calls after a wait take longer: what the model misses of serial chunks."""
+    """Return the device with what first calls after a wait take longer: what the model misses of serial chunks."""
 
     def made(seconds: float) -> Device:
         return replace(device, host=replace(device.host, after_wait_s=seconds))
@@ -120,7 +120,7 @@ def fit_after_wait(samples: Samples, device: Device) -> Device:
 
 
 def host_spread(samples: Samples, device: Device) -> dict[str, float]:
-    """Of the host's calls: those of programs, and the scatter of the chains in which the others show."""
+    """Return the spread of the host's calls: those of programs, and the scatter of the chains that show the others."""
     host = device.host
     found = calls_spread(samples, host.after_wait_s)
     found["synchronize_s"] = samples.scatter(SYNCHRONISE_CHAINS, "wall_s")
@@ -130,7 +130,7 @@ def host_spread(samples: Samples, device: Device) -> dict[str, float]:
 
 
 def after_wait_spread(samples: Samples, device: Device) -> dict[str, float]:
-    """Of what the first calls after a wait take longer, which no chain shows alone: the part that the model misses."""
+    """Return the spread of what the first calls after a wait take longer: the part that the model misses."""
     after_wait_s = device.host.after_wait_s
     if not after_wait_s:
         return {}

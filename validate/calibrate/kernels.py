@@ -47,19 +47,19 @@ GRAPH_GAP = 0.4
 
 
 def kernel_kind(name: str, parameter: int) -> str:
-    """The kind of the chains of a kernel."""
+    """Return the kind of the chains of a kernel."""
     return f"kernel {name}({parameter})"
 
 
 def elements_of(name: str, resident_threads: int) -> tuple[int, ...]:
-    """The sizes at which a kernel is measured: also full waves of the card, and a block more."""
+    """Return the sizes at which a kernel is measured: also full waves of the card, and a block more."""
     waves = [wave * resident_threads + more for wave in WAVES for more in (0, BLOCK)]
     large = LARGE_ELEMENTS if name != "sleep" else LARGE_ELEMENTS[:-2]
     return tuple(sorted({*SMALL_ELEMENTS, *waves, *large}))
 
 
 def kernels(resident_threads: int) -> Iterator[Probe]:
-    """Each kernel back to back in one stream, over its elements.
+    """Yield each kernel back to back in one stream, over its elements.
 
     On the same memory, so that it is in the card's cache, as what a copy or a kernel has just written is.
     """
@@ -77,7 +77,7 @@ def kernels(resident_threads: int) -> Iterator[Probe]:
 
 
 def fit_compute(samples: Samples) -> Compute:
-    """The kernels' costs; and of the card what its specification says."""
+    """Return the kernels' costs; and of the card what its specification says."""
     card = samples.card
     kernels = tuple(_fit_kernel(samples, name, parameter) for name, parameter in KERNELS)
     floor_s = min(cost.duration_s[0] for cost in kernels)
@@ -93,7 +93,7 @@ def fit_compute(samples: Samples) -> Compute:
 
 
 def _fit_kernel(samples: Samples, name: str, parameter: int) -> KernelCost:
-    """Back to back in one stream: the time includes what passes between two kernels of a stream."""
+    """Return the cost from launches back to back in one stream, with what passes between two kernels of a stream."""
     sizes = elements_of(name, samples.card.resident_threads)
     times = [samples.per_link(kernel_kind(name, parameter), n) for n in sizes]
     for i, (before, after) in enumerate(pairwise(times)):
@@ -104,7 +104,7 @@ def _fit_kernel(samples: Samples, name: str, parameter: int) -> KernelCost:
 
 
 def stairs(points: Sequence[tuple[int, float]], layer: int, most: int) -> list[tuple[int, float]]:
-    """A kernel's curve, (elements, seconds) ascending, with the stairs that are in it up to ``most`` elements.
+    """Return a kernel's curve, (elements, seconds) ascending, with the stairs that are in it up to ``most`` elements.
 
     Blocks are whole, and the multiprocessors share them evenly. So a launch takes as long as the one with the most of
     them does: the same from one full ``layer``, a block on each, to the next. The largest launch known of a stair tells
@@ -129,7 +129,7 @@ def _on_line(known: Mapping[int, float], at: int) -> float:
 
 
 def kernel_spread(samples: Samples, device: Device) -> dict[str, float]:
-    """Of all the kernels' times together."""
+    """Return the spread of all kernels' times together."""
     missed = misfits(samples, list(kernels(samples.card.resident_threads)), device)
     scatter = rms(samples.scatter(kernel_kind(*kernel)) for kernel in KERNELS)
     return {"compute.kernels": math.hypot(scatter, rms(m.relative for m in missed))}

@@ -23,7 +23,7 @@ LATENCY_BYTES = MI  # copies of at most so much tell of the latency, larger ones
 
 
 def link_spread(samples: Samples, device: Device) -> dict[str, float]:
-    """Of the numbers of both directions, each from the chains in which it shows."""
+    """Return the spread of the numbers of both directions, each from the chains that show it."""
     missed = [m for probes, numbers in FITTED.items() for m in misfits(samples, list(probes()), device, numbers)]
     found: dict[str, float] = {}
     for d in DIRECTIONS:
@@ -61,5 +61,5 @@ def _direction_spread(
 
 
 def _of_copy(misfit: Misfit) -> float:
-    """Of the time of a copy: of two in series in ``duplex h2d`` and ``duplex d2h`` only one is beside another."""
+    """Return the misfit of a copy: of two in series in ``duplex h2d`` and ``duplex d2h``, one is beside another."""
     return misfit.relative * (2 if misfit.kind in TWO_IN_SERIES else 1)

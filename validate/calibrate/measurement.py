@@ -13,7 +13,7 @@ from streamsim_validate.calibrate.program_calls import PROGRAM_KINDS
 from streamsim_validate.calibrate.queues import QUEUES
 from streamsim_validate.calibrate.samples import COPY_KINDS, Samples
 from streamsim_validate.gpu import Bench, Replayer, prepare
-from streamsim_validate.progress import OnStep, quietly
+from streamsim_validate.progress import OnStep, quietly, shuffled_rounds
 from streamsim_validate.records import MIXES, PACE_CHAIN, Chain, Timing, mix_kind
 
 if TYPE_CHECKING:
@@ -80,12 +80,8 @@ class _Ready(NamedTuple):
 
 
 def _measure(ready: list[_Ready], rng: random.Random, what: str, on_step: OnStep) -> None:
-    turns = WARM_UP_RUNS + REPEATS
     with collector_off():
-        for turn in range(turns):
-            rng.shuffle(ready)
-            for i, one in enumerate(ready, turn * len(ready)):
-                on_step(what, i, turns * len(ready))
-                one.run(counts=turn >= WARM_UP_RUNS)
+        for turn, one in shuffled_rounds(ready, WARM_UP_RUNS + REPEATS, rng, what, on_step):
+            one.run(counts=turn >= WARM_UP_RUNS)
     for one in ready:
         one.replayer.close()

@@ -38,7 +38,7 @@ Probe = tuple[Chain, Schedule]
 
 
 def cycle_bytes(copy: int) -> int:
-    """Size of the copy number ``copy`` of a cycle: 256 to 768 KiB, no two alike, evenly spread at any length.
+    """Return the size of copy number ``copy`` of a cycle: 256 to 768 KiB, all different, evenly spread at any length.
 
     An engine that waits for another looks for its signal at intervals (8 us on an H200), so cycles of like
     ops fall into step with it and their hand-overs come out all short or all long.
@@ -55,12 +55,12 @@ def probe_of(kind: str, size: int, length: int, ops: list[Op], streams: int = 1,
 
 
 def gate() -> Op:
-    """A kernel that holds stream 1 until all behind it is queued."""
+    """Return a kernel that holds stream 1 until all behind it is queued."""
     return Kernel(1, duration_s=GATE_S, fill=0.01)
 
 
 def moved(direction: Direction, n_bytes: int, stream: int, number: int) -> Copy:
-    """Copy number ``number`` of a chain, of memory of its own as in a pipeline.
+    """Return copy number ``number`` of a chain, of memory of its own as in a pipeline.
 
     Copies back of one and the same stretch would stay in the host's cache and be a little faster.
     """
@@ -70,7 +70,7 @@ def moved(direction: Direction, n_bytes: int, stream: int, number: int) -> Copy:
 
 
 def with_kernel(direction: Direction, n_bytes: int, stream: int, number: int) -> tuple[Copy | Kernel, Copy | Kernel]:
-    """A copy, and the kernel that reads what it has brought or writes what it takes back.
+    """Return a copy, and the kernel that reads what it has brought or writes what it takes back.
 
     From and to memory of the card as in a pipeline; the chains of the two directions share none of it.
     """
@@ -85,5 +85,5 @@ def with_kernel(direction: Direction, n_bytes: int, stream: int, number: int) ->
 
 
 def tiny(stream: int) -> Kernel:
-    """The shortest kernel, in a stream."""
+    """Return the shortest kernel, in a stream."""
     return replace(TINY, stream=stream)

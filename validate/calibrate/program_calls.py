@@ -99,7 +99,7 @@ CALLS = (Copy, Kernel, RecordEvent, WaitEvent)
 
 
 def mixes() -> Iterator[Probe]:
-    """Copies and launches in the mix of a live pipeline, over few streams and over many: to say how fast the host is.
+    """Yield copies and launches in the mix of a live pipeline, over few streams and many: they show the host's speed.
 
     Short, and without named buffers: cheap enough to stand among other schedules and be measured with them.
     """
@@ -118,7 +118,7 @@ def _mix(letters: str, stream: int) -> Iterator[Op]:
 
 
 def programs() -> Iterator[Probe]:
-    """Every program; its chain's size is how many streams it has, and its length how many chunks."""
+    """Yield every program; its chain's size is how many streams it has, and its length how many chunks."""
     for name, (sizes, made) in PROGRAMS.items():
         for chunks, streams in sizes:
             chain = Chain(f"program {name}", streams, chunks)
@@ -139,7 +139,7 @@ class _Fit(NamedTuple):
 
 
 def fit_calls(samples: Samples, after_wait_s: float = 0.0) -> HostCalls:
-    """What explains the programs best, relative error for relative error.
+    """Return what explains the programs best, relative error for relative error.
 
     ``after_wait_s``: what the first copy and the first kernel of a program take longer. Raises InputError when some
     have no runs or no paces beside them or took less than that, or there are no chains of events.
@@ -148,7 +148,7 @@ def fit_calls(samples: Samples, after_wait_s: float = 0.0) -> HostCalls:
 
 
 def refit_calls(samples: Samples, device: Device) -> Device:
-    """With calls that leave room for what the first ones after a wait take longer.
+    """Return the device with calls that leave room for what the first ones after a wait take longer.
 
     Once: copies and kernels, by which that was found, move by 0.06 us at most (eight calibrations on two cards).
     """
@@ -156,7 +156,7 @@ def refit_calls(samples: Samples, device: Device) -> Device:
 
 
 def with_calls(device: Device, calls: HostCalls) -> Device:
-    """The device whose calls cost the host so much."""
+    """Return the device whose calls cost the host so much."""
     return replace(device, host=replace(device.host, **calls._asdict()))
 
 
@@ -179,7 +179,7 @@ def _fit(samples: Samples, after_wait_s: float) -> _Fit:
 
 
 def _issued(samples: Samples) -> list[tuple[Schedule, float]]:
-    """The programs, and in how many seconds the host issued each; or the mixes of calls."""
+    """Return the programs, and in how many seconds the host issued each; or the mixes of calls."""
     if not samples.has(PROGRAM_KINDS):
         return [(schedule, samples.median(chain, "issue_s")) for chain, schedule in mixes()]
     return [(schedule, took_in_paces(samples, chain) * samples.pace_s) for chain, schedule in programs()]
@@ -198,13 +198,13 @@ def _calls(samples: Samples, each: np.ndarray, events_s: Mapping[str, float]) ->
 
 
 def _after_waits(schedule: Schedule) -> int:
-    """How many calls of a program feel that whatever was before it ended with a wait."""
+    """Return how many calls of a program feel that whatever was before it ended with a wait."""
     kinds = {type(op) for op in schedule.ops}
     return 2 * ({Copy, Kernel} <= kinds)
 
 
 def took_in_paces(samples: Samples, chain: Chain) -> float:
-    """How many times as long as the pace beside it issuing a program takes. Raises InputError without runs or paces."""
+    """Return the issue time of a program over that of the pace beside it. Raises InputError without runs or paces."""
     if not samples.timings.get(chain) or chain not in samples.paces_s:
         raise InputError(f"calibration: no chain {chain.key!r} with the pace beside it; calibrate again")
     runs = zip(samples.timings[chain], samples.paces_s[chain], strict=True)
@@ -215,14 +215,14 @@ EVENTS = 2  # where they stand among the counts
 
 
 def _counts(schedule: Schedule, events_s: Mapping[str, float]) -> tuple[float, ...]:
-    """Copies, kernels, seconds of events in chains of their own, first calls of their kind in a stream."""
+    """Return the copies, kernels, seconds of events in chains of their own, and first calls of a kind in a stream."""
     copies, kernels, records, waits = (sum(isinstance(op, call) for op in schedule.ops) for call in CALLS)
     queues = {(op.stream, getattr(op, "direction", "")) for op in schedule.ops if isinstance(op, Copy | Kernel)}
     return copies, kernels, records * events_s[RECORD_CHAINS] + waits * events_s[WAIT_CHAINS], len(queues)
 
 
 def calls_spread(samples: Samples, after_wait_s: float) -> dict[str, float]:
-    """Of each call that waits for nothing, relative to it.
+    """Return the relative spread of each call that waits for nothing.
 
     The scatter of the programs' runs and, in quadrature, what the fit misses of them; of what it can tell least from
     the rest, its own standard deviation, too.

@@ -23,7 +23,7 @@ FULL = Kernel(1, "sincos", MI, 176)  # four waves of the largest cards: it leave
 
 
 def queues() -> Iterator[Probe]:
-    """With blocked ops in so many streams, is the next stream's op blocked too? Then there are no more queues.
+    """Yield probes of the queues: with ops blocked in n streams, is the next stream's op blocked too? Then there are n.
 
     The host waits for that op and then issues one more: its issue time tells.
     """
@@ -42,7 +42,7 @@ def queues() -> Iterator[Probe]:
 
 
 def rules() -> Iterator[Probe]:
-    """Which of several ready heads goes first: the host waits for stream 1's second op.
+    """Yield probes that show which of several ready heads goes first: the host waits for stream 1's second op.
 
     Stream 1 has two ops; stream 4 one issued between them, which is ready at once (and takes what room the first
     kernel leaves); streams 2 and 3 have one each behind a copy back, issued between them and last, and ready
@@ -65,13 +65,13 @@ def rules() -> Iterator[Probe]:
 
 
 def fit_queues(samples: Samples, kind: str) -> int:
-    """Hardware queues: with so many streams blocked, the next one's op waits for them."""
+    """Return the number of hardware queues: with so many streams blocked, the next one's op waits for them."""
     held = (chain.length for chain in samples.of(kind) if samples.median(chain, "issue_s") > QUEUE_GATE_S / 2)
     return min(held, default=MOST_QUEUES)
 
 
 def fit_rules(samples: Samples, device: Device) -> Device:
-    """For each engine the arbitration rule under which the model comes closest to what its probe shows."""
+    """Return the device with, for each engine, the arbitration rule with which the model is closest to its probe."""
     schedules = {chain.kind: schedule for chain, schedule in rules()}
 
     def best(kind: str, with_rule: Callable[[Arbitration], Device]) -> Arbitration:

@@ -43,7 +43,7 @@ class RecordedWork(Protocol):
     kinds: Mapping[str, Callable[[], object]]
 
     def recording(self) -> AbstractContextManager[object]:
-        """What records all that is done in it."""
+        """Return what records all that is done in it."""
 
     def synchronize(self) -> None:
         """Wait for the card."""
@@ -52,7 +52,7 @@ class RecordedWork(Protocol):
 def measure_recorders(
     works: Iterable[RecordedWork], clock: Callable[[], float] = time.perf_counter, on_step: OnStep = quietly
 ) -> dict[str, RecorderSamples]:
-    """Each kind of call plain and recorded, in turn, of every profiler, by its name."""
+    """Measure each kind of call plain and recorded, in turn, of every profiler, by its name."""
     found: dict[str, RecorderSamples] = {}
     for work in works:
         pairs: dict[str, list[tuple[float, float]]] = {kind: [] for kind in work.kinds}
@@ -73,7 +73,7 @@ def measure_recorders(
 
 
 def _timed(work: RecordedWork, clock: Callable[[], float]) -> dict[str, float]:
-    """Seconds of the host for a call of each kind; nothing is waited for in between."""
+    """Return the seconds of the host for a call of each kind; nothing is waited for in between."""
     found = {}
     for kind, call in work.kinds.items():
         work.synchronize()
@@ -86,7 +86,7 @@ def _timed(work: RecordedWork, clock: Callable[[], float]) -> dict[str, float]:
 
 
 def fit_recorder(pairs: Pairs, source: str) -> Recorder:
-    """The recorder that these pairs show."""
+    """Return the recorder that these pairs show."""
     ratios = {kind: _ratio(both) for kind, both in pairs.items()}
     ratio = median(ratios.values())
     backward = median([found for kind, found in ratios.items() if BACKWARD in kind] or [ratio])
@@ -96,6 +96,6 @@ def fit_recorder(pairs: Pairs, source: str) -> Recorder:
 
 
 def _ratio(both: tuple[tuple[float, float], ...]) -> float:
-    """The ratio of recorded over plain: the middle one of the repeats, and no less than 1, whatever the host did."""
+    """Return the ratio of recorded over plain: the middle one of the repeats, and at least 1."""
     found = median(recorded / plain for plain, recorded in both)
     return min(max(found, 1.0), LARGEST_RATIO)

@@ -73,7 +73,7 @@ class Samples:
     recorders: Mapping[str, RecorderSamples] = field(default_factory=dict)  # by name
 
     def plain(self) -> PlainSamples:
-        """As a file holds them."""
+        """Return the form that a file holds."""
         paces_s = tuple((*chain, tuple(runs)) for chain, runs in self.paces_s.items())
         return PlainSamples(
             self.card, self.date, rows_of(self.timings), dict(self.front_ends), paces_s, dict(self.recorders)
@@ -81,7 +81,7 @@ class Samples:
 
     @classmethod
     def from_plain(cls, plain: PlainSamples) -> Samples:
-        """From what a file holds.
+        """Return the samples that a file holds.
 
         Without the probes of effects that are no longer in the model. Raises InputError when it is of another version,
         or has a chain without runs or times that no clock shows.
@@ -105,7 +105,7 @@ class Samples:
         return usual_pace_s(self.paces_s.values())
 
     def per_link(self, kind: str, size: int, column: str = "device_s") -> float:
-        """Seconds that one more link of a chain takes; see :func:`streamsim_validate.records.chains.per_link`.
+        """Return the seconds of one more link of a chain; see :func:`~streamsim_validate.records.chains.per_link`.
 
         Between medians; of the runs of chains that show how copies go, between means of the faster halves. (Cycles, in
         which a copy is one link among others, and chains that hold the host count by their medians.)
@@ -113,27 +113,27 @@ class Samples:
         return per_link(self.timings, kind, size, column, _undisturbed if kind in COPY_KINDS else median)
 
     def points(self, kind: str, column: str = "device_s") -> list[tuple[int, float]]:
-        """(length, median seconds) of every chain of a kind of one size."""
+        """Return (length, median seconds) of every chain of a kind of one size."""
         return sorted((chain.length, self.median(chain, column)) for chain in self.timings if chain.kind == kind)
 
     def scatter(self, kind: str, column: str = "device_s") -> float:
-        """Relative standard deviation of the runs of a chain of a kind, typical of them; outliers count for little."""
+        """Return the typical relative standard deviation of the runs of a kind's chains; outliers count for little."""
         runs = (tuple(getattr(timing, column) for timing in self.timings[chain]) for chain in self.of(kind))
         return float(median(map(relative_deviation, runs)))
 
     def has(self, kinds: Collection[str]) -> bool:
-        """Whether there is a chain of any of these kinds."""
+        """Return whether there is a chain of any of these kinds."""
         return any(chain.kind in kinds for chain in self.timings)
 
     def of(self, kind: str) -> list[Chain]:
-        """The chains of a kind. Raises InputError when there are none."""
+        """Return the chains of a kind. Raises InputError when there are none."""
         found = [chain for chain in self.timings if chain.kind == kind]
         if not found:
             raise InputError(f"calibration: no probes of {kind!r}; calibrate again")
         return found
 
     def median(self, chain: Chain, column: str) -> float:
-        """Of a chain's runs."""
+        """Return the median of a chain's runs."""
         return float(median(getattr(t, column) for t in self.timings[chain]))
 
 
@@ -164,7 +164,7 @@ def _check_paces(chain: Chain, seconds: Sequence[float], runs: Sequence[Timing])
 
 
 def _undisturbed(runs: Sequence[float]) -> float:
-    """The mean of the faster half: whatever else goes through the host's memory only ever slows a copy."""
+    """Return the mean of the faster half: whatever else goes through the host's memory only ever slows a copy."""
     return mean(sorted(runs)[: (len(runs) + 1) // 2])
 
 
@@ -176,7 +176,7 @@ def write_samples(samples: Samples, path: Path) -> None:
 
 
 def read_samples(path: Path) -> Samples:
-    """The raw samples of a calibration.
+    """Return the raw samples of a calibration.
 
     Raises InputError naming the file when it holds none, a damaged archive, or samples that cannot be fitted.
     """

@@ -60,7 +60,7 @@ def duplex() -> Iterator[Probe]:
 
 
 def crowded() -> Iterator[Probe]:
-    """Copies that take turns with light kernels, over several queues: while one is copied the other queues wait.
+    """Yield copies that take turns with light kernels, over several queues: during a copy the other queues wait.
 
     A kernel behind each copy to the card, and before each copy back, whose data it has just written; then both kinds
     of chain at a time. Long chains: with the first dozens of kernels that are issued ahead the cost still grows.
@@ -84,7 +84,7 @@ def crowded() -> Iterator[Probe]:
 
 
 def fit_duplex(samples: Samples, device: Device) -> Device:
-    """What the other direction costs: latencies, bandwidths, and the bytes in flight that a command waits behind."""
+    """Return the device with the costs of the other direction: latencies, bandwidths, and bytes in flight."""
 
     def made(numbers: Sequence[float]) -> Device:
         there_s, back_s, there_slower, back_slower, in_flight = numbers
@@ -104,7 +104,7 @@ def fit_duplex(samples: Samples, device: Device) -> Device:
 
 
 def fit_crowded(samples: Samples, device: Device) -> Device:
-    """What kernels waiting in several queues cost a copy, alone and beside the other direction."""
+    """Return the device with what kernels that wait in several queues cost a copy, alone and in both directions."""
     if device.connections == 1:
         return device
 

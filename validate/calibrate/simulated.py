@@ -20,12 +20,12 @@ A_LITTLE_S = 50e-9  # so little that no op comes late for it which did not befor
 
 
 def simulated_issue_s(schedule: Schedule, device: Device) -> float:
-    """Until the host has issued all but the last call, which waits for everything."""
+    """Return the seconds until the host has issued all but the last call, which waits for everything."""
     return simulate_one_of_many(schedule, device).issued[-1] * 1e-9
 
 
 def simulated_per_link(probes: Iterable[Probe], device: Device) -> dict[tuple[str, int], float]:
-    """What the model shows in chains, as ``Samples.per_link`` does of the measured ones."""
+    """Return what the model shows in chains, as ``Samples.per_link`` does of the measured ones."""
     ends: dict[tuple[str, int], list[tuple[int, float]]] = {}
     for chain, schedule in probes:
         ends.setdefault((chain.kind, chain.size), []).append(
@@ -89,12 +89,12 @@ class Misfit(NamedTuple):
 
     @property
     def relative(self) -> float:
-        """Of the time of a link."""
+        """The misfit over the measured time of a link."""
         return self.missed_s / self.measured_s
 
 
 def misfits(samples: Samples, probes: Sequence[Probe], device: Device, fitted: int = 0) -> list[Misfit]:
-    """What the model misses of probes, had it not been fitted to them.
+    """Return what the model misses of probes, had it not been fitted to them.
 
     Numbers that were ``fitted`` to n chains make their mean square smaller by (n - fitted) / n.
     """
@@ -105,6 +105,6 @@ def misfits(samples: Samples, probes: Sequence[Probe], device: Device, fitted: i
 
 
 def rms(values: Iterable[float]) -> float:
-    """Root of the mean square."""
+    """Return the root of the mean square."""
     found = list(values)
     return math.sqrt(sum(value * value for value in found) / len(found))

@@ -62,7 +62,7 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def error(self) -> float:
-        """Of the prediction, as a share of what was measured."""
+        """The error of the prediction, as a share of the measured time."""
         return self.predicted_s / self.measured_s - 1
 
 
@@ -76,14 +76,14 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def drawn(seed: int, count: int, passes: int = 1) -> Layers:
-    """Uneven layers whose times are not known yet."""
+    """Return uneven layers whose times are not known yet."""
     rng = random.Random(seed)
     sizes = [int(SMALLEST * (LARGEST / SMALLEST) ** rng.random()) for _ in range(count)]
     return Layers(tuple(Layer(FLOAT_BYTES * n, (WorkloadKernel(duration_s=1e-3),)) for n in sizes), passes)
 
 
 def run(text: str) -> dict[str, Any]:
-    """What a program prints, in a process of its own. Raises RuntimeError when it fails or is not verified."""
+    """Return what a program prints, in a process of its own. Raises RuntimeError when it fails or is not verified."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "offload.py"
         path.write_text(text)
@@ -96,7 +96,7 @@ def run(text: str) -> dict[str, Any]:
 
 
 def timed(layers: Layers, runner: Runner) -> Layers:
-    """The layers with the time that each takes alone on the card."""
+    """Return the layers with the time that each takes alone on the card."""
     stay = tuple(step.name for step in layers.steps)
     seconds = runner(code_of_layers(layers, Offload(1, stay)))["layer_s"]
     known = [
@@ -107,7 +107,7 @@ def timed(layers: Layers, runner: Runner) -> Layers:
 
 
 def experiment(layers: Layers, device: Device, runner: Runner = run) -> Record:
-    """The layers timed, placed and run; ``device``: as calibrated just before."""
+    """Return the layers timed, placed and run; ``device``: as calibrated just before."""
     layers = timed(layers, runner)
     card = with_front_end(device, "pytorch")
     rows = []
@@ -126,7 +126,7 @@ def _row(layers: Layers, config: Offload, limit: int | None, predicted_s: float,
 
 
 def lines(record: Record) -> Iterator[str]:
-    """A line for each way."""
+    """Yield a line for each way."""
     for row in (*record.placed, record.pageable):
         config = row.config
         limit = "pageable" if row.limit_bytes is None else format_bytes(row.limit_bytes)

@@ -48,7 +48,7 @@ class Seen(NamedTuple):
 
 
 def seen_in(record: Record) -> Iterator[Seen]:
-    """The device- and host-bound schedules; how far they are spread before anything is missed."""
+    """Yield the device- and host-bound schedules; how far they are spread before anything is missed."""
     bound_by = (DEVICE_BOUND, HOST_BOUND)
     rows = {(row.connections, row.key): row for row in compare(record).rows if row.klass in bound_by}
     for run in record.runs:
@@ -66,13 +66,13 @@ def seen_in(record: Record) -> Iterator[Seen]:
 
 @cache
 def variances(freedom: float) -> np.ndarray:
-    """Of the normal distributions that Student's is a mixture of."""
+    """Return the variances of the normal distributions that Student's is a mixture of."""
     drawn = np.random.default_rng(0).chisquare(freedom, 100_000)
     return freedom / np.quantile(drawn, (np.arange(MIXED) + 0.5) / MIXED)
 
 
 def likeliest(seen: Sequence[Seen]) -> tuple[float, float]:
-    """Nanoseconds and degrees of freedom."""
+    """Return the nanoseconds and degrees of freedom."""
     missed, spread, rate = (np.array([getattr(one, name) for one in seen]) for name in Seen._fields[1:])
 
     def likelihood(missed_ns: float, freedom: float) -> float:

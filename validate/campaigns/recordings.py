@@ -75,7 +75,7 @@ class Program(NamedTuple):
         return f"{self.module} {self.variant}"
 
     def window(self, round_number: int) -> str:
-        """Of one of its rounds, the first is 1."""
+        """Return the window of one of its rounds; the first is 1."""
         return f"{self.variant}[{round_number}]"
 
 
@@ -231,7 +231,7 @@ class Record(msgspec.Struct, frozen=True):
     failures: tuple[Failure, ...]
 
     def untraced_s(self, program: str) -> tuple[float, ...]:
-        """The median of each process that nothing recorded."""
+        """Return the median of each process that nothing recorded."""
         own = (one for one in self.times if one.program == program and not one.by)
         return tuple(statistics.median(one.wall_s) for one in own)
 
@@ -248,7 +248,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def _at_pace(wall_s: Sequence[float], paces_s: Sequence[float], pace_s: float) -> list[float]:
-    """Those of the rounds before which the host was as fast; all, where that is not known."""
+    """Return those of the rounds before which the host was as fast; all, where that is not known."""
     if not pace_s or not paces_s:
         return [*wall_s]
     return [wall for wall, pace in zip(wall_s, paces_s, strict=True) if abs(pace / pace_s - 1) <= SAME_PACE]
@@ -298,7 +298,7 @@ class Experiment:
         )
 
     def all_of(self, programs: Sequence[Program]) -> Record:
-        """Those of each module captured; some profiled; all once more as they are, before that and behind it."""
+        """Return those of each module captured; some profiled; all once more as they are, before that and behind it."""
         modules = _by_module(programs)
         profiled = _by_module([program for program in programs if program.by_profiler])
         steps = (
@@ -374,7 +374,7 @@ class Experiment:
     def _said(
         self, some: Sequence[Program], lines: Sequence[bytes], by: tuple[str, ...], profiler: str
     ) -> Iterator[Times]:
-        """What processes wrote, a line of each program, those of the first ``by`` first."""
+        """Yield what processes wrote, a line of each program, those of the first ``by`` first."""
         programs = [(program, recorder) for recorder in by for program in some]
         for (program, recorder), line in zip(programs, lines, strict=False):
             said = msgspec.json.decode(line, type=_Line)
@@ -407,7 +407,7 @@ def _by_module(programs: Sequence[Program]) -> list[list[Program]]:
 
 
 def quiet_round(wall_s: Sequence[float]) -> int:
-    """The number of the round that a quarter of all were faster than, the first is 1."""
+    """Return the number of the round that a quarter of all were faster than, the first is 1."""
     return wall_s.index(sorted(wall_s)[len(wall_s) // QUIET]) + 1
 
 
@@ -468,7 +468,7 @@ def _card() -> str:
 
 
 def read_record(folder: Path) -> Record:
-    """The record of a folder."""
+    """Return the record of a folder."""
     return msgspec.json.decode((folder / RECORD).read_bytes(), type=Record)
 
 

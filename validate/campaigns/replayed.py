@@ -54,11 +54,11 @@ class Replayed(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Of the replay, as a share of what was recorded."""
+        """The error of the replay, as a share of the recorded time."""
         return self.replayed_s / self.recorded_s - 1
 
     def predicted_s(self, schedule: Schedule) -> float:
-        """A whole round of the program as it is."""
+        """Return a whole round of the program as it is."""
         timeline = simulate_one_of_many(schedule, self.device)
         return max(timeline.makespan_s, timeline.host_s) + self.rest_s
 
@@ -93,7 +93,7 @@ class Predicted(NamedTuple):
 
 
 def replays(folder: Path, record: Record, profile: str = "") -> Iterator[Replayed | str]:
-    """Of every recording of a record, or why there is none. ``profile``: in place of the record's; as TOML."""
+    """Return the replay of every recording, or why there is none. ``profile``: replaces the record's; as TOML."""
     text = profile or record.profile
     card = parse_device(text) if text else None
     with tempfile.TemporaryDirectory() as unpacked:
@@ -109,7 +109,7 @@ def replays(folder: Path, record: Record, profile: str = "") -> Iterator[Replaye
 
 
 def replayed(whole: Recording, recorded: Recorded, card: Device | None) -> Replayed:
-    """As ``streamsim import`` reads and replays it."""
+    """Replay a recording as ``streamsim import`` does."""
     recording = part_of(whole, window=recorded.window)
     device = profile_of(recording, card)
     found = replay(recording, device)
@@ -135,7 +135,7 @@ def _rest_s(whole: Recording, inside: Recording, window: str, costs: HostCosts) 
 
 
 def predictions(found: Iterable[Replayed], record: Record, pairs: Sequence[Pair]) -> Iterator[Predicted | str]:
-    """Of each pair, from each recording of its program before the change; or why there is none."""
+    """Return the prediction of each pair from each recording of its program before the change, or why there is none."""
     by_program: dict[str, list[Replayed]] = {}
     for one in found:
         by_program.setdefault(one.recorded.program, []).append(one)
@@ -160,7 +160,7 @@ def _predicted(pair: Pair, one: Replayed, before_s: float, after_s: float) -> Pr
 
 
 def title(pair: Pair) -> str:
-    """The programs and the options."""
+    """Return the programs and the options."""
     return f"{pair.before} -> {pair.after.rpartition(' ')[2]} {' '.join(change.option for change in pair.changes)}"
 
 
@@ -168,7 +168,7 @@ def title(pair: Pair) -> str:
 
 
 def tables(folder: Path, record: Record, pairs: Sequence[Pair], profile: str = "") -> Iterator[str]:
-    """What was run, every replay and every prediction beside what was measured, with medians and the worst."""
+    """Yield what was run, every replay and every prediction beside what was measured, with medians and the worst."""
     found = list(replays(folder, record, profile))
     good = [one for one in found if isinstance(one, Replayed)]
     predicted = list(predictions(good, record, pairs))

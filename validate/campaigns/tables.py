@@ -74,7 +74,7 @@ class Table(NamedTuple):
 
 
 def newest(kind: str, count: int = NEWEST) -> dict[str, list[Path]]:
-    """By card the last ``count`` records of a kind, such as ``random``, by their numbers."""
+    """Return by card the last ``count`` records of a kind, such as ``random``, by their numbers."""
     found = {card: sorted(RECORDS.glob(f"{kind}-{card}-*.json.gz"), key=_number) for card in CARDS}
     return {card: paths[-count:] for card, paths in found.items() if paths}
 
@@ -88,28 +88,28 @@ read = cache(read_record)
 
 @cache
 def comparison(path: Path) -> Comparison:
-    """A record beside its predictions."""
+    """Return a record beside its predictions."""
     return compare(read(path))
 
 
 def of_all(paths: Iterable[Path]) -> Comparison:
-    """Several records of a card as one."""
+    """Return several records of a card as one."""
     found = [comparison(path) for path in paths]
     return msgspec.structs.replace(found[0], rows=tuple(row for one in found for row in one.rows))
 
 
 def of_class(rows: Iterable[Row], klass: str) -> list[float]:
-    """The absolute errors of the rows of a class."""
+    """Return the absolute errors of the rows of a class."""
     return [abs(row.error) for row in rows if row.klass == klass]
 
 
 def percent(share: float) -> str:
-    """With one decimal."""
+    """Return a share as a percentage with one decimal."""
     return f"{100 * share:.1f} %"
 
 
 def errors(found: Sequence[float], worst: bool = True) -> str:
-    """Median, 95th percentile, and the worst."""
+    """Return the median, the 95th percentile, and the worst."""
     if not found:
         return ""
     values = (median(found), percentile95(found), max(found))[: 3 if worst else 2]
@@ -134,7 +134,7 @@ def accuracy() -> Table:
 
 
 def of_records() -> Table:
-    """Each of the newest records: errors by class."""
+    """Return each of the newest records: errors by class."""
     rows = []
     for path in (path for kind in ("random", "standard") for paths in newest(kind).values() for path in paths):
         classes = (of_class(comparison(path).rows, klass) for klass in (DEVICE_BOUND, HOST_BOUND))
@@ -201,7 +201,7 @@ def known() -> Table:
 
 
 def whole_alone(record: Record) -> Record:
-    """The record as if nobody had measured what a kernel takes over a chunk."""
+    """Return the record as if nobody had measured what a kernel takes over a chunk."""
     return msgspec.structs.replace(
         record,
         runs=tuple(
@@ -236,7 +236,7 @@ def recorded() -> Table:
 
 
 def effects() -> Table:
-    """The errors with each effect off, all other numbers as calibrated."""
+    """Return the errors with each effect off, all other numbers as calibrated."""
     random = [read(path) for paths in newest("random").values() for path in paths]
     suite = [read(path) for paths in newest("standard").values() for path in paths]
     rows = []
@@ -248,7 +248,7 @@ def effects() -> Table:
 
 
 def ways() -> dict[str, Callable[[Device], Device]]:
-    """The model as it is, and without each effect that the calibration's probes show apart, by its words."""
+    """Return the model as it is, and without each effect that the calibration's probes show apart, by its words."""
     shown = {name: words for name, words in EFFECTS.items() if name != "launch"}
     of_each = {f"{words} (`{name}`)": partial(_without, effect=name) for name, words in shown.items()}
     return {"**the model**": lambda device: device} | of_each
@@ -259,7 +259,7 @@ def _without(device: Device, effect: str) -> Device:
 
 
 def _changed(records: Iterable[Record], change: Callable[[Device], Device]) -> Iterator[Row]:
-    """Every schedule, each predicted with its run's own profile after a change."""
+    """Yield every schedule, each predicted with its run's own profile after a change."""
     for record in records:
         profiles = {id(run): profiles_of(run, None) for run in record.runs}
         for run, entry in record.measured():
@@ -314,12 +314,12 @@ TABLES: dict[str, Callable[[], Table]] = {
 
 
 def pages() -> list[Path]:
-    """Those that may have tables."""
+    """Return those that may have tables."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def rewritten(text: str, made: Callable[[str], str]) -> str:
-    """A page with what ``made`` gives for the name of each of its tables; "" leaves that table as it is."""
+    """Return a page with what ``made`` gives for the name of each of its tables; "" leaves that table as it is."""
     return PLACE.sub(lambda place: f"{place[1]}\n{made(place[2]) or place[3]}\n", text)
 
 

@@ -86,7 +86,7 @@ class Seen(NamedTuple):
 
 
 def drawn(seed: int, count: int = COUNT) -> Iterator[Workload]:
-    """So many workloads: a float in and a float out of each element, of which there is an odd number."""
+    """Yield so many workloads: a float in and a float out of each element, of which there is an odd number."""
     rng = random.Random(seed)
     for _ in range(count):
         elements = int(math.exp(rng.uniform(math.log(LEAST), math.log(MOST)))) | 1
@@ -97,7 +97,7 @@ def drawn(seed: int, count: int = COUNT) -> Iterator[Workload]:
 
 
 def by_the_model(seen: Seen, thought: Beliefs, budget: int = BUDGET) -> list[int]:
-    """As ``streamsim-validate tune``."""
+    """Choose as ``streamsim-validate tune`` does."""
     measured: dict[int, tuple[float, float]] = {}
     while len(measured) < budget and (k := thought.next(measured)) is not None:
         measured[k] = float(seen.seconds[k]), float(seen.scatter[k])
@@ -105,7 +105,7 @@ def by_the_model(seen: Seen, thought: Beliefs, budget: int = BUDGET) -> list[int
 
 
 def at_random(seen: Seen, rng: random.Random, budget: int = BUDGET) -> list[int]:
-    """Any, each once."""
+    """Choose any candidate, each once."""
     everyone = range(len(seen.configs))
     return rng.sample(everyone, min(budget, len(everyone)))
 
@@ -150,7 +150,7 @@ def _sorted_as(value: str | float | None) -> tuple[int, float, str]:
 
 
 def _neighbour(places: Array, at: int, rng: random.Random) -> int:
-    """Of those that differ in one parameter alone, or by no more than one step in each; else any."""
+    """Return one that differs in one parameter alone, or by no more than one step in each; else any."""
     apart = np.abs(places - places[at])
     near = (apart > 0).sum(axis=1) == 1 if rng.random() < HAMMING else apart.max(axis=1) == 1
     found = np.flatnonzero(near).tolist()
@@ -172,7 +172,7 @@ def record(seed: int, profile: Path, output: Path, date: str, count: int = COUNT
 
 
 def measured(workload: Workload, device: Device, gpu: Any, seed: int) -> Tuning:
-    """Every candidate of a workload, repeats interleaved; then what is found beside the best."""
+    """Return every candidate of a workload, repeats interleaved; then what is found beside the best."""
     from streamsim_validate.run.planned import Planned
     from streamsim_validate.run.replays import measure
 
@@ -194,18 +194,18 @@ def measured(workload: Workload, device: Device, gpu: Any, seed: int) -> Tuning:
 
 
 def read_record(path: Path) -> Record:
-    """A record of such tunings."""
+    """Return a record of such tunings."""
     return msgspec.json.decode(gzip.decompress(path.read_bytes()), type=Record)
 
 
 def seen_of(configs: Sequence[Config], wall_s: Iterable[Sequence[float]]) -> Seen:
-    """What the samples show."""
+    """Return what the samples show."""
     medians, halves = np.array([median_and_spread(tuple(walls)) for walls in wall_s]).T
     return Seen(configs, medians, NORMAL * halves / medians)
 
 
 def fastest(seen: Seen, some: Iterable[int]) -> int:
-    """The one that showed the least time."""
+    """Return the one that showed the least time."""
     return min(some, key=lambda k: float(seen.seconds[k]))
 
 
@@ -219,7 +219,7 @@ class Regret(NamedTuple):
 
 
 def regret_of(seen: Seen, thought: Beliefs, true_s: Array, seed: int = 0) -> Regret:
-    """``true_s``: by which the choices are judged."""
+    """Return ``true_s``: by which the choices are judged."""
 
     def over(chosen: Iterable[int]) -> float:
         return float(true_s[fastest(seen, chosen)] / true_s.min() - 1)
@@ -234,7 +234,7 @@ def regret_of(seen: Seen, thought: Beliefs, true_s: Array, seed: int = 0) -> Reg
 
 
 def regrets(found: Record) -> list[Regret]:
-    """Of each tuning of a record."""
+    """Return the regrets of each tuning of a record."""
     device = parse_device(found.profile)
     return [
         regret_of(seen, beliefs(one.workload, one.configs, device, found.seed), seen.seconds)
@@ -244,13 +244,13 @@ def regrets(found: Record) -> list[Regret]:
 
 
 def is_good(one: Tuning) -> bool:
-    """Whether what was found is within 2 % of the best, or within their noise, side by side."""
+    """Return whether what was found is within 2 % of the best, or within their noise, side by side."""
     ratio, low, _ = ratio_of(one.found_s, one.best_s, 0)
     return one.found == one.best or ratio <= 1 + GOOD or low <= 1
 
 
 def rows(found: Record) -> list[str]:
-    """A row of the table for each workload."""
+    """Return a row of the table for each workload."""
     lines = []
     for one, regret in zip(found.tunings, regrets(found), strict=True):
         (kernel,) = one.workload.kernels
@@ -294,7 +294,7 @@ def made_up(workload: Workload, device: Device, truth: str, thought: Beliefs, se
 
 
 def synthetic(seed: int = SYNTHETIC_SEED, count: int = COUNT) -> dict[str, list[Regret]]:
-    """By truth the regrets of so many workloads on each of two profiles."""
+    """Return by truth the regrets of so many workloads on each of two profiles."""
     found: dict[str, list[Regret]] = {truth: [] for truth in TRUTHS}
     for name in ("h100", "h200"):
         device = load_device(name)
@@ -306,7 +306,7 @@ def synthetic(seed: int = SYNTHETIC_SEED, count: int = COUNT) -> dict[str, list[
 
 
 def synthetic_rows(found: dict[str, list[Regret]]) -> list[str]:
-    """A row of the table for each truth: the mean and the worst over its workloads."""
+    """Return a row of the table for each truth: the mean and the worst over its workloads."""
     lines = []
     for truth, some in found.items():
         cells = [f"{100 * statistics.fmean(column):.1f}, {100 * max(column):.1f}" for column in zip(*some, strict=True)]

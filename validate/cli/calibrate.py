@@ -87,7 +87,7 @@ def _timing(part: str, took_s: dict[str, float]) -> Iterator[None]:
 
 
 def _numbers(profile: Device) -> Iterator[str]:
-    """The profile's numbers, one a line, with the spread of the runs behind each; the kernels' tables left out."""
+    """Yield the profile's numbers, one a line, each with its spread; without the kernels' tables."""
     for name in sorted(number_names(profile) - {"compute.kernels", "connections", "memory_bytes"}):
         part, _, field = name.partition(".")
         value = getattr(getattr(profile, part), field)
@@ -97,7 +97,7 @@ def _numbers(profile: Device) -> Iterator[str]:
 
 
 def _front_ends(profile: Device, samples: Samples, why_not: str) -> Iterator[str]:
-    """What the calls of each front end cost, and how far the host's speed varied while that was measured."""
+    """Yield what the calls of each front end cost, and how far the host's speed varied while that was measured."""
     for name, front_end in profile.front_ends.items():
         costs = ", ".join(f"{field.removesuffix('_s')} {getattr(front_end, field) * US_PER_S:.1f}" for field in TIMES)
         varied = variation(samples.front_ends[name].rounds)
@@ -107,7 +107,7 @@ def _front_ends(profile: Device, samples: Samples, why_not: str) -> Iterator[str
 
 
 def _recorders(profile: Device) -> Iterator[str]:
-    """What profilers take of the host's time."""
+    """Yield what profilers take of the host's time."""
     for name, recorder in profile.recorders.items():
         times = f"{recorder.ratio:.2f}, {recorder.backward:.2f} with a backward pass"
         yield f"{name}: recorded, the host takes {times} of its own time, {recorder.least:.2f} to {recorder.most:.2f}"

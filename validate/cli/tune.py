@@ -64,7 +64,7 @@ class _Axes(msgspec.Struct, frozen=True):
     launch: str
 
     def grid(self) -> Grid:
-        """The grid of these."""
+        """Return the grid of these."""
         return default_grid(
             self.max_chunks,
             self.max_streams,
@@ -172,7 +172,7 @@ def _check_front_end(language: str, counted: str) -> None:
 def _meter_of(
     language: str, files: tuple[str, ...], workload: Workload, opened: Gpu, gpu: int
 ) -> Iterator[Programs | None]:
-    """What measures programs in the language; None: bare calls."""
+    """Return what measures programs in the language; None: bare calls."""
     if language == CALLS:
         yield None
         return
@@ -244,7 +244,7 @@ def _row(tried: Tried) -> dict[str, Any]:
 
 
 def to_json(found: Tuned) -> dict[str, Any]:
-    """Plain numbers and strings; units are in the names."""
+    """Return plain numbers and strings; units are in the names."""
     times = {"picked_s": found.picked_s, "found_s": found.found_s}
     gains = {"gain": found.gain, "gain_low": found.gain_low, "gain_high": found.gain_high, "is_sure": found.is_sure}
     return {

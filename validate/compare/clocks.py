@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def predict_device_s(schedule: Schedule, device: Device) -> float:
-    """What the timing events would show: from the end of the start event to the end of the stop event.
+    """Return what the timing events would show: from the end of the start event to the end of the stop event.
 
     A graph's events stand just before and after its launch: its time is its makespan.
     """
@@ -29,5 +29,5 @@ def predict_device_s(schedule: Schedule, device: Device) -> float:
 
 
 def predict_wall_s(schedule: Schedule, device: Device) -> float:
-    """From the first call until the synchronisation behind the last one returns."""
+    """Return the seconds from the first call until the synchronisation behind the last one returns."""
     return simulate_one_of_many(schedule, device).host_s

@@ -38,7 +38,7 @@ class Row(msgspec.Struct, frozen=True):
 
     Of a program in a language all times are wall times, ``issue_s`` is what its calls cost, ``front_end`` the language,
     ``speeds`` how many times as long as calibrated such calls took before and after it, ``at_speed_s`` what is
-    predicted with that, and ``tries`` how often it was measured.
+    predicted with that.
     """
 
     key: str
@@ -57,7 +57,6 @@ class Row(msgspec.Struct, frozen=True):
     simplicity: tuple[int, ...] = ()
     front_end: str = ""
     speeds: tuple[float, ...] = ()
-    tries: int = 1
     at_speed_s: float = 0.0
 
     @property
@@ -72,7 +71,7 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def at_speed_error(self) -> float:
-        """Of a program: the signed relative error with the host as fast as it was beside it."""
+        """The signed relative error of a program, with the host as fast as it was beside the program."""
         return self.at_speed_s / self.measured_s - 1
 
     @property
@@ -81,7 +80,7 @@ class Row(msgspec.Struct, frozen=True):
         return abs(self.error) <= NOISE_REACH * self.noise
 
     def formula_error(self, name: str) -> float:
-        """Signed relative error of a published formula."""
+        """Return the signed relative error of a published formula."""
         return self.formulas_s[name] / self.measured_s - 1
 
 
@@ -181,11 +180,11 @@ class Comparison(Displayed, msgspec.Struct, frozen=True):
 
     @property
     def front_ends(self) -> tuple[str, ...]:
-        """Those of the programs, in the order in which they were measured."""
+        """Return those of the programs, in the order in which they were measured."""
         return tuple(dict.fromkeys(row.front_end for row in self.rows if row.front_end))
 
     def by_front_end(self, error: Callable[[Row], float] = lambda row: row.error) -> dict[str, Summary]:
-        """Errors of programs by front end and class."""
+        """Return the errors of programs by front end and class."""
         found: dict[str, Summary] = {}
         for name in self.front_ends:
             own = [row for row in self.rows if row.front_end == name]
@@ -194,17 +193,17 @@ class Comparison(Displayed, msgspec.Struct, frozen=True):
 
     @property
     def wall(self) -> dict[str, Summary]:
-        """Errors of the whole program's time on the host's clock, by class."""
+        """Return the errors of the whole program's time on the host's clock, by class."""
         return self.by_class(lambda row: row.wall_error)
 
     @property
     def formulas(self) -> dict[str, dict[str, Summary]]:
-        """For each published formula what ``summaries["class"]`` is for the model; none for programs."""
+        """The errors of each published formula, as ``summaries["class"]`` has those of the model; none for programs."""
         names = self.rows[0].formulas_s if self.rows else ()
         return {name: self.by_class(lambda row, name=name: row.formula_error(name)) for name in names}  # type: ignore[misc]
 
     def margin(self, group: str = EVERYTHING) -> tuple[str, float]:
-        """The published formula with the smallest median error in a group, and how many times the model's it is."""
+        """Return the formula with the smallest median error in a group, and this error over the model's."""
         medians = {name: groups[group].median for name, groups in self.formulas.items()}
         best = min(medians, key=lambda name: medians[name])
         own = self.summaries["class"][group].median
@@ -216,7 +215,7 @@ class Comparison(Displayed, msgspec.Struct, frozen=True):
         return self.choices_by(lambda row: row.predicted_s)
 
     def choices_by(self, time_s: Callable[[Row], float]) -> list[Choice]:
-        """What somebody would choose who believes ``time_s``: with the times of another run, somebody who measures."""
+        """Return the choices of somebody who believes ``time_s``: with another run's times, somebody who measures."""
         groups: defaultdict[tuple[int, str], list[Row]] = defaultdict(list)
         for row in self.rows:
             if row.workload:
@@ -224,7 +223,7 @@ class Comparison(Displayed, msgspec.Struct, frozen=True):
         return [choose(rows, time_s) for rows in groups.values() if len(rows) > 1]
 
     def worst(self, most: int) -> list[Row]:
-        """The rows with the largest absolute errors, pageable memory left out."""
+        """Return the rows with the largest absolute errors, pageable memory left out."""
         others = (row for row in self.rows if row.klass != PAGEABLE)
         return sorted(others, key=lambda row: -abs(row.error))[:most]
 
@@ -248,7 +247,7 @@ def summarise(errors: Sequence[float], keys: Sequence[str] = (), noises: Sequenc
 
 
 def percentile95(values: Sequence[float]) -> float:
-    """The value that 95 % of ``values`` do not exceed, linear between neighbours."""
+    """Return the value that 95 % of ``values`` do not exceed, linear between neighbours."""
     return statistics.quantiles(values, n=20, method="inclusive")[-1] if len(values) > 1 else values[0]
 
 
@@ -266,7 +265,7 @@ def _summaries(
 
 
 def choose(rows: Sequence[Row], time_s: Callable[[Row], float]) -> Choice:
-    """What is picked by ``time_s`` among configurations of one workload, and what was best.
+    """Return what is picked by ``time_s`` among configurations of one workload, and what was best.
 
     Of equals the simplest, as :mod:`streamsim.search.best` has it; of equally simple ones the slowest.
     """

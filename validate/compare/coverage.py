@@ -17,9 +17,8 @@ from streamsim.analysis.intervals import LEVEL, Interval, intervals
 from streamsim.device.profile import number_names
 from streamsim_validate.compare.clocks import predict_device_s, predict_wall_s
 from streamsim_validate.compare.comparison import CLASSES, Row
-from streamsim_validate.compare.predictions import compare
 from streamsim_validate.compare.profiles import profiles_of
-from streamsim_validate.compare.programs import (
+from streamsim_validate.compare.program_rows import (
     device_of,
     drawn_wall_s,
     follows_host,
@@ -48,7 +47,7 @@ class Expected(msgspec.Struct, frozen=True):
 
     @property
     def width(self) -> float:
-        """Of the interval, relative to the prediction."""
+        """The width of the interval, relative to the prediction."""
         return (self.interval.high_s - self.interval.low_s) / self.row.predicted_s
 
     @property
@@ -68,22 +67,6 @@ class Coverage(msgspec.Struct, frozen=True):
     median_width: float
 
 
-def coverage(
-    record: Record,
-    samples: int = SAMPLES,
-    seed: int = 0,
-    spread: Mapping[str, float] | None = None,
-    device: Device | None = None,
-) -> dict[str, Coverage]:
-    """By class, for a record predicted as by :func:`streamsim_validate.compare.predictions.compare`.
-
-    ``spread``: in place of the profile's own; what it says of numbers that the profile lacks is left out. Raises
-    InputError as :func:`streamsim_validate.compare.predictions.compare` does, and where a profile has no spread.
-    """
-    rows = compare(record, device).rows
-    return by_class(expectations(record, rows, samples, seed, spread, device))
-
-
 def expectations(
     record: Record,
     rows: Sequence[Row],
@@ -93,7 +76,13 @@ def expectations(
     device: Device | None = None,
     level: float = LEVEL,
 ) -> list[Expected]:
-    """The interval of each of some rows of the record's comparison; arguments as for :func:`coverage`."""
+    """Return the interval of each of some rows of the record's comparison.
+
+    The record is predicted as in :func:`~streamsim_validate.compare.predictions.compare`.
+
+    ``spread`` replaces the profile's own, without the numbers that the profile lacks. Raises InputError if a
+    profile has no spread.
+    """
     asked = {(row.connections, row.key): row for row in rows}
     found = []
     for run in record.runs:
@@ -168,12 +157,12 @@ def _of_programs(
 
 
 def _about(interval: Interval, predicted_s: float, usual_s: float) -> Interval:
-    """The interval of what usually takes ``usual_s``, about what is predicted beside its samples."""
+    """Return the interval of what usually takes ``usual_s``, about what is predicted beside its samples."""
     return interval.times(predicted_s / usual_s) if usual_s else interval
 
 
 def by_profile(entries: Iterable[Entry], profiles: Profiles) -> list[tuple[Device, list[Entry]]]:
-    """Entries that are predicted with the same profile and front end, so that they share its draws."""
+    """Return entries by their profile and front end, so that they share its draws."""
     found: dict[tuple[int, str], tuple[Device, list[Entry]]] = {}
     for entry in entries:
         profile = profiles.of_group(entry)

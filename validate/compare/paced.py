@@ -26,12 +26,12 @@ QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the speeds, at which is predicted;
 
 
 def at_speed(device: Device, calls: Iterable[str], speed: float) -> Device:
-    """The device with calls, by their names in its host, that take so many times as long."""
+    """Return the device with calls, by their names in its host, that take so many times as long."""
     return with_values(device, {f"host.{call}": getattr(device.host, call) * speed for call in calls})
 
 
 def with_link(device: Device, times: float) -> Device:
-    """The device where others use the link, so that copies both ways at once take so many times as long.
+    """Return the device where others use the link, so that copies both ways at once take so many times as long.
 
     They take from what both directions share. One direction alone does not need all of that: it keeps its rate as long
     as so much is left.
@@ -49,7 +49,7 @@ def with_link(device: Device, times: float) -> Device:
 def expected_beside(
     predict: Callable[[Device], float], changed_to: Callable[[float], Device], times: Sequence[float]
 ) -> np.ndarray:
-    """Seconds beside each sample, where something took so many times as long; ``changed_to``: the device then."""
+    """Return the seconds beside each sample, with ``times`` the usual time; ``changed_to``: the device then."""
     known = sorted({float(some) for some in np.quantile(times, QUANTILES)})
     return np.interp(times, known, [predict(changed_to(some)) for some in known])
 
@@ -65,5 +65,5 @@ def slower_by_link(
 
 
 def beside_median(expected_s: np.ndarray, samples_s: Sequence[float]) -> float:
-    """Seconds beside the median of ``samples_s``, all above 0, by what is expected of each."""
+    """Return the seconds beside the median of ``samples_s``, all above 0, by what is expected of each."""
     return statistics.median(samples_s) * float(np.median(expected_s / np.asarray(samples_s)))

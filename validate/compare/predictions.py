@@ -23,7 +23,7 @@ from streamsim_validate.compare.clocks import predict_device_s, predict_wall_s
 from streamsim_validate.compare.comparison import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Absent, Comparison, Row
 from streamsim_validate.compare.paced import beside_median, expected_beside, slower_by_link
 from streamsim_validate.compare.profiles import drift_of, profiles_of
-from streamsim_validate.compare.programs import device_of, program_row, schedule_of
+from streamsim_validate.compare.program_rows import device_of, program_row, schedule_of
 from streamsim_validate.records import (
     SHORTEST_S,
     Entry,
@@ -132,7 +132,7 @@ def row_of(entry: Entry, run: Run, profiles: Profiles) -> Row:
 
 
 def classify(schedule: Schedule, issue_s: float, wall_s: float) -> str:
-    """What sets a schedule's time, as measured: both times of the same program.
+    """Return what sets a schedule's time, as measured: both times of the same program.
 
     Where a call before the closing synchronisation is held until the card is done, be it the last one, issuing takes as
     long as the card does and the share says nothing of the host: such schedules are a class of their own, so that they
@@ -160,7 +160,7 @@ def predicted_beside_s(
 
 
 def formulas(schedule: Schedule, device: Device, workload: Workload | None = None) -> dict[str, float]:
-    """What a user of each published formula would get: seconds, by its name.
+    """Return what a user of each published formula would get: seconds, by its name.
 
     Stage times are those of the whole stage in one go, as a user measures them before cutting anything into
     chunks. A program in one stream, or one whose calls wait before the last of its work, overlaps nothing, and its user
@@ -188,7 +188,7 @@ def _kernels_in_one_go_s(workload: Workload, device: Device) -> float:
 
 
 def _pageable_transfers_s(schedule: Schedule, device: Device, chunks: int) -> dict[str, float]:
-    """The transfer times of :class:`Stages` at the pageable rates."""
+    """Return the transfer times of :class:`Stages` at the pageable rates."""
     found = {}
     for name, link in (("h2d", device.h2d), ("d2h", device.d2h)):
         n_bytes = sum(op.bytes for op in schedule.ops if isinstance(op, Copy) and op.direction == name)
@@ -199,7 +199,7 @@ def _pageable_transfers_s(schedule: Schedule, device: Device, chunks: int) -> di
 
 
 def time_lines(record: Record, row: Row, device: Device | None = None) -> tuple[Timeline, Timeline | None]:
-    """The predicted time line of a row's schedule, and the measured one where the record has it.
+    """Return the predicted time line of a row's schedule, and the measured one where the record has it.
 
     Of the program as it stands, without timing events. Arguments as for :func:`compare`.
     """

@@ -62,21 +62,21 @@ class Profiles:
     pace_s: float = 0.0
 
     def of(self, entry: Entry) -> Device:
-        """The profile for one of the run's entries, the host as fast as it was for most of its samples."""
+        """Return the profile for one of the run's entries, the host as fast as it was for most of its samples."""
         speeds = self.speeds_of(entry)
         return self.at_speed(median(speeds)) if speeds else self.of_group(entry)
 
     def of_group(self, entry: Entry) -> Device:
-        """The profile for its group, the host as fast as it was for most of that."""
+        """Return the profile for its group, the host as fast as it was for most of that."""
         return self._groups.get(entry.group, self.whole)
 
     @cached_property
     def _groups(self) -> dict[int, Device]:
-        """One for each, so that who predicts many schedules with it knows it again."""
+        """The profile of each group: one object each, for comparison by identity."""
         return {number: self.at_speed(speed) for number, speed in self.speeds.items()}
 
     def at_speed(self, speed: float) -> Device:
-        """The profile with calls that take so many times as long."""
+        """Return the profile with calls that take so many times as long."""
         known = self._at_speeds
         if speed not in known:
             known[speed] = at_speed(self.whole, HostCalls._fields, speed)
@@ -84,15 +84,15 @@ class Profiles:
 
     @cached_property
     def _at_speeds(self) -> dict[float, Device]:
-        """Two times of each schedule are predicted at the same ones."""
+        """The profiles by speed: both times of a schedule are predicted at the same speeds."""
         return {}
 
     def speeds_of(self, entry: Entry) -> list[float]:
-        """How many times as long as calibrated calls took beside each sample of a replay; none where not known."""
+        """Return how many times as long as calibrated calls took beside each sample of a replay; none if not known."""
         return [seconds / self.pace_s for seconds in entry.paces_s] if self.pace_s and _has_paces(entry) else []
 
     def links_of(self, entry: Entry) -> list[float]:
-        """How many times as long as predicted a copy each way at once took beside each sample; none where not known."""
+        """Return a copy each way at once beside each sample, over its predicted time; none if not known."""
         if not self.is_own or not entry.links_s or min(entry.links_s) < SHORTEST_S:
             return []
         return [seconds / self._link_s for seconds in entry.links_s]
@@ -103,7 +103,7 @@ class Profiles:
 
 
 def profiles_of(run: Run, device: Device | None = None) -> Profiles:
-    """``device`` for all of a run, or else its own profiles; with the run's connections.
+    """Return ``device`` for all of a run, or else its own profiles; with the run's connections.
 
     Its own is the mean of those from before and after, or the one there is. Raises InputError when there is neither.
     """
@@ -124,7 +124,7 @@ def profiles_of(run: Run, device: Device | None = None) -> Profiles:
 
 
 def _own_profile(run: Run) -> Device | None:
-    """The mean of those from before and after a run, or the one there is; None where there is none."""
+    """Return the mean of those from before and after a run, or the one there is; None where there is none."""
     before, after = run.profile("before"), run.profile("after")
     return mean_of(before, after) if before and after else before or after
 
@@ -144,7 +144,7 @@ class _Known(NamedTuple):
 
 
 def _known(samples: dict[str, Any] | None) -> _Known | None:
-    """None when there are no samples of a calibration, or none of mixes."""
+    """Return None if there are no samples of a calibration, or none of mixes."""
     if samples is None:
         return None
     try:
@@ -156,7 +156,7 @@ def _known(samples: dict[str, Any] | None) -> _Known | None:
 
 
 def _speeds(run: Run, known: Sequence[_Known]) -> dict[int, float]:
-    """How many times as long as in calibrations calls took the host, by the number of each group that says so.
+    """Return how many times as long as in calibrations calls took the host, by the number of each group that says so.
 
     None does that was interrupted too early, or of whose probes one failed or shows a time of 0.
     """
@@ -169,7 +169,7 @@ def _speeds(run: Run, known: Sequence[_Known]) -> dict[int, float]:
 
 
 def _speeds_by_pace(run: Run, pace_s: float) -> dict[int, float]:
-    """The same, by the pace beside the samples of each group, of entries that say how fast the host was."""
+    """Return the same, by the pace beside the samples of each group, of entries that say how fast the host was."""
     paces: dict[int, list[float]] = {}
     for entry in run.entries if pace_s else ():
         if entry.group and _has_paces(entry):
@@ -178,7 +178,7 @@ def _speeds_by_pace(run: Run, pace_s: float) -> dict[int, float]:
 
 
 def _has_paces(entry: Entry) -> bool:
-    """Whether it is a replay with enough paces beside its samples, and each took the host time."""
+    """Return whether it is a replay with enough paces beside its samples, and each took the host time."""
     is_enough = len(entry.paces_s) >= FEWEST_REPEATS and min(entry.paces_s) >= SHORTEST_S
     return is_enough and not entry.program
 
@@ -188,7 +188,7 @@ def _telling(probes: tuple[ChainRow, ...]) -> dict[Chain, list[Timing]]:
 
 
 def _tells(runs: list[Timing]) -> bool:
-    """Whether a probe's runs are enough, and each took the host time: speeds are divided by it."""
+    """Return whether a probe's runs are enough, and each took the host time: speeds are divided by it."""
     return len(runs) >= FEWEST_REPEATS and all(min(run.wall_s, run.issue_s) >= SHORTEST_S for run in runs)
 
 
@@ -211,7 +211,7 @@ class Drift(msgspec.Struct, frozen=True):
 
 
 def drift_of(run: Run) -> Drift:
-    """How far the run's profile moved while it measured; nothing where there is no pair to compare."""
+    """Return how far the run's profile moved while it measured; nothing where there is no pair to compare."""
     before, after = run.profile("before"), run.profile("after")
     if before is None:
         return Drift(run.connections, {})
@@ -231,7 +231,7 @@ def _links_beside(run: Run) -> tuple[float, ...]:
 
 
 def changes(before: Device, after: Device) -> dict[str, float]:
-    """Relative changes of the numbers that both profiles have and the first has above 0.
+    """Return the relative changes of the numbers that both profiles have and the first has above 0.
 
     Of a table of kernel costs the largest, as ``kernels.NAME(PARAMETER)``.
     """

@@ -5,23 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND
-from streamsim_validate.compare.programs import BEYOND, MOVED, TWO_SPEEDS, host_speeds
+from streamsim_validate.compare.program_rows import BEYOND, MOVED, TWO_SPEEDS, host_speeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streamsim_validate.compare.comparison import Choice, Comparison, Summary
-    from streamsim_validate.compare.programs import HostSpeeds
+    from streamsim_validate.compare.program_rows import HostSpeeds
 
 PERCENT = 100
 GOALS = {DEVICE_BOUND: (0.02, BEYOND[DEVICE_BOUND]), HOST_BOUND: (0.08, BEYOND[HOST_BOUND])}  # median, 95th percentile
 WITHIN, GOAL_WITHIN = 0.05, 0.95  # of the best measured: a good choice; of so many workloads
-INSIDE = (0.85, 0.95)  # of measured times in 90 % intervals
 NAME_WIDTH = 30
 
 
 def to_lines(comparison: Comparison) -> Iterator[list[str]]:
-    """Sections of lines: errors beside the goals, the choice, the host."""
+    """Yield sections of lines: errors beside the goals, the choice, the host."""
     yield _errors("wall time, by front end", comparison.by_front_end())
     yield _errors("with calls as fast as each shows", comparison.by_front_end(lambda row: row.at_speed_error))
     yield list(_choices(comparison))
@@ -46,7 +45,7 @@ def _class_of(name: str) -> str:
 
 
 def choices_of(comparison: Comparison, front_end: str) -> list[Choice]:
-    """What following the model costs for each workload of a front end."""
+    """Return what following the model costs for each workload of a front end."""
     return [choice for choice in comparison.choices if choice.workload.startswith(f"{front_end}: ")]
 
 
@@ -65,19 +64,19 @@ def _choices(comparison: Comparison) -> Iterator[str]:
 
 
 def _at_other_speeds(comparison: Comparison, choice: Choice) -> bool:
-    """Whether the host was faster while the best was measured than it was for the pick."""
+    """Return whether the host was faster while the best was measured than it was for the pick."""
     speeds = {(row.connections, row.key): row.speeds for row in comparison.rows}
     picked, best = (speeds[choice.connections, key] for key in (choice.picked, choice.best))
     return bool(picked and best) and max(picked) > MOVED * max(best)
 
 
 def share_within(choices: Sequence[Choice]) -> float:
-    """The share of choices that are about as good as the best measured."""
+    """Return the share of choices that are about as good as the best measured."""
     return sum(choice.regret <= WITHIN for choice in choices) / len(choices)
 
 
 def speeds_of(comparison: Comparison, front_end: str) -> HostSpeeds | None:
-    """How fast the host was beside the programs of a front end."""
+    """Return how fast the host was beside the programs of a front end."""
     return host_speeds(row for row in comparison.rows if row.front_end == front_end)
 
 
@@ -91,8 +90,6 @@ def _host(name: str, found: HostSpeeds | None) -> Iterator[str]:
     else:
         calls += f", at no two speeds {TWO_SPEEDS:g} apart"
     yield calls
-    if found.again:
-        yield f"  {found.again} of {found.programs} were measured again, since the host had been faster"
     if found.misses:
         left = found.misses - found.of_host - found.while_moving
         yield (
@@ -102,7 +99,7 @@ def _host(name: str, found: HostSpeeds | None) -> Iterator[str]:
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:
-    """By front end; plain numbers, shares in percent, speeds in times what was calibrated."""
+    """Return plain values by front end: shares in percent, speeds in multiples of the calibrated time."""
     return {name: _plain(comparison, name) for name in comparison.front_ends}
 
 

@@ -158,7 +158,7 @@ def _choices(choices: Sequence[Choice]) -> Iterator[str]:
 
 
 def _absent(what: str, absent: Sequence[Absent]) -> Iterator[str]:
-    """The first of them; how many more there are."""
+    """Yield the first of them; how many more there are."""
     for one in absent[:FEW_ABSENT]:
         yield f"{what}  connections={one.connections}  {one.key}: {one.reason}"
     if len(absent) > FEW_ABSENT:
@@ -193,7 +193,7 @@ def _link_drift(drift: Drift) -> Iterator[str]:
 
 
 def time_lines_text(record: Record, comparison: Comparison, device: Device | None, most: int) -> str:
-    """The predicted and, where the record has it, the measured time line of the worst predicted schedules."""
+    """Return the predicted and, where the record has it, the measured time line of the worst predicted schedules."""
     parts = []
     for row in comparison.worst(most):
         predicted, measured = time_lines(record, row, device)
@@ -215,7 +215,7 @@ def to_json(
     most: int = 10,
     covered: dict[str, Coverage] | None = None,
 ) -> dict[str, Any]:
-    """Plain numbers and strings; units are in the names, errors in percent. ``coverage`` is null unless asked for."""
+    """Return plain values; units are in the names, errors in percent. ``coverage`` is null unless asked for."""
     choices = comparison.choices
     regrets = [choice.regret for choice in choices]
     return {
@@ -304,7 +304,7 @@ def to_rows(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def plain_row(row: Row) -> dict[str, Any]:
-    """A schedule as one flat object but for its formulas."""
+    """Return a schedule as one flat object but for its formulas."""
     return {
         "key": row.key,
         "connections": row.connections,

@@ -54,7 +54,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def parse_tolerance(text: str) -> Tolerance:
-    """``"p95 host-bound > 12%"``. Raises InputError when it cannot be read."""
+    """Return the tolerance of a text such as ``"p95 host-bound > 12%"``. Raises InputError if it cannot be read."""
     found = _FORM.fullmatch(text)
     if found is None or (found["group"] and found["statistic"] not in STATISTICS):
         raise InputError(

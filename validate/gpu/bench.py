@@ -48,7 +48,7 @@ class Bench:
         self.queue_order = QueueOrder(self.gpu, self.gpu.queues if self.in_order else 0, lambda: self.function(SPIN))
 
     def function(self, spec: KernelSpec) -> int:
-        """Address of a kernel's compiled function; raises InputError when it does not compile."""
+        """Return the address of a kernel's compiled function. Raises InputError if it does not compile."""
         if spec not in self._functions:
             assert spec.source is not None, "a Python launch is not compiled"
             names = (spec.function,)
@@ -60,20 +60,20 @@ class Bench:
 
     @cached_property
     def most_blocks(self) -> int:
-        """Blocks of the stand-in that the card holds at once, by the driver."""
+        """Return the blocks of the stand-in that the card holds at once, by the driver."""
         cuda, card = self.gpu.cuda, self.gpu.card
         each = cuda.occupancyMaxActiveBlocksPerMultiprocessor(self.function(SPIN), THREADS_PER_BLOCK, 0)
         return card.multiprocessors * max(1, int(each))
 
     def spin_of(self, kernel: Kernel) -> Busy:
-        """The launch of the stand-in for a kernel with a duration."""
+        """Return the launch of the stand-in for a kernel with a duration."""
         duration_s, share = stand_in(kernel, self.gpu.threads, self._spin_launch_s(1, 1))
         blocks = max(1, round(share * self.most_blocks))
         slices = slices_in(duration_s, fills_card=blocks == self.most_blocks)
         return self._busy(blocks, slices, (duration_s - self._spin_launch_s(blocks, slices)) / slices)
 
     def _busy(self, blocks: int, slices: int, slice_s: float) -> Busy:
-        """What keeps so many blocks of the card busy for some slices of time.
+        """Return what keeps so many blocks of the card busy for some slices of time.
 
         All of them by short blocks one after another, as kernels that fill the card are: where others hold a part of it
         they go on in the rest. Fewer by as many blocks, which could not be one after another without more of the card.
@@ -83,7 +83,7 @@ class Bench:
         return Busy(blocks * slices, 1, slice_s)
 
     def _spin_launch_s(self, blocks: int, slices: int) -> float:
-        """What a launch takes beyond the time that its blocks are told.
+        """Return what a launch takes beyond the time that its blocks are told.
 
         Measured for each number of blocks, as it does not grow in proportion to them: on an H100 it is 2.6 us of one
         block, 2.8 of 0.1 of the card, 3.4 of 0.7 and 6 of 0.9.
@@ -101,13 +101,13 @@ class Bench:
 
 
 def source_of(spec: KernelSpec) -> str:
-    """The CUDA source to compile: a user's own gets the declaration of ``Arrays`` in front."""
+    """Return the CUDA source to compile: a user's own gets the declaration of ``Arrays`` in front."""
     assert spec.source is not None
     return spec.source if spec.source is BUILT_IN_SOURCE else f"{PRELUDE}#line 1\n{spec.source}"
 
 
 def each_launch_s(bench: Bench, busy: Busy) -> float:
-    """Seconds that a launch of the stand-in takes, back to back in one stream.
+    """Return the seconds that a launch of the stand-in takes, back to back in one stream.
 
     As the kernels of a profile are measured: the difference of two chains, so that what a run costs once drops out.
     """

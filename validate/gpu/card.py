@@ -57,11 +57,11 @@ class Gpu:
 
     @property
     def threads(self) -> int:
-        """Threads that the card holds at once."""
+        """Return the threads that the card holds at once."""
         return self.card.multiprocessors * self.card.threads_per_multiprocessor
 
     def streams(self, kinds: Sequence[StreamKind]) -> list[int]:
-        """Addresses of the streams 0 (legacy default), 1, 2, ... of a schedule with these kinds of stream."""
+        """Return the addresses of streams 0 (legacy default), 1, 2, ... of a schedule with these kinds of stream."""
         found = [self.cuda.streamLegacy]
         used = dict.fromkeys(self._streams, 0)
         for kind in kinds:
@@ -81,7 +81,7 @@ class Gpu:
             raise InputError(f"streams = {wanted}: the driver gave {made} and no more ({error}); use fewer") from error
 
     def events(self, count: int, captured: bool = False) -> list[int]:
-        """Addresses of ``count`` events without timing, as a program that only orders its streams uses.
+        """Return the addresses of ``count`` events without timing, as a program that only orders its streams uses.
 
         ``captured``: for a capture. CUDA refuses those to live programs, which therefore have their own.
         """
@@ -91,13 +91,13 @@ class Gpu:
         return pool[:count]
 
     def timing_events(self) -> tuple[int, int]:
-        """Addresses of a start and a stop event that carry times."""
+        """Return the addresses of a start and a stop event that carry times."""
         while len(self._timing_events) < 2:
             self._timing_events.append(self.cuda.eventCreateWithFlags(self.cuda.eventDefault))
         return self._timing_events[0], self._timing_events[1]
 
     def free_bytes(self) -> int:
-        """Device memory that can still be allocated."""
+        """Return the device memory that can still be allocated."""
         return int(self.cuda.memGetInfo()[0])
 
     def close(self) -> None:
@@ -141,13 +141,13 @@ class CupyCuda:
 
 
 def first_error_line(log: str) -> str:
-    """The line of a compiler's log that says what is wrong."""
+    """Return the line of a compiler's log that says what is wrong."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     return next((line for line in lines if "error" in line.lower()), lines[0] if lines else "no reason given")
 
 
 def import_cupy() -> types.ModuleType:
-    """CuPy, or NoGpuError saying how to get it."""
+    """Return CuPy. Raises NoGpuError, which says how to install it."""
     try:
         import cupy
     except ImportError as error:
@@ -160,7 +160,7 @@ def import_cupy() -> types.ModuleType:
 
 @contextlib.contextmanager
 def open_gpu(device: int = 0) -> Iterator[Gpu]:
-    """The card number ``device``, for this process alone among validators, with its context made.
+    """Open the card number ``device``, for this process alone among validators, with its context made.
 
     Raises NoGpuError when there is no CuPy or no usable card, and InputError when another validator
     measures on it: two at once would measure each other.
@@ -196,7 +196,7 @@ def _built_for(runtime: Any) -> int:
 
 
 def describe_card(cupy: Any, device: int) -> Card:
-    """What the driver says of the card."""
+    """Return what the driver says of the card."""
     runtime = cupy.cuda.runtime
     properties = runtime.getDeviceProperties(device)
     name = properties["name"]
@@ -216,12 +216,12 @@ def describe_card(cupy: Any, device: int) -> Card:
 
 
 def version_text(number: int) -> str:
-    """CUDA's 13020 as "13.2"."""
+    """Return CUDA's version number as text: 13020 is "13.2"."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def driver_version() -> str:
-    """The display driver's version, such as "580.159.04", or "unknown" where nothing tells it."""
+    """Return the display driver's version, such as "580.159.04", or "unknown" where nothing tells it."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return "unknown"
@@ -235,13 +235,13 @@ def driver_version() -> str:
 
 
 def connections() -> int:
-    """The number of hardware queues that a context made by this process has."""
+    """Return the number of hardware queues that a context made by this process has."""
     value = os.environ.get(CONNECTIONS_VARIABLE, "")
     return min(32, max(1, int(value))) if value.isdigit() else DEFAULT_CONNECTIONS
 
 
 def equal_queues() -> int:
-    """The number of hardware queues in front of every engine, 0 where the variable is not set.
+    """Return the number of hardware queues in front of every engine, 0 where the variable is not set.
 
     Without it an engine may have fewer: those for copies on an H200 have 4, that for kernels 8.
     """

@@ -43,7 +43,7 @@ class Pattern:
         return np.tile(self.values, times) if times > 1 else self.values
 
     def takes(self, got: Bytes, first: int) -> bool:
-        """Whether ``got`` may stand at byte ``first`` of the row and behind it."""
+        """Return whether ``got`` may stand at byte ``first`` of the row and behind it."""
         want = self.row[first : first + len(got)]
         if _same(got, want):
             return True
@@ -56,7 +56,7 @@ class Pattern:
         return True
 
     def far(self, got: Bytes, want: Bytes, first: int) -> NDArray[np.bool_]:
-        """Which bytes of ``got`` are not as near as they must be to those that stand from byte ``first`` on.
+        """Return which bytes of ``got`` are not as near as they must be to those that stand from byte ``first`` on.
 
         All four of a float that is too far; those of a float that is cut off must be the same.
         """
@@ -77,11 +77,11 @@ class Stretch(NamedTuple):
     bytes: int
 
     def part(self, offset: int, n_bytes: int) -> Stretch:
-        """So many of its bytes."""
+        """Return so many of its bytes."""
         return Stretch(self.pattern, (self.phase + offset) % len(self.pattern.values), n_bytes)
 
     def rows(self) -> Iterator[tuple[int, int, int]]:
-        """(begin, end, where in the pattern's row it begins) of the pieces of it that lie within one row."""
+        """Yield (begin, end, where in the pattern's row it begins) of the pieces of it that lie within one row."""
         length = len(self.pattern.row)
         begin, first = 0, self.phase
         while begin < self.bytes:
@@ -96,16 +96,16 @@ class Stretch(NamedTuple):
             target[begin:end] = row[first : first + end - begin]
 
     def far(self, got: Bytes) -> NDArray[np.bool_]:
-        """Which bytes of an array of as many are not as near to it as they must be."""
+        """Return which bytes of an array of as many are not as near to it as they must be."""
         return self.pattern.far(got, to_bytes([self]), self.phase)
 
     def is_in(self, got: Bytes) -> bool:
-        """Whether an array of as many bytes holds it, within the pattern's tolerance."""
+        """Return whether an array of as many bytes holds it, within the pattern's tolerance."""
         return all(self.pattern.takes(got[begin:end], first) for begin, end, first in self.rows())
 
 
 def joined(stretches: Iterable[Stretch]) -> list[Stretch]:
-    """The same bytes in as few stretches as can be."""
+    """Return the same bytes in as few stretches as can be."""
     found: list[Stretch] = []
     for stretch in stretches:
         last = found[-1] if found else None
@@ -117,7 +117,7 @@ def joined(stretches: Iterable[Stretch]) -> list[Stretch]:
 
 
 def first_of(stretches: Iterable[Stretch], n_bytes: int) -> Iterator[Stretch]:
-    """The first bytes of the stretches."""
+    """Yield the first bytes of the stretches."""
     for stretch in stretches:
         if n_bytes:
             yield stretch.part(0, min(n_bytes, stretch.bytes))
@@ -125,7 +125,7 @@ def first_of(stretches: Iterable[Stretch], n_bytes: int) -> Iterator[Stretch]:
 
 
 def to_bytes(stretches: Iterable[Stretch]) -> Bytes:
-    """The bytes themselves."""
+    """Return the bytes themselves."""
     stretches = list(stretches)
     found = np.empty(sum(stretch.bytes for stretch in stretches), np.uint8)
     begin = 0
@@ -143,7 +143,7 @@ class Content:
         self._stretches = [Stretch(pattern, 0, n_bytes)]
 
     def read(self, offset: int, n_bytes: int) -> list[Stretch]:
-        """The stretches of a region, as few as can be."""
+        """Return the stretches of a region, as few as can be."""
         i, j = self._within(offset, offset + n_bytes)
         found = []
         for start, stretch in zip(self._starts[i:j], self._stretches[i:j], strict=True):
@@ -162,7 +162,7 @@ class Content:
         self._starts[i:j], self._stretches[i:j] = starts.tolist(), pieces
 
     def _within(self, begin: int, end: int) -> tuple[int, int]:
-        """First and last + 1 of the stretches that have bytes there."""
+        """Return the first and the last + 1 of the stretches that have bytes there."""
         return bisect_right(self._starts, begin) - 1, bisect_left(self._starts, end)
 
 
@@ -173,7 +173,7 @@ def _same(a: Bytes, b: Bytes) -> bool:
 
 
 def _far_floats(got: NDArray[np.float32], want: NDArray[np.float32], tolerance: float) -> NDArray[np.bool_]:
-    """Which are neither within the tolerance nor the same bits."""
+    """Return which are neither within the tolerance nor the same bits."""
     with np.errstate(invalid="ignore", over="ignore"):
         near = np.abs(got - want) <= tolerance
     far: NDArray[np.bool_] = ~(near | (got.view(np.uint32) == want.view(np.uint32)))

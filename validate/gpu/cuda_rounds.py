@@ -156,7 +156,7 @@ int main(int argc, char** argv) {  // KINDS and what the program is given
 
 
 def all_rounds() -> str:
-    """The program that measures rounds of the kinds that it is given, behind how many there are in a run."""
+    """Return the program that measures rounds of the kinds that it is given, behind how many there are in a run."""
     plain = code_of(Workload(1, (FLOAT_BYTES,), (FLOAT_BYTES,), (WorkloadKernel(),)), Config(), "cuda-c++")
     return plain.partition(MAIN)[0] + ROUNDS + ALL_ROUNDS
 
@@ -171,7 +171,7 @@ class CudaRounds:
         self._compiled = Compiled(card)
 
     def rounds_s(self, kinds: Sequence[str], turns: int) -> list[float]:
-        """Seconds of a round of each of these kinds, so many in a run, in this order.
+        """Return the seconds of a round of each of these kinds, so many in a run, in this order.
 
         Raises InputError where it does not compile or run.
         """
@@ -185,7 +185,7 @@ class CudaRounds:
 
 @contextmanager
 def compiled_rounds(card: int = 0, wanted: bool = True) -> Iterator[CudaRounds | None]:
-    """The calls of compiled programs while they are probed; None where there is no compiler, or they are not wanted."""
+    """Yield the calls of compiled programs to be probed; None if there is no compiler, or they are not wanted."""
     if not (wanted and has_nvcc()):
         yield None
         return
@@ -197,7 +197,7 @@ def compiled_rounds(card: int = 0, wanted: bool = True) -> Iterator[CudaRounds |
 
 
 def with_rounds(text: str, turns: int, runs: int) -> str:
-    """A program that measures rounds, too, just before it measures itself and just after.
+    """Return a program that measures rounds, too, just before it measures itself and just after.
 
     It takes their kinds, with commas between them, before its own words, and says the medians of so many runs of each,
     before and after: ``rounds_s``; and of each run of its own the mean of two rounds of the kind ``PACE_ROUND``, just

@@ -97,7 +97,7 @@ def _spread(x: NDArray[np.float32], widths: Sequence[int]) -> list[Bytes]:
 
 
 def sincos_reference(inputs: Sequence[Bytes], widths: Sequence[int], elements: int, parameter: int) -> list[Bytes]:
-    """``parameter`` times x = sin(x) cos(x) in double precision, from the float32 sum of the inputs.
+    """Return ``parameter`` times x = sin(x) cos(x) in double precision, from the float32 sum of the inputs.
 
     As sin(2x) / 2, which is the same and half the work.
     """
@@ -108,7 +108,7 @@ def sincos_reference(inputs: Sequence[Bytes], widths: Sequence[int], elements: i
 
 
 def sincos_tolerance(parameter: int) -> float:
-    """Largest absolute error of the float32 iteration.
+    """Return the largest absolute error of the float32 iteration.
 
     CUDA's sinf and cosf are within 2 ulp each (CUDA C++ Programming Guide, "Mathematical Functions"), so one
     iteration adds at most 4.5 ulp of a number below 1/2: 1.4e-7. The map shrinks earlier errors
@@ -118,7 +118,7 @@ def sincos_tolerance(parameter: int) -> float:
 
 
 def sum_reference(inputs: Sequence[Bytes], widths: Sequence[int], elements: int, parameter: int) -> list[Bytes]:  # noqa: ARG001
-    """The float32 sum of the inputs, exact in every bit."""
+    """Return the float32 sum of the inputs, exact in every bit."""
     return _spread(_sum_of(inputs, elements), widths)
 
 
@@ -128,7 +128,7 @@ def pass_through_reference(
     elements: int,  # noqa: ARG001
     parameter: int,  # noqa: ARG001
 ) -> list[Bytes]:
-    """Output k is input k (the last where there are fewer), cut short or repeated to its width."""
+    """Return for output k input k (the last if there are fewer), cut short or repeated to its width."""
     if not inputs:
         return []
     sources = [inputs[min(k, len(inputs) - 1)] for k in range(len(widths))]
@@ -136,7 +136,7 @@ def pass_through_reference(
 
 
 def _of_width(array: Bytes, width: int) -> Bytes:
-    """Every row cut short or repeated."""
+    """Return every row cut short or repeated."""
     times = -(-width // array.shape[1])
     return (array if times == 1 else np.tile(array, times))[:, :width]
 
@@ -167,7 +167,7 @@ def register(spec: KernelSpec) -> None:
 
 
 def read_source(path: str) -> bytes:
-    """A file of kernels. Raises InputError when it cannot be read or is larger than any source."""
+    """Return a file of kernels. Raises InputError when it cannot be read or is larger than any source."""
     return read_bytes(path, LARGEST_SOURCE_BYTES)
 
 
@@ -199,12 +199,12 @@ def load_kernels(path: str) -> list[str]:
 
 
 def known_kernels() -> list[str]:
-    """Names that a schedule can use."""
+    """Return the names that a schedule can use."""
     return sorted(_REGISTRY)
 
 
 def find_kernel(kernel: Kernel) -> KernelSpec:
-    """What to launch for a kernel of a schedule.
+    """Return what to launch for a kernel of a schedule.
 
     A name that is not registered stands for a kernel that takes ``duration_s``: see :data:`SPIN` and
     :func:`stand_in`. Raises InputError when such a kernel has no duration.
@@ -223,7 +223,7 @@ def find_kernel(kernel: Kernel) -> KernelSpec:
 def compute_reference(
     spec: KernelSpec, inputs: Sequence[Bytes], widths: Sequence[int], elements: int, parameter: int
 ) -> list[Bytes]:
-    """What the kernel leaves in each output, in NumPy. ``spec.reference`` must be given.
+    """Return what the kernel leaves in each output, in NumPy. ``spec.reference`` must be given.
 
     ``inputs``: the bytes of each region that is read. Raises InputError when the reference does.
     """
@@ -239,5 +239,5 @@ def compute_reference(
 
 
 def broken(spec: KernelSpec, what: str, error: Exception) -> InputError:
-    """What to raise when code of the user's own fails."""
+    """Return what to raise when code of the user's own fails."""
     return InputError(one_line(f"kernel {spec.name!r}: its {what} raises {type(error).__name__}: {error}"))

@@ -37,7 +37,7 @@ def elements_of(spec: KernelSpec, kernel: Kernel) -> int:
 
 
 def widths_of(spec: KernelSpec, kernel: Kernel) -> tuple[list[int], list[int]]:
-    """Bytes per element of each region that is read and written.
+    """Return the bytes per element of each region that is read and written.
 
     Raises InputError when the regions do not divide into the kernel's elements or are too many.
     """
@@ -55,7 +55,7 @@ def widths_of(spec: KernelSpec, kernel: Kernel) -> tuple[list[int], list[int]]:
 
 
 def blocks_of(elements: int) -> int:
-    """Blocks of ``THREADS_PER_BLOCK`` threads that have one for each element."""
+    """Return the blocks of ``THREADS_PER_BLOCK`` threads that have one for each element."""
     return -(-elements // THREADS_PER_BLOCK)
 
 
@@ -102,25 +102,25 @@ class Busy(NamedTuple):
     slice_s: float
 
     def parameter(self, launch: int) -> int:
-        """As the CUDA source has it, of the launch of that number."""
+        """Return the parameter of the launch of that number, as the CUDA source reads it."""
         slice_ns = round(max(0.0, self.slice_s) / NS)
         return slice_ns | self.slices << NS_BITS | launch % LAUNCHES << (NS_BITS + SLICES_BITS)
 
 
 def slices_in(duration_s: float, fills_card: bool) -> int:
-    """How many slices, or waves, the stand-in cuts such a time into: a power of two, so that few kinds are probed."""
+    """Return the number of slices, or waves, of the stand-in: a power of two, so that few kinds are probed."""
     most = MOST_WAVES if fills_card else MOST_SLICES
     most = max(1, min(most, int(duration_s / shortest_slice_s(fills_card))))
     return 1 << (most.bit_length() - 1)
 
 
 def shortest_slice_s(fills_card: bool) -> float:
-    """The least time that a slice or wave is told."""
+    """Return the least time that a slice or wave is told."""
     return SHORTEST_WAVE_S if fills_card else SHORTEST_SLICE_S
 
 
 def stand_in(kernel: Kernel, card_threads: int, launch_s: float) -> tuple[float, float]:
-    """(seconds, share of the card held meanwhile) of the launch that stands for a kernel with a duration.
+    """Return (seconds, share of the card held meanwhile) of the launch that stands for a kernel with a duration.
 
     What a prediction reckons with on a card of so many threads where a launch takes ``launch_s`` at least: the rule
     for parts of a launch has one home.
@@ -132,7 +132,7 @@ def stand_in(kernel: Kernel, card_threads: int, launch_s: float) -> tuple[float,
 
 @cache
 def _bare_card(threads: int, launch_s: float) -> Device:
-    """A card of which nothing else is known."""
+    """Return a card of which nothing else is known."""
     ideal = load_device("ideal")
     compute = msgspec.structs.replace(ideal.compute, resident_threads=threads, floor_s=launch_s)
     return msgspec.structs.replace(ideal, compute=compute)

@@ -52,7 +52,7 @@ class Calls(Protocol):
         """For an event that was recorded."""
 
     def entered(self, turn: int) -> AbstractContextManager[Any]:
-        """The block that makes a stream the current one."""
+        """Return the block that makes a stream the current one."""
 
     def synchronize(self) -> None:
         """With the whole device."""
@@ -243,7 +243,7 @@ class LinearLayers:
 
 
 def installed_libraries(device: int) -> Iterator[Library]:
-    """The libraries that can be imported and that see the card of that number, in each way of writing programs."""
+    """Yield the libraries that can be imported and see the card of that number, in each way of writing programs."""
     for library in (CupyCalls, PytorchCalls, PytorchEagerCalls):
         try:
             yield library(device)

@@ -45,7 +45,7 @@ class Key(NamedTuple):
 
 
 def buffers_of(schedule: Schedule) -> dict[Key, int]:
-    """Bytes of every buffer that replaying the schedule needs, scratch for anonymous copies included."""
+    """Return the bytes of every buffer that replaying the schedule needs, scratch for anonymous copies included."""
     found = {Key(buffer.memory, buffer.name): buffer.bytes for buffer in schedule.buffers}
     for op in schedule.ops:
         if isinstance(op, Copy):
@@ -59,7 +59,7 @@ def buffers_of(schedule: Schedule) -> dict[Key, int]:
 
 
 def union(needs: Iterable[dict[Key, int]]) -> dict[Key, int]:
-    """The buffers in which several schedules can be replayed in turn."""
+    """Return the buffers in which several schedules can be replayed in turn."""
     found: dict[Key, int] = {}
     for need in needs:
         for key, size in need.items():
@@ -84,25 +84,25 @@ def _mib(n_bytes: int) -> str:
 
 
 def free_host_bytes() -> int:
-    """Host memory that can be had, or no limit where the system does not say."""
+    """Return the host memory that can be had, or no limit if the system does not say."""
     with contextlib.suppress(OSError, ValueError, StopIteration), open("/proc/meminfo", encoding="ascii") as file:
         return int(next(line for line in file if line.startswith("MemAvailable:")).split()[1]) * 1024
     return 1 << 62
 
 
 def view(address: int, n_bytes: int) -> NDArray[np.uint8]:
-    """Host memory at an address, as bytes."""
+    """Return the host memory at an address, as bytes."""
     return np.ctypeslib.as_array((ctypes.c_uint8 * n_bytes).from_address(address))
 
 
 @lru_cache(1024)
 def host_pattern(name: str) -> Pattern:
-    """What a host buffer of this name holds: float32 in [0, 1) that repeat after ``PERIOD``."""
+    """Return what a host buffer of this name holds: float32 in [0, 1) that repeat after ``PERIOD``."""
     return Pattern(np.random.default_rng(zlib.crc32(name.encode())).random(PERIOD, np.float32).view(np.uint8))
 
 
 def data(name: str, n_bytes: int) -> NDArray[np.uint8]:
-    """The first bytes that a host buffer of this name holds."""
+    """Return the first bytes that a host buffer of this name holds."""
     return to_bytes([Stretch(host_pattern(name), 0, n_bytes)])
 
 
@@ -136,7 +136,7 @@ class Arena:
                     self.fill_host(key, size)
 
     def host(self, key: Key) -> NDArray[np.uint8]:
-        """The bytes of a host buffer."""
+        """Return the bytes of a host buffer."""
         return view(*self._blocks[key])
 
     def fill_host(self, key: Key, n_bytes: int) -> None:
@@ -144,7 +144,7 @@ class Arena:
         Stretch(host_pattern(key.name), 0, n_bytes).fill(self.host(key)[:n_bytes])
 
     def read_device(self, name: str, n_bytes: int) -> NDArray[np.uint8]:
-        """A copy of the first bytes of a device buffer."""
+        """Return a copy of the first bytes of a device buffer."""
         found = np.empty(n_bytes, np.uint8)
         self._cuda.memcpy(
             found.ctypes.data, self._blocks[Key("device", name)].address, n_bytes, self._cuda.memcpyDeviceToHost
@@ -156,7 +156,7 @@ class Arena:
         self._cuda.memset(self._blocks[Key("device", name)].address, DEVICE_POISON, n_bytes)
 
     def room(self, free_device: int) -> int:
-        """Device bytes to be had: what is free, and what is held here."""
+        """Return the device bytes to be had: what is free, and what is held here."""
         return free_device + sum(block.bytes for key, block in self._blocks.items() if key.memory == "device")
 
     def clear(self) -> None:

@@ -61,7 +61,7 @@ class Watcher:
         self._ranges, self._hooks = ranges, dict(HOOKS)
 
     def find_spec(self, name: str, *_: object) -> Any:
-        """What the other finders find; None, which leaves it to them, for all but those modules."""
+        """Return what the other finders find; None, which leaves it to them, for all but those modules."""
         hook = self._hooks.pop(name, None)
         spec = importlib.util.find_spec(name) if hook else None  # asks here again, in vain
         if hook is None or spec is None or spec.loader is None:

@@ -26,7 +26,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def has_nvcc() -> bool:
-    """Whether there is a compiler."""
+    """Return whether there is a compiler."""
     return shutil.which(NVCC) is not None
 
 
@@ -40,7 +40,7 @@ class Compiled:
         self._environment = os.environ | {VISIBLE: seen[card] if card < len(seen) else str(card)}
 
     def said(self, text: str, words: Sequence[str], names: Sequence[str]) -> list[Any]:
-        """What the program of that text, given these words, says under these names in its lines of JSON.
+        """Return what the program of that text, given these words, says under these names in its lines of JSON.
 
         Raises InputError where it does not compile, or does not say it.
         """

@@ -28,7 +28,7 @@ INSTALL = "install NVIDIA's profiler library: pip install 'streamsim[cupti]'"
 
 
 def is_available() -> bool:
-    """Whether the profiler library is installed."""
+    """Return whether the profiler library is installed."""
     import importlib.util
 
     return importlib.util.find_spec("cupti") is not None
@@ -51,7 +51,7 @@ def profile(replayer: Replayer, gpu: Gpu) -> Timeline:
 def profile_all(
     jobs: Iterable[tuple[str, Schedule]], gpu: Gpu, allow_races: bool = False
 ) -> Iterator[tuple[str, Spans | InputError]]:
-    """The key of each schedule with its measured time line, or with the reason why there is none."""
+    """Yield the key of each schedule with its measured time line, or with the reason why there is none."""
     from streamsim_validate.gpu.bench import Bench, prepare
     from streamsim_validate.gpu.replayer import Replayer
 
@@ -73,7 +73,7 @@ def profile_all(
 
 
 def match(schedule: Schedule, activities: Sequence[Activity], stream_ids: Sequence[int] | None) -> Timeline:
-    """The time line of ``schedule`` from what ran.
+    """Return the time line of ``schedule`` from what ran.
 
     ``stream_ids``: CUPTI's ids of the schedule's streams; within a stream the ops ran in order. None for a
     graph, whose branches the driver puts on streams of its own: there an op is matched to the earliest
@@ -100,7 +100,7 @@ def match(schedule: Schedule, activities: Sequence[Activity], stream_ids: Sequen
 
 
 def _place(engine: int, size: int, stream: int | None) -> tuple[int, ...]:
-    """Activities in one place ran in the order of issue: those of a stream, or of a graph those alike."""
+    """Return the place whose activities ran in issue order: a stream, or the like ones of a graph."""
     return (engine, size) if stream is None else (stream,)
 
 
@@ -142,7 +142,7 @@ def _trace(replayer: Replayer) -> list[Activity]:
 
 
 def _copied(cupti: Any, activity: Any) -> Activity:
-    """The fields of an activity, which is valid only inside the callback."""
+    """Return the fields of an activity, which is valid only inside the callback."""
     times = int(activity.start), int(activity.end)
     if activity.kind == cupti.ActivityKind.MEMCPY:
         engine = H2D if activity.copy_kind == cupti.ActivityMemcpyKind.HTOD else D2H

@@ -68,7 +68,7 @@ class QueueOrder:
         self._holders, self._events, self._host, self._device = [], [], 0, 0
 
     def _disturbs(self, schedule: Schedule) -> bool:
-        """Whether it uses more than the streams that own a queue each, or leaves it to the driver what it uses."""
+        """Return whether it uses more than the streams that own a queue each, or lets the driver choose."""
         return (
             schedule.launch == "graph"
             or len(schedule.streams) > self._queues
@@ -106,7 +106,7 @@ class QueueOrder:
         self._cuda.deviceSynchronize()
 
     def _served(self, copy: Callable[..., None]) -> Sequence[int]:
-        """The holders in the order in which a copy engine serves their queues, after that of the first one."""
+        """Return the holders in the order in which a copy engine serves their queues, after that of the first one."""
         cuda, events = self._cuda, self._events
         copy(self._holders[0], len(self._holders) * GATE_BYTES_A_QUEUE)
         for holder, event in zip(self._holders, events, strict=True):

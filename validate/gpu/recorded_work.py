@@ -61,7 +61,7 @@ class PytorchRecorded:
 
 
 def recorded_works(device: int) -> Iterator[PytorchRecorded]:
-    """PyTorch's profiler in each way that a profile knows, where PyTorch is installed and sees the card."""
+    """Yield PyTorch's profiler in each way that a profile knows, if PyTorch is installed and sees the card."""
     try:
         import torch
 

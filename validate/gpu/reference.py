@@ -41,17 +41,17 @@ class WrongOutputError(InputError):
 
 
 def has_reference(schedule: Schedule) -> bool:
-    """Whether every kernel of the schedule can be computed in NumPy."""
+    """Return whether every kernel of the schedule can be computed in NumPy."""
     return all(find_kernel(op).reference is not None for op in schedule.ops if isinstance(op, Kernel))
 
 
 def host_buffers(schedule: Schedule, direction: Direction) -> set[str]:
-    """Names of the host buffers that copies in this direction touch."""
+    """Return the names of the host buffers that copies in this direction touch."""
     return {op.host.buffer for op in schedule.ops if isinstance(op, Copy) and op.host and op.direction == direction}
 
 
 def outputs(schedule: Schedule) -> list[Key]:
-    """The buffers whose content is checked.
+    """Return the buffers whose content is checked.
 
     The named host buffers that are copied to; without any, the named device buffers that are written.
     """
@@ -66,7 +66,7 @@ def outputs(schedule: Schedule) -> list[Key]:
 
 
 def initial(schedule: Schedule, key: Key) -> Pattern:
-    """A buffer's content before a verified run."""
+    """Return a buffer's content before a verified run."""
     if key.memory == "device":
         return _DEVICE
     if key.name in host_buffers(schedule, "h2d") or key.name == SCRATCH_HOST["h2d"]:
@@ -85,7 +85,7 @@ class Output:
 
     @classmethod
     def of(cls, want: Bytes, tolerance: float) -> Output:
-        """These very bytes; ``tolerance``: as :class:`Pattern` has it."""
+        """Return these very bytes; ``tolerance``: as :class:`Pattern` has it."""
         return cls((Stretch(Pattern(want, tolerance), 0, len(want)),))
 
     @property
@@ -112,7 +112,7 @@ class Output:
             begin += stretch.bytes
 
     def _what_is_wrong(self, name: str, got: Bytes) -> str:
-        """The first wrong element, and how many are: floats where they have a tolerance, else bytes."""
+        """Return the first wrong element, and how many are: floats where they have a tolerance, else bytes."""
         starts = np.cumsum([0, *(stretch.bytes for stretch in self.stretches)])
         parts = zip(self.stretches, np.split(got, starts[1:-1]), strict=True)
         wrong, want = np.concatenate([stretch.far(part) for stretch, part in parts]), self.want
@@ -152,7 +152,7 @@ class Memo:
         self._bytes = 0
 
     def get(self, key: Hashable, compute: Callable[[], list[Pattern]]) -> list[Pattern]:
-        """What is known under the key, or else what ``compute`` finds."""
+        """Return what is known under the key, or else what ``compute`` finds."""
         if key not in self._found:
             self._found[key] = compute()
             self._bytes += _held(self._found[key])
@@ -211,7 +211,7 @@ class _Executor:
             self._memory[region.buffer].write(region.offset, result)
 
     def _computed(self, spec: KernelSpec, kernel: Kernel, reads: list[list[Stretch]]) -> list[list[Stretch]]:
-        """What the kernel makes of its inputs: of one period of them where they repeat, and that only once."""
+        """Return what the kernel makes of its inputs: of one period of them where they repeat, and that only once."""
         elements, (in_widths, out_widths) = elements_of(spec, kernel), widths_of(spec, kernel)
         tolerance = spec.tolerance(kernel.parameter) + _inherited(reads, in_widths)
 
@@ -234,13 +234,13 @@ class _Executor:
 
 
 def _inherited(reads: list[list[Stretch]], widths: list[int]) -> float:
-    """How far a sum of all floats that an element reads may be off: each float counts."""
+    """Return how far a sum of all floats that an element reads may be off: each float counts."""
     off = [max(stretch.pattern.tolerance for stretch in stretches) for stretches in reads]
     return sum(each * max(1, width // FLOAT_BYTES) for each, width in zip(off, widths, strict=True))
 
 
 def _passed_through(reads: list[list[Stretch]], sizes: list[int]) -> list[list[Stretch]]:
-    """What :func:`streamsim_validate.gpu.kernels.pass_through_reference` gives, without the bytes."""
+    """Return what :func:`streamsim_validate.gpu.kernels.pass_through_reference` gives, without the bytes."""
     found = []
     for k, size in enumerate(sizes if reads else ()):
         source = reads[min(k, len(reads) - 1)]
@@ -264,7 +264,7 @@ class _Repeated(NamedTuple):
 
 
 def _repeated(reads: list[list[Stretch]], widths: list[int]) -> _Repeated | None:
-    """None where there are no inputs or one of them does not repeat."""
+    """Return None if there are no inputs or one of them does not repeat."""
     if not reads or any(len(stretches) > 1 for stretches in reads):
         return None
     stretches = [found for (found,) in reads]

@@ -95,7 +95,7 @@ class Replayer:
         return Calls(compiler.calls(schedule.ops[:cut]), compiler.calls(schedule.ops[cut:]))
 
     def _graph_calls(self) -> tuple[Calls, Calls]:
-        """The graph's launch, and the same between the timing events."""
+        """Return the graph's launch, and the same between the timing events."""
         schedule, cuda, gpu = self.schedule, self._cuda, self._bench.gpu
         compiler = Compiler(self._bench, schedule)
         self._keep.append(compiler.keep)
@@ -117,7 +117,7 @@ class Replayer:
 
     @contextlib.contextmanager
     def _named_errors(self) -> Iterator[None]:
-        """CUDA's errors as one line that names the schedule."""
+        """Raise CUDA's errors as one line that names the schedule."""
         name = self.schedule.name or "the schedule"
         try:
             yield
@@ -154,7 +154,7 @@ class Replayer:
             return float(self._cuda.eventElapsedTime(*self._timing)) * 1e-3
 
     def run_beside(self, meters: Sequence[Meter]) -> tuple[Sample, tuple[float, ...]]:
-        """A sample, and the seconds that each meter reads: the mean of just before it and just after."""
+        """Return a sample, and the seconds that each meter reads: the mean of just before it and just after."""
         before_s, sample = [read() for read in meters], self.run()
         after_s = [read() for read in reversed(meters)]
         return sample, tuple((one + other) / 2 for one, other in zip(before_s, reversed(after_s), strict=True))
@@ -166,7 +166,7 @@ class Replayer:
         return issue_ns * NS
 
     def _replay_in_order(self, calls: Calls) -> tuple[int, int]:
-        """:func:`_replay` with the hardware queues as in a process of its own."""
+        """Replay as :func:`_replay`, with the hardware queues as in a process of its own."""
         self._bench.queue_order.before(self.schedule)
         return _replay(calls)
 
@@ -193,7 +193,7 @@ class Replayer:
         return self._expected
 
     def _one_at_a_time(self) -> Expected:
-        """The outputs of the same ops, each waited for: the reference of a kernel that has none in NumPy."""
+        """Return the outputs of the same ops, each waited for: the reference of a kernel that has none in NumPy."""
         self._reset()
         self._bench.queue_order.lose()
         live = msgspec.structs.replace(self.schedule, launch="live")
@@ -239,7 +239,7 @@ class Replayer:
 
 
 def _replay(calls: Calls) -> tuple[int, int]:
-    """(ns until the last issuing call has returned, ns until the last closing call has)."""
+    """Return (ns until the last issuing call has returned, ns until the last closing call has)."""
     issue, closing = calls
     begin = perf_counter_ns()
     for call, arguments in issue:

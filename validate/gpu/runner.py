@@ -167,7 +167,7 @@ class Recorder:
         self._cupti.activity_flush_all(1)
 
     def lost(self) -> int:
-        """Records that CUPTI had no room for, and those that could not be read."""
+        """The number of records that CUPTI had no room for, and of those that could not be read."""
         dropped = ctypes.c_size_t()
         with contextlib.suppress(Exception):
             self._cupti.activity_get_num_dropped_records(0, 0, ctypes.addressof(dropped))
@@ -213,7 +213,7 @@ def _taker(fields: Callable[[Any], Row], keep: Callable[[Row], None]) -> Callabl
 
 @functools.cache
 def demangled(name: str) -> str:
-    """A C++ name as it is in the source: CUPTI has that of the linker. The same where nothing can tell."""
+    """Return a C++ name as it is in the source: CUPTI has that of the linker. The same where nothing can tell."""
     if not name.startswith("_Z"):
         return name
     with contextlib.suppress(Exception):
@@ -349,7 +349,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _beside(name: str) -> Any:
-    """The module in the file beside this one, by a name that no program has."""
+    """Return the module in the file beside this one, by a name that no program has."""
     place = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")
     spec = importlib.util.spec_from_file_location(f"streamsim_capture_{name}", place)
     assert spec is not None
@@ -360,7 +360,7 @@ def _beside(name: str) -> Any:
 
 
 def ranges_in(path: str) -> Iterator[Row]:
-    """Start, end, thread and name of those that a run has written. Raises ValueError where it was not written whole."""
+    """Yield start, end, thread and name of a run's ranges. Raises ValueError if they were not written whole."""
     names: list[str] = []
     line: dict[str, Any] = {}
     with open(path, encoding="utf-8") as file:

@@ -43,7 +43,7 @@ from streamsim_validate.records.journal import (
     journal_path,
     read_journal,
 )
-from streamsim_validate.records.programs import (
+from streamsim_validate.records.program_rounds import (
     CHUNK_ROUND,
     ENTERS,
     LINEAR_ROUND,

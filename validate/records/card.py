@@ -32,7 +32,7 @@ class Card(msgspec.Struct, frozen=True):
 
     @property
     def resident_threads(self) -> int:
-        """Threads that fill the card."""
+        """Return the threads that fill the card."""
         return self.multiprocessors * self.threads_per_multiprocessor
 
 
@@ -52,5 +52,5 @@ def check_same_card(card: Card, device: Device) -> None:
 
 
 def _begins_with(text: str, card: str) -> bool:
-    """Whether the text begins with the whole name of the card: an "NVIDIA H200 NVL" is no "NVIDIA H200"."""
+    """Return whether the text begins with the whole name of the card: an "NVIDIA H200 NVL" is no "NVIDIA H200"."""
     return text.startswith(card) and text[len(card) :].lstrip()[:1] in AFTER_A_NAME

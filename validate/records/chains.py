@@ -25,7 +25,7 @@ class Chain(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Its name among the results."""
+        """The name of the chain among the results."""
         return f"{self.kind} {self.size} x{self.length}"
 
 
@@ -41,12 +41,12 @@ Timings = Mapping[Chain, Sequence[Timing]]  # of each chain its runs
 
 
 def rows_of(timings: Timings) -> tuple[ChainRow, ...]:
-    """As a file holds them."""
+    """Return the form that a file holds."""
     return tuple((*chain, tuple((t.device_s, t.wall_s, t.issue_s) for t in runs)) for chain, runs in timings.items())
 
 
 def timings_of(rows: Iterable[ChainRow]) -> dict[Chain, list[Timing]]:
-    """From what a file holds of them."""
+    """Return the timings from the form that a file holds."""
     return {Chain(kind, size, n): [Timing(*run) for run in runs] for kind, size, n, runs in rows}
 
 
@@ -71,7 +71,7 @@ def per_link(
     column: str = "device_s",
     typical: Callable[[Sequence[float]], float] = median,
 ) -> float:
-    """Seconds that one more link of a chain takes: the slope between its shortest and longest length.
+    """Return the seconds that one more link of a chain takes: the slope between its shortest and longest length.
 
     Between what is ``typical`` of the runs of each. Raises InputError unless there are two lengths.
     """

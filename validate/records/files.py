@@ -37,7 +37,7 @@ class _Versioned(msgspec.Struct):
 
 
 def read_record(path: str | os.PathLike[str]) -> Record:
-    """The record in a file, or in the journal of one that was not finished.
+    """Return the record in a file, or in the journal of one that was not finished.
 
     Raises InputError with one line when it is truncated, damaged or of another schema version.
     """

@@ -38,12 +38,12 @@ class HostCalls(NamedTuple):
 
 
 def mix_kind(letters: str) -> str:
-    """The kind of the chains of a mix of calls."""
+    """Return the kind of the chains of a mix of calls."""
     return f"mix {letters}"
 
 
 def mix_chain(letters: str, streams: int) -> Chain:
-    """The chain of a mix over so many streams."""
+    """Return the chain of a mix over so many streams."""
     return Chain(mix_kind(letters), streams, MIX_LENGTH)
 
 
@@ -62,7 +62,7 @@ def usual_pace_s(paces_s: Iterable[Sequence[float]]) -> float:
 
 
 def mixes_s(timings: Timings) -> dict[Chain, float]:
-    """Seconds in which the host issued each of the mixes. Raises InputError when one is missing."""
+    """Return the seconds in which the host issued each of the mixes. Raises InputError when one is missing."""
     found = {}
     for mix in (mix_chain(letters, streams) for letters, streams in MIXES):
         if mix not in timings:
@@ -72,7 +72,7 @@ def mixes_s(timings: Timings) -> dict[Chain, float]:
 
 
 def speed_of(took_s: Mapping[Chain, float], usual_s: Mapping[Chain, float]) -> float:
-    """How many times as long as usual the host's calls took, by what the same mixes took it.
+    """Return how many times as long as usual the host's calls took, by what the same mixes took it.
 
     One number for all calls, the geometric mean over the mixes: a host that changes its speed does so for every call,
     and the medians of two mixes may fall on either of its speeds, so their difference says little of a call.

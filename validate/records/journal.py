@@ -69,7 +69,7 @@ Line = Header | RunBegins | Entry | Group | Traced | RunEnds
 
 
 def header(card: Card, suite: str, kernels: str = "", task: str = "") -> Header:
-    """The header of a record measured now, here."""
+    """Return the header of a record measured now, here."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -80,7 +80,7 @@ def header(card: Card, suite: str, kernels: str = "", task: str = "") -> Header:
 
 
 def journal_path(record: str | os.PathLike[str]) -> Path:
-    """Where the record of that name is while it is being measured."""
+    """Return where the record of that name is while it is being measured."""
     return Path(f"{os.fspath(record)}{JOURNAL_SUFFIX}")
 
 
@@ -184,16 +184,16 @@ class Journal:
                     )
 
     def entries(self, connections: int) -> Iterator[Entry]:
-        """Those of runs with so many connections; of a schedule measured more than once the last with most samples."""
+        """Return the entries of runs with so many connections; of each schedule the last one with most samples."""
         runs = (run for run in fold(self.lines).runs if run.connections == connections)
         return (entry for run in runs for entry in run.entries)
 
     def complete(self, connections: int, repeats: int) -> set[str]:
-        """Keys of the entries that need not be measured again."""
+        """Return the keys of the entries that need not be measured again."""
         return {entry.key for entry in self.entries(connections) if _is_complete(entry, repeats)}
 
     def traced(self, connections: int) -> set[str]:
-        """Keys of the entries that have a time line."""
+        """Return the keys of the entries that have a time line."""
         return {key for number, key in _timelines(self.lines) if number == connections}
 
     @property
@@ -222,17 +222,17 @@ class Journal:
 
 
 def _is_complete(entry: Entry, repeats: int) -> bool:
-    """What does not fit will not fit; a schedule that broke the card's context would break it again."""
+    """Return False for one to measure again. What did not fit will not fit; what broke the context would again."""
     return len(entry.wall_s) >= repeats if entry.status == "ok" else entry.status.startswith(("skipped", "lost"))
 
 
 def read_journal(path: Path) -> list[Line]:
-    """The whole lines of a journal. Raises InputError naming the line that is damaged."""
+    """Return the whole lines of a journal. Raises InputError naming the line that is damaged."""
     return lines_of(path, read_stored(path))
 
 
 def lines_of(path: Path, data: bytes) -> list[Line]:
-    """The whole lines in the ``data`` of the journal ``path``. Raises InputError naming the line that is damaged."""
+    """Return the whole lines in the ``data`` of the journal ``path``. Raises InputError naming a damaged line."""
     lines: list[Line] = []
     try:
         check_values(data)
@@ -251,7 +251,7 @@ def lines_of(path: Path, data: bytes) -> list[Line]:
 
 
 def fold(lines: list[Line]) -> Record:
-    """The record that a journal's lines make, without the profiles that its calibrations show.
+    """Return the record that a journal's lines make, without the profiles that its calibrations show.
 
     Of a schedule measured several times only the entry with the most samples stays, of these the last one.
     """
@@ -274,7 +274,7 @@ def fold(lines: list[Line]) -> Record:
 
 
 def _timelines(lines: list[Line]) -> dict[tuple[int, str], Spans]:
-    """By number of connections and key of the entry."""
+    """Return the time lines by number of connections and key of the entry."""
     return {(line.connections, line.key): line.timeline for line in lines if isinstance(line, Traced)}
 
 

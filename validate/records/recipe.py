@@ -25,28 +25,28 @@ MOST_CALLS = 50_000  # thirty times the longest of the suites
 
 
 def legacy(workload: Workload, chunks: int) -> Schedule:
-    """Chunk by chunk in the legacy default stream: asynchronous, in order."""
+    """Return the program chunk by chunk in the legacy default stream: asynchronous, in order."""
     plain = depth_first(workload, chunks, 1)
     ops = tuple(msgspec.structs.replace(op, stream=0) if isinstance(op, Copy | Kernel) else op for op in plain.ops)
     return msgspec.structs.replace(plain, ops=ops, streams=(), name=f"legacy N={chunks}")
 
 
 def legacy_kernels(workload: Workload, chunks: int, streams: int) -> Schedule:
-    """Depth-first in blocking streams, but every kernel in the legacy default stream, which waits for all of them."""
+    """Return a program depth-first in blocking streams, with kernels in the legacy default stream behind them."""
     plain = blocking_streams(workload, chunks, streams)
     ops = tuple(msgspec.structs.replace(op, stream=0) if isinstance(op, Kernel) else op for op in plain.ops)
     return msgspec.structs.replace(plain, ops=ops, name=f"legacy-kernels N={chunks} S={streams}")
 
 
 def blocking_streams(workload: Workload, chunks: int, streams: int) -> Schedule:
-    """Depth-first in streams that synchronise with the legacy default stream, which nothing uses."""
+    """Return a program depth-first in streams that synchronise with the legacy default stream, which nothing uses."""
     plain = depth_first(workload, chunks, streams)
     kinds = ("blocking",) * streams
     return msgspec.structs.replace(plain, streams=kinds, name=f"blocking-streams N={chunks} S={streams}")
 
 
 def stages(workload: Workload, chunks: int, lanes: int) -> Schedule:
-    """One stream copies in, ``lanes`` streams run the kernels, one copies out; events hand each chunk on."""
+    """Return a program: one stream copies in, ``lanes`` streams run kernels, one copies out; events hand chunks on."""
     check_whole("lanes", lanes, 1, MOST_CHUNKS)
     plain = depth_first(workload, chunks, 1)
     copy_in, copy_out = 1, lanes + 2
@@ -66,7 +66,7 @@ def stages(workload: Workload, chunks: int, lanes: int) -> Schedule:
 
 
 def relay(workload: Workload, chunks: int, streams: int) -> Schedule:
-    """Depth-first, but each chunk's kernel also waits, by an event, for the kernel of the chunk before."""
+    """Return a program depth-first, with each chunk's kernel behind the kernel of the chunk before, by an event."""
     plain = depth_first(workload, chunks, streams)
     ops: list[Op] = []
     for chunk, chunk_ops in enumerate(_by_chunk(plain, workload)):
@@ -85,7 +85,7 @@ def _stage(op: Op) -> str:
 
 
 def _by_chunk(schedule: Schedule, workload: Workload) -> Iterator[tuple[Op, ...]]:
-    """The ops of each chunk of a depth-first schedule."""
+    """Yield the ops of each chunk of a depth-first schedule."""
     work = schedule.ops[:-1]  # the last op synchronises
     size = len(workload.inputs) + len(workload.kernels) + len(workload.outputs)
     return (work[i : i + size] for i in range(0, len(work), size))
@@ -144,13 +144,13 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """One line that names it and no other recipe."""
+        """Return one line that names it and no other recipe."""
         arguments = " ".join(f"{name}={value}" for name, value in self.arguments.items())
         return f"{self.pattern} {arguments} of {workload_key(self.workload)}"
 
 
 def recipe_of(config: Config, workload: Workload, effect: str) -> Recipe:
-    """The recipe of a workload that is cut and issued so."""
+    """Return the recipe of a workload that is cut and issued so."""
     numbers: dict[str, Value | None] = {"chunks": config.chunks, "buffers": config.buffers}
     if not config.is_blocking and not config.is_prefetch:
         numbers["streams"] = config.streams
@@ -163,7 +163,7 @@ def recipe_of(config: Config, workload: Workload, effect: str) -> Recipe:
 
 
 def workload_key(workload: Workload) -> str:
-    """One line that names a workload by what it does."""
+    """Return one line that names a workload by what it does."""
     kernels = "+".join(map(_kernel_key, workload.kernels))
     arrays = "+".join(map(str, workload.inputs)) + ">" + "+".join(map(str, workload.outputs))
     return f"{workload.elements} x {arrays} B {kernels}"
@@ -176,7 +176,7 @@ def _kernel_key(kernel: WorkloadKernel) -> str:
 
 
 def digest(schedule: Schedule) -> str:
-    """Short fingerprint of a schedule: changes when a pattern builds something else than what was measured."""
+    """Return a short fingerprint, which changes if a pattern builds another schedule than what was measured."""
     # A fill that is not given was written as 1.0 once, and a kernel that the profile knows makes no use of it.
     ops = tuple(
         msgspec.structs.replace(op, fill=1.0) if isinstance(op, Kernel) and op.fill is op.duration_s is None else op

@@ -38,25 +38,25 @@ class Machine(msgspec.Struct, frozen=True):
 class Program(msgspec.Struct, frozen=True, omit_defaults=True):
     """The language in which a recipe was written as a program, and what was measured beside it, in seconds.
 
-    ``kernels_s``: of each kernel over all the work, alone; ``chunks_s``: over the largest chunk, empty if not
-    measured. ``rounds_s``: of a round of such calls just before the program and, where it was measured, just after it;
-    ``others_s``: of rounds of other kinds, by kind. ``tries``: the visit that this was, of those that it took to find
-    the host quiet. ``pace``: the kind of round beside each run; ``run_links_s``: of a copy each way at once beside each
-    (:data:`~streamsim_validate.records.programs.LINK_PAIR`), the mean of before and after, empty where not measured.
+    - ``kernels_s``, ``chunks_s``: each kernel alone, over all the work and the largest chunk; empty if not measured.
+    - ``rounds_s``: a round of a chunk's calls just before the program and, if measured, just after it.
+    - ``others_s``: by kind, rounds of other kinds.
+    - ``pace``: the kind of round beside each run.
+    - ``run_links_s``: a copy each way at once beside each run
+      (:data:`~streamsim_validate.records.program_rounds.LINK_PAIR`), the mean of before and after, or empty.
     """
 
     language: str
     kernels_s: Times = ()
     chunks_s: Times = ()
     rounds_s: Times = ()
-    tries: int = 1
     others_s: dict[str, Times] = {}
     pace: str = PACE_ROUND
     run_links_s: Times = ()
 
     @property
     def all_times(self) -> tuple[Times, ...]:
-        """Of its kernels, chunks, rounds and copies."""
+        """The times of its kernels, chunks, rounds and copies."""
         return self.kernels_s, self.chunks_s, self.rounds_s, self.run_links_s, *self.others_s.values()
 
 
@@ -70,7 +70,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
     suite of them says more (``program``), and ``issue_s`` as well. ``paces_s``: how long the host took to issue
     :data:`~streamsim_validate.records.host_calls.PACE_CHAIN` just before each sample and just after, the mean of both,
     or a round of its program's ``pace``; ``links_s``: of a replay how long a copy each way at once took likewise
-    (:data:`~streamsim_validate.records.programs.LINK_PAIR`). Both are empty where that was not measured.
+    (:data:`~streamsim_validate.records.program_rounds.LINK_PAIR`). Both are empty where that was not measured.
     """
 
     key: str
@@ -105,7 +105,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
             check_times(f"entry {self.key!r}", times)
 
     def build(self) -> Schedule:
-        """The schedule that was measured.
+        """Return the schedule that was measured.
 
         Raises InputError when the pattern builds another one today than when it was measured.
         """
@@ -158,7 +158,7 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     count: int = 0
 
     def profile(self, when: str = "before") -> Device | None:
-        """The profile calibrated ``"before"`` or ``"after"``; None when there was no calibration.
+        """Return the profile calibrated ``"before"`` or ``"after"``; None when there was no calibration.
 
         Without numbers that profiles no longer have. Raises InputError when it is of another form for another reason.
         """
@@ -182,11 +182,11 @@ class Record(msgspec.Struct, frozen=True):
     schema_version: int = SCHEMA_VERSION
 
     def measured(self) -> Iterator[tuple[Run, Entry]]:
-        """Every entry that has samples, with its run."""
+        """Yield every entry that has samples, with its run."""
         return ((run, entry) for run in self.runs for entry in run.entries if entry.status == "ok" and entry.wall_s)
 
     def skipped(self) -> Iterator[tuple[Run, Entry]]:
-        """Every entry without, with its run; its ``status`` says why."""
+        """Yield every entry without, with its run; its ``status`` says why."""
         return ((run, entry) for run in self.runs for entry in run.entries if entry.status != "ok" or not entry.wall_s)
 
 
@@ -194,7 +194,7 @@ NORMAL = 1.4826  # standard deviations in half the distance between the quartile
 
 
 def median_and_spread(samples: Times) -> tuple[float, float]:
-    """(median, half the distance between the quartiles), in the samples' unit."""
+    """Return (median, half the distance between the quartiles), in the samples' unit."""
     if len(samples) < 2:
         return (samples[0] if samples else 0.0), 0.0
     low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
@@ -202,18 +202,18 @@ def median_and_spread(samples: Times) -> tuple[float, float]:
 
 
 def relative_deviation(samples: Times) -> float:
-    """Standard deviation of what scatters normally, over its median; outliers count for little."""
+    """Return the standard deviation of what scatters normally, over its median; outliers count for little."""
     middle, half = median_and_spread(samples)
     return NORMAL * half / middle
 
 
 def to_times(values: Iterable[float]) -> Times:
-    """Seconds in whole nanoseconds: no clock here resolves more."""
+    """Return the seconds in whole nanoseconds: no clock here resolves more."""
     return tuple(round(value, 9) for value in values)
 
 
 def this_machine() -> Machine:
-    """The host this runs on; no name of it, so that a record can be published."""
+    """Return the host this runs on; no name of it, so that a record can be published."""
     system = f"{platform.system()} {platform.machine()}"
     return Machine(system, _processor(), os.cpu_count() or 1, platform.python_version())
 
@@ -227,5 +227,5 @@ def _processor() -> str:
 
 
 def now() -> str:
-    """The time, in UTC."""
+    """Return the time, in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -37,13 +37,13 @@ class Spans(msgspec.Struct, frozen=True):
 
 
 def spans_of(timeline: Timeline) -> Spans:
-    """A measured time line as a record keeps it."""
+    """Return a measured time line as a record keeps it."""
     ran = [op for op, engine in enumerate(timeline.engine) if engine != NOTHING]
     return Spans(tuple(timeline.start[op] for op in ran), tuple(timeline.end[op] for op in ran))
 
 
 def timeline_of(schedule: Schedule, spans: Spans) -> Timeline:
-    """The measured time line of ``schedule`` from a record. Raises InputError when it is another schedule's."""
+    """Return the measured time line of ``schedule`` from a record. Raises InputError when it is another schedule's."""
     columns = MeasuredColumns(schedule, 0)
     ran = [(index, *engine_of(op)) for index, op in enumerate(schedule.ops) if engine_of(op)[0] != NOTHING]
     if len(ran) != len(spans.start_ns):
@@ -64,7 +64,7 @@ class Activity(NamedTuple):
 
 
 def engine_of(op: Op) -> tuple[int, int]:
-    """(engine, bytes) that an op occupies."""
+    """Return (engine, bytes) that an op occupies."""
     if isinstance(op, Copy):
         return (H2D if op.direction == "h2d" else D2H), op.bytes
     return (COMPUTE, 0) if isinstance(op, Kernel) else (NOTHING, 0)
@@ -88,6 +88,6 @@ class MeasuredColumns:
         self._start[op], self._end[op] = activity.start_ns - self._zero, activity.end_ns - self._zero
 
     def timeline(self) -> Timeline:
-        """What has been entered; an op that was not ran on no engine."""
+        """Return what has been entered; an op that was not ran on no engine."""
         unknown = array("q", [NOTHING]) * len(self._schedule.ops)
         return Timeline(self._schedule, ENGINES, self._engine, unknown, unknown, unknown, self._start, self._end)

@@ -18,12 +18,12 @@ _BEFORE_VALUES = (b",", b"[", b"{")  # one of them stands before every value of 
 
 
 def read_stored(path: str | os.PathLike[str]) -> bytes:
-    """Of a file or pipe. Raises InputError when it cannot be read or is larger than any file of measurements."""
+    """Return the bytes of a file or pipe. Raises InputError if it cannot be read, or is larger than any record."""
     return atomic_files.read_bytes(path, LARGEST_BYTES)
 
 
 def unzipped(data: bytes) -> bytes:
-    """What gzip has packed.
+    """Return what gzip has packed.
 
     Raises InputError when it is larger or holds more values than any file of measurements, EOFError when its
     end is missing, and ValueError when it is damaged.
@@ -41,7 +41,7 @@ def unzipped(data: bytes) -> bytes:
 
 
 def check_values(data: bytes) -> bytes:
-    """The same document. Raises InputError when it has more values than any run measures."""
+    """Return the same document. Raises InputError when it has more values than any run measures."""
     if sum(map(data.count, _BEFORE_VALUES)) > MOST_VALUES:
         raise InputError(f"holds more than {MOST_VALUES} values; no run measures that many")
     return data

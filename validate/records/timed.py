@@ -9,7 +9,7 @@ from streamsim.program.schedule import Op, RecordEvent, Schedule, Synchronize, W
 
 
 def closed(schedule: Schedule) -> Schedule:
-    """The schedule with the host waiting for the whole device at its end, so that its time has an end."""
+    """Return the schedule with the host waiting for the whole device at its end, so that its time has an end."""
     if schedule.ops[-1] == Synchronize():
         return schedule
     return msgspec.structs.replace(schedule, ops=(*schedule.ops, Synchronize()))
@@ -17,7 +17,7 @@ def closed(schedule: Schedule) -> Schedule:
 
 @remembered
 def with_timing_events(schedule: Schedule) -> Schedule:
-    """The schedule as a timed program issues it, closed.
+    """Return the schedule as a timed program issues it, closed.
 
     Event ``schedule.events`` is recorded first, in the first stream used, and every other stream waits for
     it. Before the closing synchronisation the first stream waits for an event recorded at the end of every
@@ -43,7 +43,7 @@ def with_timing_events(schedule: Schedule) -> Schedule:
 
 
 def first_closing(schedule: Schedule) -> int:
-    """Index of the first of the synchronisations that end the schedule."""
+    """Return the index of the first of the synchronisations that end the schedule."""
     first = len(schedule.ops)
     while first and isinstance(schedule.ops[first - 1], Synchronize):
         first -= 1

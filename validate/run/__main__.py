@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _calibrated(plan: Plan, on_step: OnStep, gpu: Gpu) -> Samples:
-    """The probes of the card; where programs are measured those of the front ends in which they are written, too."""
+    """Return the probes of the card, and those of the front ends if programs are measured."""
     found = measure_probes(gpu, on_step=on_step)
     if not plan.is_of_programs:
         return found

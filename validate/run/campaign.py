@@ -129,12 +129,12 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What the record says was measured."""
+        """Return what the record says was measured."""
         return "schedules" if self.schedules else self.suite
 
 
 def planned(plan: Plan, connections: int) -> list[Planned]:
-    """Everything that a process with so many connections measures. Raises InputError on an unknown suite."""
+    """Return everything that a process with so many connections measures. Raises InputError on an unknown suite."""
     if plan.schedules:
         keys = [f"{i}: {schedule.name}".rstrip(": ") for i, schedule in enumerate(plan.schedules, 1)]
         return [Planned(key, schedule) for key, schedule in zip(keys, plan.schedules, strict=True)]
@@ -248,7 +248,7 @@ def measure_plan(
 
 
 def fingerprint(paths: Sequence[str]) -> str:
-    """Of what is in files, in their order; "" for none."""
+    """Return a fingerprint of the content of files, in their order; "" for none."""
     if not paths:
         return ""
     found = hashlib.sha256()
@@ -280,7 +280,7 @@ def _measure(
 
 
 def _left(plan: Plan, connections: int, journal: Journal) -> tuple[dict[str, Planned], list[Planned]]:
-    """What is to be measured yet, by its key, and what is to be traced."""
+    """Return what is to be measured yet, by its key, and what is to be traced."""
     items = planned(plan, connections)
     journal.check_planned(connections, {item.key: digest(item.schedule) for item in items})
     done, traced = journal.complete(connections, plan.repeats), journal.traced(connections)
@@ -314,7 +314,7 @@ def _builtins(value: msgspec.Struct) -> dict[str, Any]:
 
 
 def with_profiles(record: Record) -> Record:
-    """The record with the profiles that the samples of its calibrations show, fitted side by side.
+    """Return the record with the profiles that the samples of its calibrations show, fitted side by side.
 
     One that cannot be fitted is said on the terminal and is missing.
     """
@@ -339,7 +339,7 @@ def _fitted(plain: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def group(number: int, companions: Sequence[Measured]) -> Group:
-    """A settled group's probes, as the record holds them; those without samples are left out."""
+    """Return a settled group's probes, as the record holds them; those without samples are left out."""
     timings = {
         CHAINS[measured.item.key]: [Timing(*to_times(sample)) for sample in measured.samples]
         for measured in companions

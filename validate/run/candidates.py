@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from streamsim.errors import InputError
 from streamsim.program.workload import WorkloadKernel
 from streamsim_validate.gpu import LostGpuError
+from streamsim_validate.progress import quietly, shuffled_rounds
 from streamsim_validate.records import Entry, median_and_spread, recipe_of
 from streamsim_validate.run.planned import Planned, WrittenProgram
 from streamsim_validate.run.replays import failure, measure
@@ -140,21 +141,18 @@ class Programs:
         """Run each program by itself, in turns if there are several."""
         walls: dict[str, list[float]] = {item.key: [] for item in items}
         failed: dict[str, str] = {}
-        order = list(items)
         turns = TURNS if len(items) > 1 else 1
         rng = random.Random(f"{seed} {group}")
-        for _ in range(turns):
-            rng.shuffle(order)
-            for item in order:
-                if item.key in failed:
-                    continue
-                try:
-                    walls[item.key] += self._run(item, -(-repeats // turns))
-                except InputError as error:
-                    failed[item.key] = failure(error)
-                    if isinstance(error, LostGpuError):
-                        on_entry(item.entry(failed[item.key], group=group))
-                        raise
+        for _, item in shuffled_rounds(items, turns, rng, "", quietly):
+            if item.key in failed:
+                continue
+            try:
+                walls[item.key] += self._run(item, -(-repeats // turns))
+            except InputError as error:
+                failed[item.key] = failure(error)
+                if isinstance(error, LostGpuError):
+                    on_entry(item.entry(failed[item.key], group=group))
+                    raise
         for item in items:
             status = failed.get(item.key, "ok")
             on_entry(item.entry(status, wall_s=walls[item.key] if status == "ok" else (), group=group))

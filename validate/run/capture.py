@@ -62,7 +62,7 @@ class ProgramError(InputError):
 
 
 def parse_program(command: Sequence[str]) -> Program:
-    """The program of a command line. Raises InputError for what is no Python program."""
+    """Return the program of a command line. Raises InputError for what is no Python program."""
     first, *rest = command
     if not PYTHON.fullmatch(Path(first).name):
         remedy = f"give its interpreter: -- python {first}" if first.endswith(".py") else f"if it is none, {BY_OTHERS}"
@@ -161,7 +161,7 @@ def _failed(report: str) -> str:
 
 @contextmanager
 def _passing_signals_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """What ends this program ends that one, in its own way: the terminal tells both of Ctrl-C, and this one waits."""
+    """Pass SIGTERM on to the program, and let it end by Ctrl-C, which the terminal sends to both, in its own way."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -63,7 +63,7 @@ class WrittenProgram(Planned, frozen=True):
 
     @property
     def workload(self) -> Workload:
-        """What is cut into chunks."""
+        """Return what is cut into chunks."""
         assert self.recipe is not None
         return self.recipe.workload
 

@@ -23,7 +23,7 @@ from streamsim_validate.gpu import (
     prepare,
     union,
 )
-from streamsim_validate.progress import OnStep, quietly
+from streamsim_validate.progress import OnStep, quietly, shuffled_rounds
 
 if TYPE_CHECKING:
     from streamsim_validate.gpu import Gpu, Meter
@@ -214,8 +214,11 @@ def _measure_group(
             entrant = _enter(member, bench)
             if entrant is not None:
                 entrants.append(entrant)
-        with _meters(probes, bench) as meters:
-            _run_rounds(entrants, meters, repeats, rng, f"{name}: measuring", on_step)
+        gc.collect()
+        with _meters(probes, bench) as meters, collector_off():
+            for _, entrant in shuffled_rounds(entrants, repeats, rng, f"{name}: measuring", on_step):
+                if entrant.measured.status == "ok":
+                    _sample(entrant, meters if entrant.member.is_probed else [])
     finally:
         _leave(entrants, f"{name}: verifying again", on_step)
 
@@ -254,20 +257,6 @@ def _enter(member: _Member, bench: Bench) -> _Entrant | None:
 def failure(error: InputError) -> str:
     """Return the status of what failed so."""
     return f"{'lost' if isinstance(error, LostGpuError) else 'failed'}: {error}"
-
-
-def _run_rounds(
-    entrants: list[_Entrant], meters: list[Meter], repeats: int, rng: random.Random, what: str, on_step: OnStep
-) -> None:
-    order = list(entrants)
-    gc.collect()
-    with collector_off():
-        for turn in range(repeats):
-            rng.shuffle(order)
-            for i, entrant in enumerate(order, turn * len(order)):
-                on_step(what, i, repeats * len(order))
-                if entrant.measured.status == "ok":
-                    _sample(entrant, meters if entrant.member.is_probed else [])
 
 
 def _sample(entrant: _Entrant, meters: list[Meter]) -> None:

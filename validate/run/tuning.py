@@ -107,7 +107,7 @@ class Tuned(msgspec.Struct, frozen=True):
 
     @property
     def picked(self) -> Config:
-        """What the model would have picked: the first that could be measured."""
+        """Return what the model would have picked: the first that could be measured."""
         return self.tried[0].config
 
     @property
@@ -142,7 +142,7 @@ def check_output(output: str) -> None:
 
 
 def _task(task: Task) -> str:
-    """A fingerprint of what all measurements of a journal have in common, whatever is measured next."""
+    """Return a fingerprint of what all measurements of a journal have in common, whatever is measured next."""
     what = (task.workload, sorted({config.memory for config in task.configs}))
     return hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:16]
 
@@ -156,7 +156,7 @@ class _Measuring:
         self._done = {line.key: line for line in journal.entries(self.connections)}
 
     def of(self, items: Sequence[Planned], times: int = 1, is_final: bool = False) -> list[Entry]:
-        """What the journal has of these, or else what the card says now, which the journal has then.
+        """Return what the journal has of these, or else what the card says now, which the journal has then.
 
         ``times``: as many repeats as the task says. ``is_final``: one that has failed has failed for good.
         """
@@ -203,12 +203,12 @@ class _Search:
 
     @property
     def times(self) -> dict[int, tuple[float, float]]:
-        """By candidate its median, and by what share of it it scatters."""
+        """The median of each candidate, and its scatter as a share of the median."""
         return {k: _scatter(median_and_spread(walls)) for k, walls in self.samples.items()}
 
     @property
     def promise(self) -> float:
-        """By what share any other candidate is expected to be faster."""
+        """The share by which any other candidate is expected to be faster."""
         return self._thought.promise(self.times, frozenset(self.left_out))
 
     def run(self) -> None:
@@ -230,7 +230,7 @@ class _Search:
             raise InputError(f"no candidate could be measured; {self._task.configs[k].words}: {why}")
 
     def side_by_side(self, picked: int, found: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """The wall times of two candidates measured once more, their repeats interleaved."""
+        """Return the wall times of two candidates measured once more, their repeats interleaved."""
         self._on_step("measuring what the model picked and what was found side by side", 0, 1)
         both = [self._planned(k, AGAIN) for k in dict.fromkeys((picked, found))]
         got = self._measuring.of(both, SIDE_BY_SIDE)
@@ -270,13 +270,13 @@ def _tuned(task: Task, workload: Workload, measuring: _Measuring, on_step: OnSte
 
 
 def _scatter(median_and_half: tuple[float, float]) -> tuple[float, float]:
-    """(median, standard deviation over it) of a median and half the distance between its quartiles."""
+    """Return (median, standard deviation over it) of a median and half the distance between its quartiles."""
     median, half = median_and_half
     return median, NORMAL * half / median if median else 0.0
 
 
 def ratio_of(one: Sequence[float], other: Sequence[float], seed: int) -> tuple[float, float, float]:
-    """The median of ``one`` over that of ``other``, and its interval by drawing from the samples again."""
+    """Return the median of ``one`` over that of ``other``, and its interval by drawing from the samples again."""
     medians: list[Any] = []
     generator = np.random.default_rng(seed)
     for samples in (one, other):

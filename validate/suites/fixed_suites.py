@@ -12,7 +12,7 @@ FEW = [(1, 1), (4, 2), (8, 8), (32, 4)]
 
 
 def _orders(effect: str, workload: Workload, shapes: list[tuple[int, int]], **more: Value) -> Iterator[Recipe]:
-    """Depth- and breadth-first over (chunks, streams); with one chunk they are the same."""
+    """Yield depth- and breadth-first over (chunks, streams); with one chunk they are the same."""
     for chunks, streams in shapes:
         for pattern in ("depth-first", "breadth-first") if chunks > 1 else ("depth-first",):
             yield Recipe(pattern, {"chunks": chunks, "streams": streams, **more}, workload, effect)
@@ -34,7 +34,7 @@ def _standard() -> Iterator[Recipe]:
 
 
 def _unequal() -> Iterator[Recipe]:
-    """Inputs and outputs of different sizes."""
+    """Yield inputs and outputs of different sizes."""
     add = (WorkloadKernel("vector_add"),)
     for elements in (MI, 8 * MI):
         yield from _orders("vector add", Workload(elements, (4, 4), (4,), add), FEW)
@@ -47,7 +47,7 @@ def _unequal() -> Iterator[Recipe]:
 
 
 def _buffers() -> Iterator[Recipe]:
-    """Few buffers, and events between streams."""
+    """Yield few buffers, and events between streams."""
     for iterations, chunks, buffers in product((SMALL, HEAVY), (8, 32), (2, 3, 4)):
         yield Recipe("ring", {"chunks": chunks, "buffers": buffers}, sincos(8 * MI, iterations), "ring")
     for buffers, streams in ((2, 3), (3, 2), (4, 3)):
@@ -63,7 +63,7 @@ def _buffers() -> Iterator[Recipe]:
 
 
 def _host() -> Iterator[Recipe]:
-    """Calls that hold the host, and streams that synchronise implicitly."""
+    """Yield calls that hold the host, and streams that synchronise implicitly."""
     for elements, chunks in product((MI, 4 * MI, 16 * MI), (1, 4, 16)):
         yield Recipe("serial", {"chunks": chunks}, sincos(elements, EVEN), "blocking")
     for elements, chunks in product((MI, 4 * MI), (1, 8)):
@@ -81,7 +81,7 @@ def _host() -> Iterator[Recipe]:
 
 
 def queue_probes() -> Iterator[Recipe]:
-    """The part that is measured with other connections too: many streams, both orders."""
+    """Yield the part that is measured with other connections too: many streams, both orders."""
     shapes = [(4, 4), (16, 4), (16, 16), (32, 8), (64, 4), (64, 32)]
     for elements, iterations in ((4 * MI, EVEN), (16 * MI, SMALL), (16 * MI, HEAVY)):
         yield from _orders("grid", sincos(elements, iterations), shapes)

@@ -42,7 +42,7 @@ class Drawn(NamedTuple):
     plain: Recipe
 
     def of(self, language: str) -> Recipe:
-        """The recipe in a language."""
+        """Return the recipe in a language."""
         return self.recipe if language == HAS_LINEAR else self.plain
 
 
@@ -70,7 +70,7 @@ def _programs(draws: Draws) -> Iterator[Drawn]:
 
 
 def _workloads(draws: Draws) -> tuple[Workload, Workload]:
-    """What is drawn, and the same of stand-ins."""
+    """Return what is drawn, and the same of stand-ins."""
     elements, kernels, work = _one(draws, ELEMENTS), _one(draws, KERNELS), _one(draws, WORK)
     is_linear, features, layers = draws.happens(LINEAR_PERCENT), _one(draws, FEATURES), _one(draws, LAYERS)
     plain = stand_ins(elements, kernels, work)
@@ -78,7 +78,7 @@ def _workloads(draws: Draws) -> tuple[Workload, Workload]:
 
 
 def _issued(draws: Draws) -> tuple[str, dict[str, Value]]:
-    """A pattern and its arguments. One chunk is the same program in any order."""
+    """Return a pattern and its arguments. One chunk is the same program in any order."""
     pattern = draws.one_of(PATTERNS)
     chunks, streams, buffers = _one(draws, CHUNKS), _one(draws, STREAMS), _one(draws, BUFFERS)
     streams, buffers = min(streams, chunks), min(buffers, chunks)

@@ -86,7 +86,7 @@ class Draws:
         self._random = random.Random(seed).random
 
     def below(self, n: int) -> int:
-        """A whole number from 0 on."""
+        """Return a whole number from 0 on."""
         return int(self._random() * n)
 
     def happens(self, percent: int) -> bool:
@@ -101,7 +101,7 @@ class Draws:
         raise AssertionError("the weights sum up to more than what is drawn")
 
     def size(self, least: int, most: int) -> int:
-        """About log-uniform: each factor of two between ``least`` and ``most`` is as likely, and evenly filled."""
+        """Return a size, about log-uniform: each factor of two between ``least`` and ``most`` is as likely."""
         octaves = range(least.bit_length() - 1, most.bit_length())
         position = self._random() * len(octaves)
         octave = octaves[int(position)]
@@ -128,7 +128,7 @@ def _recipe(draws: Draws) -> Recipe:
 
 
 def _threads_told(workload: Workload) -> Workload:
-    """The same where each timed kernel that tells no threads has one for every 4 bytes of the largest array.
+    """Return the same where each timed kernel that tells no threads has one for every 4 bytes of the largest array.
 
     Without an array that is cut, one for each element.
     """
@@ -141,7 +141,7 @@ def _threads_told(workload: Workload) -> Workload:
 
 
 def _arrays(draws: Draws) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Bytes per element of each input and output."""
+    """Return the bytes per element of each input and output."""
     if draws.happens(45):
         return PLAIN[draws.below(len(PLAIN))]
     inputs = tuple(draws.one_of(FLOATS) for _ in range(draws.one_of([(1, 5), (2, 3), (3, 2)])))
@@ -173,7 +173,7 @@ def _arguments(draws: Draws, pattern: str) -> dict[str, Value]:
 
 
 def _several(draws: Draws, most: int) -> int:
-    """Rarely a single one: where nothing can overlap there is little to predict."""
+    """Return several, rarely a single one: where nothing can overlap there is little to predict."""
     alone = draws.happens(8)
     found = draws.size(min(2, most), most)
     return 1 if alone else found

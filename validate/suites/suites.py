@@ -22,7 +22,7 @@ SUITES = (*FIXED, RANDOM)  # of schedules; the programs of :mod:`~streamsim_vali
 
 
 def suite(name: str, connections: int = CONNECTIONS[0], seed: int = 0, count: int = RANDOM_COUNT) -> list[Recipe]:
-    """The recipes of a suite for a process with so many connections, those of one workload together.
+    """Return the recipes of a suite for a process with so many connections, those of one workload together.
 
     ``seed`` and ``count`` are those of ``random``. Raises InputError when there is no such suite.
     """
@@ -37,5 +37,5 @@ def suite(name: str, connections: int = CONNECTIONS[0], seed: int = 0, count: in
 
 
 def suite_connections(name: str) -> tuple[int, ...]:
-    """The numbers of connections a suite is measured with, a process for each."""
+    """Return the numbers of connections a suite is measured with, a process for each."""
     return CONNECTIONS if name == "standard" else CONNECTIONS[:1]

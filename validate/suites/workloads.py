@@ -10,5 +10,5 @@ SLEEP_CYCLES = 100_000
 
 
 def sincos(elements: int, iterations: int, inputs: tuple[int, ...] = (4,), outputs: tuple[int, ...] = (4,)) -> Workload:
-    """A workload of one sincos kernel."""
+    """Return a workload of one sincos kernel."""
     return Workload(elements, inputs, outputs, (WorkloadKernel("sincos", parameter=iterations),))

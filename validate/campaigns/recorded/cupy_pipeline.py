@@ -76,7 +76,7 @@ def over_streams(count: int) -> Loop:
 
 
 def in_chunks(count: int, chunks: int) -> Loop:
-    """Each array in so many parts, the next in the next stream."""
+    """Return each array in so many parts, the next in the next stream."""
     inner = over_streams(count)
 
     def loop(batches: Any, scores: Any, on_card: Any) -> None:

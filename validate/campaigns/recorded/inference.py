@@ -88,7 +88,7 @@ def small_model() -> Any:
 
 
 def data(batches: int, rows: int, features: int, classes: int, pinned: bool) -> tuple[list[Any], list[Any]]:
-    """Batches and a place for the scores of each."""
+    """Return batches and a place for the scores of each."""
     given = [torch.randn(rows, features) for _ in range(batches)]
     scores = [torch.zeros(rows, classes) for _ in range(batches)]
     if pinned:
@@ -111,7 +111,7 @@ def large(loop: Callable[[], Loop], pinned: bool = True) -> Work:
 
 
 def small(loop: Loop | None) -> Work:
-    """As a graph where there is no loop."""
+    """Return it as a graph if there is no loop."""
     torch.manual_seed(2)
     model = small_model()
     batches, scores = data(SMALL_BATCHES, SMALL_ROWS, SMALL_FEATURES, SMALL_FEATURES, True)

@@ -34,7 +34,7 @@ def non_blocking(weights: list[Any], x: Any, result: Any) -> None:
 
 
 def prefetching(weights: list[Any]) -> Pass:
-    """Two buffers in turn, filled in a stream of their own."""
+    """Return two buffers in turn, filled in a stream of their own."""
     side = torch.cuda.Stream()
     buffers = [torch.empty(WIDE * NARROW, device="cuda") for _ in range(2)]
     loaded, free = [torch.cuda.Event() for _ in weights], [torch.cuda.Event() for _ in weights]

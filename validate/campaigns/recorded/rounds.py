@@ -76,7 +76,7 @@ def main(
 
 
 def timed(works: Mapping[str, Work], ranges: Ranges, rounds: int) -> dict[str, Rounds]:
-    """What each round takes, by variant."""
+    """Return what each round takes, by variant."""
     found = {variant: Rounds([], []) for variant in works}
     for _ in range(rounds):
         for variant, work in works.items():
@@ -89,7 +89,7 @@ def timed(works: Mapping[str, Work], ranges: Ranges, rounds: int) -> dict[str, R
 
 
 def pace_s() -> float:
-    """What a little of Python takes just now."""
+    """Return what a little of Python takes just now."""
 
     def once() -> float:
         start = time.perf_counter()
@@ -101,7 +101,7 @@ def pace_s() -> float:
 
 
 def nothing_records_any_more() -> bool:
-    """Whether CUPTI recorded this process; from here on it does not."""
+    """Return whether CUPTI recorded this process; from here on it does not."""
     cupti = sys.modules.get("cupti.cupti")
     if cupti is None:
         return False

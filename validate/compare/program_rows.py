@@ -47,22 +47,22 @@ CALLS_MISSED = 0.075
 
 
 def device_of(profile: Device, program: Program) -> Device:
-    """The card as calibrated, with the calls of the program's front end. Raises InputError for an unknown one."""
+    """Return the card as calibrated, with the calls of the program's front end. Raises InputError if unknown."""
     return with_front_end(profile, program.language)
 
 
 def speeds_beside(program: Program, device: Device) -> tuple[float, ...]:
-    """How many times as long as calibrated the calls of a chunk took, before the program and after it."""
+    """Return how many times as long as calibrated the calls of a chunk took, before the program and after it."""
     return _over(program.rounds_s, round_s(device.host, CHUNK_ROUND))
 
 
 def _over(times_s: Sequence[float], usual_s: float) -> tuple[float, ...]:
-    """How many times as long as usual; nothing says so where calls usually cost nothing."""
+    """Return how many times as long as usual; nothing says so where calls usually cost nothing."""
     return tuple(seconds / usual_s for seconds in times_s) if usual_s else ()
 
 
 def schedule_of(entry: Entry, device: Device) -> Schedule:
-    """The schedule of a program, with the times that its kernels take.
+    """Return the schedule of a program, with the times that its kernels take.
 
     Raises InputError as :meth:`~streamsim_validate.records.record.Entry.build`, and where none were measured.
     """
@@ -87,7 +87,7 @@ def schedule_of(entry: Entry, device: Device) -> Schedule:
 
 
 def drawn_wall_s(usual: Device, schedule: Schedule, drawn: Device) -> float:
-    """:func:`predict_wall_s` on a device drawn from the spread of ``usual``.
+    """Return :func:`predict_wall_s` on a device drawn from the spread of ``usual``.
 
     Kernels that were timed beside a program are known no better than those that were calibrated: all are drawn by the
     same factor. Where none were calibrated nothing says how well they are known.
@@ -97,7 +97,7 @@ def drawn_wall_s(usual: Device, schedule: Schedule, drawn: Device) -> float:
 
 
 def _with_kernels(schedule: Schedule, factor: float) -> Schedule:
-    """The schedule with kernels that take so many times as long."""
+    """Return the schedule with kernels that take so many times as long."""
     if factor == 1:
         return schedule
     ops = tuple(_scaled(op, factor) if isinstance(op, Kernel) else op for op in schedule.ops)
@@ -111,12 +111,12 @@ def _scaled(kernel: Kernel, factor: float) -> Kernel:
 
 
 def calls_s(schedule: Schedule, device: Device) -> float:
-    """What its calls cost the host, without what they wait for."""
+    """Return what its calls cost the host, without what they wait for."""
     return sum(lower(schedule, device).call) / TICKS_PER_S
 
 
 def issuing_s(schedule: Schedule, device: Device) -> float:
-    """The same without the synchronisation that ends it: what issuing it takes."""
+    """Return the same without the synchronisation that ends it: what issuing it takes."""
     return calls_s(msgspec.structs.replace(schedule, ops=schedule.ops[:-1]), device)
 
 
@@ -172,7 +172,6 @@ def program_row(entry: Entry, run: Run, profiles: Profiles) -> Row:
         simplicity=recipe.simplicity,
         front_end=program.language,
         speeds=host.speeds,
-        tries=program.tries,
         at_speed_s=at_speed_s,
     )
 
@@ -180,7 +179,7 @@ def program_row(entry: Entry, run: Run, profiles: Profiles) -> Row:
 def _predicted_s(
     entry: Entry, schedule: Schedule, device: Device, host: _Host, profiles: Profiles
 ) -> tuple[float, float]:
-    """Seconds with calls as fast as they were beside each run, where that is known, and as issuing them was."""
+    """Return the seconds with calls as fast as beside each run, if that is known, and as fast as issuing them was."""
     predict = partial(predict_wall_s, schedule)
     predicted_s, at_speed_s = predict(device), predict(host.then)
     if not follows_host(entry, host.speeds, profiles):
@@ -194,12 +193,12 @@ def _predicted_s(
 
 
 def follows_host(entry: Entry, speeds: Sequence[float], profiles: Profiles) -> bool:
-    """Whether it is predicted with the host as fast as it was beside each run: not with a device that is given."""
+    """Return whether it is predicted with the host's speed beside each run: not with a device that is given."""
     return bool(profiles.is_own and entry.paces_s and speeds)
 
 
 def links_beside(entry: Entry, profile: Device, speeds: Sequence[float]) -> tuple[float, ...]:
-    """How many times as long as usual copies took beside each run; none where that was not measured.
+    """Return how many times as long as usual copies took beside each run; none where that was not measured.
 
     Whatever the program's language, those copies are bare calls: ``profile`` is without a front end. ``speeds``: how
     many times as long as calibrated calls took beside each run, which is not the link's doing; none: nobody knows.
@@ -214,7 +213,7 @@ def links_beside(entry: Entry, profile: Device, speeds: Sequence[float]) -> tupl
 
 
 def with_host_spread(device: Device, speeds: Iterable[float]) -> Device:
-    """The same with calls as uncertain as their calibration says and, beyond that, as rounds of them varied.
+    """Return the same with calls as uncertain as their calibration says and, beyond that, as rounds of them varied.
 
     ``speeds``: of rounds beside all of its programs, over what was calibrated.
     """
@@ -240,7 +239,7 @@ def with_link_spread(device: Device, links: Iterable[Sequence[float]]) -> Device
 
 
 def _less_certain(device: Device, names: Iterable[str], logs: Sequence[float]) -> Device:
-    """``logs``: logarithms of what these numbers were over what they are taken to be."""
+    """Return ``logs``: logarithms of what these numbers were over what they are taken to be."""
     if not device.spread or not logs:
         return device
     varied = math.sqrt(statistics.fmean(log**2 for log in logs))
@@ -257,12 +256,13 @@ BEYOND = {DEVICE_BOUND: 0.08, HOST_BOUND: 0.25}  # an error that is a miss: the 
 
 
 class HostSpeeds(NamedTuple):
-    """How fast the host was beside the programs of a front end: times what was calibrated, 2 is half as fast.
+    """The speed of the host beside the programs of a front end, over the calibrated one: 2 is half as fast.
 
-    ``low``, ``high``: the 10th and 90th percentile of ``n`` rounds. ``two``: (median, rounds) of either side, where
-    there are two speeds. ``misses`` of so many programs are beyond the goals; ``of_host`` of these within them at the
-    speed beside each, and ``while_moving`` others of programs during which the host changed its speed. ``again``:
-    programs that were measured more than once, since the host was slower beside them than it had been.
+    - ``low``, ``high``: the 10th and the 90th percentile of ``n`` rounds.
+    - ``two``: if there are two speeds, (median, number of rounds) of each.
+    - ``misses``: the number of ``programs`` beyond the goals.
+    - ``of_host``: misses that are within the goals at the host's speed beside them.
+    - ``while_moving``: other misses during which the host changed its speed.
     """
 
     n: int
@@ -273,7 +273,6 @@ class HostSpeeds(NamedTuple):
     misses: int
     of_host: int
     while_moving: int
-    again: int
 
     @property
     def apart(self) -> float:
@@ -282,7 +281,7 @@ class HostSpeeds(NamedTuple):
 
 
 def host_speeds(rows: Iterable[Row]) -> HostSpeeds | None:
-    """Of the programs of one front end; None where no speed was measured beside them."""
+    """Return the speeds beside the programs of one front end; None if none was measured."""
     programs = list(rows)
     speeds = sorted(speed for row in programs for speed in row.speeds if speed > 0)
     if not speeds:
@@ -291,7 +290,7 @@ def host_speeds(rows: Iterable[Row]) -> HostSpeeds | None:
     of_host = [row for row in missed if abs(row.at_speed_error) <= BEYOND[row.klass]]
     moving = [row for row in missed if row not in of_host and _has_moved(row)]
     tenths = statistics.quantiles(speeds, n=10, method="inclusive") if len(speeds) > 1 else [speeds[0]] * 9
-    counts = len(programs), len(missed), len(of_host), len(moving), sum(row.tries > 1 for row in programs)
+    counts = len(programs), len(missed), len(of_host), len(moving)
     return HostSpeeds(len(speeds), tenths[0], tenths[-1], _two_speeds(speeds), *counts)
 
 
@@ -300,7 +299,7 @@ def _has_moved(row: Row) -> bool:
 
 
 def _two_speeds(speeds: list[float]) -> tuple[tuple[float, int], ...]:
-    """(median, number) below and above the middle between the fastest and the slowest, of ascending speeds."""
+    """Return (median, number) below and above the middle between the fastest and the slowest, of ascending speeds."""
     fast, slow = (speeds[round(share * (len(speeds) - 1))] for share in (FEW / 2, 1 - FEW / 2))
     middle = math.sqrt(fast * slow)
     sides = [[s for s in speeds if s <= middle], [s for s in speeds if s > middle]]

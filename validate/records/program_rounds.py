@@ -40,20 +40,20 @@ ELEMENT_BYTES = 4
 
 
 def stand_ins(elements: int, kernels: int, work: int) -> Workload:
-    """A float in and a float out of each element, through so many stand-ins of ``work`` rounds."""
+    """Return a float in and a float out of each element, through so many stand-ins of ``work`` rounds."""
     kernel = WorkloadKernel(STAND_IN, parameter=work)
     return Workload(elements, (ELEMENT_BYTES,), (ELEMENT_BYTES,), (kernel,) * kernels)
 
 
 def linear_layers(rows: int, features: int, layers: int) -> Workload:
-    """So many rows of floats through linear layers of as many features each, and one operation more."""
+    """Return so many rows of floats through linear layers of as many features each, and one operation more."""
     kernels = (WorkloadKernel(LINEAR, parameter=features),) * layers
     size = (ELEMENT_BYTES * features,)
     return Workload(rows, size, size, (*kernels, WorkloadKernel(LAST)))
 
 
 def costs_in(kind: str) -> Counter[str]:
-    """How often each cost of a host is paid in a round of that kind, one of many in a row.
+    """Return how often each cost of a host is paid in a round of that kind, one of many in a row.
 
     Raises InputError for a call that is none.
     """
@@ -65,18 +65,18 @@ def costs_in(kind: str) -> Counter[str]:
 
 
 def round_s(host: Host, kind: str) -> float:
-    """Seconds of a round of that kind, by what its calls cost. Raises InputError as :func:`costs_in`."""
+    """Return the seconds of a round of that kind, by what its calls cost. Raises InputError as :func:`costs_in`."""
     known = host if host.linear_s else msgspec.structs.replace(host, linear_s=host.kernel_s)
     return sum(float(getattr(known, name)) * times for name, times in costs_in(kind).items())
 
 
 def key_of(language: str, recipe: Recipe) -> str:
-    """One line that names the program and no other."""
+    """Return one line that names the program and no other."""
     return f"{language}: {recipe.key}"
 
 
 def config_of(recipe: Recipe) -> Config:
-    """How the program is cut and issued."""
+    """Return how the program is cut and issued."""
     numbers: dict[str, Any] = dict(recipe.arguments)
     if recipe.pattern == "ring":
         return ring_config(**numbers)
