@@ -137,8 +137,8 @@ def cut(name: str) -> str:
     return "".join(name.split())[:4]
 
 
-@examples(6)
-@given(names)
+@examples(4)
+@given(texts)
 def test_no_control_character_of_a_file_is_printed(name: str) -> None:
     files(name)
     found = {command: unsafe(said(*command)) for command in TABLES}

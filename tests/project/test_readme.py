@@ -59,9 +59,12 @@ def test_there_are_two_commands() -> None:
     assert len(SHELL) == 2
 
 
-def test_the_main_job_predicts_what_readme_shows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_main_job_predicts_what_readme_shows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The lines that README shows are among those that it prints, in that order."""
     job = next(line for line in SHELL if "streamsim predict" in line and ".venv" in line)
+    monkeypatch.setenv("COLUMNS", "80")
     assert main(shlex.split(job.rpartition("&&")[2])[1:]) == 0
     printed = iter(" ".join(line.split()) for line in capsys.readouterr().out.splitlines())
     (shown,) = blocks(README, "text")

@@ -167,6 +167,7 @@ def test_more_than_a_record_holds_is_not_measured(tmp_path: Path, monkeypatch: p
 @pytest.mark.usefixtures("fitting_once")
 def test_the_hosts_calls_are_probed_with_every_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamsim_validate.run.replays.GROUP_SIZE", 2)
+    monkeypatch.setattr("streamsim_validate.calibrate.simulated.MOST_STEPS", 1)  # of the fit
     plan, samples = a_plan(tmp_path), read_samples(RECORDED)
     measure_plan(plan, 8, fake_gpu()[0], lambda _: samples)
     (session,) = finish(journal_path(plan.output), plan.output, with_profiles).runs
