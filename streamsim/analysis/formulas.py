@@ -146,6 +146,16 @@ def published(schedule: Schedule, device: Device | str | Path) -> dict[str, floa
     return published_of(stages_of(schedule, as_device(device)))
 
 
+# What each formula takes for granted, for people.
+FORMULA_WORDS = {
+    "napkin": "equal chunks of three equal stages, two copy engines",
+    "CUDA best practices guide": "the longer of transfers and kernels, and one chunk of the shorter",
+    "simpleMultiCopy": "the longest stage alone, as if everything else were beside it",
+    "van Werkhoven 2014": "the slowest stage, and one chunk of the others; transfers by LogGP",
+    "Gomez-Luna 2012": "the dominant stage, one chunk of the other, and the host's calls for each stream",
+}
+
+
 def published_of(stages: Stages) -> dict[str, float]:
     """Seconds that each published formula predicts, by its name."""
     whole = (stages.h2d_s, stages.kernel_s, stages.d2h_s)

@@ -18,13 +18,14 @@ import msgspec
 from streamsim.analysis.model_error import MOST_POWER, missed, standard_misses
 from streamsim.checks import check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
+from streamsim.device.assumptions import known_within
 from streamsim.device.front_ends import HOST_TIMES
 from streamsim.device.library import as_device
-from streamsim.device.profile import Device, number_names
+from streamsim.device.profile import Device, number_names, number_of
 from streamsim.device.variations import multiplied
 from streamsim.errors import InputError
 from streamsim.program.schedule import LEGACY_STREAM, Op, Schedule
-from streamsim.text.quantities import format_seconds
+from streamsim.text.quantities import format_between
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 SAMPLES, FEWEST_SAMPLES, MOST_SAMPLES = 1000, 20, 1_000_000
 MOST_SEED = (1 << 63) - 1
 LEVEL = 0.9
+PUBLISHED_SPREAD, ASSUMED_SPREAD, ASSUMED_TIME_SPREAD = 0.03, 0.05, 0.3  # of profiles that nobody calibrated
 ORDERED = "same-queue-first"  # the one rule by which it matters in which order queues are served
 
 
@@ -53,10 +55,8 @@ class Interval:
     seed: int
 
     def __str__(self) -> str:
-        low, high = format_seconds(self.low_s), format_seconds(self.high_s)
-        if low.split()[1] == high.split()[1]:  # say a unit once
-            low = low.split()[0]
-        return f"{self.level * 100:g} % interval: {low} .. {high} ({self.samples} draws, seed {self.seed})"
+        between = format_between(self.low_s, self.high_s)
+        return f"{self.level * 100:g} % interval: {between} ({self.samples} draws, seed {self.seed})"
 
     def holds(self, seconds: float) -> bool:
         """Whether ``seconds`` lies in it."""
@@ -76,8 +76,9 @@ def interval(
 ) -> Interval:
     """The interval in which the makespan of ``schedule`` on ``device`` lies with probability ``level``.
 
-    The same seed gives the same interval. Raises InputError for an unknown device, one without a spread in its profile
-    or a cost of one of the kernels, and unless ``samples`` is 20 to 1,000,000 and ``level`` between 0 and 1.
+    The same seed gives the same interval. A profile without a spread has that of :func:`with_spread`. Raises InputError
+    for an unknown device, one that no spread is known of (ideal), and unless ``samples`` is 20 to 1,000,000 and
+    ``level`` between 0 and 1.
     """
     return intervals([schedule], as_device(device), samples, seed, level)[0]
 
@@ -119,6 +120,7 @@ def drawn_times_s(
 
     Arguments and errors as for :func:`intervals`.
     """
+    device = with_spread(device)
     _check(device, samples, seed)
     import numpy as np
 
@@ -142,8 +144,8 @@ def _check(device: Device, samples: int, seed: int) -> None:
     check_whole("seed", seed, 0, MOST_SEED)
     if not device.spread:
         raise InputError(
-            f"device {device.name!r}: its profile has no spread to draw from; calibrate the card with"
-            " streamsim-validate calibrate, or take a profile with one, such as h200"
+            f"device {device.name!r}: its profile has no spread to draw from, and no latency that is assumed; calibrate"
+            " the card with streamsim-validate calibrate, or take a card's profile, such as h200"
         )
 
 
@@ -157,6 +159,23 @@ def _generators(seed: int) -> tuple[np.random.Generator, ...]:
 # Devices
 
 
+def with_spread(device: Device) -> Device:
+    """Return ``device`` with a spread: its own, or what its sources tell where its latencies are assumed.
+
+    A published number is known to 3 %, an assumed rate to 5 %, an assumed time to 30 %.
+    """
+    if device.spread or not known_within(device):
+        return device
+    known = {name for name in number_names(device) if isinstance(number_of(device, name), float)}
+    return msgspec.structs.replace(device, spread={name: _assumed_spread(device, name) for name in sorted(known)})
+
+
+def _assumed_spread(device: Device, name: str) -> float:
+    if device.source(name)[0] != "assumed":
+        return PUBLISHED_SPREAD
+    return ASSUMED_TIME_SPREAD if name.endswith("_s") and not name.endswith("per_s") else ASSUMED_SPREAD
+
+
 def draws(device: Device, samples: int = SAMPLES, seed: int = 0) -> Iterator[Device]:
     """``samples`` devices as likely as ``device``: each number times exp(spread * z), z standard normal.
 
@@ -164,6 +183,7 @@ def draws(device: Device, samples: int = SAMPLES, seed: int = 0) -> Iterator[Dev
     fast or slow for all of them. Then a link that is shared is made no faster than one that is not. Whole numbers
     (queues, engines, bytes) are known, and a time of 0 stays 0. Arguments and errors as for :func:`interval`.
     """
+    device = with_spread(device)
     _check(device, samples, seed)
     return _draws(device, samples, seed)
 

@@ -10,7 +10,7 @@ import msgspec
 from streamsim.analysis.bounds import Bound, bound_json, bound_of
 from streamsim.analysis.formulas import published_of, stages_of
 from streamsim.compiled import run_one_of_many, simulate_one_of_many
-from streamsim.device.assumptions import link_words
+from streamsim.device.assumptions import known_within, link_words
 from streamsim.device.library import as_device
 from streamsim.displayed import Result, attributes
 from streamsim.lowering.lowered import lower
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from streamsim.lowering.lowered import Lowered
     from streamsim.program.schedule import Schedule
     from streamsim.timeline.timeline import Timeline
-SerialProgram = Literal["unchunked", "one by one", "given"]
+SerialProgram = Literal["unchunked", "serial", "given"]
 ELSEWHERE = "waiting"  # the part of the critical path that is spent on no engine
 
 
@@ -51,9 +51,9 @@ class Prediction(Result, msgspec.Struct, frozen=True):
     """What the model says of a schedule on a device. Times in seconds.
 
     ``serial_s``: the same work without overlap, on the same device, and ``serial_program`` what it is: the
-    ``"unchunked"`` program that the schedule says it was cut from; or, where it says none, its own ops ``"one by
-    one"``, with blocking copies; or one that was ``"given"``; it would hold ``serial_device_bytes`` on the card, which
-    may be more than there is room for. ``one_by_one_s``: the second, always. ``issued_bound``: what
+    ``"unchunked"`` program that the schedule says it was cut from; or, where it says none, its own ops made
+    ``"serial"``, with blocking copies; or one that was ``"given"``; it would hold ``serial_device_bytes`` on the card,
+    which may be more than there is room for. ``one_by_one_s``: the second, always. ``issued_bound``: what
     no run of this schedule beats. ``work_bound``: what no way to cut and issue its workload beats; None where that is
     not known. ``calls_return_s``: when all calls but the last wait have returned to the host. ``critical_s``: the
     makespan split over the engines that its critical path runs through, and ``waiting`` (host calls, hand-overs).
@@ -94,6 +94,11 @@ class Prediction(Result, msgspec.Struct, frozen=True):
         return self.timeline.schedule
 
     @property
+    def known_within(self) -> float:
+        """How far it may be off, as a share, where the profile's latencies are assumed; 0 where they are measured."""
+        return 0.0 if self.timeline.device is None else known_within(self.timeline.device)
+
+    @property
     def speedup(self) -> float:
         """Serial time over predicted time (1 when there is nothing to do)."""
         return self._gain(self.serial_s)
@@ -128,6 +133,7 @@ class Prediction(Result, msgspec.Struct, frozen=True):
         times = ("makespan_s", "serial_s", "serial_program", "serial_fits", "speedup")
         return {
             **attributes(self, *times, "one_by_one_s", "speedup_over_one_by_one"),
+            "known_within": self.known_within or None,
             **bound_json("work", self.work_bound),
             **bound_json("issued", self.issued_bound),
             **attributes(self, "calls_return_s", "overlap_s", "engines"),
@@ -214,4 +220,4 @@ def _serial(
         return "given", _makespan_s(given, device), given.device_bytes
     if schedule.unchunked is not None:
         return "unchunked", _makespan_s(schedule.unchunked, device), schedule.unchunked.device_bytes
-    return "one by one", one_by_one_s, schedule.device_bytes
+    return "serial", one_by_one_s, schedule.device_bytes

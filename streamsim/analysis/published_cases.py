@@ -30,10 +30,14 @@ DUPLEX_LEFT = {"h2d": 12.66 / 12.98, "d2h": 11.06 / 13.17}
 
 
 class PublishedCase(msgspec.Struct, frozen=True):
-    """A published overlapped run and its prediction, in seconds; ``group`` is what was run, ``name`` on what."""
+    """A published overlapped run and its prediction, in seconds.
+
+    ``group`` is what was run, ``name`` on what, ``profile`` the shipped profile that it was predicted with.
+    """
 
     group: str
     name: str
+    profile: str
     published_s: float
     predicted_s: float
     source: str
@@ -100,7 +104,7 @@ def blog_cases() -> list[PublishedCase]:
         kernel_s = kernel_time(lambda s: serial(blog_workload(s)), device, sequential_ms * 1e-3)
         for version, pattern, ms in zip(("V1", "V2"), (depth_first, breadth_first), overlapped_ms, strict=True):
             predicted = simulate(pattern(blog_workload(kernel_s), chunks=4, streams=4), device)
-            found.append(PublishedCase("blog " + version, card, ms * 1e-3, predicted.makespan_s, BLOG))
+            found.append(PublishedCase("blog " + version, card, profile, ms * 1e-3, predicted.makespan_s, BLOG))
     return found
 
 
@@ -155,7 +159,9 @@ def simple_multi_copy_cases(left: dict[str, float] = DUPLEX_LEFT) -> list[Publis
     for card, profile, h2d_ms, d2h_ms, kernel_ms, overlapped_ms in MULTI_COPY_RUNS:
         device = with_stages(load_device(profile), 16 * MIB, h2d_ms * 1e-3, d2h_ms * 1e-3, left)
         predicted_s = simulate(multi_copy_schedule(kernel_ms * 1e-3), device).makespan_s / REPETITIONS
-        found.append(PublishedCase("simpleMultiCopy", card, overlapped_ms * 1e-3, predicted_s, SIMPLE_MULTI_COPY))
+        found.append(
+            PublishedCase("simpleMultiCopy", card, profile, overlapped_ms * 1e-3, predicted_s, SIMPLE_MULTI_COPY)
+        )
     return found
 
 
@@ -192,4 +198,4 @@ def sleep_case() -> PublishedCase:
     kernel_s = kernel_time(lambda s: sleep_schedule(s, fill, 1), device, 5.000320e-3, TASKS)
     predicted_s = simulate(sleep_schedule(kernel_s, fill, TASKS), device).makespan_s
     source = "tutorial on CUDA streams (card not named): sleep kernel, 4 tasks of 4 MiB in 1 and in 4 streams"
-    return PublishedCase("sleep kernel", "RTX 3090 assumed", 3.653024e-3, predicted_s, source)
+    return PublishedCase("sleep kernel", "RTX 3090 assumed", "rtx3090", 3.653024e-3, predicted_s, source)

@@ -9,6 +9,7 @@ from streamsim.cli.process import LazyGroup, run
 
 # Where each command is, as ``module:name``.
 COMMANDS = {
+    "init": "streamsim.cli.init:init_command",
     "predict": "streamsim.cli.predict:predict_command",
     "simulate": "streamsim.cli.predict:simulate_command",
     "schedule": "streamsim.cli.predict:schedule_command",

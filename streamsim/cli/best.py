@@ -9,6 +9,7 @@ from click.core import ParameterSource
 from msgspec.structs import asdict, replace
 
 from streamsim.analysis.kernel_assumptions import kernel_assumptions
+from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.layers import BoundOptions, bound_layers, check_beside_layers
 from streamsim.cli.notes import note, noting_compilation, progress_bar
 from streamsim.cli.options import (
@@ -28,6 +29,7 @@ from streamsim.cli.options import (
 )
 from streamsim.cli.page import page_option, predicting, save_page
 from streamsim.cli.printing import print_csv, print_json, with_assumed
+from streamsim.cli.process import verdict
 from streamsim.code.steps import FRONT_END_OF, LANGUAGES, Language
 from streamsim.collector import collector_off
 from streamsim.device.front_ends import CALLS, COMPILED, front_end_of
@@ -80,6 +82,7 @@ RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or li
 )
 @click.option("--output", "-o", type=OUTPUT, help="The file of --as.")
 @page_option
+@fail_if_option
 @click.option("--independent", is_flag=True, help="Of a program: its steps need nothing of each other, and can be cut.")
 @bound_layers
 @click.pass_context
@@ -97,8 +100,9 @@ def best_command(
     output: Path | None,
     page: Path | None,
     independent: bool,
+    fail_if: tuple[Condition, ...],
     **sizes: Any,
-) -> None:
+) -> int:
     """Find how many chunks and streams, in which order: the optimum of the grid, by the full model.
 
     What to use is the simplest configuration within 1 % of the optimum: fewest chunks, then fewest streams. Ties
@@ -124,12 +128,13 @@ def best_command(
     bounds = taken(BoundOptions, sizes)
     check_beside_layers(context, bounds.layers is not None, BoundOptions)
     if bounds.layers is not None:
-        return _best_layers(bounds, device_chosen, exact, program, form)
+        return judged(fail_if, _best_layers(bounds, device_chosen, exact, program, form))
     pipeline = Pipeline(**sizes, **asdict(PLAIN))
     given = _program_given(context, pipeline, independent)
     if given is not None:
         most, device_chosen = (max_chunks, max_streams), device_chosen.of(context, given)
-        return _best_steps(given.schedule, pipeline.workload, device_chosen, independent, most, program, form)
+        file = pipeline.workload
+        return judged(fail_if, _best_steps(given.schedule, file, device_chosen, independent, most, program, form))
     workload, device_chosen = device_chosen.written_in(pipeline.load(), language)
     card = device_chosen.load_for(workload)
     if program is not None:
@@ -144,7 +149,7 @@ def best_command(
         memory=memory,
         memory_limit_bytes=device_chosen.memory_limit,
     )
-    return _best_of_grid(workload, card, grid, exact, device_chosen, program, page, form)
+    return judged(fail_if, _best_of_grid(workload, card, grid, exact, device_chosen, program, page, form))
 
 
 def _program_asked(language: Language | None, output: Path | None) -> tuple[Language, Path] | None:
@@ -162,7 +167,7 @@ def _best_of_grid(
     program: tuple[Language, Path] | None,
     page: Path | None,
     form: str,
-) -> None:
+) -> dict[str, Any]:
     workload, of_events = timed_alone_noted(workload, card)
     with collector_off():  # what the search and its imports make stays, and looking at it takes a tenth of it all
         found = _search(workload, card, grid, exact)
@@ -185,7 +190,7 @@ def _best_of_grid(
 
 def _best_layers(
     bounds: BoundOptions, asked_of: Chosen, exact: bool, program: tuple[Language, Path] | None, form: str
-) -> None:
+) -> dict[str, Any]:
     from streamsim.code.layers import code_of_layers
     from streamsim.program.offload import Offload
 
@@ -229,7 +234,7 @@ def _best_steps(
     most: tuple[int, int],
     program: tuple[Language, Path] | None,
     form: str,
-) -> None:
+) -> dict[str, Any]:
     """Search, and write the ``program`` to use if that is asked for. ``most``: chunks and streams; ``file``: its."""
     from streamsim.cli.code import code_of_steps_noted
     from streamsim.search.best_steps import best_steps
@@ -269,13 +274,17 @@ def _search(workload: Workload, card: Device, grid: Grid, exact: bool) -> "Best[
         return best(workload, card, grid, progress, budget_ops=None if exact else BUDGET_OPS)
 
 
-def _report(found: "Best[Any]", inputs: dict[str, Any], form: str, assumed: list[str]) -> None:
-    if form == "table":
-        return _print_best(found, assumed)
+def _report(found: "Best[Any]", inputs: dict[str, Any], form: str, assumed: list[str]) -> dict[str, Any]:
+    """Print; return what is printed as JSON, with the time and the speed-up of the fastest as its own."""
     value = found.to_json(inputs)
-    if form == "json":
-        return print_json(with_assumed(value, assumed), found.card)
-    return print_csv([{k: v for k, v in value.items() if k != "inputs"}])
+    with verdict():
+        if form == "table":
+            _print_best(found, assumed)
+        elif form == "json":
+            print_json(with_assumed(value, assumed), found.card)
+        else:
+            print_csv([{k: v for k, v in value.items() if k != "inputs"}])
+    return {**value, "makespan_s": found.best.makespan_s, "speedup": found.speedup}
 
 
 def _print_best(found: "Best[Any]", assumed: list[str]) -> None:

@@ -18,14 +18,14 @@ from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_text
 from streamsim.program.schedule import Schedule
 from streamsim.text.quantities import format_seconds
-from streamsim.text.shown import shown
+from streamsim.text.shown import one_line, shown
 from streamsim.transform.repeated_step import has_more, is_recorded, repeated_step
 
 as_option = click.option(
     "--as",
     "language",
     type=one_of(LANGUAGES),
-    help="The language of the program. Default: that of the workload file's front_end.",
+    help="The language of the program. Default: that of the workload file's front_end; C++ for -o NAME.cu.",
 )
 output_option = click.option("--output", "-o", type=OUTPUT, help="File to write. Default: standard output.")
 
@@ -55,16 +55,19 @@ def code_command(context: click.Context, /, language: Language | None, output: P
       streamsim code --layers layers.toml --depth 3 --resident head --as pytorch -o offload.py
     """  # noqa: D301 - click wants the backspace itself
     of_layers, pipeline = taken(LayerOptions, options), Pipeline(**options)
+    language = language or language_of_file(output)
     given = layers_given(context, of_layers, pipeline.memory)
     program = schedule_given(context, pipeline)
     schedule = None if program is None else program.schedule
     if given is not None:
-        text = code_of_layers(*given, _said(language, languages=("pytorch",)))
+        text = code_of_layers(*given, _said(language, output=output, languages=("pytorch",)))
     elif schedule is not None:
-        text = (code_of_steps_noted if is_recorded(schedule) else code_of_schedule)(schedule, _said(language))
+        text = (code_of_steps_noted if is_recorded(schedule) else code_of_schedule)(
+            schedule, _said(language, output=output)
+        )
     else:
         workload = pipeline.load()
-        said = _said(language or language_of(workload.front_end), workload.front_end)
+        said = _said(language or language_of(workload.front_end), workload.front_end, output)
         text = code_of(workload, pipeline.config(), said)
     if output is None:
         print_data(text.encode())
@@ -72,8 +75,22 @@ def code_command(context: click.Context, /, language: Language | None, output: P
         write_text(text, output)
 
 
-def _said(language: Language | None, front_end: str = "", languages: Sequence[Language] = LANGUAGES) -> Language:
-    """``front_end``: the workload's, which says in which language it is written."""
+def language_of_file(output: Path | None) -> Language | None:
+    """The language that a file's name says; None where it says none, or Python, in which there are two."""
+    return "cuda-c++" if output is not None and output.suffix in (".cu", ".cpp", ".cc", ".cxx") else None
+
+
+def _said(
+    language: Language | None,
+    front_end: str = "",
+    output: Path | None = None,
+    languages: Sequence[Language] = LANGUAGES,
+) -> Language:
+    """``front_end``: the workload's, which says in which language it is written; so may the name of ``output``."""
+    if language is None and output is not None and output.suffix == ".py" and not front_end and len(languages) > 1:
+        raise InputError(
+            one_line(f"-o {output}: a program in Python is in CuPy or PyTorch; add --as cupy or --as pytorch")
+        )
     if language is None:
         of_it = f"the workload's front_end {shown(front_end)} is none that programs are written in" if front_end else ""
         raise InputError(

@@ -7,9 +7,9 @@ import click
 
 from streamsim.cli.options import FILE, complete_device, format_options
 from streamsim.cli.printing import print_csv, print_data, print_json, print_object, tell
-from streamsim.device.assumptions import link_words
+from streamsim.device.assumptions import PUBLISHED_WITHIN, link_words
 from streamsim.device.files import dump_device, read_device
-from streamsim.device.library import device_names, load_device
+from streamsim.device.library import device_names, load_device, own_device_names
 from streamsim.device.profile import Device
 from streamsim.device.schemas import KINDS
 from streamsim.device.schemas import schema as file_schema
@@ -20,9 +20,19 @@ from streamsim.text.quantities import format_bytes
 @format_options
 @click.pass_context
 def devices(context: click.Context, form: str) -> None:
-    """List the shipped device profiles, show one, or check a file."""
+    """List the shipped device profiles and your own, show one, or check a file.
+
+    A profile of your own is found by its name where its file is in ~/.config/streamsim/devices (XDG_CONFIG_HOME;
+    Application Support on macOS; AppData on Windows).
+
+    \b
+    Examples:
+      streamsim devices
+      streamsim devices show h200
+    """  # noqa: D301 - click wants the backspace itself
     if context.invoked_subcommand is None:
-        _print_devices([_device_row(load_device(name)) for name in device_names()], form)
+        published, names = _published(), [*device_names(), *own_device_names()]
+        _print_devices([_device_row(name, load_device(name), published.get(name, [])) for name in names], form)
 
 
 @devices.command("show")
@@ -47,9 +57,29 @@ def schema_command(kind: str) -> None:
     print_object(file_schema(kind))
 
 
-def _device_row(device: Device) -> dict[str, Any]:
+def _published() -> dict[str, list[float]]:
+    """By profile how far its predictions of published runs were off, as shares."""
+    from streamsim.analysis.published_cases import cases
+
+    found: dict[str, list[float]] = {}
+    for case in cases():
+        found.setdefault(case.profile, []).append(abs(case.error))
+    return found
+
+
+def _published_words() -> str:
+    errors = [error for errors in _published().values() for error in errors]
+    near, nearer = (sum(error <= most for error in errors) for most in (PUBLISHED_WITHIN, PUBLISHED_WITHIN / 2))
+    return (
+        f"{len(errors)} published runs were predicted from their times without overlap: {near} within"
+        f" {PUBLISHED_WITHIN:.0%}, {nearer} within {PUBLISHED_WITHIN / 2:.0%}. Where a profile's latencies are assumed,"
+        f" predictions are ranges of {PUBLISHED_WITHIN:.0%} each way."
+    )
+
+
+def _device_row(name: str, device: Device, errors: list[float]) -> dict[str, Any]:
     return {
-        "name": device.name,
+        "name": name,
         "description": device.description,
         "copy_engines": device.copy_engines.count,
         "connections": device.connections,
@@ -57,6 +87,8 @@ def _device_row(device: Device) -> dict[str, Any]:
         "d2h_bytes_per_s": device.d2h.bandwidth_bytes_per_s,
         "memory_bytes": device.memory_bytes,
         "link": link_words(device),
+        "published_runs": len(errors),
+        "published_error": max(errors, default=None),
     }
 
 
@@ -68,7 +100,12 @@ def _print_devices(rows: list[dict[str, Any]], form: str) -> None:
     from streamsim.cli.consoles import open_console
     from streamsim.report.tables import Table
 
-    memory = [format_bytes(row["memory_bytes"]) if row["memory_bytes"] else "" for row in rows]
-    cells = ((row["name"], held, row["link"], row["description"]) for row, held in zip(rows, memory, strict=True))
-    heads = ("name", "memory", "link", "description")
-    return open_console().print(Table("", (tuple(cells),), heads, whole=frozenset({0, 1})))
+    heads = ("name", "memory", "published runs", "link", "description")
+    open_console().print(Table("", (tuple(map(_cells, rows)),), heads, whole=frozenset({0, 1, 2})))
+    return tell(_published_words())
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    runs, error = row["published_runs"], row["published_error"]
+    memory = format_bytes(row["memory_bytes"]) if row["memory_bytes"] else ""
+    return row["name"], memory, f"{runs} within {error:.0%}" if runs else "", row["link"], row["description"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers, schedule_of_layers
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
@@ -23,6 +24,7 @@ from streamsim.cli.options import (
 )
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json, tell, with_assumed
+from streamsim.cli.process import verdict
 from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.files import write_schedule
@@ -51,6 +53,7 @@ ALONE = (
 @format_options
 @click.option("--plot", type=PICTURE, help="Save the Gantt chart with the critical path and the lost time by cause.")
 @page_option
+@fail_if_option
 @click.option("--remedied", type=OUTPUT, help="Save the schedule with the first remedy done: a .json file.")
 @click.pass_context
 def explain_command(
@@ -60,8 +63,9 @@ def explain_command(
     plot: Path | None,
     page: Path | None,
     remedied: Path | None,
+    fail_if: tuple[Condition, ...],
     **options: Any,
-) -> None:
+) -> int:
     """Say why a pipeline takes longer than its busiest engine alone: which cause loses how much, what to do first.
 
     Takes what predict takes, layers too, or a schedule from a .json file. First comes what to change: each change is
@@ -91,18 +95,18 @@ def explain_command(
         save_explanation(explanation, plot)
     work = _work(asked)
     save_page("explanation_page", page, explanation, asked.assumed, work)
-    if form == "table":
-        print_explanation(explanation, work)
-        for line in (f"{explanation.device}: {explanation.link}", *asked.assumed):
-            tell(line)
-    elif form == "json":
-        said = {**explanation.to_json(asked.inputs), **bound_json("work", work)}
-        print_json(with_assumed(said, asked.assumed), asked.device)
-    else:
-        said = explanation.to_json()
-        rows = [{"where": where, **loss} for where in ("losses", "limits") for loss in said[where]]
-        names = ("where", *LOSS_FIELDS)
-        print_csv(rows or [dict.fromkeys(names, "")])
+    said = {**explanation.to_json(asked.inputs), **bound_json("work", work)}
+    with verdict():
+        if form == "table":
+            print_explanation(explanation, work)
+            for line in (f"{explanation.device}: {explanation.link}", *asked.assumed):
+                tell(line)
+        elif form == "json":
+            print_json(with_assumed(said, asked.assumed), asked.device)
+        else:
+            rows = [{"where": where, **loss} for where in ("losses", "limits") for loss in said[where]]
+            print_csv(rows or [dict.fromkeys(("where", *LOSS_FIELDS), "")])
+    return judged(fail_if, said)
 
 
 def explained(schedule: Schedule, device: "Device", source: "Origin | None") -> "Explanation":

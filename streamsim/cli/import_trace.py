@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from streamsim.cli.beside import beside_options, write_beside
+from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.given import notes_on
 from streamsim.cli.options import FILE, OUTPUT, complete_device
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_json, tell
-from streamsim.errors import InputError
+from streamsim.cli.process import verdict
+from streamsim.errors import OK, InputError
 from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 )
 @beside_options
 @page_option
+@fail_if_option
 @click.option("--list", "as_list", is_flag=True, help="Print what --device, --process and --window may name.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, with every figure.")
 def import_command(
@@ -67,9 +70,10 @@ def import_command(
     plot: Path | None,
     trace: Path | None,
     page: Path | None,
+    fail_if: tuple[Condition, ...],
     as_list: bool,
     as_json: bool,
-) -> None:
+) -> int:
     """Read what a profiler recorded of a program: what the card did when, why it stood still, and what program it is.
 
     \b
@@ -102,9 +106,11 @@ def import_command(
     recording = part_of(whole := read_recording(file), device, process, window, skip_first)
     asked = {"trace": str(file), "device": device, "process": process, "window": window, "skip_first": skip_first}
     if as_list:
-        return _listed(recording, file.name, asked if as_json else None)
+        _listed(recording, file.name, asked if as_json else None)
+        return OK
     summary = summarise(recording)
-    must = any(option is not None for option in (profile, untraced_time, output, save_profile, plot, trace, page))
+    writes = (output, save_profile, plot, trace, page)
+    must = bool(fail_if) or any(option is not None for option in (profile, untraced_time, *writes))
     found = []
     for card, part in _each_card(recording, writes=output or save_profile or plot or trace or page):
         untraced_s = _untraced_s(untraced_time, None if skip_first else (whole, window, card))
@@ -112,19 +118,27 @@ def import_command(
     if isinstance(found[0], Replayed):
         _write(found[0], output, save_profile, plot, trace)
         save_page("recording_page", page, found[0].recording, file.name, summary, found[0].found, found[0].without)
+    replays = [replayed.to_json() if isinstance(replayed, Replayed) else None for replayed in found]
     if as_json:
-        replays = [replayed.to_json() if isinstance(replayed, Replayed) else None for replayed in found]
         told = {**_plain(summary), "replay": replays[0] if len(replays) == 1 else None, "replays": replays}
-        return print_json({"inputs": asked, **told})
+        with verdict():
+            print_json({"inputs": asked, **told})
+        return _judged(fail_if, replays[0])
     is_whole = not (device is not None or process is not None or window or skip_first or profile)
     program = str(output or (file if is_whole else "PROGRAM.json"))  # what whatif takes
-    for replayed in found:
-        tell(*map(one_line, _verdict(replayed, summary, program)))
-    open_console().print(recording_table(summary, file.name))
-    for replayed in found:
-        if isinstance(replayed, Replayed):
-            open_console().print(replayed.table())
-    return None
+    with verdict():
+        for replayed in found:
+            tell(*map(one_line, _verdict(replayed, summary, program)))
+        open_console().print(recording_table(summary, file.name))
+        for replayed in found:
+            if isinstance(replayed, Replayed):
+                open_console().print(replayed.table())
+    return _judged(fail_if, replays[0])
+
+
+def _judged(conditions: tuple[Condition, ...], replay: dict[str, Any] | None) -> int:
+    """Hold the replay of the busiest card against conditions; its error counts whichever way it is."""
+    return judged(conditions, {**replay, "error": abs(replay["error"])}) if replay else OK
 
 
 class Replayed(NamedTuple):

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from streamsim.cli.given import is_program, read_given
-from streamsim.cli.notes import note, noting_compilation
+from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import FILE, OUTPUT, SIZE, WAIT, Chosen, Quantity, device_options, taken
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_json
@@ -22,7 +22,7 @@ from streamsim.text.quantities import (
     parse_number,
     parse_seconds,
 )
-from streamsim.text.shown import shown
+from streamsim.text.shown import one_line, shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,7 +101,7 @@ def loop_command(
       streamsim loop --batch 256 --sample 3x224x224:float32 --step 45ms --load 240ms --workers 8 --device a100
       streamsim loop --batch-bytes 154MB --batch 256 --step 45ms --device a100 --item
       streamsim loop loop.toml --device h200 -o loop.py
-      streamsim loop trace.json.gz --batch 64
+      streamsim loop program.json --batch 64
 
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
@@ -122,7 +122,7 @@ def loop_command(
     if as_json:
         print_json(found.to_json(chosen.inputs()), device)
     else:
-        print_loop(found)
+        print_loop(found, file if file is not None and is_program(file) else None)
 
 
 def _asked(
@@ -138,11 +138,6 @@ def _asked(
     given = read_given(file)
     chosen = chosen.of(context, given)
     found = loop_of(given.schedule, chosen.load(), options["batch"] or 1)
-    place = "pinned" if found.is_pinned else "pageable"
-    note(
-        f"{file.name}: batches of {format_bytes(found.batch_bytes)} from {place} memory; a step takes"
-        f" {format_seconds(found.step_s)} on the card and {format_seconds(found.issue_s)} to issue"
-    )
     return (*_changed(found, options), chosen)
 
 
@@ -238,13 +233,24 @@ def _loop(
     return loop, smaller
 
 
-def print_loop(found: LoopAdvice) -> None:
+def _words(loop: Loop) -> str:
+    """What a recording shows of a loop."""
+    place = "pinned" if loop.is_pinned else "pageable"
+    return (
+        f"batches of {format_bytes(loop.batch_bytes)} from {place} memory; a step takes {format_seconds(loop.step_s)}"
+        f" on the card and {format_seconds(loop.issue_s)} to issue"
+    )
+
+
+def print_loop(found: LoopAdvice, recording: Path | None = None) -> None:
     """The verdict, the loops, and what is assumed of them, for people."""
     from streamsim.cli.consoles import open_console
     from streamsim.report.training import loop_table
 
     console = open_console()
     console.print(f"training loop on {found.device}")
+    if recording is not None:
+        console.print(f"{one_line(recording.name)}: {_words(found.rows[0].loop)}", markup=False, soft_wrap=True)
     console.print(f"first: {found.verdict}")
     console.print(loop_table(found))
     for row in found.rows:

@@ -13,10 +13,11 @@ from click.core import ParameterSource
 from streamsim.checks import MOST_CHUNKS
 from streamsim.cli.given import Given, is_program, read_given
 from streamsim.cli.notes import note
+from streamsim.cli.one_file import take_defaults
 from streamsim.cli.printing import MARKDOWN
 from streamsim.code.steps import FRONT_END_OF, Language
 from streamsim.device.front_ends import CALLS, COMPILED, LINEAR, front_end_names, front_end_of, with_front_end
-from streamsim.device.library import as_device, device_names, load_device, names_front_end
+from streamsim.device.library import as_device, device_names, load_device, names_front_end, own_device_names
 from streamsim.device.profile import Device
 from streamsim.device.settings import parse_settings
 from streamsim.device.variations import changed, with_call_cost, with_memory_limit
@@ -104,6 +105,7 @@ def _devices_like(incomplete: str) -> list[str]:
     from glob import escape, glob
 
     shipped = [name for name in device_names() if name.startswith(incomplete.lower())]
+    shipped += [name for name in own_device_names() if name.startswith(incomplete)]
     return [*shipped, *sorted(filter(str.isprintable, glob(f"{escape(incomplete)}*.toml")))]
 
 
@@ -172,7 +174,9 @@ format_options = formats((*FORMATS, MARKDOWN_FORM), "table", "json")
 
 
 workload_options = all_of(
-    click.argument("workload", metavar="[WORKLOAD.toml]", type=FILE, required=False),
+    click.argument(
+        "workload", metavar="[WORKLOAD.toml]", type=FILE, required=False, is_eager=True, callback=take_defaults
+    ),
     click.option("--h2d", type=SIZE, multiple=True, help="Size of an input array, such as 64MiB. Repeatable."),
     click.option(
         "--kernel",
@@ -232,7 +236,7 @@ device_options = all_of(
         default="h200",
         show_default=True,
         shell_complete=complete_device,
-        help="A shipped profile (streamsim devices) or a TOML file. Default of a recorded program: its own card.",
+        help="A profile that streamsim devices lists, or a TOML file. Default of a recorded program: its own card.",
     ),
     click.option("--connections", type=int, help="Hardware queues, 1 to 32, in place of the profile's number."),
     click.option(

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from streamsim.cli.explain import bound_of_work, explained, source_of, source_of_layers
+from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.given import Given, holds_program, read_given
 from streamsim.cli.layers import (
     LayerOptions,
@@ -36,6 +37,7 @@ from streamsim.cli.options import (
 )
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_data, print_json, with_assumed
+from streamsim.cli.process import verdict
 from streamsim.device.profile import Device
 from streamsim.files.atomic_files import write_bytes
 from streamsim.program.files import dump_schedule
@@ -50,6 +52,9 @@ if TYPE_CHECKING:
 GANTT_COLUMNS = 100  # where no terminal says how many there are
 explain_option = click.option(
     "--explain", is_flag=True, help="Say also what loses how much time, as streamsim explain does."
+)
+formulas_option = click.option(
+    "--formulas", is_flag=True, help="Show also what published formulas say, and what each takes for granted."
 )
 interval_options = all_of(
     click.option(
@@ -69,8 +74,10 @@ class _Wanted(msgspec.Struct, frozen=True):
     trace: Path | None
     page: Path | None
     explain: bool
+    formulas: bool
     samples: int | None
     seed: int
+    fail_if: tuple[Condition, ...]
 
 
 @click.command("predict")
@@ -80,9 +87,11 @@ class _Wanted(msgspec.Struct, frozen=True):
 @output_options
 @page_option
 @explain_option
+@formulas_option
 @interval_options
+@fail_if_option
 @click.pass_context
-def predict_command(context: click.Context, /, **options: Any) -> None:
+def predict_command(context: click.Context, /, **options: Any) -> int:
     """Predict a pipeline of copies in, kernels and copies out, cut into chunks over streams.
 
     The workload is a TOML file, the file of a schedule (.json), or sizes and times: 64MiB is 64 * 1024 * 1024 bytes,
@@ -112,8 +121,7 @@ def predict_command(context: click.Context, /, **options: Any) -> None:
         return _report(prediction, {**inputs_of(*given), **chosen.inputs()}, wanted, card, origin, other)
     program = schedule_given(context, pipeline) if holds_program(pipeline.workload) else None
     if program is not None:
-        _simulated(context, pipeline.workload, program, chosen, wanted)
-        return None
+        return _simulated(context, pipeline.workload, program, chosen, wanted)
     workload, chosen = chosen.written_in(pipeline.load())
     inputs = {**pipeline.inputs(workload), **chosen.inputs()}
     card = chosen.load_for(workload)
@@ -132,13 +140,15 @@ def predict_command(context: click.Context, /, **options: Any) -> None:
 @output_options
 @page_option
 @explain_option
+@formulas_option
 @interval_options
+@fail_if_option
 @click.option(
     "--recording",
     type=OUTPUT,
     help="Also write what PyTorch's profiler would have recorded, for streamsim import; .json or .json.gz.",
 )
-def simulate_command(schedule: Path, recording: Path | None, **options: Any) -> None:
+def simulate_command(schedule: Path, recording: Path | None, **options: Any) -> int:
     """Predict a schedule from a file, or a recorded program as it runs when nothing records it.
 
     Its speed-up is over the unchunked program where the file names one, as those of streamsim schedule do; else over
@@ -153,7 +163,7 @@ def simulate_command(schedule: Path, recording: Path | None, **options: Any) -> 
       streamsim simulate schedule.json --samples 1000 --seed 7
     """  # noqa: D301 - click wants the backspace itself
     chosen, wanted = taken(Chosen, options), _Wanted(**options)
-    _simulated(click.get_current_context(), schedule, read_given(schedule), chosen, wanted, recording)
+    return _simulated(click.get_current_context(), schedule, read_given(schedule), chosen, wanted, recording)
 
 
 def _simulated(
@@ -163,8 +173,8 @@ def _simulated(
     chosen: Chosen,
     wanted: _Wanted,
     recording: Path | None = None,
-) -> None:
-    """Predict the program of a file, and write it to ``recording`` as a profiler would."""
+) -> int:
+    """Predict the program of a file, and write it to ``recording`` as a profiler would. Return the exit code."""
     chosen = chosen.of(context, given)
     card = chosen.load()
     prediction = _predict(given.schedule, card)
@@ -172,7 +182,7 @@ def _simulated(
         from streamsim.recorded.simulated import write_recording
 
         write_recording(prediction.timeline, recording)
-    _report(prediction, {"schedule": str(path), **chosen.inputs()}, wanted, card)
+    return _report(prediction, {"schedule": str(path), **chosen.inputs()}, wanted, card)
 
 
 @click.command("schedule")
@@ -254,8 +264,8 @@ def _report(
     device: Device,
     source: "Origin | None" = None,
     assumed: Sequence[str] = (),
-) -> None:
-    """Write the files, then print: when a file fails, its error is all there is to read."""
+) -> int:
+    """Write the files, then print: when a file fails, its error is all there is to read. Return the exit code."""
     interval, explanation = _interval(prediction, wanted, device), _explanation(prediction, wanted, device, source)
     form, plot = wanted.form, wanted.plot
     if plot is not None:
@@ -276,16 +286,22 @@ def _report(
         said["explanation" if form == "json" else "lost_s"] = explanation.to_json(inputs) if form == "json" else parts
     if interval is not None:
         said["interval"] = interval.to_json()
-    if form == "table":
-        _print_prediction(prediction, explanation, interval, assumed)
-    elif form == "json":
-        print_json(with_assumed(said, assumed), device)
-    else:
-        print_csv([{k: v for k, v in said.items() if k != "inputs"}])
+    with verdict():
+        if form == "table":
+            _print_prediction(prediction, explanation, interval, assumed, wanted.formulas)
+        elif form == "json":
+            print_json(with_assumed(said, assumed), device)
+        else:
+            print_csv([{k: v for k, v in said.items() if k != "inputs"}])
+    return judged(wanted.fail_if, said)
 
 
 def _print_prediction(
-    prediction: "Prediction", explanation: "Explanation | None", interval: "Interval | None", assumed: Sequence[str]
+    prediction: "Prediction",
+    explanation: "Explanation | None",
+    interval: "Interval | None",
+    assumed: Sequence[str],
+    formulas: bool,
 ) -> None:
     from rich.text import Text
 
@@ -293,7 +309,7 @@ def _print_prediction(
     from streamsim.report.text import gantt, summary
 
     console = open_console()
-    console.print(summary(prediction))
+    console.print(summary(prediction, formulas))
     for line in (f"{prediction.device}: {prediction.link}", *assumed):
         console.print(f"  {line}", soft_wrap=True)
     console.print()

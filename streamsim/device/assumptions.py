@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 
 BYTES_PER_GB = 1e9
 REPORT = re.compile(r"https?://|\boutput of\b")  # what a published source names is a report
+PUBLISHED_WITHIN = 0.10  # how far predictions with assumed latencies were off: streamsim/analysis/published_cases.py
 COUNTS = ("no", "one", "two", "three", "four")
+
+
+def known_within(device: Device) -> float:
+    """Return how far a prediction on ``device`` may be off, as a share, where its latencies are assumed; else 0."""
+    has_latencies = "h2d.latency_s" in device.sources
+    return PUBLISHED_WITHIN if has_latencies and device.source("h2d.latency_s")[0] == "assumed" else 0.0
 
 
 def link_words(device: Device | str | Path, pageable: bool = False) -> str:

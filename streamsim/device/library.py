@@ -1,6 +1,10 @@
-"""Shipped device profiles: one TOML file for each, every number in it with its source."""
+"""Shipped device profiles: one TOML file for each, every number in it with its source.
+
+Profiles of one's own are found by name as well, in :func:`own_folder`.
+"""
 
 import os
+import sys
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
@@ -22,8 +26,30 @@ def device_names() -> list[str]:
     return sorted(file.name.removesuffix(SUFFIX) for file in PROFILES.iterdir() if file.name.endswith(SUFFIX))
 
 
+def own_folder() -> Path:
+    """Return the folder of one's own profiles: ``streamsim/devices`` where the system keeps configurations."""
+    if given := os.environ.get("XDG_CONFIG_HOME"):
+        base = Path(given)
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Application Support"
+    else:
+        base = Path.home() / ".config"
+    return base / "streamsim" / "devices"
+
+
+def own_device_names() -> list[str]:
+    """Names of the profiles in :func:`own_folder`, in alphabetical order, without those of shipped profiles."""
+    try:
+        names = {file.name.removesuffix(SUFFIX) for file in own_folder().iterdir() if file.name.endswith(SUFFIX)}
+    except OSError:  # there is no such folder
+        return []
+    return sorted(names - set(device_names()))
+
+
 def load_device(name_or_path: str | Path) -> Device:
-    """Load the shipped profile of that name (in capitals or not), else the profile in the TOML file at that path.
+    """Load the shipped profile of that name (in capitals or not), else one's own, else the TOML file at that path.
 
     ``h200:cupy`` is the profile ``h200`` with the calls of programs in CuPy: :mod:`streamsim.device.front_ends`.
     Raises InputError for an unknown name (listing the known ones and the nearest) and for a bad file.
@@ -36,6 +62,8 @@ def load_device(name_or_path: str | Path) -> Device:
         file = f"{name}{SUFFIX}"
         return parse_device((PROFILES / file).read_bytes(), file)
     path = Path(name_or_path)
+    if str(name_or_path) in own_device_names() and not os.path.isfile(path):
+        return read_device(own_folder() / f"{name_or_path}{SUFFIX}")
     if path.suffix != SUFFIX and not os.path.isfile(path):
         raise InputError(_unknown(str(name_or_path)))
     return read_device(path)
@@ -70,7 +98,7 @@ def as_device(device: Device | str | Path) -> Device:
 
 
 def _unknown(name: str) -> str:
-    names = device_names()
+    names = [*device_names(), *own_device_names()]
     nearest = get_close_matches(name.lower(), names, n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
     return f"device = {shown(name)}: neither a shipped profile ({', '.join(names)}) nor a file{hint}"

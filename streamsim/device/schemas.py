@@ -6,14 +6,14 @@ import msgspec
 
 from streamsim.device.profile import Device
 from streamsim.errors import InputError
-from streamsim.program.files import ScheduleFile
+from streamsim.program.files import ScheduleFile, WorkloadFile
 from streamsim.program.layers import Layers
-from streamsim.program.workload import Point, Workload, WorkloadKernel
+from streamsim.program.workload import Point, WorkloadKernel
 from streamsim.text.shown import shown
 
 KINDS: dict[str, type[msgspec.Struct]] = {
     "schedule": ScheduleFile,
-    "workload": Workload,
+    "workload": WorkloadFile,
     "layers": Layers,
     "device": Device,
 }

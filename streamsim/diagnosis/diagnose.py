@@ -14,6 +14,7 @@ import msgspec
 
 from streamsim.checks import check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
+from streamsim.device.assumptions import PUBLISHED_WITHIN
 from streamsim.device.library import as_device
 from streamsim.diagnosis.mistakes import MISTAKES, Meant, made, pairs, with_ops
 from streamsim.displayed import Result, attributes
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 replace = msgspec.structs.replace
 
 # How far a right explanation may be off: what random schedules and published cases showed (docs/evidence.md).
-KNOWN_MEASURED, KNOWN_PUBLISHED = 0.05, 0.10
+KNOWN_MEASURED = 0.05
 SAME = 0.01  # two programs whose times differ by less are one explanation
 APART = 1.15  # a second measurement tells two explanations apart from this ratio on
 AGAIN = "the same program a second time in the same process, from an idle card on"
@@ -218,7 +219,7 @@ def diagnose(
         raise InputError("measured = (): give at least one measured time")
     meant = _Meant(program, device, config or Config())
     programs = [meant.as_measured(time) for time in times]
-    known = KNOWN_MEASURED if device.source("h2d.bandwidth_bytes_per_s")[0] == "measured" else KNOWN_PUBLISHED
+    known = KNOWN_MEASURED if device.source("h2d.bandwidth_bytes_per_s")[0] == "measured" else PUBLISHED_WITHIN
     found = sorted(_explanations(programs, times, known), key=_rank)
     return Diagnosis(device.name, times, known, tuple(found), _second(meant, times, found))
 

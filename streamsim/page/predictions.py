@@ -48,7 +48,7 @@ def headline_of(prediction: Prediction, interval: Interval | None = None) -> tup
     p = prediction
     found = (
         (format_seconds(p.makespan_s), "predicted"),
-        (f"{p.speedup:.2f}x", f"as fast as serial ({SERIAL_WORDS[p.serial_program]})"),
+        (f"{p.speedup:.2f}x", f"as fast as {p.serial_program} ({SERIAL_WORDS[p.serial_program]})"),
         (format_seconds(p.issued_bound.seconds), f"{BOUND_AS_ISSUED}, by {p.issued_bound.bound_by}"),
     )
     if interval is None:
@@ -68,7 +68,7 @@ def _serial(prediction: Prediction) -> list[Shown]:
     device, unchunked = prediction.timeline.device, prediction.schedule.unchunked
     if device is None or unchunked is None or prediction.serial_program != "unchunked":
         return []
-    return [Shown("serial", simulate(unchunked, device))]
+    return [Shown("unchunked", simulate(unchunked, device))]
 
 
 def advice_words(explanation: Explanation) -> str:

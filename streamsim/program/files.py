@@ -3,12 +3,15 @@
 ``streamsim schema schedule|workload`` prints the exact form of each as a JSON Schema. In a workload
 sizes and times may be text with a unit, ``inputs = ["64MiB"]``, and a kernel may be what ``--kernel`` takes:
 ``"0.57ms,9us@64Ki"``, or a time in seconds. The file of a recorded program may say as well when its ops ran: that is of
-the file, not of the schedule, which any change would make another one.
+the file, not of the schedule, which any change would make another one. The file of a workload may likewise say how to
+cut, issue and predict it (:func:`read_plan`).
 """
 
 import json
 import os
-from typing import NamedTuple
+import tomllib
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -61,6 +64,25 @@ def _size(text: str, path: str) -> int:
     return parse_bytes(text, path, least=0)
 
 
+class WorkloadFile(Workload, frozen=True):
+    """What the file of a workload holds: a workload, and how to cut, issue and predict it unless options say otherwise.
+
+    Names are those of the options; a sweep takes ranges, such as ``chunks = "1..64"``. ``measured``: what ``streamsim
+    diagnose`` takes.
+    """
+
+    chunks: int | str | list[int | str] | None = None
+    streams: int | str | list[int | str] | None = None
+    order: str | list[str] | None = None
+    buffers: int | str | list[int | str] | None = None
+    memory: str | list[str] | None = None
+    launch: str | list[str] | None = None  # type: ignore[assignment]  # a method of workloads, which files have not
+    device: str | list[str] | None = None
+    measured: str | list[str] | None = None
+
+
+PLAN = WorkloadFile.__struct_fields__[len(Workload.__struct_fields__) :]
+
 # What text of a workload stands for: the sizes of arrays, and what it does of a kernel.
 _PARSERS: Parsers = {**dict.fromkeys(("inputs", "outputs", "h2d_once", "d2h_once"), _size), **OF_KERNELS}
 
@@ -78,6 +100,25 @@ def read_program(path: str | os.PathLike[str]) -> ProgramFile:
 def read_workload(path: str | os.PathLike[str]) -> Workload:
     """The workload in a TOML file. Raises InputError naming the file, the field and the value."""
     return parse_workload(read_bytes(path, LARGEST_TOML_BYTES), one_line(str(path)))
+
+
+def read_plan(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What the file of a workload says of how to cut, issue and predict it, by name; nothing where it is no TOML.
+
+    A device's file is looked for beside it. Raises InputError where the file cannot be read.
+    """
+    try:
+        table = tomllib.loads(read_bytes(path, LARGEST_TOML_BYTES).decode())
+    except (ValueError, RecursionError):
+        return {}  # reading the workload says why
+    plan = {name: value for name, value in table.items() if name in PLAN}
+    if isinstance(device := plan.get("device"), str) and (own := Path(path).parent / device).is_file():
+        plan["device"] = str(own)
+    return plan
+
+
+def _without_plan(table: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if name not in PLAN}
 
 
 def write_schedule(
@@ -146,4 +187,4 @@ def _parse_schedule(data: bytes, where: str) -> ProgramFile:
 def parse_workload(text: str | bytes, where: str = "workload") -> Workload:
     """The workload that the TOML ``text`` holds; ``where`` begins the message of the InputError it may raise."""
     data = text.encode() if isinstance(text, str) else text
-    return parse_toml(data, Workload, "workload", where, _PARSERS)
+    return parse_toml(data, Workload, "workload", where, _PARSERS, _without_plan)

@@ -48,7 +48,8 @@ def _times(best: Best[Any]) -> list[Fact]:
     for name, one in best.compared.items():
         room = "" if best.fits(one) else ", which needs more memory than allowed"
         gain = f"{the_best} is {best.gain(one.makespan_s):.2f}x as fast"
-        rows.append((NAMES.get(name, name), one.makespan_s, f"{one.words}{room}: {gain}"))
+        row = "unchunked" if name == "serial" and isinstance(best.work, Workload) else NAMES.get(name, name)
+        rows.append((row, one.makespan_s, f"{one.words}{room}: {gain}"))
     return rows
 
 

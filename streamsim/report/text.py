@@ -7,9 +7,10 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK
+from streamsim.analysis.formulas import FORMULA_WORDS
 from streamsim.analysis.predict import ELSEWHERE, Prediction, SerialProgram, WithoutRing
 from streamsim.report.tables import Row, Table, facts
-from streamsim.text.quantities import format_bytes, format_change, format_seconds
+from streamsim.text.quantities import format_between, format_bytes, format_change, format_seconds
 from streamsim.text.shown import to_cell
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ IDLE, PARTLY = ".", ":"
 SLIVER = 0.02  # of a column: less than this is not shown
 STREAM_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 SERIAL_WORDS: dict[SerialProgram, str] = {
-    "unchunked": "unchunked, blocking copies",
-    "one by one": "the same ops one by one, blocking",
+    "unchunked": "not cut, blocking copies",
+    "serial": "the same ops without overlap, blocking",
     "given": "the program given to compare with",
 }
 
@@ -30,8 +31,8 @@ SERIAL_WORDS: dict[SerialProgram, str] = {
 # For people
 
 
-def summary(prediction: Prediction) -> Table:
-    """Return the figures: name, value, remark."""
+def summary(prediction: Prediction, formulas: bool = False) -> Table:
+    """Return the figures: name, value, remark; with what the published ``formulas`` say or without."""
     p = prediction
     waits = max(p.critical_s, key=lambda name: p.critical_s[name])
     times = [
@@ -51,8 +52,15 @@ def summary(prediction: Prediction) -> Table:
     memory = [("on the card", format_bytes(p.device_bytes), has)]
     if p.without_ring is not None:
         memory.append(("without the ring", format_seconds(p.without_ring.makespan_s), _ring_words(p, p.without_ring)))
-    formulas = [(name, format_seconds(s), _against(s, p.makespan_s)) for name, s in p.formulas.items()]
-    return facts(f"{p.schedule.name or 'schedule'} on {p.device}", (times, engines, memory, formulas))
+    published = _formulas(p) if formulas else []
+    return facts(f"{p.schedule.name or 'schedule'} on {p.device}", (times, engines, memory, published))
+
+
+def _formulas(p: Prediction) -> list[Row]:
+    return [
+        (name, format_seconds(s), f"{_against(s, p.makespan_s)}: {FORMULA_WORDS[name]}")
+        for name, s in p.formulas.items()
+    ]
 
 
 def _bounds(p: Prediction) -> list[Row]:
@@ -73,15 +81,25 @@ def _ring_words(p: Prediction, other: WithoutRing) -> str:
 
 
 def _serials(p: Prediction) -> list[Row]:
-    """What it is compared with, each under its name, and the prediction."""
+    """Return what the prediction is compared with, each under its name, and the prediction."""
     room = "" if p.serial_fits else f"; {format_bytes(p.serial_device_bytes)}, for which there is no room"
-    rows = [("serial", format_seconds(p.serial_s), f"{SERIAL_WORDS[p.serial_program]}{room}")]
-    gain = f"{p.speedup:.2f}x as fast as serial"
-    if p.serial_program != "one by one":
-        times = f"the same ops, blocking: {p.speedup_over_one_by_one:.2f}x as long"
-        rows.append(("one by one", format_seconds(p.one_by_one_s), times))
+    rows = [(p.serial_program, format_seconds(p.serial_s), f"{SERIAL_WORDS[p.serial_program]}{room}")]
+    gain = f"{p.speedup:.2f}x as fast as {p.serial_program}"
+    if p.serial_program != "serial":
+        times = f"{SERIAL_WORDS['serial']}: {p.speedup_over_one_by_one:.2f}x as long"
+        rows.append(("serial", format_seconds(p.one_by_one_s), times))
     returns = ("calls return", format_seconds(p.calls_return_s), "to the host, before it waits for the card")
-    return [*rows, ("predicted", format_seconds(p.makespan_s), gain), returns]
+    return [*rows, ("predicted", _predicted(p), gain), returns]
+
+
+def _predicted(p: Prediction) -> str:
+    """The time, or between which times it lies where the profile's latencies are assumed."""
+    within = p.known_within
+    return (
+        format_between(p.makespan_s * (1 - within), p.makespan_s * (1 + within), 3)
+        if within
+        else format_seconds(p.makespan_s)
+    )
 
 
 def _place(name: str) -> str:

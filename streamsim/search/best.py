@@ -78,7 +78,7 @@ def best(
     best, usually = made(winner, shortest), made(usual, usual_ticks.result()[0])
     works = usually.serial_s != best.serial_s and usual.memory == winner.memory
     worked = f" with the host work of {winner.chunks} chunks" * works
-    serial_words = f"the unchunked program{worked}, blocking copies"
+    serial_words = f"not cut{worked}, blocking copies"
     serial = Found(None, serial_words, prediction.serial_s, device_bytes=prediction.serial_device_bytes)
     variations = with_one_thing_faster(workload, _with_faster_kernels(workload), device)
     return Best(

@@ -23,15 +23,17 @@ from streamsim.device.profile import Device
 from streamsim.device.settings import current, full_name, parser_of, split_setting, targets_of
 from streamsim.device.variations import changed, with_call_cost, with_memory_limit
 from streamsim.errors import InputError
+from streamsim.files.atomic_files import read_bytes
 from streamsim.files.documents import read_table
 from streamsim.program.config import HOST_MEMORIES, ORDERS
-from streamsim.program.files import read_workload
+from streamsim.program.files import read_plan, read_workload
 from streamsim.program.schedule import LAUNCHES
 from streamsim.program.workload import SHORTEST_KERNEL_S
 from streamsim.program.workload_text import parse_kernel
 from streamsim.search.sweep import Axis, Sweep
 from streamsim.text.quantities import parse_bytes, parse_count, parse_number, parse_seconds
 from streamsim.text.ranges import ALL, Parse, chosen, expand, parse_buffers
+from streamsim.text.recognise import LARGEST_TOML_BYTES, kind_of
 from streamsim.text.shown import one_line, shown
 
 if TYPE_CHECKING:
@@ -52,7 +54,9 @@ Asked = dict[str, list[str]]  # the texts under each of NAMES; under "set" texts
 
 
 def read_asked(path: str | os.PathLike[str]) -> Asked:
-    """The texts in a sweep file. Raises InputError naming the file, the name and the value."""
+    """The texts in a sweep's file, or in a workload's. Raises InputError naming the file, the name and the value."""
+    if kind_of(read_bytes(path, LARGEST_TOML_BYTES)) == "workload":
+        return {"workload": [str(path)]}
     asked: Asked = {}
     for name, value in read_table(path).items():
         if name not in NAMES:
@@ -118,11 +122,20 @@ def sweep(
 def sweep_of(asked: Mapping[str, Sequence[str]]) -> Sweep:
     """The sweep that the texts describe; what is not named keeps its default. Raises InputError naming it."""
     texts = {name: list(values) for name, values in asked.items() if values}
+    texts = {**_planned(texts), **texts}
     workload = read_workload(texts["workload"][0]) if "workload" in texts else None
     if workload is None and not texts.keys() & set(ARRAYS):
         nothing = ", as nothing is cut of what is copied once" * bool(texts.keys() & set(ONCE))
         raise InputError(f"no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE{nothing}, or a workload file")
     return _sweep(texts, workload, _split(texts, "device") or [USUAL_DEVICE])
+
+
+def _planned(texts: Asked) -> Asked:
+    """What the file of the workload says of the axes."""
+    if "workload" not in texts:
+        return {}
+    path = texts["workload"][0]
+    return {name: _asked(name, value, f"{path}: ") for name, value in read_plan(path).items() if name in NAMES}
 
 
 def _sweep(texts: Asked, workload: Workload | None, asked: Sequence[Device | str | Path]) -> Sweep:

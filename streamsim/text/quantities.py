@@ -109,6 +109,14 @@ def format_seconds(seconds: float) -> str:
     return _with_prefix(seconds, "s", 1000, {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0})
 
 
+def format_between(low_s: float, high_s: float, figures: int = 4) -> str:
+    """Two times with a unit said once: ``1.4 .. 1.7 ms``."""
+    low, high = (format_seconds(float(f"{seconds:.{figures}g}")) for seconds in (low_s, high_s))
+    if low.split()[1] == high.split()[1]:
+        low = low.split()[0]
+    return f"{low} .. {high}"
+
+
 def format_bytes(n_bytes: int) -> str:
     """With four figures and a binary prefix: ``64 MiB``."""
     return _with_prefix(n_bytes, "B", 1024, {prefix: 1024**k for k, prefix in enumerate(("", *"KMGTPE"))}, "i")

@@ -354,7 +354,7 @@ READERS = {
     "workload": (read_workload, ()),
     "layers": (read_layers, ()),
     "device": (read_device, ()),
-    "sweep": (read_sweep, ()),
+    "sweep": (read_sweep, ("workload",)),  # which says what to sweep
     "record": (read_record, ("journal",)),
     "samples": (read_samples, ()),
 }

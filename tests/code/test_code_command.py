@@ -90,7 +90,7 @@ MANY = (
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (SIZES, "--as: no language; give one of cupy, pytorch, cuda-c++"),
+        ((*SIZES, "-o", "x.py"), "-o x.py: a program in Python is in CuPy or PyTorch; add --as cupy or --as pytorch"),
         ((*SIZES, "--as", "fortran"), "'fortran' is not one of"),
         ((*SIZES, "--as", "cupy", "--launch", "graph", "--memory", "pageable"), "pageable copies cannot be captured"),
         (

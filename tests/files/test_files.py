@@ -142,7 +142,7 @@ def types(node: Any) -> set[str]:
 
 def test_the_schema_says_where_text_may_stand_for_a_number() -> None:
     kernel = schema("workload")["$defs"]["WorkloadKernel"]["properties"]
-    workload = schema("workload")["$defs"]["Workload"]["properties"]
+    workload = schema("workload")["$defs"]["WorkloadFile"]["properties"]
     assert types(kernel["duration_s"]) == {"number", "string", "null"}
     assert types(kernel["points"]) == {"array"}
     assert types(workload["inputs"]["items"]) == types(workload["elements"]) - {"null"} == {"integer", "string"}
@@ -335,7 +335,7 @@ def test_a_fault_in_a_schedule_names_field_and_value(data: bytes, named: str) ->
         ('elements = "64MiB"', "elements = '64MiB': expected a count"),
         ("elements = 5\nelements = 6", "cannot be read: cannot overwrite a value"),
         ("elements = ", "cannot be read: invalid value"),
-        ("elements = 5\nchunks = 3", "chunks = 3: unknown field"),
+        ("elements = 5\nchunk = 3", "chunk = 3: unknown field"),
         ("elements = 5\ninputs = [4, -1]", "inputs[1] = -1: expected a whole number"),
         ('elements = 5\ninputs = ["4us"]', "inputs[0] = '4us': expected a size"),
         ("elements = 5\n[[kernels]]\nduration_s = 0", "kernels[0].duration_s = 0.0: expected a number from 1e-09"),

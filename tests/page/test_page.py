@@ -304,5 +304,5 @@ def test_a_map_has_every_row(tmp_path: Path) -> None:
 
 def test_a_page_has_the_program_that_was_cut_and_the_prediction() -> None:
     data = lines_of(prediction_page(predict(PIPELINE, "h200")).html())
-    assert [line["name"] for line in data] == ["serial", "predicted"]
+    assert [line["name"] for line in data] == ["unchunked", "predicted"]
     assert data[1]["makespan"] == round(predict(PIPELINE, "h200").makespan_s * 1e9)

@@ -126,7 +126,7 @@ kernels = [{ name = "mine", duration_s = 1e-6 }]
 ```console
 $ streamsim predict w.toml --device ideal
 depth-first N=1 S=1 on ideal
-  serial   9 us   unchunked, blocking copies
+  unchunked   9 us   not cut, blocking copies
 ...
 $ streamsim --version
 streamsim ...

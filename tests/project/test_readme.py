@@ -25,7 +25,7 @@ def test_the_library_lines_run(capsys: pytest.CaptureFixture[str]) -> None:
     for block in PYTHON:
         exec(compile(block, "README.md", "exec"), {})
     first, *spans = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"\d+\.\d\d ms, \d+\.\d\d times as fast as serial", first)
+    assert re.fullmatch(r"\d+\.\d\d ms, \d+\.\d\d times as fast as unchunked", first)
     assert [span.split()[0] for span in spans] == ["H2D", "kernel", "D2H"]
 
 
@@ -63,6 +63,7 @@ def test_the_main_job_predicts_what_readme_shows(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lines that README shows are among those that it prints, in that order."""
+    monkeypatch.setenv("COLUMNS", "80")
     job = next(line for line in SHELL if "streamsim predict" in line and ".venv" in line)
     monkeypatch.setenv("COLUMNS", "80")
     assert main(shlex.split(job.rpartition("&&")[2])[1:]) == 0

@@ -73,7 +73,7 @@ def test_a_speed_up_is_over_what_the_schedule_was_cut_from() -> None:
     assert predict(schedule, device, serial(workload)).to_json() == p.to_json()
     # A schedule that does not say what it was cut from: its own ops one by one.
     own = predict(replace(schedule, unchunked=None), device)
-    assert (own.serial_program, own.serial_s, own.speedup) == ("one by one", p.one_by_one_s, p.speedup_over_one_by_one)
+    assert (own.serial_program, own.serial_s, own.speedup) == ("serial", p.one_by_one_s, p.speedup_over_one_by_one)
 
 
 @given(st.integers(1, 12), st.integers(1, 5), devices())
@@ -174,7 +174,7 @@ def test_the_table_names_every_figure() -> None:
 
     out = io.StringIO()
     p = two_chunks()
-    Terminal(out).print(summary(p))
+    Terminal(out).print(summary(p, formulas=True))
     text = out.getvalue()
     for words in (
         "two [chunks] on test",

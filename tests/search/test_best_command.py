@@ -156,7 +156,7 @@ def test_the_table_names_what_to_use(capsys: pytest.CaptureFixture[str]) -> None
     config = best.simplest.config
     assert f"{config.chunks} chunk{'s' * (config.chunks > 1)} on {config.streams} stream" in table
     assert f"{best.programs} programs: {best.simulated} simulated" in table
-    for word in ("serial", "usual", "bound of the work", "flatness", "link 1.1x", "kernel 1.1x", "launch 1.1x"):
+    for word in ("unchunked", "usual", "bound of the work", "flatness", "link 1.1x", "kernel 1.1x", "launch 1.1x"):
         assert word in table
 
 

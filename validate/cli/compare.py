@@ -6,13 +6,14 @@ from pathlib import Path
 import click
 
 from streamsim.cli import process
-from streamsim.cli.notes import noting_compilation, say
+from streamsim.cli.fail_if import report_failures
+from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import FILE, complete_device, plain_format_options
 from streamsim.cli.page import page_option, write_called
 from streamsim.cli.printing import print_csv, print_json, tell
 from streamsim.device.library import load_device
 from streamsim.device.profile import Device
-from streamsim.errors import FOUND, OK, InputError
+from streamsim.errors import InputError
 from streamsim_validate.compare import (
     Comparison,
     Coverage,
@@ -168,8 +169,8 @@ def _spread_of(name: str) -> dict[str, float]:
 
 def _exit_code(verdicts: Mapping[str, Sequence[Verdict]]) -> int:
     """Say which tolerances failed, and return the exit code of the command."""
+    several = len(verdicts) > 1
     failed = [(name, verdict) for name, own in verdicts.items() for verdict in own if verdict.failed]
-    for name, verdict in failed:
-        where = f"{name}: " if len(verdicts) > 1 else ""
-        say(f"failed: {where}{verdict.text}: is {verdict.value:.2%}")
-    return FOUND if failed else OK
+    return report_failures(
+        (f"{name}: {verdict.text}" if several else verdict.text, f"{verdict.value:.2%}") for name, verdict in failed
+    )

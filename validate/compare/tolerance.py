@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from streamsim.cli.fail_if import parse_condition
 from streamsim.errors import InputError
 from streamsim.text.shown import shown
 from streamsim_validate.compare.comparison import EVERYTHING, summarise
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 
 CHOICE = "choice"
 STATISTICS = ("median", "p95", "worst")
-_FORM = re.compile(
-    rf"\s*(?P<statistic>{'|'.join(STATISTICS)}|{CHOICE}|unpredicted)\b\s*(?P<group>[^<>=%]*?)\s*"
-    r">\s*(?P<limit>[0-9]{1,9}(\.[0-9]{0,9})?)\s*%\s*",
-    re.ASCII,
+_FORM = re.compile(rf"(?P<statistic>{'|'.join(STATISTICS)}|{CHOICE}|unpredicted)\b\s*(?P<group>.*)", re.ASCII)
+_EXPECTED = (
+    "expected median, p95 or worst with or without a group, choice, or unpredicted, then > and a percentage, such as"
+    " 'p95 host-bound > 12%'"
 )
 
 
@@ -55,16 +56,14 @@ class Verdict(msgspec.Struct, frozen=True):
 
 def parse_tolerance(text: str) -> Tolerance:
     """Return the tolerance of a text such as ``"p95 host-bound > 12%"``. Raises InputError if it cannot be read."""
-    found = _FORM.fullmatch(text)
+    condition = parse_condition(text, _EXPECTED)
+    found = _FORM.fullmatch(condition.name) if (condition.sign, condition.unit) == (">", "%") else None
     if found is None or (found["group"] and found["statistic"] not in STATISTICS):
-        raise InputError(
-            f"--fail-if {shown(text)}: expected median, p95 or worst with or without a group, choice, or"
-            " unpredicted, then > and a percentage, such as 'p95 host-bound > 12%'"
-        )
+        raise InputError(f"--fail-if {shown(text)}: {_EXPECTED}")
     statistic, group = found["statistic"], found["group"]
     if statistic == CHOICE:
         statistic, group = "worst", CHOICE
-    return Tolerance(text, statistic, group or EVERYTHING, float(found["limit"]) / 100)
+    return Tolerance(text, statistic, group or EVERYTHING, condition.limit)
 
 
 def judge(comparison: Comparison, tolerance: Tolerance) -> Verdict:

@@ -1,0 +1,129 @@
+"""``--fail-if``: conditions under which a command ends with exit code 1, such as ``speedup < 1.5``.
+
+    NAME < NUMBER, NAME > NUMBER
+
+NAME is that of a number in the command's JSON, with or without its unit: ``makespan`` is ``makespan_s``. NUMBER may
+have a unit: 2ms, 8GiB, 5%. The tolerances of ``streamsim-validate compare`` are read and reported here as well.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from streamsim.cli.notes import say
+from streamsim.errors import FOUND, OK, InputError
+from streamsim.text.quantities import format_bytes, format_seconds, parse_bytes, parse_seconds
+from streamsim.text.shown import one_line, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+UNITS = ("_s", "_bytes")
+FORM = "expected the name of a number, < or >, and a limit, such as 'speedup < 1.5' or 'makespan > 2ms'"
+_FORM = re.compile(
+    r"\s*(?P<name>[^<>=%]*?)\s*(?P<sign>[<>])\s*(?P<limit>[0-9]{1,9}(\.[0-9]{0,9})?)\s*(?P<unit>%|[A-Za-z]*)\s*",
+    re.ASCII,
+)
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """A limit of the number ``name``; below it ("<") or above it (">") a command fails.
+
+    ``limit``: in seconds or bytes if it has such a ``unit``; a percentage is a share.
+    """
+
+    text: str
+    name: str
+    sign: str
+    limit: float
+    unit: str = ""
+
+    def fails(self, value: float) -> bool:
+        """Whether a value is on the wrong side of the limit."""
+        return value < self.limit if self.sign == "<" else value > self.limit
+
+
+def parse_condition(text: str, expected: str = FORM) -> Condition:
+    """``"makespan > 2ms"``. Raises InputError, which says what is ``expected``."""
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise InputError(one_line(f"--fail-if {shown(text)}: {expected}"))
+    name, sign, limit, unit = (found[part] for part in ("name", "sign", "limit", "unit"))
+    where = f"--fail-if {shown(text)}"
+    if unit == "%":
+        number = float(limit) / 100
+    elif unit.endswith("s"):
+        number = parse_seconds(limit + unit, where)
+    else:
+        number = parse_bytes(limit + unit, where, least=0) if unit else float(limit)
+    return Condition(text, name, sign, number, unit)
+
+
+class _Conditions(click.ParamType):  # type: ignore[type-arg]  # generic in new versions of click only
+    name = "condition"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Condition:  # noqa: ARG002
+        return parse_condition(value) if isinstance(value, str) else value
+
+
+fail_if_option = click.option(
+    "--fail-if",
+    type=_Conditions(),
+    multiple=True,
+    metavar="'NAME < LIMIT'",
+    help="End with exit code 1 if so; NAME is a number of --json: 'speedup < 1.5', 'makespan > 2ms'. Repeatable.",
+)
+
+
+def judged(conditions: Iterable[Condition], result: Mapping[str, Any]) -> int:
+    """Say which conditions hold of the numbers in a ``result``; return the command's exit code.
+
+    Raises InputError for a name that none of them has, or several.
+    """
+    figures = dict(_figures(result, ""))
+    values = [(condition, *_figure(condition, figures)) for condition in conditions]
+    return report_failures((one.text, _shown(name, value, one)) for one, name, value in values if one.fails(value))
+
+
+def report_failures(failed: Iterable[tuple[str, str]]) -> int:
+    """Say of each condition that holds what the value is; return the command's exit code."""
+    lines = [f"failed: {text}: is {value}" for text, value in failed]
+    for line in lines:
+        say(line)
+    return FOUND if lines else OK
+
+
+def _figures(result: Mapping[str, Any], place: str) -> Iterator[tuple[str, float]]:
+    for name, value in result.items():
+        if isinstance(value, dict) and name != "inputs":
+            yield from _figures(value, f"{place}{name}.")
+        elif type(value) in (int, float) and name != "schema_version":
+            yield place + name, value
+
+
+def _figure(condition: Condition, figures: Mapping[str, float]) -> tuple[str, float]:
+    """The number that a condition is of: its own name, else the last part of one name alone."""
+    names = [condition.name, *(condition.name + unit for unit in UNITS)]
+    if exact := [name for name in names if name in figures]:
+        return exact[0], figures[exact[0]]
+    ends = [name for name in figures if name.rpartition(".")[2] in names]
+    if len(ends) == 1:
+        return ends[0], figures[ends[0]]
+    place = f"--fail-if {shown(condition.text)}"
+    if ends:
+        raise InputError(one_line(f"{place}: {shown(condition.name)} may be {', '.join(ends)}; give one of them"))
+    near = get_close_matches(condition.name, figures, n=5) or list(figures)[:5]
+    raise InputError(one_line(f"{place}: no number is called {shown(condition.name)}; there is {', '.join(near)}"))
+
+
+def _shown(name: str, value: float, condition: Condition) -> str:
+    if condition.unit == "%":
+        return f"{value:.2%}"
+    if name.endswith("_s"):
+        return format_seconds(value)
+    return format_bytes(int(value)) if name.endswith("_bytes") else f"{value:.4g}"
