@@ -4,7 +4,7 @@ import re
 import tomllib
 from pathlib import Path
 
-OPTIONAL = ("fast", "dask", "parquet", "calibrate")
+OPTIONAL = ("fast", "dask", "calibrate")
 
 project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 needed = [*project["dependencies"], *(line for part in OPTIONAL for line in project["optional-dependencies"][part])]

@@ -102,7 +102,7 @@ COMPLETE_ORDERS, COMPLETE_MEMORIES, COMPLETE_LAUNCHES = map(
     " host.kernel=1us..8us*2, copy_engines.count=1,2. Repeatable.",
 )
 @click.option("--memory-limit", help="The most that the device buffers may hold, such as 8GiB.")
-@click.option("--output", "-o", type=OUTPUT, help="File to write: .csv, .jsonl or .parquet. Default: standard output.")
+@click.option("--output", "-o", type=OUTPUT, help="File to write: .csv or .jsonl. Default: standard output.")
 @formats(
     (*FORMATS, "table", MARKDOWN_FORM),
     None,
@@ -238,8 +238,6 @@ def _dask(address: str) -> Iterator[Executor]:
 
 
 def _to_stdout(sweep: Sweep, kind: Format, executor: Executor | None, retries: int) -> None:
-    if kind == "parquet":
-        raise InputError("--format parquet: needs a file; give --output too")
     encode = encoder(kind)
     print_data(header(kind, sweep.columns))
     so_far = Journal("")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from functools import lru_cache, partial
-from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -214,14 +213,6 @@ class Sweep(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return self.rows()
-
-    def to_arrow(self) -> Any:
-        """Predict the combinations into an Arrow table. Raises InputError where pyarrow is not installed."""
-        return import_module("streamsim.search.sweep_output").arrow_table(self)
-
-    def to_pandas(self) -> Any:
-        """Predict the combinations into a pandas data frame. Raises InputError where pandas is not installed."""
-        return import_module("streamsim.search.sweep_output").data_frame(self)
 
     def __repr__(self) -> str:
         axes = ", ".join(f"{axis.name} x {len(axis.values)}" for axis in self.axes)

@@ -1,14 +1,12 @@
-"""The output of a sweep: CSV, JSON lines or Parquet, written as it goes; a sweep that was stopped goes on.
+"""The output of a sweep: CSV or JSON lines, written as it goes; a sweep that was stopped goes on.
 
-Beside an unfinished output lies a journal that says, in one small file replaced in one step, which
-combination comes next and how many bytes of the output belong to those before it. Rows reach the disk
-before the journal names them. So whenever a sweep is killed, the rows that the journal knows are whole; what
-was written after them is cut off, and their combinations are predicted again. As the rows do not depend on
-when or where they are made, the file ends up the same, byte for byte. Who writes to the file holds a lock on it, so
-that a second process is refused. What a journal says is compared with the sweep and the rows before any is cut off,
-and a checksum tells whether the rows are still those that were written.
+Beside an unfinished output lies a journal. This small file, replaced in one step, says which combination comes next and
+how many bytes of the output belong to those before it. Rows reach the disk before the journal names them. So whenever a
+sweep is killed, the rows that the journal knows are whole; what was written after them is cut off, and its combinations
+are predicted again. Rows do not depend on when or where they are made, so the file ends up the same, byte for byte.
 
-Parquet cannot be appended to: its rows are kept as JSON lines until all are there.
+The process that writes to the file holds a lock on it, and a second process is refused. Before anything is cut off, a
+checksum tells whether the rows are those that were written.
 """
 
 from __future__ import annotations
@@ -17,9 +15,7 @@ import csv
 import io
 import os
 from hashlib import sha256
-from importlib import import_module
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from zlib import crc32
@@ -28,7 +24,7 @@ import msgspec
 
 from streamsim.checks import LARGEST_BYTES, check_whole
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import file_error, read_bytes, replacing, write_bytes
+from streamsim.files.atomic_files import file_error, read_bytes, write_bytes
 from streamsim.files.locks import this_process, try_lock
 from streamsim.search.sweep import RETRIES, Rows, Sweep, sweep_blocks
 from streamsim.text.shown import from_cell, one_line, to_cell
@@ -39,14 +35,12 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int], None]  # combinations done, of all
 
-Format = Literal["csv", "jsonl", "parquet"]
+Format = Literal["csv", "jsonl"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 BINARY = getattr(os, "O_BINARY", 0)  # Windows would write other line ends than those that are counted
-JOURNAL, ROWS = ".journal", ".rows"
+JOURNAL = ".journal"
 LARGEST_JOURNAL_BYTES = BLOCK_BYTES = 1 << 20
-PARQUET_ROWS = 65536  # in a row group
 TEXT_COLUMNS = ("device", "order", "memory", "launch")
-WHOLE_COLUMNS = ("connections", "elements", "chunks", "streams", "buffers")
 
 
 class Journal(msgspec.Struct, frozen=True):
@@ -141,20 +135,15 @@ class _Output:
 
     def __init__(self, sweep: Sweep, path: Path, form: Format) -> None:
         self._path, self._form, self._columns, self._combinations = path, form, sweep.columns, len(sweep)
-        if form == "parquet":
-            _pyarrow()
         try:
             self._special = path.exists() and not path.is_file()
         except (OSError, ValueError) as error:
             raise file_error(path, error, "write") from None
-        self._rows_path = path.parent / (path.name + ROWS) if form == "parquet" else path
         self._journal_path = path.parent / (path.name + JOURNAL)
         self._encode = encoder(form)
         self.journal = Journal(fingerprint(sweep, form))
         self._checksum = 0  # of all that has been written
         self._file = -1
-        if self._special and form == "parquet":
-            raise InputError(one_line(f"{path}: Parquet needs a regular file"))
 
     def __enter__(self) -> _Output:
         try:
@@ -193,14 +182,14 @@ class _Output:
     def _lock(self) -> int:
         """The file of rows, open and held against other processes."""
         while True:
-            file = os.open(self._rows_path, os.O_RDWR | os.O_CREAT | BINARY, 0o666)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | BINARY, 0o666)
             if not try_lock(file):
                 os.close(file)
                 writer = self._writer()
                 raise InputError(
                     one_line(f"{self._path}: {writer} writes a sweep to it; wait for it, or choose another output")
                 )
-            if self._rows_path.exists() and os.path.samestat(os.fstat(file), os.stat(self._rows_path)):
+            if self._path.exists() and os.path.samestat(os.fstat(file), os.stat(self._path)):
                 return file
             os.close(file)  # a process that has finished meanwhile took it away
 
@@ -230,32 +219,23 @@ class _Output:
         return journal
 
     def _checked(self, journal: Journal) -> Journal:
-        """A journal that the sweep and the rows bear out; ``fastest`` is taken from the rows."""
+        """Return the journal if the sweep and the rows bear it out. Raises InputError."""
         if os.fstat(self._file).st_size < journal.bytes:
-            raise InputError(
-                one_line(f"{self._rows_path}: is shorter than its journal says; remove both, then start again")
-            )
-        count, fastest = 0, None
-        try:
-            if _checksum_of(self._rows_path, journal.bytes) != journal.checksum:
-                raise ValueError("other rows than were written")
-            for row in _rows_of(self._rows_path, journal.bytes, self._form, self._columns):
-                count, fastest = count + 1, _fastest(self._columns, fastest, [row])
-        except (ValueError, TypeError, csv.Error):
-            count = -1
-        if count != journal.rows or journal.next > self._combinations or (journal.next and not journal.bytes):
+            raise InputError(one_line(f"{self._path}: is shorter than its journal says; remove both, then start again"))
+        if _checksum_of(self._path, journal.bytes) != journal.checksum or journal.next > self._combinations:
             raise InputError(
                 one_line(
-                    f"{self._rows_path}: is not what its journal {self._journal_path.name} says; remove both, then"
+                    f"{self._path}: is not what its journal {self._journal_path.name} says; remove both, then"
                     " start again"
                 )
             )
-        return msgspec.structs.replace(journal, fastest=fastest)
+        return journal
 
     def _refuse_finished(self) -> None:
-        for path in dict.fromkeys((self._path, self._rows_path)):
-            if path.exists() and path.stat().st_size:
-                raise InputError(one_line(f"{path}: is there already, and finished; choose another name or remove it"))
+        if self._path.exists() and self._path.stat().st_size:
+            raise InputError(
+                one_line(f"{self._path}: is there already, and finished; choose another name or remove it")
+            )
 
     def append(self, rows: Rows) -> None:
         """Write the next rows; then, not before, take note of them."""
@@ -290,14 +270,9 @@ class _Output:
 
     def finish(self) -> None:
         """All rows are there: make it a finished output."""
-        if self._special:
-            return
-        if self._form == "parquet":
-            write_parquet(self._columns, read_json_lines(self._rows_path), self._path)
-        self._journal_path.unlink(missing_ok=True)
-        self.__exit__()  # Windows removes no open file
-        if self._form == "parquet":
-            self._rows_path.unlink(missing_ok=True)
+        if not self._special:
+            self._journal_path.unlink(missing_ok=True)
+        self.__exit__()
 
 
 def fingerprint(sweep: Sweep, form: str) -> str:
@@ -312,33 +287,6 @@ def _checksum_of(path: Path, n_bytes: int) -> int:
         while n_bytes > 0 and (data := file.read(min(n_bytes, BLOCK_BYTES))):
             found, n_bytes = crc32(data, found), n_bytes - len(data)
     return found
-
-
-def _rows_of(path: Path, n_bytes: int, form: Format, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-    """The rows in the first ``n_bytes`` of a file of rows. Raises ValueError when these are no whole rows."""
-    lines = _lines(path, n_bytes)
-    if form != "csv":
-        for line in lines:
-            row = msgspec.json.decode(line, type=dict[str, Any])
-            if tuple(row) != columns:
-                raise ValueError("other columns")
-            yield tuple(row.values())
-        return
-    for k, texts in enumerate(csv.reader(line.decode() for line in lines)):
-        if k == 0 and tuple(texts) != columns:
-            raise ValueError("another header")
-        if k:
-            yield tuple(_value(name, text) for name, text in zip(columns, texts, strict=True))
-
-
-def _lines(path: Path, n_bytes: int) -> Iterator[bytes]:
-    with open(path, "rb") as file:
-        while n_bytes > 0:
-            line = file.readline(n_bytes)
-            n_bytes -= len(line)
-            if not line.endswith(b"\n"):
-                raise ValueError("part of a line")
-            yield line
 
 
 def _fastest(columns: tuple[str, ...], before: list[Any] | None, rows: list[tuple[Any, ...]]) -> list[Any] | None:
@@ -379,10 +327,7 @@ def _to_json_lines(columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) ->
 
 def read_rows(path: str | os.PathLike[str], form: str | None = None) -> Iterator[dict[str, Any]]:
     """The rows of a finished output, one at a time."""
-    kind = format_of(path, form)
-    if kind == "jsonl":
-        return read_json_lines(path)
-    return read_csv(path) if kind == "csv" else _read_parquet(path)
+    return read_json_lines(path) if format_of(path, form) == "jsonl" else read_csv(path)
 
 
 def read_json_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
@@ -406,68 +351,3 @@ def _value(name: str, text: str) -> Any:
         return int(text) if text.isdecimal() else float(text)
     except ValueError:
         return from_cell(text)
-
-
-def _read_parquet(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    parquet = _pyarrow()
-    with open(path, "rb") as file, parquet.ParquetFile(file) as table:  # Arrow takes no name that the locale lacks
-        for batch in table.iter_batches(PARQUET_ROWS):
-            yield from batch.to_pylist()
-
-
-def write_parquet(columns: tuple[str, ...], rows: Iterable[dict[str, Any]], path: Path) -> None:
-    """Write ``rows`` as Parquet, a group of rows at a time."""
-    parquet = _pyarrow()
-    import pyarrow
-
-    waiting = iter(rows)
-    block = _some(waiting)
-    schema = _arrow_schema(columns, block)
-    with replacing(path) as file, parquet.ParquetWriter(file, schema) as writer:
-        while block:
-            writer.write_table(pyarrow.Table.from_pylist(block, schema))
-            block = _some(waiting)
-
-
-def arrow_table(sweep: Sweep) -> Any:
-    """Return the rows of ``sweep`` as an Arrow table."""
-    _pyarrow()
-    import pyarrow
-
-    rows = list(sweep)
-    return pyarrow.Table.from_pylist(rows, _arrow_schema(sweep.columns, rows))
-
-
-def data_frame(sweep: Sweep) -> Any:
-    """Return the rows of ``sweep`` as a pandas data frame."""
-    try:
-        pandas = import_module("pandas")
-    except ImportError:
-        raise InputError("a data frame needs pandas: pip install pandas, or use to_arrow()") from None
-    return pandas.DataFrame.from_records(list(sweep), columns=list(sweep.columns))
-
-
-def _arrow_schema(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> Any:
-    import pyarrow
-
-    return pyarrow.schema([(name, _arrow_type(name, rows)) for name in columns])
-
-
-def _some(rows: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
-    return list(islice(rows, PARQUET_ROWS))
-
-
-def _arrow_type(name: str, rows: list[dict[str, Any]]) -> Any:
-    import pyarrow
-
-    if name in WHOLE_COLUMNS or ("_bytes" in name.partition("_per_s")[0] and not name.endswith("_per_s")):
-        return pyarrow.int64()
-    return pyarrow.string() if any(isinstance(row[name], str) for row in rows) else pyarrow.float64()
-
-
-def _pyarrow() -> Any:
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        raise InputError("Parquet needs pyarrow: pip install 'streamsim[parquet]', or choose csv or jsonl") from None
-    return parquet

@@ -33,7 +33,7 @@ COMMANDS = {
     "predict": ("predict", *SIZES, "--chunks", "2", "--device", f"{NAME}.toml", "--explain"),
     "simulate": ("simulate", f"{NAME}.json", "--device", f"{NAME}.toml"),
     "explain": ("explain", f"{NAME}.json", "--device", f"{NAME}.toml"),
-    "sweep": (*SWEEP, "-o", f"{NAME}.parquet"),
+    "sweep": (*SWEEP, "-o", f"{NAME}.csv"),
 }
 
 

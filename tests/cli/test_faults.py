@@ -42,7 +42,6 @@ COMMANDS = {  # each with the option that names the file, and a name
     "best": ((*BEST, "-o"), "out.py"),
     "sweep csv": (("sweep", *SIZES, "--chunks", "1..8", "-o"), "out.csv"),
     "sweep jsonl": (("sweep", *SIZES, "--chunks", "1..8", "-o"), "out.jsonl"),
-    "sweep parquet": (("sweep", *SIZES, "--chunks", "1..8", "-o"), "out.parquet"),
 }
 
 
@@ -102,7 +101,7 @@ def test_a_device_that_is_full_is_one_line(here: Path, capsys: pytest.CaptureFix
     (here / out).symlink_to("/dev/full")
     assert main([*command, out]) == 2
     said = complaint(capsys)
-    assert "no space left on device" in said or "Parquet needs a regular file" in said
+    assert "no space left on device" in said
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -22,7 +22,7 @@ from streamsim import Workload, WorkloadKernel, build, load_device
 from streamsim.cli import app
 from streamsim.device.files import dump_device
 from streamsim.program.files import dump_schedule, dump_workload
-from streamsim.search.sweep_output import JOURNAL, ROWS, write_sweep
+from streamsim.search.sweep_output import JOURNAL, write_sweep
 from streamsim.search.sweep_text import sweep_of
 from streamsim_validate.records import Header, RunBegins, RunEnds, read_record
 
@@ -155,13 +155,10 @@ device = "h200,ideal"
 @cache
 def unfinished() -> list[Input]:
     """A sweep's output and journal, half-way, in every format."""
-    outputs = (("out.csv", "out.csv"), ("out.jsonl", "out.jsonl"), ("out.parquet", "out.parquet" + ROWS))
-    return [_unfinished(*output) for output in outputs]
+    return [_unfinished(name) for name in ("out.csv", "out.jsonl")]
 
 
-def _unfinished(name: str, rows: str) -> Input:
-    """``rows``: the file that holds them until all are there."""
-
+def _unfinished(name: str) -> Input:
     def stop(done: int, _: int) -> None:
         if done > 3:
             raise KeyboardInterrupt
@@ -171,7 +168,7 @@ def _unfinished(name: str, rows: str) -> Input:
         path = Path(folder) / name
         with contextlib.suppress(KeyboardInterrupt):
             write_sweep(sweep_of(asked), path, block=2, progress=stop)
-        files = {file: (path.parent / file).read_text() for file in (rows, name + JOURNAL)}
+        files = {file: (path.parent / file).read_text() for file in (name, name + JOURNAL)}
     return Input("streamsim", (*SWEEP, "-o", name), files)
 
 
@@ -340,7 +337,7 @@ KINDS = {
     "device": Kind(20, devices, TOML, "d.toml"),
     "sweep": Kind(10, sweeps, TOML, "p.toml"),
     "unfinished sweep": Kind(10, unfinished, JSON, JOURNAL),
-    "unfinished output": Kind(3, unfinished, TEXT, ("csv", "jsonl", ROWS)),
+    "unfinished output": Kind(3, unfinished, TEXT, ("csv", "jsonl")),
     "record": Kind(5, records, JSON, "r.json.gz"),
     "journal": Kind(5, journals, LINES, "r.json.gz.journal"),
     "samples": Kind(1, samples, JSON, "c.gz"),

@@ -28,7 +28,7 @@ TEXTS = (
 )  # fmt: skip
 PAGE_BYTES = 4096
 TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
-NAMES = ("out.csv", "out.jsonl", "out.parquet", "out", "", ".", "no/out.csv", "a\0b.csv", "x" * 300, "/dev/full")
+NAMES = ("out.csv", "out.jsonl", "out", "", ".", "no/out.csv", "a\0b.csv", "x" * 300, "/dev/full")
 
 
 def odd(rng: Random) -> Any:

@@ -17,6 +17,6 @@ if TYPE_CHECKING:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The outputs of one sweep, never stopped."""
     directory = tmp_path_factory.mktemp("whole")
-    for form in ("csv", "jsonl", "parquet"):
+    for form in ("csv", "jsonl"):
         write_sweep(small(), directory / f"out.{form}")
     return directory

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import product
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -417,23 +415,3 @@ def test_the_unchunked_program_of_a_host_that_works_before_each_chunk_works_as_m
     found = [[round(row[name] / NS) for name in ("makespan_s", "serial_s")] for row in rows]
     assert found == [[7 + 24, 7 + 24], [14 + 12, 14 + 24], [28 + 6, 28 + 24]]
     assert [row["speedup"] for row in rows] == pytest.approx([1, 38 / 26, 52 / 34])
-
-
-def test_a_sweep_becomes_an_arrow_table_and_a_data_frame(monkeypatch: pytest.MonkeyPatch) -> None:
-    sweep = small("1..4")
-    assert sweep.to_arrow().to_pylist() == rows_of(sweep)
-    assert sweep.to_arrow().column_names == list(sweep.columns)
-    seen: dict[str, Any] = {}
-
-    class DataFrame:
-        @staticmethod
-        def from_records(rows: list[dict[str, Any]], columns: list[str]) -> str:
-            seen.update(rows=rows, columns=columns)
-            return "a frame"
-
-    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=DataFrame))
-    assert sweep.to_pandas() == "a frame"
-    assert seen == {"rows": rows_of(sweep), "columns": list(sweep.columns)}
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(InputError, match="pip install pandas"):
-        sweep.to_pandas()
