@@ -14,7 +14,7 @@ from streamsim.checks import LARGEST_BYTES
 from streamsim.device.profile import MOST_CONNECTIONS
 from streamsim.device.variations import with_values, without
 from streamsim.program.schedule import Copy, HostWork, Kernel, Op, Region, Schedule, WaitThread
-from streamsim.transform.dependences import NON_BLOCKING, last_work, working_streams
+from streamsim.transform.ops import NON_BLOCKING, last_work, working_streams
 from streamsim.transform.scenario import Scenario
 
 if TYPE_CHECKING:

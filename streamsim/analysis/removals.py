@@ -13,7 +13,8 @@ from streamsim.device.profile import MOST_CONNECTIONS
 from streamsim.program.schedule import Copy, Schedule
 from streamsim.rules.clock import TICKS_PER_S, ticks
 from streamsim.transform import calls_and_memory as calls
-from streamsim.transform.dependences import Dependences
+from streamsim.transform import legacy_stream as legacy
+from streamsim.transform.dependences import dependences_of
 from streamsim.transform.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -36,10 +37,10 @@ class Removals:
     def __init__(self, scenario: Scenario, source: Origin | None = None, is_exact: bool | None = None) -> None:
         self.case = scenario
         self._ops = len(scenario.schedule.ops)
-        self._needs = Dependences(_as_meant(scenario))
+        self._needs = dependences_of(scenario.schedule)
         self._once = [op for i in sorted(self._needs.common) if isinstance(op := scenario.schedule.ops[i], Copy)]
         self.is_racy = self._needs.is_racy
-        self.remedies = Remedies(scenario, self._needs, source)
+        self.remedies = Remedies(scenario, source)
         self._order = next(iter(self._needs.orders), None)
         self._most = MOST_CONNECTIONS
         self._known: dict[frozenset[Key], int] = {}
@@ -133,9 +134,10 @@ class Removals:
         schedule, holds = self.case.schedule, "host-waits" not in removed
         if not removed & {"needless-order", "issue-order"}:
             schedule = schedule if holds else calls.without_host_waits(schedule)
-            return calls.without_legacy_stream(schedule) if "legacy-stream" in removed else schedule
+            made = legacy.without_legacy(schedule) if "legacy-stream" in removed else schedule
+            return calls.still_ordered(self.case.schedule, made)
         schedule = schedule if holds else calls.unblocked(schedule)
-        schedule = calls.without_legacy(schedule) if "legacy-stream" in removed else schedule
+        schedule = legacy.without_legacy(schedule) if "legacy-stream" in removed else schedule
         order = self._order if "issue-order" in removed else None
         if "needless-order" in removed:
             return self._needs.unordered(schedule, order, holds, self._most)
@@ -162,17 +164,6 @@ class Removals:
         return simulate_one_of_many(*scenario, many=SIMULATIONS)
 
 
-def _as_meant(scenario: Scenario) -> Schedule:
-    """The schedule by whose streams its ops are known to need each other.
-
-    What the legacy default stream orders by waiting for others does not show in its own stream.
-    """
-    schedule = scenario.schedule
-    if calls.has_legacy(scenario) and not all(map(calls.names_memory, schedule.ops)):
-        return calls.legacy_beside(schedule)
-    return schedule
-
-
 def _has_duplex(scenario: Scenario) -> bool:
     directions = {op.direction for op in scenario.schedule.ops if isinstance(op, Copy)}
     return (
@@ -190,9 +181,9 @@ def _has_latencies(scenario: Scenario) -> bool:
 
 
 _IS_PRESENT: dict[Key, Callable[[Scenario], bool]] = {
-    "pageable-memory": calls.has_pageable,
-    "legacy-stream": calls.has_legacy,
-    "host-waits": calls.has_host_waits,
+    "pageable-memory": lambda case: calls.has_pageable(case.schedule),
+    "legacy-stream": lambda case: legacy.has_legacy(case.schedule),
+    "host-waits": lambda case: calls.has_host_waits(case.schedule),
     "issue-order": bool,  # these three are asked of the Dependences
     "needless-order": bool,
     "copied-once": bool,

@@ -47,8 +47,9 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class WhatIf(Result, msgspec.Struct, frozen=True):
-    """What changes bring. ``assumed``: what must hold for them; ``notes``: what they cost beside.
+    """What changes bring. ``options``: each change; ``words``: what it does.
 
+    ``assumed``: what must hold for them; ``notes``: what they cost beside.
     ``as_it_is``: the time line of the program without them; ``scenario``, ``timeline``: with all of them.
     """
 
@@ -56,6 +57,8 @@ class WhatIf(Result, msgspec.Struct, frozen=True):
     before: Outcome
     alone: tuple[Outcome, ...]
     together: Outcome
+    options: tuple[str, ...]
+    words: tuple[str, ...]
     assumed: tuple[str, ...]
     notes: tuple[str, ...]
     scenario: Scenario
@@ -68,15 +71,18 @@ class WhatIf(Result, msgspec.Struct, frozen=True):
 
     def _json(self) -> dict[str, Any]:
         device = self.as_it_is.device
-        said = attributes(self, "before", "alone", "together", "assumed", "notes")
+        said = attributes(self, "before", "alone", "together", "words", "assumed", "notes")
         return {"device": device and device.name, **said}
 
 
-def what_if(schedule: Schedule, device: Device | str | Path, changes: Sequence[Change]) -> WhatIf:
+def what_if(
+    schedule: Schedule, device: Device | str | Path, changes: Sequence[Change], independent: bool = False
+) -> WhatIf:
     """Simulate ``schedule`` on ``device``, with each of ``changes`` alone and with all of them, in their order.
 
-    ``device``: a Device, or the name or file of one. Raises InputError when a change cannot be made: together, or (but
-    for what another one makes possible) alone.
+    ``device``: a Device, or the name or file of one. ``independent``: its steps need nothing of each other and can be
+    cut, whatever the schedule shows. Raises InputError when a change cannot be made: together, or (except what another
+    one makes possible) alone.
     """
     if not changes:
         raise InputError("changes = (): nothing to change; give at least one")
@@ -84,18 +90,29 @@ def what_if(schedule: Schedule, device: Device | str | Path, changes: Sequence[C
     device = as_device(device)
     was = Scenario(schedule, device)
     before, as_it_is = _outcome("as it is", was, None)
-    case = changed_by(changes, was)
+    made = changed_by(changes, was, independent)
+    case = made.case.scenario
     together, timeline = _outcome(" ".join(change.option for change in changes), case, before)
     alone = (together,) if len(changes) == 1 else tuple(_each_alone(changes, was, before))
-    assumed = tuple(dict.fromkeys(change.assumes for change in changes if change.assumes))
     notes = tuple(_notes(was, case))
-    return WhatIf(before, alone, together, assumed, notes, case, timeline, as_it_is)
+    return WhatIf(
+        before,
+        alone,
+        together,
+        tuple(change.option for change in changes),
+        made.words,
+        made.assumes,
+        notes,
+        case,
+        timeline,
+        as_it_is,
+    )
 
 
 def _each_alone(changes: Iterable[Change], case: Scenario, before: Outcome) -> Iterator[Outcome]:
     for change in changes:
         with suppress(InputError):  # another one makes it possible
-            yield _outcome(change.option, changed_by([change], case), before)[0]
+            yield _outcome(change.option, changed_by([change], case).case.scenario, before)[0]
 
 
 def _outcome(change: str, case: Scenario, before: Outcome | None) -> tuple[Outcome, Timeline]:
@@ -107,7 +124,7 @@ def _outcome(change: str, case: Scenario, before: Outcome | None) -> tuple[Outco
 
 def _notes(before: Scenario, after: Scenario) -> Iterator[str]:
     touched_s = sum(op.duration_s for op in after.schedule.ops if isinstance(op, HostWork) and op.name == FIRST_TOUCH)
-    if has_pageable(before) and not has_pageable(after):
+    if has_pageable(before.schedule) and not has_pageable(after.schedule):
         names = before.schedule.pageable_names
         copies = [op for op in before.schedule.ops if isinstance(op, Copy) and op.host and op.host.buffer in names]
         n_bytes = sum(op.bytes for op in copies)

@@ -246,7 +246,7 @@ def _best_steps(
         found = best_steps(schedule, card, independent, *most)
     if program is not None:
         way = found.simplest.config
-        issued = changed_by(replace(way, depth=0).changes(), Scenario(schedule, card)).schedule
+        issued = changed_by(replace(way, depth=0).changes(), Scenario(schedule, card)).case.schedule
         write_text(code_of_steps_noted(issued, program[0], way.depth), program[1])
     return _report(found, {"program": str(file), **asked_of.inputs(), "independent": independent}, form, [])
 

@@ -115,10 +115,10 @@ def whatif_command(
     if not changes:
         raise InputError("nothing to change; give --pin, --async, --streams 2 or another change of --help")
     program, recorded = given.schedule, given.recorded
-    found = what_if(program, device, changes)
+    found = what_if(program, device, changes, options["independent"])
     text = None
     if language is not None:
-        issued = changed_by(_changes(**{**options, "prefetch": None}), Scenario(program, device)).schedule
+        issued = changed_by(_changes(**{**options, "prefetch": None}), Scenario(program, device)).case.schedule
         text = code_of_steps_noted(issued, language, options["prefetch"] or 0)
     title, beside = f"{schedule.name} on {device.name}", _beside(found, recorded)
     write_beside(beside, plot, trace)
@@ -157,7 +157,6 @@ def _changes(
     front_end_cost: str | None,
     kernel: tuple[str, ...],
     on_device: str | None,
-    independent: bool,
     **_: Any,
 ) -> Iterator[Change]:
     """In the order in which they are made: memory and calls, then the order of work, what it takes, and where."""
@@ -167,7 +166,7 @@ def _changes(
     yield from (change() for asked, change in ((pin, make.pin), (is_async, make.make_async)) if asked)
     if drop_sync:
         yield make.drop_sync()
-    yield from (change(n, independent) for n, change in ((chunks, make.chunks), (streams, make.streams)) if n)
+    yield from (change(n) for n, change in ((chunks, make.chunks), (streams, make.streams)) if n)
     if order is not None:
         yield make.order(order)
     if prefetch:

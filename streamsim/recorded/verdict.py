@@ -13,8 +13,8 @@ from streamsim.program.schedule import HostWork, Kernel
 from streamsim.recorded.idle import AFTER
 from streamsim.text.quantities import format_seconds
 from streamsim.transform import changes
+from streamsim.transform.ops import is_of_a_call
 from streamsim.transform.scenario import Scenario
-from streamsim.transform.steps import is_of_a_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,13 +27,7 @@ if TYPE_CHECKING:
 BINDING = 0.6  # of the time, from which the busiest engine sets it
 LEAST_GAIN = 1.03  # below that nothing is worth trying
 SLOW_LAUNCH, SLOW_LAUNCH_S = 10, 100e-6  # times the usual launch, and at least so long: it loads its module
-TRIED = (
-    ("pin the host's memory", ("pin",)),
-    ("make copies asynchronous", ("make_async",)),
-    ("pin the host's memory and make copies asynchronous", ("pin", "make_async")),
-    ("copy the next step's data beside this step's work", ("pin", "make_async", "prefetch")),
-    ("capture the program in a CUDA graph", ("graph",)),
-)
+TRIED = ("pin",), ("make_async",), ("pin", "make_async"), ("pin", "make_async", "prefetch"), ("graph",)
 
 
 class Trial(NamedTuple):
@@ -112,14 +106,14 @@ def _trials(was: Scenario) -> Iterator[tuple[str, str, Scenario]]:
         "graph": changes.graph(),
     }
     works = any(isinstance(op, HostWork) and not is_of_a_call(op) for op in was.schedule.ops)
-    for words, made in TRIED:
+    for made in TRIED:
         if works and "graph" in made:  # what the host does between its calls would be left out
             continue
         try:
-            case = changes.changed_by((makers[name] for name in made), was)
+            found = changes.changed_by((makers[name] for name in made), was)
         except InputError:  # it does not apply to this program
             continue
-        yield words, " ".join(makers[name].option for name in made), case
+        yield found.text, " ".join(makers[name].option for name in made), found.case.scenario
 
 
 def with_warm_launches(schedule: Schedule) -> tuple[Schedule, Sequence[str]]:

@@ -25,8 +25,8 @@ from streamsim.search.evaluate import is_fast
 from streamsim.search.found import Best, Found
 from streamsim.transform import changes as make
 from streamsim.transform.calls_and_memory import has_host_waits, has_pageable
-from streamsim.transform.chunks import chunk_count, shows_independence
-from streamsim.transform.scenario import Scenario
+from streamsim.transform.chunks import chunk_count
+from streamsim.transform.scenario import Case, Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -61,12 +61,12 @@ class Way(msgspec.Struct, frozen=True, omit_defaults=True):
         """As options of ``streamsim whatif``."""
         return " ".join(change.option for change in self.changes()) or "as it is"
 
-    def changes(self, assumed: bool = True) -> list[Change]:
-        """In the order in which ``streamsim whatif`` makes them; independence is ``assumed``, or shown."""
+    def changes(self) -> list[Change]:
+        """In the order in which ``streamsim whatif`` makes them."""
         found = [(self.pinned, make.pin), (self.unblocked, make.make_async), (self.drop_sync, make.drop_sync)]
         changes = [change() for asked, change in found if asked]
-        changes += [make.chunks(self.chunks, assumed)] if self.chunks else []
-        changes += [make.streams(self.streams, assumed)] if self.streams else []
+        changes += [make.chunks(self.chunks)] if self.chunks else []
+        changes += [make.streams(self.streams)] if self.streams else []
         changes += [make.order(self.order)] if self.order else []
         return changes + ([make.prefetch(self.depth)] if self.depth else [])
 
@@ -90,13 +90,14 @@ def best_steps(
     ways = _Ways(schedule, device, budget_ops)
     ways.ticks(Way())  # whatever the budget
     holds = ways.holds(independent)
-    shown = independent or shows_independence(schedule)
+    case = Case(schedule, device)
+    can_be_cut, can_pass = (independent or not change.needs(case) for change in (make.chunks(0), make.streams(0)))
     for way in (holds, *ways.in_other_order(holds)):
-        ways.grid(way, steps, most_chunks if independent else steps, most_streams if shown else 0)
+        ways.grid(way, steps, most_chunks if can_be_cut else steps, most_streams if can_pass else 0)
     use, best = ways.simplest(), ways.search.best()
     not_tried = list(ways.left_out)
-    if not independent:
-        what = "pieces of a step" if shown else "streams and pieces of a step"
+    if not (can_be_cut and can_pass):
+        what = "pieces of a step" if can_pass else "streams and pieces of a step"
         not_tried.append(
             f"{what}: nothing in the schedule shows that they are possible; if so, say it with --independent"
         )
@@ -116,7 +117,7 @@ def best_steps(
         floor_s=0.0,
         issued_bound=lower_bound(*ways.made(best)),
         compiled=is_fast(),
-        changes=what_if(schedule, device, use.changes(independent)) if use != Way() else None,
+        changes=what_if(schedule, device, use.changes(), independent) if use != Way() else None,
         not_tried=tuple(not_tried),
     )
 
@@ -126,7 +127,7 @@ class _Ways:
 
     def __init__(self, schedule: Schedule, device: Device, budget_ops: int) -> None:
         self._case = Scenario(schedule, device)
-        self.made = lru_cache(1)(lambda way: make.changed_by(way.changes(), self._case))
+        self.made = lru_cache(1)(lambda way: make.changed_by(way.changes(), self._case).case.scenario)
         candidates = Candidates(self._ticks, lambda way: len(self.made(way).schedule), _changes_of)
         self.search = Search(candidates, budget_ops)
         self.left_out: list[str] = []
@@ -148,9 +149,9 @@ class _Ways:
 
     def holds(self, independent: bool) -> Way:
         """Without all that keeps steps apart, whatever is asked of streams: pageable memory, calls that wait."""
-        way = Way(pinned=has_pageable(self._case))
+        way = Way(pinned=has_pageable(self._case.schedule))
         for name in ("unblocked", "drop_sync")[: 1 + independent]:
-            if has_host_waits(make.changed_by(way.changes(), self._case)):
+            if has_host_waits(self._made(way).schedule):
                 way = replace(way, **{name: True})
         return way
 
@@ -158,7 +159,7 @@ class _Ways:
         """The way chunk by chunk, where it is not so."""
         other = replace(way, order="depth-first")
         try:
-            case, reordered = (make.changed_by(some.changes(), self._case) for some in (way, other))
+            case, reordered = (self._made(some) for some in (way, other))
         except InputError:  # the data needs another order
             return []
         return [] if reordered.schedule == case.schedule else [other]

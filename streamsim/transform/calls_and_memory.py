@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from streamsim.program.schedule import LEGACY_STREAM, Copy, HostWork, Kernel, Op, Schedule, Synchronize, WaitThread
+from streamsim.program.schedule import Copy, HostWork, Kernel, Op, Schedule, Synchronize, WaitThread
 from streamsim.races.check import check, repaired
-from streamsim.transform.dependences import NON_BLOCKING, is_racy, last_work, working_streams
-from streamsim.transform.steps import is_of_a_call
+from streamsim.transform.dependences import is_racy
+from streamsim.transform.ops import is_of_a_call, last_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,21 +25,15 @@ SLOW_TIMES, SLOW_S, LEAST_CALLS = 10, 20e-6, 3
 ONLY_SLOW_S = 100e-6  # where fewer calls of a kind say what is usual
 
 
-def has_pageable(scenario: Scenario) -> bool:
+def has_pageable(schedule: Schedule) -> bool:
     """Whether some copy is of pageable memory."""
-    names = scenario.schedule.pageable_names
-    return any(isinstance(op, Copy) and op.host is not None and op.host.buffer in names for op in scenario.schedule.ops)
+    names = schedule.pageable_names
+    return any(isinstance(op, Copy) and op.host is not None and op.host.buffer in names for op in schedule.ops)
 
 
-def has_legacy(scenario: Scenario) -> bool:
-    """Whether the legacy default stream and blocking streams wait for each other."""
-    used = working_streams(scenario.schedule)
-    return LEGACY_STREAM in used and any(s and scenario.schedule.streams[s - 1] == "blocking" for s in used)
-
-
-def has_host_waits(scenario: Scenario) -> bool:
+def has_host_waits(schedule: Schedule) -> bool:
     """Whether the host is held before the last copy or kernel is issued: after that nothing waits for it."""
-    return holds_host(scenario.schedule.ops[: max(0, last_work(scenario.schedule))])
+    return holds_host(schedule.ops[: max(0, last_work(schedule))])
 
 
 def holds_host(ops: Iterable[Op]) -> bool:
@@ -76,59 +70,37 @@ def _with_warm_caches(schedule: Schedule) -> Iterator[Op]:
         yield op
 
 
-def without_legacy_stream(schedule: Schedule) -> Schedule:
-    """The legacy default stream's ops in other streams, all non-blocking, in the order that their data needs."""
-    return still_ordered(schedule, without_legacy(schedule))
-
-
-def without_host_waits(schedule: Schedule) -> Schedule:
-    """No call holds the host before the last copy or kernel has been issued."""
-    last = last_work(schedule)
-    ops = [op for i, op in enumerate(unblocked(schedule).ops) if i > last or not isinstance(op, Synchronize)]
-    return still_ordered(schedule, replace(schedule, ops=tuple(ops)))
-
-
-def legacy_apart(schedule: Schedule) -> Schedule:
-    """The same ops; those of the legacy default stream in a stream of their own, whatever order that loses."""
-    own = len(schedule.streams) + 1
-    ops = [replace(op, stream=own) if op.stream == LEGACY_STREAM else op for op in schedule.ops]
-    return replace(schedule, ops=tuple(ops), streams=NON_BLOCKING * own)
-
-
-def names_memory(op: Op) -> bool:
-    """Whether an op says what it touches on the card; one that puts nothing on an engine touches nothing."""
-    if isinstance(op, Kernel):
-        return bool(op.reads or op.writes)
-    return not isinstance(op, Copy) or op.device is not None
-
-
-def legacy_beside(schedule: Schedule) -> Schedule:
-    """The same ops; those of the legacy default stream in the stream of the latest op before them in another one.
-
-    Where ops do not name their memory, that is the order that they most likely need: a kernel behind its chunk's copy.
-    Before all others they go to the stream of the first of those. All streams are non-blocking.
-    """
-    others = (op.stream for op in schedule.ops if isinstance(op, Copy | Kernel) and op.stream != LEGACY_STREAM)
-    latest, ops = next(others, LEGACY_STREAM), list[Op]()
-    for op in schedule.ops:
-        if op.stream == LEGACY_STREAM:
-            op = replace(op, stream=latest)
-        elif isinstance(op, Copy | Kernel):
-            latest = op.stream
-        ops.append(op)
-    return replace(schedule, ops=tuple(ops), streams=NON_BLOCKING * len(schedule.streams))
-
-
-def without_legacy(schedule: Schedule) -> Schedule:
-    """The ops of the legacy default stream elsewhere, in non-blocking streams, whatever order that loses."""
-    named = all(names_memory(op) for op in schedule.ops)
-    return legacy_apart(schedule) if named else legacy_beside(schedule)
-
-
 def unblocked(schedule: Schedule) -> Schedule:
     """The same ops; no copy holds the host."""
     ops = [replace(op, blocking=False) if isinstance(op, Copy) and op.blocking else op for op in schedule.ops]
     return replace(schedule, ops=tuple(ops))
+
+
+def asynchronous(schedule: Schedule) -> Schedule:
+    """No copy holds the host, nor does a synchronisation right behind one with its stream."""
+    ops, latest = list[Op](), dict[int, Op]()
+    for op in unblocked(schedule).ops:
+        before = latest.get(op.thread)
+        if not (isinstance(op, Synchronize) and isinstance(before, Copy) and op.stream == before.stream):
+            ops.append(op)
+        if not isinstance(op, HostWork):
+            latest[op.thread] = op
+    return _awaited(replace(schedule, ops=tuple(ops)))
+
+
+def without_host_waits(schedule: Schedule) -> Schedule:
+    """The host waits behind the last copy and kernel only."""
+    last = last_work(schedule)
+    ops = [op for i, op in enumerate(unblocked(schedule).ops) if i > last or not isinstance(op, Synchronize)]
+    return _awaited(replace(schedule, ops=tuple(ops)))
+
+
+def _awaited(schedule: Schedule) -> Schedule:
+    """The schedule with a synchronisation at its end, unless the host waits for all streams there."""
+    behind = schedule.ops[last_work(schedule) + 1 :]
+    if any(isinstance(op, Synchronize) and op.stream is None and op.event is None for op in behind):
+        return schedule
+    return replace(schedule, ops=(*schedule.ops, Synchronize()))
 
 
 def still_ordered(before: Schedule, after: Schedule) -> Schedule:
@@ -181,6 +153,8 @@ def slow_calls_apart(scenario: Scenario) -> Schedule:
     So whoever makes several calls of one does not repeat what is done once, such as loading a module.
     """
     usual, ops = slow_calls(scenario), list[Op]()
+    if not usual:
+        return scenario.schedule
     for i, op in enumerate(scenario.schedule.ops):
         if i in usual:
             ops.append(HostWork((op.call_s or 0.0) - usual[i], f"first {type(op).__name__.lower()}", op.thread))

@@ -1,161 +1,374 @@
-"""The changes that can be made to a program: what each does, and what it assumes.
+"""The changes that can be made to a program: for each what it does, what it assumes, and its words.
 
-A change makes another scenario of one: a schedule, a device, or both. Several are made one after another.
+A change makes another case of one: another schedule, another device, or both. Copies and kernels do the same work on
+the same bytes, and a program without races stays one. Where it is known from which workload a schedule was made, a
+change of chunks, streams, order, buffers, memory or launch is the same pattern with other options; else it is made from
+the ops. What a schedule does not show (ops that do not name their memory, steps behind each other in a stream) a change
+may have to assume, and says so. Several changes are made one after another.
 """
 
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from streamsim.device.kernel_costs import SHORTEST_KERNEL_S
 from streamsim.errors import InputError
-from streamsim.program.schedule import LEGACY_STREAM, Copy, HostWork, Kernel, Synchronize, WaitThread
-from streamsim.transform.calls_and_memory import legacy_apart, pinned, still_ordered, unblocked
-from streamsim.transform.chunks import chunk_count, in_chunks, in_order, in_streams, shows_independence
-from streamsim.transform.scenario import Scenario
-from streamsim.transform.steps import is_of_a_call, prefetched
+from streamsim.program.schedule import Copy, HostWork, Kernel, Synchronize, WaitThread
+from streamsim.text.quantities import format_bytes, format_seconds
+from streamsim.timeline.timeline import call_name
+from streamsim.transform.calls_and_memory import (
+    asynchronous,
+    has_host_waits,
+    holds_host,
+    pinned,
+    slow_calls,
+    slow_calls_apart,
+    still_ordered,
+    without_host_waits,
+    without_slow_calls,
+)
+from streamsim.transform.chunks import (
+    chunk_count,
+    in_chunks,
+    in_order,
+    in_streams,
+    is_by_steps,
+    may_pass_unknown,
+    with_buffers,
+    without_needless_waits,
+)
+from streamsim.transform.dependences import dependences_of
+from streamsim.transform.legacy_stream import has_legacy, legacy_apart, without_legacy
+from streamsim.transform.ops import is_of_a_call, is_work, names_memory, working_streams
+from streamsim.transform.repeated_step import is_recorded
+from streamsim.transform.scenario import Case, LayersSource
+from streamsim.transform.step_graphs import with_step_graphs
+from streamsim.transform.steps import prefetched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from streamsim.device.profile import Device
+    from streamsim.program.config import Config
     from streamsim.program.schedule import Op
+    from streamsim.transform.scenario import Scenario
 
 # Of the gap between two kernels of a graph, the part that a profiler counts to a kernel launched by itself: 0.6 of 1.0
 # us, by five nets that PyTorch's profiler recorded live on an H100 and an H200 and that were captured then.
 GAP_IN_A_RECORDED_TIME = 0.6
+ISSUE_ORDERS = {"depth-first", "breadth-first"}
+INDEPENDENT, CAN_BE_CUT = "your steps are independent", "your steps can be cut"
+NEEDS_NO_RESULT = "the host needs no result before the end"
+READS_NO_RESULT = "the host reads no result before the next synchronisation that is left"
+IN_TIME = "the next step's input does not depend on this step's result"
+NEEDS_NO_HOST = "nothing that the host does between its calls is needed by them"
+TO_BE_SAID = (INDEPENDENT, CAN_BE_CUT)  # before a change is made by whoever asks for it
+
+
+def _nothing(_: Case) -> str:
+    return ""
 
 
 class Change(NamedTuple):
-    """``option``: as on the command line. ``assumes``: what must hold and cannot be seen; "" for nothing."""
+    """``option``: as on the command line of ``whatif``. ``make``: the program with it; raises InputError for none.
+
+    ``does``: what it does to a program, in words. ``needs``: what must hold for it that the program does not show, as
+    "if" says it; "" for nothing.
+    """
 
     option: str
-    make: Callable[[Scenario], Scenario]
-    assumes: str = ""
+    make: Callable[[Case], Case]
+    does: Callable[[Case], str]
+    needs: Callable[[Case], str] = _nothing
 
 
-def changed_by(changes: Iterable[Change], case: Scenario) -> Scenario:
-    """With all changes, made one after another, and the waits that their data needs then.
+class Changed(NamedTuple):
+    """A program with changes: ``words`` of each of them, and what they ``assume``."""
 
-    Raises InputError for one that cannot be made.
+    case: Case
+    words: tuple[str, ...] = ()
+    assumes: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """All changes in a phrase."""
+        return listed(self.words)
+
+    @property
+    def condition(self) -> str:
+        """All that is assumed, as "if" says it; "" for nothing."""
+        return " and ".join(self.assumes)
+
+
+def listed(words: Sequence[str]) -> str:
+    """The words of several changes as one phrase."""
+    *most, last = words
+    return ", and ".join(filter(None, (", ".join(most), last)))
+
+
+def changed(change: Change, was: Changed) -> Changed:
+    """The program with one more change, and the waits that its data needs then. Raises InputError for none."""
+    case = was.case
+    made, assumes = change.make(case), change.needs(case)
+    if made.source is None and made.schedule is not case.schedule:
+        made = made._replace(schedule=still_ordered(case.schedule, made.schedule))
+    more = (assumes,) if assumes and assumes not in was.assumes else ()
+    return Changed(made, (*was.words, change.does(case)), was.assumes + more)
+
+
+def changed_by(changes: Iterable[Change], case: Case | Scenario, independent: bool = True) -> Changed:
+    """The program with all changes, made one after another. Raises InputError for one that cannot be made.
+
+    ``independent``: it is said that steps need nothing of each other and can be cut.
     """
+    found = Changed(Case(*case))
     for change in changes:
-        made = change.make(case)
-        case = Scenario(still_ordered(case.schedule, made.schedule), made.device)
-    return case
+        if not independent and (assumes := change.needs(found.case)) in TO_BE_SAID:
+            raise InputError(
+                f"{change.option}: nothing in the schedule shows that {assumes}; if so, say it with --independent"
+            )
+        found = changed(change, found)
+    return found
+
+
+def _passing(case: Case) -> str:
+    """What is assumed where one step comes to pass another: nothing where the program shows it."""
+    return INDEPENDENT if case.pipeline is None and may_pass_unknown(case.schedule) else ""
+
+
+def _said_of_recordings(assumption: str) -> Callable[[Case], str]:
+    """What the host does with results only a recorded program may leave open: others say what their host does."""
+    return lambda case: assumption if case.pipeline is None and is_recorded(case.schedule) else ""
+
+
+# Memory and calls
 
 
 def pin() -> Change:
     """All host memory pinned. A copy that was pageable is called for what the profile says."""
-    return Change("--pin", lambda case: Scenario(pinned(case.schedule), case.device))
+
+    def make(case: Case) -> Case:
+        return case.issued(pinned(case.schedule)) if case.pipeline is None else case.with_options(memory="pinned")
+
+    return Change("--pin", make, lambda _: "allocate the host buffers as pinned memory")
+
+
+def off_legacy() -> Change:
+    """What is in the legacy default stream issued elsewhere, all streams non-blocking."""
+
+    def does(case: Case) -> str:
+        named = all(map(names_memory, case.schedule.ops))
+        where = "a stream of their own" if named else "the streams of the ops before them"
+        events = ", with events where ops need each other" if named else ""
+        return f"issue the legacy default stream's ops in {where}, make all streams non-blocking{events}"
+
+    def needs(case: Case) -> str:
+        return "" if all(map(names_memory, case.schedule.ops)) else INDEPENDENT
+
+    return Change("--off-legacy", lambda case: case.issued(without_legacy(case.schedule)), does, needs)
 
 
 def make_async() -> Change:
     """No copy holds the host, nor does a synchronisation right behind one with its stream."""
-
-    def make(case: Scenario) -> Scenario:
-        ops, latest = list[Any](), dict[int, Any]()
-        for op in unblocked(case.schedule).ops:
-            before = latest.get(op.thread)
-            waits_for_copy = isinstance(op, Synchronize) and isinstance(before, Copy) and op.stream == before.stream
-            if not waits_for_copy:
-                ops.append(op)
-            if not isinstance(op, HostWork):
-                latest[op.thread] = op
-        if not any(isinstance(op, Synchronize) for op in ops):
-            ops.append(Synchronize())
-        return Scenario(replace(case.schedule, ops=tuple(ops)), case.device)
-
-    return Change("--async", make, "the host reads no result before the next synchronisation that is left")
+    return Change(
+        "--async",
+        lambda case: _depth_first(case) or case.issued(asynchronous(case.schedule)),
+        lambda _: "use asynchronous copies",
+        _said_of_recordings(READS_NO_RESULT),
+    )
 
 
 def drop_sync() -> Change:
     """The host waits at the end only."""
-
-    def make(case: Scenario) -> Scenario:
-        schedule = unblocked(case.schedule)
-        ops = [op for op in schedule.ops if not isinstance(op, Synchronize)]
-        return Scenario(replace(schedule, ops=(*ops, Synchronize())), case.device)
-
-    return Change("--drop-sync", make, "the host needs no result before the end")
-
-
-def streams(count: int, assumed: bool) -> Change:
-    """The steps in so many streams in turn: ``assumed`` to be independent, or shown to be."""
-
-    def make(case: Scenario) -> Scenario:
-        if not assumed and not shows_independence(case.schedule):
-            raise InputError(
-                f"--streams {count}: nothing in the schedule shows that its steps need nothing of each other; if so,"
-                " say it with --independent"
-            )
-        return Scenario(in_streams(case.schedule, count), case.device)
-
-    return Change(f"--streams {count}", make, "a step needs nothing of the steps before it" * assumed)
+    return Change(
+        "--drop-sync",
+        lambda case: _depth_first(case) or case.issued(without_host_waits(case.schedule)),
+        lambda _: "use asynchronous copies and synchronise once at the end",
+        _said_of_recordings(NEEDS_NO_RESULT),
+    )
 
 
-def chunks(count: int, assumed: bool) -> Change:
-    """The work in so many chunks in all: ``assumed`` to be possible, which no schedule shows."""
+def _depth_first(case: Case) -> Case | None:
+    """A serial pipeline with nothing that holds its host; others have nothing but pageable memory."""
+    pipeline = case.pipeline
+    if pipeline is None:
+        return None
+    return case.with_options(order="depth-first") if pipeline.config.is_blocking else case
 
-    def make(case: Scenario) -> Scenario:
-        if not assumed and chunk_count(case.schedule) != count:
-            raise InputError(
-                f"--chunks {count}: nothing in the schedule shows that a step can be cut; if it can, say it with"
-                " --independent"
-            )
-        return Scenario(in_chunks(case.schedule, count), case.device)
 
-    return Change(f"--chunks {count}", make, "a step's copies and kernels can be cut into equal pieces")
+def warm_calls() -> Change:
+    """Calls that hold the host far longer than others of their kind made once before."""
+
+    def does(case: Case) -> str:
+        ops = case.schedule.ops
+        held_s = {i: ops[i].call_s or 0.0 for i in slow_calls(case.scenario)}
+        if not held_s:
+            raise InputError("--warm-calls: no call holds the host far longer than others of its kind")
+        i = max(held_s, key=held_s.__getitem__)
+        more = f", and {len(held_s) - 1} more" if len(held_s) > 1 else ""
+        return (
+            f"make the call once before: {call_name(ops[i])} of ops[{i}] held the host for"
+            f" {format_seconds(held_s[i])}{more}"
+        )
+
+    return Change("--warm-calls", lambda case: case.issued(without_slow_calls(case.scenario)), does)
+
+
+# Chunks, streams and their order
+
+
+def chunks(count: int) -> Change:
+    """The work in so many chunks in all."""
+
+    def make(case: Case) -> Case:
+        if case.pipeline is not None:
+            return case.with_options(chunks=count, streams=min(case.pipeline.config.streams, count))
+        schedule = case.schedule  # what the host does once, in a slow first call, is not done again for every piece
+        return case.issued(in_chunks(schedule if is_by_steps(schedule) else slow_calls_apart(case.scenario), count))
+
+    def needs(case: Case) -> str:
+        works = filter(is_work, case.schedule.ops)
+        if case.pipeline or all(map(names_memory, works)) or chunk_count(case.schedule) == count:
+            return ""
+        return CAN_BE_CUT
+
+    return Change(f"--chunks {count}", make, lambda _: f"cut into {count} chunk{'s' * (count > 1)}", needs)
+
+
+def streams(count: int) -> Change:
+    """The steps in so many streams in turn."""
+
+    def make(case: Case) -> Case:
+        if case.pipeline is None:
+            return case.issued(in_streams(case.schedule, count))
+        config = case.pipeline.config
+        order = "depth-first" if _has_own_streams(config) else config.order
+        return case.with_options(order=order, streams=count, buffers=config.slots)
+
+    def does(case: Case) -> str:
+        config = case.pipeline.config if case.pipeline else None
+        now = config.streams if config else len(working_streams(case.schedule))
+        if count < now:
+            return f"use {count} stream{'s' * (count > 1)} instead of {now}"
+        depth_first = " depth-first" if config and _has_own_streams(config) else ""
+        kept = f" with {config.slots} device buffers" if config and config.is_prefetch else ""
+        return f"issue chunks{depth_first} in {count} non-blocking streams in turn{kept}"
+
+    return Change(f"--streams {count}", make, does, _passing)
+
+
+def _has_own_streams(config: Config) -> bool:
+    return config.is_blocking or config.is_prefetch
 
 
 def order(name: str) -> Change:
-    """The same ops issued chunk by chunk, or stage by stage."""
-    return Change(f"--order {name}", lambda case: Scenario(in_order(case.schedule, name), case.device))
+    """The same ops in another order of issue, such as chunk by chunk or stage by stage."""
+
+    def make(case: Case) -> Case:
+        if case.pipeline is not None and {name, case.pipeline.config.order} <= ISSUE_ORDERS:
+            return case.with_options(order=name)  # each chunk's host work before it
+        return case._replace(schedule=in_order(case.schedule, name), source=None)
+
+    def does(case: Case) -> str:
+        role = ", in the same three streams" * (case.pipeline is not None and case.pipeline.config.is_prefetch)
+        blocking = ", blocking as they are" * holds_host(case.schedule.ops[:-1])
+        return f"issue the same ops in another order: {name}{role}{blocking}"
+
+    def needs(case: Case) -> str:
+        return "" if name in dependences_of(case.schedule).issued else _passing(case)
+
+    return Change(f"--order {name}", make, does, needs)
 
 
 def prefetch(depth: int) -> Change:
     """The next steps' copies beside this step's work."""
+
+    def make(case: Case) -> Case:
+        if case.pipeline is None:
+            return case.issued(prefetched(case.schedule, depth))
+        return case.with_options(order="prefetch", streams=1, buffers=depth + 1)
+
+    def needs(case: Case) -> str:
+        ops = case.schedule.ops
+        reads_back = any(isinstance(op, Copy) and op.direction == "d2h" for op in ops)
+        is_known = case.pipeline is not None or all(map(names_memory, ops))
+        return IN_TIME if reads_back and has_host_waits(case.schedule) and not is_known else ""
+
+    buffers = "a second device buffer" if depth == 1 else f"{depth} more device buffers"
+    of = "step's" if depth == 1 else f"{depth} steps'"
+    words = f"copy the next {of} input beside this step's work, into {buffers} (a prefetcher)"
+    return Change(f"--prefetch {depth}", make, lambda _: words, needs)
+
+
+def drop_waits() -> Change:
+    """No wait but those that the data needs."""
     return Change(
-        f"--prefetch {depth}",
-        lambda case: Scenario(prefetched(case.schedule, depth), case.device),
-        f"what a step copies to the card is there {depth} step{'s' * (depth > 1)} earlier, and there is room for"
-        f" {depth + 1} of it on the card",
+        "--drop-waits",
+        lambda case: case.issued(without_needless_waits(case.schedule)),
+        lambda _: "drop waits that the data does not need",
+        _passing,
     )
 
 
-def graph() -> Change:
-    """Everything captured once and launched once; the host does nothing in between."""
+def buffers(times: int) -> Change:
+    """So many times the device buffers that chunks use one after another; 0: one for each chunk."""
 
-    def make(case: Scenario) -> Scenario:
-        uses_legacy = any(op.stream == LEGACY_STREAM for op in case.schedule.ops)
-        schedule = legacy_apart(case.schedule) if uses_legacy else case.schedule
-        ops = (op for op in schedule.ops if not isinstance(op, HostWork | Synchronize | WaitThread))
-        kept = [_captured(op, case.device.compute.graph_gap_s) for op in ops]
-        return Scenario(replace(schedule, ops=(*kept, Synchronize()), launch="graph"), case.device)
+    def make(case: Case) -> Case:
+        pipeline = case.pipeline
+        if pipeline is None:
+            return case.issued(with_buffers(case.schedule, times))
+        slots = pipeline.config.slots
+        if slots is None or slots * max(times, 1) >= pipeline.config.chunks:
+            raise InputError("--buffers: no buffer is used twice that could be more of them")
+        if not times:
+            return case.with_options(buffers=pipeline.config.without_ring().buffers)
+        return case.with_options(buffers=times * slots)
 
-    return Change("--graph", make, "nothing that the host does between its calls is needed by them")
+    def does(case: Case) -> str:
+        more = format_bytes(make(case).schedule.device_bytes - case.schedule.device_bytes)
+        several = f"{times} device buffers in turn for each that they share"
+        if case.pipeline:
+            slots = case.pipeline.config.slots or 0
+            several = f"{times * slots} device buffers in place of {slots}"
+        return f"give chunks {several if times else 'device buffers of their own'} ({more} more)"
+
+    return Change(f"--buffers {times}", make, does, _passing)
 
 
-def _captured(op: Op, gap_s: float) -> Op:
-    """The op in a graph. A kernel's recorded time holds some of the gap behind it, which the graph has of itself."""
-    captured = replace(op, call_s=None, thread=0)
-    if not isinstance(captured, Kernel) or op.call_s is None or captured.duration_s is None:
-        return captured
-    held_s = gap_s * (GAP_IN_A_RECORDED_TIME if op.call_s else 1)  # in a graph until the next one begins
-    return replace(captured, duration_s=max(SHORTEST_KERNEL_S, captured.duration_s - held_s))
+def depth(count: int) -> Change:
+    """Layers streamed through so many buffers."""
+
+    def of(case: Case) -> LayersSource:
+        if not isinstance(case.source, LayersSource):
+            raise InputError(f"--depth {count}: the program streams no layers")
+        return case.source
+
+    def make(case: Case) -> Case:
+        layers, config = of(case).layers, replace(of(case).config, depth=count)
+        return Case(config.schedule(layers), case.device, LayersSource(layers, config))
+
+    def does(case: Case) -> str:
+        slots = of(case).config.slots(of(case).layers)
+        more = format_bytes(make(case).schedule.device_bytes - case.schedule.device_bytes)
+        return f"stream the layers through {count} buffers in place of {slots} ({more} more): --depth {count}"
+
+    return Change(f"--depth {count}", make, does)
+
+
+# What calls and kernels take
 
 
 def front_end_cost(factor: float, text: str) -> Change:
     """Calls, and what a front end does for each of them, take ``factor`` of their time."""
 
-    def make(case: Scenario) -> Scenario:
-        ops = tuple(_cheaper(op, factor) for op in case.schedule.ops)
-        return Scenario(replace(case.schedule, ops=ops), case.device)
+    def make(case: Case) -> Case:
+        return case.issued(replace(case.schedule, ops=tuple(_cheaper(op, factor) for op in case.schedule.ops)))
 
-    return Change(f"--front-end-cost {text}", make)
+    words = f"make calls, and the short work between them, in {text} of their time"
+    return Change(f"--front-end-cost {text}", make, lambda _: words)
 
 
 def _cheaper(op: Op, factor: float) -> Op:
@@ -169,7 +382,7 @@ def _cheaper(op: Op, factor: float) -> Op:
 def kernels(pattern: str, factor: float, text: str) -> Change:
     """Kernels whose names match a shell pattern take ``factor`` of their time. Raises InputError for none."""
 
-    def make(case: Scenario) -> Scenario:
+    def make(case: Case) -> Case:
         found = 0
         ops: list[Op] = []
         for op in case.schedule.ops:
@@ -181,11 +394,80 @@ def kernels(pattern: str, factor: float, text: str) -> Change:
         if not found:
             names = ", ".join(sorted({op.name for op in case.schedule.ops if isinstance(op, Kernel)})[:5])
             raise InputError(f"--kernel {pattern!r}: no kernel has such a name; there are {names}")
-        return Scenario(replace(case.schedule, ops=tuple(ops)), case.device)
+        return case.issued(replace(case.schedule, ops=tuple(ops)))
 
-    return Change(f"--kernel {text}", make)
+    return Change(f"--kernel {text}", make, lambda _: f"run kernels in another time: {text}")
+
+
+# Graphs
+
+
+def graph() -> Change:
+    """Everything captured once and launched once; the host does nothing in between."""
+
+    def make(case: Case) -> Case:
+        if case.pipeline is not None:
+            return case.with_options(launch="graph")
+        schedule = legacy_apart(case.schedule) if 0 in case.schedule.used_streams else case.schedule
+        ops = (op for op in schedule.ops if not isinstance(op, HostWork | Synchronize | WaitThread))
+        kept = [_captured(op, case.device.compute.graph_gap_s) for op in ops]
+        return case._replace(schedule=replace(schedule, ops=(*kept, Synchronize()), launch="graph"))
+
+    def needs(case: Case) -> str:
+        ops = case.schedule.ops
+        works = any(isinstance(op, HostWork | WaitThread) for op in ops) or 0 in case.schedule.used_streams
+        return NEEDS_NO_HOST if works or has_host_waits(case.schedule) else ""
+
+    return Change("--graph", make, lambda _: "launch it as a CUDA graph", needs)
+
+
+def _captured(op: Op, gap_s: float) -> Op:
+    """The op in a graph. A kernel's recorded time holds some of the gap behind it, which the graph has of itself."""
+    captured = replace(op, call_s=None, thread=0)
+    if not isinstance(captured, Kernel) or op.call_s is None or captured.duration_s is None:
+        return captured
+    held_s = gap_s * (GAP_IN_A_RECORDED_TIME if op.call_s else 1)  # in a graph until the next one begins
+    return replace(captured, duration_s=max(SHORTEST_KERNEL_S, captured.duration_s - held_s))
+
+
+def live() -> Change:
+    """What is a graph issued op by op."""
+
+    def make(case: Case) -> Case:
+        if case.pipeline is not None:
+            return case.with_options(launch="live")
+        return case._replace(schedule=replace(case.schedule, launch="live"))
+
+    return Change("--live", make, lambda _: "issue its ops one by one, without the graph")
+
+
+def step_graphs() -> Change:
+    """What comes again between two waits captured once, and launched each time."""
+
+    def make(case: Case) -> Case:
+        made = None if has_legacy(case.schedule) else with_step_graphs(case.schedule, case.device)
+        if made is None:
+            raise InputError("--step-graphs: nothing that can be captured comes again between two waits of the host")
+        return case.issued(made)
+
+    words = "launch what comes again between two waits as a CUDA graph, if its calls are the same each time"
+    return Change("--step-graphs", make, lambda _: words)
+
+
+# The device
+
+
+def connections(count: int) -> Change:
+    """So many hardware queues."""
+    return Change(
+        f"--set-connections {count}",
+        lambda case: case._replace(device=case.device.with_connections(count)),
+        lambda _: f"set CUDA_DEVICE_MAX_CONNECTIONS={count}",
+    )
 
 
 def on_device(device: Device) -> Change:
     """On another device."""
-    return Change(f"--on-device {device.name}", lambda case: Scenario(case.schedule, device))
+    return Change(
+        f"--on-device {device.name}", lambda case: case._replace(device=device), lambda _: f"run it on {device.name}"
+    )

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from streamsim.errors import InputError
 from streamsim.program.remembered import remembered
-from streamsim.program.schedule import LEGACY_STREAM, Copy, Kernel, WaitEvent
+from streamsim.program.schedule import Copy, Kernel
 from streamsim.races.check import unnamed_memory
-from streamsim.transform.dependences import Dependences, is_racy
+from streamsim.transform.dependences import dependences_of, is_racy
 from streamsim.transform.recut import Recut
 from streamsim.transform.steps import are_independent, in_pieces, over_streams, steps_of
 
@@ -30,13 +30,20 @@ def _count(schedule: Schedule, recut: Recut | None) -> int:
     return len(steps_of(schedule).steps) if recut is None else recut.chunks
 
 
-def shows_independence(schedule: Schedule) -> bool:
-    """Whether a program shows that its chunks need nothing of each other: in several streams, one each, no events."""
-    recut = _by_data(schedule)
-    if recut is None:
-        return are_independent(schedule)
-    waits = any(isinstance(op, WaitEvent) or op.stream == LEGACY_STREAM for op in schedule.ops)
-    return recut.by_chunk and recut.streams > 1 and not waits
+def is_by_steps(schedule: Schedule) -> bool:
+    """Whether chunks are the steps of a program, because its data does not show them. Raises InputError for neither."""
+    return _by_data(schedule) is None
+
+
+def may_pass_unknown(schedule: Schedule) -> bool:
+    """Whether a chunk that passes another one may need something of it: nothing in the program shows that it does not.
+
+    Data shows it; and so do steps in several streams, one each, without events. Raises InputError as
+    :func:`chunk_count`.
+    """
+    if are_independent(schedule):
+        return False
+    return is_by_steps(schedule) or dependences_of(schedule).passes_unknown
 
 
 def in_chunks(schedule: Schedule, count: int) -> Schedule:
@@ -79,20 +86,48 @@ def _merged(recut: Recut, count: int, streams: int | None) -> Schedule | None:
 
 
 def in_streams(schedule: Schedule, count: int) -> Schedule:
-    """The chunks over so many streams in turn. Raises InputError for a step that is itself in several streams."""
+    """The chunks over so many streams in turn."""
     recut = _by_data(schedule)
-    return over_streams(schedule, count) if recut is None else recut.dealt(count, keeps_waits=False)
+    if recut is None:
+        try:
+            return over_streams(schedule, count)
+        except InputError:  # a step that is itself in several streams
+            recut = _recut(schedule)
+    return recut.dealt(count, keeps_waits=False)
 
 
 def in_order(schedule: Schedule, name: str) -> Schedule:
     """The same ops issued ``"depth-first"`` or ``"breadth-first"``. Raises InputError where the data forbids it."""
-    needs = Dependences(schedule)
+    needs = dependences_of(schedule)
     if name in needs.issued:
         return schedule
     if needs.is_racy or name not in needs.orders:
         why = "it has races" if needs.is_racy else "its data needs another order"
         raise InputError(f"this program cannot be issued {name}: {why}")
     return needs.reordered(schedule, name, holds=True)
+
+
+def without_needless_waits(schedule: Schedule) -> Schedule:
+    """The same ops in their streams, with no wait but those that their data needs."""
+    return _recut(schedule).dealt(None, keeps_waits=False)
+
+
+def with_buffers(schedule: Schedule, times: int) -> Schedule:
+    """So many times the device buffers that chunks use one after another, and no wait but those that data needs then.
+
+    0: one for each chunk. Raises InputError where no buffer is used twice.
+    """
+    made = _recut(schedule).with_buffers(times or None)
+    if made is None:
+        raise InputError("--buffers: no buffer is used twice that could be more of them")
+    return without_needless_waits(made)
+
+
+def _recut(schedule: Schedule) -> Recut:
+    needs = dependences_of(schedule)
+    if needs.is_racy:
+        raise InputError("ops: the program has races, so what its chunks need of each other is not known")
+    return Recut(schedule, needs)
 
 
 @remembered
@@ -110,7 +145,7 @@ def _by_data(schedule: Schedule) -> Recut | None:
                 raise
         else:
             return None
-    recut = Recut(schedule)
+    recut = Recut(schedule, dependences_of(schedule))
     if not recut.chunks:
         raise InputError("ops: there is no copy and no kernel to cut")
     return recut

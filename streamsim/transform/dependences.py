@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from streamsim.program.remembered import remembered
 from streamsim.program.schedule import (
     LEGACY_STREAM,
     Copy,
@@ -30,31 +31,29 @@ from streamsim.program.schedule import (
 from streamsim.program.workload import ALIGN_BYTES
 from streamsim.races.check import check
 from streamsim.races.touched_bytes import History, touched
+from streamsim.transform.legacy_stream import has_legacy, legacy_beside
+from streamsim.transform.ops import NON_BLOCKING, is_work, last_work, names_memory, stage_of, working_streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-NON_BLOCKING: tuple[StreamKind, ...] = ("non-blocking",)
 
-
-def is_work(op: Op) -> bool:
-    """Whether an op runs on an engine."""
-    return isinstance(op, Copy | Kernel)
-
-
-def working_streams(schedule: Schedule) -> set[int]:
-    """The streams that have copies or kernels."""
-    return {op.stream for op in schedule.ops if isinstance(op, Copy | Kernel)}
-
-
-def last_work(schedule: Schedule) -> int:
-    """The index of the last copy or kernel (-1: none)."""
-    return max((i for i, op in enumerate(schedule.ops) if is_work(op)), default=-1)
-
-
+@remembered
 def is_racy(schedule: Schedule) -> bool:
     """Whether the schedule has races."""
     return any(finding.rule == "race" for finding in check(schedule))
+
+
+@remembered
+def dependences_of(schedule: Schedule) -> Dependences:
+    """What the ops of a schedule need of each other.
+
+    What the legacy default stream orders by waiting for others does not show in its own stream: of ops that name no
+    memory they are those of the streams in which the ops would be without it.
+    """
+    if has_legacy(schedule) and not all(map(names_memory, schedule.ops)):
+        schedule = legacy_beside(schedule)
+    return Dependences(schedule)
 
 
 class Dependences:
@@ -98,6 +97,16 @@ class Dependences:
             self.chunk[earlier] != self.chunk[op] and earlier not in self.reads_from[op]
             for op, before in enumerate(self.before)
             for earlier in before | self.conflicts[op]
+        )
+
+    @property
+    def passes_unknown(self) -> bool:
+        """Whether an op that another order or other streams put before an earlier one may need it all the same."""
+        ops = self._schedule.ops
+        return any(
+            not (names_memory(ops[i]) and names_memory(ops[k]))
+            for i, before in enumerate(self.before)
+            for k in before - self.conflicts[i]
         )
 
     def _follow(self) -> None:
@@ -151,7 +160,7 @@ class Dependences:
         ops, found = self._schedule.ops, set[int]()
         kernels = {i for i, op in enumerate(ops) if isinstance(op, Kernel)}
         backs = Counter(op.device.buffer for op in ops if isinstance(op, Copy) and op.direction == "d2h" and op.device)
-        early = [k for k in range(max(kernels, default=0)) if _stage(ops[k]) == 2]
+        early = [k for k in range(max(kernels, default=0)) if stage_of(ops[k]) == 2]
         has_mute = any(isinstance(op, Kernel) and op.reads and not op.writes for op in ops)
         for i in range(max(kernels, default=self.last) + 1, self.last + 1):
             op = ops[i]
@@ -176,7 +185,7 @@ class Dependences:
         return {
             k
             for k in self.before[i]
-            if not (_names_memory(ops[k]) and _names_memory(ops[i])) and not _starts_chunk(ops[k], ops[i])
+            if not (names_memory(ops[k]) and names_memory(ops[i])) and not _starts_chunk(ops[k], ops[i])
         }
 
     def _find_shared(self) -> dict[int, set[Region]]:
@@ -269,7 +278,7 @@ class Dependences:
 
     def _gathers(self, i: int) -> bool:
         """Whether an op is a copy back of what several ops have written."""
-        is_back = _stage(self._schedule.ops[i]) == 2 and i not in self.sums
+        is_back = stage_of(self._schedule.ops[i]) == 2 and i not in self.sums
         return is_back and len(self.reads_from[i]) > 1 and not self.unknown(i)
 
     def _find_orders(self) -> dict[str, list[int]]:
@@ -277,7 +286,7 @@ class Dependences:
         work = [i for i, op in enumerate(ops) if is_work(op)]
         number = {root: k for k, root in enumerate(dict.fromkeys(chunk[i] for i in work))}
         streams = len(self._streams)
-        stage = [_stage(op) for op in ops]
+        stage = [stage_of(op) for op in ops]
         keys: dict[str, Callable[[int], tuple[int, ...]]] = {
             "depth-first": lambda i: (number[chunk[i]], i),
             "breadth-first": lambda i: (stage[i], number[chunk[i]], i),
@@ -474,19 +483,8 @@ def _are_disjoint(sets: Collection[Collection[Any]]) -> bool:
     return sum(map(len, sets)) == len(set().union(*sets))
 
 
-def _names_memory(op: Op) -> bool:
-    return op.device is not None if isinstance(op, Copy) else bool(isinstance(op, Kernel) and (op.reads or op.writes))
-
-
 def _starts_chunk(before: Op, op: Op) -> bool:
     """Whether ``op``, next in the stream, begins a chunk: of ops that do not name their memory."""
-    if _names_memory(before) or _names_memory(op) or before.stream != op.stream:
+    if names_memory(before) or names_memory(op) or before.stream != op.stream:
         return False
-    return _stage(op) == 0 and _stage(before) > 0
-
-
-def _stage(op: Op) -> int:
-    """Copies in, kernels, copies back, in the order of a pipeline."""
-    if isinstance(op, Copy):
-        return 0 if op.direction == "h2d" else 2
-    return 1
+    return stage_of(op) == 0 and stage_of(before) > 0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from streamsim.checks import check_is
 from streamsim.program.config import Config
@@ -47,3 +48,31 @@ class LayersSource(msgspec.Struct, frozen=True):
 
 
 Origin = Source | LayersSource
+
+
+class Case(NamedTuple):
+    """A schedule on a device, and what the schedule was made from, if that is known."""
+
+    schedule: Schedule
+    device: Device
+    source: Origin | None = None
+
+    @property
+    def scenario(self) -> Scenario:
+        """The schedule and the device alone."""
+        return Scenario(self.schedule, self.device)
+
+    @property
+    def pipeline(self) -> Source | None:
+        """The source, if that is a workload."""
+        return self.source if isinstance(self.source, Source) else None
+
+    def issued(self, schedule: Schedule) -> Case:
+        """Another schedule, of which no source is known."""
+        return Case(schedule, self.device)
+
+    def with_options(self, **options: Any) -> Case:
+        """The workload of the source with other options. Raises InputError for some that do not go together."""
+        assert isinstance(self.source, Source)
+        source = Source(self.source.workload, replace(self.source.config, **options))
+        return Case(source.config.schedule(source.workload), self.device, source)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from streamsim.program.schedule import Copy, HostWork, Kernel, RecordEvent, Synchronize, WaitEvent, WaitThread
-from streamsim.transform.steps import is_of_a_call
+from streamsim.transform.ops import is_of_a_call
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

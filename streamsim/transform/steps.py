@@ -24,6 +24,7 @@ from streamsim.program.schedule import (
     WaitThread,
 )
 from streamsim.transform.dependences import Dependences, is_racy
+from streamsim.transform.ops import NON_BLOCKING, is_of_a_call
 from streamsim.transform.pieces import bytes_shared
 from streamsim.transform.pieces import in_pieces as cut_each
 from streamsim.transform.recut import Recut
@@ -31,10 +32,7 @@ from streamsim.transform.recut import Recut
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streamsim.program.schedule import Op, Region, Schedule, StreamKind
-
-NON_BLOCKING: StreamKind = "non-blocking"
-SHORT_WORK_S = 1e-3  # work of the host up to so long, without a name, is what the front end does for a call
+    from streamsim.program.schedule import Op, Region, Schedule
 
 
 class Steps(NamedTuple):
@@ -46,11 +44,6 @@ class Steps(NamedTuple):
     before: tuple[Op, ...]
     steps: tuple[tuple[Op, ...], ...]
     after: tuple[Op, ...]
-
-
-def is_of_a_call(op: Op) -> bool:
-    """Whether an op is what a front end does for a call, and not the program's own work: short, without a name."""
-    return isinstance(op, HostWork) and not op.name and op.duration_s <= SHORT_WORK_S
 
 
 def own_work_s(ops: Iterable[Op]) -> float:
@@ -137,7 +130,7 @@ def over_streams(schedule: Schedule, streams: int) -> Schedule:
         if len({op.stream for op in step if isinstance(op, Copy | Kernel)}) > 1:
             raise InputError(f"step {k + 1} is in several streams already: --streams is for steps in one")
         ops += _moved(step, 1 + k % streams, busy)
-    return replace(schedule, ops=(*ops, *_without_streams(found.after)), streams=(NON_BLOCKING,) * streams, events=0)
+    return replace(schedule, ops=(*ops, *_without_streams(found.after)), streams=NON_BLOCKING * streams, events=0)
 
 
 def _moved(step: Iterable[Op], stream: int, busy: set[int]) -> list[Op]:
@@ -296,7 +289,7 @@ def _prefetched(schedule: Schedule, depth: int) -> tuple[Schedule, list[int]]:
         numbered += _behind([(i, schedule.ops[i]) for i in rest], loaded[k], done[k])
     numbered += enumerate(found.after, place)
     numbers, ops = zip(*numbered, strict=True)
-    streams_then, events = (*schedule.streams, NON_BLOCKING), first_event + 2 * count
+    streams_then, events = (*schedule.streams, *NON_BLOCKING), first_event + 2 * count
     return replace(schedule, ops=ops, streams=streams_then, events=events), list(numbers)
 
 

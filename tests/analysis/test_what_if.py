@@ -30,7 +30,7 @@ from streamsim.program.schedule import (
 )
 from streamsim.transform import changes as change
 from streamsim.transform.calls_and_memory import pinned
-from streamsim.transform.scenario import Scenario
+from streamsim.transform.scenario import Case
 from streamsim.transform.steps import in_pieces, over_streams, prefetched, steps_of
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def test_steps_in_pieces_by_hand() -> None:
     assert [op.bytes for op in cut.ops if isinstance(op, Copy)] == [5] * 8
     assert [op.duration_s for op in cut.ops if isinstance(op, Kernel)] == [10 * NS] * 4
     assert ticks(cut) == 80
-    both = what_if(plain, device, [change.chunks(4, True), change.streams(2, True)])
+    both = what_if(plain, device, [change.chunks(4), change.streams(2)], True)
     assert round(both.together.makespan_s / NS) == 5 + 4 * 10 + 5
     assert [round(outcome.makespan_s / NS) for outcome in both.alone] == [80, 60]
 
@@ -328,18 +328,16 @@ def test_an_order_that_the_data_forbids_is_refused() -> None:
 def test_what_is_not_shown_must_be_said() -> None:
     """Steps in one stream show nothing; steps in two of them, without events, that they need nothing of each other."""
     with pytest.raises(InputError, match=r"--streams 2: nothing in the schedule shows .* --independent"):
-        what_if(loop(2), DEVICE, [change.streams(2, False)])
+        what_if(loop(2), DEVICE, [change.streams(2)])
     with pytest.raises(InputError, match=r"--chunks 4: nothing in the schedule shows .* --independent"):
-        what_if(loop(2), DEVICE, [change.chunks(4, False)])
-    assert what_if(loop(2), DEVICE, [change.chunks(2, False)]).together.gain == 1  # it has two
+        what_if(loop(2), DEVICE, [change.chunks(4)])
+    assert what_if(loop(2), DEVICE, [change.chunks(2)]).together.gain == 1  # it has two
     with pytest.raises(InputError, match="the 2 steps of this program cannot be made 3 chunks: give a multiple of 2"):
-        what_if(loop(2), DEVICE, [change.chunks(3, True)])
+        what_if(loop(2), DEVICE, [change.chunks(3)], True)
     spread = [op for k in (1, 2, 1, 2) for op in (h2d(k, 10), kernel(k, 20))]
-    found = what_if(program(*spread), DEVICE, [change.streams(4, False)])
+    found = what_if(program(*spread), DEVICE, [change.streams(4)])
     assert found.assumed == ()
-    assert what_if(loop(2), DEVICE, [change.streams(2, True)]).assumed == (
-        "a step needs nothing of the steps before it",
-    )
+    assert what_if(loop(2), DEVICE, [change.streams(2)], True).assumed == ("your steps are independent",)
 
 
 def test_a_change_that_another_makes_possible_has_no_row_of_its_own() -> None:
@@ -355,8 +353,8 @@ MADE: list[Callable[[], change.Change]] = [
     change.pin,
     change.make_async,
     change.drop_sync,
-    lambda: change.chunks(8, True),
-    lambda: change.streams(2, True),
+    lambda: change.chunks(8),
+    lambda: change.streams(2),
     lambda: change.prefetch(1),
     lambda: change.front_end_cost(0.5, "0.5x"),
 ]
@@ -370,7 +368,7 @@ def copied(schedule: Schedule, direction: str) -> int:
 def test_no_change_loses_an_op_or_a_byte(number: int) -> None:
     """Copied bytes and the kernels' time stay what they are; ops of a step keep their order."""
     schedule = loop(4, Synchronize(stream=1), HostWork(5 * NS))
-    changed = MADE[number]().make(Scenario(schedule, DEVICE)).schedule
+    changed = MADE[number]().make(Case(schedule, DEVICE)).schedule
     for kind in ("h2d", "d2h"):
         was, now = (
             [op.bytes for op in some.ops if isinstance(op, Copy) and op.direction == kind]
@@ -390,6 +388,6 @@ def test_a_kernels_recorded_time_holds_some_of_the_gap_that_a_graph_has() -> Non
     """
     device = make_device(floor=10, graph_gap=5)
     ops = [kernel(1, 8, call_s=call * NS) for call in (2, 2, 0)]
-    case = change.graph().make(Scenario(program(*ops, streams=1), device))
+    case = change.graph().make(Case(program(*ops, streams=1), device))
     timeline = simulate(case.schedule, case.device)
     assert list(zip(timeline.start, timeline.end, strict=True))[:3] == [(0, 10), (10, 20), (20, 28)]

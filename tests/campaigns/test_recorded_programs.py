@@ -217,7 +217,7 @@ def test_what_a_failed_process_said_is_told() -> None:
 
 
 BEFORE_S, AFTER_S = 5.393e-3, 2.119e-3  # of the guide's programs: docs/my-program-does-not-overlap.md
-CHANGED = Pair("guide before", "guide after", (make_async(), drop_sync(), streams(4, True)))
+CHANGED = Pair("guide before", "guide after", (make_async(), drop_sync(), streams(4)))
 
 
 @pytest.fixture(scope="module")

@@ -124,7 +124,7 @@ def test_best_says_what_to_change_and_writes_it(capsys: pytest.CaptureFixture[st
     assert found["before"]["chunks"] == 8
     assert use["options"] == f"--streams {use['streams']}"
     assert use["makespan_s"] < found["before"]["makespan_s"]
-    assert found["assumed"] == ["a step needs nothing of the steps before it"]
+    assert found["assumed"] == ["your steps are independent"]
     again = ["whatif", "p.json", "--device", "ideal", *use["options"].split(), "--independent", "--json"]
     assert main([*again, "--as", "cupy", "-o", "again.py"]) == 0
     assert json.loads(capsys.readouterr().out)["together"]["makespan_s"] == use["makespan_s"]

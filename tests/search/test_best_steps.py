@@ -155,9 +155,9 @@ def test_what_is_used_is_never_slower_and_takes_what_whatif_says(
     assert found.compared["before"].makespan_s == simulate(schedule, device).makespan_s  # type: ignore[arg-type]
     assert found.best.makespan_s <= found.simplest.makespan_s <= found.compared["before"].makespan_s
     assert found.simplest.makespan_s <= 1.01 * found.best.makespan_s
-    changes = found.simplest.config.changes(independent)
+    changes = found.simplest.config.changes()
     if changes:
-        assert what_if(schedule, device, changes).together.makespan_s == found.simplest.makespan_s  # type: ignore[arg-type]
+        assert what_if(schedule, device, changes, independent).together.makespan_s == found.simplest.makespan_s  # type: ignore[arg-type]
     if not independent:
         assert (found.simplest.config.chunks, found.simplest.config.streams, found.simplest.config.drop_sync) == (
             0,
@@ -173,5 +173,5 @@ def test_of_whole_steps_no_way_is_overlooked_by_more_than_a_tenth(schedule: Sche
     found = best_steps(schedule, device, True, most_chunks=1)  # type: ignore[arg-type]
     fixed: dict[str, Any] = {"pinned": True, "unblocked": True, "drop_sync": True}
     ways = [Way(**fixed, streams=count) for count in range(1, 7)] + [Way(**fixed, depth=depth) for depth in range(1, 6)]
-    times = [what_if(schedule, device, way.changes()).together.makespan_s for way in ways]  # type: ignore[arg-type]
+    times = [what_if(schedule, device, way.changes(), True).together.makespan_s for way in ways]  # type: ignore[arg-type]
     assert found.best.makespan_s <= 1.1 * min(times)

@@ -32,7 +32,7 @@ from streamsim.recorded.program import program_of
 from streamsim.rules.clock import ticks
 from streamsim.transform.changes import graph
 from streamsim.transform.repeated_step import has_more, is_recorded, repeated_step
-from streamsim.transform.scenario import Scenario
+from streamsim.transform.scenario import Case
 from streamsim.transform.steps import in_pieces, over_streams
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def test_memory_and_launch_are_the_schedules() -> None:
     pageable = program(*step * 2, streams=1, buffers=(Buffer("host", 64, "pageable"),))
     assert repeated_step(pageable).config.memory == "pageable"
     assert repeated_step(loop(3)).config.memory == "pinned"
-    assert repeated_step(graph().make(Scenario(loop(3), make_device())).schedule).config.launch == "graph"
+    assert repeated_step(graph().make(Case(loop(3), make_device())).schedule).config.launch == "graph"
 
 
 STEP = h2d(1, 64), kernel(1, 10), d2h(1, 64)

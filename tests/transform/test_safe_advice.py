@@ -93,10 +93,10 @@ COUNTS = st.sampled_from((1, 2, 3, 4, 6, 8, 12))
 CHANGES = st.lists(
     st.one_of(
         st.sampled_from((make.pin(), make.make_async(), make.drop_sync(), make.graph())),
-        st.builds(make.chunks, COUNTS, st.just(True)),
-        st.builds(make.chunks, COUNTS, st.just(True)),
-        st.builds(make.streams, st.integers(1, 5), st.just(True)),
-        st.builds(make.streams, st.integers(1, 5), st.just(True)),
+        st.builds(make.chunks, COUNTS),
+        st.builds(make.chunks, COUNTS),
+        st.builds(make.streams, st.integers(1, 5)),
+        st.builds(make.streams, st.integers(1, 5)),
         st.builds(make.order, st.sampled_from(("depth-first", "breadth-first"))),
         st.builds(make.prefetch, st.integers(1, 3)),
     ),
@@ -138,7 +138,7 @@ def test_what_whatif_writes_does_the_same_without_a_race(schedule: Schedule, cha
     case = Scenario(schedule, DEVICE)
     assume(sum("--chunks" in change.option for change in changes) < 2)  # of one chunk nothing shows what is a table
     with suppress(InputError):  # what cannot be done is refused
-        check_safe(schedule, changed_by(changes, case).schedule)
+        check_safe(schedule, changed_by(changes, case).case.schedule)
 
 
 @examples(40)
@@ -149,7 +149,7 @@ def test_what_best_recommends_does_the_same_without_a_race(schedule: Schedule, i
     with suppress(InputError):  # threads that show no chunks
         found = best_steps(schedule, DEVICE, independent, most_chunks=12, most_streams=4)
         for way in (found.simplest.config, found.best.config):
-            check_safe(schedule, changed_by(way.changes(), Scenario(schedule, DEVICE)).schedule)
+            check_safe(schedule, changed_by(way.changes(), Scenario(schedule, DEVICE)).case.schedule)
 
 
 @examples(30)

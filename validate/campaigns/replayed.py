@@ -154,7 +154,7 @@ def predictions(found: Iterable[Replayed], record: Record, pairs: Sequence[Pair]
 
 
 def _predicted(pair: Pair, one: Replayed, before_s: float, after_s: float) -> Predicted:
-    timed, alone = (what_if(schedule, one.device, pair.changes) for schedule in (one.timed, one.alone))
+    timed, alone = (what_if(schedule, one.device, pair.changes, True) for schedule in (one.timed, one.alone))
     predicted_s, alone_s = (found.together.makespan_s + one.rest_s for found in (timed, alone))
     return Predicted(pair, one.recorded.by, predicted_s, alone_s, timed.together.gain, before_s, after_s)
 

@@ -18,7 +18,6 @@ from streamsim.compiled import simulate_one_of_many
 from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, Schedule
 from streamsim.transform.calls_and_memory import has_host_waits, holds_host
-from streamsim.transform.scenario import Scenario
 from streamsim_validate.compare.clocks import predict_device_s, predict_wall_s
 from streamsim_validate.compare.comparison import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Absent, Comparison, Row
 from streamsim_validate.compare.paced import beside_median, expected_beside, slower_by_link
@@ -166,14 +165,13 @@ def formulas(schedule: Schedule, device: Device, workload: Workload | None = Non
     chunks. A program in one stream, or one whose calls wait before the last of its work, overlaps nothing, and its user
     knows: it counts as one chunk, and its copy engines as none. Pageable copies go at the pageable rate.
     """
-    scenario = Scenario(schedule, device)
     stages = stages_of(schedule, device)
     if schedule.pageable_names:
         pageable_s = _pageable_transfers_s(schedule, device, stages.chunks)
         stages = msgspec.structs.replace(stages, **pageable_s)
     if workload is not None:
         stages = msgspec.structs.replace(stages, kernel_s=_kernels_in_one_go_s(workload, device))
-    return published_of(_without_overlap(stages) if stages.streams == 1 or has_host_waits(scenario) else stages)
+    return published_of(_without_overlap(stages) if stages.streams == 1 or has_host_waits(schedule) else stages)
 
 
 def _without_overlap(stages: Stages) -> Stages:

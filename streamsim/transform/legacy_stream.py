@@ -1,0 +1,44 @@
+"""Programs whose ops are in the legacy default stream: the same ops elsewhere, in non-blocking streams."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from streamsim.program.schedule import LEGACY_STREAM, Copy, Kernel, Op, Schedule
+from streamsim.transform.ops import NON_BLOCKING, names_memory, working_streams
+
+
+def has_legacy(schedule: Schedule) -> bool:
+    """Whether the legacy default stream and blocking streams wait for each other."""
+    used = working_streams(schedule)
+    return LEGACY_STREAM in used and any(s and schedule.streams[s - 1] == "blocking" for s in used)
+
+
+def legacy_apart(schedule: Schedule) -> Schedule:
+    """The same ops; those of the legacy default stream in a stream of their own, whatever order that loses."""
+    own = len(schedule.streams) + 1
+    ops = [replace(op, stream=own) if op.stream == LEGACY_STREAM else op for op in schedule.ops]
+    return replace(schedule, ops=tuple(ops), streams=NON_BLOCKING * own)
+
+
+def legacy_beside(schedule: Schedule) -> Schedule:
+    """The same ops; those of the legacy default stream in the stream of the latest op before them in another one.
+
+    Where ops do not name their memory, that is the order that they most likely need: a kernel behind its chunk's copy.
+    Before all others they go to the stream of the first of those. All streams are non-blocking.
+    """
+    others = (op.stream for op in schedule.ops if isinstance(op, Copy | Kernel) and op.stream != LEGACY_STREAM)
+    latest, ops = next(others, LEGACY_STREAM), list[Op]()
+    for op in schedule.ops:
+        if op.stream == LEGACY_STREAM:
+            op = replace(op, stream=latest)
+        elif isinstance(op, Copy | Kernel):
+            latest = op.stream
+        ops.append(op)
+    return replace(schedule, ops=tuple(ops), streams=NON_BLOCKING * len(schedule.streams))
+
+
+def without_legacy(schedule: Schedule) -> Schedule:
+    """The ops of the legacy default stream elsewhere, in non-blocking streams, whatever order that loses."""
+    named = all(names_memory(op) for op in schedule.ops)
+    return legacy_apart(schedule) if named else legacy_beside(schedule)
