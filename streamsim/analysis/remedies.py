@@ -101,7 +101,7 @@ class Remedies:
             for changes in tries(self):
                 made = self._with(changes)
                 if made is not None and made.case.scenario != self._was:
-                    yield self._remedy(key, changes, made)
+                    yield self._remedy(key, made)
 
     def _with(self, changes: tuple[Change, ...]) -> Changed | None:
         """The program with changes; None where they cannot be made."""
@@ -114,7 +114,7 @@ class Remedies:
             self._made[known] = made
         return self._made[known]
 
-    def _remedy(self, key: str, changes: tuple[Change, ...], made: Changed) -> Remedy:
+    def _remedy(self, key: str, made: Changed) -> Remedy:
         text, schedule = made.text, made.case.schedule
         if key == "host-work":
             text += f", for each of which it works; or {CAUSES['host-work'].otherwise}"
@@ -122,7 +122,7 @@ class Remedies:
             schedule = replace(schedule, name=": ".join(filter(None, (self._was.schedule.name, text))))
         text += "; and add the waits that its races lack" * self._is_mended
         case = made.case._replace(schedule=schedule)
-        return Remedy(text, case.scenario, made.condition, " ".join(change.option for change in changes))
+        return Remedy(text, case.scenario, made.condition, " ".join(made.options))
 
     def _held(self, several: Iterable[tuple[Change, ...]]) -> Tries:
         """Changes with the host waiting where it does now, and if that is early, without it too."""

@@ -47,7 +47,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class WhatIf(Result, msgspec.Struct, frozen=True):
-    """What changes bring. ``options``: each change; ``words``: what it does.
+    """What changes bring. ``options``: each change that does something; ``words``: what it does.
 
     ``assumed``: what must hold for them; ``notes``: what they cost beside.
     ``as_it_is``: the time line of the program without them; ``scenario``, ``timeline``: with all of them.
@@ -99,7 +99,7 @@ def what_if(
         before,
         alone,
         together,
-        tuple(change.option for change in changes),
+        made.options,
         made.words,
         made.assumes,
         notes,

@@ -113,7 +113,7 @@ def _trials(was: Scenario) -> Iterator[tuple[str, str, Scenario]]:
             found = changes.changed_by((makers[name] for name in made), was)
         except InputError:  # it does not apply to this program
             continue
-        yield found.text, " ".join(makers[name].option for name in made), found.case.scenario
+        yield found.text, " ".join(found.options), found.case.scenario
 
 
 def with_warm_launches(schedule: Schedule) -> tuple[Schedule, Sequence[str]]:

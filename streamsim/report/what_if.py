@@ -15,7 +15,7 @@ def what_if_table(found: WhatIf, title: str) -> Table:
     """Return the program as it is, with each change alone and with all of them; then what they do and assume."""
     is_same = len(found.alone) == 1 and found.alone[0].change == found.together.change
     together = [] if is_same else [_row(found.together)]
-    told = list(zip(found.options, found.words, strict=True))
+    told = [(option, words) for option, words in zip(found.options, found.words, strict=True) if words]
     told += [("assumed", text) for text in found.assumed] + [("note", text) for text in found.notes]
     groups = ([_row(found.before)], map(_row, found.alone), together, ((what, "", "", text) for what, text in told))
     heads = ("change", "time", "gain", "what binds then")

@@ -209,8 +209,10 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
             return {"passes": self.work.passes, "pinned_limit_bytes": self.pinned_limit_bytes}
         if isinstance(self.work, Workload):
             return {}
-        said = {"alone": [], "assumed": [], "notes": []} if self.changes is None else self.changes.to_json()
-        return {**{name: said[name] for name in ("alone", "assumed", "notes")}, "not_tried": self.not_tried}
+        said = (
+            {"alone": [], "words": [], "assumed": [], "notes": []} if self.changes is None else self.changes.to_json()
+        )
+        return {**{name: said[name] for name in ("alone", "words", "assumed", "notes")}, "not_tried": self.not_tried}
 
 
 def with_one_thing_faster(work: W, with_faster_kernels: W, device: Device) -> Mapping[str, tuple[W, Device]]:

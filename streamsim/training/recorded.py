@@ -12,7 +12,8 @@ from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, HostWork, Kernel, RecordEvent, Synchronize, WaitEvent, WaitThread
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.training.loop import Loop
-from streamsim.transform.steps import is_of_a_call, steps_of
+from streamsim.transform.ops import is_of_a_call
+from streamsim.transform.steps import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

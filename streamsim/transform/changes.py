@@ -75,8 +75,8 @@ def _nothing(_: Case) -> str:
 class Change(NamedTuple):
     """``option``: as on the command line of ``whatif``. ``make``: the program with it; raises InputError for none.
 
-    ``does``: what it does to a program, in words. ``needs``: what must hold for it that the program does not show, as
-    "if" says it; "" for nothing.
+    ``does``: what it does to a program, in words; "" where the option says it. ``needs``: what must hold for it that
+    the program does not show, as "if" says it; "" for nothing.
     """
 
     option: str
@@ -86,9 +86,10 @@ class Change(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """A program with changes: ``words`` of each of them, and what they ``assume``."""
+    """A program with changes: ``options`` and ``words`` of those that change something, and what they assume."""
 
     case: Case
+    options: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     assumes: tuple[str, ...] = ()
 
@@ -105,7 +106,7 @@ class Changed(NamedTuple):
 
 def listed(words: Sequence[str]) -> str:
     """The words of several changes as one phrase."""
-    *most, last = words
+    *most, last = words or ("",)
     return ", and ".join(filter(None, (", ".join(most), last)))
 
 
@@ -115,8 +116,10 @@ def changed(change: Change, was: Changed) -> Changed:
     made, assumes = change.make(case), change.needs(case)
     if made.source is None and made.schedule is not case.schedule:
         made = made._replace(schedule=still_ordered(case.schedule, made.schedule))
+    if made.scenario == case.scenario:
+        return was._replace(case=made)
     more = (assumes,) if assumes and assumes not in was.assumes else ()
-    return Changed(made, (*was.words, change.does(case)), was.assumes + more)
+    return Changed(made, (*was.options, change.option), (*was.words, change.does(case)), was.assumes + more)
 
 
 def changed_by(changes: Iterable[Change], case: Case | Scenario, independent: bool = True) -> Changed:
@@ -367,8 +370,7 @@ def front_end_cost(factor: float, text: str) -> Change:
     def make(case: Case) -> Case:
         return case.issued(replace(case.schedule, ops=tuple(_cheaper(op, factor) for op in case.schedule.ops)))
 
-    words = f"make calls, and the short work between them, in {text} of their time"
-    return Change(f"--front-end-cost {text}", make, lambda _: words)
+    return Change(f"--front-end-cost {text}", make, _nothing)
 
 
 def _cheaper(op: Op, factor: float) -> Op:
@@ -396,7 +398,7 @@ def kernels(pattern: str, factor: float, text: str) -> Change:
             raise InputError(f"--kernel {pattern!r}: no kernel has such a name; there are {names}")
         return case.issued(replace(case.schedule, ops=tuple(ops)))
 
-    return Change(f"--kernel {text}", make, lambda _: f"run kernels in another time: {text}")
+    return Change(f"--kernel {text}", make, _nothing)
 
 
 # Graphs

@@ -133,6 +133,8 @@ def as_said(text: str, config: Config) -> Config:
     options: dict[str, Any] = {name: int(n[1]) for name, words in NUMBERS.items() if (n := re.search(words, text))}
     if "depth-first" in text or (config.order == "serial" and "use asynchronous" in text):
         options["order"] = "depth-first"
+    if "chunks" in options:
+        options = {"streams": min(config.streams, options["chunks"]), **options}
     config = replace(config, **{"buffers": config.buffers, **options})
     return config.without_ring() if "device buffers of their own" in text else config
 
@@ -158,7 +160,7 @@ def test_a_ring_that_has_no_room_for_more_is_told_something_else() -> None:
     workload, config = workload_of_sizes(["1GiB"], [92e-3], ["1GiB"]), ring_config(4, 2, 2)
     for limit, words in (
         (2 << 30, "give chunks device buffers of their own"),
-        (1 << 30, "what would help has no room on the card"),
+        (1 << 30, "issue chunks in 3 non-blocking streams in turn; does not help alone"),
     ):
         device = with_memory_limit(load_device("t4"), limit)
         found = explain(config.schedule(workload), device, Source(workload, config))
