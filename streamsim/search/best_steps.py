@@ -151,7 +151,7 @@ class _Ways:
         """Without all that keeps steps apart, whatever is asked of streams: pageable memory, calls that wait."""
         way = Way(pinned=has_pageable(self._case.schedule))
         for name in ("unblocked", "drop_sync")[: 1 + independent]:
-            if has_host_waits(self._made(way).schedule):
+            if has_host_waits(self.made(way).schedule):
                 way = replace(way, **{name: True})
         return way
 
@@ -159,7 +159,7 @@ class _Ways:
         """The way chunk by chunk, where it is not so."""
         other = replace(way, order="depth-first")
         try:
-            case, reordered = (self._made(some) for some in (way, other))
+            case, reordered = (self.made(some) for some in (way, other))
         except InputError:  # the data needs another order
             return []
         return [] if reordered.schedule == case.schedule else [other]
