@@ -180,7 +180,7 @@ def test_dragging_shows_what_the_model_predicts_here(look: Look, pyodide_folder:
     page = look(playground_html(read_browser_python(pyodide_folder)))
     page.set_default_timeout(STARTS_MS)
     page.wait_for_selector(".state:has-text('Every number')")
-    for lesson, dragged in ((1, {"--chunks": 7}), (4, {"--h2d": -9, "link.bandwidth": 12})):
+    for lesson, dragged in ((1, {"--chunks": 7}), (4, {"--h2d": -2, "link.bandwidth": 3})):
         page.click(f"[data-lesson='{lesson}']")
         choice = dict(LESSONS[lesson].choice)
         compare(page, choice)

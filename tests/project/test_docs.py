@@ -6,6 +6,7 @@ import re
 import runpy
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from documents import ROOT, Reader, blocks
@@ -165,16 +166,18 @@ def test_a_page_that_is_right_passes(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 class Page(HTMLParser):
-    """The ids of a page's elements, and its text with nothing but letters and digits."""
+    """The ids of a page's elements, what it links to, and its text with nothing but letters and digits."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
         self.ids: set[str] = set()
+        self.links: set[str] = set()
         self.text = ""
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
         self.ids |= {value for name, value in attrs if name == "id" and value}
+        self.links |= {value for name, value in attrs if name in ("href", "src") and value}
 
     def handle_data(self, data: str) -> None:
         self.text += re.sub(r"\W+", "", data)
@@ -197,6 +200,18 @@ def test_the_site_has_every_public_name_with_its_docstring_and_every_command(
         for part in re.split(r":\w+:`[^`]+`", first):  # a link shows the whole name
             assert re.sub(r"\W+", "", part) in library.text, name
     assert {f"streamsim-{name}" for name in COMMANDS} <= commands.ids
+    assert text_of(tmp_path / "build" / "site" / "docs" / "lesson.html").count("<iframe") > 8
+    assert_links_lead_somewhere(tmp_path / "build" / "site")
+
+
+def assert_links_lead_somewhere(site: Path) -> None:
+    pages = {path.resolve(): Page(text_of(path)) for path in site.rglob("*.html")}
+    for path, page in pages.items():
+        for link in map(urlsplit, page.links):
+            if not link.scheme and not link.netloc:
+                target = (path.parent / unquote(link.path)).resolve() if link.path else path
+                assert target.exists(), f"{path.name}: {link.geturl()}"
+                assert not link.fragment or target not in pages or unquote(link.fragment) in pages[target].ids
 
 
 # The pictures
