@@ -311,9 +311,9 @@ def test_where_the_host_is_known_intervals_are_as_wide_as_calls_are_missed() -> 
         spreads = {"h2d.bandwidth_bytes_per_s": 0.001}
         card = msgspec.structs.replace(CARD, front_ends={"cupy": library}, spread=spreads)
         record = own_profile(paced, card)
-        (own,) = expectations(record, compare(record).rows, 400)
+        (own,) = expectations(record, compare(record).rows, 150)
         assert own.width == pytest.approx(math.hypot(0.247, 0.19), rel=0.2)
-        (given,) = expectations(paced, compare(paced, card).rows, 400, device=card)
+        (given,) = expectations(paced, compare(paced, card).rows, 150, device=card)
         assert given.width == pytest.approx(otherwise, rel=0.2)
 
 
@@ -331,7 +331,7 @@ def test_intervals_are_as_wide_as_the_link_varied_from_run_to_run() -> None:
 
     def width(entry: Entry, link: str) -> float:
         record = a_record(with_links(entry, tuple(usual_s * math.exp(log) for log in logs[link])))
-        return expectations(record, compare(record, card).rows, 400, device=card)[0].width
+        return expectations(record, compare(record, card).rows, 150, device=card)[0].width
 
     one_by_one = an_entry(1, 100, ONE_US)
     assert width(one_by_one, "steady") == pytest.approx(0.055, rel=0.25)
@@ -352,7 +352,7 @@ def test_intervals_are_as_wide_as_kernels_are_known_from_the_calibration() -> No
     blind = msgspec.structs.replace(card, spread=spread | {"compute.kernels": 0.0})
     heavy, light = a_record(an_entry(1, 1000, 1040)), a_record(an_entry(64, 64, MANY_US))
     width, without, of_light, light_without = (
-        expectations(record, compare(record, known).rows, 400, device=known)[0].width
+        expectations(record, compare(record, known).rows, 150, device=known)[0].width
         for record in (heavy, light)
         for known in (card, blind)
     )

@@ -1,4 +1,4 @@
-"""From the raw samples of the calibration's probes to a profile: pure arithmetic, the same with or without a card.
+"""The fit of a profile to the raw samples of the calibration's probes: pure arithmetic, with or without a card.
 
 Where a number shows in a probe alone it is read off; where several act together, those are sought with which
 the model, run on the same probes, shows what was measured.

@@ -1,4 +1,4 @@
-"""What the calls of a front end cost the host: rounds of a chunk's calls, and the costs that add up to them.
+"""The host's costs of a front end's calls: rounds of a chunk's calls, and the costs that add up to them.
 
 A call by itself, over and over, has warm caches; so most rounds are mixtures, as a chunk's loop makes them, and each
 cost is what explains all rounds best, relative to each. A call counts with the slices that it takes.

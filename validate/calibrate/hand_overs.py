@@ -1,4 +1,4 @@
-"""What passes between two ops of a stream, or of two that an event orders: probes, their fit and its spread."""
+"""Hand-overs between two ops of a stream, or of two streams that an event orders: probes, fit and spread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the host's calls cost that wait, and the launch of a graph; how fast it is: probes, their fit and its spread.
+"""The costs of calls that wait and of a graph's launch, and the host's speed: probes, fit and spread.
 
 What the calls of programs cost that wait for nothing: :mod:`streamsim_validate.calibrate.program_calls`.
 """

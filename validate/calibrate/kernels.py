@@ -1,4 +1,4 @@
-"""How long the named kernels take, over their elements: probes, their fit and its spread."""
+"""The times of the named kernels over their elements: probes, fit and spread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the numbers of a link are known: the scatter of its chains' runs and what the model misses of them."""
+"""The spread of a link's numbers: the scatter of its chains' runs, and the model's misfit."""
 
 from __future__ import annotations
 

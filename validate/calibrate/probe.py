@@ -1,4 +1,4 @@
-"""What the calibration's probes are made of: isolated micro-benchmarks and small programs, each of them a Schedule.
+"""The parts of the calibration's probes: isolated micro-benchmarks and small programs, each of them a Schedule.
 
 They are replayed by the same machinery as any other schedule, so that a host call costs in a probe what it costs
 in a pipeline. Probes come as chains of two lengths: the difference of their times over the difference of their

@@ -1,4 +1,4 @@
-"""What the calls of whole programs cost the host: probes, their fit and its spread.
+"""The host's costs of the calls of whole programs: probes, fit and spread.
 
 The same calls take longer in a program than in a chain of their own: each works on memory of its own, copies, launches
 and events take turns, and the first of each stream are cold. So the probes are small programs of many makes, and what a

@@ -1,4 +1,4 @@
-"""How many hardware queues stand in front of each engine, and which ready head goes first: probes and their fit."""
+"""The hardware queues in front of each engine, and the rule for which ready head goes first: probes and fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What profilers take of the host's own time: calls of PyTorch timed as they are and inside a recording, in turn.
+"""The cost of profilers: calls of PyTorch timed as they are and inside a recording, in turn.
 
 A ratio of the two carries over from host to host, since a fast host records faster, too. So a profile keeps ratios
 (:mod:`streamsim.device.recorders`): the median over the kinds of calls that programs are made of, the same of those
@@ -29,7 +29,7 @@ Pairs = dict[str, tuple[tuple[float, float], ...]]  # by kind, for each repeat: 
 
 
 class RecorderSamples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a profiler's recordings took, and the library's and the profiler's version in words."""
+    """The times of a profiler's recordings, and the library's and the profiler's version in words."""
 
     version: str
     pairs: Pairs

@@ -1,4 +1,4 @@
-"""What a copy costs beside the other direction, and while kernels wait in several queues: probes and their fit."""
+"""The cost of a copy beside the other direction, and while kernels wait in several queues: probes and fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the model shows in the probes, and the numbers of a profile with which it shows what was measured."""
+"""The probes as the model predicts them, and the numbers with which it predicts what was measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is assumed of cards that nobody calibrated: one calibrated card with such numbers of the other.
+"""The numbers assumed for cards that nobody calibrated: one calibrated card with such numbers of the other.
 
 ``cd validate; python -m campaigns.tables shipped`` prints what that is worth.
 """

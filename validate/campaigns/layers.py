@@ -67,7 +67,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What was measured: the layers with their times on the card, a row for each limit, and one for pageable memory."""
+    """A measured record: the layers with their times on the card, a row for each limit, and one for pageable memory."""
 
     layers: Layers
     device: str

@@ -184,7 +184,7 @@ PAIRS = (
 
 
 class Times(msgspec.Struct, frozen=True):
-    """What the rounds of a process took, in seconds, and a loop before each. ``by``: what recorded it; "" for nothing.
+    """Seconds of the rounds of a process, and of a loop before each. ``by``: what recorded it; "" for nothing.
 
     ``beside_s``: rounds in the same process, behind those, that nothing recorded; ``beside_pace_s``: their loops.
     """
@@ -212,7 +212,7 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """What was tried with which program, and how it ended."""
+    """A failure: what was tried with which program, and how it ended."""
 
     program: str
     what: str
@@ -220,7 +220,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What was run. ``profile``: as TOML, calibrated on the same card just before; "" for the shipped one."""
+    """The programs that were run. ``profile``: TOML, calibrated on that card just before; "" for the shipped one."""
 
     card: str
     date: str
@@ -263,7 +263,7 @@ class _Rounds(msgspec.Struct, frozen=True):
 
 
 class _Line(msgspec.Struct):
-    """Of a variant and a process, as ``campaigns.recorded.rounds`` writes it."""
+    """A line of a variant and a process, as ``campaigns.recorded.rounds`` writes it."""
 
     variant: str
     verified: bool

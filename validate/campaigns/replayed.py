@@ -64,7 +64,7 @@ class Replayed(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """What a change was predicted to bring, from a recording with its untraced run and without it; whole rounds.
+    """The predicted gain of a change, from a recording with its untraced run and without it; whole rounds.
 
     ``gain``: as it is over changed. ``before_s``, ``after_s``: of rounds that nothing recorded, in the process that was
     recorded; medians of the processes' medians where none were timed there.

@@ -1,4 +1,4 @@
-"""What ten measurements find: by the model, at random, and by simulated annealing as Kernel Tuner does it.
+"""Tuning with ten measurements: by the model, at random, and by simulated annealing as Kernel Tuner does it.
 
 On a card, with a profile that ``streamsim-validate calibrate`` made there just before, every candidate of eight drawn
 workloads is measured, and then what ten of these measurements find beside the fastest of all:
@@ -68,7 +68,7 @@ class Tuning(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What was measured, and the profile that was calibrated just before, as TOML."""
+    """The measured tunings, and the profile that was calibrated just before, as TOML."""
 
     card: str
     seed: int
@@ -210,7 +210,7 @@ def fastest(seen: Seen, some: Iterable[int]) -> int:
 
 
 class Regret(NamedTuple):
-    """How much slower what was chosen is than the best of all, as a share, by how it was chosen; means of trials."""
+    """The share by which the chosen program is slower than the best, by how it was chosen; means of trials."""
 
     pick: float
     tuned: float

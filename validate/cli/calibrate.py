@@ -33,15 +33,15 @@ US_PER_S, BYTES_PER_GB = 1e6, 1e9
 
 
 @click.command("calibrate")
-@click.option("--output", "-o", type=FILE, default="my-gpu.toml", show_default=True, help="The profile.")
-@click.option("--samples", type=FILE, help="Keep the raw samples there, too (gzipped JSON).")
-@click.option("--from", "taken", type=FILE, help="Fit samples kept earlier; needs no GPU.")
+@click.option("--output", "-o", type=FILE, default="my-gpu.toml", show_default=True, help="File for the profile.")
+@click.option("--samples", type=FILE, help="File for the raw samples, too (gzipped JSON).")
+@click.option("--from", "taken", type=FILE, help="Fit the samples of this file; needs no GPU.")
 @click.option("--device", type=click.IntRange(0), default=0, show_default=True, help="The GPU's number.")
 def calibrate_command(output: Path, samples: Path | None, taken: Path | None, device: int) -> None:
     """Measure this GPU, its link and its host, and write their device profile.
 
-    Micro-benchmarks that take half a minute, a minute where PyTorch and nvcc are there: the calls of CuPy, PyTorch and
-    of programs in C++ are among them. The environment's CUDA_DEVICE_MAX_CONNECTIONS holds.
+    The micro-benchmarks take half a minute, or a minute if PyTorch and nvcc are installed. They also time the calls of
+    CuPy, PyTorch and programs in C++. The variable CUDA_DEVICE_MAX_CONNECTIONS applies.
 
     \b
     Examples:

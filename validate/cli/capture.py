@@ -14,21 +14,21 @@ from streamsim_validate.run import capture, parse_program
 
 @click.command("capture", context_settings={"allow_interspersed_args": False})
 @click.argument("command", metavar="-- python PROGRAM...", nargs=-1, type=click.UNPROCESSED, required=True)
-@click.option("--output", "-o", type=FILE, default="capture.json.gz", show_default=True, help="The recording.")
+@click.option("--output", "-o", type=FILE, default="capture.json.gz", show_default=True, help="File for the recording.")
 @click.option(
     "--window",
     metavar="NAME|FROM..TO",
-    help="Look at this named range of the program only (NVTX or PyTorch's record_function; NAME[2]: the second of that"
+    help="Look only at this named range of the program (NVTX or PyTorch's record_function; NAME[2]: the second of that"
     " name), or between these times since the recording began, such as 1ms..5ms. The card is idle at both ends of a"
     " named one.",
 )
-@click.option("--device", type=click.IntRange(0), metavar="N", help="Look at this card only, by CUPTI's number of it.")
+@click.option("--device", type=click.IntRange(0), metavar="N", help="Look only at the card with this CUPTI number.")
 @click.option(
     "--untraced-runs",
     type=click.IntRange(0, 100),
     default=1,
     show_default=True,
-    help="So often the program runs before it is recorded, to see what a named window takes when nothing records it.",
+    help="Number of runs before the recorded one, which show what a named window takes when nothing records it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, with every figure.")
 def capture_command(
@@ -36,8 +36,8 @@ def capture_command(
 ) -> None:
     """Record what a Python program does with the card, time it unrecorded, and say why the card stood still.
 
-    The program runs in a process of its own, twice unless told otherwise; its output is its own. Needs cupti-python in
-    the program's environment. What is recorded is read again, in part or whole, by streamsim import.
+    The program runs in its own process, twice unless --untraced-runs says otherwise, and prints its own output. Its
+    environment needs cupti-python. streamsim import reads the recording again, in part or whole.
 
     \b
     Examples:

@@ -25,38 +25,38 @@ LARGEST_SEED = (1 << 63) - 1  # what a record holds
 @click.option(
     "--suite", type=click.Choice((*SUITES, PROGRAMS)), help="Measure a suite. Default without schedules: quick."
 )
-@click.option("--output", "-o", type=FILE, default="record.json.gz", show_default=True, help="The record.")
+@click.option("--output", "-o", type=FILE, default="record.json.gz", show_default=True, help="File for the record.")
 @click.option("--repeats", type=click.IntRange(1, 10_000), default=REPEATS, show_default=True)
 @click.option(
     "--seed",
     type=click.IntRange(0, LARGEST_SEED),
     default=0,
     show_default=True,
-    help="Of the order of the repeats, and of what the suites random and programs draw.",
+    help="Seed of the order of the repeats, and of what the suites random and programs draw.",
 )
 @click.option(
     "--count",
     type=click.IntRange(1, 10_000),
-    help=f"Schedules of the suite random, or programs of each front end.  [default: {RANDOM_COUNT}, {PROGRAM_COUNT}]",
+    help=f"Number of schedules of random, or of programs of a front end.  [default: {RANDOM_COUNT}, {PROGRAM_COUNT}]",
 )
 @click.option(
     "--front-end",
     "front_ends",
     type=one_of(LANGUAGES),
     multiple=True,
-    help=f"Of the suite {PROGRAMS}: programs in this language. Repeatable. Default: all that are installed.",
+    help=f"With the suite {PROGRAMS}: run programs in this language. Repeatable. Default: all that are installed.",
 )
 @click.option("--device", type=click.IntRange(0), default=0, show_default=True, help="The GPU's number.")
 @click.option(
     "--connections",
     type=click.IntRange(1, MOST_CONNECTIONS),
     multiple=True,
-    help="Hardware queues, a process for each number. Repeatable. Default: what the suite asks for.",
+    help="Number of hardware queues, in a process for each number. Repeatable. Default: the suite's numbers.",
 )
-@click.option("--kernels", type=FILE, multiple=True, help="Kernels of your own: a .cu file, or a .py file. Repeatable.")
+@click.option("--kernels", type=FILE, multiple=True, help="A .cu or .py file with your own kernels. Repeatable.")
 @click.option("--no-calibrate", is_flag=True, help="Do not calibrate before and after.")
-@click.option("--allow-races", is_flag=True, help="Measure schedules whose ops race (streamsim check) all the same.")
-@click.option("--timelines", is_flag=True, help="Record each schedule's measured time line too (needs cupti-python).")
+@click.option("--allow-races", is_flag=True, help="Also measure schedules whose ops race (streamsim check).")
+@click.option("--timelines", is_flag=True, help="Also record each schedule's measured time line (needs cupti-python).")
 def run_command(
     schedules: tuple[Path, ...],
     suite: str | None,
@@ -68,7 +68,7 @@ def run_command(
 ) -> None:
     """Measure a suite, or schedules from files, and write a record.
 
-    Interrupted, the same command goes on from where it stopped.
+    After an interruption, the same command continues where it stopped.
 
     \b
     Examples:

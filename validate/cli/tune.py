@@ -78,7 +78,9 @@ class _Axes(msgspec.Struct, frozen=True):
 @click.command("tune")
 @workload_options
 @device_options
-@click.option("--budget", type=click.IntRange(1, 1000), default=BUDGET, show_default=True, help="Programs to measure.")
+@click.option(
+    "--budget", type=click.IntRange(1, 1000), default=BUDGET, show_default=True, help="Number of programs to measure."
+)
 @click.option("--max-chunks", type=CHUNKS, default=256, show_default=True, help="Try 1 to this many chunks.")
 @click.option("--max-streams", type=CHUNKS, default=32, show_default=True, help="Try 1 to this many streams.")
 @click.option(
@@ -91,7 +93,7 @@ class _Axes(msgspec.Struct, frozen=True):
 @click.option("--memory", type=one_of(HOST_MEMORIES), default=PLAIN.memory, show_default=True)
 @click.option("--launch", type=one_of((*LAUNCHES, "both")), default=PLAIN.launch, show_default=True)
 @click.option("--repeats", type=click.IntRange(1, 10_000), default=REPEATS, show_default=True)
-@click.option("--seed", type=click.IntRange(0, 1 << 31), default=0, show_default=True, help="Of what is drawn.")
+@click.option("--seed", type=click.IntRange(0, 1 << 31), default=0, show_default=True, help="Seed of what is drawn.")
 @click.option(
     "--as",
     "language",
@@ -103,11 +105,11 @@ class _Axes(msgspec.Struct, frozen=True):
     "--kernels",
     type=FILE,
     multiple=True,
-    help="Kernels of your own: a .cu or .py file, repeatable; with --as cupy or pytorch a .py file with the function"
+    help="A .cu or .py file with your own kernels, repeatable; with --as cupy or pytorch a .py file with the function"
     f" {FUNCTION}.",
 )
 @click.option("--gpu", type=click.IntRange(0), default=0, show_default=True, help="The GPU's number.")
-@click.option("--output", "-o", type=FILE, default="tuned.json.gz", show_default=True, help="The record.")
+@click.option("--output", "-o", type=FILE, default="tuned.json.gz", show_default=True, help="File for the record.")
 @plain_format_options
 def tune_command(
     budget: int,
@@ -123,8 +125,8 @@ def tune_command(
     """Find how to cut and issue a workload by measuring the few programs that are worth it.
 
     The model ranks the grid and says how unsure it is; each measurement corrects it. Give the profile of the card
-    (--device, from streamsim-validate calibrate). With --as the calls of that language are counted, and programs in it
-    are what is measured. Interrupted, the same command goes on from where it stopped.
+    (--device, from streamsim-validate calibrate). With --as, programs in that language are measured, and their calls
+    are counted. After an interruption, the same command continues where it stopped.
 
     \b
     Examples:

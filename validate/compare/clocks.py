@@ -1,4 +1,4 @@
-"""What the two clocks of a measurement would show of a schedule on a device."""
+"""Predictions of what the two clocks of a measurement show of a schedule on a device."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """What following the model costs for one workload: its pick among the measured configurations.
+    """The cost of following the model for one workload: its pick among the measured configurations.
 
     ``regret``: the measured time of the pick over the best measured, less one. Of configurations predicted
     equal, the simplest is picked, as ``streamsim best`` does. ``noise``: of the pick's time.

@@ -1,4 +1,4 @@
-"""How many measured medians lie within the intervals that were predicted for them, and how wide those are.
+"""Coverage: how many measured medians lie within their predicted intervals, and how wide the intervals are.
 
 Pure, as :mod:`streamsim_validate.compare.predictions` is, whose rows it takes.
 """

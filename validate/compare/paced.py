@@ -1,4 +1,4 @@
-"""What is predicted beside samples that were each measured while the host had another speed.
+"""Predictions of samples that were each measured while the host had another speed.
 
 A shared host doubles the cost of calls for tenths of a second, so the median of some samples may fall on any speed. A
 chain of calls, the pace, was issued just before each sample and just after. Each is predicted with the host as fast as

@@ -1,4 +1,4 @@
-"""What moved while a run was measured, and the profile that each of its schedules is predicted with.
+"""The drift during a run, and the profile that each of its schedules is predicted with.
 
 A run calibrates before it measures and after, and its profile is the mean of both: no two calibrations agree better
 than to some per cent. A host's calls cost 10 to 25 % more or less within minutes, and half as much again for tenths of
@@ -49,7 +49,7 @@ FEWEST_REPEATS = 3  # of a probe: no median of fewer is safe from an outlier
 
 @dataclass(frozen=True)
 class Profiles:
-    """What a run's schedules are predicted with.
+    """The profiles with which a run's schedules are predicted.
 
     ``whole``: the run's. ``speeds``: how many times as long as in it calls took the host, by the number of each group
     that says so. ``is_own``: it was calibrated in the run. ``pace_s``: in how many seconds the host issued the pace
@@ -130,14 +130,14 @@ def _own_profile(run: Run) -> Device | None:
 
 
 class _CalibratedSamples(msgspec.Struct, frozen=True):
-    """Of the samples of a calibration, as a record keeps them, those that say how fast the host was."""
+    """The samples of a calibration, as a record keeps them, that say how fast the host was."""
 
     timings: tuple[ChainRow, ...]
     paces_s: tuple[PaceRow, ...] = ()
 
 
 class _Known(NamedTuple):
-    """How fast a host was: what the mixes of calls took it, and the pace beside programs (0: not measured)."""
+    """The speed of a host: seconds of the mixes of calls, and of the pace beside programs (0: not measured)."""
 
     mixes_s: dict[Chain, float]
     pace_s: float
@@ -196,7 +196,7 @@ def _tells(runs: list[Timing]) -> bool:
 
 
 class Drift(msgspec.Struct, frozen=True):
-    """How far numbers of the profile before a run moved, relative to it; by dotted name.
+    """The relative moves of the numbers of the profile before a run, by dotted name.
 
     ``changes``: until after the run. ``calls``: the smallest and the largest move of what calls cost the host, over
     the ``groups`` that say so. ``links``: how many times as long as calibrated a copy each way at once took beside the

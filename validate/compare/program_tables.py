@@ -1,4 +1,4 @@
-"""What a comparison of programs in languages says beside its tables: by front end, against the goals."""
+"""Tables of a comparison of programs: errors by front end beside the goals, the choice, the host."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Tolerance(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What came of a tolerance; ``value`` and ``limit`` are relative (0.01 is 1 %)."""
+    """The result of a tolerance; ``value`` and ``limit`` are relative (0.01 is 1 %)."""
 
     text: str
     value: float

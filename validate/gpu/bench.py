@@ -1,4 +1,4 @@
-"""What the replayers of one card share: memory, compiled kernels, references, and what the stand-in takes to launch."""
+"""The resources that the replayers of one card share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPIN_PROBE_S, SPIN_PROBE_CHAINS, SPIN_PROBE_RUNS = 50e-6, (4, 20), 7  # longer t
 
 @dataclass
 class Bench:
-    """What the replayers of one card share: memory, compiled kernels, references, what the stand-in takes to launch.
+    """The resources of a card's replayers: memory, compiled kernels, references, the stand-in's launch times.
 
     ``allow_races``: replay schedules whose output depends on luck all the same. ``in_order``: every replay finds
     the hardware queues as in a process of its own, if their number is known.

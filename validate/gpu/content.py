@@ -1,4 +1,4 @@
-"""What a buffer holds, described instead of held: stretches of patterns that repeat.
+"""The content of a buffer, described instead of held: stretches of patterns that repeat.
 
 The host's data repeat, poison does, and so does what kernels make of them that work element by element. So the content
 of any buffer of a schedule is known without its bytes, whatever its size: copies move descriptions, and what a card
@@ -136,7 +136,7 @@ def to_bytes(stretches: Iterable[Stretch]) -> Bytes:
 
 
 class Content:
-    """What stands in a buffer of ``n_bytes``, at first a pattern from its beginning."""
+    """The content of a buffer of ``n_bytes``, at first a pattern from its beginning."""
 
     def __init__(self, n_bytes: int, pattern: Pattern) -> None:
         self._starts = [0]

@@ -1,4 +1,4 @@
-"""What a kernel of a schedule is launched with: elements, widths, blocks and argument, or a stand-in for its time."""
+"""The launch of a schedule's kernel: elements, widths, blocks and argument, or a stand-in for its time."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Argument:
 
 
 class Busy(NamedTuple):
-    """What a launch of the stand-in is told: ``blocks``, and the ``slices`` of so many seconds that each takes.
+    """The orders to a launch of the stand-in: ``blocks``, and the ``slices`` of ``slice_s`` seconds that each takes.
 
     With several slices they are all blocks' together: where some of these find no room, the others do the work. The
     shorter they are, the less time is lost at the end, when some blocks still have one and others none.

@@ -182,7 +182,7 @@ def _domain(place: int | None, arguments: tuple[Any, ...], named: dict[str, Any]
 
 
 class _Handle:
-    """Of a range that is closed by what opening it gave; ``given``: by the library, maybe the same each time."""
+    """A range that is closed by what opening it gave; ``given``: by the library, maybe the same each time."""
 
     given: Any = None
 

@@ -1,4 +1,4 @@
-"""What a schedule must leave behind: its ops done one after another in NumPy, in the order of issue.
+"""The reference output of a schedule: its ops done one after another in NumPy, in the order of issue.
 
 A schedule without races gives the same bytes however its ops overlap, so a measured time is accepted only
 when the card's output is this output.
@@ -79,7 +79,7 @@ _DEVICE, _HOST = (Pattern(np.full(1, poison, np.uint8)) for poison in (DEVICE_PO
 
 @dataclass(frozen=True)
 class Output:
-    """What one buffer is expected to hold."""
+    """The expected content of one buffer."""
 
     stretches: tuple[Stretch, ...]
 
@@ -141,7 +141,7 @@ class Expected:
 
 
 class Memo:
-    """What kernels have made of patterns, so that schedules of one workload compute it once.
+    """The results of kernels on patterns, so that schedules of one workload compute them once.
 
     The least recently used goes once all together hold more than ``most_bytes``.
     """

@@ -1,4 +1,4 @@
-"""What was measured: the shipped records, and the code that reads and writes such files. Needs no card.
+"""Records of measurements, and the code that reads and writes them. Needs no card.
 
 A :class:`Record` holds runs, a run its entries: each a schedule (or the :class:`Recipe` of one) and its samples. While
 it is being measured it is a :class:`Journal`. What the numbers of a record mean is here, too: which schedule a time is

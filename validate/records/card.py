@@ -16,7 +16,7 @@ AFTER_A_NAME = ("", ",", ";")  # what may stand behind a card's name in a descri
 
 
 class Card(msgspec.Struct, frozen=True):
-    """What a record says of the card and the software that measured on it."""
+    """The card of a record, and the software that measured on it."""
 
     name: str
     pci_bus: str

@@ -1,4 +1,4 @@
-"""How fast the host made calls, from the chains of them that are measured with every group of schedules.
+"""The host's speed, from the chains of calls that are measured with every group of schedules.
 
 A host's calls cost 10 to 25 % more or less within minutes, so a record says how long such chains took among its
 schedules and in its calibrations. The schedules of the chains are calibration's

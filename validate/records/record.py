@@ -136,7 +136,7 @@ class Group(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
 
 
 class Run(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one process measured, with one number of connections.
+    """The measurements of one process, with one number of connections.
 
     ``before`` and ``after``: the device profile calibrated then, as plain data so that a record outlives
     changes of the profile's form; see :meth:`profile`. ``samples`` and ``samples_after``: what they were fitted to,

@@ -1,4 +1,4 @@
-"""What the files of measurements have in common: how many bytes and values they hold, and what these say.
+"""The common part of files of measurements: how many bytes and values they hold, and their version.
 
 A file of some kilobytes can unpack to gigabytes, and a byte of JSON can become forty of memory. So as much is read as
 a run could honestly have measured, and no more.

@@ -1,4 +1,4 @@
-"""Which schedule each time of a record is of: the host's times that of the closed one, the device's the timed one."""
+"""The schedule of each time of a record: the closed one for the host's times, the timed one for the device's."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ PROBES = SampleProbes(next(one for one in COMPANIONS if one.key == PACE_CHAIN.ke
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What to measure and where to put it. ``schedules`` stand in place of a suite's recipes when given.
+    """The schedules to measure, and the record's file. ``schedules`` replace a suite's recipes if given.
 
     ``kernels``: files of kernels of one's own (:func:`streamsim_validate.gpu.kernels.load_kernels`), because every
     measuring process has to learn them. ``timelines``: trace each schedule too, once all are measured.

@@ -1,4 +1,4 @@
-"""What measures the candidates of tuning: replays of schedules, or programs in a language.
+"""Meters of tuning's candidates: replays of schedules, or programs in a language.
 
 The programs in a language are those that ``streamsim code`` writes. Their stand-in for the user's kernels computes in
 rounds, and only the card shows how long a round takes. So before the first candidate, :class:`Programs` finds the

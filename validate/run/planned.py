@@ -1,4 +1,4 @@
-"""What a run is to measure: replays of schedules, and programs in a language."""
+"""Items of a run: schedules to replay, and programs in a language."""
 
 from collections.abc import Iterable
 

@@ -54,7 +54,7 @@ AGAIN = "again: "
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What to tune: the candidates ``configs`` of ``workload``, the simplest first, ``budget`` of which are measured.
+    """A tuning task: the candidates ``configs`` of ``workload``, the simplest first; ``budget`` of them are measured.
 
     ``device``: the profile that predicts; ``kernels``: files of kernels of one's own; ``seed``: of what is drawn and
     of the order of repeats. The record is ``output``. Raises InputError for no candidates, budget or repeats.
@@ -85,7 +85,7 @@ class Tried(msgspec.Struct, frozen=True):
 
 
 class Tuned(msgspec.Struct, frozen=True):
-    """What came of it. Times in seconds, wall time from the first call to the end of the last synchronisation.
+    """The result of a tuning. Times in seconds, wall time from the first call to the end of the last synchronisation.
 
     ``tried``: in the order of measuring, the model's pick first. ``found``: the fastest of them. ``picked_s`` and
     ``found_s``: what these two took side by side. ``gain``: the model's pick over what was found, and between which

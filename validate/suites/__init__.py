@@ -1,4 +1,4 @@
-"""Which schedules are measured to see how good the model is. Needs a card only to run."""
+"""The suites: schedules that are measured to see how good the model is. Needs a card only to run."""
 
 from streamsim_validate.suites.fixed_suites import GRID
 from streamsim_validate.suites.program_suite import PROGRAM_COUNT, Drawn, drawn_programs

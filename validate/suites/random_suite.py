@@ -80,7 +80,7 @@ def _distinct(draws: "Draws") -> Iterator[Recipe]:
 
 
 class Draws:
-    """What can be drawn. A draw always takes one number, so that its outcome shifts none of those after it."""
+    """Random draws. A draw always takes one number, so that its outcome shifts none of those after it."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed).random

@@ -1,4 +1,4 @@
-"""What every program here does with its work: some rounds to warm up, then rounds that have a name and are timed.
+"""The rounds of every program here: some to warm up, then rounds that have a name and are timed.
 
 ``python -m campaigns.recorded.inference --variants pinned async`` prints what each round of either took, as JSON. Their
 rounds come in turn, so that a host that changes its speed changes it for all of them. A round has its variant's name,
@@ -36,7 +36,7 @@ class Work(NamedTuple):
 
 
 class Rounds(NamedTuple):
-    """What rounds took, in seconds, and the loop before each."""
+    """Seconds of rounds, and of the loop before each."""
 
     wall_s: list[float]
     pace_s: list[float]
