@@ -5,6 +5,7 @@ Exit codes: :mod:`streamsim.errors`.
 
 import click
 
+from streamsim.cli.brief_help import MOST_COLUMNS
 from streamsim.cli.process import LazyGroup, run
 
 # Where each command is, as ``module:name``.
@@ -33,7 +34,11 @@ def main(arguments: list[str] | None = None) -> int:
     return run(app, "streamsim", arguments)
 
 
-@click.group(cls=LazyGroup, places=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    places=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": MOST_COLUMNS},
+)
 @click.version_option(None, "--version", "-v", package_name="streamsim", message="streamsim %(version)s")
 def app() -> None:
     """Predict how long a chunked GPU pipeline takes, and whether streams pay, with no GPU at hand.

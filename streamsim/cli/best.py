@@ -9,6 +9,7 @@ from click.core import ParameterSource
 from msgspec.structs import asdict, replace
 
 from streamsim.analysis.kernel_assumptions import kernel_assumptions
+from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.layers import BoundOptions, bound_layers, check_beside_layers
 from streamsim.cli.notes import note, noting_compilation, progress_bar
@@ -53,7 +54,7 @@ NOT_TAKEN = ("orders", "exact", "page")  # of a workload's options, besides thos
 RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or limited
 
 
-@click.command("best")
+@click.command("best", cls=BriefCommand)
 @workload_options
 @device_options
 @click.option("--max-chunks", type=CHUNKS, default=256, show_default=True, help="Search 1 to this many chunks.")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.given import read_given
 from streamsim.cli.options import FILE, OUTPUT, format_options
 from streamsim.cli.printing import print_csv, print_json
@@ -21,7 +22,7 @@ COLUMNS = ("severity", "rule", "what", "remedy")
 MOST_ROWS = 50  # of the table; --json has them all
 
 
-@click.command("check")
+@click.command("check", cls=BriefCommand)
 @click.argument("schedule", metavar="SCHEDULE.json", type=FILE)
 @format_options
 @click.option("--errors-only", is_flag=True, help="Leave the warnings out, of the exit code too.")

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.layers import LayerOptions, layers_given, place_layers
 from streamsim.cli.notes import note
 from streamsim.cli.options import OUTPUT, Pipeline, one_of, pipeline_options, schedule_given, taken
@@ -30,14 +31,14 @@ as_option = click.option(
 output_option = click.option("--output", "-o", type=OUTPUT, help="File to write. Default: standard output.")
 
 
-@click.command("code")
+@click.command("code", cls=BriefCommand)
 @pipeline_options
 @place_layers
 @as_option
 @output_option
 @click.pass_context
 def code_command(context: click.Context, /, language: Language | None, output: Path | None, **options: Any) -> None:
-    """Write the program that the options of predict, or a schedule from a .json file, describe.
+    """Write the program that the options of predict, or a schedule's file, describe.
 
     It is complete: pinned memory, streams, events, the loop of the pattern, a marked place for your kernels with a
     stand-in that runs as it is. It compares its output with that of the serial program and prints its wall times as

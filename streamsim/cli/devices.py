@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.options import FILE, complete_device, format_options
 from streamsim.cli.printing import print_csv, print_data, print_json, print_object, tell
 from streamsim.device.assumptions import PUBLISHED_WITHIN, link_words
@@ -50,7 +51,7 @@ def check_device(file: Path) -> None:
     tell(f"{file}: ok: {device.name}, {device.description}")
 
 
-@click.command("schema")
+@click.command("schema", cls=BriefCommand)
 @click.argument("kind", type=click.Choice(tuple(KINDS)))
 def schema_command(kind: str) -> None:
     """Print the JSON Schema of a schedule (JSON), workload, layers or device (TOML) file."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
+from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import Chosen, Pipeline, device_options, pipeline_options, schedule_given, taken
 from streamsim.cli.page import page_option, save_page
@@ -55,7 +56,7 @@ def _measured(text: str) -> Measured:
     return Measured(parse_seconds(time, "--measured", least=1e-9), count, without_kernels)
 
 
-@click.command("diagnose")
+@click.command("diagnose", cls=BriefCommand)
 @pipeline_options
 @device_options
 @click.option(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers, schedule_of_layers
 from streamsim.cli.notes import noting_compilation
@@ -46,7 +47,7 @@ ALONE = (
 )
 
 
-@click.command("explain")
+@click.command("explain", cls=BriefCommand)
 @pipeline_options
 @place_layers
 @device_options

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from streamsim.cli.beside import beside_options, write_beside
+from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.given import notes_on
 from streamsim.cli.options import FILE, OUTPUT, complete_device
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from streamsim.report.tables import Table
 
 
-@click.command("import")
+@click.command("import", cls=BriefCommand)
 @click.argument("file", metavar="TRACE", type=FILE)
 @click.option("--device", type=int, metavar="N", help="Only this card, by the profiler's number of it.")
 @click.option("--process", type=int, metavar="PID", help="Only this process.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.options import OUTPUT
 from streamsim.cli.printing import tell
 from streamsim.errors import InputError
@@ -42,7 +43,7 @@ device = "h200"  # a name that streamsim devices lists, or a file
 """
 
 
-@click.command("init")
+@click.command("init", cls=BriefCommand)
 @click.argument("file", metavar="[WORKLOAD.toml]", type=OUTPUT, default="workload.toml")
 def init_command(file: Path) -> None:
     """Write a workload's file with every setting explained, to edit. A file that is there stays as it is.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.given import is_program, read_given
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import FILE, OUTPUT, SIZE, WAIT, Chosen, Quantity, device_options, taken
@@ -56,7 +57,7 @@ def parse_sample(text: str, field: str = "sample") -> Sample:
     return Sample(math.prod(parse_number(part, field) for part in shape.split("x")), BYTES_OF[kind])
 
 
-@click.command("loop")
+@click.command("loop", cls=BriefCommand)
 @click.argument("file", metavar="[LOOP.toml|RECORDING]", type=FILE, required=False)
 @click.option("--batch", type=COUNT, help="Samples of a batch.")
 @click.option(

@@ -220,7 +220,13 @@ pipeline_options = all_of(
         type=CHUNKS,
         help="Device buffers used in turn (2: double buffering). Default: no buffer twice; of prefetch 2.",
     ),
-    click.option("--memory", type=one_of(HOST_MEMORIES), default=PLAIN.memory, show_default=True),
+    click.option(
+        "--memory",
+        type=one_of(HOST_MEMORIES),
+        default=PLAIN.memory,
+        show_default=True,
+        help="Memory of the host arrays.",
+    ),
     click.option(
         "--launch",
         type=one_of(LAUNCHES),

@@ -7,11 +7,12 @@ from tempfile import TemporaryDirectory
 
 import click
 
+from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.options import FILE
 from streamsim.cli.page import PAGE
 
 
-@click.command("playground")
+@click.command("playground", cls=BriefCommand)
 @click.option("--output", "-o", type=PAGE, required=True, help="The page to write: one .html file of about 9 MB.")
 @click.option(
     "--pyodide",

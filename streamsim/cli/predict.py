@@ -9,6 +9,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
+from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.explain import bound_of_work, explained, source_of, source_of_layers
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.given import Given, holds_program, read_given
@@ -80,7 +81,7 @@ class _Wanted(msgspec.Struct, frozen=True):
     fail_if: tuple[Condition, ...]
 
 
-@click.command("predict")
+@click.command("predict", cls=BriefCommand)
 @pipeline_options
 @place_layers
 @device_options
@@ -134,7 +135,7 @@ def predict_command(context: click.Context, /, **options: Any) -> int:
     return _report(prediction, inputs, wanted, card, source, [*of_events, *assumed])
 
 
-@click.command("simulate")
+@click.command("simulate", cls=BriefCommand)
 @click.argument("schedule", metavar="SCHEDULE.json", type=FILE)
 @device_options
 @output_options
@@ -149,7 +150,7 @@ def predict_command(context: click.Context, /, **options: Any) -> int:
     help="Also write what PyTorch's profiler would have recorded, for streamsim import; .json or .json.gz.",
 )
 def simulate_command(schedule: Path, recording: Path | None, **options: Any) -> int:
-    """Predict a schedule from a file, or a recorded program as it runs when nothing records it.
+    """Predict a schedule's file, or a recorded program without what recording it cost.
 
     Its speed-up is over the unchunked program where the file names one, as those of streamsim schedule do; else over
     the same copies and kernels one by one.
@@ -185,7 +186,7 @@ def _simulated(
     return _report(prediction, {"schedule": str(path), **chosen.inputs()}, wanted, card)
 
 
-@click.command("schedule")
+@click.command("schedule", cls=BriefCommand)
 @pipeline_options
 @place_layers
 @click.option("--output", "-o", type=OUTPUT, help="File to write. Default: standard output.")

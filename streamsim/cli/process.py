@@ -22,6 +22,7 @@ from streamsim.text.shown import one_line
 
 UNIT = re.compile(r"([kKMGT]?B|[kmgt]ib)(/s)?|[num\u00b5\u03bc]?s|[KMGT]i", re.ASCII | re.IGNORECASE)
 TRACEBACK = "STREAMSIM_TRACEBACK"
+WHOLE = 1000  # characters of a command's summary
 
 
 class Group(click.Group):
@@ -66,6 +67,13 @@ class LazyGroup(Group):
         super().__init__(*arguments, **more)
         self._places = places
         self.commands = {place: click.Command(place) for place in places}  # Click suggests these names
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, each with the whole first sentence of its help."""
+        found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        rows = [(name, command.get_short_help_str(WHOLE)) for name, command in found.items() if command is not None]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click calls it so
         return list(self._places)

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from streamsim.analysis.kernel_assumptions import kernel_assumptions
+from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.notes import note, noting_compilation, progress_bar
 from streamsim.cli.options import (
     FILE,
@@ -57,7 +58,7 @@ COMPLETE_ORDERS, COMPLETE_MEMORIES, COMPLETE_LAUNCHES = map(
 )
 
 
-@click.command("sweep")
+@click.command("sweep", cls=BriefCommand)
 @click.argument("workload", metavar="[WORKLOAD.toml]", required=False)
 @click.option("--file", "asked", type=FILE, help="A TOML file with these options' names; those given here win.")
 @click.option("--h2d", multiple=True, help="Sizes of an input array: 64MiB, 1MiB..1GiB*2. Repeatable: another array.")

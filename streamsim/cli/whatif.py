@@ -8,6 +8,7 @@ import click
 from msgspec.structs import asdict
 
 from streamsim.cli.beside import beside_options, write_beside
+from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.given import read_given
 from streamsim.cli.options import CHUNKS, FILE, Chosen, complete_device, device_options, format_options, one_of, taken
 from streamsim.cli.page import page_option, save_page
@@ -29,7 +30,7 @@ ISSUE_ORDERS = ("depth-first", "breadth-first")
 COUNT = click.IntRange(1, 1024)
 
 
-@click.command("whatif")
+@click.command("whatif", cls=BriefCommand)
 @click.argument("schedule", type=FILE)
 @device_options
 @click.option("--pin", is_flag=True, help="All host memory pinned.")

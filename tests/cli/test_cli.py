@@ -317,9 +317,13 @@ def test_every_command_is_found() -> None:
 def test_every_example_in_the_help_runs(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     text = run(capsys, *words, "--help")
     assert text.startswith(f"Usage: {' '.join(('streamsim', *words))}")
     assert text == run(capsys, *words, "-h")
+    assert len(text.splitlines()) <= 40
+    if "--help-all shows" in text:
+        text = run(capsys, *words, "--help-all")
     examples = [shlex.split(line) for line in text.splitlines() if line.startswith("    streamsim ")]
     assert examples or words[:1] in (("devices",), ("schema",))
     monkeypatch.chdir(tmp_path)
