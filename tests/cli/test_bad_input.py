@@ -223,7 +223,7 @@ def test_too_little_memory_is_one_line(
     def no_room(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("streamsim.program.patterns.pattern", no_room)
+    monkeypatch.setattr("streamsim.program.config.loop_of", no_room)
     line = refused(capsys, tmp_path, "schedule", "--h2d", "1GiB", "-o", str(tmp_path / "s.json"))
     assert line == "not enough memory for a schedule of this size; use fewer chunks"
 
