@@ -29,7 +29,7 @@ from streamsim_validate.calibrate.kernels import KERNELS, elements_of
 from streamsim_validate.calibrate.probe import KI
 from streamsim_validate.calibrate.program_calls import PROGRAM_KINDS, _counts, fit_calls, programs
 from streamsim_validate.calibrate.queues import RULES, rules
-from streamsim_validate.calibrate.samples import NOTHING_ON_CARD, RETIRED, Samples, read_samples, write_samples
+from streamsim_validate.calibrate.samples import NOTHING_ON_CARD, Samples, read_samples, write_samples
 from streamsim_validate.compare.clocks import predict_device_s
 from streamsim_validate.gpu.memory import buffers_of, union
 from streamsim_validate.records.card import Card
@@ -359,12 +359,6 @@ def test_kernels_side_by_side_took_what_their_costs_alone_say(
         kernels = [Kernel(1 + i % 7, name, elements, parameter) for i in range(n)]
         ends[n] = simulate(Schedule((*opening, *kernels), ("non-blocking",) * 8, events=1), device).makespan_s
     assert (ends[128] - ends[32]) / 96 == pytest.approx(measured_s, rel=0.05)
-
-
-def test_rows_of_retired_probes_are_passed_over() -> None:
-    more = [(kind, 1024, n, ((1e-3, 1e-3, 1e-4),)) for kind in RETIRED for n in (32, 128)]
-    today = samples().plain()
-    assert Samples.from_plain(msgspec.structs.replace(today, timings=(*today.timings, *more))) == samples()
 
 
 # Spread

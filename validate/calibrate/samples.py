@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SAMPLES_VERSION = 2
-# Kinds of chains that samples of earlier versions hold, for effects that are no longer in the model.
-RETIRED = {"in a crowd", "side by side sincos(2)", "side by side sincos(40)"}
 NOTHING_ON_CARD = {SYNCHRONISE_CHAINS}  # kinds of chains that do: their time on the card is 0
 COPY_KINDS = {*DIRECTIONS, "duplex", "crowded", *(f"{kind} {d}" for kind in ("duplex", "crowded") for d in DIRECTIONS)}
 
@@ -83,15 +81,14 @@ class Samples:
     def from_plain(cls, plain: PlainSamples) -> Samples:
         """Return the samples that a file holds.
 
-        Without the probes of effects that are no longer in the model. Raises InputError when it is of another version,
-        or has a chain without runs or times that no clock shows.
+        Raises InputError when it is of another version, or has a chain without runs or times that no clock shows.
         """
         if plain.schema_version != SAMPLES_VERSION:
             raise InputError(
                 f"schema_version = {plain.schema_version}: this streamsim-validate reads samples of {SAMPLES_VERSION};"
                 " use the version that wrote it, or calibrate again"
             )
-        timings = timings_of(row for row in plain.timings if row[0] not in RETIRED)
+        timings = timings_of(plain.timings)
         for chain, runs in timings.items():
             _check_runs(chain, runs)
         paces_s = {Chain(kind, size, length): list(runs) for kind, size, length, runs in plain.paces_s}
