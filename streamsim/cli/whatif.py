@@ -14,10 +14,11 @@ from streamsim.cli.options import CHUNKS, FILE, Chosen, complete_device, device_
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.code.steps import LANGUAGES, Language
+from streamsim.device.profile import MOST_CONNECTIONS
 from streamsim.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from typing import Any
 
@@ -38,11 +39,20 @@ COUNT = click.IntRange(1, 1024)
     "--async", "is_async", is_flag=True, help="No copy holds the host, nor a synchronisation right behind one."
 )
 @click.option("--drop-sync", is_flag=True, help="The host waits at the end only.")
+@click.option("--off-legacy", is_flag=True, help="Nothing in the legacy default stream, all streams non-blocking.")
+@click.option("--warm-calls", is_flag=True, help="Single calls that hold the host for long are made once before.")
+@click.option("--drop-waits", is_flag=True, help="No wait but those that the data needs.")
+@click.option(
+    "--buffers", type=click.IntRange(0, 1024), metavar="TIMES", help="So many times the device buffers; 0: one a chunk."
+)
 @click.option("--chunks", type=CHUNKS, help="The work in so many chunks in all: a multiple of those there are.")
 @click.option("--streams", type=COUNT, help="The steps over so many streams in turn.")
 @click.option("--order", type=one_of(ISSUE_ORDERS), help="Issue chunk by chunk, or stage by stage.")
 @click.option("--prefetch", type=COUNT, metavar="DEPTH", help="The next steps' copies beside this step's work.")
 @click.option("--graph", is_flag=True, help="Captured once, launched once.")
+@click.option("--step-graphs", is_flag=True, help="What comes again between two waits as a graph.")
+@click.option("--live", is_flag=True, help="Issued op by op, without the graph.")
+@click.option("--set-connections", type=click.IntRange(1, MOST_CONNECTIONS), help="So many hardware queues.")
 @click.option(
     "--front-end-cost", metavar="0.5x", help="Calls, and the short work between them, in that part of the time."
 )
@@ -147,38 +157,33 @@ def _beside(found: WhatIf, recorded: RecordedTimes | None) -> dict[str, Timeline
 
 
 def _changes(
-    pin: bool,
-    is_async: bool,
-    drop_sync: bool,
-    chunks: int | None,
-    streams: int | None,
-    order: str | None,
-    prefetch: int | None,
-    graph: bool,
-    front_end_cost: str | None,
-    kernel: tuple[str, ...],
-    on_device: str | None,
-    **_: Any,
+    kernel: tuple[str, ...], front_end_cost: str | None, on_device: str | None, **options: Any
 ) -> Iterator[Change]:
     """In the order in which they are made: memory and calls, then the order of work, what it takes, and where."""
     from streamsim.device.library import load_device
     from streamsim.transform import changes as make
 
-    yield from (change() for asked, change in ((pin, make.pin), (is_async, make.make_async)) if asked)
-    if drop_sync:
-        yield make.drop_sync()
-    yield from (change(n) for n, change in ((chunks, make.chunks), (streams, make.streams)) if n)
-    if order is not None:
-        yield make.order(order)
-    if prefetch:
-        yield make.prefetch(prefetch)
+    yield from _asked(options, {"pin": make.pin, "off_legacy": make.off_legacy, "is_async": make.make_async})
+    yield from _asked(options, {"drop_sync": make.drop_sync, "warm_calls": make.warm_calls})
+    yield from _asked(options, {"drop_waits": make.drop_waits, "buffers": make.buffers, "chunks": make.chunks})
+    yield from _asked(options, {"streams": make.streams, "order": make.order, "prefetch": make.prefetch})
     if front_end_cost is not None:
         yield make.front_end_cost(_factor("--front-end-cost", front_end_cost), front_end_cost)
     yield from map(_kernels, kernel)
-    if graph:
-        yield make.graph()
+    yield from _asked(options, {"graph": make.graph, "step_graphs": make.step_graphs, "live": make.live})
+    yield from _asked(options, {"set_connections": make.connections})
     if on_device is not None:
         yield make.on_device(load_device(on_device))
+
+
+def _asked(options: dict[str, Any], makers: dict[str, Callable[..., Change]]) -> Iterator[Change]:
+    """The changes that are asked for, by a flag or a value."""
+    for name, make in makers.items():
+        value = options[name]
+        if value is True:
+            yield make()
+        elif value is not None and value is not False:
+            yield make(value)
 
 
 def _kernels(text: str) -> Change:

@@ -39,7 +39,7 @@ class Recut:
     ``chunks`` and ``streams``: how many it has. ``has_common``: chunks have something in common, which one alone does
     not show. ``by_chunk``: every chunk is in one stream; else streams have parts to play, such as copying in. Where
     ``streams`` is asked for, chunks are dealt out to so many new, non-blocking streams in turn; with None every op
-    stays in its stream. ``holds``: the host waits where it does now; else only at the end.
+    stays in its stream.
     """
 
     def __init__(self, schedule: Schedule, needs: Dependences | None = None) -> None:
@@ -59,10 +59,10 @@ class Recut:
         """The ops of each chunk, in the order of issue; without what all chunks have in common."""
         return [[self._schedule.ops[i] for i in ops] for ops in self._members.values()]
 
-    def dealt(self, streams: int | None, *, holds: bool = True, keeps_waits: bool = True) -> Schedule:
+    def dealt(self, streams: int | None, *, keeps_waits: bool = True) -> Schedule:
         """The same ops in other streams; without ``keeps_waits`` with no wait but those that the data needs."""
-        parts = [(i, 0) for i in self._needs.sequence(None, holds)]
-        ops = [self._op(i, holds) for i, _ in parts]
+        parts = [(i, 0) for i in self._needs.sequence(None, holds=True)]
+        ops = [self._schedule.ops[i] for i, _ in parts]
         edges = [
             self._needs.conflicts[i] | (self._needs.awaits(i) if keeps_waits else set())
             if is_work(self._schedule.ops[i])
@@ -72,7 +72,7 @@ class Recut:
         place = {i: k for k, (i, _) in enumerate(parts)}
         return self._made(ops, parts, [{place[k] for k in some} for some in edges], streams)
 
-    def cut(self, pieces: int, streams: int | None, *, holds: bool = True) -> Schedule | None:
+    def cut(self, pieces: int, streams: int | None) -> Schedule | None:
         """Every chunk in so many; None where an op is too small, or is at odds with itself once it is cut.
 
         Consecutive ops of a chunk are issued piece by piece where the data allows it, else op by op.
@@ -85,8 +85,8 @@ class Recut:
                 return None
             cuts.update(zip(members, found, strict=True))
         for by_piece in (True, False):
-            parts = self._parts(pieces, holds, by_piece)
-            ops = [cuts[i][p] if i in cuts else self._op(i, holds) for i, p in parts]
+            parts = self._parts(pieces, by_piece)
+            ops = [cuts[i][p] if i in cuts else self._schedule.ops[i] for i, p in parts]
             edges = bytes_shared(self._schedule, ops, [i for i, _ in parts])
             if edges is not None:
                 break
@@ -96,13 +96,11 @@ class Recut:
         for k, (i, p) in enumerate(parts):
             if is_work(ops[k]):
                 edges[k].update(place[part] for part in self._before(i, p, pieces, cuts))
-        if not holds:
-            ops = [_asynchronous(op) for op in ops]
         return self._made(ops, parts, edges, streams)
 
-    def merged(self, together: int, streams: int | None, *, holds: bool = True) -> Schedule | None:
+    def merged(self, together: int, streams: int | None) -> Schedule | None:
         """So many consecutive chunks in one; None where none of them continue each other in memory."""
-        sequence = self._needs.sequence(None, holds)
+        sequence = self._needs.sequence(None, holds=True)
         epoch, now = dict[int, int](), 0
         for i in sequence:
             now += not is_work(self._schedule.ops[i])
@@ -118,7 +116,7 @@ class Recut:
                     if one is None:
                         return None
                     first |= dict.fromkeys(ops, ops[0])
-                    whole[ops[0]] = one if holds else _asynchronous(one)
+                    whole[ops[0]] = one
         if len(set(first.values())) == len(first):
             return None
         parts = [(i, 0) for i in sequence if first.get(i, i) == i]
@@ -130,7 +128,7 @@ class Recut:
                 edges[k].update(place[first.get(j, j)] for j in self._needs.conflicts[i] | self._needs.awaits(i))
         if any(earlier >= k for k, some in enumerate(edges) for earlier in some):
             return None
-        return self._made([whole.get(i) or self._op(i, holds) for i, _ in parts], parts, edges, streams)
+        return self._made([whole.get(i) or self._schedule.ops[i] for i, _ in parts], parts, edges, streams)
 
     def with_buffers(self, times: int | None) -> Schedule | None:
         """Device buffers that chunks use one after another, so many ``times``, used in turn; None: one for each chunk.
@@ -180,9 +178,9 @@ class Recut:
                     chunks.append(-1)  # the first turn is that of the buffer as it is
         return found
 
-    def _parts(self, pieces: int, holds: bool, by_piece: bool) -> list[Part]:
+    def _parts(self, pieces: int, by_piece: bool) -> list[Part]:
         """The parts of all ops in the order of issue."""
-        sequence = self._needs.sequence(None, holds)
+        sequence = self._needs.sequence(None, holds=True)
         uncut = {i for i in sequence if i in self._needs.common or not is_work(self._schedule.ops[i])}
         runs = groupby(sequence, key=lambda i: self._needs.chunk[i] if by_piece and i not in uncut else -1 - i)
         found: list[Part] = []
@@ -202,10 +200,6 @@ class Recut:
                 yield k, p
             else:
                 yield from ((k, q) for q in range(pieces))
-
-    def _op(self, i: int, holds: bool) -> Op:
-        op = self._schedule.ops[i]
-        return op if holds else _asynchronous(op)
 
     def _made(
         self, ops: Sequence[Op], parts: Sequence[Part], edges: Sequence[set[int]], streams: int | None
@@ -230,10 +224,6 @@ class Recut:
             of = {k: turn.get((self._needs.chunk[i], p), 1) for k, (i, p) in enumerate(parts)}
             awaited, kinds = {}, NON_BLOCKING * max(of.values())
         return issued(self._schedule, ops, range(len(ops)), of, kinds, edges, awaited)
-
-
-def _asynchronous(op: Op) -> Op:
-    return replace(op, blocking=False) if isinstance(op, Copy) and op.blocking else op
 
 
 def _form(op: Op) -> Any:

@@ -41,6 +41,7 @@ from streamsim.program.schedule import (
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.program.workload_text import workload_of_sizes
 from streamsim.races.check import check, repaired
+from streamsim.transform.calls_and_memory import unblocked
 from streamsim.transform.dependences import Dependences
 from streamsim.transform.ops import NON_BLOCKING
 from streamsim.transform.recut import Recut
@@ -308,7 +309,7 @@ def test_blocking_copies_stay_blocking_unless_they_are_made_asynchronous(pieces:
     assert coarser is not None
     assert unnamed(finer) == unnamed(serial(WORKLOAD, 8 * pieces))
     assert unnamed(coarser) == unnamed(serial(WORKLOAD, 8 // pieces))
-    released = recut.cut(pieces, 4, holds=False)
+    released = Recut(unblocked(serial(WORKLOAD, 8))).cut(pieces, 4)
     assert released is not None
     assert unnamed(released) == unnamed(depth_first(WORKLOAD, 8 * pieces, 4))
 

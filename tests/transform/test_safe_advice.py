@@ -14,7 +14,11 @@ from race_oracle import of_rule, races
 from same_work import Terms, amounts, output, pipelines
 from strategies import NS, hosted, make_device
 
+from streamsim.analysis.causes import KEYS
 from streamsim.analysis.explain import explain
+from streamsim.analysis.removals import Removals
+from streamsim.analysis.what_if import what_if
+from streamsim.cli.whatif import _changes, whatif_command
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
@@ -25,7 +29,7 @@ from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.races.check import check, repaired
 from streamsim.search.best_steps import best_steps
 from streamsim.transform import changes as make
-from streamsim.transform.changes import changed_by
+from streamsim.transform.changes import changed_by, listed
 from streamsim.transform.chunks import chunk_count, in_chunks
 from streamsim.transform.dependences import Dependences
 from streamsim.transform.scenario import Scenario
@@ -92,7 +96,8 @@ PROGRAMS = st.one_of(patterns(), patterns(), like_recorded(), pipelines(), of_th
 COUNTS = st.sampled_from((1, 2, 3, 4, 6, 8, 12))
 CHANGES = st.lists(
     st.one_of(
-        st.sampled_from((make.pin(), make.make_async(), make.drop_sync(), make.graph())),
+        st.sampled_from((make.pin(), make.make_async(), make.drop_sync(), make.graph(), make.off_legacy())),
+        st.sampled_from((make.drop_waits(), make.warm_calls(), make.buffers(2), make.buffers(0))),
         st.builds(make.chunks, COUNTS),
         st.builds(make.chunks, COUNTS),
         st.builds(make.streams, st.integers(1, 5)),
@@ -159,6 +164,21 @@ def test_what_explain_proposes_does_the_same_without_a_race(schedule: Schedule) 
     for loss in explain(schedule, DEVICE).losses:
         if loss.remedied is not None:
             check_safe(schedule, loss.remedied.schedule)
+
+
+@examples(20)
+@given(PROGRAMS)
+def test_what_explain_tries_whatif_makes_with_the_same_words_time_and_assumption(schedule: Schedule) -> None:
+    schedule = repaired(schedule, check(schedule))
+    remedies = Removals(Scenario(schedule, DEVICE)).remedies
+    for key in set(KEYS) - {"host-work"}:  # whose words say more
+        for remedy in remedies.of(key):
+            if "in rounds" not in remedy.options:
+                asked = whatif_command.make_context("whatif", ["program.json", *remedy.options.split()]).params
+                said = what_if(schedule, DEVICE, list(_changes(**asked)), independent=True)
+                assert said.together.makespan_s == simulate(*remedy.scenario).makespan_s, remedy.text
+                assert listed(said.words) == remedy.text
+                assert " and ".join(said.assumed) == remedy.assumes
 
 
 WORKLOAD = Workload(inputs=(5 << 20,), outputs=(5 << 20,), kernels=(WorkloadKernel(duration_s=60e-6),))
