@@ -124,9 +124,17 @@ class Turns(NamedTuple):
         """For how many chunks, from the first on, there is such a record."""
         if step.awaited is None:
             return self.chunks
-        distance = self.distance(step.awaited)
-        is_needless = step.between_streams and distance % self.streams == 0
-        return 0 if is_needless else max(0, self.chunks - distance)
+        return self._reach(self.chunks, step.awaited, step.between_streams)
+
+    def waits(self, step: Wait, chunks: int) -> int:
+        """For how many of the first so many chunks there is such a wait."""
+        return self._reach(chunks, step.before, step.between_streams)
+
+    def _reach(self, chunks: int, of: Distance, between_streams: bool) -> int:
+        """How many of so many chunks have another one this far before them, in another stream if need be."""
+        distance = self.distance(of)
+        is_needless = between_streams and distance % self.streams == 0
+        return 0 if is_needless else max(0, chunks - distance)
 
 
 class IssueOrder(NamedTuple):

@@ -36,7 +36,8 @@ number of streams and is worked out once for each cut.
 from __future__ import annotations
 
 import math
-from itertools import accumulate, groupby, islice, pairwise
+from itertools import accumulate, groupby, pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.analysis.bounds import Flow, duplex_bound
@@ -52,6 +53,7 @@ from streamsim.lowering.costs import (
     surcharges_of,
 )
 from streamsim.lowering.lowered import ENGINES, NOT_AN_ENGINE
+from streamsim.program.loops import Issue, Prepare, Record, loop_of, stages_of
 from streamsim.program.schedule import LAUNCHES, Copy, RecordEvent, Synchronize, WaitEvent
 from streamsim.rules.clock import ticks
 from streamsim.rules.hand_overs import crossing
@@ -59,13 +61,17 @@ from streamsim.rules.link import NEVER
 from streamsim.rules.side_by_side import FULL_CARD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from streamsim.device.profile import Device
     from streamsim.lowering.costs import Shape
     from streamsim.program.config import Config
+    from streamsim.program.loops import Loop, Pass, Stage, Step
     from streamsim.program.schedule import Launch
     from streamsim.program.workload import Part, Workload
+
+
+KIND_OF_STAGE: dict[Stage, int] = {"copy in": H2D, "run": KERNEL, "copy out": D2H}
 
 
 class _Size(NamedTuple):
@@ -113,6 +119,7 @@ class LowerBounds:
         self._engine_of = ENGINES[device.copy_engines.count][1]
         self._most = device.compute.concurrent_kernels
         self._kinds = kinds = kinds_of(workload)
+        self._stages = stages_of(workload)
         calls = {launch: call_ticks(launch, device) for launch in LAUNCHES}
         self._calls = calls["live"]  # what a call costs is no part of a chunk's chain
         self._most_calls = {
@@ -120,7 +127,7 @@ class LowerBounds:
         }
         launched = [kernel.name for kernel in workload.kernels for _ in range(kernel.launches)]
         self.call_ticks = {launch: _chunk_calls(kinds, launched, of) for launch, of in calls.items()}
-        self.ring_ticks = {launch: of[RecordEvent] + of[WaitEvent] for launch, of in calls.items()}
+        self.event_ticks = {launch: (of[RecordEvent], of[WaitEvent]) for launch, of in calls.items()}
         self.submit_ticks = ticks(device.host.submit_s)
         self.launch_ticks = {"live": 0, "graph": ticks(device.host.graph_launch_s)}
         self._cuts: dict[tuple[object, ...], _Cut] = {}
@@ -137,14 +144,14 @@ class LowerBounds:
         if cut.has_gaps or not cut.kinds:
             engines = [self._work(cut, engine) for engine in set(self._engine_of) - {NOT_AN_ENGINE}]
             return max(engines + [cut.work] * bool(cut.kinds))  # every chunk has something to issue
-        across = config.hands_buffers_over
-        slots = config.slots if across or config.is_prefetch else None
+        loop, across = self._loop(config), config.hands_buffers_over
+        slots = config.slots if across or loop.roles else None
         key = (config.order, config.chunks, slots, config.memory, config.launch)
         common = self._common.get(key)
         if common is None:
-            common = self._common[key] = self._of_cut(cut, config, across)
+            common = self._common[key] = self._of_cut(cut, config, loop)
         bound, start = common
-        if config.is_prefetch:
+        if loop.roles:
             return bound
         chain = self._stream(cut, config.streams, self._again(cut, config, config.streams, 0))
         if config.slots is not None:
@@ -152,10 +159,12 @@ class LowerBounds:
             chain = max(chain, self._stream(cut, config.slots, self._again(cut, config, config.slots, event)))
         return max(bound, start + chain)
 
-    def _of_cut(self, cut: _Cut, config: Config, across: bool) -> tuple[int, int]:
+    def _loop(self, config: Config) -> Loop:
+        return loop_of(config.order, config.buffers is not None, self._stages)
+
+    def _of_cut(self, cut: _Cut, config: Config, loop: Loop) -> tuple[int, int]:
         """The engines', the link's and the host's bound; and when the first op is on the card."""
-        handed = config.chunks - (config.slots or 0) if across else 0
-        calls = _Calls(self, cut, config, handed)
+        calls = _Calls(self, cut, config, loop)
         bounds = [at + onwards for at, onwards in zip(calls.last, cut.sizes[-1].onwards, strict=True)]
         bounds += [self._engine(cut, calls, engine) for engine in set(self._engine_of) - {NOT_AN_ENGINE}]
         if self._device.copy_engines.count == 2 and {H2D, D2H} <= set(cut.kinds):
@@ -211,7 +220,7 @@ class LowerBounds:
         Depth-first from its last op to the next chunk's first one. Breadth-first a stage of one chunk follows the
         same stage of another, and the hand-overs from stage to stage come only once.
         """
-        if config.order == "breadth-first":
+        if not self._loop(config).is_by_chunk:
             most, shortest = self._calls_between(config), dict[int, int]()
             for size in cut.sizes:
                 for kind, op in zip(cut.kinds, size.ops, strict=True):
@@ -245,7 +254,7 @@ class LowerBounds:
         if config.is_blocking or config.is_pageable or self._device.compute.kernel_signal == "run":
             return NEVER  # the host may wait, or ops for many others
         calls = self._most_calls[config.launch]
-        if config.order == "breadth-first" or config.is_prefetch:
+        if not self._loop(config).is_by_chunk:
             workload, chunks = self._workload, config.chunks
             return chunks * (calls + ticks(workload.host_work_s) + workload.has_host_work) + ticks(workload.host_load_s)
         return calls
@@ -299,50 +308,64 @@ def _chunk_calls(kinds: Sequence[int], launched: Sequence[str], calls: Calls) ->
 class _Calls:
     """When ops can be on the card at the earliest, as the host makes its calls one after another.
 
-    ``first[k]``: op number k of the first chunk, if no call waits; ``last[k]``: that of the last chunk, all of the
-    calls made by then with which a ring hands buffers to other streams (``handed`` times). ``begins``: before either.
+    ``first[k]``: op number k of the first chunk, if no call waits; ``last[k]``: that of the last chunk. ``begins``:
+    before either.
     """
 
-    def __init__(self, bounds: LowerBounds, cut: _Cut, config: Config, handed: int) -> None:
-        self._cut = cut
+    def __init__(self, bounds: LowerBounds, cut: _Cut, config: Config, loop: Loop) -> None:
+        self._cut, self._turns = cut, config.turns
         self.begins = bounds.submit_ticks + bounds.launch_ticks[config.launch]
-        self.first: list[int] = []
-        self.last: list[int] = []
-        calls = bounds.call_ticks[config.launch]
-        if config.is_prefetch:
-            self._add_prefetched(list(accumulate(calls)), config.slots != 1)
-        else:
-            self._add_stages(iter(calls), config.order == "breadth-first", handed * bounds.ring_ticks[config.launch])
+        self._event_calls = bounds.event_ticks[config.launch]
+        calls = zip(cut.kinds, bounds.call_ticks[config.launch], strict=True)
+        by_kind = {kind: [call for _, call in some] for kind, some in groupby(calls, itemgetter(0))}
+        self._calls = {stage: list(accumulate(by_kind.get(kind, [0]))) for stage, kind in KIND_OF_STAGE.items()}
+        self.first, self.last = (self._of_chunk(loop, chunk) for chunk in (0, cut.chunks - 1))
 
-    def _add_stages(self, calls: Iterator[int], breadth_first: bool, ring: int) -> None:
-        """Where whole chunks are issued one after another, or stages of all of them."""
-        cut, before = self._cut, self.begins
-        first_work, work = cut.sizes[0].work, cut.work
-        stages = [cut.kinds]
-        if breadth_first:
-            stages = [tuple(own) for _, own in groupby(cut.kinds)]
-        for stage in stages:
-            upto = list(accumulate(islice(calls, len(stage))))
-            others = before + work + (cut.chunks - 1) * upto[-1] + ring
-            self.first += [before + first_work + ticks_upto for ticks_upto in upto]
-            self.last += [others + ticks_upto for ticks_upto in upto]
-            before += work + cut.chunks * upto[-1]
-            first_work = work = 0
+    def _of_chunk(self, loop: Loop, chunk: int) -> list[int]:
+        """The ops of one chunk."""
+        found: list[int] = []
+        now = self.begins
+        for bodies in loop.passes:
+            for k, body in enumerate(bodies):
+                issued = now + self._before(bodies, k, chunk)
+                for step in body.steps:
+                    if isinstance(step, Issue):
+                        found += [issued + upto for upto in self._calls[step.stage]]
+                        issued = found[-1]
+                    else:
+                        issued += self._ticks(step, chunk + 1) - self._ticks(step, chunk)
+            if bodies is not loop.passes[-1]:
+                now += sum(self._ticks(step, self._cut.chunks) for body in bodies for step in body.steps)
+        return found
 
-    def _add_prefetched(self, upto: list[int], is_ahead: bool) -> None:
-        """Where chunks are copied in one after another, or each ``is_ahead`` of the rest of the one before it.
+    def _before(self, bodies: Pass, own: int, chunk: int) -> int:
+        """Ticks of a pass before its body number ``own`` comes to a chunk."""
+        behind = self._turns.ahead
+        rounds, found = chunk + behind * bodies[own].follows, 0
+        for k, body in enumerate(bodies):
+            chunks = min(rounds + (k < own) - behind * body.follows, self._cut.chunks)
+            if chunks > 0:
+                found += sum(self._ticks(step, chunks) for step in body.steps)
+        return found
 
-        ``upto``: ticks of the calls of a chunk, up to each; those for events are left out.
-        """
-        cut, others = self._cut, self._cut.chunks - 1
-        copies_in = cut.kinds.count(H2D)
-        into = upto[copies_in - 1] if copies_in else 0
-        works = [size.work for size in cut.sizes for _ in range(min(2, size.many))]
-        before, between = (into + works[1], upto[-1] - into) if is_ahead else (0, 0)
-        for op, ticks_upto in enumerate(upto):
-            is_behind = op >= copies_in
-            self.first.append(self.begins + works[0] + ticks_upto + before * is_behind)
-            self.last.append(self.begins + cut.work + others * upto[-1] + ticks_upto - between * (not is_behind))
+    def _ticks(self, step: Step, chunks: int) -> int:
+        """Ticks of the calls of a step for the first so many chunks."""
+        if isinstance(step, Issue):
+            return chunks * self._calls[step.stage][-1]
+        if isinstance(step, Prepare):
+            return self._work(chunks) if self._cut.work else 0
+        record, wait = self._event_calls
+        if isinstance(step, Record):
+            return record * min(chunks, self._turns.recorded(step))
+        return wait * self._turns.waits(step, chunks)
+
+    def _work(self, chunks: int) -> int:
+        """Ticks that the host works before the first so many chunks."""
+        found = 0
+        for size in self._cut.sizes:
+            many = min(size.many, chunks)
+            found, chunks = found + many * size.work, chunks - many
+        return found
 
     def head(self, op: int) -> int:
         """No op number ``op`` of any chunk can start before this tick."""
