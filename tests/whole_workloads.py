@@ -57,7 +57,7 @@ def whole_workloads(
 @st.composite
 def ways(draw: st.DrawFn, most_chunks: int) -> Config:
     """Any configuration."""
-    order: Order = draw(st.sampled_from(("depth-first", "depth-first", "breadth-first", "serial", "prefetch")))
+    order: Order = draw(st.sampled_from(("depth-first", "depth-first", "breadth-first", "serial", "prefetch", "relay")))
     memory: HostMemory = draw(st.sampled_from(("pinned", "pinned", "pageable")))
     launch: Launch = draw(st.sampled_from(("live", "graph"))) if order != "serial" and memory == "pinned" else "live"
     return Config(

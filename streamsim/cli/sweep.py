@@ -75,7 +75,7 @@ COMPLETE_ORDERS, COMPLETE_MEMORIES, COMPLETE_LAUNCHES = map(
 @click.option(
     "--order",
     shell_complete=COMPLETE_ORDERS,
-    help="Issue orders: depth-first,breadth-first,serial,prefetch. Default: depth-first.",
+    help=f"Issue orders: {','.join(ORDERS)}. Default: depth-first.",
 )
 @click.option(
     "--buffers", help="Device buffers used in turn: 2,3,4; all (the default): one for every chunk, of prefetch 2."

@@ -31,9 +31,9 @@ def useful_streams(order: Order, chunks: int) -> int:
     return 1 if ISSUE_ORDERS[order].own_streams else chunks
 
 
-def most_streams(workload: Workload) -> int:
+def most_streams(workload: Workload, order: Order = "depth-first") -> int:
     """Over how many streams the chunks of a workload may take turns."""
-    return 1 if workload.in_order else MOST_CHUNKS
+    return 1 if workload.in_order and not ISSUE_ORDERS[order].keeps_order else MOST_CHUNKS
 
 
 def useful_buffers(order: Order, buffers: int | None, chunks: int) -> int | None:
@@ -160,10 +160,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.chunks > workload.most_chunks:
             workload.cut(self.chunks)  # says why
         check_calls(f"chunks = {self.chunks}", self.chunks * workload.in_chunks(self.chunks).calls_of_chunk)
-        if self.streams > most_streams(workload):
+        if self.streams > most_streams(workload, self.order):
             raise InputError(
                 f"streams = {self.streams}: in_order = true: chunks need each other's result, so their kernels stay in"
-                " one stream; use 1, or the order prefetch"
+                " one stream; use 1, or the order prefetch or relay"
             )
         if self.launch == "graph" and workload.has_host_work:
             field = "host_work_s" if workload.host_work_s else "host_load_s"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from streamsim.program.workload import Workload
 
-Order = Literal["depth-first", "breadth-first", "serial", "prefetch"]
+Order = Literal["depth-first", "breadth-first", "serial", "prefetch", "relay"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 Stage = Literal["copy in", "run", "copy out"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
@@ -143,6 +143,7 @@ class IssueOrder(NamedTuple):
     ``ring``: its loop over buffers of one chunk each, used in turn; None: it has none. ``own_streams``: the number of
     its streams where nobody chooses it, else 0; ``only_own`` then says why. ``least_buffers``: buffers that it has
     unless another number is given; None: one place for every chunk. ``is_blocking``: the host waits for each copy.
+    ``keeps_order``: the kernels of each chunk come behind those of the chunk before, over any number of streams.
     """
 
     loop: Callable[[Stages], Loop]
@@ -151,6 +152,7 @@ class IssueOrder(NamedTuple):
     only_own: str = ""
     least_buffers: int | None = None
     is_blocking: bool = False
+    keeps_order: bool = False
 
 
 def stages_of(workload: Workload) -> Stages:
@@ -182,6 +184,13 @@ def _ring(stages: Stages) -> Loop:
     wait = Wait("done", before="buffers", between_streams=True)
     record = Record("done", awaited="buffers", between_streams=True)
     return Loop((_pass(Prepare(), wait, *map(Issue, stages), record),), ("done",))
+
+
+def _relay(stages: Stages) -> Loop:
+    """Chunk by chunk; the kernels of each chunk wait for those of the chunk before."""
+    run: list[Step] = [Wait("ran", before=1), Issue("run"), Record("ran")]
+    steps = [step for stage in stages for step in (run if stage == "run" else [Issue(stage)])]
+    return Loop((_pass(Prepare(), *steps),), ("ran",) if "run" in stages else ())
 
 
 def _prefetch(stages: Stages) -> Loop:
@@ -221,5 +230,7 @@ ISSUE_ORDERS: dict[Order, IssueOrder] = {
         own_streams=3,
         only_own="a prefetching program has 3 of its own; leave it out",
         least_buffers=PREFETCH_BUFFERS,
+        keeps_order=True,
     ),
+    "relay": IssueOrder(_relay, keeps_order=True),
 }

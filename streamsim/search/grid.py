@@ -112,9 +112,13 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """In the order of simplicity; rings as large as the number of chunks come more than once."""
         programs = self._programs(workload)
         for chunks in sorted(n for n in self.chunks if n <= workload.most_chunks):
-            most = min(chunks, most_streams(workload))
             own = {order: ISSUE_ORDERS[order].own_streams for order in self.orders}  # whatever the grid has
-            allowed = {order: {own[order]} if own[order] else {min(n, most) for n in self.streams} for order in own}
+            allowed = {
+                order: {own[order]}
+                if own[order]
+                else {min(n, chunks, most_streams(workload, order)) for n in self.streams}
+                for order in own
+            }
             ways = [
                 (order, allowed[order], useful_buffers(order, buffers, chunks), launch)
                 for order, buffers, launch in programs

@@ -52,6 +52,7 @@ CONFIGS: dict[str, Config] = {
     "breadth-first": Config("breadth-first", 16, 4),
     "ring": Config("depth-first", 16, 4, 3),
     "prefetch": Config("prefetch", 16),
+    "relay": Config("relay", 16, 4),
 }
 
 

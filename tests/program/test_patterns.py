@@ -287,6 +287,16 @@ def test_a_ring_uses_as_many_chunk_sized_buffers_as_it_says(
     )
 
 
+def test_in_a_relay_kernels_take_turns_over_the_streams_and_copies_do_not_wait_for_them() -> None:
+    schedule = build(Workload(8, (1,), (1,), (WorkloadKernel(duration_s=1e-6, launches=2),)), "relay", 3, 2)
+    before = happens_before(schedule)
+    kernels = [i for i, op in enumerate(schedule) if isinstance(op, Kernel)]
+    assert all(first in before[second] for first, second in pairwise(kernels))
+    assert [schedule.ops[i].stream for i in kernels] == [1, 1, 2, 2, 1, 1]
+    copies_in = [i for i, op in enumerate(schedule) if isinstance(op, Copy) and op.direction == "h2d"]
+    assert not before[copies_in[1]]
+
+
 def test_prefetch_copies_the_next_batch_beside_the_kernels_of_this_one() -> None:
     # 10 bytes a batch; two kernels of 6 ticks each a batch, in 4 batches: copy 0 0..10, kernels 0 10..22, copy 1
     # 10..20.

@@ -65,7 +65,7 @@ def tight(draw: st.DrawFn) -> tuple[Workload, Device]:
     return workload, make_device(copy_engines=engines, concurrent_kernels=concurrent, **parts)
 
 
-ORDERS: tuple[Order, ...] = ("depth-first", "breadth-first", "prefetch")
+ORDERS: tuple[Order, ...] = ("depth-first", "breadth-first", "prefetch", "relay")
 CLOSE = Grid(tuple(range(1, 8)), (1, 2, 3, 5), ORDERS, buffers=(None, 1, 2, 3), launches=("live", "graph"))
 
 
