@@ -19,7 +19,7 @@ from streamsim.analysis.model_error import MOST_POWER, missed, standard_misses
 from streamsim.checks import check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.assumptions import known_within
-from streamsim.device.front_ends import HOST_TIMES
+from streamsim.device.front_end_calls import HOST_TIMES
 from streamsim.device.library import as_device
 from streamsim.device.profile import Device, number_names, number_of
 from streamsim.device.variations import multiplied

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from streamsim.program.workload import Workload, WorkloadKernel
 
 OF_CHUNK = "stream[i % streams]"
-HANDS_OVER = "hands_over and "
 
 
 class _Array(NamedTuple):
@@ -230,7 +229,7 @@ class _Issued:
 
     def _body(self, steps: Sequence[loops.Step], chunk: str) -> tuple[Step, ...]:
         found: list[Step] = []
-        turns = [Turn(chunk)] * (self._arrays.slots is not None)
+        turns = [Turn(chunk)] if self._arrays.slots is not None else []
         for step in steps:
             if isinstance(step, loops.Prepare):
                 found += self._work
@@ -253,14 +252,13 @@ class _Issued:
         stream = self._stream(step.stream)
         if step.before == 0:
             return Wait(f"{step.event}[{chunk}]", stream)
-        condition = HANDS_OVER * step.between_streams + f"{chunk} >= {step.before}"
-        return If(condition, (Wait(f"{step.event}[{chunk} - {step.before}]", stream),))
+        return If(_where(step, f"{chunk} >= {step.before}"), (Wait(f"{step.event}[{chunk} - {step.before}]", stream),))
 
     def _record(self, step: loops.Record, chunk: str) -> Step:
         record = Record(f"{step.event}[{chunk}]", self._stream(step.stream))
         if step.awaited is None:
             return record
-        return If(HANDS_OVER * step.between_streams + f"{chunk} + {step.awaited} < chunks", (record,))
+        return If(_where(step, f"{chunk} + {step.awaited} < chunks"), (record,))
 
     def _stage(self, stage: loops.Stage, chunk: str) -> tuple[Step, ...]:
         """The calls of a stage of a chunk."""
@@ -303,3 +301,7 @@ class _Issued:
         for other in others:
             steps += [Record("ended", self._stream(other)), Wait("ended", self._stream(first))]
         return [*steps, self._copies_once("d2h", self._arrays.once, first)]
+
+
+def _where(step: loops.Record | loops.Wait, condition: str) -> str:
+    return f"hands_over and {condition}" if step.between_streams else condition

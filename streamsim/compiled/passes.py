@@ -64,20 +64,20 @@ class _Tables:
     def add(self, loop: Loop) -> tuple[int, int]:
         """Add a loop; from which pass to which it is."""
         first = len(self.passes)
-        takes_turns = not loop.roles
+        opens, joins = ([], []) if loop.roles else ([_step(OPEN)], [_step(JOIN)])
         if self._once_in:
-            self._once(_issue(0, 0, self._once_in), *[_step(OPEN)] * takes_turns)
+            self._once(_issue(0, 0, self._once_in), *opens)
         for number, bodies in enumerate(loop.passes):
             issued = [step.stage for body in bodies for step in body.steps if isinstance(step, Issue)]
-            joins = self._is_run_signal and self._has_kernels and issued[:1] == ["copy out"]
+            waits = self._is_run_signal and self._has_kernels and issued[:1] == ["copy out"]
             begins = len(self.bodies)
             for body in bodies:
                 self._body(self._steps(body, loop), body.follows)
             follows = any(body.follows for body in bodies)
-            self.passes.append((begins, len(self.bodies), False, follows, self._has_kernels and number > 0, joins))
+            self.passes.append((begins, len(self.bodies), False, follows, self._has_kernels and number > 0, waits))
         if self._once_out:
             self._once(
-                *[_step(JOIN)] * takes_turns,
+                *joins,
                 _issue((loop.ends or (0,))[0], self._once_in, self._once_in + self._once_out),
             )
         return first, len(self.passes)

@@ -2,19 +2,19 @@
 
 A call of an array library takes several times as long as the bare call that it makes in the end, and there is one more:
 entering the stream that is to be the current one. A profile's ``host`` has the bare calls, as CuPy's ``runtime`` makes
-them; a :class:`FrontEnd` has those of a library on that host, or of compiled programs. Where a profile has none of its
-own, it is taken to have those of ``front_ends.toml``, the means of the hosts that were calibrated.
+them; a :class:`~streamsim.device.front_end_calls.FrontEnd` has those of a library on that host, or of compiled
+programs. Where a profile has none of its own, it is taken to have those of ``front_ends.toml``, the means of the hosts
+that were calibrated.
 """
 
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from streamsim.checks import check_number
-from streamsim.device.fields import About, Table
+from streamsim.device.front_end_calls import IN_LOOPS, TIMES, FrontEnd
 from streamsim.errors import InputError
 from streamsim.files.documents import parse_toml
 from streamsim.text.shown import shown
@@ -26,53 +26,10 @@ CALLS = "calls"  # the name of the bare calls
 COMPILED = "cuda-c++"  # of bare calls as compiled programs make them; where a profile has none, those are its own
 SEPARATOR = ":"  # between the name of a device and that of a front end
 SHIPPED = files("streamsim.device") / "front_ends.toml"
-LARGEST_SPREAD = 10.0
-
-Call = Annotated[float, About()]
-
-
-class FrontEnd(Table, frozen=True):
-    """What the calls of a front end take on a host, seconds.
-
-    ``copy_s``: an asynchronous copy of a slice of an array to or from a slice of pinned memory, and the slice of it
-    that kernels work on. ``kernel_s``: an operation on such slices that launches one kernel. ``record_s``, ``wait_s``:
-    of an event. ``synchronize_s``: a synchronisation that need not wait. ``enter_s``: a ``with`` block that makes
-    another stream the current one, which compiled programs do without. ``linear_s``: an operation that a workload's
-    kernel names ``linear``, a linear layer, whose output is new memory (0: not measured, and taken for any other
-    operation). ``turn_s``: how much longer each of these takes, but for ``enter_s``, where it is not behind another of
-    its kind, copies in and out being two (0: not measured). All of them in a loop. Where the host comes to a call with
-    cold caches that takes longer: by ``after_wait_s`` the first copy and the first operation of a program, and those
-    behind each call that may wait; by ``first_launch_s`` the first call of each operation in a program, by its
-    kernel's name (0, either: not measured, and as long as of bare calls).
-    ``spread``: the relative standard deviation with which all of them are known together. ``source``: where they come
-    from, as in a profile's ``sources``.
-    """
-
-    copy_s: Call
-    kernel_s: Call
-    record_s: Call
-    wait_s: Call
-    synchronize_s: Call
-    enter_s: Call
-    source: str
-    spread: float = 0.0
-    linear_s: Call = 0.0
-    turn_s: Call = 0.0
-    after_wait_s: Call = 0.0
-    first_launch_s: Call = 0.0
-
-    def __post_init__(self) -> None:
-        Table.__post_init__(self)
-        check_number("spread", self.spread, 0.0, LARGEST_SPREAD)
-
 
 # Of bare calls, compiled ones too. A library's are found in rounds over streams: a mean with the first ones.
 FIRST_ON_STREAM = "first_on_stream_s"
 LINEAR = "linear"  # the name of a kernel whose call is ``linear_s``
-TIMES = tuple(name for name in FrontEnd.__struct_fields__ if name.endswith("_s"))
-HOST_TIMES = tuple(f"host.{name}" for name in TIMES)  # as a profile's spread and sources name them
-COLD = "after_wait_s", "first_launch_s"
-IN_LOOPS = tuple(name for name in TIMES if name not in COLD)
 
 
 class _Shipped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -13,7 +13,7 @@ import msgspec
 
 from streamsim.checks import LARGEST_BYTES, check_choice, check_is, check_number, check_whole
 from streamsim.device.fields import About, As, Table, fields_of
-from streamsim.device.front_ends import FrontEnd
+from streamsim.device.front_end_calls import FrontEnd
 from streamsim.device.kernel_costs import KernelCost, constant_s, paces, part_s
 from streamsim.device.recorders import RECORDERS, Recorder
 from streamsim.displayed import Displayed

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from streamsim.device.fields import As, Table, fields_of, restored
-from streamsim.device.front_ends import TIMES
+from streamsim.device.front_end_calls import TIMES
 from streamsim.device.kernel_costs import faster_costs, mean_costs, multiplied_costs
 from streamsim.device.library import as_device
 from streamsim.device.profile import EFFECTS, LIMITED, tables_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamsim.device.fields import Field
-    from streamsim.device.front_ends import FrontEnd
+    from streamsim.device.front_end_calls import FrontEnd
     from streamsim.device.profile import Device
     from streamsim.device.recorders import Recorder
 

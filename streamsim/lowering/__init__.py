@@ -1,1 +1,4 @@
-"""A schedule made ready for a device: what every op costs in ticks, and what waits for what."""
+"""A schedule made ready for a device: what every op takes alone in ticks, and what waits for what.
+
+This room reads schedules and profiles. What the card and the host do with the numbers is in :mod:`streamsim.rules`.
+"""

@@ -1,9 +1,8 @@
 """Compile a schedule for a device into flat arrays of whole ticks: everything that does not depend on time.
 
-The rules that turn CUDA's calls into dependences stand in this folder and nowhere else: stream order, events, the
-legacy default stream, which host call blocks (``order``), hardware queues (here), what an op costs (``costs``) and its
-call (``host``).
-What is left for the event loop is to say *when*.
+Stream order, events, the legacy default stream and host calls that block become dependences in ``order``; what an op
+takes is worked out in ``costs``, its call in ``host``, its hardware queue here. Where that hangs on what came before,
+as for queues and calls, they ask :mod:`streamsim.rules`. What is left for the event loop is to say *when*.
 
 Ops keep their index in the schedule. Bytes on a link are counted in fixed point, ``1 << BYTE_BITS`` units
 a byte, and rates in units per tick, so that sharing a link is exact integer arithmetic.

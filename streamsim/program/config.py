@@ -179,8 +179,12 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         unchunked = None
         if self.chunks > 1 or not self.is_blocking:
             unchunked = Config("serial", memory=self.memory).schedule(workload.loaded_once(self.chunks))
-        numbers = f" S={self.streams}" * (not self.own_streams) + f" K={self.slots}" * (self.slots is not None)
-        return program.schedule(f"{self.pattern} N={self.chunks}{numbers}", launch=self.launch, unchunked=unchunked)
+        name = f"{self.pattern} N={self.chunks}"
+        if not self.own_streams:
+            name += f" S={self.streams}"
+        if self.slots is not None:
+            name += f" K={self.slots}"
+        return program.schedule(name, launch=self.launch, unchunked=unchunked)
 
     def device_bytes(self, workload: Workload) -> int:
         """Bytes of all device buffers of the program."""

@@ -177,7 +177,8 @@ def _by_chunk(stages: Stages) -> Loop:
 
 
 def _by_stage(stages: Stages) -> Loop:
-    return Loop(tuple(_pass(*[Prepare()] * (k == 0), Issue(stage)) for k, stage in enumerate(stages)))
+    passes = [_pass(Issue(stage)) for stage in stages[1:]]
+    return Loop((*(_pass(Prepare(), Issue(stage)) for stage in stages[:1]), *passes))
 
 
 def _ring(stages: Stages) -> Loop:
@@ -194,27 +195,22 @@ def _relay(stages: Stages) -> Loop:
 
 
 def _prefetch(stages: Stages) -> Loop:
+    """Each chunk is copied in beside the kernels of the one before it; events hand it from stream to stream."""
     load, compute, store = range(3)
-
-    def issue(stage: Stage, stream: int) -> list[Step]:
-        return [Issue(stage, stream)] if stage in stages else []
-
-    returns = "copy out" in stages
-    bodies = [
-        Body((Prepare(), Wait("ran", load, "buffers"), *issue("copy in", load), Record("loaded", load))),
-        Body(
-            (
-                Wait("loaded", compute),
-                *[Wait("stored", compute, "buffers")] * returns,
-                *issue("run", compute),
-                Record("ran", compute),
-            ),
-            follows=True,
-        ),
-    ]
-    if returns:
-        steps = Wait("ran", store), Issue("copy out", store), Record("stored", store)
-        bodies.append(Body(steps, follows=True, needs="copy out"))
+    loads: list[Step] = [Prepare(), Wait("ran", load, "buffers")]
+    computes: list[Step] = [Wait("loaded", compute)]
+    stores: list[Step] = [Wait("ran", store), Issue("copy out", store), Record("stored", store)]
+    if "copy in" in stages:
+        loads.append(Issue("copy in", load))
+    if "copy out" in stages:
+        computes.append(Wait("stored", compute, "buffers"))
+    if "run" in stages:
+        computes.append(Issue("run", compute))
+    loads.append(Record("loaded", load))
+    computes.append(Record("ran", compute))
+    bodies = [Body(tuple(loads)), Body(tuple(computes), follows=True)]
+    if "copy out" in stages:
+        bodies.append(Body(tuple(stores), follows=True, needs="copy out"))
     return Loop((tuple(bodies),), ("loaded", "ran", "stored"), ("load", "compute", "store"), (store, compute))
 
 

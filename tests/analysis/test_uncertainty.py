@@ -40,7 +40,8 @@ from streamsim.analysis.intervals import (
 )
 from streamsim.cli import main
 from streamsim.device.files import dump_device, write_device
-from streamsim.device.front_ends import FrontEnd, with_front_end
+from streamsim.device.front_end_calls import FrontEnd
+from streamsim.device.front_ends import with_front_end
 from streamsim.device.profile import number_names
 from streamsim.errors import InputError
 from streamsim.lowering.lowered import lower

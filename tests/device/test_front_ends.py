@@ -12,16 +12,8 @@ from strategies import d2h, h2d, kernel, make_device, program
 
 from streamsim import best, evaluate, sweep
 from streamsim.device.files import dump_device, parse_device, write_device
-from streamsim.device.front_ends import (
-    IN_LOOPS,
-    TIMES,
-    FrontEnd,
-    front_end_names,
-    front_end_of,
-    shipped_front_ends,
-    with_front_end,
-    written_in,
-)
+from streamsim.device.front_end_calls import IN_LOOPS, TIMES, FrontEnd
+from streamsim.device.front_ends import front_end_names, front_end_of, shipped_front_ends, with_front_end, written_in
 from streamsim.device.library import device_names, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate

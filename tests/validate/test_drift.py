@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from streamsim import load_device
 from streamsim.device.files import write_device
-from streamsim.device.front_ends import HOST_TIMES, TIMES, FrontEnd
+from streamsim.device.front_end_calls import HOST_TIMES, TIMES, FrontEnd
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.variations import mean_of
 from streamsim.model import simulate

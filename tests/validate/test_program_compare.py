@@ -14,7 +14,8 @@ from fake_cuda import fake_gpu
 from small_record import MACHINE
 from strategies import COST, make_device
 
-from streamsim.device.front_ends import LINEAR, FrontEnd
+from streamsim.device.front_end_calls import FrontEnd
+from streamsim.device.front_ends import LINEAR
 from streamsim.device.variations import changed
 from streamsim.errors import InputError
 from streamsim.program.schedule import Kernel

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from streamsim.collector import collector_off
-from streamsim.device.front_ends import IN_LOOPS, FrontEnd
+from streamsim.device.front_end_calls import IN_LOOPS, FrontEnd
 from streamsim.errors import InputError
 from streamsim_validate.calibrate.least_squares import non_negative
 from streamsim_validate.progress import OnStep, quietly

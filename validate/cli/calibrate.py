@@ -13,7 +13,8 @@ from streamsim.cli.notes import noting_compilation, steps
 from streamsim.cli.options import FILE
 from streamsim.cli.printing import tell
 from streamsim.device.files import write_device
-from streamsim.device.front_ends import TIMES, shipped_front_ends
+from streamsim.device.front_end_calls import TIMES
+from streamsim.device.front_ends import shipped_front_ends
 from streamsim.device.profile import Device, number_names
 from streamsim.errors import InputError
 from streamsim_validate.calibrate import (

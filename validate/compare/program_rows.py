@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import numpy as np
 
-from streamsim.device.front_ends import HOST_TIMES, TIMES, with_front_end
+from streamsim.device.front_end_calls import HOST_TIMES, TIMES
+from streamsim.device.front_ends import with_front_end
 from streamsim.device.settings import DIRECTIONS
 from streamsim.errors import InputError
 from streamsim.lowering.lowered import lower

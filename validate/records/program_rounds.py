@@ -15,6 +15,7 @@ from streamsim.errors import InputError
 from streamsim.program.config import Config, ring_config
 from streamsim.program.schedule import Copy, Schedule, Synchronize
 from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim_validate.records.recipe import ORDER_OF
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Host
@@ -80,4 +81,4 @@ def config_of(recipe: Recipe) -> Config:
     numbers: dict[str, Any] = dict(recipe.arguments)
     if recipe.pattern == "ring":
         return ring_config(**numbers)
-    return Config(recipe.pattern, **numbers)  # type: ignore[arg-type]
+    return Config(ORDER_OF.get(recipe.pattern, "prefetch"), **numbers)

@@ -6,18 +6,26 @@ measured. They are here because reading a record must not need what measures.
 
 import hashlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from streamsim.checks import MOST_CHUNKS, check_whole
 from streamsim.errors import InputError
-from streamsim.program.config import ORDERS, Config, ring_config
-from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
+from streamsim.program.config import Config, Order, ring_config
+from streamsim.program.patterns import breadth_first, build, depth_first, prefetch, ring, serial
 from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent
 from streamsim.program.workload import Workload, WorkloadKernel
 
 Value = int | str
+CHUNK_RELAY = "chunk-relay"  # the issue order relay: all kernels of a chunk wait once
+ORDER_OF: dict[str, Order] = {
+    "serial": "serial",
+    "depth-first": "depth-first",
+    "breadth-first": "breadth-first",
+    CHUNK_RELAY: "relay",
+}
 MOST_CALLS = 50_000  # thirty times the longest of the suites
 
 
@@ -66,7 +74,7 @@ def stages(workload: Workload, chunks: int, lanes: int) -> Schedule:
 
 
 def relay(workload: Workload, chunks: int, streams: int) -> Schedule:
-    """Return a program depth-first, with each chunk's kernel behind the kernel of the chunk before, by an event."""
+    """Return a program depth-first, with each kernel behind the last one of the chunk before, by an event."""
     plain = depth_first(workload, chunks, streams)
     ops: list[Op] = []
     for chunk, chunk_ops in enumerate(_by_chunk(plain, workload)):
@@ -102,6 +110,7 @@ PATTERNS: dict[str, Callable[..., Schedule]] = {
     "blocking-streams": blocking_streams,
     "stages": stages,
     "relay": relay,
+    CHUNK_RELAY: partial(build, order="relay"),
 }
 
 
@@ -136,8 +145,8 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
         arguments: dict[str, Any] = self.arguments
         if self.pattern == "ring":
             return (0, *ring_config(**arguments).simplicity)
-        if self.pattern in ORDERS and self.pattern != "prefetch":
-            return (0, *Config(self.pattern, **arguments).simplicity)
+        if self.pattern in ORDER_OF:
+            return (0, *Config(ORDER_OF[self.pattern], **arguments).simplicity)
         buffers = arguments.get("buffers", 0)
         streams = arguments.get("streams", arguments.get("lanes", buffers or 1))
         return (1, arguments.get("chunks", 1), streams, buffers, arguments.get("launch") == "graph")
@@ -152,14 +161,13 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
 def recipe_of(config: Config, workload: Workload, effect: str) -> Recipe:
     """Return the recipe of a workload that is cut and issued so."""
     numbers: dict[str, Value | None] = {"chunks": config.chunks, "buffers": config.buffers}
-    if not config.is_blocking and not config.is_prefetch:
+    if not config.own_streams:
         numbers["streams"] = config.streams
     ways: dict[str, Value] = {
         name: getattr(config, name) for name in ("memory", "launch") if getattr(config, name) != getattr(Config(), name)
     }
     given = {name: value for name, value in numbers.items() if value is not None}
-    pattern = "ring" if config.buffers is not None and not config.is_prefetch else config.order
-    return Recipe(pattern, {**given, **ways}, workload, effect)
+    return Recipe(CHUNK_RELAY if config.order == "relay" else config.pattern, {**given, **ways}, workload, effect)
 
 
 def workload_key(workload: Workload) -> str:

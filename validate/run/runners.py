@@ -329,7 +329,7 @@ class Cuda:
         kernels = tuple(msgspec.structs.replace(k, launches=k.launches * times) for k in workload.kernels)
         text = code_of(msgspec.structs.replace(workload, kernels=kernels), pattern, CUDA)
         numbers = {"chunks": config.chunks, "repeat": repeats}
-        numbers |= {} if config.is_blocking or config.is_prefetch else {"streams": config.streams}
+        numbers |= {} if config.own_streams else {"streams": config.streams}
         numbers |= {} if config.buffers is None else {"buffers": config.buffers}
         numbers |= {"work": work} if workload.kernels else {}
         return text, [word for name, value in numbers.items() for word in (f"--{name}", str(value))]
