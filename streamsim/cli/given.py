@@ -72,7 +72,7 @@ def _recorded(recording: Recording, path: Path) -> Given:
     notes = notes_on(device, replay(recording, device), found)
     if others:
         left = ", ".join(map(str, others))
-        notes.insert(0, f"{path.name}: work on {len(others) + 1} cards; this is card {card} (import --device: {left})")
+        notes.insert(0, f"{path.name}: work on {len(others) + 1} cards; this is card {card} (import --gpu: {left})")
     times = recorded_times(recording, found.program)
     return Given(found.program.schedule, times, device, tuple(notes))
 

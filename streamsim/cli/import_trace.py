@@ -10,7 +10,7 @@ from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.given import notes_on
-from streamsim.cli.options import FILE, OUTPUT, complete_device
+from streamsim.cli.options import FILE, OUTPUT, complete_device, take_old_gpu
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_json, tell
 from streamsim.cli.process import verdict
@@ -26,9 +26,17 @@ if TYPE_CHECKING:
     from streamsim.report.tables import Table
 
 
+def _profile(context: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    """The profile; a number was a card's before."""
+    if value is None or not value.isdecimal():
+        return value
+    take_old_gpu(context, int(value))
+    return None
+
+
 @click.command("import", cls=BriefCommand)
 @click.argument("file", metavar="TRACE", type=FILE)
-@click.option("--device", type=int, metavar="N", help="Only this card, by the profiler's number of it.")
+@click.option("--gpu", "device", type=int, metavar="N", help="Only this card, by the profiler's number of it.")
 @click.option("--process", type=int, metavar="PID", help="Only this process.")
 @click.option(
     "--window",
@@ -39,8 +47,11 @@ if TYPE_CHECKING:
 @click.option("--skip-first", is_flag=True, help="Without the first copy or launch, which the profiler slows down.")
 @click.option("--output", "-o", type=OUTPUT, help="Write the program that it is, as a schedule, to this file.")
 @click.option(
+    "--device",
     "--profile",
+    "profile",
     metavar="NAME|FILE",
+    callback=_profile,
     shell_complete=complete_device,
     help="Replay it on this device. Without it: on the profile of the card's name, shipped or made, with the copy rates"
     " of the recording.",
@@ -56,7 +67,7 @@ if TYPE_CHECKING:
 @beside_options
 @page_option
 @fail_if_option
-@click.option("--list", "as_list", is_flag=True, help="Print what --device, --process and --window may name.")
+@click.option("--list", "as_list", is_flag=True, help="Print what --gpu, --process and --window may name.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, with every figure.")
 def import_command(
     file: Path,
@@ -91,7 +102,7 @@ def import_command(
     \b
     Examples:
       streamsim import trace.json.gz
-      streamsim import report.sqlite --device 0 --list
+      streamsim import report.sqlite --gpu 0 --list
       streamsim import trace.json --window 'ProfilerStep#3' --json
       streamsim import trace.json.gz --untraced-time 4.67ms -o program.json --save-profile card.toml
 
@@ -172,7 +183,7 @@ def _each_card(recording: Recording, writes: Path | None) -> list[tuple[int | No
         return [(None if busiest < 0 else busiest, recording)]
     if writes is not None:
         numbers = ", ".join(map(str, sorted([busiest, *others])))
-        raise InputError(f"the recording has work on {len(others) + 1} cards: choose one with --device ({numbers})")
+        raise InputError(f"the recording has work on {len(others) + 1} cards: choose one with --gpu ({numbers})")
     return [(card, part_of(recording, card)) for card in (busiest, *others)]
 
 

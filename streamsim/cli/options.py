@@ -169,6 +169,27 @@ def formats(
     )
 
 
+def gpu_option(text: str, default: int | None = None) -> Callable[[Command], Command]:
+    """``--gpu``, the number of a card, as ``device``. Its old spelling ``--device`` is taken with a note."""
+
+    def old(context: click.Context, _param: click.Parameter, value: int | None) -> None:
+        if value is not None:
+            take_old_gpu(context, value)
+
+    number = click.IntRange(0)
+    shown = default is not None
+    return all_of(
+        click.option("--gpu", "device", type=number, default=default, show_default=shown, metavar="N", help=text),
+        click.option("--device", "old_gpu", type=number, hidden=True, expose_value=False, callback=old),
+    )
+
+
+def take_old_gpu(context: click.Context, number: int) -> None:
+    """Take a card's number that was given as ``--device``, which is read before ``--gpu`` looks for its default."""
+    note(f"--device {number}: a card's number is --gpu {number} now; --device names a profile from the next release on")
+    context.default_map = {**(context.default_map or {}), "device": number}
+
+
 plain_format_options = formats(FORMATS, "table", "json")
 format_options = formats((*FORMATS, MARKDOWN_FORM), "table", "json")
 

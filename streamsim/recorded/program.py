@@ -88,7 +88,7 @@ def program_of(
     cards = np.unique(recording.work.card)
     if len(cards) > 1:
         ids = ", ".join(str(recording.cards[card].id) for card in cards)
-        raise InputError(f"the recording has work on {len(cards)} cards: choose one with --device ({ids})")
+        raise InputError(f"the recording has work on {len(cards)} cards: choose one with --gpu ({ids})")
     known = None if device is None else as_device(device)
     return _Writer(recording, name, costs or HostCosts(), known).write()
 

@@ -66,7 +66,7 @@ def part_of(
 
 
 def _asked(card: int | None, process: int | None, window: str | None) -> str:
-    said = {"--device": card, "--process": process, "--window": window}
+    said = {"--gpu": card, "--process": process, "--window": window}
     return ", ".join(f"{name} {value}" for name, value in said.items() if value is not None) or "the recording"
 
 
@@ -184,7 +184,7 @@ def _of_process(recording: Recording, process: int) -> Recording:
 def _of_card(recording: Recording, number: int) -> Recording:
     known = [card.id for card in recording.cards]
     if number not in known:
-        raise InputError(f"--device = {number}: not in the recording; it has {_listed(sorted(known))}")
+        raise InputError(f"--gpu = {number}: not in the recording; it has {_listed(sorted(known))}")
     of_calls, of_work = processes_of(recording)
     here = recording.work.card == known.index(number)
     users = np.unique(of_work[here])

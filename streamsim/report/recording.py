@@ -30,9 +30,9 @@ def recording_table(summary: RecordingSummary, title: str) -> Table:
 
 
 def choices_table(recording: Recording, spans: list[NamedSpan], title: str) -> Table:
-    """Return what --device, --process and --window may name."""
+    """Return what --gpu, --process and --window may name."""
     cards = [
-        (f"--device {card.id}", card.name, format_bytes(card.memory_bytes) if card.memory_bytes else "")
+        (f"--gpu {card.id}", card.name, format_bytes(card.memory_bytes) if card.memory_bytes else "")
         for card in recording.cards
     ]
     names = dict(recording.processes)

@@ -72,10 +72,10 @@ def test_the_list_names_what_can_be_chosen_and_each_of_it_can(trace: Path, capsy
     assert main(["import", str(trace), "--list"]) == 0
     printed = capsys.readouterr().out
     rows = rows_of(printed)
-    assert rows["--device 0"] == "a card   1 GiB"
+    assert rows["--gpu 0"] == "a card   1 GiB"
     assert "  --process 420\n" in printed
     assert rows["--window 'step'"].split() == ["200", "us", "at", "0", "s"]
-    for words in ("--device 0", "--process 420", "--window step", "--window [bold]ProfilerStep#1[/]", "--skip-first"):
+    for words in ("--gpu 0", "--process 420", "--window step", "--window [bold]ProfilerStep#1[/]", "--skip-first"):
         assert main(["import", str(trace), *words.split(maxsplit=1), "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["cards"]
     assert main(["import", str(trace), "--list", "--json"]) == 0
@@ -95,8 +95,8 @@ def test_an_export_is_told_by_its_content(tmp_path: Path, capsys: pytest.Capture
     [
         (["none.json"], "none.json: cannot read it: no such file or directory"),
         (["."], ": cannot read it: is a directory"),
-        (["t.json", "--device", "3"], "--device = 3: not in the recording; it has 0"),
-        (["t.json", "--device", "x"], "Invalid value for '--device'"),
+        (["t.json", "--gpu", "3"], "--gpu = 3: not in the recording; it has 0"),
+        (["t.json", "--gpu", "x"], "Invalid value for '--gpu'"),
         (["t.json", "--process", "3"], "--process = 3: not in the recording; it has 420"),
         (["t.json", "--window", "stop"], "no annotation has this name; did you mean 'step'?"),
         (["t.json", "--window", "1ms.."], "expected a time such as"),
@@ -185,3 +185,18 @@ def test_a_recording_is_not_written_over(trace: Path, option: str, capsys: pytes
     said = "expected a file name that ends in" if option == "--plot" else "is the recording itself; give another name"
     assert said in capsys.readouterr().err
     assert trace.read_bytes() == was
+
+
+def test_a_cards_number_after_device_is_taken_with_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.json").write_text(kineto(*pipeline()))
+    assert main(["import", "t.json", "--gpu", "0", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert main(["import", "t.json", "--device", "0", "--json"]) == 0
+    old, note = capsys.readouterr()
+    assert (old, err) == (out, "")
+    assert "--device 0: a card's number is --gpu 0 now" in note
+    assert main(["import", "t.json", "--device", "h100", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["replay"]["device"].startswith("h100")

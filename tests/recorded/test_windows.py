@@ -127,11 +127,11 @@ def test_processes_and_cards(tmp_path: Path) -> None:
     second = part_of(both, card=1)
     assert (second.calls.start_ns - 10**6).tolist() == alone.calls.start_ns.tolist()
     assert {second.threads[thread].id for thread in second.calls.thread} == {TID}
-    with pytest.raises(InputError, match="--device = 2: not in the recording; it has 0, 1"):
+    with pytest.raises(InputError, match="--gpu = 2: not in the recording; it has 0, 1"):
         part_of(both, card=2)
     with pytest.raises(InputError, match="--process = 8: not in the recording; it has 7, 420"):
         part_of(both, process=8)
-    with pytest.raises(InputError, match=r"^--device 1, --process 420: no call and no work is in it"):
+    with pytest.raises(InputError, match=r"^--gpu 1, --process 420: no call and no work is in it"):
         part_of(both, 1, PID)
 
 

@@ -10,7 +10,7 @@ from time import perf_counter
 import click
 
 from streamsim.cli.notes import noting_compilation, steps
-from streamsim.cli.options import FILE
+from streamsim.cli.options import FILE, gpu_option
 from streamsim.cli.printing import tell
 from streamsim.device.files import write_device
 from streamsim.device.front_end_calls import TIMES
@@ -37,7 +37,7 @@ US_PER_S, BYTES_PER_GB = 1e6, 1e9
 @click.option("--output", "-o", type=FILE, default="my-gpu.toml", show_default=True, help="File for the profile.")
 @click.option("--samples", type=FILE, help="File for the raw samples, too (gzipped JSON).")
 @click.option("--from", "taken", type=FILE, help="Fit the samples of this file; needs no GPU.")
-@click.option("--device", type=click.IntRange(0), default=0, show_default=True, help="The GPU's number.")
+@gpu_option("The GPU's number.", 0)
 def calibrate_command(output: Path, samples: Path | None, taken: Path | None, device: int) -> None:
     """Measure this GPU, its link and its host, and write their device profile.
 

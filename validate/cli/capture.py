@@ -6,7 +6,7 @@ import click
 
 from streamsim.cli.import_trace import import_command
 from streamsim.cli.notes import note
-from streamsim.cli.options import FILE
+from streamsim.cli.options import FILE, gpu_option
 from streamsim.recorded.wall_times import wall_time_s
 from streamsim.recorded.windows import check_window
 from streamsim_validate.run import capture, parse_program
@@ -22,7 +22,7 @@ from streamsim_validate.run import capture, parse_program
     " name), or between these times since the recording began, such as 1ms..5ms. The card is idle at both ends of a"
     " named one.",
 )
-@click.option("--device", type=click.IntRange(0), metavar="N", help="Look only at the card with this CUPTI number.")
+@gpu_option("Look only at the card with this CUPTI number.")
 @click.option(
     "--untraced-runs",
     type=click.IntRange(0, 100),

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from streamsim.cli.notes import say
-from streamsim.cli.options import FILE, one_of
+from streamsim.cli.options import FILE, gpu_option, one_of
 from streamsim.cli.printing import tell
 from streamsim.code.steps import LANGUAGES
 from streamsim.errors import InputError
@@ -46,7 +46,7 @@ LARGEST_SEED = (1 << 63) - 1  # what a record holds
     multiple=True,
     help=f"With the suite {PROGRAMS}: run programs in this language. Repeatable. Default: all that are installed.",
 )
-@click.option("--device", type=click.IntRange(0), default=0, show_default=True, help="The GPU's number.")
+@gpu_option("The GPU's number.", 0)
 @click.option(
     "--connections",
     type=click.IntRange(1, MOST_CONNECTIONS),
