@@ -42,10 +42,10 @@ def losses_of(removals: Removals, parts: dict[Key, int]) -> Iterator[Loss]:
         {key: [one for one in some if bool(one.remedy.assumes) == assumes] for key, some in tried.items()}
         for assumes in (False, True)
     )
-    homes = _move(removals, parts, shown)
-    _move(removals, parts, assumed)
+    homes, homes_assumed = _move(removals, parts, shown), _move(removals, parts, assumed)
     for key, ticks in parts.items():
-        yield _loss(removals, key, ticks, shown[key], assumed[key], homes.get(key))
+        home = homes.get(key, None if assumed[key] else homes_assumed.get(key))
+        yield _loss(removals, key, ticks, shown[key], assumed[key], home)
 
 
 def _move(removals: Removals, parts: dict[Key, int], tried: dict[Key, list[_Tried]]) -> dict[Key, Key]:
