@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
-from shared import CLASS_STYLE, DARK, INK, SMALL_PT, Runs, main, tidy, title
+from shared import CLASS_STYLE, DARK, INK, Runs, legend, main, tidy, title
 
 if TYPE_CHECKING:
     from streamsim_validate.compare import Row
@@ -30,6 +30,8 @@ def draw(runs: Runs) -> Figure:
             above.scatter(measured, [row.predicted_s * MS for row in members], label=_name(klass, members), **style)
             below.scatter(measured, [row.error for row in members], **style)
     _frame(above, below, rows)
+    title(above, f"{runs.cards}: predicted and measured time of each schedule; grey: within 10 %")
+    legend(figure, above, columns=2)
     return figure
 
 
@@ -48,8 +50,6 @@ def _frame(above: Any, below: Any, rows: list[Row]) -> None:
     most = max(TENTH, *(abs(row.error) for row in rows)) * 1.08
     below.set(ylim=(-most, most), ylabel="error of the prediction", xlabel="measured, ms")
     below.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    above.legend(fontsize=SMALL_PT, frameon=False, loc="upper left")
-    title(above, "Predicted and measured time of each schedule; grey: within 10 %")
     for axes in (above, below):
         tidy(axes)
         axes.xaxis.set_major_formatter("{x:g}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from shared import BLUE, INK, ORANGE, PURPLE, SMALL_PT, Runs, main, tidy, title
+from shared import BLUE, INK, ORANGE, PURPLE, SMALL_PT, Runs, heading, main, tidy, title
 
 from streamsim.errors import InputError
 from streamsim_validate.compare import compare
@@ -45,6 +45,7 @@ def draw(runs: Runs) -> Figure:
         line[0].set_ylabel(f"{order}: time, ms")
     for axes in panels[-1]:
         axes.set_xlabel("chunks (above) and streams (below)")
+    heading(figure, f"{runs.records[0].card.name}: the same schedules through 1, 8 and 32 hardware queues")
     _legend(figure)
     return figure
 

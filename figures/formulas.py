@@ -28,7 +28,8 @@ def draw(runs: Runs) -> Figure:
         errors = [abs(row.formula_error(name)) for row in rows]
         _steps(axes, errors, name, color=colour, linestyle=dashes, linewidth=1.4)
     _steps(axes, [row.noise for row in rows], "spread of the runs", color=INK, linestyle=":", linewidth=1.0)
-    _frame(axes, len(rows))
+    _frame(axes)
+    title(axes, f"{runs.cards}: the model and the formulas on the same {len(rows)} runs (pinned memory)")
     figure.legend(fontsize=SMALL_PT, frameon=False, loc="outside lower center", ncols=2)
     return figure
 
@@ -41,7 +42,7 @@ def _steps(axes: Any, errors: Sequence[float], name: str, **style: Any) -> None:
     axes.step([LEAST, *ordered], [0.0, *shares], where="post", label=label, **style)
 
 
-def _frame(axes: Any, n: int) -> None:
+def _frame(axes: Any) -> None:
     for share in (0.5, 0.95):
         axes.axhline(share, color=DARK, linewidth=0.6, zorder=0)
     axes.set(xscale="log", xlim=(LEAST, MOST), ylim=(0, 1.01), xlabel="absolute error of the predicted time")
@@ -49,7 +50,6 @@ def _frame(axes: Any, n: int) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.1%}" if x < 0.01 else f"{x:.0%}"))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     tidy(axes)
-    title(axes, f"The model and the published formulas on the same {n} measured runs (pinned memory)")
 
 
 if __name__ == "__main__":

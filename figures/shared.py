@@ -49,6 +49,11 @@ class Runs:
         self.records = records
         self.device = device
 
+    @property
+    def cards(self) -> str:
+        """The cards that were measured, each once, in the order of the records."""
+        return ", ".join(dict.fromkeys(record.card.name for record in self.records))
+
     def rows(self) -> list[Row]:
         """Every schedule of every record, measured and predicted."""
         return [row for record in self.records for row in compare(record, self.device).rows]
@@ -89,6 +94,20 @@ def tidy(axes: Any) -> None:
     axes.tick_params(labelsize=SMALL_PT, colors=INK)
     axes.xaxis.label.set_size(FONT_PT)
     axes.yaxis.label.set_size(FONT_PT)
+
+
+def legend(figure: Figure, axes: Any, columns: int) -> None:
+    """Put the legend of ``axes`` below the figure, beside no data."""
+    handles, labels = axes.get_legend_handles_labels()
+    if not handles and axes.get_legend() is not None:
+        handles = axes.get_legend().legend_handles
+        labels = [handle.get_label() for handle in handles]
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=SMALL_PT, frameon=False)
+
+
+def heading(figure: Figure, words: str) -> None:
+    """Words above all panels, at their left."""
+    figure.suptitle(words, x=0.01, ha="left", fontsize=FONT_PT, color=INK)
 
 
 def title(axes: Any, words: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from shared import BLUE, INK, ORANGE, PURPLE, SMALL_PT, Runs, main, tidy, title
+from shared import BLUE, INK, ORANGE, PURPLE, SMALL_PT, Runs, heading, main, tidy, title
 
 from streamsim.errors import InputError
 from streamsim_validate.compare import compare
@@ -41,6 +41,7 @@ def draw(runs: Runs) -> Figure:
     for axes, (iterations, weight) in zip(panels, KERNELS.items(), strict=True):
         best, pick = _panel(axes, points(rows, iterations))
         title(axes, f"Kernel {weight}: best {best.measured:.2f}x, the model's pick {pick.measured:.2f}x")
+    heading(figure, f"{runs.records[0].card.name}: speed-up over one chunk in one stream")
     _legend(figure)
     return figure
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
-from shared import Runs, main
+from shared import Runs, legend, main
 
 from streamsim.errors import InputError
 from streamsim.report.gantt import plot_gantt
+from streamsim.report.pictures import set_title
+from streamsim.report.titles import spelled_out
 from streamsim_validate.compare import DEVICE_BOUND, compare, time_lines
 
 if TYPE_CHECKING:
@@ -35,8 +37,12 @@ def draw(runs: Runs) -> Figure:
         predicted, measured = time_lines(record, row, runs.device)
         assert measured is not None
         until_s = max(predicted.host_s, measured.makespan_s)
-        _panel(pair[0], predicted, f"{row.key}: predicted, {row.error:+.1%}", until_s)
-        _panel(pair[1], measured, "measured by the profiler", until_s)
+        name = spelled_out(row.key)
+        _panel(pair[0], predicted, f"{name}: predicted for {record.card.name}, {row.error:+.1%}", until_s)
+        _panel(pair[1], measured, f"{name}: measured by the profiler on {record.card.name}", until_s)
+    legend(figure, panels[0], columns=6)
+    for axes in panels:
+        axes.get_legend().remove()
     return figure
 
 
@@ -55,7 +61,7 @@ def _traced(runs: Runs) -> list[tuple[Record, Row]]:
 
 def _panel(axes: Any, timeline: Timeline, words: str, until_s: float) -> None:
     plot_gantt(timeline, axes, until_s=until_s)
-    axes.set_title(words, loc="left", fontsize=9)
+    set_title(axes, words)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
-from shared import BLUE, DARK, INK, ORANGE, SMALL_PT, Runs, main, tidy, title
+from shared import BLUE, DARK, INK, ORANGE, Runs, legend, main, tidy, title
 
 from streamsim.errors import InputError
 from streamsim_validate.compare import DEVICE_BOUND, Expected, by_class, compare, expectations
@@ -29,6 +29,7 @@ def draw(runs: Runs) -> Figure:
             raise InputError("the record has no device-bound schedules: there is nothing to draw")
         _panel(axes, record, expectations(record, rows, SAMPLES, device=runs.device))
     panels[-1].set_xlabel("schedules, from the narrowest interval to the widest")
+    legend(figure, panels[0], columns=3)
     return figure
 
 
@@ -47,10 +48,9 @@ def _panel(axes: Any, record: Record, found: list[Expected]) -> None:
         )
     axes.set(ylim=(-REACH * 1.04, REACH * 1.04), xlim=(-1, len(found)), ylabel="relative to the prediction")
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    axes.legend(fontsize=SMALL_PT, frameon=False, loc="upper left", ncols=3)
     c = by_class(found)[DEVICE_BOUND]
     begun = record.runs[0].started[:16].replace("T", " ")
-    title(axes, f"{begun}: {c.inside:.1%} of {c.n} medians inside, mean width {c.mean_width:.1%}")
+    title(axes, f"{record.card.name}, {begun}: {c.inside:.1%} of {c.n} medians inside, mean width {c.mean_width:.1%}")
     tidy(axes)
 
 

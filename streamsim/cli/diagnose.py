@@ -10,9 +10,17 @@ from msgspec.structs import replace
 
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.notes import noting_compilation
-from streamsim.cli.options import Chosen, Pipeline, device_options, pipeline_options, schedule_given, taken
+from streamsim.cli.options import (
+    Chosen,
+    Pipeline,
+    device_options,
+    format_options,
+    pipeline_options,
+    schedule_given,
+    taken,
+)
 from streamsim.cli.page import page_option, save_page
-from streamsim.cli.printing import print_json
+from streamsim.cli.printing import print_csv, print_json
 from streamsim.errors import InputError
 from streamsim.text.quantities import format_seconds, parse_number, parse_seconds
 from streamsim.text.shown import shown
@@ -68,7 +76,7 @@ def _measured(text: str) -> Measured:
     " run without the kernels.",
 )
 @click.option("--all", "everything", is_flag=True, help="Show every explanation that was tried.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object with all explanations.")
+@format_options
 @page_option
 @click.pass_context
 def diagnose_command(
@@ -76,7 +84,7 @@ def diagnose_command(
     /,
     measured: tuple[Measured, ...],
     everything: bool,
-    as_json: bool,
+    form: str,
     page: Path | None,
     **options: Any,
 ) -> None:
@@ -114,8 +122,10 @@ def diagnose_command(
         from streamsim.model import simulate
 
         save_page("diagnosis_page", page, found, simulate(meant, device))
-    if as_json:
+    if form == "json":
         print_json(found.to_json(inputs), device)
+    elif form == "csv":
+        print_csv(list(map(_row, found.explanations)))
     else:
         print_diagnosis(found, everything)
 
@@ -127,6 +137,18 @@ def _diagnosed(
 
     with noting_compilation():
         return diagnose(program, device, measured, config)
+
+
+def _row(found: Explains) -> dict[str, Any]:
+    """An explanation as a row of CSV; of several measured times their numbers count from 1."""
+    numbers = [f"_{k}" for k in range(1, len(found.times_s) + 1)] if len(found.times_s) > 1 else [""]
+    times = {
+        f"predicted_{name}{number}_s": seconds
+        for number, time in zip(numbers, found.times_s, strict=True)
+        for name, seconds in (("low", time.low_s), ("high", time.high_s))
+    }
+    words = {"look": "; ".join(found.look), "remedies": "; ".join(found.remedies)}
+    return {"mistakes": found.title, "fits": found.fits, "off": found.off, **times, **words}
 
 
 def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:

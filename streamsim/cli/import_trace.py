@@ -10,14 +10,15 @@ from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.given import notes_on
-from streamsim.cli.options import FILE, OUTPUT, complete_device, take_old_gpu
+from streamsim.cli.options import FILE, OUTPUT, complete_device, format_options, take_old_gpu
 from streamsim.cli.page import page_option, save_page
-from streamsim.cli.printing import print_json, tell
+from streamsim.cli.printing import print_csv, print_json, tell
 from streamsim.cli.process import verdict
 from streamsim.errors import OK, InputError
 from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from streamsim.recorded.recording import Recording
@@ -68,7 +69,7 @@ def _profile(context: click.Context, _param: click.Parameter, value: str | None)
 @page_option
 @fail_if_option
 @click.option("--list", "as_list", is_flag=True, help="Print what --gpu, --process and --window may name.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, with every figure.")
+@format_options
 def import_command(
     file: Path,
     device: int | None,
@@ -84,7 +85,7 @@ def import_command(
     page: Path | None,
     fail_if: tuple[Condition, ...],
     as_list: bool,
-    as_json: bool,
+    form: str,
 ) -> int:
     """Read what a profiler recorded of a program: what the card did when, why it stood still, and what program it is.
 
@@ -118,7 +119,7 @@ def import_command(
     recording = part_of(whole := read_recording(file), device, process, window, skip_first)
     asked = {"trace": str(file), "device": device, "process": process, "window": window, "skip_first": skip_first}
     if as_list:
-        _listed(recording, file.name, asked if as_json else None)
+        _listed(recording, file.name, asked, form)
         return OK
     summary = summarise(recording)
     writes = (output, save_profile, plot, trace, page)
@@ -131,7 +132,11 @@ def import_command(
         _write(found[0], output, save_profile, plot, trace)
         save_page("recording_page", page, found[0].recording, file.name, summary, found[0].found, found[0].without)
     replays = [replayed.to_json() if isinstance(replayed, Replayed) else None for replayed in found]
-    if as_json:
+    if form == "csv":
+        with verdict():
+            print_csv(list(_rows(summary)))
+        return _judged(fail_if, replays[0])
+    if form == "json":
         told = {**_plain(summary), "replay": replays[0] if len(replays) == 1 else None, "replays": replays}
         with verdict():
             print_json({"inputs": asked, **told})
@@ -260,17 +265,33 @@ def _write(
         write_device(found.device, save_profile)
 
 
-def _listed(recording: Recording, title: str, asked: dict[str, Any] | None) -> None:
-    """What may be chosen of a recording, for people; as JSON with what was ``asked``."""
+def _rows(summary: RecordingSummary) -> Iterator[dict[str, Any]]:
+    """What was recorded, as rows of CSV: work of the cards and the host, annotations, calls, times of each card."""
+    for where in ("work", "host", "annotations"):
+        for amount in getattr(summary, where):
+            yield {"where": where, **_plain(amount)}
+    for use in summary.calls:
+        yield {"where": "calls", "what": use.name, "count": use.count, "bytes": 0, "time_s": use.total_s}
+    for card in summary.cards:
+        busy = [(f"{engine.name} busy", engine.busy_s) for engine in card.engines]
+        for what, seconds in (("span", card.span_s), *busy, ("overlap", card.overlap_s), ("idle", card.idle_s)):
+            yield {"where": f"card {card.id}", "what": what, "count": 1, "bytes": 0, "time_s": seconds}
+
+
+def _listed(recording: Recording, title: str, asked: dict[str, Any], form: str) -> None:
+    """Print what may be chosen of a recording; as JSON with what was ``asked``."""
     from streamsim.cli.consoles import open_console
     from streamsim.recorded.windows import named_spans
     from streamsim.report.recording import choices_table
 
     spans = named_spans(recording)
-    if asked is None:
-        open_console().print(choices_table(recording, spans, title))
-    else:
+    if form == "json":
         print_json({"inputs": asked, **_choices(recording), "windows": _plain(spans)})
+    elif form == "csv":
+        choices = {**_choices(recording), "windows": _plain(spans)}
+        print_csv([{"option": option, **one} for option, some in choices.items() for one in some])
+    else:
+        open_console().print(choices_table(recording, spans, title))
 
 
 def _choices(recording: Recording) -> dict[str, Any]:

@@ -11,9 +11,9 @@ import msgspec
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.given import is_program, read_given
 from streamsim.cli.notes import noting_compilation
-from streamsim.cli.options import FILE, OUTPUT, SIZE, WAIT, Chosen, Quantity, device_options, taken
+from streamsim.cli.options import FILE, OUTPUT, SIZE, WAIT, Chosen, Quantity, device_options, format_options, taken
 from streamsim.cli.page import page_option, save_page
-from streamsim.cli.printing import print_json
+from streamsim.cli.printing import print_csv, print_json
 from streamsim.errors import InputError
 from streamsim.text.quantities import (
     format_bytes,
@@ -77,7 +77,7 @@ def parse_sample(text: str, field: str = "sample") -> Sample:
 @click.option("--item", "reads_loss", is_flag=True, help="The loop as it is calls loss.item() in every step.")
 @device_options
 @click.option("--output", "-o", type=OUTPUT, help="Write the best loop as a PyTorch program to this file.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object with every loop.")
+@format_options
 @page_option
 @click.pass_context
 def loop_command(
@@ -85,7 +85,7 @@ def loop_command(
     /,
     file: Path | None,
     output: Path | None,
-    as_json: bool,
+    form: str,
     page: Path | None,
     **options: Any,
 ) -> None:
@@ -120,8 +120,10 @@ def loop_command(
         write_text(training_program(found.best.loop, found.best.title), output)
     if page is not None:
         save_page("loop_page", page, found, timelines_of(found, device))
-    if as_json:
+    if form == "json":
         print_json(found.to_json(chosen.inputs()), device)
+    elif form == "csv":
+        print_csv(found.to_json()["loops"])
     else:
         print_loop(found, file if file is not None and is_program(file) else None)
 

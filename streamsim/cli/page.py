@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from streamsim.page import document
 
-OF_OUTPUT = ("--page", "--plot", "--trace", "--format", "--json", "--explain", "--samples", "--seed")
+OF_OUTPUT = ("--page", "--plot", "--plot-before", "--trace", "--format", "--json", "--explain", "--samples", "--seed")
 SUFFIXES = (".html", ".htm")
 
 

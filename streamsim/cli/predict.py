@@ -1,6 +1,6 @@
 """Predict a pipeline or a schedule, and write the schedule of a pipeline."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,8 +39,11 @@ from streamsim.cli.options import (
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_data, print_json, with_assumed
 from streamsim.cli.process import verdict
+from streamsim.cli.side_by_side import Listed, Shown, listed, print_configurations, print_programs, take_several
 from streamsim.device.profile import Device
+from streamsim.errors import OK, InputError
 from streamsim.files.atomic_files import write_bytes
+from streamsim.program.config import Config
 from streamsim.program.files import dump_schedule
 from streamsim.program.schedule import Schedule
 
@@ -57,6 +60,11 @@ explain_option = click.option(
 formulas_option = click.option(
     "--formulas", is_flag=True, help="Show also what published formulas say, and what each takes for granted."
 )
+plot_before_option = click.option(
+    "--plot-before",
+    is_flag=True,
+    help="In the picture of --plot: above it the unchunked program, or without one the serial one, on the same scale.",
+)
 interval_options = all_of(
     click.option(
         "--samples",
@@ -72,6 +80,7 @@ class _Wanted(msgspec.Struct, frozen=True):
 
     form: str
     plot: Path | None
+    plot_before: bool
     trace: Path | None
     page: Path | None
     explain: bool
@@ -86,6 +95,7 @@ class _Wanted(msgspec.Struct, frozen=True):
 @place_layers
 @device_options
 @output_options
+@plot_before_option
 @page_option
 @explain_option
 @formulas_option
@@ -98,7 +108,9 @@ def predict_command(context: click.Context, /, **options: Any) -> int:
     The workload is a TOML file, the file of a schedule (.json), or sizes and times: 64MiB is 64 * 1024 * 1024 bytes,
     64MB is 64,000,000, a bare number is in bytes; 0.57ms, 20us, 1500ns, a bare number is in seconds. What has no room
     on the card is refused; with --buffers the table says what the ring costs and what it saves. With --layers: a
-    model's layers, streamed to the card one by one over --depth buffers, but for those that stay there.
+    model's layers, streamed to the card one by one over --depth buffers, but for those that stay there. Several values
+    with commas between them, of --device, --chunks, --streams, --order, --buffers, --memory, --launch or --connections,
+    are one table of every combination, relative to the best.
 
     \b
     Examples:
@@ -110,10 +122,14 @@ def predict_command(context: click.Context, /, **options: Any) -> int:
       streamsim predict workload.toml --chunks 16 --streams 4 --device a100 --set h2d.bandwidth=22GB/s
       streamsim predict --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --samples 1000
       streamsim predict --h2d 1GiB --kernel 20ms --chunks 64 --streams 3 --plot gantt.svg --trace trace.json
+      streamsim predict workload.toml --chunks 1,4,16 --streams 4 --device a100,h200,rtx4090
       streamsim predict --layers layers.toml --depth 2 --resident embedding,head
     """  # noqa: D301 - click wants the backspace itself
+    several = listed(options)
     chosen, wanted, of_layers = taken(Chosen, options), taken(_Wanted, options), taken(LayerOptions, options)
     pipeline = Pipeline(**options)
+    if several:
+        return _side_by_side(context, pipeline, chosen, wanted, of_layers, several)
     if given := layers_given(context, of_layers, pipeline.memory):
         card = chosen.load()
         prediction = _predict(schedule_of_layers(*given, card), card)
@@ -135,10 +151,48 @@ def predict_command(context: click.Context, /, **options: Any) -> int:
     return _report(prediction, inputs, wanted, card, source, [*of_events, *assumed])
 
 
+def _side_by_side(
+    context: click.Context,
+    pipeline: Pipeline,
+    chosen: Chosen,
+    wanted: _Wanted,
+    of_layers: LayerOptions,
+    several: Mapping[str, str],
+) -> int:
+    """Predict several configurations, or a program on several devices. Return the exit code."""
+    option, values = next(iter(several.items()))
+    if of_layers.layers is not None:
+        raise InputError(f"--{option} {values}: of --layers one at a time; give one value")
+    if holds_program(pipeline.workload):
+        schedule_given(context, pipeline)  # options beside it that describe a pipeline are an error
+        return _programs([pipeline.workload] if pipeline.workload else [], chosen, wanted)
+    config = {name: getattr(pipeline, name) for name in Config.__struct_fields__}
+    print_configurations(pipeline.load(), chosen, config, _shown(wanted))
+    return OK
+
+
+def _programs(paths: Sequence[Path], chosen: Chosen, wanted: _Wanted) -> int:
+    if isinstance(chosen.connections, Listed):
+        raise InputError(f"--connections {chosen.connections}: of a program one at a time; give one value")
+    print_programs(paths, chosen, _shown(wanted))
+    return OK
+
+
+def _shown(wanted: _Wanted) -> Shown:
+    """What to show of several predictions. Raises InputError for what is shown of a single one only."""
+    for name in ("explain", "formulas", "samples", "plot_before", "fail_if"):
+        if getattr(wanted, name):
+            raise InputError(
+                f"--{name.replace('_', '-')}: is of a single prediction; give one value of each option, or leave it out"
+            )
+    return Shown(wanted.form, wanted.plot, wanted.trace, wanted.page)
+
+
 @click.command("simulate", cls=BriefCommand)
-@click.argument("schedule", metavar="SCHEDULE.json", type=FILE)
+@click.argument("schedule", metavar="SCHEDULE.json...", type=FILE, nargs=-1, required=True)
 @device_options
 @output_options
+@plot_before_option
 @page_option
 @explain_option
 @formulas_option
@@ -149,9 +203,10 @@ def predict_command(context: click.Context, /, **options: Any) -> int:
     type=OUTPUT,
     help="Also write what PyTorch's profiler would have recorded, for streamsim import; .json or .json.gz.",
 )
-def simulate_command(schedule: Path, recording: Path | None, **options: Any) -> int:
+def simulate_command(schedule: tuple[Path, ...], recording: Path | None, **options: Any) -> int:
     """Predict a schedule's file, or a recorded program without what recording it cost.
 
+    Several files, or several devices with commas between them, are one table, relative to the best.
     Its speed-up is over the unchunked program where the file names one, as those of streamsim schedule do; else over
     the same copies and kernels one by one.
 
@@ -159,12 +214,22 @@ def simulate_command(schedule: Path, recording: Path | None, **options: Any) -> 
     Examples:
       streamsim simulate schedule.json --device a100
       streamsim simulate trace.json.gz
+      streamsim simulate schedule.json program.json --device a100,h200
       streamsim simulate schedule.json --recording trace.json.gz
       streamsim simulate schedule.json --device my-card.toml --connections 32 --json
       streamsim simulate schedule.json --samples 1000 --seed 7
     """  # noqa: D301 - click wants the backspace itself
+    several = listed(options)
     chosen, wanted = taken(Chosen, options), _Wanted(**options)
-    return _simulated(click.get_current_context(), schedule, read_given(schedule), chosen, wanted, recording)
+    if len(schedule) > 1 or several:
+        if recording is not None:
+            raise InputError(f"--recording {recording}: is of a single program; give one file and one device")
+        return _programs(schedule, chosen, wanted)
+    return _simulated(click.get_current_context(), schedule[0], read_given(schedule[0]), chosen, wanted, recording)
+
+
+take_several(predict_command)
+take_several(simulate_command)
 
 
 def _simulated(
@@ -270,9 +335,11 @@ def _report(
     interval, explanation = _interval(prediction, wanted, device), _explanation(prediction, wanted, device, source)
     form, plot = wanted.form, wanted.plot
     if plot is not None:
-        from streamsim.report.gantt import save_explanation, save_gantt
+        from streamsim.report.gantt import save_compared, save_explanation, save_gantt
 
-        if explanation is None:
+        if wanted.plot_before:
+            save_compared(prediction, plot)
+        elif explanation is None:
             save_gantt(prediction.timeline, plot, prediction.serial_s, prediction.serial_program)
         else:
             save_explanation(explanation, plot)

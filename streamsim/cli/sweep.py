@@ -1,7 +1,7 @@
 """Predict every combination of some ranges, into a file."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -161,7 +161,7 @@ def sweep_command(
         note(SLOW)
     with noting_compilation(), _executor(workers, dask) as executor:
         if as_table:
-            _print_table(sweep, executor, retries)
+            print_table(rows_for_table(sweep, executor, retries), taken_for_granted(sweep))
         elif output is None:
             _to_stdout(sweep, kind, executor, retries)
         else:
@@ -177,7 +177,7 @@ def sweep_command(
     if page is not None and output is not None:
         rows = list(read_rows(output, kind))
         command = "" if asked else _predicting(rows, given, axes)
-        save_page("sweep_page", page, rows, sweep, axes, command, list(_taken_for_granted(sweep)))
+        save_page("sweep_page", page, rows, sweep, axes, command, list(taken_for_granted(sweep)))
 
 
 def _plot_axes(plot: Path | None, plot_by: str, output: Path | None, sweep: Sweep) -> tuple[str, str]:
@@ -246,35 +246,38 @@ def _to_stdout(sweep: Sweep, kind: Format, executor: Executor | None, retries: i
         print_data(encode(sweep.columns, rows.rows))
         so_far = journal_after(so_far, rows, sweep.columns)
     _say_left_out(so_far)
-    for line in _taken_for_granted(sweep):
+    for line in taken_for_granted(sweep):
         note(line)
 
 
-def _print_table(sweep: Sweep, executor: Executor | None, retries: int) -> None:
-    """Print a short table for people."""
+def rows_for_table(sweep: Sweep, executor: Executor | None = None, retries: int = RETRIES) -> list[dict[str, Any]]:
+    """Predict the rows, and note which combinations were left out. Raises InputError for too many."""
     if len(sweep) > MOST_IN_TABLE:
         raise InputError(f"{len(sweep):,} combinations are too many for a table; give --output FILE or --format csv")
-    from streamsim.cli.consoles import open_console
-    from streamsim.report.sweep import common_words, sweep_table
-
     rows: list[dict[str, Any]] = []
     so_far = Journal("")
     for block in sweep_blocks(sweep, 0, executor, retries):
         rows += (dict(zip(sweep.columns, row, strict=True)) for row in block.rows)
         so_far = journal_after(so_far, block, sweep.columns)
+    _say_left_out(so_far)
+    return rows
+
+
+def print_table(rows: list[dict[str, Any]], notes: Iterable[str]) -> None:
+    """Print a short table for people."""
+    from streamsim.cli.consoles import open_console
+    from streamsim.report.sweep import common_words, sweep_table
+
     if rows:
         open_console().print(sweep_table(rows))
         tell(common_words(rows))
-    _say_left_out(so_far)
-    tell(*_taken_for_granted(sweep))
+    tell(*notes)
 
 
 def _plot(output: Path, kind: Format, plot: Path, axes: tuple[str, str]) -> None:
-    from streamsim.report.heatmap import HeatMap, save_heatmap
+    from streamsim.report.heatmap import maps_by_order, save_heatmaps
 
-    heat = HeatMap(*axes)
-    heat.add(read_rows(output, kind))
-    save_heatmap(heat, plot)
+    save_heatmaps(maps_by_order(read_rows(output, kind), *axes), plot)
 
 
 def _predicting(rows: list[dict[str, Any]], given: dict[str, list[str]], axes: tuple[str, str]) -> str:
@@ -308,10 +311,10 @@ def _summarise(sweep: Sweep, written: Journal, output: Path) -> None:
         found = ", ".join(f"{name} {row[name]}" for name in ("device", "chunks", "streams", "order"))
         took = f"{format_seconds(row['makespan_s'])}, {row['speedup']:.2f}x as fast as the unchunked program"
         tell(f"{written.rows} rows in {output}; the fastest: {found}: {took}")
-    tell(*_taken_for_granted(sweep))
+    tell(*taken_for_granted(sweep))
 
 
-def _taken_for_granted(sweep: Sweep) -> Iterator[str]:
+def taken_for_granted(sweep: Sweep) -> Iterator[str]:
     """What link each device is taken to have; and what is assumed of kernels on the first one, in the most chunks."""
     moved = "; but for what is set" if any("." in axis.name for axis in sweep.axes) else ""
     for device in sweep.devices:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamsim.page.advice import diagnosis_page, loop_page
 from streamsim.page.document import Page
@@ -12,12 +12,13 @@ from streamsim.page.timelines import Shown
 from streamsim.recorded.times import recorded_times
 from streamsim.report.recording import recording_table
 from streamsim.report.replay import replay_table
+from streamsim.report.sweep import common_words, sweep_table
 from streamsim.report.what_if import what_if_table
 from streamsim.text.quantities import format_change, format_seconds
 from streamsim.timeline.timeline import recorded_timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from streamsim.analysis.what_if import WhatIf
     from streamsim.recorded.recording import Recording
@@ -48,6 +49,18 @@ def what_if_page(found: WhatIf, title: str, timelines: Mapping[str, Timeline]) -
         ),
         lines=tuple(Shown(name, timeline) for name, timeline in timelines.items()),
         tables=(what_if_table(found, title),),
+    )
+
+
+def side_by_side_page(rows: Sequence[dict[str, Any]], timelines: Mapping[str, Timeline], notes: Sequence[str]) -> Page:
+    """Return the page of several predictions: their table, and their time lines one under the other."""
+    fastest = min(row["makespan_s"] for row in rows)
+    return Page(
+        title=f"{len(rows)} predictions side by side",
+        headline=((format_seconds(fastest), "the fastest"),),
+        lines=tuple(Shown(name, timeline) for name, timeline in timelines.items()),
+        tables=(sweep_table(rows),),
+        notes=(common_words(rows), *notes),
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK, BUSIEST_ENGINE
-from streamsim.model import simulate
 from streamsim.page.document import Page
 from streamsim.page.losses import losses_of
 from streamsim.page.timelines import Shown
 from streamsim.report.explanation import loss_tables
-from streamsim.report.text import SERIAL_WORDS, summary
+from streamsim.report.serial import SERIAL_WORDS, serial_timeline
+from streamsim.report.text import summary
+from streamsim.report.titles import title_of
 from streamsim.text.quantities import format_seconds
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def prediction_page(
     """Return the page of a prediction: the program it was cut from above it, and where its time goes if explained."""
     p = prediction
     return Page(
-        title=f"{p.schedule.name or 'schedule'} on {p.device}",
+        title=title_of(p.timeline),
         headline=headline_of(p, interval),
         advice="" if explanation is None else advice_words(explanation),
         losses=None if explanation is None else losses_of(explanation),
@@ -65,10 +66,9 @@ def lines_of(prediction: Prediction, interval: Interval | None = None) -> tuple[
 
 def _serial(prediction: Prediction) -> list[Shown]:
     """Return the program that the schedule was cut from, if it is that which the prediction is compared with."""
-    device, unchunked = prediction.timeline.device, prediction.schedule.unchunked
-    if device is None or unchunked is None or prediction.serial_program != "unchunked":
+    if prediction.timeline.device is None or prediction.serial_program != "unchunked":
         return []
-    return [Shown("unchunked", simulate(unchunked, device))]
+    return [Shown("unchunked", serial_timeline(prediction))]
 
 
 def advice_words(explanation: Explanation) -> str:
@@ -84,7 +84,7 @@ def explanation_page(explanation: Explanation, assumed: Sequence[str] = (), work
     e = explanation
     bounds = () if work is None else ((format_seconds(work.seconds), f"{BOUND_OF_WORK}, by {work.bound_by}"),)
     return Page(
-        title=f"{e.timeline.schedule.name or 'schedule'} on {e.device}",
+        title=title_of(e.timeline),
         headline=(
             (format_seconds(e.makespan_s), "predicted"),
             (format_seconds(e.gap_s), f"of it lost above the {BUSIEST_ENGINE}"),

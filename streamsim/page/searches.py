@@ -15,6 +15,7 @@ from streamsim.page.timelines import Shown
 from streamsim.program.config import Config
 from streamsim.program.workload import Workload
 from streamsim.report.best import best_table
+from streamsim.report.heatmap import column_words, value_words
 from streamsim.report.sweep import common_words, sweep_table
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.search.evaluate import evaluate_ticks, is_fast
@@ -143,6 +144,21 @@ def sweep_page(
         tables=(sweep_table(rows),),
         notes=(common_words(rows), *notes),
     )
+
+
+def scenarios_of(rows: Sequence[dict[str, Any]], sweep: Sweep) -> dict[str, tuple[Schedule, Device]]:
+    """Return the schedule and the device of each row, by its configuration and device in words.
+
+    There are none if a row does not tell the value of an axis.
+    """
+    found = {}
+    for row, point in zip(rows, _points(rows, sweep), strict=False):
+        config, device = _config(row), sweep.device(point)
+        others = [name for name in point if name not in (*CONFIG, "device")]
+        words = [config.words, *([config.memory] if config.memory != Config().memory else []), f"on {device.name}"]
+        words += [f"{column_words(name)} {value_words(name, row[name])}" for name in others]
+        found[", ".join(words)] = (config.schedule(sweep.workload_at(point)), device)
+    return found
 
 
 def _config(row: dict[str, Any]) -> Config:

@@ -7,9 +7,12 @@ for each moment the share of the time that each kind takes, as single bars could
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamsim.analysis.bounds import BUSIEST_ENGINE
+from streamsim.errors import InputError
+from streamsim.model import simulate
 from streamsim.report.kinds import (
     COLOURS,
     D2H,
@@ -25,7 +28,9 @@ from streamsim.report.kinds import (
     numbers,
 )
 from streamsim.report.overlapping_ops import lane_of_each_op
-from streamsim.report.pictures import root_figure, save_axes
+from streamsim.report.pictures import DisplayedPanels, displayed_axes, new_figure, root_figure, save_axes, set_title
+from streamsim.report.serial import SERIAL_WORDS, serial_timeline
+from streamsim.report.titles import title_of
 from streamsim.rules.clock import S_PER_TICK, TICKS_PER_S
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import one_line
@@ -34,7 +39,7 @@ from streamsim.timeline.timeline import Timeline
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import numpy as np
     from matplotlib.axes import Axes
@@ -44,6 +49,7 @@ if TYPE_CHECKING:
     from streamsim.analysis.causes import Loss
     from streamsim.analysis.explanation import Explanation
     from streamsim.analysis.predict import Prediction
+    from streamsim.analysis.what_if import WhatIf
 
     Ticks = NDArray[np.int64]
     Times = NDArray[np.floating[Any]]
@@ -80,6 +86,9 @@ WIDTH_IN, ROW_IN, ROWS_IN, MARGINS_IN = 9.0, 0.28, 8.5, 1.0  # a row, and the mo
 PT_PER_IN, FONT_PT, NUMBER_PT, EDGE_PT = 72, 8.0, 6.5, 0.4
 PATH_PT, PATH_AT = 1.8, 0.85  # its width, and how far down a bar
 LEGEND_COLUMNS, LEGEND_LINE_IN = 3, 0.17
+BELOW_TICKS, BELOW_LABEL = 2.2, 3.6  # from the axis to the legend in font sizes
+HANDLE_IN, LEGEND_LETTER_IN, AXIS_NAME_IN = 0.5, 0.065, 0.7  # of a legend: a colour with its spaces, a letter
+LEAST_NUMBER = 0.62  # of the usual size of a number
 DIGIT_IN, NUMBERED_IN, EDGED_IN = 0.06, 0.02, 0.03  # a digit, the room around a number, the least bar with an edge
 
 
@@ -99,20 +108,26 @@ def save_gantts(timelines: Mapping[str, Timeline], path: str | os.PathLike[str])
     save_axes(lambda: plot_gantts(timelines)[0], path)
 
 
+def save_compared(prediction: Prediction, path: str | os.PathLike[str]) -> None:
+    """Draw a prediction below the program that it is compared with (see :func:`plot_compared`) into a file."""
+    save_axes(lambda: plot_compared(prediction)[0], path)
+
+
 def save_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> None:
-    """Draw ``explanation`` (see :func:`plot_explanation`) into a file, as :func:`save_gantt` does."""
-    save_axes(lambda: plot_explanation(explanation), path)
+    """Draw ``explanation`` into a file, as :func:`save_gantt` does; below it the program with the first remedy done."""
+    save_axes(lambda: plot_remedied(explanation)[0], path)
 
 
 def plot_gantt(
-    timeline: Timeline | Prediction,
+    timeline: Timeline | Prediction | Explanation | WhatIf,
     ax: Axes | None = None,
     serial_s: float | None = None,
     until_s: float | None = None,
     serial_program: str = "serial",
 ) -> Axes:
-    """Draw ``timeline``, or that of a prediction, into ``ax`` (without one: that of a new figure) and return it.
+    """Draw ``timeline``, or that of a prediction or another value, into ``ax`` and return it.
 
+    Without ``ax`` it is that of a new figure, which a notebook shows.
     ``serial_s``: what the same work takes without overlap, for the speed-up in the title, and ``serial_program``
     what that is called there. The numbers on bars are chunks (from 1) where every chunk has the same ops, otherwise
     the ops of a kind in issue order.
@@ -122,66 +137,105 @@ def plot_gantt(
     rows = _rows(timeline)
     ax = _new_axes([rows])[0] if ax is None else ax
     _Chart(rows, ax, until_s).draw()
-    ax.set_title(_title(timeline, serial_s, serial_program), loc="left", fontsize=10, parse_math=False)
+    set_title(ax, _title(timeline, serial_s, serial_program))
     return ax
 
 
-def timeline_of(value: Timeline | Prediction) -> Timeline:
-    """Return the time line of a prediction; a time line is one already."""
+def timeline_of(value: Timeline | Prediction | Explanation | WhatIf) -> Timeline:
+    """Return the time line of a value that has one, such as a prediction; a time line is one already."""
     return value if isinstance(value, Timeline) else value.timeline
 
 
-def plot_gantts(timelines: Mapping[str, Timeline] | Sequence[Timeline | Prediction]) -> list[Axes]:
+def plot_gantts(
+    timelines: Mapping[str, Timeline | Prediction | Explanation | WhatIf]
+    | Iterable[Timeline | Prediction | Explanation | WhatIf],
+) -> list[Axes]:
     """Draw several time lines or predictions into the Axes of a new figure, one above the other, on one scale.
 
-    A mapping says what each is called; otherwise it is called what its schedule is.
+    A mapping says what each is called; otherwise it is called what its schedule and its device are. A notebook shows
+    what is returned. Raises InputError without any.
     """
-    if hasattr(timelines, "items"):
-        named = list(timelines.items())
+    if isinstance(timelines, Mapping):
+        named = [(one_line(name), timeline_of(value)) for name, value in timelines.items()]
     else:
-        found = list(map(timeline_of, timelines))
-        named = [(timeline.schedule.name or "schedule", timeline) for timeline in found]
-    rows = [_rows(timeline) for _, timeline in named]
-    until_s = max(_last_s(some) for some in rows)
-    several = _new_axes(rows)
-    for ax, own, (name, timeline) in zip(several, rows, named, strict=True):
-        _Chart(own, ax, until_s).draw()
-        title = one_line(f"{name}: makespan {format_seconds(timeline.makespan_s)}")
-        ax.set_title(title, loc="left", fontsize=10, parse_math=False)
+        named = [(title_of(timeline), timeline) for timeline in map(timeline_of, timelines)]
+    if not named:
+        raise InputError("timelines = []: nothing to draw; give at least one")
+    titles = [f"{name}: makespan {format_seconds(timeline.makespan_s)}" for name, timeline in named]
+    return _plot_several(titles, [_rows(timeline) for _, timeline in named])
+
+
+def plot_compared(prediction: Prediction) -> list[Axes]:
+    """Draw a prediction below the program that it is compared with, unchunked or serial, on one scale."""
+    above, name = serial_timeline(prediction), prediction.serial_program
+    what = f"{name} ({SERIAL_WORDS[name]}), on {prediction.device}"
+    titles = [
+        f"{what}: makespan {format_seconds(above.makespan_s)}",
+        _title(prediction.timeline, above.makespan_s, name),
+    ]
+    return _plot_several(titles, [_rows(above), _rows(prediction.timeline)])
+
+
+def _plot_several(titles: Sequence[str], charts: Sequence[Sequence[_Row]]) -> list[Axes]:
+    """Draw the rows of each chart one above the other on one scale, with one legend below."""
+    until_s = max(_last_s(rows) for rows in charts)
+    several = _new_axes(charts)
+    for number, (ax, rows, title) in enumerate(zip(several, charts, titles, strict=True), 1):
+        chart = _Chart(rows, ax, until_s)
+        is_last = number == len(charts)
+        chart.draw(legend_of=[row for some in charts for row in some] if is_last else ())
+        set_title(ax, title)
     return several
 
 
-def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
+def plot_remedied(explanation: Explanation) -> list[Axes]:
+    """Draw ``explanation``, and below it on the same scale the program with the first remedy done, if there is one."""
+    first = explanation.first
+    if first is None or first.remedied is None:
+        return DisplayedPanels([plot_explanation(explanation)])
+    after = simulate(*first.remedied)
+    lost, rows, rows_after = _lost_row(explanation), _rows(explanation.timeline), _rows(after)
+    above, below = panels = _new_axes([[lost, *rows], rows_after], _legend_lines(lost))
+    until_s = max(map(_last_s, ([lost, *rows], rows_after)))
+    plot_explanation(explanation, above, until_s)
+    _Chart(rows_after, below, until_s).draw(legend_of=())
+    set_title(below, f"with the remedy: {_title(after, None, '')}")
+    return panels
+
+
+def plot_explanation(explanation: Explanation, ax: Axes | None = None, until_s: float | None = None) -> Axes:
     """Draw the time line of ``explanation`` with its critical path, and above it where the time goes.
 
     The row on top runs from 0 to the makespan: first the busiest engine alone, then what each cause has lost
     (largest first), by colour and number. These are amounts, not moments: a cause loses its time in many
     places. The dark line through the engines is the critical path: what each op on it waited for is the one before.
+    ``until_s``: where the time axis ends, if not at the last bar's end.
     """
     timeline = explanation.timeline
     lost = _lost_row(explanation)
     rows = _rows(timeline)
     rows[0] = rows[0]._replace(above=GAP)
-    legend_lines = 1 + (len(COLOURS) + len(lost.bars)) // LEGEND_COLUMNS
-    ax = _new_axes([[lost, *rows]], legend_lines)[0] if ax is None else ax
-    chart = _Chart([lost, *rows], ax, None, COLOURS | _lost_colours(explanation))
+    ax = _new_axes([[lost, *rows]], _legend_lines(lost))[0] if ax is None else ax
+    chart = _Chart([lost, *rows], ax, until_s, COLOURS | _lost_colours(explanation))
     chart.draw(path_of=timeline)
-    title = one_line(f"{timeline.schedule.name}: ".removeprefix(": "))
     lost_s = format_seconds(explanation.gap_s)
-    title += f"makespan {format_seconds(timeline.makespan_s)}, of which {lost_s} above the {BUSIEST_ENGINE}"
-    ax.set_title(title, loc="left", fontsize=10, parse_math=False)
+    set_title(ax, f"{_title(timeline, None, '')}, of which {lost_s} above the {BUSIEST_ENGINE}")
     return ax
+
+
+def _legend_lines(lost: _Row) -> int:
+    """Return the lines of the legend of an explanation."""
+    return 1 + (len(COLOURS) + len(lost.bars)) // LEGEND_COLUMNS
 
 
 def _new_axes(charts: Sequence[Sequence[_Row]], legend_lines: int = 1) -> list[Axes]:
     """Axes one above the other in a new figure, each with room for its rows."""
-    from matplotlib.figure import Figure
-
     heights_in = [min(ROWS_IN / len(charts), ROW_IN * sum(row.height + row.above for row in rows)) for rows in charts]
     legends_in = LEGEND_LINE_IN * (legend_lines - 1)
     size = WIDTH_IN, sum(heights_in) + MARGINS_IN * len(charts) + legends_in
-    figure = Figure(figsize=size, layout="constrained")
-    return list(figure.subplots(len(charts), squeeze=False, height_ratios=heights_in)[:, 0])
+    kind = {"axes_class": displayed_axes()}
+    panels = new_figure(size).subplots(len(charts), squeeze=False, height_ratios=heights_in, subplot_kw=kind)
+    return DisplayedPanels(panels[:, 0])
 
 
 def _last_s(rows: Sequence[_Row]) -> float:
@@ -191,7 +245,7 @@ def _last_s(rows: Sequence[_Row]) -> float:
 
 def _title(timeline: Timeline, serial_s: float | None, serial_program: str) -> str:
     makespan_s = timeline.makespan_s
-    title = one_line(f"{timeline.schedule.name}: ".removeprefix(": ")) + f"makespan {format_seconds(makespan_s)}"
+    title = f"{title_of(timeline)}: makespan {format_seconds(makespan_s)}"
     if serial_s is None:
         return title
     speed_up = f", speed-up {serial_s / makespan_s:.2f}x" if makespan_s else ""
@@ -356,7 +410,11 @@ class _Chart:
         self._height = sum(row.height + row.above for row in rows)
         self._font = min(FONT_PT, 0.7 * PT_PER_IN * float(height_in) / self._height)
 
-    def draw(self, path_of: Timeline | None = None) -> None:
+    def draw(self, path_of: Timeline | None = None, legend_of: Sequence[_Row] | None = None) -> None:
+        """Draw the rows, with the critical path of ``path_of``, and the legend of ``legend_of`` (None: its own rows).
+
+        Without rows for a legend there is none, nor a name of the time axis: it stands below another chart.
+        """
         top, ticks = 0.0, []
         for row in self._rows:
             top += row.above
@@ -367,32 +425,45 @@ class _Chart:
         ax.set_xlim(0.0, self._until)
         ax.set_ylim(self._height, 0.0)
         ax.set_yticks(ticks, [row.name for row in self._rows], fontsize=self._font, parse_math=False)
-        ax.set_xlabel(f"time [{self.unit}]", loc="right", fontsize=FONT_PT)
         ax.tick_params(axis="x", labelsize=FONT_PT)
         ax.tick_params(axis="y", length=0)
         ax.spines[["top", "right", "left"]].set_visible(False)
-        self._draw_legend([] if path_of is None else self._draw_path(path_of))
+        lines = [] if path_of is None else self._draw_path(path_of)
+        named = self._rows if legend_of is None else legend_of
+        if named:
+            ax.set_xlabel(f"time [{self.unit}]", loc="right", fontsize=FONT_PT)
+            self._draw_legend(named, lines)
 
-    def _draw_legend(self, lines: list[Line2D]) -> None:
+    def _draw_legend(self, rows: Sequence[_Row], lines: list[Line2D]) -> None:
         from matplotlib.patches import Patch
 
-        used = {bars.kind for row in self._rows for bars in row.bars}
+        used = {bars.kind for row in rows for bars in row.bars}
         handles: list[Any] = [
             Patch(facecolor=colour, edgecolor=EDGE_COLOUR, lw=EDGE_PT, label=kind)
             for kind, colour in self._colours.items()
             if kind in used
         ]
         handles += lines
+        columns, is_beside = self._legend_columns([str(handle.get_label()) for handle in handles])
         self._ax.legend(
             handles=handles,
-            ncols=(len(handles) or 1) if len(handles) <= len(COLOURS) else LEGEND_COLUMNS,
+            ncols=columns,
             frameon=False,
             fontsize=FONT_PT,
             handlelength=1.2,
             loc="upper left",
             bbox_to_anchor=(0.0, 0.0),
-            borderaxespad=2.2,  # in font sizes: below the tick labels
+            borderaxespad=BELOW_TICKS if is_beside else BELOW_LABEL,
         )
+
+    def _legend_columns(self, labels: Sequence[str]) -> tuple[int, bool]:
+        """Return how many entries a line of the legend has room for, and whether the axis's name stands beside it."""
+        width_in = self._in_per_unit * self._until
+        widths_in = [HANDLE_IN + LEGEND_LETTER_IN * len(label) for label in labels]
+        if sum(widths_in) < width_in - AXIS_NAME_IN:
+            return max(1, len(labels)), True
+        columns = max(1, int(width_in / max(widths_in)))
+        return min(columns, LEGEND_COLUMNS if len(labels) > len(COLOURS) else len(labels)), False
 
     def _draw_row(self, row: _Row, top: float) -> None:
         margin = (1 - BAR) / 2
@@ -424,12 +495,15 @@ class _Chart:
         self._draw_numbers(bars, left, right, middle)
 
     def _draw_numbers(self, bars: _Bars, left: Times, right: Times, y: Times) -> None:
-        """Write the numbers where there is room for the longest of them."""
-        digits = len(str(bars.number.max()))
-        room = (bars.number > 0) & ((right - left) * self._in_per_unit > DIGIT_IN * digits + NUMBERED_IN)
-        ink = {"color": INK.get(bars.kind), "fontsize": NUMBER_PT, "ha": "center", "va": "center_baseline"}
-        for k in room.nonzero()[0].tolist():
-            self._ax.text((left[k] + right[k]) / 2, y[k], str(bars.number[k]), ink)
+        """Write the numbers that have room, small ones in narrow bars."""
+        import numpy as np
+
+        digits = 1 + np.floor(np.log10(np.maximum(bars.number, 1)))
+        room = (right - left) * self._in_per_unit / (DIGIT_IN * digits + NUMBERED_IN)
+        ink = {"color": INK.get(bars.kind), "ha": "center", "va": "center_baseline"}
+        for k in ((bars.number > 0) & (room > LEAST_NUMBER)).nonzero()[0].tolist():
+            size = NUMBER_PT * min(1.0, float(room[k]))
+            self._ax.text((left[k] + right[k]) / 2, y[k], str(bars.number[k]), ink, fontsize=size)
 
     def _draw_path(self, timeline: Timeline) -> list[Line2D]:
         """Draw the critical path along the lower edge of its bars in the rows of the engines."""

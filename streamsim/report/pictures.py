@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import os
 import sys
+import textwrap
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_bytes
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg", "pdf")
 UNDATED: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-DPI = 200
+DPI, SCREEN_DPI = 200, 96
+TITLE_PT, LETTER_IN, LEAST_TITLE = 10, 0.068, 20  # of a title: its size, a letter, letters in a line
 BACKEND = "MPLBACKEND"
 
 
@@ -46,6 +49,46 @@ def save_axes(draw: Callable[[], Axes], path: str | os.PathLike[str]) -> None:
     with rc_context({"svg.hashsalt": "streamsim"}):
         figure.savefig(picture, format=form, dpi=DPI, metadata=UNDATED[form])
     write_bytes(picture.getvalue(), path)
+
+
+def new_figure(size_in: tuple[float, float], **layout: Any) -> Figure:
+    """Return a figure of this size, in inches, whose parts make room for each other."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=size_in, layout="constrained", **layout)
+
+
+@cache
+def displayed_axes() -> type[Axes]:
+    """Return the class of Axes whose figure a notebook shows, without pyplot."""
+    from matplotlib.axes import Axes
+
+    class DisplayedAxes(Axes):
+        def _repr_png_(self) -> bytes:
+            return png_of(self)
+
+    return DisplayedAxes
+
+
+class DisplayedPanels(list["Axes"]):
+    """The Axes of one figure, which a notebook shows as that figure."""
+
+    def _repr_png_(self) -> bytes:
+        return png_of(self[0])
+
+
+def png_of(axes: Axes) -> bytes:
+    """Return the figure that holds ``axes`` as a PNG."""
+    picture = io.BytesIO()
+    root_figure(axes).savefig(picture, format="png", dpi=SCREEN_DPI)
+    return picture.getvalue()
+
+
+def set_title(axes: Axes, title: str) -> None:
+    """Write ``title`` above the left of ``axes``, in as many lines as its width needs."""
+    width_in = axes.get_position().width * root_figure(axes).get_size_inches()[0]
+    lines = textwrap.wrap(title, max(LEAST_TITLE, int(width_in / LETTER_IN)), break_on_hyphens=False)
+    axes.set_title("\n".join(lines), loc="left", fontsize=TITLE_PT, parse_math=False)
 
 
 def root_figure(axes: Axes) -> Figure:

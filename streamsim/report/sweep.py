@@ -20,8 +20,8 @@ def common_words(rows: Sequence[dict[str, Any]]) -> str:
     varying = _varying(rows)
     common = (
         f"{column_words(name)} {value_words(name, value)}"
-        for name, value in rows[0].items()
-        if name not in RESULTS and value is not None and name not in varying
+        for name in _told(rows)
+        if (value := rows[0][name]) is not None and name not in varying
     )
     return f"all with {', '.join(common)}"
 
@@ -50,4 +50,11 @@ def sweep_table(rows: Sequence[dict[str, Any]]) -> Table:
 
 
 def _varying(rows: Sequence[dict[str, Any]]) -> list[str]:
-    return [name for name in rows[0] if name not in RESULTS and len({row[name] for row in rows}) > 1]
+    return [name for name in _told(rows) if len({row[name] for row in rows}) > 1]
+
+
+def _told(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the columns that say what was predicted; connections that every device has of its own are left out."""
+    cards = {row["device"] for row in rows}
+    own = len(cards) > 1 and len(cards) == len({(row["device"], row["connections"]) for row in rows})
+    return [name for name in rows[0] if name not in RESULTS and not (own and name == "connections")]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK
 from streamsim.analysis.formulas import FORMULA_WORDS
-from streamsim.analysis.predict import ELSEWHERE, Prediction, SerialProgram, WithoutRing
+from streamsim.analysis.predict import ELSEWHERE, Prediction, WithoutRing
+from streamsim.report.serial import SERIAL_WORDS
 from streamsim.report.tables import Row, Table, facts
 from streamsim.text.quantities import format_between, format_bytes, format_change, format_seconds
 from streamsim.text.shown import to_cell
@@ -21,11 +22,6 @@ if TYPE_CHECKING:
 IDLE, PARTLY = ".", ":"
 SLIVER = 0.02  # of a column: less than this is not shown
 STREAM_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
-SERIAL_WORDS: dict[SerialProgram, str] = {
-    "unchunked": "not cut, blocking copies",
-    "serial": "the same ops without overlap, blocking",
-    "given": "the program given to compare with",
-}
 
 
 # For people
@@ -153,7 +149,7 @@ def _character(cell: dict[int, float]) -> str:
 
 
 def to_csv(rows: list[dict[str, Any]]) -> str:
-    """``rows`` as CSV with a header; nested tables become ``outer.inner`` columns."""
+    """``rows`` as CSV with a header: nested tables are ``outer.inner`` columns, items of a list stand between "; "."""
     flat = [_flat(row) for row in rows]
     text = io.StringIO()
     writer = csv.DictWriter(text, list(dict.fromkeys(name for row in flat for name in row)), lineterminator="\n")
@@ -165,5 +161,8 @@ def to_csv(rows: list[dict[str, Any]]) -> str:
 def _flat(row: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in row.items():
-        found.update(_flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value})
+        if isinstance(value, dict):
+            found.update(_flat(value, f"{prefix}{name}."))
+        else:
+            found[f"{prefix}{name}"] = "; ".join(map(str, value)) if isinstance(value, list | tuple) else value
     return found

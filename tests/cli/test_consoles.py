@@ -17,6 +17,8 @@ from streamsim.text.shown import from_cell
 if TYPE_CHECKING:
     from pathlib import Path
 
+LOOP = ("loop", "--batch", "64", "--batch-bytes", "64MiB", "--step", "9ms", "--load", "12ms")
+MEASURED = ("diagnose", *CUT, "--measured", "14.5ms")
 COMMANDS = (
     ("predict", *CUT),
     ("explain", *CUT),
@@ -43,7 +45,7 @@ def test_a_pipe_gets_whole_lines_without_blanks_at_their_ends(
     assert len(narrow.splitlines()) > len(whole.splitlines())
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+@pytest.mark.parametrize("command", [*COMMANDS, LOOP, MEASURED], ids=lambda command: command[0])
 def test_markdown_has_the_cells_of_the_table(
     command: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,6 +75,16 @@ def test_a_cell_is_no_markup() -> None:
 def test_markdown_and_json_are_not_both(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", *CUT, "--format", "markdown", "--json"]) == 2
     assert "--json, --format markdown: they say different things" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("command", "key"), [(LOOP, "loops"), (MEASURED, "explanations")], ids=["loop", "diagnose"])
+def test_rows_of_csv_are_those_of_json(command: tuple[str, ...], key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = list(csv.DictReader(printed(capsys, *command, "--format", "csv").splitlines()))
+    told = json.loads(printed(capsys, *command, "--json"))[key]
+    for name in {"step_s", "gain", "off"} & {*told[0]}:
+        assert [float(row[name]) for row in rows] == [one[name] for one in told]
+    for name in {"binds", "look", "remedies"} & {*told[0]}:
+        assert [from_cell(row[name]) for row in rows] == ["; ".join(one[name]) for one in told]
 
 
 def test_whatif_and_check_print_rows(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

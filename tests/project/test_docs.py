@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import shlex
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -18,12 +19,14 @@ from streamsim.analysis.causes import CAUSES
 from streamsim.cli import COMMANDS
 from streamsim.device.library import load_device
 from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.report.gantt import plot_remedied
+from streamsim.report.heatmap import maps_by_order
 from streamsim.search.grid import Grid
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-DOCS = ROOT / "docs"
+DOCS, FIGURES = ROOT / "docs", ROOT / "figures"
 PAGES = sorted(DOCS.glob("*.md"))
 GUIDES = ("predict", "validate", "choose", "explain")
 INDEX = "README.md"
@@ -217,23 +220,40 @@ def assert_links_lead_somewhere(site: Path) -> None:
 # The pictures
 
 
+def command_of(name: str) -> str:
+    """The command that makes a picture, as its script runs it."""
+    command: str = runpy.run_path(str(FIGURES / f"{name}.py"))["COMMAND"]
+    return command
+
+
+@pytest.mark.parametrize(("name", "page"), [("gantt", "predict"), ("best", "choose"), ("explain", "explain")])
+def test_the_command_beside_a_picture_makes_it(name: str, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(FIGURES)
+    assert f"$ streamsim {command_of(name)}\n" in text_of(DOCS / f"{page}.md")
+
+
 def test_the_picture_of_an_explanation_shows_the_remedy_on_the_same_axis() -> None:
-    above, below = runpy.run_path(str(ROOT / "figures" / "explain.py"))["draw"]().axes
+    workload = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
+    above, below = plot_remedied(streamsim.explain(streamsim.breadth_first(workload, 16, 4), "h200"))
     assert above.get_xlim() == below.get_xlim()
     makespans = [re.search(r"makespan ([\d.]+) ms", axes.get_title(loc="left")) for axes in (above, below)]
     slow, fast = (float(found[1]) for found in makespans if found)
     assert fast < slow
-    assert above.get_title(loc="left").startswith("breadth-first")
+    assert above.get_title(loc="left").startswith("breadth-first, 16 chunks, 4 streams, on h200: ")
     assert next(label.get_text() for label in above.get_yticklabels()) == "where it goes"
 
 
-def test_the_picture_of_a_search_stars_what_best_finds() -> None:
-    figure = runpy.run_path(str(ROOT / "figures" / "best.py"))
-    chunks = tuple(int(number) for number in figure["ASKED"]["chunks"].split(","))
+def test_the_picture_of_a_search_stars_what_best_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(FIGURES)
+    words = shlex.split(command_of("best"))
+    chunks = words[words.index("--chunks") + 1]
+    rows = streamsim.sweep(
+        h2d="64MiB", kernel="0.57ms", d2h="64MiB", chunks=chunks, streams="1..16", order="depth-first,breadth-first"
+    )
     workload = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
-    for order in figure["ORDERS"]:
-        heat = figure["heat_map"](order)
-        grid = Grid(chunks=chunks, streams=tuple(range(1, 17)), orders=(order,))
+    for order, heat in maps_by_order(rows).items():
+        numbers = tuple(map(int, chunks.split(",")))
+        grid = Grid(chunks=numbers, streams=tuple(range(1, 17)), orders=(order,))  # type: ignore[arg-type]
         best = streamsim.best(workload, load_device("h200"), grid).best
         assert heat.optimum == (best.config.chunks, best.config.streams)
         assert heat.cells[heat.optimum] == best.makespan_s

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import runpy
 import subprocess
 import sys
 from array import array
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -22,22 +20,28 @@ from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.patterns import breadth_first, depth_first, prefetch
 from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize
-from streamsim.program.workload import Workload
+from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.report.gantt import (
     BAR,
     MOMENTS,
     MOST_BARS,
     MOST_STREAMS,
     busy_share,
+    plot_compared,
     plot_gantt,
     plot_gantts,
     save_gantt,
     save_gantts,
 )
+from streamsim.report.heatmap import HeatMap, plot_heatmap
 from streamsim.report.kinds import COLOURS, D2H, H2D, HOST_CALL, HOST_WAITS, KERNEL, WAITS, numbers
+from streamsim.report.pictures import new_figure
+from streamsim.report.titles import spelled_out
 from streamsim.timeline.timeline import Timeline
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from matplotlib.axes import Axes
 
     from streamsim.device.profile import Device
@@ -101,9 +105,43 @@ def test_the_bars_of_a_small_schedule() -> None:
 
 def test_the_title_tells_makespan_and_speed_up() -> None:
     timeline = simulate(SCHEDULE, DEVICE)
-    assert plot_gantt(timeline).get_title(loc="left") == "makespan 45 ns"
+    assert plot_gantt(timeline).get_title(loc="left") == "schedule, on test: makespan 45 ns"
     # 20 + 10 + 8 + 20 ns without overlap and overheads: 58 / 45 = 1.29
-    assert plot_gantt(timeline, serial_s=58e-9).get_title(loc="left") == "makespan 45 ns, serial 58 ns, speed-up 1.29x"
+    title = plot_gantt(timeline, serial_s=58e-9).get_title(loc="left")
+    assert title == "schedule, on test: makespan 45 ns, serial 58 ns, speed-up 1.29x"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("depth-first N=16 S=4", "depth-first, 16 chunks, 4 streams"),
+        ("ring N=8 S=1 K=2", "ring, 8 chunks, 1 stream, 2 buffers"),
+        ("step N=x of mine", "step N=x of mine"),
+        ("", "schedule"),
+    ],
+)
+def test_a_title_spells_out_chunks_and_streams(name: str, words: str) -> None:
+    assert spelled_out(name) == words
+
+
+def test_titles_and_legends_of_panels_beside_each_other_do_not_overlap() -> None:
+    """Two narrow panels: the parts of each stay within its half of the figure."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    schedule = depth_first(Workload(1 << 20, (4,), (4,), (WorkloadKernel(duration_s=1e-4),)), 8, 4)
+    figure = new_figure((9.0, 4.0))
+    for ax in figure.subplots(1, 2):
+        plot_gantt(simulate(schedule, DEVICE), ax)
+    renderer: Any = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+    figure.draw(renderer)
+    left, right = (ax.get_tightbbox(renderer) for ax in figure.axes)
+    assert left is not None
+    assert right is not None
+    assert left.x1 <= right.x0
+    for ax in figure.axes:
+        legend = ax.get_legend()
+        assert legend is not None
+        assert legend.get_window_extent(renderer).y1 <= ax.xaxis.label.get_window_extent(renderer).y0
 
 
 def test_each_engine_says_how_busy_it_was() -> None:
@@ -283,7 +321,7 @@ def test_a_path_that_cannot_be_written_is_one_line_and_leaves_nothing(tmp_path: 
 def test_a_name_is_text_and_not_a_formula(tmp_path: Path) -> None:
     schedule = program(h2d(1, 10), name=r"$\frac{ \n 100 $")
     ax = plot_gantt(simulate(schedule, make_device()))
-    assert ax.get_title(loc="left") == r"$\frac{ \n 100 $: makespan 10 ns"
+    assert ax.get_title(loc="left") == r"$\frac{ \n 100 $, on test: makespan 10 ns"
     save_gantt(simulate(schedule, make_device()), tmp_path / "gantt.svg")
 
 
@@ -298,12 +336,25 @@ def test_no_pyplot_and_no_matplotlib_until_it_is_needed(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_figure_compares_on_one_time_axis() -> None:
-    script = Path(__file__).parents[2] / "figures" / "gantt.py"
-    above, below = runpy.run_path(str(script))["draw"]().axes
+def test_the_unchunked_program_stands_above_on_the_same_time_axis() -> None:
+    workload = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
+    above, below = plot_compared(predict(depth_first(workload, 16, 4), "h200"))
     assert above.get_xlim() == below.get_xlim()
-    assert "serial" in above.get_title(loc="left")
+    assert above.get_title(loc="left").startswith("unchunked (not cut, blocking copies), on h200: ")
+    assert below.get_title(loc="left").startswith("depth-first, 16 chunks, 4 streams, on h200: ")
     assert row_names(below) == ["host", "h2d", "compute", "d2h", *(f"stream {s}" for s in (1, 2, 3, 4))]
+    assert above.get_legend() is None  # one below for both
+    assert below.get_legend() is not None
+
+
+def test_what_is_drawn_shows_itself_in_a_notebook() -> None:
+    timeline = simulate(SCHEDULE, DEVICE)
+    heat = HeatMap()
+    heat.add([{"chunks": n, "streams": 1, "makespan_s": n * 1e-3} for n in (1, 2)])
+    for drawn in (plot_gantt(timeline), plot_gantts(iter([timeline, timeline])), plot_heatmap(heat)):
+        assert drawn._repr_png_().startswith(b"\x89PNG")  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="nothing to draw"):
+        plot_gantts([])
 
 
 # Several time lines
@@ -338,4 +389,4 @@ def test_a_prediction_is_drawn_as_its_time_line() -> None:
 def test_a_sequence_is_drawn_by_the_names_of_its_schedules() -> None:
     predictions = [predict(program(h2d(1, 10), name=name), DEVICE) for name in ("a", "b", "a")]
     titles = [ax.get_title(loc="left").partition(":")[0] for ax in plot_gantts(predictions)]
-    assert titles == ["a", "b", "a"]
+    assert titles == ["a, on test", "b, on test", "a, on test"]

@@ -22,7 +22,7 @@ from streamsim.program.files import write_workload
 from streamsim.program.patterns import breadth_first, build, depth_first, serial
 from streamsim.program.workload import Point, Workload, WorkloadKernel
 from streamsim.program.workload_text import workload_of_sizes
-from streamsim.report.heatmap import HeatMap, plot_heatmap, save_heatmap
+from streamsim.report.heatmap import HeatMap, maps_by_order, plot_heatmap, plot_heatmaps, save_heatmap
 from streamsim.search.evaluate import is_fast
 from streamsim.search.sweep import Axis, Sweep, predict_block, scaled, sweep_blocks
 from streamsim.search.sweep_text import read_sweep, sweep, sweep_of
@@ -341,6 +341,19 @@ def test_the_heat_map_shows_the_fastest_of_each_cell_and_marks_the_optimum() -> 
     star = ax.lines[0]
     assert np.asarray(star.get_xydata()).tolist() == [[2, 0]]  # column of 4 chunks, row of 1 stream
     assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "2", "4", "8"]
+    written = {text.get_position(): text.get_text() for text in ax.texts}
+    assert written[(1, 0)] == "5000"  # (2 - 4)^2 + 1 s in milliseconds
+    assert set(written) == set(product(range(4), range(2))) - {(2, 0)}  # the star stands for its own
+
+
+def test_each_issue_order_has_a_map_in_the_same_colours() -> None:
+    sweep = small("1..4", order=["depth-first,breadth-first"])
+    maps = maps_by_order(rows_of(sweep))
+    assert list(maps) == ["depth-first", "breadth-first"]
+    left, right = plot_heatmaps(maps)
+    assert left.images[0].get_clim() == right.images[0].get_clim()
+    assert left.get_title(loc="left").startswith("depth-first on ")
+    assert list(maps_by_order(rows_of(sweep), "chunks", "order")) == [""]
 
 
 def test_a_sweep_is_drawn_by_its_chunks_and_streams() -> None:

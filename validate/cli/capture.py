@@ -6,7 +6,7 @@ import click
 
 from streamsim.cli.import_trace import import_command
 from streamsim.cli.notes import note
-from streamsim.cli.options import FILE, gpu_option
+from streamsim.cli.options import FILE, format_options, gpu_option
 from streamsim.recorded.wall_times import wall_time_s
 from streamsim.recorded.windows import check_window
 from streamsim_validate.run import capture, parse_program
@@ -30,9 +30,9 @@ from streamsim_validate.run import capture, parse_program
     show_default=True,
     help="Number of runs before the recorded one, which show what a named window takes when nothing records it.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, with every figure.")
+@format_options
 def capture_command(
-    command: tuple[str, ...], output: Path, window: str | None, device: int | None, untraced_runs: int, as_json: bool
+    command: tuple[str, ...], output: Path, window: str | None, device: int | None, untraced_runs: int, form: str
 ) -> None:
     """Record what a Python program does with the card, time it unrecorded, and say why the card stood still.
 
@@ -53,5 +53,5 @@ def capture_command(
     if untraced_runs and wall_time_s(recording, window, device) is None:
         what = "; a named --window is timed" if window is None else f" of --window {window}"
         note(f"what the program takes when nothing records it is not known{what}")
-    asked = {"window": window, "device": device, "as_json": as_json}
+    asked = {"window": window, "device": device, "form": form}
     click.get_current_context().invoke(import_command, file=output, **asked)

@@ -1,0 +1,158 @@
+"""Several configurations, devices or programs in one call: one table of all of them, relative to the best."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+from msgspec.structs import replace
+
+from streamsim.cli.beside import write_beside
+from streamsim.cli.given import read_given
+from streamsim.cli.page import write_called
+from streamsim.cli.printing import print_csv, print_json
+from streamsim.device.settings import split_setting
+from streamsim.errors import InputError
+from streamsim.text.shown import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from streamsim.cli.options import Chosen
+    from streamsim.device.profile import Device
+    from streamsim.program.workload import Workload
+    from streamsim.search.sweep import Sweep
+    from streamsim.timeline.timeline import Timeline
+
+SEVERAL = ("device", "connections", "chunks", "streams", "order", "buffers", "memory", "launch")  # options
+MOST_LINES = 12  # time lines in one picture, trace or page
+
+
+class Listed(str):
+    """Several values as text, with commas between them; numbers may be a range such as 1..64*2."""
+
+    __slots__ = ()
+
+
+class Several(click.ParamType):  # type: ignore[type-arg]  # generic in new versions of click only
+    """One value of a type; or several, which stay :class:`Listed`."""
+
+    def __init__(self, one: click.ParamType) -> None:  # type: ignore[type-arg]
+        self.one, self.name = one, one.name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value, or the text of several."""
+        is_range = ".." in str(value) and param is not None and param.name != "device"  # ../card.toml is none
+        if isinstance(value, str) and ("," in value or is_range):
+            return Listed(value)
+        return self.one.convert(value, param, ctx)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str | None:
+        """Return what stands for the value in the help."""
+        return self.one.get_metavar(param, ctx) if ctx is not None else self.one.get_metavar(param)  # type: ignore[call-arg]
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
+        """Complete the last of the values."""
+        before, comma, last = incomplete.rpartition(",")
+        found = self.one.shell_complete(ctx, param, last)
+        for item in found if comma else ():
+            item.value = f"{before},{item.value}"
+        return found
+
+
+def take_several(command: click.Command) -> None:
+    """Let the options :data:`SEVERAL` of ``command`` take several values."""
+    for param in command.params:
+        if param.name in SEVERAL and isinstance(param, click.Option):
+            param.type = Several(param.type)
+
+
+def listed(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the options that were given several values."""
+    return {name: value for name, value in options.items() if isinstance(value, Listed)}
+
+
+class Shown(NamedTuple):
+    """Which files to write of several predictions, and how to print their table."""
+
+    form: str
+    plot: Path | None
+    trace: Path | None
+    page: Path | None
+
+
+def print_configurations(workload: Workload, chosen: Chosen, config: Mapping[str, Any], shown: Shown) -> None:
+    """Predict every combination of the values of ``config`` and of the devices that ``chosen`` names."""
+    from streamsim.cli.sweep import rows_for_table, taken_for_granted
+    from streamsim.search.sweep_text import sweep
+
+    settings = dict(split_setting(text, "NAME=VALUE such as h2d.latency=1us") for text in chosen.settings)
+    more = {name: getattr(chosen, name) for name in ("connections", "memory_limit", "front_end", "call_cost")}
+    asked = {name: str(value) for name, value in {**config, **more}.items() if value is not None}
+    found = sweep(workload, names_of(chosen), **asked, **({"set": settings} if settings else {}))
+    rows = rows_for_table(found)
+    lines = _time_lines(found, rows, shown)
+    _show(rows, shown, lines, list(taken_for_granted(found)))
+
+
+def names_of(chosen: Chosen) -> list[Device | str]:
+    """Return the devices that ``--device`` names, in their order."""
+    device = chosen.device
+    return [name.strip() for name in device.split(",")] if isinstance(device, str) else [device]
+
+
+def print_programs(paths: Sequence[Path], chosen: Chosen, shown: Shown) -> None:
+    """Predict the programs in files on every device that ``chosen`` names, by default on the programs' own."""
+    from streamsim.analysis.predict import predict
+
+    rows: list[dict[str, Any]] = []
+    lines: dict[str, Timeline] = {}
+    links: dict[str, None] = {}
+    for path in paths:
+        given = read_given(path)
+        for name in names_of(chosen):
+            card = replace(chosen, device=name).of(click.get_current_context(), given).load()
+            p = predict(given.schedule, card)
+            times = {"makespan_s": p.makespan_s, "serial_s": p.serial_s, "speedup": p.speedup}
+            rows.append({"schedule": str(path), "device": card.name, "connections": card.connections, **times})
+            lines[f"{path} on {card.name}"] = p.timeline
+            links[f"{p.device}: {p.link}"] = None
+    _show(rows, shown, lines, list(links))
+
+
+def _time_lines(sweep: Sweep, rows: Sequence[dict[str, Any]], shown: Shown) -> dict[str, Timeline]:
+    """Return the time lines of the rows, where a file is to show them."""
+    if not (shown.plot or shown.trace or shown.page):
+        return {}
+    from streamsim.model import simulate
+    from streamsim.page.searches import scenarios_of
+
+    _check_few(rows, shown)
+    return {words: simulate(*scenario) for words, scenario in scenarios_of(rows, sweep).items()}
+
+
+def _check_few(rows: Sequence[Any], shown: Shown) -> None:
+    for option, path in (("--plot", shown.plot), ("--trace", shown.trace), ("--page", shown.page)):
+        if path is not None and len(rows) > MOST_LINES:
+            raise InputError(
+                one_line(f"{option} {path}: shows {MOST_LINES} time lines at most; give fewer than {len(rows)} values")
+            )
+
+
+def _show(rows: list[dict[str, Any]], shown: Shown, lines: Mapping[str, Timeline], notes: list[str]) -> None:
+    """Write the files, then print the rows."""
+    _check_few(rows, shown)
+    write_beside(lines, shown.plot, shown.trace)
+    if shown.page is not None:
+        from streamsim.page.pages import side_by_side_page
+
+        write_called(side_by_side_page(rows, lines, notes), shown.page)
+    if shown.form == "json":
+        print_json({"rows": rows})
+    elif shown.form == "csv":
+        print_csv(rows)
+    else:
+        from streamsim.cli.sweep import print_table
+
+        print_table(rows, notes)

@@ -1,0 +1,30 @@
+"""Titles of pictures and pages: what ran, spelled out, and where."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from streamsim.text.shown import one_line
+
+if TYPE_CHECKING:
+    from streamsim.timeline.timeline import Timeline
+
+NUMBERS = {"N": "chunk", "S": "stream", "K": "buffer"}  # in the names of schedules: depth-first N=16 S=4
+NUMBER = re.compile(r" (?:([NSK])|(chunk|stream|buffer)s?)=(\d+)\b")  # or of recipes: depth-first chunks=16 streams=4
+UNNAMED = "schedule"
+
+
+def spelled_out(name: str) -> str:
+    """Return the name of a schedule with its numbers in words: ``depth-first, 16 chunks, 4 streams``."""
+
+    def words(found: re.Match[str]) -> str:
+        return f", {found[3]} {found[2] or NUMBERS[found[1]]}{'s' * (found[3] != '1')}"
+
+    return one_line(NUMBER.sub(words, name or UNNAMED).replace(" launch=graph", ", as a graph"))
+
+
+def title_of(timeline: Timeline) -> str:
+    """Return what ran, and on which device, or that it was measured."""
+    where = "measured" if timeline.device is None else f"on {one_line(timeline.device.name)}"
+    return f"{spelled_out(timeline.schedule.name)}, {where}"

@@ -1,0 +1,80 @@
+"""Several configurations, devices or programs in one call: each is predicted as it is alone."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pages import SIZES, data_of
+
+from streamsim.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(list(arguments)) == 0
+    return capsys.readouterr().out
+
+
+def alone(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(printed(capsys, *arguments, "--json"))
+    return found
+
+
+def test_each_configuration_is_predicted_as_it_is_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    more = ("--streams", "2", "--set", "host.kernel=4us", "--memory-limit", "8GiB", "--call-cost", "3us")
+    several = ("--device", "h200,a100", "--chunks", "1,4..8*2", "--memory", "pinned,pageable", "--buffers", "all,2")
+    rows = list(csv.DictReader(printed(capsys, "predict", *SIZES, *several, *more, "--format", "csv").splitlines()))
+    assert [row["device"] for row in rows] == ["h200"] * 12 + ["a100"] * 12
+    assert [int(row["chunks"]) for row in rows[:3]] == [1, 4, 8]
+    for row in rows[::5]:
+        named = [word for name in ("device", "chunks", "memory") for word in (f"--{name}", row[name])]
+        ring = ["--buffers", row["buffers"]] if row["buffers"] else []
+        found = alone(capsys, "predict", *SIZES, *more, *named, *ring)
+        assert [float(row[name]) for name in ("makespan_s", "speedup")] == [found["makespan_s"], found["speedup"]]
+    assert printed(capsys, "predict", *SIZES, *several, *more, "--format", "markdown").count("| h200 |") == 12
+
+
+def test_each_program_is_predicted_as_it_is_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    files = [str(tmp_path / name) for name in ("before.json", "after.json")]
+    for chunks, file in zip(("1", "8"), files, strict=True):
+        assert main(["schedule", *SIZES, "--chunks", chunks, "--streams", "2", "-o", file]) == 0
+    page, plot, trace = (tmp_path / f"four.{suffix}" for suffix in ("html", "svg", "json"))
+    pictures = ("--page", str(page), "--plot", str(plot), "--trace", str(trace))
+    rows = alone(capsys, "simulate", *files, "--device", "h200,a100", *pictures)["rows"]
+    assert [(row["schedule"], row["device"]) for row in rows] == [(f, d) for f in files for d in ("h200", "a100")]
+    for row in rows:
+        found = alone(capsys, "simulate", row["schedule"], "--device", row["device"])
+        assert (row["makespan_s"], row["serial_s"]) == (found["makespan_s"], found["serial_s"])
+    assert len(data_of(page.read_text())["lines"]) == 4
+    assert plot.read_text().startswith("<?xml")
+    assert set(json.loads(trace.read_text())["otherData"]["makespan_s"]) == {
+        f"{row['schedule']} on {row['device']}" for row in rows
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--chunks", "1,4", "--explain"), "--explain: is of a single prediction"),
+        (("--chunks", "1,x"), "chunks = 'x': expected a whole number"),
+        (("--order", "depth-first,best"), "order = 'best': expected one of"),
+        (("--device", "h200,nowhere"), "device = 'nowhere': neither a shipped profile"),
+        (("--chunks", "1..64", "--plot", "many.png"), "--plot many.png: shows 12 time lines at most"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_side_by_side(
+    arguments: tuple[str, ...],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["predict", *SIZES, *arguments]) == 2
+    assert words in capsys.readouterr().err
