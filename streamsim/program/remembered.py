@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 REMEMBERED = 64  # schedules
 MOST_OPS = 4_000  # of one that is remembered: at some 400 bytes an op all of them are 100 MB at most
 
+FEW = 3  # schedules of any size
+
 Made = TypeVar("Made")
 Values = ParamSpec("Values")
 
@@ -34,6 +36,19 @@ class _Same:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Same) and self.schedule is other.schedule
+
+
+def remembered_of_few(make: Callable[[Schedule], Made]) -> Callable[[Schedule], Made]:
+    """``make``, which remembers what it made of the latest ``FEW`` schedules, however large they are.
+
+    Nobody may change what it gives.
+    """
+
+    @lru_cache(maxsize=FEW)
+    def made(same: _Same) -> Made:
+        return make(same.schedule)
+
+    return wraps(make)(lambda schedule: made(_Same(schedule)))
 
 
 def remembered(make: Callable[Concatenate[Schedule, Values], Made]) -> Callable[Concatenate[Schedule, Values], Made]:

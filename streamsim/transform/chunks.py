@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamsim.errors import InputError
-from streamsim.program.remembered import remembered
+from streamsim.program.remembered import remembered_of_few
 from streamsim.program.schedule import Copy, Kernel
 from streamsim.races.check import unnamed_memory
 from streamsim.transform.dependences import dependences_of, is_racy
@@ -130,7 +130,7 @@ def _recut(schedule: Schedule) -> Recut:
     return Recut(schedule, needs)
 
 
-@remembered
+@remembered_of_few
 def _by_data(schedule: Schedule) -> Recut | None:
     """The chunks that a program's data shows; None where its steps are all that there is.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from streamsim.program.remembered import remembered
+from streamsim.program.remembered import remembered_of_few
 from streamsim.program.schedule import (
     LEGACY_STREAM,
     Copy,
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 
-@remembered
+@remembered_of_few
 def is_racy(schedule: Schedule) -> bool:
     """Whether the schedule has races."""
     return any(finding.rule == "race" for finding in check(schedule))
 
 
-@remembered
+@remembered_of_few
 def dependences_of(schedule: Schedule) -> Dependences:
     """What the ops of a schedule need of each other.
 
