@@ -102,7 +102,7 @@ def _print_devices(rows: list[dict[str, Any]], form: str) -> None:
     from streamsim.report.tables import Table
 
     heads = ("name", "memory", "published runs", "link", "description")
-    open_console().print(Table("", (tuple(map(_cells, rows)),), heads, whole=frozenset({0, 1, 2})))
+    open_console().print(Table("", (tuple(map(_cells, rows)),), heads, whole=frozenset({0, 1})))
     return tell(_published_words())
 
 
