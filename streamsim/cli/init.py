@@ -32,7 +32,7 @@ kernels = ["0.57ms"]  # each over all of the work, alone on the card
 
 chunks = 16
 streams = 4
-# order = "depth-first"  # or breadth-first, serial, prefetch
+# order = "depth-first"  # or breadth-first, serial, relay, prefetch
 # buffers = 4  # device buffers that chunks use in turn
 # memory = "pinned"  # or pageable
 # launch = "live"  # or graph
