@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from streamsim.transform.scenario import LayersSource, Origin, Source
 
 ALONE = (
-    "Alone: what the makespan loses when nothing but the remedy is done; the schedule with it is simulated. In brackets"
-    " what it would lose if the cause could be removed, which no change of the schedule does."
+    "Alone: what the remedy gains if nothing else changes; the changed schedule is simulated. Brackets: no change of"
+    " the schedule removes the cause; without the cause, this much would be gained."
 )
 
 
@@ -55,7 +55,7 @@ ALONE = (
 @click.option("--plot", type=PICTURE, help="Save the Gantt chart with the critical path and the lost time by cause.")
 @page_option
 @fail_if_option
-@click.option("--remedied", type=OUTPUT, help="Save the schedule with the first remedy done: a .json file.")
+@click.option("--remedied", type=OUTPUT, help="Save the schedule with the first remedy made: a .json file.")
 @click.pass_context
 def explain_command(
     context: click.Context,
@@ -67,12 +67,12 @@ def explain_command(
     fail_if: tuple[Condition, ...],
     **options: Any,
 ) -> int:
-    """Say why a pipeline takes longer than its busiest engine alone: which cause loses how much, what to do first.
+    """Say why a pipeline takes longer than its busiest engine alone: what each cause loses, and what to do first.
 
-    Takes what predict takes, layers too, or a schedule from a .json file. First comes what to change: each change is
-    made, and the schedule with it is simulated. If no change does much about the largest cause, this cause comes first;
-    if no change gains 3 %, that is said. The parts are simulations of the same work with causes removed, and add up to
-    all that is lost.
+    The work is what predict takes: sizes, a workload, layers, or the file of a schedule or recording. The first line of
+    advice is the change that gains most: each change is made, and the changed schedule is simulated. If no change
+    removes much of the largest cause, the advice is this cause. If no change gains 3 %, the advice is to change
+    nothing. The parts of the causes add up to the lost time.
 
     \b
     Examples:
@@ -198,7 +198,7 @@ def _work(asked: _Asked) -> "Bound | None":
 
 
 def print_explanation(explanation: "Explanation", work: "Bound | None" = None) -> None:
-    """What is lost and to what, for people. ``work``: the bound of the work, where it is known."""
+    """Print where the time goes. ``work``: the bound of the work, if known."""
     from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK, BUSIEST_ENGINE
     from streamsim.cli.consoles import open_console
     from streamsim.report.explanation import FOLDED, loss_tables
@@ -212,7 +212,7 @@ def print_explanation(explanation: "Explanation", work: "Bound | None" = None) -
     console.print(f"{name} on {explanation.device}: {makespan}")
     bounds = [f"{BOUND_OF_WORK}: {format_seconds(work.seconds)} by {work.bound_by}"] if work else []
     console.print("; ".join([*bounds, f"{BOUND_AS_ISSUED}: {issued}"]))
-    console.print(f"{BUSIEST_ENGINE}: {alone} by {explanation.bound_by}; lost is what is above it")
+    console.print(f"{BUSIEST_ENGINE}: {alone} by {explanation.bound_by}; all time above it is lost")
     console.print(f"first: {explanation.advice}")
     for table in loss_tables(explanation, FOLDED):
         console.print(table)
