@@ -75,8 +75,8 @@ if TYPE_CHECKING:
     from streamsim.search.best_offload import best_offload as best_offload
     from streamsim.search.best_steps import best_steps as best_steps
     from streamsim.search.evaluate import evaluate as evaluate
-    from streamsim.search.found import Best as Best
     from streamsim.search.grid import Grid as Grid
+    from streamsim.search.result import Best as Best
     from streamsim.search.sweep import Sweep as Sweep
     from streamsim.search.sweep_text import sweep as sweep
     from streamsim.timeline.timeline import Timeline as Timeline
@@ -136,7 +136,7 @@ _HOME = {
     "Loop": "training.loop",
     # Searches
     "best": "search.best",
-    "Best": "search.found",
+    "Best": "search.result",
     "best_offload": "search.best_offload",
     "best_steps": "search.best_steps",
     "evaluate": "search.evaluate",

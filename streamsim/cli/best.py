@@ -47,7 +47,7 @@ from streamsim.text.ranges import chosen, parse_buffers
 
 if TYPE_CHECKING:
     from streamsim.cli.given import Given
-    from streamsim.search.found import Best
+    from streamsim.search.result import Best
 
 SEARCHED = {"--chunks", "--streams", "--order", "--buffers", "--launch"}  # options of predict that a search varies
 NOT_TAKEN = ("orders", "exact", "page")  # of a workload's options, besides those of a pipeline

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamsim.device.profile import Device
-    from streamsim.diagnosis.diagnose import Diagnosis, Explains, Measured
+    from streamsim.diagnosis.diagnose import CandidateProgram, Diagnosis, Measured
     from streamsim.program.config import Config
     from streamsim.program.schedule import Schedule
     from streamsim.program.workload import Workload
@@ -180,7 +180,7 @@ def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:
         console.print(apart_table(found.next))
 
 
-def _shown(found: Diagnosis, everything: bool) -> tuple[list[Explains], list[Explains]]:
+def _shown(found: Diagnosis, everything: bool) -> tuple[list[CandidateProgram], list[CandidateProgram]]:
     """The simplest explanations that fit, and the nearest others; or all of them."""
     from streamsim.report.diagnosis import nearest
 

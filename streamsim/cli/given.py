@@ -38,7 +38,7 @@ def holds_program(path: Path | None) -> bool:
     """Whether a file holds a schedule or a recording."""
     if path is None or not is_program(path):
         return False
-    from streamsim.recorded.told import kind_given
+    from streamsim.recorded.file_kinds import kind_given
 
     return kind_given(path) != ""
 
@@ -47,7 +47,7 @@ def read_given(path: Path) -> Given:
     """The program in a file. Raises InputError naming the file, and what to do."""
     from streamsim.device.files import parse_device
     from streamsim.program.files import read_program
-    from streamsim.recorded.told import kind_given
+    from streamsim.recorded.file_kinds import kind_given
 
     if kind_given(path) == "recording":
         from streamsim.recorded.read import read_recording
@@ -61,8 +61,8 @@ def read_given(path: Path) -> Given:
 def _recorded(recording: Recording, path: Path) -> Given:
     """The program that a recording is of: of the card with most work, without what recording cost."""
     from streamsim.recorded.card_profile import profile_of
+    from streamsim.recorded.op_times import recorded_times
     from streamsim.recorded.replay import replay, without_recording
-    from streamsim.recorded.times import recorded_times
     from streamsim.recorded.windows import busiest_card, part_of
 
     card, others = busiest_card(recording)

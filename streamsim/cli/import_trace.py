@@ -215,12 +215,12 @@ def _spare(file: Path, written: dict[str, Path | None]) -> None:
 
 def _untraced_s(said: str | None, timed: tuple[Recording, str | None, int | None] | None) -> float | None:
     """What the program takes when nothing records it: as it is ``said``, or as a capture has ``timed`` it."""
-    from streamsim.recorded.wall_times import wall_time_s
+    from streamsim.recorded.untraced_times import untraced_time_s
     from streamsim.text.quantities import parse_seconds
 
     if said is not None:
         return parse_seconds(said, "--untraced-time")
-    return None if timed is None else wall_time_s(*timed)
+    return None if timed is None else untraced_time_s(*timed)
 
 
 def _replayed(
@@ -250,7 +250,7 @@ def _write(
     """Write what was asked for: the pictures first, whose names may be wrong."""
     from streamsim.device.files import dump_device, write_device
     from streamsim.program.files import write_schedule
-    from streamsim.recorded.times import recorded_times
+    from streamsim.recorded.op_times import recorded_times
     from streamsim.timeline.timeline import recorded_timeline
 
     recording, _, found, without = replayed

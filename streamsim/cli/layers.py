@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streamsim.program.layers import Layers
     from streamsim.program.offload import Offload
     from streamsim.program.schedule import Schedule
-    from streamsim.search.found import Best
+    from streamsim.search.result import Best
 
 WORTH = 1.01  # a gain below this is not worth a line
 

@@ -1,1 +1,1 @@
-"""What a card, its link and its host are: profiles, the shipped ones, and profiles with something changed."""
+"""Device profiles: the numbers of a card, its link and its host; the shipped profiles; changed profiles."""

@@ -1,7 +1,8 @@
-"""What is declared of a field beside it: its limits, what it is tied to, and what it is without each of its effects.
+"""Declarations of a profile's fields: limits, ties to other fields, and values with an effect switched off.
 
-Whatever checks a profile or changes it asks these declarations and names no field: a new field is one line of its
-table. The unit of a number is the ending of its name: ``_bytes_per_s``, ``_bytes`` or ``_s``; a count has none.
+The declaration of a field stands beside it, in its ``Annotated`` type. Code that checks or changes profiles reads the
+declarations and names no field. A new field therefore needs one line, in its table. The ending of a number's name is
+its unit: ``_bytes_per_s``, ``_bytes`` or ``_s``. A count has no unit.
 """
 
 from __future__ import annotations
@@ -22,22 +23,27 @@ if TYPE_CHECKING:
 SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S = 1e6, 1e15
 
 
-class As(NamedTuple):
-    """The value of the ``field`` of that name, in the same table."""
+class SameAs(NamedTuple):
+    """A reference to the value of another ``field`` of the same table, by its name."""
 
     field: str
 
 
 @dataclass(frozen=True, eq=False)
-class About:
-    """What is known of a field.
+class FieldSpec:
+    """The declaration of a field.
 
-    ``least``, ``most``: of a whole number. ``at_least``, ``at_most``: fields of the same table that it must not be
-    below or above, declared before it. It follows a change of theirs, below by as much and above in proportion; with
-    ``gives_way`` it is not held to them, and a change of theirs only pushes it along where it would pass.
-    ``off``: by effect, what the field is without it. ``is_measured``: a whole number that a calibration measures, so
-    that two of them have a mean. ``sped_up_with``: what has to be made faster to make it so: "link", "kernel",
-    "launch". ``drawn_with``: the field of the table whose spread is its own as well.
+    - ``least``, ``most``: limits of a whole number.
+    - ``at_least``: fields of the same table, declared earlier, that are lower limits of this field. If one of them
+      changes, this field changes by the same amount.
+    - ``at_most``: fields of the same table, declared earlier, that are upper limits of this field. If one of them
+      changes, this field changes in proportion.
+    - ``gives_way``: a profile may break ``at_least`` and ``at_most``. A change of those fields moves this field only
+      where it would otherwise break the limit.
+    - ``off``: for each effect, the value of the field with that effect switched off.
+    - ``is_measured``: True for a whole number that a calibration measures. Two measured numbers have a mean.
+    - ``sped_up_with``: "link", "kernel" or "launch" if making that faster makes this field faster.
+    - ``drawn_with``: the field of the same table whose random factor this field shares.
     """
 
     least: int = 0
@@ -45,39 +51,39 @@ class About:
     at_least: tuple[str, ...] = ()
     at_most: tuple[str, ...] = ()
     gives_way: bool = False
-    off: Mapping[str, float | str | As] = field(default_factory=dict)
+    off: Mapping[str, float | str | SameAs] = field(default_factory=dict)
     is_measured: bool = False
     sped_up_with: str = ""
     drawn_with: str = ""
 
 
-NOTHING_SAID = About()
+NO_SPEC = FieldSpec()
 
 
 class Field(NamedTuple):
-    """A field of a table: its name, what is declared of it, its type, and its default (NODEFAULT: none)."""
+    """A field of a table: its name, declaration, type and default (``msgspec.NODEFAULT``: it has no default)."""
 
     name: str
-    about: About
+    spec: FieldSpec
     kind: Any
     default: Any
 
     @property
     def unit(self) -> str:
-        """That in its name: see :func:`streamsim.text.quantities.unit_of`."""
+        """The unit in its name: see :func:`streamsim.text.quantities.unit_of`."""
         return unit_of(self.name)
 
     @property
     def is_number(self) -> bool:
-        """Whether it is a rate or a time: a number that scatters, and that a calibration measures."""
+        """True for a rate or a time: a calibration measures it, and it has a spread."""
         return self.kind is float
 
     def check(self, value: object) -> None:
-        """Raise InputError unless ``value`` is of its type and within its limits."""
+        """Raise InputError unless ``value`` has the field's type and lies within its limits."""
         if self.kind is float:
             check_number(self.name, value, *self._limits)
         elif self.kind is int:
-            check_whole(self.name, value, self.about.least, self.about.most)
+            check_whole(self.name, value, self.spec.least, self.spec.most)
         elif get_origin(self.kind) is Literal:
             check_choice(self.name, value, get_args(self.kind))
         elif get_origin(self.kind) is tuple:
@@ -87,7 +93,7 @@ class Field(NamedTuple):
             check_is(self.name, value, self.kind)
 
     def within(self, value: float) -> float:
-        """The nearest number that a profile may hold, of a rate or a time."""
+        """Return the rate or time nearest to ``value`` that a profile may hold."""
         least, most = self._limits
         return max(least, min(value, most))
 
@@ -98,31 +104,31 @@ class Field(NamedTuple):
 
 @lru_cache
 def fields_of(table: type[msgspec.Struct]) -> tuple[Field, ...]:
-    """The fields of a table of a profile, in their order."""
+    """Return the fields of a profile's table, in the order of their declaration."""
     return tuple(_field(declared) for declared in msgspec.structs.fields(table))
 
 
 def _field(declared: msgspec.structs.FieldInfo) -> Field:
-    kind, about = declared.type, NOTHING_SAID
+    kind, spec = declared.type, NO_SPEC
     if get_origin(kind) is Annotated:
-        kind, about = get_args(kind)
-    return Field(declared.name, about, kind, declared.default)
+        kind, spec = get_args(kind)
+    return Field(declared.name, spec, kind, declared.default)
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
-    """A table of a profile. Every field is checked by what is declared of it, and those that are tied by their ties."""
+    """A table of a profile. It checks every field's type, limits and ties against its declaration."""
 
     def __post_init__(self) -> None:
         fields = fields_of(type(self))
         for one in fields:
             one.check(getattr(self, one.name))
         for one in fields:
-            if not one.about.gives_way:
+            if not one.spec.gives_way:
                 self._check_ties(one)
 
     def _check_ties(self, tied: Field) -> None:
         value = getattr(self, tied.name)
-        for names, word, sign in ((tied.about.at_least, "below", 1), (tied.about.at_most, "above", -1)):
+        for names, word, sign in ((tied.spec.at_least, "below", 1), (tied.spec.at_most, "above", -1)):
             for name in names:
                 other = getattr(self, name)
                 if sign * value < sign * other:
@@ -132,12 +138,12 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 def restored(table: type[Table], values: dict[str, Any]) -> dict[str, Any]:
-    """``values`` of every field of a table, with those that have passed a field that they are tied to held to it."""
+    """Return ``values``, of every field of a table, with each value moved to the nearest limit that its ties set."""
     found = dict(values)
     for one in fields_of(table):
-        if not one.about.gives_way:
-            for name in one.about.at_least:
+        if not one.spec.gives_way:
+            for name in one.spec.at_least:
                 found[one.name] = max(found[one.name], found[name])
-            for name in one.about.at_most:
+            for name in one.spec.at_most:
                 found[one.name] = min(found[one.name], found[name])
     return found

@@ -1,4 +1,4 @@
-"""Device profiles as TOML: ``streamsim schema device`` prints the exact form as a JSON Schema."""
+"""Device profiles in TOML files: ``streamsim schema device`` prints their form as a JSON Schema."""
 
 import os
 import warnings
@@ -15,9 +15,9 @@ SPREAD = "spread."
 
 
 def read_device(path: str | os.PathLike[str]) -> Device:
-    """The device profile in a TOML file. Raises InputError naming the file, the field and the value.
+    """Read the device profile in a TOML file. Raises InputError naming the file, the field and the value.
 
-    Warns with a :class:`streamsim.errors.Notice` of numbers that profiles no longer have; without them it is the same.
+    Warns with a :class:`streamsim.errors.Notice` if the file has numbers that profiles no longer use.
     """
     return parse_device(read_bytes(path, LARGEST_TOML_BYTES), one_line(str(path)))
 
@@ -28,17 +28,17 @@ def write_device(device: Device, path: str | os.PathLike[str]) -> None:
 
 
 def dump_device(device: Device) -> str:
-    """``device`` as TOML."""
+    """Return ``device`` as TOML text."""
     return dump_toml(device)
 
 
 def parse_device(text: str | bytes, where: str = "device") -> Device:
-    """The profile that the TOML ``text`` holds; ``where`` begins the message of the InputError it may raise."""
+    """Return the profile in the TOML ``text``. Raises InputError whose message begins with ``where``."""
     retired: list[str] = []
 
     def prepared(plain: dict[str, Any]) -> dict[str, Any]:
         kept, names = without_retired(plain)
-        retired.extend(name for name in names if not name.startswith(SPREAD))  # nobody wrote those to be heeded
+        retired.extend(name for name in names if not name.startswith(SPREAD))  # calibrations wrote spreads, not users
         return kept
 
     device = parse_toml(text.encode() if isinstance(text, str) else text, Device, "device", where, prepared=prepared)
@@ -48,7 +48,10 @@ def parse_device(text: str | bytes, where: str = "device") -> Device:
 
 
 def without_retired(profile: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """A profile as plain data without what profiles no longer have, its sources and its spread; the names of that."""
+    """Return a profile, as plain data, without the retired numbers, and the names of the numbers left out.
+
+    The sources and spreads of these numbers are left out as well.
+    """
     plain, dropped = dict(profile), []
     for name in RETIRED:
         part, _, field = name.partition(".")

@@ -1,32 +1,41 @@
-"""What the calls of a front end take on a host: what :mod:`streamsim.device.front_ends` puts into a profile."""
+"""Seconds that the calls of a front end take on a host; :mod:`streamsim.device.front_ends` puts them into a profile."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 from streamsim.checks import check_number
-from streamsim.device.fields import About, Table
+from streamsim.device.fields import FieldSpec, Table
 
 LARGEST_SPREAD = 10.0
 
-Call = Annotated[float, About()]
+Call = Annotated[float, FieldSpec()]
 
 
 class FrontEnd(Table, frozen=True):
-    """What the calls of a front end take on a host, seconds.
+    """The host's seconds in each call of a front end.
 
-    ``copy_s``: an asynchronous copy of a slice of an array to or from a slice of pinned memory, and the slice of it
-    that kernels work on. ``kernel_s``: an operation on such slices that launches one kernel. ``record_s``, ``wait_s``:
-    of an event. ``synchronize_s``: a synchronisation that need not wait. ``enter_s``: a ``with`` block that makes
-    another stream the current one, which compiled programs do without. ``linear_s``: an operation that a workload's
-    kernel names ``linear``, a linear layer, whose output is new memory (0: not measured, and taken for any other
-    operation). ``turn_s``: how much longer each of these takes, but for ``enter_s``, where it is not behind another of
-    its kind, copies in and out being two (0: not measured). All of them in a loop. Where the host comes to a call with
-    cold caches that takes longer: by ``after_wait_s`` the first copy and the first operation of a program, and those
-    behind each call that may wait; by ``first_launch_s`` the first call of each operation in a program, by its
-    kernel's name (0, either: not measured, and as long as of bare calls).
-    ``spread``: the relative standard deviation with which all of them are known together. ``source``: where they come
-    from, as in a profile's ``sources``.
+    Measured in a loop, with warm caches:
+
+    - ``copy_s``: an asynchronous copy between a slice of an array and a slice of pinned memory, with making the slice
+      that kernels work on.
+    - ``kernel_s``: an operation on such slices that launches one kernel.
+    - ``record_s``, ``wait_s``: recording an event, and letting a stream wait for one.
+    - ``synchronize_s``: a synchronisation that does not have to wait.
+    - ``enter_s``: a ``with`` block that makes another stream the current one. Compiled programs have none.
+    - ``linear_s``: a linear layer whose output is new memory: a kernel named ``linear`` (0: not measured; the call
+      then takes ``kernel_s``).
+    - ``turn_s``: extra seconds of each call except ``enter_s`` if the call before it was of another kind. Copies in
+      and copies out are two kinds (0: not measured).
+
+    With cold caches (0: not measured; then as in the bare calls):
+
+    - ``after_wait_s``: extra seconds of the first copy and the first operation of a program, and of those behind each
+      call that may wait.
+    - ``first_launch_s``: extra seconds of the first call of each operation in a program, by its kernel's name.
+
+    ``spread``: the relative standard deviation that all these times share. ``source``: their origin, as in a profile's
+    ``sources``.
     """
 
     copy_s: Call

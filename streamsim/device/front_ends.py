@@ -1,10 +1,9 @@
-"""Front ends: what a program is written in, which sets what its calls cost the host.
+"""Front ends: the library or language that a program is written in. It sets the host's seconds in each call.
 
-A call of an array library takes several times as long as the bare call that it makes in the end, and there is one more:
-entering the stream that is to be the current one. A profile's ``host`` has the bare calls, as CuPy's ``runtime`` makes
-them; a :class:`~streamsim.device.front_end_calls.FrontEnd` has those of a library on that host, or of compiled
-programs. Where a profile has none of its own, it is taken to have those of ``front_ends.toml``, the means of the hosts
-that were calibrated.
+A call of an array library takes several times as long as the bare CUDA call that it makes. The library also has to
+make the call's stream the current one. A profile's ``host`` has the times of bare calls, made through CuPy's
+``runtime``. A :class:`~streamsim.device.front_end_calls.FrontEnd` has the times of a library, or of compiled programs,
+on the same host. A profile without a front end uses the one in ``front_ends.toml``: the mean of the calibrated hosts.
 """
 
 from __future__ import annotations
@@ -22,12 +21,13 @@ from streamsim.text.shown import shown
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
 
-CALLS = "calls"  # the name of the bare calls
-COMPILED = "cuda-c++"  # of bare calls as compiled programs make them; where a profile has none, those are its own
+CALLS = "calls"  # the front end of programs that make bare calls
+COMPILED = "cuda-c++"  # the front end of compiled programs; without it, a profile uses its bare calls
 SEPARATOR = ":"  # between the name of a device and that of a front end
 SHIPPED = files("streamsim.device") / "front_ends.toml"
 
-# Of bare calls, compiled ones too. A library's are found in rounds over streams: a mean with the first ones.
+# Only bare calls and compiled programs have it. A library's calls are measured in rounds over streams: their mean
+# includes the first calls on each stream.
 FIRST_ON_STREAM = "first_on_stream_s"
 LINEAR = "linear"  # the name of a kernel whose call is ``linear_s``
 
@@ -37,20 +37,21 @@ class _Shipped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def shipped_front_ends() -> dict[str, FrontEnd]:
-    """Those of hosts that have no calls of their own in their profile, by name."""
+    """Return the shipped front ends by name, for profiles that have none of their own."""
     return parse_toml(SHIPPED.read_bytes(), _Shipped, "front ends", SHIPPED.name).front_ends
 
 
 def front_end_names(device: Device) -> list[str]:
-    """What programs for ``device`` may be written in: its own front ends and the shipped ones."""
+    """Return the names of all front ends for ``device``: "calls", its own front ends and the shipped ones."""
     return [CALLS, *sorted({COMPILED, *device.front_ends, *shipped_front_ends()})]
 
 
 def with_front_end(device: Device, name: str) -> Device:
-    """``device`` with the calls of a program that is written in ``name``: "cupy", "pytorch" or "calls", as it is.
+    """Return ``device`` with the call times of the front end ``name``, such as "cupy" or "pytorch".
 
-    It is called ``device:name`` then. Programs in "cuda-c++" have bare calls, too: those of compiled programs where the
-    profile has them. Raises InputError for an unknown front end.
+    The result is named ``DEVICE:NAME``. "calls" returns ``device`` unchanged. "cuda-c++" uses the times of compiled
+    programs if the profile has them, and otherwise returns ``device`` unchanged. Raises InputError for an unknown front
+    end, and for a device that already has another front end's calls.
     """
     if (has := front_end_of(device)) not in (CALLS, name):
         raise InputError(
@@ -76,14 +77,14 @@ def with_front_end(device: Device, name: str) -> Device:
 
 
 def front_end_of(device: Device) -> str:
-    """The name of the front end whose calls ``device`` has; "calls" where it has its own."""
+    """Return the name of the front end whose calls ``device`` has: "calls" for bare calls."""
     _, separator, name = device.name.rpartition(SEPARATOR)
     return name if separator and name in front_end_names(device) else CALLS
 
 
 def written_in(device: Device, name: str) -> Device:
-    """``device`` with the calls of the front end that a workload names ("": none), unless it has another's already.
+    """Return ``device`` with the calls of the front end that a workload names ("": none).
 
-    Raises InputError as :func:`with_front_end`.
+    A device that already has a front end's calls is returned unchanged. Raises InputError as :func:`with_front_end`.
     """
     return with_front_end(device, name.lower()) if name and front_end_of(device) == CALLS else device

@@ -1,8 +1,8 @@
-"""Profiles of cards that have none: made from the card's name, which tells its generation and its link.
+"""Profiles made from a card's name, for cards without a profile.
 
-A name tells the generation of PCIe, the lanes, and the threads that a multiprocessor holds. Rates of pinned copies
-follow from the link: they are assumed, and :func:`made_profile` says so in the profile's sources. Everything that no
-card without a calibration shows (latencies, hand-overs, the host) is as in the other profiles of such cards.
+The name shows the generation of PCIe, the lanes, and the threads that a multiprocessor holds. The rates of pinned
+copies follow from the link. They are assumed, and :func:`made_profile` says so in the profile's sources. Numbers that
+need a calibration (latencies, hand-overs, the host) are those of the other profiles without one.
 """
 
 from __future__ import annotations
@@ -18,23 +18,27 @@ from streamsim.device.variations import with_values
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
 
-PATTERN = "t4"  # the profile of published figures that gives all that does not depend on the card
-# Of a link's raw rate, what pinned copies of cards with published figures reach: gen 3 and 4 about 0.8, gen 5 0.87.
+PATTERN = "t4"  # a profile of published figures, for all numbers that do not depend on the card
+# The share of the link's raw rate that pinned copies reach on cards with published figures: gen 3 and 4 about 0.8, gen
+# 5 0.87.
 REACHED = {1: 0.8, 2: 0.8, 3: 0.8, 4: 0.8, 5: 0.87, 6: 0.87}
 LANE_BYTES_PER_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}  # by generation of PCIe
-# Beside the other direction, of the rate alone, H2D and D2H: an RTX 5060 Ti has 18.0 of 25.6 and all of 25.8 GB/s, an
-# RTX 4090 nearly all of 23.9 and 13 of 26.6; other cards as the pattern.
+# The rate beside the other direction over the rate alone, for H2D and D2H. An RTX 5060 Ti has 18.0 of 25.6 and all of
+# 25.8 GB/s, an RTX 4090 nearly all of 23.9 and 13 of 26.6 GB/s. Other cards have the pattern's ratios.
 BESIDE = {"GeForce RTX 50": (0.703, 1.0), "GeForce RTX 40": (0.975, 0.49)}
-PAGEABLE_SHARE = 0.5  # of the pinned rate, of copies that a host stages
-IN_FLIGHT_S = 1.75e-6  # what the link carries in that time is in flight
+PAGEABLE_SHARE = 0.5  # rate of pageable copies over that of pinned copies
+IN_FLIGHT_S = 1.75e-6  # the bytes in flight are those that the link carries in this time
 _LINK = re.compile(r"PCIe gen ([1-6]) x(\d+)")
-# Words behind a model's number that make it another card.
+# Words that make another card of it behind a model's number.
 VARIANTS = {"ti", "super", "laptop", "max", "mobile", "d", "nvl", "ada", "pcie", "gx"}
 SAME_ON_PCIE = ("a100", "v100", "p100")  # cards whose PCIe form has the same link as their SXM form
 
 
 class Generation(NamedTuple):
-    """Cards of one kind. ``names``: a pattern of their names; ``threads``: that a multiprocessor holds, 0: unknown."""
+    """Cards of one generation with one link.
+
+    ``names``: a regular expression for their names. ``threads``: those that a multiprocessor holds (0: unknown).
+    """
 
     names: str
     words: str
@@ -42,8 +46,8 @@ class Generation(NamedTuple):
     threads: int
 
 
-# The first that fits counts. Links: NVIDIA's and AMD's data sheets of the cards. Threads: the CUDA programming guide,
-# technical specifications by compute capability.
+# The first entry that matches a name counts. Links: NVIDIA's and AMD's data sheets of the cards. Threads: the CUDA
+# programming guide, technical specifications by compute capability.
 GENERATIONS = (
     Generation(r"\bgb[23]00\b|\bgh200\b", "Grace superchip", "NVLink-C2C", 2048),
     Generation(
@@ -83,15 +87,15 @@ OTHER_LINKS = {
 
 
 def words_of(card: str) -> str:
-    """A card's name in small letters, its model's number in one word: ``NVIDIA GeForce RTX 3080`` ends in rtx3080."""
+    """Return a card's name in lower case with its model as one word: ``NVIDIA GeForce RTX 3080`` ends in rtx3080."""
     words = re.sub(r"[^a-z0-9]+", " ", card.lower()).strip()
     return re.sub(r"\b(rtx|gtx|gt) (a?\d)", r"\1\2", words)
 
 
 def profile_named(card: str) -> str | None:
-    """The shipped profile of a card, by the card's name; None where there is none.
+    """Return the name of the shipped profile of a card, or None if there is none.
 
-    That of ``"NVIDIA A100-SXM4-40GB"`` is ``a100``. A name with another variant is another card: ``RTX 3080 Ti``.
+    For example, ``"NVIDIA A100-SXM4-40GB"`` gives ``a100``. A variant such as ``RTX 3080 Ti`` is another card.
     """
     words, shipped = words_of(card).split(), set(device_names())
     for k, word in enumerate(words):
@@ -104,19 +108,19 @@ def profile_named(card: str) -> str | None:
 
 
 def generation_of(card: str) -> Generation:
-    """What the name of a card tells; UNKNOWN where it tells nothing."""
+    """Return the generation that a card's name shows, or UNKNOWN."""
     words = words_of(card)
     return next((kind for kind in GENERATIONS if re.search(kind.names, words)), UNKNOWN)
 
 
 def link_limit(link: str) -> float:
-    """Bytes a second that a link such as ``PCIe gen 4 x16`` carries at most; infinite where it is not known."""
+    """Return the raw rate of a link such as ``PCIe gen 4 x16``, bytes per second; infinite for an unknown link."""
     match = _LINK.search(link)
     return float("inf") if match is None else LANE_BYTES_PER_S[int(match[1])] * int(match[2])
 
 
 def pinned_rate(link: str) -> tuple[float, str]:
-    """Bytes a second of pinned copies over a link, and why that is assumed."""
+    """Return the assumed rate of pinned copies over a link, bytes per second, and the reason for it."""
     match = _LINK.search(link)
     if match is None:
         return OTHER_LINKS[link]
@@ -125,7 +129,10 @@ def pinned_rate(link: str) -> tuple[float, str]:
 
 
 def made_profile(card: str, multiprocessors: int = 0, memory_bytes: int = 0, copy_engines: int = 0) -> Device:
-    """A profile of a card that has none, by its name; 0 for what is not known of it."""
+    """Return a profile made from the name of a card that has none.
+
+    ``multiprocessors``, ``memory_bytes``, ``copy_engines``: 0 if unknown.
+    """
     kind = generation_of(card)
     rate, why = pinned_rate(kind.link)
     pattern = load_device(PATTERN)
@@ -161,7 +168,7 @@ def made_profile(card: str, multiprocessors: int = 0, memory_bytes: int = 0, cop
 
 
 def as_recorded(device: Device, memory_bytes: int = 0, copy_engines: int = 0) -> Device:
-    """``device`` with the memory and the copy engines that a recording names; 0: it names none."""
+    """Return ``device`` with the memory and the copy engines that a recording gives (0: it gives none)."""
     sources = dict(device.sources)
     if memory_bytes:
         sources["memory_bytes"] = "measured: as the recording says"
@@ -175,7 +182,7 @@ def as_recorded(device: Device, memory_bytes: int = 0, copy_engines: int = 0) ->
 
 
 def assumptions_of(device: Device) -> str:
-    """What a made profile assumes of its link, on one line; "" where its rates are measured or published."""
+    """Return the assumed rates of a profile on one line, or "" if its rates are measured or published."""
     names = [f"{name}.bandwidth_bytes_per_s" for name in ("h2d", "d2h")]
     assumed = [name for name in names if device.source(name)[0] == "assumed"]
     if not assumed:

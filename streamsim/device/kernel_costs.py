@@ -1,4 +1,4 @@
-"""What kernels cost: the measured times of one over its elements, and what a part of a launch takes of the whole's."""
+"""Kernel costs: measured times of a kernel over its elements, and the time of a part of a launch."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -15,9 +15,10 @@ SHORTEST_KERNEL_S = 1e-9
 
 
 class KernelCost(Table, frozen=True):
-    """Measured time alone on the card of the kernel ``name`` with ``parameter``, over its elements.
+    """The measured time of the kernel ``name`` with ``parameter`` over its elements, alone on the card.
 
-    Linear between the points and, by the slope of the last two, beyond; constant below the first.
+    The time is linear between the measured points, and constant below the first one. Beyond the last point it goes on
+    with the slope of the last two. Raises InputError for points that do not increase.
     """
 
     name: str
@@ -38,7 +39,7 @@ class KernelCost(Table, frozen=True):
             raise InputError(f"duration_s = {self.duration_s!r}: expected the last above the one before it")
 
     def at(self, elements: int) -> float:
-        """Seconds alone on the card for ``elements``."""
+        """Return the seconds for ``elements``, alone on the card."""
         xs, ys = self.elements, self.duration_s
         if elements <= xs[0]:
             return ys[0]
@@ -47,24 +48,25 @@ class KernelCost(Table, frozen=True):
 
     @property
     def s_per_element(self) -> float:
-        """Seconds per element with the card full: the slope of the last two points."""
+        """The seconds per element on a full card: the slope of the last two points."""
         return (self.duration_s[-1] - self.duration_s[-2]) / (self.elements[-1] - self.elements[-2])
 
     def drain_s(self, threads: int, full: int, floor_s: float) -> float:
-        """Seconds of a launch of so many threads, on a card of ``full`` > 0, that leave the card to other launches.
+        """Return the seconds of a launch of ``threads`` in which the card, of ``full`` > 0 threads, is free for others.
 
-        What a launch of ``full`` takes beyond its elements' time at the full pace: of it the launch itself, up to
-        ``floor_s``, whatever the threads, and the rest, until the last of the threads end, in proportion to them.
+        A launch of ``full`` threads takes longer than its elements do at the full pace. Up to ``floor_s`` of that
+        excess is the launch itself, whatever its threads. The rest passes until the last threads end, in proportion to
+        the threads.
         """
         whole_s = max(0.0, self.at(full) - full * self.s_per_element)
         launch_s = min(floor_s, whole_s)
         return launch_s + (whole_s - launch_s) * min(1.0, threads / full)
 
     def pace(self, threads: int, full: int, floor_s: float) -> float:
-        """Share of its full pace (1 / ``s_per_element``) that a card of ``full`` threads goes at with some on it.
+        """Return the pace of a card of ``full`` threads with ``threads`` of them in use, 0 < ``threads`` <= ``full``.
 
-        Read off the time of one launch of so many elements, 0 < ``threads`` <= ``full``, less what of it leaves the
-        card to others: see :meth:`drain_s`.
+        The pace is a share of the full pace, 1 / ``s_per_element``. It follows from the time of one launch of
+        ``threads`` elements without its :meth:`drain_s`.
         """
         works_s = self.at(threads) - self.drain_s(threads, full, floor_s)
         return min(1.0, threads * self.s_per_element / max(works_s, 1e-12))
@@ -72,28 +74,35 @@ class KernelCost(Table, frozen=True):
 
 @lru_cache(maxsize=64)
 def paces(cost: KernelCost, full: int, floor_s: float, steps: int) -> tuple[float, ...]:
-    """The pace of a card of ``full`` threads with 1 .. ``steps`` ``steps``-ths of them in use: see KernelCost.pace."""
+    """Return the paces of a card of ``full`` threads with 1 .. ``steps`` ``steps``-ths of them in use.
+
+    See :meth:`KernelCost.pace`.
+    """
     return tuple(cost.pace(full * step // steps, full, floor_s) for step in range(1, steps + 1))
 
 
 # A part of a launch
 
 
-# Below an eighth of a wave of the card's threads the time of a launch falls no more: there it is a quarter of a wave's.
-# From there to the whole launch it is a line. See docs/evidence.md for the kernels that this was judged on.
+# A wave is as many threads as fill the card. A launch of an eighth of a wave or less takes a quarter of a wave's time.
+# From there to the whole launch the time is a straight line. docs/evidence.md has the kernels behind this rule.
 LEAST_THREADS, LEAST_TIME = 1 / 8, 1 / 4
 
 
 def part_s(
     whole_s: float, share: float, waves: float, floor_s: float, parts: Sequence[tuple[float, float]] = ()
 ) -> float:
-    """Seconds that ``share`` of a launch takes of which the time of the whole is known, and that of ``parts`` of it.
+    """Return the seconds that ``share`` of a launch takes; the whole takes ``whole_s``.
 
-    ``waves``: how often its threads fill the card (0: not known, and then as often as one likes). ``floor_s``: what any
-    launch takes. ``parts``: (share, seconds), ascending. What is beyond the floor lies on lines through what is known,
-    and below the smallest part as that part's own parts do, by the rule above, or on the line through it and a larger
-    one where that is more. A part that takes more than its share of the next one takes what all do up to an eighth of a
-    wave, or until that is their share; one of ``LEAST_SHARE``, a latency, what is left where there is no work.
+    - ``waves``: how many times the threads of the whole launch fill the card (0: unknown; then no wave is too small).
+    - ``floor_s``: the seconds that any launch takes. The rules below are for the seconds beyond this floor.
+    - ``parts``: known times of parts of the launch, as (share, seconds), ascending.
+
+    Between known parts, the time lies on the line through them. The smaller of two parts may take more than its share
+    of the larger one. Then all parts up to an eighth of a wave take as long as the smaller one, or up to the share at
+    which that time is their share of the larger one. A part of ``LEAST_SHARE`` is a latency: the time without any work.
+    Below the smallest known part, the time follows the rule above for that part's own parts, or the line through it and
+    a larger part where that is longer.
     """
     (least, least_s), *more = known = [(part, max(0.0, took_s - floor_s)) for part, took_s in (*parts, (1.0, whole_s))]
     if share <= least:
@@ -107,25 +116,31 @@ def part_s(
 
 
 def bends(whole_s: float, waves: float, floor_s: float, parts: Sequence[tuple[float, float]] = ()) -> list[float]:
-    """Shares between which :func:`part_s` is a straight line, and below which time over share falls with the share."""
+    """Return the shares between which :func:`part_s` is a straight line.
+
+    Below the smallest of them, the time divided by the share falls with a growing share.
+    """
     known = [(part, max(0.0, took_s - floor_s)) for part, took_s in (*parts, (1.0, whole_s))]
     untils = (_alike_until(one, other, waves) for one, other in pairwise(known))
     return [*(share for share, _ in known), *(until for until in untils if 0 < until < 1)]
 
 
 def _alike_until(one: tuple[float, float], other: tuple[float, float], waves: float) -> float:
-    """Up to which share all take what the part ``one`` does; ``other``: the next larger part; less their floor."""
+    """Return the share up to which all parts take as long as the part ``one``; ``other``: the next larger part.
+
+    Both are (share, seconds beyond the floor).
+    """
     is_part = waves and one[0] > LEAST_SHARE and other[1]  # else a latency
     return min(LEAST_THREADS / waves, other[0] * one[1] / other[1]) if is_part else one[0]
 
 
 def _weight(one: float, other: float) -> float:
-    """What the line through two parts counts for: all where one is twice the other; nothing where they are the same."""
+    """Return the weight of the line through parts of two shares: 0 if equal, 1 if one is at least twice the other."""
     return min(1.0, 2 * (1 - one / other))
 
 
 def _part_of(share: float, waves: float) -> float:
-    """What ``share`` of a launch of so many waves takes of the whole's time, both beyond the floor."""
+    """Return the time of ``share`` of a launch of ``waves`` over the time of the whole, both beyond the floor."""
     if not waves:
         return share
     knee = LEAST_THREADS / waves
@@ -133,7 +148,7 @@ def _part_of(share: float, waves: float) -> float:
 
 
 def _of_a_wave(waves: float) -> float:
-    """How many times as long as one wave of threads so many take, beyond the floor."""
+    """Return the time of ``waves`` waves over the time of one wave, both beyond the floor."""
     return waves if waves >= 1 else _on_a_line(max(waves, LEAST_THREADS), (LEAST_THREADS, LEAST_TIME), (1.0, 1.0))
 
 
@@ -142,11 +157,14 @@ def _on_a_line(share: float, one: tuple[float, float], other: tuple[float, float
 
 
 def constant_s(whole_s: float, waves: float, floor_s: float, parts: Sequence[tuple[float, float]] = ()) -> float:
-    """Seconds of a whole launch in which it does no work, however much it has; arguments as for :func:`part_s`.
+    """Return the seconds of a whole launch that do not depend on its work, at least ``floor_s``.
 
-    Where a line through the whole and the largest part that is known begins, ``floor_s`` at least. A part of less than
-    a wave also takes long for want of threads: of it that is known to the extent that it is a wave. Of one of more than
-    half, which is at odds with the whole for little, the less the nearer it is to that; the next one says the rest.
+    The arguments are those of :func:`part_s`. The line through the whole and the largest known part, extended to share
+    0, gives these seconds. Two things make a part less certain, and it counts for less:
+
+    - A part of less than a wave also takes long because it has few threads. It counts in proportion to its waves.
+    - A part of more than half of the launch is too near to the whole. It counts less, the larger it is, and the next
+      smaller part counts for the rest.
     """
     found_s = 0.0
     for share, took_s in parts:
@@ -163,7 +181,10 @@ Costs = tuple[KernelCost, ...]
 
 
 def multiplied_costs(costs: Costs, factor: float) -> tuple[Costs, float]:
-    """All times by ``factor``, or as near to it as a profile may hold; and the factor that this is."""
+    """Return ``costs`` with all times multiplied by ``factor``, and the factor used.
+
+    The factor used is the nearest one whose times a profile may hold.
+    """
     known = [seconds for cost in costs for seconds in cost.duration_s]
     if known:
         factor = max(SHORTEST_KERNEL_S / min(known), min(factor, LONGEST_S / max(known)))
@@ -175,7 +196,10 @@ def multiplied_costs(costs: Costs, factor: float) -> tuple[Costs, float]:
 
 
 def faster_costs(costs: Costs, factor: float) -> Costs:
-    """All times over ``factor``; a kernel of which a time would then be too short for a profile stays as it is."""
+    """Return ``costs`` with all times divided by ``factor``.
+
+    A kernel stays unchanged if one of its times would be too short for a profile.
+    """
     return tuple(
         cost
         if min(cost.duration_s) < SHORTEST_KERNEL_S * factor
@@ -185,7 +209,7 @@ def faster_costs(costs: Costs, factor: float) -> Costs:
 
 
 def mean_costs(one: Costs, other: Costs) -> Costs:
-    """Of kernels in both tables the mean times at the elements of the first one, and those in either."""
+    """Return the kernels of either table; a kernel in both has the mean times at its elements in ``one``."""
     costs = {(cost.name, cost.parameter): cost for cost in other}
     means = []
     for cost in one:

@@ -1,6 +1,6 @@
-"""Shipped device profiles: one TOML file for each, every number in it with its source.
+"""The library of device profiles: the shipped profiles and the user's own, by name.
 
-Profiles of one's own are found by name as well, in :func:`own_folder`.
+Each shipped profile is a TOML file in which every number has a source. The user's profiles are in :func:`own_folder`.
 """
 
 import os
@@ -22,12 +22,12 @@ PROFILES = files("streamsim.device") / "profiles"
 
 
 def device_names() -> list[str]:
-    """Names of the shipped profiles, in alphabetical order."""
+    """Return the names of the shipped profiles, in alphabetical order."""
     return sorted(file.name.removesuffix(SUFFIX) for file in PROFILES.iterdir() if file.name.endswith(SUFFIX))
 
 
 def own_folder() -> Path:
-    """Return the folder of one's own profiles: ``streamsim/devices`` where the system keeps configurations."""
+    """Return the folder of the user's own profiles: ``streamsim/devices`` in the system's configuration folder."""
     if given := os.environ.get("XDG_CONFIG_HOME"):
         base = Path(given)
     elif sys.platform == "win32":
@@ -40,7 +40,7 @@ def own_folder() -> Path:
 
 
 def own_device_names() -> list[str]:
-    """Names of the profiles in :func:`own_folder`, in alphabetical order, without those of shipped profiles."""
+    """Return the names of the profiles in :func:`own_folder`, except names of shipped profiles, alphabetically."""
     try:
         names = {file.name.removesuffix(SUFFIX) for file in own_folder().iterdir() if file.name.endswith(SUFFIX)}
     except OSError:  # there is no such folder
@@ -49,10 +49,11 @@ def own_device_names() -> list[str]:
 
 
 def load_device(name_or_path: str | Path) -> Device:
-    """Load the shipped profile of that name (in capitals or not), else one's own, else the TOML file at that path.
+    """Load a device profile by its name or from a TOML file.
 
-    ``h200:cupy`` is the profile ``h200`` with the calls of programs in CuPy: :mod:`streamsim.device.front_ends`.
-    Raises InputError for an unknown name (listing the known ones and the nearest) and for a bad file.
+    A shipped profile's name comes first, in upper or lower case, then the name of one of the user's own profiles, then
+    a path. ``h200:cupy`` is the profile ``h200`` with the calls of CuPy programs: :mod:`streamsim.device.front_ends`.
+    Raises InputError for an unknown name (listing the known names and the nearest one) and for a bad file.
     """
     if names_front_end(name_or_path):
         card, _, front_end = str(name_or_path).rpartition(SEPARATOR)
@@ -70,7 +71,7 @@ def load_device(name_or_path: str | Path) -> Device:
 
 
 def digest_of(device: Device) -> str:
-    """16 hexadecimal digits that stand for all that predictions take from a profile: another number, other digits."""
+    """Return a digest, 16 hexadecimal digits, of all numbers and rules that predictions take from a profile."""
     from hashlib import sha256  # most commands do without
 
     words = ("name", "description", "sources", "link")
@@ -79,14 +80,14 @@ def digest_of(device: Device) -> str:
 
 
 def names_front_end(name_or_path: str | Path) -> bool:
-    """Whether it ends in the name of a front end, as ``h200:cupy`` does."""
+    """Return True if the name ends in a front end, such as ``h200:cupy``."""
     _, separator, front_end = str(name_or_path).rpartition(SEPARATOR)
     is_name = front_end.isidentifier() or front_end.lower() == COMPILED
     return bool(separator) and is_name and not os.path.isfile(name_or_path)
 
 
 def as_device(device: Device | str | Path) -> Device:
-    """``device`` itself, or what :func:`load_device` makes of a name or a path: so a name does wherever a device does.
+    """Return ``device`` if it is a Device, else load the profile of this name or path with :func:`load_device`.
 
     Raises InputError for anything else, and as :func:`load_device` does.
     """

@@ -1,8 +1,7 @@
-"""A device profile: what the model needs to know of a card, its link and its host.
+"""Device profiles: the numbers and rules of a card, its link and its host that the model uses.
 
-A profile is a TOML file (``streamsim devices show h200``). Every number in it says where it comes from in
-``[sources]``: ``measured: ...``, ``published: ...`` or ``assumed: ...``. The ideal device has every
-effect off.
+A profile is a TOML file (``streamsim devices show h200``). ``[sources]`` gives the origin of every number:
+``measured: ...``, ``published: ...`` or ``assumed: ...``. The ideal device has every effect switched off.
 """
 
 import math
@@ -12,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple, get_args
 import msgspec
 
 from streamsim.checks import LARGEST_BYTES, check_choice, check_is, check_number, check_whole
-from streamsim.device.fields import About, As, Table, fields_of
+from streamsim.device.fields import FieldSpec, SameAs, Table, fields_of
 from streamsim.device.front_end_calls import FrontEnd
 from streamsim.device.kernel_costs import KernelCost, constant_s, paces, part_s
 from streamsim.device.recorders import RECORDERS, Recorder
@@ -29,9 +28,10 @@ ARBITRATIONS = get_args(Arbitration)
 SCHEMA_VERSION = 1
 SOURCE_KINDS = ("measured", "published", "assumed")
 MOST_CONNECTIONS = 32
-LIMITED = "what the memory limit allows"  # source of a card's memory, where that is less than it has
+LIMITED = "what the memory limit allows"  # the source of a card's memory if a limit makes it smaller
 
-# What can be switched off, in words that say what is then left out. Beside each field stands what it is without each.
+# Effects that can be switched off, and words for a prediction without each. The declaration of a field has the field's
+# value without each effect.
 EFFECTS = {
     "duplex": "no contention of directions",
     "crowd": "copies feel no crowd",
@@ -44,7 +44,7 @@ EFFECTS = {
     "launch": "kernels take no launch",
 }
 
-# Numbers of profiles of earlier versions, whose effects the measured runs do not need: docs/evidence.md.
+# Numbers that profiles of earlier versions had. Measured runs do not need their effects: docs/evidence.md.
 RETIRED = (
     "compute.switch_s",
     "h2d.crowded_bytes",
@@ -56,71 +56,83 @@ RETIRED = (
     "spread.model",
 )
 
-HostTime = Annotated[float, About(off={"host": 0.0})]
-IssueTime = Annotated[float, About(off={"host": 0.0}, sped_up_with="launch")]
-HandOverTime = Annotated[float, About(off={"hand-over": 0.0})]
+HostTime = Annotated[float, FieldSpec(off={"host": 0.0})]
+IssueTime = Annotated[float, FieldSpec(off={"host": 0.0}, sped_up_with="launch")]
+HandOverTime = Annotated[float, FieldSpec(off={"hand-over": 0.0})]
 
 
 class LinkDirection(Table, frozen=True):
     """One direction of the link between host and card.
 
-    A copy occupies its engine for ``latency_s``, or for ``duplex_latency_s`` if the other direction carries a
-    copy when it starts, and then moves its bytes at ``bandwidth_bytes_per_s``, or at
-    ``duplex_bandwidth_bytes_per_s`` for as long as the other direction moves bytes too. Both latencies grow to
-    ``crowded_latency_s`` and ``crowded_duplex_latency_s`` as kernels wait for copies in four hardware queues or
-    more; with two or three of them by a third or two thirds of the way. What a latency is above
-    ``latency_s`` a command spends behind bytes under way: a copy of fewer than ``in_flight_bytes`` pays it in
-    proportion. So crowded a card moves bytes at no more than ``crowded_bandwidth_bytes_per_s`` with the link to itself:
-    a copy starts later by what that costs, and by as much beside the other direction. Pageable memory goes through a
-    staging buffer: its own latency and bandwidth.
+    A copy occupies its engine for a latency, and then for the time that its bytes take on the link.
+
+    - Alone: ``latency_s``, then ``bandwidth_bytes_per_s``.
+    - Beside the other direction: ``duplex_latency_s`` if that direction carries a copy when this copy starts, and
+      ``duplex_bandwidth_bytes_per_s`` for as long as both directions move bytes.
+    - Crowded: if kernels in four or more hardware queues wait for copies, the latencies are ``crowded_latency_s`` and
+      ``crowded_duplex_latency_s``. With two or three such queues, they grow by a third or two thirds of the way. A
+      crowded card moves bytes at most at ``crowded_bandwidth_bytes_per_s``. A copy pays this loss as a later start, by
+      as much beside the other direction as alone.
+    - Small copies: a copy of fewer than ``in_flight_bytes`` pays the part of a latency above ``latency_s`` in
+      proportion to its bytes, because that part is spent behind bytes on the link.
+    - Pageable memory goes through a staging buffer: ``pageable_latency_s``, then ``pageable_bandwidth_bytes_per_s``.
     """
 
-    latency_s: Annotated[float, About(off={"copy-latency": 0.0})]
+    latency_s: Annotated[float, FieldSpec(off={"copy-latency": 0.0})]
     duplex_latency_s: Annotated[
-        float, About(at_least=("latency_s",), off={"duplex": As("latency_s"), "copy-latency": 0.0})
+        float, FieldSpec(at_least=("latency_s",), off={"duplex": SameAs("latency_s"), "copy-latency": 0.0})
     ]
     crowded_latency_s: Annotated[
-        float, About(at_least=("latency_s",), off={"crowd": As("latency_s"), "copy-latency": 0.0})
+        float, FieldSpec(at_least=("latency_s",), off={"crowd": SameAs("latency_s"), "copy-latency": 0.0})
     ]
     crowded_duplex_latency_s: Annotated[
         float,
-        About(
+        FieldSpec(
             at_least=("duplex_latency_s", "crowded_latency_s"),
-            off={"duplex": As("crowded_latency_s"), "crowd": As("duplex_latency_s"), "copy-latency": 0.0},
+            off={"duplex": SameAs("crowded_latency_s"), "crowd": SameAs("duplex_latency_s"), "copy-latency": 0.0},
         ),
     ]
-    in_flight_bytes: Annotated[int, About(least=1, is_measured=True)]
-    bandwidth_bytes_per_s: Annotated[float, About(sped_up_with="link")]
+    in_flight_bytes: Annotated[int, FieldSpec(least=1, is_measured=True)]
+    bandwidth_bytes_per_s: Annotated[float, FieldSpec(sped_up_with="link")]
     duplex_bandwidth_bytes_per_s: Annotated[
         float,
-        About(at_most=("bandwidth_bytes_per_s",), off={"duplex": As("bandwidth_bytes_per_s")}, sped_up_with="link"),
+        FieldSpec(
+            at_most=("bandwidth_bytes_per_s",), off={"duplex": SameAs("bandwidth_bytes_per_s")}, sped_up_with="link"
+        ),
     ]
     crowded_bandwidth_bytes_per_s: Annotated[
         float,
-        About(at_most=("bandwidth_bytes_per_s",), off={"crowd": As("bandwidth_bytes_per_s")}, sped_up_with="link"),
+        FieldSpec(
+            at_most=("bandwidth_bytes_per_s",), off={"crowd": SameAs("bandwidth_bytes_per_s")}, sped_up_with="link"
+        ),
     ]
-    pageable_latency_s: Annotated[float, About(at_least=("latency_s",), gives_way=True, off={"copy-latency": 0.0})]
+    pageable_latency_s: Annotated[float, FieldSpec(at_least=("latency_s",), gives_way=True, off={"copy-latency": 0.0})]
     pageable_bandwidth_bytes_per_s: Annotated[
-        float, About(at_most=("bandwidth_bytes_per_s",), gives_way=True, sped_up_with="link")
+        float, FieldSpec(at_most=("bandwidth_bytes_per_s",), gives_way=True, sped_up_with="link")
     ]
 
 
 class Host(Table, frozen=True):
-    """What the issuing thread spends on each call, and what a waiting thread pays to wake up.
+    """The host's seconds: in each call of the issuing thread, and until a waiting thread wakes up.
 
-    ``copy_s`` and ``kernel_s``: the call of a copy or kernel. Each hardware queue that a stream has for an engine is
-    cold when a program comes to it: the first copy in each direction and the first kernel of every stream take
-    ``first_on_stream_s`` longer. The first copy and the first kernel of a program, and those after each call that may
-    wait for the card, take ``after_wait_s`` longer each where a program makes both: the host comes to them with cold
-    caches, unless it makes the same call over and over.
-    ``submit_s``: from a call's return until the card can act on it. ``wake_s``: from an op's end until a
-    host call that waited for it returns. A graph's launch takes ``graph_launch_s`` and then hands its copies to the
-    card in ``graph_node_s`` each, kernels with them, while earlier ones run. Pageable H2D copies of at most
-    ``pageable_immediate_bytes`` return at once. ``enter_s``: what it takes to make another stream the current one, in
-    programs that do: see :mod:`streamsim.rules.entering`. ``linear_s``: the call of a kernel that is named ``linear``,
-    a layer of an array library (0: as that of any other). ``turn_s``: how much longer any call takes that is not right
-    behind another of its kind; ``first_launch_s``: the first of each kernel in a program, by its name. Both are of
-    array libraries, whose front ends have them; bare calls are calibrated without.
+    - ``copy_s``, ``kernel_s``, ``record_s``, ``wait_s``, ``synchronize_s``: one call of a copy, a kernel, an event
+      record, a wait for an event, or a synchronisation.
+    - ``submit_s``: from a call's return until the card can act on it.
+    - ``wake_s``: from an op's end until a host call that waited for the op returns.
+    - ``graph_launch_s``: the launch of a graph. The launch then hands the graph's copies to the card, with the kernels,
+      in ``graph_node_s`` a copy, while earlier nodes run.
+    - ``pageable_immediate_bytes``: pageable H2D copies of at most this size return at once.
+    - ``first_on_stream_s``: extra seconds of the first copy in each direction and the first kernel of every stream,
+      because the stream's hardware queue for that engine is cold.
+    - ``after_wait_s``: extra seconds of the first copy and the first kernel of a program, and of those after each call
+      that may wait for the card, because the host's caches are cold. It applies only to programs with both copies and
+      kernels: a host that repeats the same call has warm caches.
+    - ``enter_s``: making another stream the current one, in programs that do so: :mod:`streamsim.rules.entering`.
+    - ``linear_s``: the call of a kernel named ``linear``, a layer of an array library (0: ``kernel_s``).
+    - ``turn_s``: extra seconds of a call that is not directly behind another call of its kind.
+    - ``first_launch_s``: extra seconds of the first call of each kernel in a program, by its name.
+
+    Only front ends of array libraries have ``turn_s`` and ``first_launch_s``; calibrations of bare calls have 0.
     """
 
     copy_s: IssueTime
@@ -132,9 +144,9 @@ class Host(Table, frozen=True):
     wake_s: HostTime
     graph_launch_s: IssueTime
     graph_node_s: IssueTime
-    pageable_immediate_bytes: Annotated[int, About(most=1 << 40)]
+    pageable_immediate_bytes: Annotated[int, FieldSpec(most=1 << 40)]
     after_wait_s: IssueTime = 0.0
-    first_on_stream_s: Annotated[float, About(off={"host": 0.0, "many-streams": 0.0}, sped_up_with="launch")] = 0.0
+    first_on_stream_s: Annotated[float, FieldSpec(off={"host": 0.0, "many-streams": 0.0}, sped_up_with="launch")] = 0.0
     enter_s: IssueTime = 0.0
     linear_s: IssueTime = 0.0
     turn_s: IssueTime = 0.0
@@ -142,13 +154,13 @@ class Host(Table, frozen=True):
 
 
 class HandOver(Table, frozen=True):
-    """From the end of an op until one that depends on it can start on another engine.
+    """Seconds from the end of an op until a dependent op can start on another engine.
 
-    ``kernel_to_kernel_s`` is the same between two kernels. ``event_s`` is added when the dependence goes
-    through an event to another stream, and ``event_streams_s`` for each stream of the program beyond two, up to six:
-    the queues that wait meanwhile are in the way. So they are of a kernel behind one of its own stream, counted among
-    the streams with kernels. A graph has no events, and nothing is in its way. Each is a mean: single hand-overs
-    scatter by microseconds.
+    ``kernel_to_kernel_s`` is the time between two kernels, which run on the same engine. If the dependence goes through
+    an event to another stream, ``event_s`` is added, and ``event_streams_s`` for each stream of the program from the
+    third to the sixth: their waiting queues delay the hand-over. A kernel behind another kernel of its own stream pays
+    ``event_streams_s`` as well, counted over the streams with kernels. A graph pays neither. Each time is a mean;
+    single hand-overs scatter by microseconds.
     """
 
     h2d_to_kernel_s: HandOverTime
@@ -163,48 +175,58 @@ class HandOver(Table, frozen=True):
 
 
 class CopyEngines(Table, frozen=True):
-    """``count``: 0 (copies and kernels exclude each other), 1 (for both directions) or 2 (one each).
+    """The copy engines.
 
-    ``connections``: the hardware queues in front of each of them, or with 0 in front of the only engine. Streams own
-    queues; where they are more than the queues of an engine, they take the one used least recently from each other.
+    - ``count``: 2 (one for each direction), 1 (one for both) or 0 (copies and kernels share one engine).
+    - ``connections``: the number of hardware queues in front of each copy engine; with ``count`` 0, in front of the
+      only engine. A stream owns a queue. If there are more streams than queues, a stream takes the queue that was used
+      least recently.
+    - ``arbitration``: the rule by which an engine chooses its next copy.
     """
 
-    count: Annotated[int, About(most=2)]
-    connections: Annotated[int, About(least=1, most=MOST_CONNECTIONS)]
-    arbitration: Annotated[Arbitration, About(off={"copy-arbitration": "issue-order"})]
+    count: Annotated[int, FieldSpec(most=2)]
+    connections: Annotated[int, FieldSpec(least=1, most=MOST_CONNECTIONS)]
+    arbitration: Annotated[Arbitration, FieldSpec(off={"copy-arbitration": "issue-order"})]
 
 
 class Compute(Table, frozen=True):
     """The compute engine.
 
-    ``floor_s``: the shortest time any kernel takes. ``graph_gap_s``: what passes in a graph from the end of a kernel's
-    work until the next kernel of its stream begins; the card is free for others. ``concurrent_kernels``: how many may
-    run side by side, not counting those whose work is done and that only have yet to end (:meth:`KernelCost.drain_s`).
-    ``resident_threads``: the threads that fill the card, so a chunk of fewer elements takes no less than
-    a wave of its launch (0: no such effect, and no kernel leaves the card to others before it ends).
-    ``kernel_signal``: ``"run"`` when the end of a kernel is signalled to the copy engines only after the whole run of
-    kernels issued back to back with it has ended (Fermi).
+    - ``floor_s``: the shortest time of any kernel.
+    - ``graph_gap_s``: in a graph, seconds from the end of a kernel's work until the next kernel of its stream begins.
+      Other kernels may use the card meanwhile.
+    - ``concurrent_kernels``: how many kernels may run side by side. Kernels whose work is done but that have not ended
+      do not count (:meth:`KernelCost.drain_s`).
+    - ``resident_threads``: the threads that fill the card. A chunk of fewer elements takes no less than a wave of its
+      launch (0: no such effect, and a kernel occupies the card until its end).
+    - ``arbitration``: the rule by which the engine chooses its next kernel.
+    - ``kernel_signal``: ``"each"``, or ``"run"`` if the copy engines see the end of a kernel only after the whole run
+      of kernels issued back to back with it has ended (Fermi).
+    - ``kernels``: measured costs of kernels.
     """
 
-    floor_s: Annotated[float, About(off={"launch": 0.0}, drawn_with="kernels")]
-    concurrent_kernels: Annotated[int, About(least=1, most=1024, off={"side-by-side": 1})]
-    resident_threads: Annotated[int, About(most=1 << 40, off={"launch": 0})]
+    floor_s: Annotated[float, FieldSpec(off={"launch": 0.0}, drawn_with="kernels")]
+    concurrent_kernels: Annotated[int, FieldSpec(least=1, most=1024, off={"side-by-side": 1})]
+    resident_threads: Annotated[int, FieldSpec(most=1 << 40, off={"launch": 0})]
     arbitration: Arbitration
     kernel_signal: KernelSignal
-    kernels: Annotated[tuple[KernelCost, ...], About(sped_up_with="kernel")] = ()
-    graph_gap_s: Annotated[float, About(off={"launch": 0.0}, drawn_with="kernels")] = 0.0
+    kernels: Annotated[tuple[KernelCost, ...], FieldSpec(sped_up_with="kernel")] = ()
+    graph_gap_s: Annotated[float, FieldSpec(off={"launch": 0.0}, drawn_with="kernels")] = 0.0
 
 
 class KernelUse(NamedTuple):
-    """What a kernel takes of a card: ``alone_s`` seconds alone on it, and keeps the ``share`` of it busy, on average.
+    """The time of a kernel and the shares of the card that it uses.
 
-    Their product is its work: the seconds that it takes of the whole card. Of a part of a launch see :func:`part_s`.
-    ``drain_s``: at its end, in which the card is free for others, alone or not: whole nanoseconds, and at least one is
-    left for its work, which keeps that much more of the card busy. Of a kernel with a duration its launch, the kernel
-    floor; zero where the card's threads are not known, and where copies and kernels exclude each other. ``threads``:
-    the share of the card's that it holds; of one with a duration, or where they are not known, what it keeps busy.
-    ``resident``: the share that it holds of one whose launch keeps more of the card busy than its threads fill, both
-    told; else 0.
+    - ``alone_s``: seconds with the card to itself. For a part of a launch see :func:`part_s`.
+    - ``share``: the share of the card that it keeps busy, averaged over ``alone_s``, 0 to 1. ``alone_s * share`` is its
+      work: the seconds that it takes of the whole card.
+    - ``drain_s``: seconds at its end in which the card is free for others. It is a whole number of nanoseconds, and
+      leaves at least one for the work, which then keeps more of the card busy. For a kernel with a duration it is the
+      kernel floor. It is 0 if the card's threads are unknown, or if copies and kernels share one engine.
+    - ``threads``: the share of the card's threads that it holds. For a kernel with a duration, or if the card's threads
+      are unknown, it equals ``share``.
+    - ``resident``: the share of the card's threads that it holds, if the kernel gives both its threads and a fill above
+      the share that these threads fill; else 0.
     """
 
     alone_s: float
@@ -215,15 +237,19 @@ class KernelUse(NamedTuple):
 
 
 class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A card, its link and its host. Raises InputError naming the field, the value and what was expected.
+    """A device profile: a card, its link and its host.
 
-    ``connections``: the hardware queues in front of the compute engine, if it is one by itself; see ``CopyEngines``.
-    ``spread``: by dotted name the relative standard deviation with which a number is known (``compute.kernels``: all
-    the kernels' times together); :mod:`streamsim.analysis.intervals` draws from it. ``memory_bytes``: the card's memory
-    (None: unknown, and no schedule is too large). ``link``: what connects card and host, in words, such as
-    ``PCIe gen 4 x16``.
-    ``front_ends``: by name what the calls of array libraries take on this host (:mod:`streamsim.device.front_ends`).
-    ``recorders``: by name what profilers take of this host's time (:mod:`streamsim.device.recorders`).
+    - ``h2d``, ``d2h``, ``copy_engines``, ``compute``, ``hand_over``, ``host``: tables of numbers and rules.
+    - ``connections``: hardware queues in front of the compute engine, if ``copy_engines.count`` is not 0.
+    - ``sources``: the origin of each number, by dotted name: "measured: ...", "published: ..." or "assumed: ...".
+    - ``spread``: the relative standard deviation of a number, by dotted name (``compute.kernels``: of all kernel times
+      together). :mod:`streamsim.analysis.intervals` draws from it.
+    - ``memory_bytes``: the card's memory (None: unknown, so no schedule is too large).
+    - ``link``: words for the connection of card and host, such as ``PCIe gen 4 x16``.
+    - ``front_ends``: call times of array libraries on this host, by name (:mod:`streamsim.device.front_ends`).
+    - ``recorders``: costs of profilers on this host, by name (:mod:`streamsim.device.recorders`).
+
+    Raises InputError naming the field, its value and the expected values.
     """
 
     name: str
@@ -267,16 +293,16 @@ class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         return short(f"Device({self.name}: {self.description})")
 
     def source(self, name: str) -> tuple[str, str]:
-        """(``measured``, ``published`` or ``assumed``; where from or why) of the number of that dotted name."""
+        """Return the source of the number ``name`` (dotted): "measured", "published" or "assumed", and the details."""
         kind, _, text = (self.sources.get(name) or self.sources[name.rpartition(".")[0]]).partition(":")
         return kind, text.strip()
 
     def has_room(self, n_bytes: int) -> bool:
-        """Whether device buffers may hold so many bytes, as far as that is known."""
+        """Return True if device buffers of ``n_bytes`` fit, or if the card's memory is unknown."""
         return self.memory_bytes is None or n_bytes <= self.memory_bytes
 
     def check_room(self, n_bytes: int, remedy: str = "use a ring of few buffers and more chunks") -> None:
-        """Raise NoRoomError, which ends in ``remedy``, when device buffers of so many bytes are more than it has."""
+        """Raise NoRoomError, whose message ends in ``remedy``, if device buffers of ``n_bytes`` do not fit."""
         if self.memory_bytes is not None and not self.has_room(n_bytes):
             limit = "the memory limit is" if self.source("memory_bytes")[1] == LIMITED else f"{self.name} has room for"
             raise NoRoomError(
@@ -285,46 +311,46 @@ class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True)
             )
 
     def with_connections(self, connections: int) -> "Device":
-        """The same card with as many hardware queues in front of every engine (CUDA_DEVICE_MAX_CONNECTIONS)."""
+        """Return the device with this many hardware queues in front of each engine (CUDA_DEVICE_MAX_CONNECTIONS)."""
         copy_engines = msgspec.structs.replace(self.copy_engines, connections=connections)
         return msgspec.structs.replace(self, connections=connections, copy_engines=copy_engines)
 
     def kernel_use(self, kernel: Kernel) -> KernelUse:
-        """What ``kernel`` takes of the card.
+        """Return the time of ``kernel`` and its shares of the card.
 
-        Raises InputError when the kernel gives no duration and the profile has no cost for it.
+        Raises InputError if the kernel has no duration and the profile has no cost for it.
         """
         full, floor_s, side_by_side = self.compute.resident_threads, self.compute.floor_s, self.runs_side_by_side
         if kernel.duration_s is None:
             cost = self.cost_of(kernel)
             alone_s = max(cost.at(kernel.elements), floor_s)
             drain_s = _drain_s(cost.drain_s(kernel.elements, full, floor_s), alone_s) if side_by_side else 0.0
-            works_s = alone_s - drain_s  # on all of the card at most
+            works_s = alone_s - drain_s  # the work fills at most the whole card for this long
             share = _share(min(kernel.elements * cost.s_per_element, works_s), alone_s)
             return KernelUse(alone_s, share, drain_s, min(1.0, kernel.elements / full) if full else share)
         whole_s, waves = kernel.duration_s / kernel.share, self._waves(kernel)
         alone_s = part_s(whole_s, kernel.share, waves, floor_s, kernel.parts)
-        launch_s = floor_s if side_by_side else 0.0  # that it leaves the card to others for
+        launch_s = floor_s if side_by_side else 0.0  # others may use the card meanwhile
         idle_s = constant_s(whole_s, waves, floor_s, kernel.parts) if side_by_side else 0.0
-        fill = kernel.fill or min(1.0, waves or 1.0)  # of the whole launch
+        fill = kernel.fill or min(1.0, waves or 1.0)  # share of the card that the whole launch keeps busy
         share = _share(max(0.0, kernel.duration_s - kernel.share * idle_s) * fill, alone_s)
-        few = full > 0 and waves < (kernel.fill or 0.0)  # threads keep that much busy
+        few = full > 0 and waves < (kernel.fill or 0.0)  # the threads fill less of the card than they keep busy
         resident = kernel.threads / full if few else 0.0
         return KernelUse(alone_s, share, _drain_s(launch_s, alone_s), share, resident)
 
     def kernel_time(self, kernel: Kernel) -> tuple[float, float]:
-        """``alone_s`` and ``share`` of :meth:`kernel_use`."""
+        """Return ``alone_s`` and ``share`` of :meth:`kernel_use`."""
         return self.kernel_use(kernel)[:2]
 
     def kernel_drain_s(self, kernel: Kernel) -> float:
-        """``drain_s`` of :meth:`kernel_use`."""
+        """Return ``drain_s`` of :meth:`kernel_use`."""
         return self.kernel_use(kernel).drain_s
 
     def kernel_paces(self, kernel: Kernel, steps: int) -> tuple[float, ...]:
-        """The pace of the card with 0, 1, ... ``steps`` ``steps``-ths of its threads in use by kernels such as this.
+        """Return the card's pace with 0, 1, ... ``steps`` ``steps``-ths of its threads in use by kernels such as this.
 
-        As a share of its full pace. Of a kernel with a duration, or where the card's threads are not known, they count
-        for what they keep busy.
+        A pace is a share of the card's full pace, 0 to 1. For a kernel with a duration, or if the card's threads are
+        unknown, the pace is the share of threads in use: :func:`even_paces`.
         """
         full = self.compute.resident_threads
         if kernel.duration_s is not None or full < steps:
@@ -333,16 +359,16 @@ class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
     @property
     def runs_side_by_side(self) -> bool:
-        """Whether it is known what of a kernel's time leaves the card to others."""
+        """True if kernels may use the card while another one drains: its threads are known and it has copy engines."""
         return self.compute.resident_threads > 0 and self.copy_engines.count > 0
 
     def _waves(self, kernel: Kernel) -> float:
-        """How often the threads of the whole launch of ``kernel`` fill the card; 0: not known."""
+        """Return how many times the threads of the whole launch of ``kernel`` fill the card (0: unknown)."""
         full = self.compute.resident_threads
         return (kernel.threads or kernel.elements) / kernel.share / full if full else 0.0
 
     def cost_of(self, kernel: Kernel) -> KernelCost:
-        """The measured cost of a kernel by its name and parameter. Raises InputError when the profile has none."""
+        """Return the measured cost of a kernel by its name and parameter. Raises InputError if the profile has none."""
         for cost in self.compute.kernels:
             if (cost.name, cost.parameter) == (kernel.name, kernel.parameter):
                 return cost
@@ -355,20 +381,21 @@ class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 @cache
 def even_paces(steps: int) -> tuple[float, ...]:
-    """Of threads that count for what they keep busy."""
+    """Return the paces 0, 1 / ``steps``, ... 1: the pace grows with the threads in use."""
     return tuple(step / steps for step in range(steps + 1))
 
 
 def _drain_s(left_s: float, alone_s: float) -> float:
-    """What of a kernel's time ``alone_s`` leaves the card to others, if that is ``left_s``: on the model's clock.
+    """Return ``left_s``, rounded to whole nanoseconds, and at most ``alone_s`` rounded less one nanosecond.
 
-    Or the work that is left would not be that of its rounded time.
+    The model's clock counts nanoseconds. Without the rounding, the kernel's work would differ from that of its rounded
+    time.
     """
     return max(0, min(_whole_ns(left_s), _whole_ns(alone_s) - 1)) * 1e-9
 
 
 def _whole_ns(seconds: float) -> int:
-    """Half up, as the model's clock has it."""
+    """Return the nearest number of whole nanoseconds, half rounded up, as on the model's clock."""
     return math.floor(seconds * 1e9 + 0.5)
 
 
@@ -377,7 +404,7 @@ def _share(work_s: float, alone_s: float) -> float:
 
 
 def number_names(value: object, path: str = "") -> set[str]:
-    """Dotted names of the numbers in a profile or one of its parts (a table of costs counts as one)."""
+    """Return the dotted names of the numbers in a profile or one of its tables (kernel costs count as one number)."""
     if isinstance(value, msgspec.Struct):
         fields = (f for f in value.__struct_fields__ if f not in ("schema_version", "spread", "sources"))
         return {name for f in fields for name in number_names(getattr(value, f), f"{path}.{f}".lstrip("."))}
@@ -385,7 +412,7 @@ def number_names(value: object, path: str = "") -> set[str]:
 
 
 def number_of(device: object, name: str) -> float:
-    """The number of a profile of that dotted name."""
+    """Return the number ``name`` (dotted) of a profile."""
     for part in name.split("."):
         device = getattr(device, part)
     assert isinstance(device, int | float)
@@ -393,13 +420,13 @@ def number_of(device: object, name: str) -> float:
 
 
 def tables_of(device: Device) -> dict[str, Table]:
-    """By name the tables of a profile."""
+    """Return the tables of a profile, by name."""
     parts = {name: getattr(device, name) for name in device.__struct_fields__}
     return {name: part for name, part in parts.items() if isinstance(part, Table)}
 
 
 def left_out(device: Device) -> set[str]:
-    """Numbers that a profile may leave out, and whose effect then is off."""
+    """Return the dotted names of numbers at their default, which a profile may leave out and which have no effect."""
     fields = ((name, table, field) for name, table in tables_of(device).items() for field in fields_of(type(table)))
     return {f"{name}.{field.name}" for name, table, field in fields if getattr(table, field.name) == field.default}
 

@@ -1,7 +1,7 @@
-"""Recorders: what a profiler takes of the host's own time, as a ratio of recorded over plain.
+"""Recorders: profilers, and how much longer the host's own work takes while they record.
 
-As a ratio it carries over from host to host: a fast host records faster, too. A profile may have those of its own host;
-where it has none, those of ``recorders.toml`` count.
+The cost is a ratio, recorded time over plain time. A fast host also records faster, so a ratio holds on other hosts.
+A profile may have recorders measured on its own host. Without them, ``recorders.toml`` counts.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ RECORDERS = (PYTORCH, SHAPES, STACK, CALLS)
 
 
 class Recorder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A profiler. ``ratio``: the host's own time recorded over plain; ``backward``: of programs with a backward pass.
+    """The cost of a profiler: ratios of the host's own time, recorded over plain, from 1 to 10.
 
-    ``least``, ``most``: between which both lie.
-    ``source``: where the ratio comes from, as in a profile's ``sources``.
+    ``ratio`` holds for programs without a backward pass, ``backward`` for programs with one. Both lie between ``least``
+    and ``most``. ``source``: the origin of the ratios, as in a profile's ``sources``.
     """
 
     ratio: float
@@ -51,7 +51,7 @@ class _Shipped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def recorder_of(device: Device, name: str) -> Recorder:
-    """The recorder of that name: the profile's own, or else the shipped one."""
+    """Return the recorder ``name``: the profile's own, or else the shipped one."""
     return device.recorders.get(name) or _shipped()[name]
 
 

@@ -1,4 +1,4 @@
-"""The JSON Schemas of the kinds of file: what ``streamsim schema`` prints."""
+"""JSON Schemas of the kinds of file, as ``streamsim schema`` prints them."""
 
 from typing import Any
 
@@ -19,15 +19,18 @@ KINDS: dict[str, type[msgspec.Struct]] = {
 }
 
 
-# What a table may be given as instead.
-_OTHERWISE = {
+# The types that a TOML file may hold in place of a table.
+_IN_PLACE_OF_TABLE = {
     f"#/$defs/{WorkloadKernel.__name__}": ("string", "number"),
     f"#/$defs/{Point.__name__}": ("string",),
 }
 
 
 def schema(kind: str) -> dict[str, Any]:
-    """The JSON Schema of a ``schedule``, ``workload``, ``layers`` or ``device`` file."""
+    """Return the JSON Schema of a ``schedule``, ``workload``, ``layers`` or ``device`` file.
+
+    Raises InputError for another kind.
+    """
     if kind not in KINDS:
         raise InputError(f"kind = {shown(kind)}: expected one of {', '.join(KINDS)}")
     exact = msgspec.json.schema(KINDS[kind])
@@ -35,14 +38,14 @@ def schema(kind: str) -> dict[str, Any]:
 
 
 def _or_text(node: Any) -> Any:
-    """A schema with text, such as ``"64MiB"``, in place of each number and kernel of a table, as TOML files may."""
+    """Return a schema that also allows text, such as ``"64MiB"``, for each number and kernel, as TOML files may."""
     if isinstance(node, list):
         return [_or_text(item) for item in node]
     if not isinstance(node, dict):
         return node
     if node.get("type") in ("integer", "number"):
         return {**node, "type": [node["type"], "string"]}
-    if other := _OTHERWISE.get(node.get("$ref", "")):
+    if other := _IN_PLACE_OF_TABLE.get(node.get("$ref", "")):
         return {"anyOf": [node, *({"type": kind} for kind in other)]}
-    as_it_is = ("default", "additionalProperties")  # of a spread: names are anybody's, and numbers are numbers
-    return {key: value if key in as_it_is else _or_text(value) for key, value in node.items()}
+    unchanged = ("default", "additionalProperties")  # a spread has arbitrary names, and its values must be numbers
+    return {key: value if key in unchanged else _or_text(value) for key, value in node.items()}

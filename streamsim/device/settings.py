@@ -1,7 +1,7 @@
-"""The numbers and rules of a profile by name, and their values as text: what ``--set`` and a sweep's axes say.
+"""Names of a profile's numbers and rules, and their values as text, for ``--set`` and the axes of a sweep.
 
-A number has a dotted name, ``h2d.bandwidth_bytes_per_s``; without its unit it is as good, ``h2d.bandwidth``; and
-``link`` in place of a direction stands for both.
+A number has a dotted name, such as ``h2d.bandwidth_bytes_per_s``. The unit may be left out: ``h2d.bandwidth``.
+``link`` in place of ``h2d`` or ``d2h`` stands for both directions.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     Value = float | str
 
 DIRECTIONS = ("h2d", "d2h")
-BOTH = "link"  # in place of a direction: of both
+BOTH = "link"  # the name that stands for both directions
 _MEMORY = ("memory", "memory_bytes", "memory_limit", "memory-limit", "device_memory", "device.memory", "vram")
-ELSEWHERE = {"connections": "--connections", **dict.fromkeys(_MEMORY, "--memory-limit")}  # with an option of their own
+ELSEWHERE = {"connections": "--connections", **dict.fromkeys(_MEMORY, "--memory-limit")}  # these have their own option
 
 
 # Names
 
 
 def names(device: Device) -> dict[str, Value]:
-    """Every number and rule of the profile that can be changed, by its dotted name (those of ``link`` are H2D's)."""
+    """Return every number and rule of the profile that can be changed, by dotted name (``link.`` has H2D's values)."""
     tables = tables_of(device) | {BOTH: device.h2d}
     found = (
         (f"{name}.{field}", getattr(table, field))
@@ -42,7 +42,7 @@ def names(device: Device) -> dict[str, Value]:
 
 
 def full_name(device: Device, name: str) -> str:
-    """The dotted name that ``name`` stands for, ``link.`` left as it is. Raises InputError when there is none."""
+    """Return the dotted name that ``name`` stands for; ``link.`` stays. Raises InputError for an unknown name."""
     known = names(device)
     wanted = name.strip().lower()
     if wanted in known:
@@ -53,23 +53,23 @@ def full_name(device: Device, name: str) -> str:
     if wanted in {name.removesuffix(unit_of(name)) for name in RETIRED} | {*RETIRED}:
         raise InputError(f"{shown(name)}: is no longer part of a profile; leave it out")
     if wanted in ELSEWHERE:
-        raise InputError(f"{shown(name)}: is not set so; use {ELSEWHERE[wanted]}")
+        raise InputError(f"{shown(name)}: cannot be set here; use {ELSEWHERE[wanted]}")
     nearest = get_close_matches(wanted, [*short, *known], n=1)
     hint = f"; did you mean {nearest[0]}?" if nearest else "; see streamsim devices show"
     raise InputError(f"{shown(name)}: no number or rule of a device profile{hint}")
 
 
 def targets(device: Device, name: str) -> tuple[str, ...]:
-    """The full names that ``name`` stands for: of both directions, that of each."""
+    """Return the full names that ``name`` stands for: two names if it begins with ``link.``, else one."""
     name = full_name(device, name)
     table, _, field = name.partition(".")
     return tuple(f"{direction}.{field}" for direction in DIRECTIONS) if table == BOTH else (name,)
 
 
 def targets_of(device: Device, given: Iterable[str]) -> dict[str, str]:
-    """The full names that several names stand for, each with the one of them that it is from.
+    """Return each full name that ``given`` stands for, with the given name that it comes from.
 
-    Raises InputError when two stand for the same number.
+    Raises InputError if two names stand for the same number.
     """
     found: dict[str, str] = {}
     for name in given:
@@ -83,7 +83,7 @@ def targets_of(device: Device, given: Iterable[str]) -> dict[str, str]:
 
 
 def current(device: Device, name: str) -> Value:
-    """The value of a name. Raises InputError when the profile has no such number or rule."""
+    """Return the value of the number or rule ``name``. Raises InputError if the profile has none of this name."""
     return names(device)[full_name(device, name)]
 
 
@@ -91,7 +91,10 @@ def current(device: Device, name: str) -> Value:
 
 
 def parser_of(device: Device, name: str) -> Callable[[str, str], float] | None:
-    """What reads a value of ``name``, given its text and the name for its errors; None: it is a word."""
+    """Return the function that parses a value of ``name``, or None if the value is a word.
+
+    The function takes the text and the name for its error messages.
+    """
     name = full_name(device, name)
     if isinstance(current(device, name), str):
         return None
@@ -99,7 +102,7 @@ def parser_of(device: Device, name: str) -> Callable[[str, str], float] | None:
 
 
 def split_setting(text: str, example: str) -> tuple[str, str]:
-    """``"h2d.latency=1us"`` -> its name and its value. Raises InputError without a ``=``."""
+    """Split ``"h2d.latency=1us"`` into its name and its value. Raises InputError without a ``=``."""
     name, equals, value = text.partition("=")
     if not equals:
         raise InputError(f"set = {shown(text)}: expected {example}")
@@ -107,7 +110,7 @@ def split_setting(text: str, example: str) -> tuple[str, str]:
 
 
 def parse_settings(device: Device, texts: Iterable[str]) -> dict[str, Value]:
-    """``["h2d.bandwidth=51GB/s"]`` -> values by full names. Raises InputError naming the setting."""
+    """Return values by full name, from texts such as ``"h2d.bandwidth=51GB/s"``. Raises InputError naming a setting."""
     found: dict[str, Value] = {}
     for text in texts:
         given, value = split_setting(text, "NAME=VALUE such as h2d.bandwidth=51GB/s")

@@ -1,12 +1,17 @@
-"""A device profile with something changed: the one place that does it, for whatever asks what if.
+"""Changed device profiles: all changes of a profile are made here.
 
-Numbers set by name (``--set``, a sweep), an effect switched off (counterfactuals), something made faster, a device
-drawn from the spread of its numbers, the mean of two calibrations. What may become of a field stands beside it in the
-profile (:class:`streamsim.device.fields.About`); here no field is named, so that a new one needs nothing here.
+- numbers set by name (``--set``, a sweep);
+- an effect switched off (counterfactuals);
+- the link, kernels or launches made faster;
+- a device drawn from the spread of its numbers;
+- the mean of two calibrations.
 
-A number that depends on another one follows it unless it is changed too: the rates beside the other direction and on a
-crowded card in proportion to the bandwidth, the latencies there by as much as the latency, and pageable memory never
-gets ahead of pinned memory.
+The declaration of a field in the profile (:class:`streamsim.device.fields.FieldSpec`) says how it changes. This module
+names no field, so a new field needs no change here.
+
+If a number changes, the numbers tied to it follow, unless they are set as well. The rates beside the other direction
+and on a crowded card follow the bandwidth in proportion. Their latencies grow by as much as the latency. Pageable
+memory never becomes faster than pinned memory.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from streamsim.device.fields import As, Table, fields_of, restored
+from streamsim.device.fields import SameAs, Table, fields_of, restored
 from streamsim.device.front_end_calls import TIMES
 from streamsim.device.kernel_costs import faster_costs, mean_costs, multiplied_costs
 from streamsim.device.library import as_device
@@ -39,7 +44,7 @@ replace = msgspec.structs.replace
 
 
 def with_values(device: Device, values: Mapping[str, Any]) -> Device:
-    """``device`` with other values of fields, by their full dotted names, and nothing else: none follows.
+    """Return ``device`` with new ``values`` of fields, by full dotted name. No other field follows.
 
     Raises InputError naming the field of a bad value.
     """
@@ -47,7 +52,7 @@ def with_values(device: Device, values: Mapping[str, Any]) -> Device:
 
 
 def _tables(device: Device, values: Mapping[str, Any]) -> dict[str, Table]:
-    """Those tables of the device that have other values."""
+    """Return the tables of the device that have new values, by name."""
     new: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
         table, _, field = name.partition(".")
@@ -64,7 +69,7 @@ def _replaced(device: Device, table: str, fields: dict[str, Any]) -> Table:
 
 
 def _fields(device: Device) -> Iterator[tuple[str, Table, Field]]:
-    """The full dotted name of every field, its table, and what is declared of it."""
+    """Yield the full dotted name of every field, its table, and its declaration."""
     for name, table in tables_of(device).items():
         for field in fields_of(type(table)):
             yield f"{name}.{field.name}", table, field
@@ -74,10 +79,11 @@ def _fields(device: Device) -> Iterator[tuple[str, Table, Field]]:
 
 
 def changed(device: Device | str | Path, numbers: Mapping[str, Any]) -> Device:
-    """``device``, or the one of that name, with other values of the named numbers and of those that follow; see above.
+    """Return ``device`` with new values of the named numbers, such as ``{"h2d.latency": "3us"}``.
 
-    A number may be text with its unit, ``{"h2d.latency": "3us"}``, as for ``--set``. Raises InputError for an unknown
-    device, an unknown name, one that stands for the same number as another, and a bad value.
+    Numbers that are tied to a changed one follow it: the latencies beside the other direction grow with the latency. A
+    value is a number in the unit of its name, or text with a unit, as for ``--set``. ``device``: a Device, or the name
+    or file of one. Raises InputError for an unknown device or name, for two names of one number, and for a bad value.
     """
     device = as_device(device)
     if not numbers:
@@ -92,7 +98,7 @@ def changed(device: Device | str | Path, numbers: Mapping[str, Any]) -> Device:
 
 
 def _read(device: Device, name: str, value: Any) -> Any:
-    """What a number or rule is set to, by its full name. Raises InputError unless it may be that."""
+    """Return the ``value`` for the number or rule ``name``, parsed if it is text. Raises InputError for a bad value."""
     parse = parser_of(device, name) if isinstance(value, str) else None
     read = value if parse is None else parse(value, name)
     table, _, own = name.partition(".")
@@ -104,10 +110,10 @@ def _read(device: Device, name: str, value: Any) -> Any:
 
 
 def _followers(device: Device, given: Mapping[str, Any]) -> dict[str, float]:
-    """What becomes of the numbers that are tied to those given, and to each other."""
+    """Return the new values of the numbers tied to those given, and to each other, by full name."""
     found: dict[str, float] = {}
     for name, table, field in _fields(device):
-        if name not in given and (field.about.at_least or field.about.at_most):
+        if name not in given and (field.spec.at_least or field.spec.at_most):
             part = name.partition(".")[0]
             moved = {key.removeprefix(f"{part}."): value for key, value in {**given, **found}.items()}
             value = _followed(field, table, moved)
@@ -117,29 +123,29 @@ def _followers(device: Device, given: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _followed(field: Field, table: Table, moved: Mapping[str, Any]) -> float | None:
-    """What becomes of a field as others of its table are ``moved``; None: it stays."""
-    about, value = field.about, getattr(table, field.name)
-    if not moved.keys() & {*about.at_least, *about.at_most}:
+    """Return the new value of a field if other fields of its table have ``moved``; None: it stays."""
+    spec, value = field.spec, getattr(table, field.name)
+    if not moved.keys() & {*spec.at_least, *spec.at_most}:
         return None
-    least = max((moved.get(name, getattr(table, name)) for name in about.at_least), default=0.0)
-    most = min((moved.get(name, getattr(table, name)) for name in about.at_most), default=math.inf)
-    if about.gives_way:
+    least = max((moved.get(name, getattr(table, name)) for name in spec.at_least), default=0.0)
+    most = min((moved.get(name, getattr(table, name)) for name in spec.at_most), default=math.inf)
+    if spec.gives_way:
         pushed = max(least, min(value, most))
         return None if pushed == value else float(pushed)
-    if about.at_most:
-        return float(min(moved[name] * (value / getattr(table, name)) for name in about.at_most if name in moved))
-    more = max(moved[name] - getattr(table, name) for name in about.at_least if name in moved)
-    return float(max(value + more, least))  # a sum is rounded
+    if spec.at_most:
+        return float(min(moved[name] * (value / getattr(table, name)) for name in spec.at_most if name in moved))
+    more = max(moved[name] - getattr(table, name) for name in spec.at_least if name in moved)
+    return float(max(value + more, least))  # the sum is rounded, perhaps below the limit
 
 
 def with_call_cost(device: Device, call_s: float) -> Device:
-    """``device`` with copies, launches and linear layers whose calls take so many seconds, whatever was before them."""
+    """Return ``device`` with ``call_s`` seconds for each call of a copy, kernel or linear layer, in any order."""
     calls = ["host.copy_s", "host.kernel_s", *["host.linear_s"] * (device.host.linear_s > 0)]
     return changed(device, dict.fromkeys(calls, call_s) | {"host.turn_s": 0.0})
 
 
 def with_memory_limit(device: Device, limit: int | None) -> Device:
-    """``device`` with no more memory than ``limit`` bytes (None: as it is)."""
+    """Return ``device`` with at most ``limit`` bytes of memory (None: unchanged)."""
     if limit is None or (device.memory_bytes is not None and device.memory_bytes <= limit):
         return device
     sources = {**device.sources, "memory_bytes": f"assumed: {LIMITED}"}
@@ -150,13 +156,16 @@ def with_memory_limit(device: Device, limit: int | None) -> Device:
 
 
 def without(device: Device, *effects: str) -> Device:
-    """``device`` with these of the ``EFFECTS`` off, one after the other. Raises InputError for another name."""
+    """Return ``device`` with the named ``EFFECTS`` switched off, one after the other.
+
+    Raises InputError for an unknown effect.
+    """
     for effect in effects:
         if effect not in EFFECTS:
             raise InputError(f"effect = {effect!r}: expected one of {', '.join(EFFECTS)}")
-        off = ((name, table, field.about.off.get(effect)) for name, table, field in _fields(device))
+        off = ((name, table, field.spec.off.get(effect)) for name, table, field in _fields(device))
         values = {
-            name: getattr(table, value.field) if isinstance(value, As) else value
+            name: getattr(table, value.field) if isinstance(value, SameAs) else value
             for name, table, value in off
             if value is not None
         }
@@ -165,13 +174,13 @@ def without(device: Device, *effects: str) -> Device:
 
 
 def faster(device: Device, what: str, factor: float) -> Device:
-    """``device`` with "link", "kernel" or "launch" (the calls that issue work) ``factor`` times as fast."""
+    """Return ``device`` with "link", "kernel" or "launch" (the calls that issue work) ``factor`` times as fast."""
     return with_values(
         device,
         {
             name: _sped_up(field, getattr(table, field.name), factor)
             for name, table, field in _fields(device)
-            if field.about.sped_up_with == what
+            if field.spec.sped_up_with == what
         },
     )
 
@@ -186,9 +195,10 @@ def _sped_up(field: Field, value: Any, factor: float) -> Any:
 
 
 def multiplied(device: Device, factors: Mapping[str, float]) -> Device:
-    """Times, rates and kernels' costs by a factor each, by full dotted names; held to what a profile may hold.
+    """Return ``device`` with numbers multiplied by ``factors``, by full dotted name.
 
-    All times of the kernels go by one factor. What is tied to another number is held to it.
+    The numbers are times, rates and kernel costs; all kernel times share one factor. Each product is moved to the
+    nearest value that a profile may hold and that keeps the number's ties.
     """
     tables = {name: _multiplied(name, table, factors) for name, table in tables_of(device).items()}
     return replace(device, **tables)
@@ -210,18 +220,18 @@ def _multiplied(name: str, table: Table, factors: Mapping[str, float]) -> Table:
 
 
 def _drawn_with(field: Field, table: Table) -> Iterable[str]:
-    return (other.name for other in fields_of(type(table)) if other.about.drawn_with == field.name)
+    return (other.name for other in fields_of(type(table)) if other.spec.drawn_with == field.name)
 
 
 # The mean of two
 
 
 def mean_of(one: Device, other: Device) -> Device:
-    """Of two profiles of a card every measured number's mean; the rest is as in ``one``.
+    """Return the mean of two calibrations of one card: the mean of every measured number.
 
-    The rest: what is counted or chosen, sources and spread. Kernels of which only one has the cost keep it, and so do
-    front ends and recorders. A front end that both have is as uncertain as half of what they differ by, too: a host
-    that has changed its speed meanwhile.
+    Counts, rules, sources and spreads are those of ``one``. Kernel costs, front ends and recorders that only one
+    profile has stay unchanged. The spread of a front end in both profiles also includes half of their relative
+    difference, as the host changed its speed between the two calibrations.
     """
     others = tables_of(other)
     tables = {name: _mean_table(table, others[name]) for name, table in tables_of(one).items()}
@@ -237,7 +247,7 @@ def mean_of(one: Device, other: Device) -> Device:
 
 
 def _mean_recorder(one: Recorder, other: Recorder) -> Recorder:
-    """The mean of two hosts' ratios, between the least and the most of both."""
+    """Return the mean of two hosts' ratios, with the least and the most of both."""
     ratios = {name: (getattr(one, name) + getattr(other, name)) / 2 for name in ("ratio", "backward")}
     return replace(one, **ratios, least=min(one.least, other.least), most=max(one.most, other.most))
 
@@ -259,6 +269,6 @@ def _mean_table(one: Table, other: Table) -> Table:
 def _mean(field: Field, one: Any, other: Any) -> Any:
     if field.is_number:
         return (one + other) / 2
-    if field.about.is_measured:
+    if field.spec.is_measured:
         return round((one + other) / 2)
     return mean_costs(one, other) if isinstance(one, tuple) else one

@@ -84,7 +84,7 @@ class Range(NamedTuple):
         return f"{format_seconds(self.low_s)} to {format_seconds(self.high_s)}"
 
 
-class Explains(msgspec.Struct, frozen=True):
+class CandidateProgram(msgspec.Struct, frozen=True):
     """A program that may explain the measured times: seconds for each of them, in their order.
 
     ``off``: the largest relative distance from a measured time. ``fits``: whether that is within what is known.
@@ -105,7 +105,7 @@ class Explains(msgspec.Struct, frozen=True):
         return " and ".join(self.titles) or AS_MEANT
 
 
-class Next(msgspec.Struct, frozen=True):
+class NextMeasurement(msgspec.Struct, frozen=True):
     """A second measurement, and what each explanation that is left says of it; seconds."""
 
     what: str
@@ -121,19 +121,19 @@ class Diagnosis(Result, msgspec.Struct, frozen=True):
     device: str
     measured: tuple[Measured, ...]
     known: float
-    explanations: tuple[Explains, ...]
-    next: Next | None = None
+    explanations: tuple[CandidateProgram, ...]
+    next: NextMeasurement | None = None
 
     def __repr__(self) -> str:
         return short(f"Diagnosis({self.verdict})")
 
     @property
-    def fitting(self) -> tuple[Explains, ...]:
+    def fitting(self) -> tuple[CandidateProgram, ...]:
         """The explanations that are equal within what is known of the profile."""
         return tuple(found for found in self.explanations if found.fits)
 
     @property
-    def simplest(self) -> tuple[Explains, ...]:
+    def simplest(self) -> tuple[CandidateProgram, ...]:
         """The program as it was meant if that fits; else those that fit with one mistake; else all that fit.
 
         What is open-ended is among them only if no other mistake fits alone.
@@ -144,7 +144,7 @@ class Diagnosis(Result, msgspec.Struct, frozen=True):
         return tuple(alone) or self.fitting
 
     @property
-    def open_ended(self) -> tuple[Explains, ...]:
+    def open_ended(self) -> tuple[CandidateProgram, ...]:
         """What fits beside a mistake, as it fits nearly any time that is too long."""
         if not self.simplest or not self.simplest[0].titles:
             return ()
@@ -224,7 +224,7 @@ def diagnose(
     return Diagnosis(device.name, times, known, tuple(found), _second(meant, times, found))
 
 
-def _rank(found: Explains) -> tuple[bool, int, bool, float]:
+def _rank(found: CandidateProgram) -> tuple[bool, int, bool, float]:
     """What fits comes first: few mistakes before many, of single ones the usual ones; the rest by how near it is."""
     if not found.fits:
         return True, 0, False, abs(found.off)
@@ -262,7 +262,7 @@ def _live(meant: Meant) -> Meant:
 # What explains the measured times
 
 
-def _explanations(programs: list[Meant], times: Sequence[Measured], known: float) -> Iterator[Explains]:
+def _explanations(programs: list[Meant], times: Sequence[Measured], known: float) -> Iterator[CandidateProgram]:
     """The program as it was meant, with each mistake and with each two of them that are not one of the two again."""
     as_meant = [_takes(program) for program in programs]
     yield _explains((), as_meant, times, known)
@@ -296,9 +296,11 @@ def _are_same(found: Sequence[Range], other: Sequence[Range]) -> bool:
     )
 
 
-def _explains(mistakes: Sequence[Mistake], found: list[Range], times: Sequence[Measured], known: float) -> Explains:
+def _explains(
+    mistakes: Sequence[Mistake], found: list[Range], times: Sequence[Measured], known: float
+) -> CandidateProgram:
     off = max((time.off(measured.seconds) for time, measured in zip(found, times, strict=True)), key=abs)
-    return Explains(
+    return CandidateProgram(
         titles=tuple(mistake.title for mistake in mistakes),
         look=tuple(mistake.look for mistake in mistakes),
         remedies=tuple(mistake.remedy for mistake in mistakes),
@@ -325,7 +327,7 @@ def _too_short(meant: Meant) -> Range:
     return Range(returned_s, max(returned_s, TOO_SHORT * _takes(meant).low_s))
 
 
-def _stopped_early(found: list[Range], times: Sequence[Measured], known: float) -> Explains:
+def _stopped_early(found: list[Range], times: Sequence[Measured], known: float) -> CandidateProgram:
     explains = _explains((), found, times, known)
     return replace(
         explains,
@@ -338,7 +340,7 @@ def _stopped_early(found: list[Range], times: Sequence[Measured], known: float) 
 # What tells the rest apart
 
 
-def _second(meant: _Meant, times: Sequence[Measured], found: Sequence[Explains]) -> Next | None:
+def _second(meant: _Meant, times: Sequence[Measured], found: Sequence[CandidateProgram]) -> NextMeasurement | None:
     """The measurement that tells most of the explanations apart that fit; None where there is nothing to tell apart."""
     fitting = [explains for explains in found if explains.fits and len(explains.titles) < 2]
     if len(fitting) < 2 or not fitting[0].titles:
@@ -350,13 +352,13 @@ def _second(meant: _Meant, times: Sequence[Measured], found: Sequence[Explains])
         for explains in fitting
         if explains.titles != (STOPPED_EARLY,)
     }
-    best: tuple[int, Next] | None = None
+    best: tuple[int, NextMeasurement] | None = None
     for what, second in _measurable(meant, times):
         program = meant.as_measured(second)
         says = [(one.title, _says(one, program, by_title, what, levels.get(one.title, 0.0))) for one in fitting]
         apart = sum(_are_apart(one, two) for k, (_, one) in enumerate(says) for _, two in says[k + 1 :])
         if apart and (best is None or apart > best[0]):
-            best = apart, Next(what, tuple(says))
+            best = apart, NextMeasurement(what, tuple(says))
     return best and best[1]
 
 
@@ -393,7 +395,7 @@ def _level(mistakes: Sequence[Mistake], measured: Meant, seconds: float) -> floa
     return low
 
 
-def _says(explains: Explains, program: Meant, by_title: dict[str, Mistake], what: str, level: float) -> Range:
+def _says(explains: CandidateProgram, program: Meant, by_title: dict[str, Mistake], what: str, level: float) -> Range:
     """What an explanation says of a second measurement; a mistake of the first run or its clock is over by then."""
     if explains.titles == (STOPPED_EARLY,):
         return _too_short(program)

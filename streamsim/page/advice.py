@@ -15,7 +15,7 @@ from streamsim.text.quantities import format_seconds
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streamsim.diagnosis.diagnose import Diagnosis, Explains
+    from streamsim.diagnosis.diagnose import CandidateProgram, Diagnosis
     from streamsim.timeline.timeline import Timeline
     from streamsim.training.loop import LoopAdvice
 
@@ -41,7 +41,7 @@ def diagnosis_page(found: Diagnosis, as_meant: Timeline | None = None) -> Page:
     )
 
 
-def _remedies(explaining: Sequence[Explains]) -> tuple[Table, ...]:
+def _remedies(explaining: Sequence[CandidateProgram]) -> tuple[Table, ...]:
     """Return what to look for and what to change for each explanation that fits, as a table if there is any."""
     rows = tuple(
         (one.title, "; ".join(one.look), "; ".join(one.remedies)) for one in filter(attrgetter("look"), explaining)

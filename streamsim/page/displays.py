@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Schedule
     from streamsim.recorded.recording import Recording
     from streamsim.report.heatmap import HeatMap
-    from streamsim.search.found import Best
+    from streamsim.search.result import Best
     from streamsim.search.sweep import Sweep
     from streamsim.timeline.timeline import Timeline
     from streamsim.training.loop import LoopAdvice

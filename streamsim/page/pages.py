@@ -9,7 +9,7 @@ from streamsim.page.document import Page
 from streamsim.page.predictions import explanation_page, prediction_page
 from streamsim.page.searches import best_page, sweep_page
 from streamsim.page.timelines import Shown
-from streamsim.recorded.times import recorded_times
+from streamsim.recorded.op_times import recorded_times
 from streamsim.report.recording import recording_table
 from streamsim.report.replay import replay_table
 from streamsim.report.sweep import common_words, sweep_table

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
-    from streamsim.search.found import Best
+    from streamsim.search.result import Best
     from streamsim.search.sweep import Sweep
 
 MOST_OPS = 30_000  # of all time lines of a page together

@@ -13,8 +13,9 @@ import msgspec
 import numpy as np
 
 from streamsim.errors import InputError
+from streamsim.recorded.builder import FAR, RecordingBuilder
 from streamsim.recorded.call_names import kind_of_call, plain
-from streamsim.recorded.draft import FAR, Draft
+from streamsim.recorded.file_kinds import FORMAT
 from streamsim.recorded.nsys import COPY_KINDS, NO_ID, STREAM_KINDS
 from streamsim.recorded.recording import (
     NONE,
@@ -26,7 +27,6 @@ from streamsim.recorded.recording import (
     Recording,
     WorkKind,
 )
-from streamsim.recorded.told import FORMAT
 from streamsim.text.shown import one_line, shown
 
 if TYPE_CHECKING:
@@ -122,14 +122,14 @@ def _lines(path: str | os.PathLike[str], blocks: Iterator[bytes]) -> Iterator[by
 
 
 class _Reader:
-    """Turns lines into rows of a draft; those on the card last, so that streams have the order of their creation."""
+    """Turns lines into rows of a builder; those on the card last, so that streams have the order of their creation."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._draft = Draft("CUPTI", path)
+        self._builder = RecordingBuilder("CUPTI", path)
         self._line = msgspec.json.Decoder(_Line)
         self._process = 0
-        self._names: list[int] = []  # by place in the file, the draft's index
+        self._names: list[int] = []  # by place in the file, the builder's index
         self._tables: dict[str, list[Columns]] = {name: [] for name in TABLES}
         self._rows = 0
 
@@ -142,8 +142,8 @@ class _Reader:
             found = self._line.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InputError(one_line(f"{self._path}: line {number}: {error}; {CAPTURE_AGAIN}")) from None
-        self._names += [self._draft.name(name) for name in found.names]
-        self._draft.count(
+        self._names += [self._builder.name(name) for name in found.names]
+        self._builder.count(
             ("records that CUPTI lost", "it had no room for them, or they could not be read"), max(found.dropped, 0)
         )
         if found.table:
@@ -155,14 +155,14 @@ class _Reader:
             raise InputError(
                 one_line(f"{self._path}: is of version {head.version}, and {VERSION} is read; {CAPTURE_AGAIN}")
             )
-        self._draft.tool = head.tool[:100] or "CUPTI"
+        self._builder.tool = head.tool[:100] or "CUPTI"
         self._process = head.process
         if head.program:
-            self._draft.processes[head.process] = head.program[:100]
+            self._builder.processes[head.process] = head.program[:100]
 
     def _table(self, number: int, line: _Line) -> None:
         if line.table not in TABLES:
-            return self._draft.count((f"records of table {shown(line.table)}", "not read"))
+            return self._builder.count((f"records of table {shown(line.table)}", "not read"))
         needed, others = TABLES[line.table]
         sizes = {len(column) for column in line.columns.values()} or {0}
         missing = [name for name in needed if name not in line.columns]
@@ -176,7 +176,7 @@ class _Reader:
         }
         self._tables[line.table].append(block)
         self._rows += size
-        self._draft.check_size(self._rows)
+        self._builder.check_size(self._rows)
         return None
 
     def recording(self) -> Recording:
@@ -190,7 +190,7 @@ class _Reader:
         self._marks(tables)
         self._ranges(tables["ranges"])
         runs = tuple(self._untraced(tables["untraced"]))
-        return msgspec.structs.replace(self._draft.recording(), untraced=runs)
+        return msgspec.structs.replace(self._builder.recording(), untraced=runs)
 
     # What there is
 
@@ -199,30 +199,30 @@ class _Reader:
 
         Also those that are never used: by that order streams get their hardware queues.
         """
-        draft = self._draft
+        builder = self._builder
         for row, name in zip(_rows(tables["devices"]), self._texts(tables["devices"]["name"]), strict=True):
             counts = (max(row[column], 0) for column in ("memory_bytes", "multiprocessors", "copy_engines"))
-            draft.cards[row["id"]] = RecordedCard(row["id"], name[:100], *counts)
+            builder.cards[row["id"]] = RecordedCard(row["id"], name[:100], *counts)
         kinds = {(row["context"], row["stream"]): STREAM_KINDS.get(row["flag"]) for row in _rows(tables["streams"])}
         kinds |= {(row["context"], row["null_stream"]): "legacy" for row in _rows(tables["contexts"])}
         card_of = {row["context"]: row["device"] for row in _rows(tables["contexts"])}
         known = {*kinds, *(key for name in ("copies", "memsets", "kernels") for key in _keys(tables[name]))}
         known |= {key for name in ("synchronizations", "events") for key in _keys(tables[name])}
         for context, stream in sorted(key for key in known if _is_id(key[1])):
-            draft.stream(self._process, context, stream, card_of.get(context, NONE))
-            draft.stream_kinds[self._process, context, stream] = kinds.get((context, stream)) or "unknown"
+            builder.stream(self._process, context, stream, card_of.get(context, NONE))
+            builder.stream_kinds[self._process, context, stream] = kinds.get((context, stream)) or "unknown"
 
     def _texts(self, places: NDArray[np.int64]) -> list[str]:
         """The names at these places in the file."""
-        indices, names = self._named(places), self._draft.names()
+        indices, names = self._named(places), self._builder.names()
         return [names[index] for index in indices.tolist()]
 
     def _named(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The draft's indices of the names at these places in the file."""
+        """The builder's indices of the names at these places in the file."""
         there = (places >= 0) & (places < len(self._names))
         found = np.array([*self._names, NONE], np.int64)[np.where(there, places, len(self._names))]
         if not there.all():
-            found[~there] = self._draft.name("a name that is missing")
+            found[~there] = self._builder.name("a name that is missing")
         return found
 
     # Rows
@@ -230,21 +230,21 @@ class _Reader:
     def _calls(self, table: Columns) -> None:
         columns: dict[str, Any] = _times(table) | {"process": self._process, "correlation": table["correlation"]}
         columns["name"] = self._named(table["name"])
-        names = self._draft.names()
+        names = self._builder.names()
         kinds = {name: int(kind_of_call(names[name])) for name in np.unique(columns["name"]).tolist()}
         columns["kind"] = _mapped(columns["name"], kinds)
         columns["thread"] = self._threads(table["thread"])
-        self._draft.calls.add(len(table["start"]), columns)
+        self._builder.calls.add(len(table["start"]), columns)
         managed = [name for name in kinds if MANAGED_CALL in plain(names[name])]
         unified = ("calls that allocate unified memory", "when its pages move is not recorded")
-        self._draft.count(unified, int(np.isin(columns["name"], managed).sum()))
+        self._builder.count(unified, int(np.isin(columns["name"], managed).sum()))
 
     def _threads(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        return _mapped(ids, {number: self._draft.thread(self._process, number) for number in np.unique(ids).tolist()})
+        return _mapped(ids, {number: self._builder.thread(self._process, number) for number in np.unique(ids).tolist()})
 
     def _placed(self, table: Columns, kind: WorkKind) -> dict[str, Any]:
         """What all work has: times, process, card, stream, call, graph."""
-        cards = {number: self._draft.card(number) for number in np.unique(table["device"]).tolist()}
+        cards = {number: self._builder.card(number) for number in np.unique(table["device"]).tolist()}
         columns: dict[str, Any] = _times(table) | {"kind": kind, "process": self._process}
         columns |= {"card": _mapped(table["device"], cards), "stream": self._streams(table, table["device"])}
         columns |= {"correlation": table["correlation"], "graph": table["graph"], "node": table["node"]}
@@ -255,7 +255,7 @@ class _Reader:
     def _streams(self, table: Columns, device: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         cards = np.full(len(table["stream"]), NONE) if device is None else device
         keys = zip(table["context"].tolist(), table["stream"].tolist(), cards.tolist(), strict=True)
-        found = (self._draft.stream(self._process, *key) if _is_id(key[1]) else NONE for key in keys)
+        found = (self._builder.stream(self._process, *key) if _is_id(key[1]) else NONE for key in keys)
         return np.fromiter(found, np.int64, len(cards))
 
     def _copies(self, table: Columns) -> None:
@@ -270,16 +270,16 @@ class _Reader:
         memory = _mapped(of_host, memories, int(CopyMemory.UNKNOWN))
         one_side = (direction == CopyDirection.H2D) | (direction == CopyDirection.D2H)
         columns |= {"direction": direction, "memory": np.where(one_side, memory, CopyMemory.NONE)}
-        columns |= {"bytes": self._bytes(table["bytes"]), "name": self._draft.name("copy")}
-        self._draft.work.add(len(table["start"]), columns)
+        columns |= {"bytes": self._bytes(table["bytes"]), "name": self._builder.name("copy")}
+        self._builder.work.add(len(table["start"]), columns)
 
     def _memsets(self, table: Columns) -> None:
         columns = self._placed(table, WorkKind.MEMSET)
-        columns |= {"bytes": self._bytes(table["bytes"]), "name": self._draft.name("memset")}
-        self._draft.work.add(len(table["start"]), columns)
+        columns |= {"bytes": self._bytes(table["bytes"]), "name": self._builder.name("memset")}
+        self._builder.work.add(len(table["start"]), columns)
 
     def _bytes(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
-        self._draft.count(("copies and memsets of fewer than 0 bytes", "taken as 0"), int((column < 0).sum()))
+        self._builder.count(("copies and memsets of fewer than 0 bytes", "taken as 0"), int((column < 0).sum()))
         return column.clip(0)
 
     def _kernels(self, table: Columns) -> None:
@@ -288,7 +288,7 @@ class _Reader:
         columns["block"] = np.stack([table[name].clip(0) for name in SHAPE[3:]], axis=1)
         columns["registers"] = table["registers"].clip(0)
         columns["shared_bytes"] = table["static_shared"].clip(0, 1 << 30) + table["dynamic_shared"].clip(0, 1 << 30)
-        self._draft.work.add(len(table["start"]), columns)
+        self._builder.work.add(len(table["start"]), columns)
 
     def _marks(self, tables: dict[str, Columns]) -> None:
         """Records of events, and what waits and synchronisations wait for."""
@@ -303,21 +303,21 @@ class _Reader:
         for table, streams, more in ((events, in_streams, {}), (waits, self._streams(waits), of_waits)):
             event = np.where(table["event"] == NO_ID, NONE, table["event"])
             columns = {"process": self._process, "correlation": table["correlation"], "stream": streams, "event": event}
-            self._draft.marks.add(len(event), columns | more)
+            self._builder.marks.add(len(event), columns | more)
 
     def _ranges(self, table: Columns) -> None:
         name = self._named(table["name"])
-        names = self._draft.names()
+        names = self._builder.names()
         kind = np.full(len(name), AnnotationKind.RANGE)
         kind[np.isin(name, [n for n in np.unique(name).tolist() if names[n].startswith(STEP)])] = AnnotationKind.STEP
         kind[table["by"] == OF_THE_PROFILER] = AnnotationKind.OVERHEAD
         columns = _times(table) | {"kind": kind, "name": name, "thread": self._threads(table["thread"])}
-        self._draft.annotations.add(len(name), columns)
+        self._builder.annotations.add(len(name), columns)
 
     def _untraced(self, table: Columns) -> Iterator[Annotations]:
         """The ranges of each run that was only timed, in the order of their starts."""
         right = (table["end"] >= table["start"]) & (table["end"] - table["start"] < 1 << 52)
-        self._draft.count(("untraced ranges that end before they start", "left out"), int((~right).sum()))
+        self._builder.count(("untraced ranges that end before they start", "left out"), int((~right).sum()))
         for run in np.unique(table["run"][right]).tolist():
             rows = np.flatnonzero(right & (table["run"] == run))
             start, end = table["start"][rows], table["end"][rows]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from streamsim.errors import InputError
+from streamsim.recorded.builder import UNKNOWN_PROCESS, RecordingBuilder
 from streamsim.recorded.call_names import kind_of_call
-from streamsim.recorded.draft import UNKNOWN_PROCESS, Draft
 from streamsim.recorded.json_stream import EventFile
 from streamsim.recorded.recording import (
     NONE,
@@ -126,33 +126,33 @@ class _Known(dict[Any, Any]):
 def read_kineto(path: str | os.PathLike[str], blocks: Iterator[bytes]) -> Recording:
     """The recording in a file of PyTorch's profiler, of this content. Raises InputError of one line."""
     file = EventFile(path, blocks, _Head, _Event)
-    draft = Draft("Kineto", str(path))
+    builder = RecordingBuilder("Kineto", str(path))
     version = f" {file.head.cupti}" if isinstance(file.head.cupti, int) else ""
-    draft.tool = f"PyTorch profiler, CUPTI{version}" if version else "PyTorch profiler"
+    builder.tool = f"PyTorch profiler, CUPTI{version}" if version else "PyTorch profiler"
     options = [
         word for word, on in (("shapes", file.head.shapes), ("stack", file.head.stack)) if on not in (None, 0, "0")
     ]
-    draft.tool += f", with {' and '.join(options)}" if options else ""
+    builder.tool += f", with {' and '.join(options)}" if options else ""
     if file.head.simulated:
-        draft.tool = SIMULATED
+        builder.tool = SIMULATED
     for card in file.head.cards:
-        draft.cards[card.id] = RecordedCard(card.id, card.name, card.memory_bytes, card.multiprocessors)
-    reader = _Reader(draft)
+        builder.cards[card.id] = RecordedCard(card.id, card.name, card.memory_bytes, card.multiprocessors)
+    reader = _Reader(builder)
     for events in file:
         reader.take(events)
-    draft.count(("events with a field that is no number or text", "left out"), file.bad)
-    draft.count(("text that is no JSON", "not UTF-8, or numbers such as inf; replaced"), int(file.mended))
-    if not draft.calls.count + draft.work.count:
+    builder.count(("events with a field that is no number or text", "left out"), file.bad)
+    builder.count(("text that is no JSON", "not UTF-8, or numbers such as inf; replaced"), int(file.mended))
+    if not builder.calls.count + builder.work.count:
         remedy = "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
         raise InputError(one_line(f"{path}: has no CUDA calls, copies or kernels; {remedy}"))
-    return draft.recording()
+    return builder.recording()
 
 
 class _Reader:
-    """Turns events into rows of a draft, a block at a time."""
+    """Turns events into rows of a builder, a block at a time."""
 
-    def __init__(self, draft: Draft) -> None:
-        self._draft = draft
+    def __init__(self, builder: RecordingBuilder) -> None:
+        self._builder = builder
         self._kinds: dict[str, int] = {}
         self._copies = _Known(_copy)
         self._numbers = _Known(_number)
@@ -164,7 +164,7 @@ class _Reader:
     def take(self, events: list[_Event]) -> None:
         """Those of one block."""
         self._rows = {"calls": [], "work": [], "annotations": [], "marks": []}
-        draft, takers = self._draft, self._takers
+        builder, takers = self._builder, self._takers
         for event in events:
             taker = takers.get(event.cat)
             if event.ph != "X" or taker is None:
@@ -172,14 +172,14 @@ class _Reader:
                 continue
             times = _times(event)
             if times is None:
-                draft.count(("events without a time", "left out"))
+                builder.count(("events without a time", "left out"))
             else:
                 taker(event, times)
         for name, rows in self._rows.items():
             if rows:
                 columns = dict(zip(_COLUMNS[name], zip(*rows, strict=True), strict=True))
-                getattr(draft, name).add(len(rows), columns)
-        draft.check_size()
+                getattr(builder, name).add(len(rows), columns)
+        builder.check_size()
 
     def _call(self, event: _Event, row: tuple[int, int]) -> None:
         name = event.name or ""
@@ -187,19 +187,19 @@ class _Reader:
         if kind is None:
             kind = self._kinds[name] = int(kind_of_call(name))
         process, args = self._numbers[event.pid], event.args or NO_ARGS
-        thread = self._draft.thread(process, self._numbers[event.tid])
-        self._rows["calls"].append((*row, process, kind, self._draft.name(name), thread, args.correlation))
+        thread = self._builder.thread(process, self._numbers[event.tid])
+        self._rows["calls"].append((*row, process, kind, self._builder.name(name), thread, args.correlation))
 
     def _work(self, event: _Event, row: tuple[int, int]) -> None:
-        args, name, draft = event.args or NO_ARGS, event.name or "", self._draft
+        args, name, builder = event.args or NO_ARGS, event.name or "", self._builder
         kind, (direction, memory) = WORK[event.cat], NO_COPY
         if kind == WorkKind.COPY:
             direction, memory = self._copies[name]
         card = self._numbers[event.pid if args.device == NONE else args.device]
         stream = self._stream(card, args.context, self._numbers[event.tid if args.stream == NONE else args.stream])
         if args.bytes < 0:
-            draft.count(("copies and memsets of fewer than 0 bytes", "taken as 0"))
-        placed = (UNKNOWN_PROCESS, kind, draft.name(name), draft.card(card), stream, args.correlation)
+            builder.count(("copies and memsets of fewer than 0 bytes", "taken as 0"))
+        placed = (UNKNOWN_PROCESS, kind, builder.name(name), builder.card(card), stream, args.correlation)
         amounts = (max(args.bytes, 0), direction, memory, args.grid, args.block, args.registers, args.shared_bytes)
         self._rows["work"].append((*row, *placed, *amounts, args.graph, args.node))
 
@@ -207,8 +207,8 @@ class _Reader:
         name, kind = event.name or "", NOTES[event.cat]
         if kind == AnnotationKind.RANGE and name.startswith(STEP):
             kind = AnnotationKind.STEP
-        thread = self._draft.thread(self._numbers[event.pid], self._numbers[event.tid])
-        self._rows["annotations"].append((*row, kind, self._draft.name(name), thread))
+        thread = self._builder.thread(self._numbers[event.pid], self._numbers[event.tid])
+        self._rows["annotations"].append((*row, kind, self._builder.name(name), thread))
 
     def _mark(self, event: _Event, _: tuple[int, int]) -> None:
         args = event.args or NO_ARGS
@@ -223,18 +223,18 @@ class _Reader:
     def _other(self, event: _Event) -> None:
         if event.ph == "M" and event.args is not None and event.args.name:
             if event.name == "process_name" and isinstance(event.pid, int):
-                self._draft.processes[event.pid] = event.args.name[:100]
+                self._builder.processes[event.pid] = event.args.name[:100]
             elif event.name == "thread_name":
-                self._draft.threads[self._numbers[event.pid], self._numbers[event.tid]] = event.args.name[:100]
+                self._builder.threads[self._numbers[event.pid], self._numbers[event.tid]] = event.args.name[:100]
         elif event.ph in ("X", "B", "E") and event.cat not in SAYS_NOTHING_MORE:
             category = shown(event.cat) if event.ph == "X" else f"begun and ended apart ({event.ph})"
-            self._draft.count((f"events of category {category}", "not read"))
+            self._builder.count((f"events of category {category}", "not read"))
 
     def _stream(self, card: int, context: int, number: int) -> int:
         key = (UNKNOWN_PROCESS, card if context == NONE else context, number)
         if number == LEGACY_STREAM:
-            self._draft.stream_kinds[key] = "legacy"
-        return self._draft.stream(*key, card=card)
+            self._builder.stream_kinds[key] = "legacy"
+        return self._builder.stream(*key, card=card)
 
 
 _COLUMNS = {

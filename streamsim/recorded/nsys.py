@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamsim.errors import InputError
+from streamsim.recorded.builder import RecordingBuilder
 from streamsim.recorded.call_names import kind_of_call
-from streamsim.recorded.draft import Draft
 from streamsim.recorded.recording import (
     NONE,
     AnnotationKind,
@@ -63,26 +63,26 @@ def read_nsys(path: str | os.PathLike[str]) -> Recording:
             raise InputError(one_line(f"{path}: is an SQLite file, but no export of Nsight Systems; {EXPORT_AGAIN}"))
         reader = _Reader(path, tables)
         reader.read()
-        draft = reader.draft
-        if not draft.calls.count + draft.work.count:
+        builder = reader.builder
+        if not builder.calls.count + builder.work.count:
             remedy = "record with: nsys profile --trace=cuda,nvtx"
             raise InputError(one_line(f"{path}: has no CUDA calls, copies or kernels; {remedy}"))
-        draft.count(("texts that are not UTF-8", "what cannot be read in them is replaced"), tables.replaced)
-        return draft.recording()
+        builder.count(("texts that are not UTF-8", "what cannot be read in them is replaced"), tables.replaced)
+        return builder.recording()
 
 
 class _Reader:
-    """Reads table after table into a draft. Names come last: which are needed shows only then."""
+    """Reads table after table into a builder. Names come last: which are needed shows only then."""
 
     def __init__(self, path: str | os.PathLike[str], tables: Tables) -> None:
         self._tables = tables
-        self.draft = Draft("Nsight Systems", str(path))
+        self.builder = RecordingBuilder("Nsight Systems", str(path))
         self._directions, self._memories = self._enums()
         self._strings: dict[int, str] = {}
 
     def read(self) -> None:
         """All of it."""
-        self.draft.tool = self._version()
+        self.builder.tool = self._version()
         self._names()
         self._cards()
         self._calls()
@@ -94,7 +94,7 @@ class _Reader:
         self._marks()
         self._stream_kinds()
         for table in UNIFIED:
-            self.draft.count(("page faults of unified memory", "not modelled"), self._tables.count(table))
+            self.builder.count(("page faults of unified memory", "not modelled"), self._tables.count(table))
 
     # Names
 
@@ -127,12 +127,12 @@ class _Reader:
                     used.update(np.unique(block[column]).tolist())
         for number, text in self._tables.pairs("StringIds", "id", "value"):
             if number in used and isinstance(text, str):
-                self.draft.name(text)  # counted, as long as it may be
+                self.builder.name(text)  # counted, as long as it may be
                 self._strings[number] = text
 
     def _named(self, ids: NDArray[np.int64]) -> NDArray[np.int32]:
         """Indices of the names with these ids."""
-        return _mapped(ids, lambda number: self.draft.name(self._strings.get(number, f"name {number}")))
+        return _mapped(ids, lambda number: self.builder.name(self._strings.get(number, f"name {number}")))
 
     # Rows
 
@@ -140,9 +140,9 @@ class _Reader:
         self, table: str, needed: tuple[str, ...], others: tuple[str, ...] = (), texts: tuple[str, ...] = ()
     ) -> Iterator[dict[str, Any]]:
         lost = (f"rows of {table} without a needed number", "left out")
-        for block in self._tables.blocks(table, needed, others, texts, lambda times: self.draft.count(lost, times)):
+        for block in self._tables.blocks(table, needed, others, texts, lambda times: self.builder.count(lost, times)):
             yield block
-            self.draft.check_size()
+            self.builder.check_size()
 
     def _calls(self) -> None:
         needed = ("start", "end", "globalTid", "correlationId", "nameId")
@@ -155,15 +155,15 @@ class _Reader:
             columns["name"] = self._named(block["nameId"])
             columns["thread"] = self._threads(block["globalTid"])
             columns["correlation"] = block["correlationId"]
-            self.draft.calls.add(len(block["start"]), columns)
+            self.builder.calls.add(len(block["start"]), columns)
 
     def _threads(self, ids: NDArray[np.int64]) -> NDArray[np.int32]:
-        return _mapped(ids, lambda tid: self.draft.thread((tid >> PROCESS_BITS) & THREAD_MASK, tid & THREAD_MASK))
+        return _mapped(ids, lambda tid: self.builder.thread((tid >> PROCESS_BITS) & THREAD_MASK, tid & THREAD_MASK))
 
     def _placed(self, block: dict[str, NDArray[np.int64]], kind: WorkKind) -> dict[str, Any]:
         """What all work has: times, process, card, stream, call, graph."""
         process = block["globalPid"] >> PROCESS_BITS
-        card = _mapped(block["deviceId"], self.draft.card)
+        card = _mapped(block["deviceId"], self.builder.card)
         columns = _times(block) | {"kind": kind, "process": process, "card": card}
         columns["stream"] = self._streams(process, block["contextId"], block["streamId"], block["deviceId"])
         columns["correlation"] = block["correlationId"]
@@ -173,7 +173,7 @@ class _Reader:
     def _streams(self, *keys: NDArray[np.int64]) -> NDArray[np.int32]:
         rows = np.stack([key & THREAD_MASK if i == 0 else key for i, key in enumerate(keys)], axis=1)
         unique, inverse = np.unique(rows, axis=0, return_inverse=True)
-        indices = [self.draft.stream(*key) for key in unique.tolist()]
+        indices = [self.builder.stream(*key) for key in unique.tolist()]
         return np.array(indices, np.int32)[inverse.reshape(-1)] if indices else np.empty(0, np.int32)
 
     def _copies(self) -> None:
@@ -189,11 +189,11 @@ class _Reader:
             one_side = (direction == CopyDirection.H2D) | (direction == CopyDirection.D2H)
             columns["direction"], columns["memory"] = direction, np.where(one_side, memory, CopyMemory.NONE)
             columns["bytes"] = self._bytes(block["bytes"])
-            columns["name"] = _mapped(block["copyKind"], lambda kind: self.draft.name(f"copy kind {kind}"))
-            self.draft.work.add(len(block["start"]), columns)
+            columns["name"] = _mapped(block["copyKind"], lambda kind: self.builder.name(f"copy kind {kind}"))
+            self.builder.work.add(len(block["start"]), columns)
 
     def _bytes(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
-        self.draft.count(("copies and memsets of fewer than 0 bytes", "taken as 0"), int((column < 0).sum()))
+        self.builder.count(("copies and memsets of fewer than 0 bytes", "taken as 0"), int((column < 0).sum()))
         return column.clip(0)
 
     def _kernels(self) -> None:
@@ -208,28 +208,28 @@ class _Reader:
             columns["block"] = np.stack([block[name].clip(0) for name in shape[3:]], axis=1)
             columns["registers"] = block["registersPerThread"].clip(0)
             columns["shared_bytes"] = sum(block[name].clip(0, 1 << 30) for name in memory[1:])
-            self.draft.work.add(len(block["start"]), columns)
+            self.builder.work.add(len(block["start"]), columns)
 
     def _memsets(self) -> None:
         for block in self._blocks(f"{CUPTI}MEMSET", (*PLACED, "bytes"), OTHERS):
             columns = self._placed(block, WorkKind.MEMSET) | {"bytes": self._bytes(block["bytes"])}
-            self.draft.work.add(len(block["start"]), columns | {"name": self.draft.name("memset")})
+            self.builder.work.add(len(block["start"]), columns | {"name": self.builder.name("memset")})
 
     def _graphs(self) -> None:
         """Graphs recorded whole, as nsys does unless told --cuda-graph-trace=node."""
         for block in self._blocks(f"{CUPTI}GRAPH_TRACE", PLACED, (*OTHERS, "graphExecId")):
-            columns = self._placed(block, WorkKind.GRAPH) | {"name": self.draft.name("graph")}
+            columns = self._placed(block, WorkKind.GRAPH) | {"name": self.builder.name("graph")}
             columns["graph"] = np.where(block["graphExecId"] >= 0, block["graphExecId"], columns["graph"])
-            self.draft.work.add(len(block["start"]), columns)
+            self.builder.work.add(len(block["start"]), columns)
 
     def _notes(self) -> None:
         open_ended = ("NVTX marks, and ranges without an end", "no span of time")
         for block in self._blocks("NVTX_EVENTS", ("start", "globalTid"), ("end", "eventType", "textId"), ("text",)):
             ranges = (block["end"] >= 0) & np.isin(block["eventType"], NVTX_RANGES)
-            self.draft.count(open_ended, int((~ranges).sum()))
+            self.builder.count(open_ended, int((~ranges).sum()))
             texts = zip(block.pop("text"), block["textId"].tolist(), strict=True)
             names = [text if isinstance(text, str) else self._strings.get(of, NAMELESS) for text, of in texts]
-            block["name"] = np.array([self.draft.name(name) for name in names], np.int64)
+            block["name"] = np.array([self.builder.name(name) for name in names], np.int64)
             self._note({name: column[ranges] for name, column in block.items()}, AnnotationKind.RANGE)
         for table in ("PROFILER_OVERHEAD", f"{CUPTI}OVERHEAD"):
             for block in self._blocks(table, ("start", "end", "globalTid", "nameId")):
@@ -238,7 +238,7 @@ class _Reader:
 
     def _note(self, block: dict[str, NDArray[np.int64]], kind: AnnotationKind) -> None:
         columns = _times(block) | {"kind": kind, "name": block["name"], "thread": self._threads(block["globalTid"])}
-        self.draft.annotations.add(len(block["start"]), columns)
+        self.builder.annotations.add(len(block["start"]), columns)
 
     def _marks(self) -> None:
         records = self._recorded_events()
@@ -249,7 +249,7 @@ class _Reader:
             found = [records.get((process, sync), (NONE, NONE)) if sync >= 0 else (NONE, NONE) for process, sync in key]
             columns["recorded"] = np.array([row[0] for row in found], np.int64)
             columns["recorded_in"] = np.array([row[1] for row in found], np.int64)
-            self.draft.marks.add(len(block["globalPid"]), columns)
+            self.builder.marks.add(len(block["globalPid"]), columns)
 
     def _mark(self, block: dict[str, NDArray[np.int64]]) -> dict[str, NDArray[np.int64]]:
         process = block["globalPid"] >> PROCESS_BITS
@@ -266,7 +266,7 @@ class _Reader:
         others = ("streamId", "eventId", "eventSyncId", "contextId")
         for block in self._blocks(f"{CUPTI}CUDA_EVENT", ("correlationId", "globalPid"), others):
             columns = self._mark(block)
-            self.draft.marks.add(len(block["globalPid"]), columns)
+            self.builder.marks.add(len(block["globalPid"]), columns)
             keys = zip(columns["process"].tolist(), block["eventSyncId"].tolist(), strict=True)
             values = zip(columns["correlation"].tolist(), columns["stream"].tolist(), strict=True)
             found.update((key, value) for key, value in zip(keys, values, strict=True) if key[1] >= 0)
@@ -280,14 +280,14 @@ class _Reader:
             if isinstance(number := row.get("id", row.get("deviceId")), int):  # exports of 2020 have the latter
                 name = row.get("name")
                 counts = [max(v, 0) if isinstance(v := row.get(c), int) else 0 for c in columns[2:5]]
-                self.draft.cards[number] = RecordedCard(number, name[:100] if isinstance(name, str) else "", *counts)
+                self.builder.cards[number] = RecordedCard(number, name[:100] if isinstance(name, str) else "", *counts)
         for row in self._tables.rows("PROCESSES", "pid", "name"):
             if isinstance(row.get("pid"), int) and isinstance(row.get("name"), str):
-                self.draft.processes[row["pid"]] = row["name"][:100]
+                self.builder.processes[row["pid"]] = row["name"][:100]
         for number, name in self._tables.pairs("ThreadNames", "globalTid", "nameId"):
             if isinstance(number, int) and name in self._strings:
                 key = ((number >> PROCESS_BITS) & THREAD_MASK, number & THREAD_MASK)
-                self.draft.threads[key] = self._strings[name][:100]
+                self.builder.threads[key] = self._strings[name][:100]
 
     def _stream_kinds(self) -> None:
         kinds: dict[tuple[int, ...], RecordedStreamKind] = {}
@@ -297,8 +297,8 @@ class _Reader:
         for table, column in NULL_STREAMS:
             for key, _ in self._numbers(table, column, column):
                 kinds[key] = "legacy"
-        for key in self.draft.known_streams():
-            self.draft.stream_kinds[key] = kinds.get(key, "unknown")
+        for key in self.builder.known_streams():
+            self.builder.stream_kinds[key] = kinds.get(key, "unknown")
 
     def _numbers(self, table: str, stream: str, other: str) -> Iterator[tuple[tuple[int, ...], int]]:
         """Of a table about streams: a stream's process, context and number, and another column."""

@@ -28,12 +28,12 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
-from streamsim.recorded.alone import alone_ns
 from streamsim.recorded.call_names import plain
 from streamsim.recorded.copy_rates import held_ns
 from streamsim.recorded.recording import ISSUES, NONE, CallKind, CopyDirection, CopyMemory, Unread, WorkKind
 from streamsim.recorded.recording_costs import FIRST_S, HostCosts, share_ns, unwritten_ns
 from streamsim.recorded.threads import NAMED_NS, call_times, first_excess_ns
+from streamsim.recorded.uncontended import uncontended_ns
 from streamsim.recorded.unified import NOT_MODELLED, first_call, page_moves
 
 if TYPE_CHECKING:
@@ -423,7 +423,7 @@ def _columns(recording: Recording, streams: dict[int, int]) -> _Columns:
         work.call.tolist(),
         number[work.stream].tolist(),
         _kernels(recording),
-        (alone_ns(work, recording.quietest) * 1e-9).tolist(),
+        (uncontended_ns(work, recording.uncontended_elsewhere) * 1e-9).tolist(),
         threads,
         _fill_of(recording, threads),
         work.bytes.tolist(),

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from streamsim.errors import InputError
 from streamsim.recorded.captured import read_captured
+from streamsim.recorded.file_kinds import CAPTURED, REPORTS, SQLITE
 from streamsim.recorded.json_stream import BYTE_ORDER_MARK, blocks_of
 from streamsim.recorded.kineto import read_kineto
 from streamsim.recorded.nsys import read_nsys
-from streamsim.recorded.told import CAPTURED, REPORTS, SQLITE
 from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:

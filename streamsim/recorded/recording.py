@@ -249,13 +249,21 @@ class Unread(msgspec.Struct, frozen=True):
 
 
 class Recording(Displayed, msgspec.Struct, frozen=True):
-    """A recorded program. ``tool``: the profiler's name and version; ``processes``: names by number, as pairs.
+    """A program as a profiler recorded it.
 
-    ``untraced``: for each run of the same program that nothing recorded its named spans, in nanoseconds since the first
-    of them; their threads are not known.
-    ``quietest``: of a window, of kernels that are never alone in it the fastest launches alone elsewhere; no calls.
-    Raises InputError, naming the column and row, for what cannot be: an index that leads nowhere, an end before its
-    start, rows out of order, an event recorded by a call that records none.
+    - ``format``: the kind of recording; ``tool``: the profiler's name and version.
+    - ``names``: the texts that rows refer to by index.
+    - ``processes``: pairs of a process's number and name.
+    - ``threads``, ``streams``, ``cards``: those that rows refer to by index.
+    - ``calls``: the host's calls; ``work``: the copies, kernels and memsets of the cards; ``annotations``: named spans.
+    - ``unread``: parts of the recording that are left out or not understood.
+    - ``untraced``: for each run of the same program without a profiler, its named spans, in nanoseconds since the first
+      one. Their threads are unknown.
+    - ``uncontended_elsewhere``: for a window, the fastest launches with the card to themselves outside the window, of
+      kernels that always ran beside others in it. They have no calls. None if there are none.
+
+    Raises InputError naming the column and row for an index out of range, an end before its start, rows out of order,
+    or an event whose recording call is not a record.
     """
 
     format: Format
@@ -270,7 +278,7 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
     annotations: Annotations
     unread: tuple[Unread, ...] = ()
     untraced: tuple[Annotations, ...] = ()
-    quietest: CardWork | None = None
+    uncontended_elsewhere: CardWork | None = None
 
     def __post_init__(self) -> None:
         check_choice("format", self.format, FORMATS)
@@ -282,8 +290,8 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
             self._check_rows(field, getattr(self, field))
         for i, run in enumerate(self.untraced):
             self._check_rows(f"untraced[{i}]", run)
-        if self.quietest is not None:
-            self._check_rows("quietest", self.quietest)
+        if self.uncontended_elsewhere is not None:
+            self._check_rows("uncontended_elsewhere", self.uncontended_elsewhere)
         self._check_records()
 
     def __repr__(self) -> str:
@@ -308,7 +316,7 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
             if name in most:
                 column = getattr(table, name)
                 _check(field, name, column, (column >= least.get(name, NONE)) & (column < most[name]), "known")
-        kinds = {"calls": CallKind, "work": WorkKind, "quietest": WorkKind}.get(field, AnnotationKind)
+        kinds = {"calls": CallKind, "work": WorkKind, "uncontended_elsewhere": WorkKind}.get(field, AnnotationKind)
         _check(field, "kind", table.kind, (table.kind >= 0) & (table.kind < len(kinds)), "a kind")
         in_order = np.diff(table.start_ns, prepend=table.start_ns[:1]) >= 0
         _check(field, "start_ns", table.start_ns, in_order & (table.start_ns >= 0), "in order")

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from streamsim.errors import InputError
-from streamsim.recorded.alone import quietest
 from streamsim.recorded.recording import ISSUES, NONE, AnnotationKind, Recording, Unread
+from streamsim.recorded.uncontended import fastest_uncontended
 from streamsim.text.quantities import parse_seconds
 from streamsim.text.shown import shown
 
@@ -58,8 +58,8 @@ def part_of(
         calls = recording.calls
         inside = (calls.start_ns >= first_ns) & (calls.start_ns < last_ns)
         whole, recording = recording, _with_calls(recording, inside, first_ns, last_ns, "the window")
-        alone = quietest(recording.work, whole.work) or whole.quietest
-        recording = msgspec.structs.replace(recording, quietest=alone)
+        fastest = fastest_uncontended(recording.work, whole.work) or whole.uncontended_elsewhere
+        recording = msgspec.structs.replace(recording, uncontended_elsewhere=fastest)
     if not len(recording.calls) + len(recording.work):
         raise InputError(f"{_asked(card, process, window)}: no call and no work is in it; --list shows what there is")
     return recording

@@ -9,11 +9,11 @@ from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK
 from streamsim.program.layers import Layers
 from streamsim.program.workload import Workload
 from streamsim.report.tables import Fact, Table, facts
-from streamsim.search.found import FASTER
+from streamsim.search.result import FASTER
 from streamsim.text.quantities import format_bytes, format_change, format_seconds
 
 if TYPE_CHECKING:
-    from streamsim.search.found import Best, Flatness
+    from streamsim.search.result import Best, Flatness
 
 NAMES = {"one_by_one": "pinned", "kernel_first": "kernel first", "resident": "all stay", "before": "as it is"}
 

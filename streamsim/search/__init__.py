@@ -1,6 +1,11 @@
-"""The best of many candidates, and sweeps over configurations.
+"""Searches for the best candidate, and sweeps over configurations.
 
-``best_first`` is the search: over a grid (``best``: ``grid`` lists configurations, ``pruning_bounds`` bounds them,
-``coarse_to_fine`` searches within a budget), over placements of layers (``best_offload``), over changes of a program
-(``best_steps``). ``sweep`` predicts every combination of some axes, given as text and written to files.
+``best_first`` is the search of all candidates:
+
+- configurations of a grid (``best``): ``grid`` lists them, ``pruning_bounds`` bounds their makespan from below,
+  ``coarse_to_fine`` searches within a budget;
+- placements of layers (``best_offload``);
+- changes of a program (``best_steps``).
+
+``sweep`` predicts every combination of some axes. Axes are given as text, and rows are written to files.
 """

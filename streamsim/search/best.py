@@ -1,10 +1,10 @@
-"""The best way to cut and issue a workload on a device: the optimum of a grid.
+"""Search of a grid for the best way to cut and issue a workload on a device.
 
-With the compiled model all that is reported is what simulating every configuration of the grid would give. On SimPy
-that holds as far as a budget of simulated ops goes, and what is not known is said (``search``).
+With the compiled model, the result is the one that simulating every configuration of the grid would give. On SimPy, a
+budget of simulated ops may end the search early; the result then says what is not known.
 
-Ties go to the simplest: fewest chunks, then fewest streams, then no ring of buffers or the smallest ring,
-depth-first before breadth-first, issued live before a graph.
+If configurations take equally long, the simplest one wins: fewest chunks, then fewest streams, then no ring of buffers
+or the smallest ring, depth-first before breadth-first, issued live before a graph.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from streamsim.rules.clock import TICKS_PER_S
 from streamsim.search.best_first import BUDGET_OPS, NEAR_PERCENT, within
 from streamsim.search.coarse_to_fine import MARGINS_PERCENT, search
 from streamsim.search.evaluate import evaluate_ticks, is_fast
-from streamsim.search.found import FASTER, RANGE_PERCENT, Best, Flatness, Found, with_one_thing_faster
 from streamsim.search.grid import Grid
 from streamsim.search.pruning_bounds import LowerBounds
+from streamsim.search.result import FASTER, RANGE_PERCENT, Best, Flatness, SimulatedProgram, with_one_thing_faster
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from streamsim.search.best_first import Progress
     from streamsim.search.coarse_to_fine import Bounded, Searched
 
-DEFAULT_CHUNKS, DEFAULT_STREAMS = 4, 4  # what examples and tutorials use
+DEFAULT_CHUNKS, DEFAULT_STREAMS = 4, 4  # the usual numbers of examples and tutorials
 
 
 def best(
@@ -49,19 +49,24 @@ def best(
     fast: bool | None = None,
     budget_ops: int | None = BUDGET_OPS,
 ) -> Best[Config]:
-    """Find the optimum of ``grid`` (1..256 chunks, 1..32 streams, both orders) for ``workload`` on ``device``.
+    """Find the optimum of ``grid`` for ``workload`` on ``device``.
 
-    ``progress`` is told what is done, of all. ``fast`` as for :func:`evaluate`. ``budget_ops``: what SimPy may
-    simulate, in ops; beyond it the result need not be exact (None: no limit; the compiled twin has none). The calls are
-    those of the workload's front end, unless the device has another's. Raises InputError when the grid is empty, or the
-    device or the front end is unknown, or there is no cost for a kernel.
+    - ``device``: a Device, or the name or file of one. Its calls are those of the workload's front end, unless the
+      device has those of another one.
+    - ``grid``: default 1 to 256 chunks and 1 to 32 streams, depth-first and breadth-first.
+    - ``progress``: a function that is called with the amount done and the total.
+    - ``fast``: as for :func:`evaluate`.
+    - ``budget_ops``: the number of ops that SimPy may simulate (None: no limit). If the budget ends the search, the
+      result need not be exact. The compiled twin has no budget.
+
+    Raises InputError for an empty grid, an unknown device or front end, and a kernel without a cost.
     """
     device = written_in(as_device(device), workload.front_end)
     grid = (grid or Grid()).within(device.memory_bytes)
     fast = is_fast() if fast is None else fast
     configs = grid.configs(workload)
     usual = _usual(workload, grid)
-    with ThreadPoolExecutor(1) as beside:  # compiled code is loaded while the bounds are worked out
+    with ThreadPoolExecutor(1) as beside:  # loads the compiled code while the bounds are computed
         usual_ticks = beside.submit(evaluate_ticks, workload, [usual], device, fast)
         queue = _in_order_of_bounds(workload, device, configs)
     found = search(workload, device, queue, fast, None if fast else budget_ops, progress)
@@ -70,16 +75,16 @@ def best(
     prediction = predict(winner.schedule(workload), device)
     left_open = found.open_within(max(MARGINS_PERCENT))
 
-    def made(config: Config, ticks: int) -> Found[Config]:
+    def made(config: Config, ticks: int) -> SimulatedProgram[Config]:
         is_alike = config.memory == winner.memory and (config.chunks == winner.chunks or not workload.host_work_s)
         serial_s = prediction.serial_s if is_alike else predict(config.schedule(workload), device).serial_s
-        return Found(config, config.words, ticks / TICKS_PER_S, serial_s, config.device_bytes(workload))
+        return SimulatedProgram(config, config.words, ticks / TICKS_PER_S, serial_s, config.device_bytes(workload))
 
     best, usually = made(winner, shortest), made(usual, usual_ticks.result()[0])
     works = usually.serial_s != best.serial_s and usual.memory == winner.memory
     worked = f" with the host work of {winner.chunks} chunks" * works
     serial_words = f"not cut{worked}, blocking copies"
-    serial = Found(None, serial_words, prediction.serial_s, device_bytes=prediction.serial_device_bytes)
+    serial = SimulatedProgram(None, serial_words, prediction.serial_s, device_bytes=prediction.serial_device_bytes)
     variations = with_one_thing_faster(workload, _with_faster_kernels(workload), device)
     return Best(
         best=best,
@@ -114,7 +119,7 @@ def best(
 
 
 def _in_order_of_bounds(workload: Workload, device: Device, configs: Sequence[Config]) -> list[Bounded]:
-    """(bound, config), the lowest bound first; of equals the simplest."""
+    """Return (lower bound in ticks, config) pairs, the lowest bound first; for equal bounds, the simplest first."""
     bound = LowerBounds(workload, device)
     return sorted(((bound(config), config) for config in configs), key=itemgetter(0))
 
@@ -134,7 +139,7 @@ def _share_within(found: Searched, percent: int) -> float | None:
 
 
 def _chunks_within(configs: Sequence[Config], found: Searched, winner: Config) -> tuple[int, int] | None:
-    """The ends of the unbroken range around the winner, over the grid's numbers of chunks; None: not known."""
+    """Return the least and most chunks of the unbroken range around the winner that stays near it; None: unknown."""
     numbers = sorted({config.chunks for config in configs})
     at = numbers.index(winner.chunks)
     ends = []
@@ -142,7 +147,7 @@ def _chunks_within(configs: Sequence[Config], found: Searched, winner: Config) -
         end = winner.chunks
         for chunks in walk:
             config = _with_chunks(winner, chunks)
-            ticks = found.ticks.get(config, found.left.get(config))  # the bound of what was left out
+            ticks = found.ticks.get(config, found.left.get(config))  # a config that was not simulated has its bound
             if ticks is None or not within(ticks, found.shortest, RANGE_PERCENT):
                 break
             if config in found.left:
@@ -153,7 +158,7 @@ def _chunks_within(configs: Sequence[Config], found: Searched, winner: Config) -
 
 
 def _with_chunks(config: Config, chunks: int) -> Config:
-    """The same with another number of chunks, and no more streams or buffers than that, as the grid has it."""
+    """Return ``config`` with ``chunks`` chunks, and at most as many streams and buffers, as in the grid."""
     return msgspec.structs.replace(config, chunks=chunks).fitted()
 
 

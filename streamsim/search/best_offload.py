@@ -26,9 +26,9 @@ from streamsim.program.offload import Offload, check_layers, loading, one_by_one
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.search.best_first import BUDGET_OPS, NEAR_PERCENT, Candidates, Search
 from streamsim.search.evaluate import is_fast
-from streamsim.search.found import FASTER, Best, Found, with_one_thing_faster
 from streamsim.search.offload_bounds import FEWEST_PASSES, LayerCosts, Room, floor_ticks
 from streamsim.search.placements import Space
+from streamsim.search.result import FASTER, Best, SimulatedProgram, with_one_thing_faster
 from streamsim.text.quantities import format_bytes
 
 if TYPE_CHECKING:
@@ -163,7 +163,9 @@ def _near(search: Search[Way]) -> int:
     return search.shortest * (100 + NEAR_PERCENT) // 100
 
 
-def _compared(layers: Layers, device: Device, config: Offload, limit_bytes: int | None) -> dict[str, Found[Any]]:
+def _compared(
+    layers: Layers, device: Device, config: Offload, limit_bytes: int | None
+) -> dict[str, SimulatedProgram[Any]]:
     """The programs that the best way is compared with."""
     everything = Offload(1, tuple(step.name for step in layers.steps), reserve_bytes=config.reserve_bytes)
     schedules = {
@@ -172,7 +174,9 @@ def _compared(layers: Layers, device: Device, config: Offload, limit_bytes: int 
         "kernel_first": (_kernel_first(layers, config, limit_bytes).schedule(layers), "pageable, --kernel-first"),
         "resident": (everything.schedule(layers), "every layer on the card"),
     }
-    found = {name: Found(None, words, _seconds(schedule, device)) for name, (schedule, words) in schedules.items()}
+    found = {
+        name: SimulatedProgram(None, words, _seconds(schedule, device)) for name, (schedule, words) in schedules.items()
+    }
     return found | {"resident": replace(found["resident"], device_bytes=everything.device_bytes(layers))}
 
 
@@ -209,7 +213,7 @@ class _Placements:
         schedule = self._config(way).schedule(self._layers)
         return round(_seconds(schedule, self._device) * TICKS_PER_S)
 
-    def found(self, search: Search[Way], way: Way) -> Found[Offload]:
+    def found(self, search: Search[Way], way: Way) -> SimulatedProgram[Offload]:
         """What is said of a way that was simulated."""
         layers, config = self._layers, self._config(way)
         load, steps = loading(layers, config), [layers.steps[number] for number in way.streamed]
@@ -223,7 +227,9 @@ class _Placements:
             "pass_s": makespan_s / layers.passes,
         }
         held = config.device_bytes(layers)
-        return Found(config, words if steps else "every layer stays", makespan_s, device_bytes=held, more=more)
+        return SimulatedProgram(
+            config, words if steps else "every layer stays", makespan_s, device_bytes=held, more=more
+        )
 
     def in_order(self, ways: Ways) -> Iterator[tuple[int, Way]]:
         """The bounds and the ways, the lowest bound first."""

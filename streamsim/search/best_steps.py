@@ -22,7 +22,7 @@ from streamsim.program.schedule import check_schedule
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.search.best_first import BUDGET_OPS, NEAR_PERCENT, NEVER, Candidates, Search, within
 from streamsim.search.evaluate import is_fast
-from streamsim.search.found import Best, Found
+from streamsim.search.result import Best, SimulatedProgram
 from streamsim.transform import changes as make
 from streamsim.transform.calls_and_memory import has_host_waits, has_pageable
 from streamsim.transform.chunks import chunk_count
@@ -141,11 +141,11 @@ class _Ways:
             self.search.evaluate([way])
         return self.search.took[way]
 
-    def found(self, way: Way, steps: int) -> Found[Way]:
+    def found(self, way: Way, steps: int) -> SimulatedProgram[Way]:
         """What is said of a way that was simulated, of a program of so many chunks."""
         takes_s, before_s = (self.ticks(one) / TICKS_PER_S for one in (way, Way()))
         more = {"options": way.words, "chunks": way.chunks or steps, "gain": before_s / takes_s if takes_s else 1.0}
-        return Found(way, way.words, takes_s, more=more)
+        return SimulatedProgram(way, way.words, takes_s, more=more)
 
     def holds(self, independent: bool) -> Way:
         """Without all that keeps steps apart, whatever is asked of streams: pageable memory, calls that wait."""

@@ -1,6 +1,6 @@
-"""How long configurations take: by the compiled twin of the model where numba is installed, else on SimPy.
+"""Makespans of configurations, by the compiled twin of the model if numba is installed, else on SimPy.
 
-The same ticks, over a hundred times apart in speed.
+Both give the same ticks. The compiled twin is over a hundred times as fast.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SLOW = "running on SimPy; pip install 'streamsim[fast]' simulates over a hundred
 
 
 def is_fast() -> bool:
-    """Whether the compiled twin can be used here."""
+    """Return True if the compiled twin can run here."""
     from streamsim.compiled import available
 
     return available()
@@ -35,12 +35,15 @@ def evaluate(
     fast: bool | None = None,
     threads: int | None = None,
 ) -> list[float]:
-    """Predict the makespan of every config, in seconds.
+    """Return the predicted makespan of every config, in seconds.
 
-    ``device``: a Device, or the name or file of one, with the calls of the workload's front end unless it has others.
-    ``fast``: with the compiled twin (None: if it is there) on so many ``threads`` (None: all cores), or on SimPy.
-    Raises InputError when the workload cannot be cut or issued so, the device or the front end is unknown, or there is
-    no cost for a kernel.
+    - ``device``: a Device, or the name or file of one. Its calls are those of the workload's front end, unless the
+      device has those of another one.
+    - ``fast``: True for the compiled twin, False for SimPy, None for the compiled twin if it can run.
+    - ``threads``: threads of the compiled twin (None: one for each core).
+
+    Raises InputError if the workload cannot be cut or issued in a config's way, for an unknown device or front end, and
+    for a kernel without a cost.
     """
     card = written_in(as_device(device), workload.front_end)
     return [ticks / TICKS_PER_S for ticks in evaluate_ticks(workload, configs, card, fast, threads)]
@@ -53,11 +56,14 @@ def evaluate_ticks(
     fast: bool | None = None,
     threads: int | None = None,
 ) -> list[int]:
-    """The same in whole ticks (ns), which are compared exactly."""
+    """Return the predicted makespan of every config in whole ticks (nanoseconds), which compare exactly.
+
+    The arguments are those of :func:`evaluate`; ``device`` already has its front end's calls.
+    """
     if workload.has_host_work or workload.in_order:
         for config in configs:
             config.check(workload)
-    if workload.in_chunks(1) is not workload:  # launches that belong to items: a chunk makes its share of them
+    if workload.in_chunks(1) is not workload:  # launches belong to items, so each chunk makes its share of them
         ticks = {
             chunks: iter(evaluate_ticks(workload.in_chunks(chunks), own, device, fast, threads))
             for chunks, own in _by_chunks(configs).items()

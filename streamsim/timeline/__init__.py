@@ -1,1 +1,1 @@
-"""When everything happened, predicted or measured, and the chain of ops that sets the makespan."""
+"""Time lines: the times of every op, predicted or measured, and the critical path that sets the makespan."""

@@ -22,18 +22,24 @@ Cause = tuple[int | None, Because]
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A step of the critical path: the op, and what its start waited for last."""
+    """A step of the critical path: the index of an op, and the kind of the last thing that it waited for."""
 
     op: int
     because: Because
 
 
 def critical_path(timeline: Timeline) -> list[Step]:
-    """The chain of ops, first to last, that sets the makespan: each waited for the one before it.
+    """Return the chain of ops, first to last, that sets the makespan. Each op waited for the op before it.
 
-    ``because`` says for what: the engine was busy (or its queue blocked), the op before it in the stream,
-    an event of another stream, the host's call, or nothing (``start``). Raises InputError for a measured time
-    line, which does not know why an op waited.
+    ``because`` is the kind of the wait:
+
+    - "engine": the engine was busy, or a blocked queue stood before the op;
+    - "stream": the op before it in its stream;
+    - "event": an event of another stream;
+    - "host": the host's call;
+    - "start": nothing, the program began with it.
+
+    Raises InputError for a measured time line, which does not show why an op waited.
     """
     check_is("timeline", timeline, Timeline)
     if timeline.device is None:
@@ -42,14 +48,15 @@ def critical_path(timeline: Timeline) -> list[Step]:
 
 
 def critical_path_of(timeline: Timeline, lowered: Lowered) -> list[Step]:
-    """:func:`critical_path` of a time line whose schedule is lowered for its device already."""
+    """Return the :func:`critical_path` of a time line whose schedule is already lowered for its device."""
     return _CriticalPath(timeline, lowered).steps()
 
 
 def causes_of(timeline: Timeline, lowered: Lowered) -> list[Cause | None]:
-    """Return for every copy and kernel the op that it waited for last, and why; None for events and host calls.
+    """Return, for every op, the op that it waited for last and the kind of the wait.
 
-    The op is None where it waited for no other one, only for the host's call. The critical path follows these causes.
+    An event or host call has None instead. A copy or kernel that waited only for its host call has the op None. The
+    critical path follows these causes.
     """
     path = _CriticalPath(timeline, lowered)
     return [None if engine < 0 else path.cause(op) for op, engine in enumerate(timeline.engine)]
@@ -81,11 +88,11 @@ class _CriticalPath:
         return path[::-1]
 
     def cause(self, op: int) -> Cause:
-        """Return what a copy or kernel waited for last, and why."""
+        """Return the op that a copy or kernel waited for last, and the kind of the wait."""
         if self.t.start[op] > self.t.ready[op]:
             ahead = self._ahead(op)
             if ahead is not None and self.t.start[ahead] == self.t.start[op]:
-                return ahead, "engine"  # the head that blocked its queue; they started side by side
+                return ahead, "engine"  # the op ahead blocked the queue; both started side by side
             previous = self._last_that_left(op)
             if previous is not None:
                 return previous, "engine"
@@ -100,7 +107,7 @@ class _CriticalPath:
         return heard(self.t.end[before], self.lowered.crossing(before, op), comes)
 
     def _ahead(self, op: int) -> int | None:
-        """The op before it in its hardware queue, if any; None of one that stands in no queue."""
+        """Return the op before it in its hardware queue; None if there is none, or if it stands in no queue."""
         queue, runs_on, engine = self.lowered.queue, self.lowered.runs_on, self.t.engine
         if op in runs_on:
             return None
@@ -108,7 +115,7 @@ class _CriticalPath:
         return next((i for i in in_queues if engine[i] == engine[op] and queue[i] == queue[op]), None)
 
     def _leaves(self, op: int) -> int:
-        """The tick from which the op's engine is free for others."""
+        """Return the tick from which the op's engine is free for others."""
         return self.t.end[op] - self.lowered.shape_of(op).drain
 
     def _last_that_left(self, op: int) -> int | None:
@@ -117,7 +124,7 @@ class _CriticalPath:
         return ops[k - 1] if k else None
 
     def _host_waited_for(self, op: int) -> Cause:
-        """The op whose end let the host go on to issue ``op``; None if the host never waited."""
+        """Return the op whose end let the host continue and issue ``op``; None if the host never waited."""
         segments, returned = self.lowered.segments, self.t.returned
         thread = self.t.schedule.ops[op].thread
         k = bisect_right(segments, op, key=lambda segment: segment.last)
@@ -132,6 +139,6 @@ class _CriticalPath:
                     return last, "host"
             if segment.behind != NO_SEGMENT:
                 other = segments[segment.behind]
-                if returned[other.last - 1] >= returned[segment.last - 1]:  # what held that thread held this one
+                if returned[other.last - 1] >= returned[segment.last - 1]:  # this thread waited for that one
                     thread, k = other.thread, segment.behind + 1
         return None, "start" if self.t.start[op] == 0 else "host"

@@ -1,4 +1,4 @@
-"""When everything happened: the result of a simulation, or of a measured run of the same schedule."""
+"""Time lines: the times of every op of a schedule, from a simulation or from a measured run."""
 
 from __future__ import annotations
 
@@ -32,10 +32,13 @@ if TYPE_CHECKING:
 
 
 class Span(msgspec.Struct, frozen=True):
-    """One op on its engine, or (``engine`` is None) an event or host call; times in seconds.
+    """The times of one op, in seconds from the host's first call.
 
-    ``issued_s`` and ``returned_s``: the host's call began and returned. ``ready_s``: the card had the op and
-    everything it depends on. ``start_s`` .. ``end_s``: it occupied its engine.
+    - ``op``: its index in the schedule; ``label``: a word for it, such as "H2D".
+    - ``engine``: the engine's name, or None for an event or host call.
+    - ``issued_s``, ``returned_s``: the host's call began and returned.
+    - ``ready_s``: the card had the op, and its dependences were done.
+    - ``start_s``, ``end_s``: the op occupied its engine from start to end.
     """
 
     op: int
@@ -50,11 +53,17 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Timeline(Displayed, msgspec.Struct, frozen=True, eq=False):
-    """When every op of a schedule was issued, became ready, started and ended, in whole ticks (ns).
+    """The times of every op of a schedule, in whole ticks (nanoseconds) from the host's first call.
 
-    Columns are arrays of int64 indexed like ``schedule.ops``; -1 where there is nothing (a measured
-    time line has no ``ready``, an event or host call has no engine). 41 bytes an op. ``device``: what it was predicted
-    for; a measured time line has none.
+    Iteration and ``spans`` give a :class:`Span`, in seconds, for each op. The columns are arrays of int64, 41 bytes an
+    op together, with one entry for each op of ``schedule.ops``. A time that does not exist or is unknown is -1.
+
+    - ``engine``: index in ``engine_names``; -1 for an event or host call.
+    - ``issued``, ``returned``: the host's call began and returned.
+    - ``ready``: the card had the op, and its dependences were done; -1 in a measured time line.
+    - ``start``, ``end``: the op occupied its engine from start to end.
+
+    ``device``: the device of the prediction; None for a measured time line.
     """
 
     schedule: Schedule
@@ -76,7 +85,7 @@ class Timeline(Displayed, msgspec.Struct, frozen=True, eq=False):
 
     @property
     def makespan_s(self) -> float:
-        """From the host's first call until the last op on the card has ended (0 if there is none)."""
+        """Seconds from the host's first call until the last op on the card has ended (0 if there is none)."""
         return (
             max((end for end, engine in zip(self.end, self.engine, strict=True) if engine >= 0), default=0)
             / TICKS_PER_S
@@ -84,23 +93,26 @@ class Timeline(Displayed, msgspec.Struct, frozen=True, eq=False):
 
     @property
     def host_s(self) -> float:
-        """Until the host's last call has returned."""
+        """Seconds from the host's first call until its last call has returned."""
         return max(self.returned) / TICKS_PER_S
 
     @property
     def calls_return_s(self) -> float:
-        """Until the host has issued all: what a stopwatch shows if the host does not wait for the card at the end."""
+        """Seconds until the host has issued everything: the time measured without a wait for the card at the end."""
         return max(0, self.launched) / TICKS_PER_S
 
     @property
     def launched(self) -> int:
-        """Tick by which the launch of a graph has handed all over; 0 or less: in no time, or not known."""
+        """The tick at which the calls that issue work have returned, or a graph's launch has handed over all its nodes.
+
+        0 or less: they took no time, or the time is unknown.
+        """
         handed = (t for t, op in zip(self.returned, self.schedule.ops, strict=True) if not isinstance(op, HostOp))
         return max(handed, default=0)
 
     @property
     def spans(self) -> list[Span]:
-        """One :class:`Span` for each op, in issue order."""
+        """The :class:`Span` of each op, in issue order."""
         return list(self)
 
     def __iter__(self) -> Iterator[Span]:
@@ -113,12 +125,12 @@ class Timeline(Displayed, msgspec.Struct, frozen=True, eq=False):
 
     @property
     def busy_s(self) -> dict[str, float]:
-        """Seconds that each engine had something to do."""
+        """Seconds that each engine was busy, by its name."""
         return {name: _length(self._intervals(k)) / TICKS_PER_S for k, name in enumerate(self.engine_names)}
 
     @property
     def utilisation(self) -> dict[str, float]:
-        """Busy time of each engine over the makespan, 0..1 (0 where nothing ran)."""
+        """Busy time of each engine over the makespan, 0 to 1, by its name (0 if nothing ran)."""
         makespan_s = self.makespan_s
         return {name: busy / makespan_s if makespan_s else 0.0 for name, busy in self.busy_s.items()}
 
@@ -138,7 +150,7 @@ class Timeline(Displayed, msgspec.Struct, frozen=True, eq=False):
         return overlap / TICKS_PER_S
 
     def _intervals(self, engine: int) -> list[tuple[int, int]]:
-        """The merged busy intervals of an engine, in ticks."""
+        """Return the merged busy intervals of an engine, (start, end) in ticks."""
         merged: list[tuple[int, int]] = []
         for start, end in sorted(
             (s, e) for s, e, k in zip(self.start, self.end, self.engine, strict=True) if k == engine
@@ -151,7 +163,7 @@ class Timeline(Displayed, msgspec.Struct, frozen=True, eq=False):
 
 
 def recorded_timeline(predicted: Timeline, recorded: RecordedTimes) -> Timeline:
-    """The ops of ``predicted`` on the same engines, when they were ``recorded`` to run; a measured time line."""
+    """Return a measured time line: the ops of ``predicted`` on the same engines, at their ``recorded`` times."""
 
     def ticks(column: tuple[int, ...]) -> array[int]:
         return array("q", (max(-1, time_ns * TICKS_PER_S // 10**9) for time_ns in column))
@@ -173,7 +185,7 @@ def _length(intervals: list[tuple[int, int]]) -> int:
 
 
 def label(op: Op) -> str:
-    """What an op is, in a word or two."""
+    """Return a word or two for an op, such as "H2D" or the kernel's name."""
     if isinstance(op, Copy):
         return "H2D" if op.direction == "h2d" else "D2H"
     if isinstance(op, Kernel):
@@ -189,7 +201,7 @@ def label(op: Op) -> str:
 
 
 def call_name(op: Op) -> str:
-    """The call of CUDA that issues an op."""
+    """Return the name of the CUDA call that issues an op."""
     if isinstance(op, Synchronize):
         what = "Event" if op.event is not None else "Device" if op.stream is None else "Stream"
         return op.name or f"cuda{what}Synchronize"

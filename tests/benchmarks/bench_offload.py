@@ -16,7 +16,7 @@ from streamsim import Layer, Layers, WorkloadKernel, best_offload, load_device
 
 if TYPE_CHECKING:
     from streamsim.program.offload import Offload
-    from streamsim.search.found import Best
+    from streamsim.search.result import Best
 
 CARDS = ("h200", "a100")
 SMALLEST_BYTES = 20_000_000

@@ -22,7 +22,7 @@ from campaigns.recorded.rounds import ROUNDS
 from campaigns.recordings import HERE, PAIRS, PROGRAMS, Pair, Record, Recorded, Times, read_record, record, run
 from campaigns.replayed import Predicted, Replayed, predictions, replays, tables
 from streamsim.recorded.read import read_recording
-from streamsim.recorded.wall_times import wall_time_s
+from streamsim.recorded.untraced_times import untraced_time_s
 from streamsim.transform.changes import drop_sync, make_async, streams
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def test_programs_are_captured_and_timed_and_those_that_fail_are_noted(folder: P
         untraced_s = found.untraced_s(recorded.program)
         assert untraced_s == pytest.approx([statistics.median(recorded_s)] * 3)
         assert found.measured_s(recorded.program) == pytest.approx(untraced_s[:1])
-        assert wall_time_s(recording, recorded.window) == pytest.approx(untraced_s[0], rel=0.1)
+        assert untraced_time_s(recording, recorded.window) == pytest.approx(untraced_s[0], rel=0.1)
 
 
 def test_rounds_count_before_which_the_host_was_as_fast_as_before_the_recorded_one() -> None:

@@ -142,7 +142,7 @@ def test_a_file_may_be_called_like_a_unit(
 @pytest.mark.parametrize("name", ["memory", "memory_bytes", "memory-limit", "device.memory", "Memory"])
 def test_the_limit_of_memory_is_named_where_it_is_set_otherwise(capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert main(["predict", "--h2d", "1MiB", "--set", f"{name}=8GiB"]) == 2
-    assert capsys.readouterr().err.endswith(": is not set so; use --memory-limit\n")
+    assert capsys.readouterr().err.endswith(": cannot be set here; use --memory-limit\n")
 
 
 # Completion

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import COST, devices, make_device
 
-from streamsim.device.fields import About, As, Table, fields_of
+from streamsim.device.fields import FieldSpec, SameAs, Table, fields_of
 from streamsim.device.library import device_names, load_device
 from streamsim.device.profile import EFFECTS, Device, number_names, number_of, tables_of
 from streamsim.device.variations import changed, faster, mean_of, multiplied, with_values, without
@@ -32,25 +32,25 @@ TIMES = [f"{name}.{field.name}" for name, field in DECLARED if field.is_number a
 @pytest.mark.parametrize(("table", "field"), DECLARED, ids=IDS)
 def test_a_field_is_declared_by_fields_of_its_own_table_and_known_effects(table: str, field: Field) -> None:
     names = [other.name for name, other in DECLARED if name == table]
-    about = field.about
-    assert {*about.at_least, *about.at_most} <= set(names[: names.index(field.name)])  # declared before it
-    assert about.off.keys() <= EFFECTS.keys()
-    assert {value.field for value in about.off.values() if isinstance(value, As)} <= set(names)
-    assert about.drawn_with in ("", *names)
-    assert about.sped_up_with in ("", "link", "kernel", "launch")
-    assert not (about.at_least and about.at_most)
+    spec = field.spec
+    assert {*spec.at_least, *spec.at_most} <= set(names[: names.index(field.name)])  # declared before it
+    assert spec.off.keys() <= EFFECTS.keys()
+    assert {value.field for value in spec.off.values() if isinstance(value, SameAs)} <= set(names)
+    assert spec.drawn_with in ("", *names)
+    assert spec.sped_up_with in ("", "link", "kernel", "launch")
+    assert not (spec.at_least and spec.at_most)
 
 
 def test_every_effect_has_a_field() -> None:
-    assert {effect for _, field in DECLARED for effect in field.about.off} == EFFECTS.keys()
+    assert {effect for _, field in DECLARED for effect in field.spec.off} == EFFECTS.keys()
 
 
 class Fan(Table, frozen=True):
     """A table that no profile has."""
 
     delay_s: float
-    spin_s: Annotated[float, About(at_least=("delay_s",))]
-    blades: Annotated[int, About(least=2, most=9)]
+    spin_s: Annotated[float, FieldSpec(at_least=("delay_s",))]
+    blades: Annotated[int, FieldSpec(least=2, most=9)]
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_what_is_multiplied_by_one_is_what_it_was(name: str) -> None:
 def test_a_mean_lies_between_what_was_measured_and_counts_are_the_first_ones(one: Device, other: Device) -> None:
     mean = mean_of(one, other)
     for (name, field), full in zip(DECLARED, IDS, strict=True):
-        if field.is_number or field.about.is_measured:
+        if field.is_number or field.spec.is_measured:
             middle = (number_of(one, full) + number_of(other, full)) / 2
-            assert number_of(mean, full) == (round(middle) if field.about.is_measured else middle)
+            assert number_of(mean, full) == (round(middle) if field.spec.is_measured else middle)
         elif full != "compute.kernels":
             assert getattr(getattr(mean, name), field.name) == getattr(getattr(one, name), field.name)
     assert (mean.connections, mean.sources) == (one.connections, one.sources)

@@ -11,7 +11,7 @@ import pytest
 
 from streamsim.recorded.read import read_recording
 from streamsim.recorded.recording import CallKind, CopyDirection, CopyMemory, WorkKind
-from streamsim.recorded.wall_times import wall_time_s
+from streamsim.recorded.untraced_times import untraced_time_s
 from streamsim.recorded.windows import part_of
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def test_a_program_in_cupy_is_captured(tmp_path: Path) -> None:
     assert len(whole.untraced) == 3
     replayed = found["replay"]
     assert abs(replayed["error"]) < 0.1
-    assert replayed["untraced_s"] == wall_time_s(whole, "round[2]")
+    assert replayed["untraced_s"] == untraced_time_s(whole, "round[2]")
     assert 0.3 < replayed["untraced_s"] / replayed["recorded_s"] < 1.5  # the host may have been slower then
 
 

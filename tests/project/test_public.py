@@ -61,7 +61,7 @@ from streamsim.recorded.card_profile import profile_of
 from streamsim.recorded.replay import untraced, without_recording
 from streamsim.report.gantt import plot_explanation
 from streamsim.report.heatmap import HeatMap
-from streamsim.search.found import Flatness, Found
+from streamsim.search.result import Flatness, SimulatedProgram
 from streamsim.transform.changes import graph
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def test_whatever_is_taken_or_returned_is_in_the_reference() -> None:
 
 def test_the_walk_over_annotations_sees_what_it_should() -> None:
     assert {found for _, hint in hints_of(Best) for found in classes_in(hint)} == {
-        Found,
+        SimulatedProgram,
         Flatness,
         Bound,
         Schedule,

@@ -297,7 +297,7 @@ def test_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="has a line of over 0 MiB"):
         read_captured("t.json", iter([captured(small()[:1]), b" " * 101]))
     monkeypatch.undo()
-    monkeypatch.setattr("streamsim.recorded.draft.MOST_RECORDS", 5)
+    monkeypatch.setattr("streamsim.recorded.builder.MOST_RECORDS", 5)
     with pytest.raises(InputError, match="has over 5 records; record a shorter part"):
         read(*small())
 
@@ -331,7 +331,7 @@ def test_a_window_takes_its_untraced_time_without_what_lies_around_its_program(
     window: str, untraced_ns: list[int], expected_ns: int | None
 ) -> None:
     """The host's 20 before the first call and 5 behind the last end are not the program's."""
-    from streamsim.recorded.wall_times import wall_time_s
+    from streamsim.recorded.untraced_times import untraced_time_s
 
     was = stepping()
     half = len(was.calls) // 2
@@ -341,17 +341,17 @@ def test_a_window_takes_its_untraced_time_without_what_lies_around_its_program(
     untraced = [(run, "step", k * 1000, k * 1000 + ns) for run, ns in enumerate(untraced_ns) for k in range(2)]
     found = read(*records_of(was), ranges=ranges, untraced=untraced)
     if window == "other":
-        assert wall_time_s(found, window) is None
+        assert untraced_time_s(found, window) is None
     else:
         expected = None if expected_ns is None else pytest.approx(expected_ns * 1e-9)
-        assert wall_time_s(found, window) == expected
+        assert untraced_time_s(found, window) == expected
 
 
 def test_a_window_whose_work_still_runs_when_it_closes_has_no_untraced_time() -> None:
-    from streamsim.recorded.wall_times import wall_time_s
+    from streamsim.recorded.untraced_times import untraced_time_s
 
     was = stepping()
     closes = int(was.work.end_ns[2]) - 1
     found = read(*records_of(was), ranges=[("step", 0, closes)], untraced=[(0, "step", 0, 100)])
-    assert wall_time_s(found, "step") is None
-    assert wall_time_s(found, None) is None
+    assert untraced_time_s(found, "step") is None
+    assert untraced_time_s(found, None) is None

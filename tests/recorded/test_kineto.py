@@ -336,13 +336,13 @@ def test_what_unpacks_to_far_more_stays_small(trace: Path, monkeypatch: pytest.M
 
 
 def test_too_many_records_or_names_get_one_line(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from streamsim.recorded import draft
+    from streamsim.recorded import builder
 
-    monkeypatch.setattr(draft, "MOST_RECORDS", 5)
+    monkeypatch.setattr(builder, "MOST_RECORDS", 5)
     with pytest.raises(InputError, match="has over 5 records; record a shorter part"):
         read(trace, *pipeline())
     monkeypatch.undo()
-    monkeypatch.setattr(draft, "MOST_NAME_BYTES", 1 << 20)
+    monkeypatch.setattr(builder, "MOST_NAME_BYTES", 1 << 20)
     with pytest.raises(InputError, match="has over 1 MiB of names; record a shorter part"):
         read(trace, *(kernel(i, 1, i, name=f"{i}" + "x" * 5000) for i in range(300)))
 

@@ -26,11 +26,11 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
-from streamsim.recorded.alone import alone_ns
 from streamsim.recorded.program import program_of
 from streamsim.recorded.recording import CallKind, RecordedCard
 from streamsim.recorded.recording_costs import HostCosts, while_recorded
 from streamsim.recorded.replay import replay, untraced, warnings_of, without_recording
+from streamsim.recorded.uncontended import uncontended_ns
 from streamsim.recorded.windows import part_of
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def test_a_kernel_takes_what_it_took_or_what_its_like_take_alone() -> None:
     was = recorded(simulate(program(*ops), device))
     took = was.work.end_ns - was.work.start_ns
     assert took[2] > 8
-    assert alone_ns(was.work).tolist() == [8, 40, 8]
+    assert uncontended_ns(was.work).tolist() == [8, 40, 8]
 
 
 def test_a_kernel_that_is_never_alone_in_a_window_takes_what_its_like_take_alone_elsewhere() -> None:
@@ -179,10 +179,10 @@ def test_a_kernel_that_is_never_alone_in_a_window_takes_what_its_like_take_alone
     )
     took = (was.work.end_ns - was.work.start_ns).tolist()
     inside = part_of(was, window=f"{int(was.calls.start_ns[9])}ns..1s")
-    assert inside.quietest is not None
-    assert (inside.quietest.end_ns - inside.quietest.start_ns).tolist() == [8]
-    assert alone_ns(inside.work).tolist() == [40, took[6], 6, 5]
-    assert alone_ns(inside.work, inside.quietest).tolist() == [40, 8, 6, 5]
+    assert inside.uncontended_elsewhere is not None
+    assert (inside.uncontended_elsewhere.end_ns - inside.uncontended_elsewhere.start_ns).tolist() == [8]
+    assert uncontended_ns(inside.work).tolist() == [40, took[6], 6, 5]
+    assert uncontended_ns(inside.work, inside.uncontended_elsewhere).tolist() == [40, 8, 6, 5]
     again = part_of(inside, window=f"{int(was.calls.start_ns[9])}ns..{int(was.calls.start_ns[11]) + 1}ns")
     kernels = [op.duration_s for op in program_of(again).schedule.ops if isinstance(op, Kernel)]
     assert kernels == pytest.approx([40 * NS, 8 * NS])
@@ -197,11 +197,11 @@ def test_a_kernel_of_a_graph_has_the_card_until_the_next_one_begins(gap: int, ow
         msgspec.structs.replace(was.work, start_ns=starts, end_ns=starts + 5, call=np.array(calls))
         for calls in ([0, 0, 0], [0, 1, 2])
     )
-    assert alone_ns(graph).tolist() == [own, own, 5]
-    assert alone_ns(one_by_one).tolist() == [5, 5, 5]
+    assert uncontended_ns(graph).tolist() == [own, own, 5]
+    assert uncontended_ns(one_by_one).tolist() == [5, 5, 5]
     apart = msgspec.structs.replace(graph, stream=np.array([0, 1, 2], np.int32))
     among_copies = msgspec.structs.replace(graph, kind=np.array([1, 0, 1], np.int8))
-    assert alone_ns(apart).tolist() == alone_ns(among_copies).tolist() == [5, 5, 5]
+    assert uncontended_ns(apart).tolist() == uncontended_ns(among_copies).tolist() == [5, 5, 5]
 
 
 def test_what_recording_cost_is_taken_out_of_calls_and_gaps() -> None:

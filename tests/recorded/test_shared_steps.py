@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
-    from streamsim.search.found import Best
+    from streamsim.search.result import Best
 
 pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason="no folder ../shared/traces beside the project")
 

@@ -13,7 +13,7 @@ from made_recordings import PINNED_IN, PINNED_OUT, call, copy, kernel, kineto, p
 
 from streamsim.errors import InputError
 from streamsim.recorded import idle
-from streamsim.recorded.draft import Draft
+from streamsim.recorded.builder import RecordingBuilder
 from streamsim.recorded.read import read_recording
 from streamsim.recorded.recording import CallKind, CopyDirection, Recording, WorkKind
 from streamsim.recorded.summary import RecordedCardUse, RecordedReason, RecordingSummary, engines_of, summarise
@@ -177,22 +177,22 @@ def test_overlap_by_hand(trace: Path) -> None:
 @st.composite
 def recordings(draw: st.DrawFn) -> Recording:
     """Calls of two threads and work of two cards, at times from a small range so that ties are frequent."""
-    draft = Draft("Kineto", "drawn")
+    builder = RecordingBuilder("Kineto", "drawn")
     times = st.tuples(st.integers(0, 30), st.integers(0, 12))
     calls = draw(
         st.lists(st.tuples(times, st.integers(0, 1), st.integers(0, 9), st.sampled_from(CallKind)), max_size=9)
     )
     for (start, took), thread, correlation, kind in calls:
         row = {"start_ns": start, "end_ns": start + took, "process": 1, "correlation": correlation, "kind": kind}
-        draft.calls.add(1, {**row, "name": draft.name(kind.name), "thread": draft.thread(1, thread)})
+        builder.calls.add(1, {**row, "name": builder.name(kind.name), "thread": builder.thread(1, thread)})
     kinds = st.sampled_from((WorkKind.COPY, WorkKind.KERNEL, WorkKind.MEMSET))
     work = draw(st.lists(st.tuples(times, st.integers(0, 1), st.integers(0, 9), kinds), min_size=1, max_size=12))
     for (start, took), card, correlation, kind in work:
         direction = draw(st.sampled_from(list(CopyDirection)[1:])) if kind == WorkKind.COPY else CopyDirection.NONE
         row = {"start_ns": start, "end_ns": start + took, "process": 1, "correlation": correlation, "kind": kind}
-        where = {"card": draft.card(card), "stream": draft.stream(1, card, draw(st.integers(0, 1)), card)}
-        draft.work.add(1, {**row, **where, "name": draft.name("w"), "direction": direction})
-    return draft.recording()
+        where = {"card": builder.card(card), "stream": builder.stream(1, card, draw(st.integers(0, 1)), card)}
+        builder.work.add(1, {**row, **where, "name": builder.name("w"), "direction": direction})
+    return builder.recording()
 
 
 def ticks(card: RecordedCardUse, recording: Recording) -> list[set[int]]:

@@ -25,9 +25,9 @@ from streamsim.program.files import (
 )
 from streamsim.program.recorded_times import UNKNOWN, RecordedTimes
 from streamsim.program.schedule import HostWork, Schedule, Synchronize
+from streamsim.recorded.op_times import recorded_times
 from streamsim.recorded.program import program_of
 from streamsim.recorded.recording import NONE
-from streamsim.recorded.times import recorded_times
 from streamsim.timeline.timeline import recorded_timeline
 
 if TYPE_CHECKING:

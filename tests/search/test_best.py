@@ -23,9 +23,9 @@ from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.search.coarse_to_fine import BLOCKS, MARGINS_PERCENT, _few, cost_ops, search
 from streamsim.search.evaluate import evaluate_ticks, is_fast
-from streamsim.search.found import FASTER
 from streamsim.search.grid import Grid
 from streamsim.search.pruning_bounds import LowerBounds
+from streamsim.search.result import FASTER
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device

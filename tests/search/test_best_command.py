@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamsim.program.config import Config
-    from streamsim.search.found import Best
+    from streamsim.search.result import Best
 
 
 # The command

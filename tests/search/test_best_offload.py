@@ -26,7 +26,7 @@ from streamsim.search.offload_bounds import LayerCosts, Room, floor_ticks
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
-    from streamsim.search.found import Best
+    from streamsim.search.result import Best
 
 IDEAL = card.make_device()
 NS = 1e-9

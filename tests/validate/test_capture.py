@@ -17,7 +17,7 @@ import pytest
 from streamsim.cli import main as streamsim
 from streamsim.errors import InputError
 from streamsim.recorded.read import read_recording
-from streamsim.recorded.wall_times import wall_time_s
+from streamsim.recorded.untraced_times import untraced_time_s
 from streamsim_validate.cli import main
 from streamsim_validate.gpu.runner import demangled
 from streamsim_validate.run import parse_program
@@ -97,7 +97,7 @@ def test_a_program_is_recorded_timed_and_imported(place: Path, capfd: pytest.Cap
     assert "program.py a -o b" in dict(found.processes).values()
     (run,) = found.untraced
     assert (run.end_ns - run.start_ns).tolist()[0] == 39_000
-    assert wall_time_s(found, "step") == pytest.approx(32e-6)
+    assert untraced_time_s(found, "step") == pytest.approx(32e-6)
     assert "when nothing records it" in said.out
     assert streamsim(["import", "found.json.gz", "--window", "step", "--json", "-o", "program.json"]) == 0
     assert json.loads(capfd.readouterr().out)["replay"]["untraced_s"] == pytest.approx(32e-6)

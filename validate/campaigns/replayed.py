@@ -20,7 +20,7 @@ from streamsim.recorded.card_profile import profile_of
 from streamsim.recorded.read import read_recording
 from streamsim.recorded.recording import NONE
 from streamsim.recorded.replay import replay, untraced
-from streamsim.recorded.wall_times import wall_time_s
+from streamsim.recorded.untraced_times import untraced_time_s
 from streamsim.recorded.windows import part_of, window_ns
 from streamsim.text.quantities import format_seconds
 
@@ -113,7 +113,7 @@ def replayed(whole: Recording, recorded: Recorded, card: Device | None) -> Repla
     recording = part_of(whole, window=recorded.window)
     device = profile_of(recording, card)
     found = replay(recording, device)
-    untraced_s = wall_time_s(whole, recorded.window)
+    untraced_s = untraced_time_s(whole, recorded.window)
     alone = untraced(recording, device, None, recorded.program)
     timed = alone if untraced_s is None else untraced(recording, device, untraced_s, recorded.program)
     rest_s = _rest_s(whole, recording, recorded.window, alone.costs)

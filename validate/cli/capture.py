@@ -7,7 +7,7 @@ import click
 from streamsim.cli.import_trace import import_command
 from streamsim.cli.notes import note
 from streamsim.cli.options import FILE, format_options, gpu_option
-from streamsim.recorded.wall_times import wall_time_s
+from streamsim.recorded.untraced_times import untraced_time_s
 from streamsim.recorded.windows import check_window
 from streamsim_validate.run import capture, parse_program
 
@@ -50,7 +50,7 @@ def capture_command(
     if window is not None:
         check_window(window)
     recording = capture(parse_program(command), output, window, untraced_runs)
-    if untraced_runs and wall_time_s(recording, window, device) is None:
+    if untraced_runs and untraced_time_s(recording, window, device) is None:
         what = "; a named --window is timed" if window is None else f" of --window {window}"
         note(f"what the program takes when nothing records it is not known{what}")
     asked = {"window": window, "device": device, "form": form}

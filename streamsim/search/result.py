@@ -1,4 +1,4 @@
-"""What a search for the best way to issue some work has found: one value, whatever the candidates were."""
+"""Results of searches for the best way to issue some work, of any kind of candidate."""
 
 from __future__ import annotations
 
@@ -30,12 +30,15 @@ RANGE_PERCENT = 5
 SURE = ("programs", "simulated", "left_open", "left_open_because", "lists_all", "exact", "simplest_exact", "floor_s")
 
 
-class Found(msgspec.Struct, Generic[C], frozen=True):
-    """A program that was simulated: how it issues the work, what it takes, and what memory it holds.
+class SimulatedProgram(msgspec.Struct, Generic[C], frozen=True):
+    """A simulated program.
 
-    ``config``: the candidate; None if the program is only compared with. ``words``: the same for people. ``serial_s``:
-    what the unchunked program with blocking copies takes in its place. ``device_bytes``: what it holds on the card (0:
-    not known). ``more``: what else JSON says of it.
+    - ``config``: the candidate; None for a program that serves only as a comparison.
+    - ``words``: the candidate in words.
+    - ``makespan_s``: its predicted seconds.
+    - ``serial_s``: seconds of the unchunked program with blocking copies (None: unknown).
+    - ``device_bytes``: memory that it holds on the card (0: unknown).
+    - ``more``: further fields of its JSON.
     """
 
     config: C
@@ -46,7 +49,7 @@ class Found(msgspec.Struct, Generic[C], frozen=True):
     more: dict[str, Any] = {}
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers and strings; what is not known is left out."""
+        """Return plain numbers and strings. Unknown values are left out."""
         found: dict[str, Any] = {**msgspec.structs.asdict(self.config), **self.more, "makespan_s": self.makespan_s}  # type: ignore[arg-type]
         if self.serial_s is not None:
             found |= {"serial_s": self.serial_s, "speedup": self.serial_s / self.makespan_s if self.makespan_s else 1.0}
@@ -54,11 +57,13 @@ class Found(msgspec.Struct, Generic[C], frozen=True):
 
 
 class Flatness(msgspec.Struct, frozen=True):
-    """How much it matters to hit the optimum of a grid. What a search within a budget does not know is None.
+    """The flatness of a grid around its optimum. Values that a search within a budget does not know are None.
 
-    ``share_within``: by margin in per cent, the share (0..1) of the grid's programs no slower than that above the
-    optimum. ``chunks_within``: from and to which number of chunks, with the rest of the best configuration
-    unchanged (no more streams than chunks), every number of chunks of the grid stays within ``range_percent``.
+    - ``share_within``: for each margin in per cent, the share (0 to 1) of the grid's programs that are at most this
+      much slower than the optimum.
+    - ``chunks_within``: the least and most chunks such that every number of chunks of the grid between them stays
+      within ``range_percent`` of the optimum. The rest of the best configuration is unchanged, except that there are at
+      most as many streams as chunks.
     """
 
     share_within: dict[int, float | None]
@@ -66,7 +71,7 @@ class Flatness(msgspec.Struct, frozen=True):
     range_percent: int = RANGE_PERCENT
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers; units are in the names."""
+        """Return plain numbers. Their units are in the names."""
         chunks = self.chunks_within and dict(zip(("from", "to"), self.chunks_within, strict=True))
         return {
             "share_within": {f"{margin}%": share for margin, share in self.share_within.items()},
@@ -75,34 +80,56 @@ class Flatness(msgspec.Struct, frozen=True):
 
 
 class Best(Result, msgspec.Struct, Generic[C], frozen=True):
-    """The best way to issue some work on a device, and what to make of it. Times in seconds.
+    """The best way to issue some work on a device, and how certain it is. Times are in seconds.
 
-    ``best``: the fastest program found. ``simplest``: the simplest one within 1 % of it, which is what to use: of a
-    grid the fewest chunks, then streams; of placements of layers the least memory on the card; of changes of a program
-    the fewest. ``compared``: other programs by name, such as ``serial`` and ``usual``.
+    **Programs.**
 
-    ``work``, ``card``: a workload, layers or a program, and the device. ``memory_bytes``: what may be held on the card,
-    and ``pinned_limit_bytes`` pinned on the host (None: no limit is known). ``link``: what was assumed.
+    - ``best``: the fastest program found.
+    - ``simplest``: the simplest program within 1 % of ``best``, the one to use. In a grid, it has the fewest chunks,
+      then streams; among placements of layers, the least memory on the card; among changes of a program, the fewest
+      changes.
+    - ``compared``: other programs by name, such as ``serial`` and ``usual``.
 
-    ``work_bound``: what no way to cut and issue a workload beats; ``issued_bound``: what ``best`` cannot beat.
-    ``critical_s``: its makespan split over what its critical path runs through. ``faster_s``: its makespan with one
-    thing 1.1 times as fast. Both are empty for a program's changes.
+    **Conditions.**
 
-    **How sure it is.** Of ``programs`` candidates ``simulated`` were simulated, and ``left_open`` may still be as good
-    as the margins say, because of ``left_open_because``; the bounds of the others prove them slower. ``lists_all``:
-    whether these are all that there are. ``exact``: whether ``best`` is proved the fastest, ``simplest_exact`` the
-    simplest within 1 %. No candidate takes less than ``floor_s`` (0: nothing is proved).
+    - ``work``, ``card``: the workload, layers or program, and the device; ``link``: words for the assumed link.
+    - ``memory_bytes``, ``pinned_limit_bytes``: the most memory on the card, and the most pinned memory on the host
+      (None: no known limit).
+    - ``compiled``: True if the compiled twin simulated.
 
-    Of a grid only: ``grid``; ``flatness``; ``left_out_whys``: how many of its programs were not looked at, by why,
-    besides those of more chunks than ``most_chunks``, which the workload can be cut into (None: the grid has no more).
-    Of a program's changes only: ``changes``: what each change of ``simplest`` brings alone (None: it has none);
-    ``not_tried``: what was not tried, and why. ``compiled``: whether the compiled twin simulated.
+    **Limits of ``best``.**
+
+    - ``work_bound``: a time that no way to cut and issue the workload beats; ``issued_bound``: one that ``best`` cannot
+      beat.
+    - ``critical_s``: its makespan divided among the resources of its critical path; ``faster_s``: its makespan with one
+      thing 1.1 times as fast. Both are empty for changes of a program.
+
+    **Certainty.**
+
+    - ``programs``, ``simulated``: the number of candidates, and of those simulated.
+    - ``left_open``: the number of candidates that may still be within the margins, for the reason
+      ``left_open_because``. The lower bounds of all others prove them slower.
+    - ``lists_all``: True if ``programs`` counts every possible candidate.
+    - ``exact``: True if ``best`` is proved the fastest; ``simplest_exact``: True if ``simplest`` is proved the simplest
+      within 1 %.
+    - ``floor_s``: no candidate takes less (0: nothing is proved).
+
+    **Only for a grid.**
+
+    - ``grid``, ``flatness``; ``left_out_whys``: the number of its programs that were not considered, by reason.
+    - ``most_chunks``: the most chunks that the workload can be cut into. Programs of more chunks are not counted in
+      ``left_out_whys`` (None: the grid has no more).
+
+    **Only for changes of a program.**
+
+    - ``changes``: the gain of each change of ``simplest`` alone (None: it has no change); ``not_tried``: changes that
+      were not tried, and the reasons.
     """
 
     schema_version: ClassVar[int] = 3
-    best: Found[C]
-    simplest: Found[C]
-    compared: dict[str, Found[Any]]
+    best: SimulatedProgram[C]
+    simplest: SimulatedProgram[C]
+    compared: dict[str, SimulatedProgram[Any]]
     work: Workload | Layers | Schedule
     card: Device
     link: str
@@ -139,32 +166,32 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
 
     @property
     def left_out(self) -> int:
-        """How many distinct programs of the grid were not looked at."""
+        """The number of distinct programs of the grid that were not considered."""
         return sum(self.left_out_whys.values())
 
     @property
     def left_out_why(self) -> str:
-        """Why they were not; empty when there are none."""
+        """The reasons why programs of the grid were not considered; empty if all were."""
         whys = self.left_out_whys
         return "; ".join(whys if len(whys) == 1 else (f"{count}: {why}" for why, count in whys.items()))
 
     @property
     def speedup(self) -> float:
-        """How many times as fast as the serial program ``best`` is, or else as the program unchanged."""
+        """The time of the serial program over that of ``best``; for changes of a program, that of the unchanged one."""
         first = next(iter(self.compared.values()))
         return self.gain(self.best.serial_s or first.makespan_s)
 
     @property
     def nearness(self) -> float:
-        """How much faster than ``best`` a candidate may be, as a share of its time; 0 where it is exact."""
+        """The most that a candidate may be faster than ``best``, as a share of its time; 0 if ``best`` is exact."""
         return 1 - self.floor_s / self.best.makespan_s if self.best.makespan_s else 0.0
 
     def gain(self, seconds: float) -> float:
-        """How many times as fast ``best`` is as something that takes ``seconds`` (1 when there is nothing to do)."""
+        """Return ``seconds`` over the time of ``best`` (1 if there is no work)."""
         return seconds / self.best.makespan_s if self.best.makespan_s else 1.0
 
-    def fits(self, found: Found[Any]) -> bool:
-        """Whether the card has room for a program, as far as is known."""
+    def fits(self, found: SimulatedProgram[Any]) -> bool:
+        """Return True if a program fits on the card, or if the memory limit is unknown."""
         return self.memory_bytes is None or found.device_bytes <= self.memory_bytes
 
     def _json(self) -> dict[str, Any]:
@@ -183,7 +210,7 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
             "inputs": {"device": self.device},
         }
 
-    def _configs(self) -> dict[str, Found[Any]]:
+    def _configs(self) -> dict[str, SimulatedProgram[Any]]:
         candidates = {name: found for name, found in self.compared.items() if found.config is not None}
         return {"best": self.best, "simplest": self.simplest, **candidates}
 
@@ -216,7 +243,10 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
 
 
 def with_one_thing_faster(work: W, with_faster_kernels: W, device: Device) -> Mapping[str, tuple[W, Device]]:
-    """Return the work and the device with one thing 1.1 times as fast: bandwidths times 1.1, or times over 1.1."""
+    """Return the work and the device with one thing 1.1 times as fast, for "link", "kernel" and "launch".
+
+    Bandwidths are multiplied by 1.1, times are divided by 1.1.
+    """
     return {
         "link": (work, faster(device, "link", FASTER)),
         "kernel": (with_faster_kernels, faster(device, "kernel", FASTER)),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from streamsim.recorded.recording import Recording
 
 
-def wall_time_s(recording: Recording, window: str | None, card: int | None = None) -> float | None:
+def untraced_time_s(recording: Recording, window: str | None, card: int | None = None) -> float | None:
     """What the program in a named window takes when nothing records it, in seconds; None where that is not known.
 
     As :func:`streamsim.recorded.replay.untraced` takes it: from the call of its first work until all is done. The

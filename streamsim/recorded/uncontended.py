@@ -1,4 +1,4 @@
-"""How long recorded kernels take alone: as recorded where they had the card to themselves."""
+"""Uncontended times of recorded kernels: their times with the card to themselves."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
     from streamsim.recorded.recording import CardWork
 
-# From kernel to kernel of a graph in one stream where nothing else is waited for: 0.1 to 0.5 us in six recordings of an
-# H100 and H200s (docs/evidence.md).
+# The most time between two kernels of a graph, one behind the other in one stream, if the second waits for nothing
+# else. Six recordings of an H100 and H200s have 0.1 to 0.5 us (docs/evidence.md).
 NEXT_NS = 1000
 _MOST = np.iinfo(np.int64).max
 
 
-def is_crowded(work: CardWork) -> NDArray[np.bool_]:
-    """Which rows of ``work`` ran while another kernel of the same card did, in whole nanoseconds; shape (rows,)."""
+def overlaps_kernel(work: CardWork) -> NDArray[np.bool_]:
+    """Return True for each row of ``work`` that overlaps another kernel of the same card; shape (rows,)."""
     found = np.zeros(len(work), np.bool_)
     for card in np.unique(work.card):
         rows = np.flatnonzero((work.card == card) & (work.kind != WorkKind.COPY) & (work.end_ns > work.start_ns))
@@ -32,16 +32,18 @@ def is_crowded(work: CardWork) -> NDArray[np.bool_]:
     return found
 
 
-def alone_ns(work: CardWork, elsewhere: CardWork | None = None) -> NDArray[np.int64]:
-    """What each row of ``work`` takes with the card to itself, in nanoseconds; shape (rows,).
+def uncontended_ns(work: CardWork, elsewhere: CardWork | None = None) -> NDArray[np.int64]:
+    """Return the nanoseconds that each row of ``work`` takes with the card to itself; shape (rows,).
 
-    As recorded where it had it. A kernel that ran beside others takes what the fastest launch of its name, grid and
-    block took, of those that had the card to themselves if there are such, else of those ``elsewhere``
-    (:func:`quietest`): equal launches need not be equal work, so that is asked of no others. A kernel of a graph has
-    the card until the next one behind it begins: what lies between them is no engine's to hand over.
+    A row that had the card to itself keeps its recorded time. A kernel that ran beside others takes the least of its
+    own time and that of the fastest equal launch (of the same name, grid and block). Equal launches that had the card
+    to themselves count first, then those of ``elsewhere`` (:func:`fastest_uncontended`), then those beside others.
+    Launches of equal shape may differ in their work, so the recorded time of a kernel with the card to itself is final.
+
+    A kernel of a graph keeps the card until the next kernel of its stream begins: there is no hand-over between them.
     """
     took: NDArray[np.int64] = work.end_ns - work.start_ns
-    crowded = is_crowded(work)
+    crowded = overlaps_kernel(work)
     if crowded.any():
         took = np.where(crowded, np.minimum(took, _fastest_of_its_kind(work, took, crowded, elsewhere)), took)
     return took + _until_next_ns(work)
@@ -64,25 +66,29 @@ def _fastest_of_its_kind(
     return np.where(alone < _MOST, alone, np.where(alone_there < _MOST, alone_there, beside))[here]
 
 
-def quietest(window: CardWork, whole: CardWork) -> CardWork | None:
-    """Of kernels that never had their card to themselves in ``window`` the fastest launches in ``whole`` that had it.
+def fastest_uncontended(window: CardWork, whole: CardWork) -> CardWork | None:
+    """Return the fastest launches in ``whole`` with the card to themselves, of kernels that ``window`` lacks such of.
 
-    One for each card, name, grid and block; without a call, which may not be in the window. None where there are none.
+    There is one launch for each card, name, grid and block. It has no call, as its call may lie outside the window.
+    None if there is no such launch.
     """
-    crowded = is_crowded(window) & (window.kind == WorkKind.KERNEL)
+    crowded = overlaps_kernel(window) & (window.kind == WorkKind.KERNEL)
     if not crowded.any():
         return None
     alike = _alike(np.concatenate([_kinds(window), _kinds(whole)]))
     inside, there = alike[: len(window)], alike[len(window) :]
     wanted = np.setdiff1d(inside[crowded], inside[~crowded & (window.kind == WorkKind.KERNEL)])
-    rows = np.flatnonzero(np.isin(there, wanted) & (whole.kind == WorkKind.KERNEL) & ~is_crowded(whole))
+    rows = np.flatnonzero(np.isin(there, wanted) & (whole.kind == WorkKind.KERNEL) & ~overlaps_kernel(whole))
     fastest = rows[np.argsort((whole.end_ns - whole.start_ns)[rows], kind="stable")]
     found = whole.rows(np.sort(fastest[np.unique(there[fastest], return_index=True)[1]]))
     return msgspec.structs.replace(found, call=np.full(len(found), NONE, np.int64)) if len(found) else None
 
 
 def _until_next_ns(work: CardWork) -> NDArray[np.int64]:
-    """What passes until the next kernel of its stream begins, of kernels of one call: a graph's launch; else 0."""
+    """Return the nanoseconds from each kernel of a graph to the next kernel of its stream; 0 for other rows.
+
+    Kernels of one graph launch have the same call.
+    """
     found = np.zeros(len(work), np.int64)
     rows = np.flatnonzero(work.call != NONE)
     rows = rows[np.lexsort((work.start_ns[rows], work.stream[rows], work.call[rows]))]
@@ -96,12 +102,12 @@ def _until_next_ns(work: CardWork) -> NDArray[np.int64]:
 
 
 def _kinds(work: CardWork) -> NDArray[np.int32]:
-    """By row what launches have in common that are alike."""
+    """Return the card, name, grid and block of each row: equal for equal launches; shape (rows, 8)."""
     return np.column_stack([work.card, work.name, work.grid, work.block])
 
 
 def _alike(rows: NDArray[np.int32]) -> NDArray[np.int64]:
-    """A number for each row, the same for equal ones."""
+    """Return a number for each row; equal rows have the same number."""
     order = np.lexsort(rows.T)
     differs = (np.diff(rows[order], axis=0) != 0).any(axis=1)
     found = np.empty(len(rows), np.int64)

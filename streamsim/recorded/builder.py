@@ -103,7 +103,7 @@ def clipped(column: NDArray[Any], kind: Any) -> NDArray[Any]:
     return found
 
 
-class Draft:
+class RecordingBuilder:
     """``calls``, ``work`` and ``annotations`` take columns of their recording's names, and ``process`` beside them.
 
     ``marks`` are what is known of waits, synchronisations and records beside their calls: the process and correlation
