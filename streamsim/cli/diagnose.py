@@ -139,7 +139,7 @@ def _diagnosed(
         return diagnose(program, device, measured, config)
 
 
-def _row(found: Explains) -> dict[str, Any]:
+def _row(found: CandidateProgram) -> dict[str, Any]:
     """An explanation as a row of CSV; of several measured times their numbers count from 1."""
     numbers = [f"_{k}" for k in range(1, len(found.times_s) + 1)] if len(found.times_s) > 1 else [""]
     times = {
