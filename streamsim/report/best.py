@@ -89,7 +89,7 @@ def _binds(best: Best[Any]) -> list[Fact]:
 def _gains(best: Best[Any]) -> list[Fact]:
     took = best.best.makespan_s
     return [
-        (f"{name} {FASTER}x as fast", seconds, f"{format_change(seconds / took - 1 if took else 0.0)}, issued alike")
+        (f"{name} {FASTER}x as fast", seconds, f"{format_change(seconds / took - 1 if took else 0.0)} with the same schedule")
         for name, seconds in best.faster_s.items()
     ]
 
