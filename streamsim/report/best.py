@@ -88,8 +88,9 @@ def _binds(best: Best[Any]) -> list[Fact]:
 
 def _gains(best: Best[Any]) -> list[Fact]:
     took = best.best.makespan_s
+    changes = {name: format_change(seconds / took - 1 if took else 0.0) for name, seconds in best.faster_s.items()}
     return [
-        (f"{name} {FASTER}x as fast", seconds, f"{format_change(seconds / took - 1 if took else 0.0)} with the same schedule")
+        (f"{name} {FASTER}x as fast", seconds, f"{changes[name]} with the same schedule")
         for name, seconds in best.faster_s.items()
     ]
 
@@ -130,7 +131,7 @@ def how_sure(best: Best[Any]) -> list[str]:
 
 def _doubt(best: Best[Any]) -> str:
     if best.exact and best.simplest_exact:
-        return "Exact, but for how flat it is"
+        return "Exact, except how flat it is"
     if best.exact:
         return "The optimum is exact; a simpler program may come within 1 % of it"
     if not best.floor_s:
