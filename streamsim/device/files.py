@@ -11,8 +11,6 @@ from streamsim.files.documents import dump_toml, parse_toml
 from streamsim.text.recognise import LARGEST_TOML_BYTES
 from streamsim.text.shown import one_line
 
-SPREAD = "spread."
-
 
 def read_device(path: str | os.PathLike[str]) -> Device:
     """Read the device profile in a TOML file. Raises InputError naming the file, the field and the value.
@@ -38,7 +36,7 @@ def parse_device(text: str | bytes, where: str = "device") -> Device:
 
     def prepared(plain: dict[str, Any]) -> dict[str, Any]:
         kept, names = without_retired(plain)
-        retired.extend(name for name in names if not name.startswith(SPREAD))  # calibrations wrote spreads, not users
+        retired.extend(names)
         return kept
 
     device = parse_toml(text.encode() if isinstance(text, str) else text, Device, "device", where, prepared=prepared)

@@ -44,17 +44,8 @@ EFFECTS = {
     "launch": "kernels take no launch",
 }
 
-# Numbers that profiles of earlier versions had. Measured runs do not need their effects: docs/evidence.md.
-RETIRED = (
-    "compute.switch_s",
-    "h2d.crowded_bytes",
-    "d2h.crowded_bytes",
-    "hand_over.look_s",
-    "hand_over.crowded_s",
-    "host.streams_s",
-    "host.graph_edge_s",
-    "spread.model",
-)
+# Numbers that profiles in kept records have. Measured runs do not need their effects: docs/evidence.md.
+RETIRED = ("h2d.crowded_bytes", "d2h.crowded_bytes", "host.graph_edge_s")
 
 HostTime = Annotated[float, FieldSpec(off={"host": 0.0})]
 IssueTime = Annotated[float, FieldSpec(off={"host": 0.0}, sped_up_with="launch")]

@@ -71,13 +71,11 @@ def maps_by_order(rows: Iterable[dict[str, Any]], x: str = "chunks", y: str = "s
     return found
 
 
-def save_heatmap(heat: HeatMap, path: str | os.PathLike[str]) -> None:
-    """Draw ``heat`` into a .png, .svg or .pdf file; the same rows give the same bytes. Raises InputError."""
-    save_axes(lambda: plot_heatmap(heat), path)
-
-
 def save_heatmaps(maps: Mapping[str, HeatMap], path: str | os.PathLike[str]) -> None:
-    """Draw maps, by their names, side by side into a file, as :func:`save_heatmap` does."""
+    """Draw maps, by their names, side by side into a .png, .svg or .pdf file. Raises InputError.
+
+    The same rows give the same bytes.
+    """
     save_axes(lambda: plot_heatmaps(maps)[0], path)
 
 

@@ -67,11 +67,6 @@ def read_asked(path: str | os.PathLike[str]) -> Asked:
     return asked
 
 
-def read_sweep(path: str | os.PathLike[str]) -> Sweep:
-    """The sweep that a TOML file describes in the words of :func:`sweep`. Raises InputError naming file or axis."""
-    return sweep_of(read_asked(path))
-
-
 def _asked(name: str, value: Any, place: str) -> list[str]:
     """What is asked under ``name``, as texts; ``place``: what a message about it begins with."""
     if name == "set" and isinstance(value, Mapping):

@@ -21,7 +21,7 @@ from streamsim.program.files import dump_schedule, read_schedule, read_workload,
 from streamsim.program.layer_files import read_layers, write_layers
 from streamsim.program.patterns import depth_first
 from streamsim.report.trace import write_trace
-from streamsim.search.sweep_text import read_sweep
+from streamsim.search.sweep_text import read_asked, sweep_of
 from streamsim.text import recognise as kinds
 from streamsim_validate.calibrate import read_samples
 from streamsim_validate.records import Header, read_record
@@ -134,7 +134,7 @@ def test_strange_device_names(capsys: pytest.CaptureFixture[str], tmp_path: Path
     ("arguments", "named"),
     [
         (("predikt",), "No such command 'predikt'"),
-        (("simulate",), "Missing argument 'SCHEDULE.json'"),
+        (("simulate",), "Missing argument 'SCHEDULE.json...'"),
         (("devices", "show"), "Missing argument 'NAME'"),
         (("devices", "show", "b201"), "device = 'b201': "),
         (("devices", "check", "none.toml"), "none.toml: cannot read it: no such file"),
@@ -354,7 +354,7 @@ READERS = {
     "workload": (read_workload, ()),
     "layers": (read_layers, ()),
     "device": (read_device, ()),
-    "sweep": (read_sweep, ("workload",)),  # which says what to sweep
+    "sweep": (lambda path: sweep_of(read_asked(path)), ("workload",)),  # which says what to sweep
     "record": (read_record, ("journal",)),
     "samples": (read_samples, ()),
 }

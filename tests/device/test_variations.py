@@ -124,7 +124,7 @@ def test_one_number_is_set_once(twice: tuple[str, str], words: str, capsys: pyte
         assert capsys.readouterr().err == f"streamsim: error: {words}\n"
 
 
-@pytest.mark.parametrize("name", ["hand_over.look", "hand_over.look_s", "compute.switch_s"])
+@pytest.mark.parametrize("name", ["host.graph_edge", "host.graph_edge_s", "d2h.crowded_bytes"])
 def test_what_a_profile_had_once_is_said_to_be_gone(name: str) -> None:
     with pytest.raises(InputError, match=f"^'{name}': is no longer part of a profile; leave it out$"):
         changed(H200, {name: 1e-6})

@@ -216,10 +216,10 @@ def test_a_fault_in_a_device_names_field_and_value(field: str, text: str, named:
 
 
 OF_AN_EARLIER_VERSION = {
-    "[compute]": "switch_s = 1.1e-6",
-    "[hand_over]": 'look_s = "8.192us"\ncrowded_s = 3e-6',
-    "[sources]": '"compute.switch_s" = "measured: then"\n"hand_over.look_s" = "measured: then"',
-    "[spread]": 'model = 0.02\n"hand_over.crowded_s" = 0.2',
+    "[h2d]": 'crowded_bytes = "100KiB"',
+    "[host]": "graph_edge_s = 1.1e-6",
+    "[sources]": '"h2d.crowded_bytes" = "measured: then"\n"host.graph_edge_s" = "measured: then"',
+    "[spread]": '"host.graph_edge_s" = 0.2',
 }
 
 
@@ -236,7 +236,7 @@ def test_a_profile_of_an_earlier_version_reads_as_the_same_without_what_was_reti
 ) -> None:
     path, device = tmp_path / "old.toml", load_device("h200")
     path.write_text(with_retired(dump_device(device)))
-    with pytest.warns(Notice, match=r"old\.toml: compute\.switch_s, hand_over\.look_s, hand_over\.crowded_s: ") as told:
+    with pytest.warns(Notice, match=r"old\.toml: h2d\.crowded_bytes, host\.graph_edge_s: ") as told:
         assert load_device(path) == device
     assert len(told) == 1
     outputs = []
@@ -246,7 +246,7 @@ def test_a_profile_of_an_earlier_version_reads_as_the_same_without_what_was_reti
     assert outputs[0].out == outputs[1].out.replace(str(path), "h200")
     assert outputs[0].err == ""
     assert outputs[1].err.count("\n") == 1
-    assert outputs[1].err.startswith(f"streamsim: {path}: compute.switch_s, ")
+    assert outputs[1].err.startswith(f"streamsim: {path}: h2d.crowded_bytes, ")
 
 
 @pytest.mark.parametrize("name", RETIRED)

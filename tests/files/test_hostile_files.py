@@ -30,7 +30,7 @@ from streamsim.program.files import (
 )
 from streamsim.program.patterns import ring
 from streamsim.program.schedule import Schedule
-from streamsim.search.sweep_text import read_sweep
+from streamsim.search.sweep_text import read_asked
 from streamsim_validate.calibrate import read_samples
 from streamsim_validate.records import read_journal, read_record
 
@@ -116,7 +116,7 @@ def test_a_pipe_with_a_name_is_read_however_slowly_it_is_written(
 def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamsim.files.atomic_files.WRITER_S", 0.01)
     os.mkfifo(tmp_path / "pipe")
-    for read in (read_schedule, read_device, read_record, read_samples, read_sweep):
+    for read in (read_schedule, read_device, read_record, read_samples, read_asked):
         with pytest.raises(InputError, match=r"pipe: is a pipe that nobody writes to$"):
             read(tmp_path / "pipe")
 

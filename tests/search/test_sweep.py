@@ -22,10 +22,10 @@ from streamsim.program.files import write_workload
 from streamsim.program.patterns import breadth_first, build, depth_first, serial
 from streamsim.program.workload import Point, Workload, WorkloadKernel
 from streamsim.program.workload_text import workload_of_sizes
-from streamsim.report.heatmap import HeatMap, maps_by_order, plot_heatmap, plot_heatmaps, save_heatmap
+from streamsim.report.heatmap import HeatMap, maps_by_order, plot_heatmap, plot_heatmaps, save_heatmaps
 from streamsim.search.evaluate import is_fast
 from streamsim.search.sweep import Axis, Sweep, predict_block, scaled, sweep_blocks
-from streamsim.search.sweep_text import read_sweep, sweep, sweep_of
+from streamsim.search.sweep_text import read_asked, sweep, sweep_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -259,14 +259,14 @@ def test_a_sweep_file_says_what_the_options_say(tmp_path: Path) -> None:
         'order = "depth-first,breadth-first,serial"\nbuffers = ["all", 2]\nchunks = "1..5"\nstreams = [1, 2]\n'
         'set."h2d.latency_s" = ["1us", "20us"]\n'
     )
-    assert read_sweep(path) == sweep_of(ASKED)
+    assert sweep_of(read_asked(path)) == sweep_of(ASKED)
 
 
 def test_a_sweep_files_workload_lies_beside_it(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     write_workload(pipeline_of(64), tmp_path / "sub" / "w.toml")
     (tmp_path / "sub" / "sweep.toml").write_text('workload = "w.toml"\nchunks = "1..3"\n')
-    assert read_sweep(tmp_path / "sub" / "sweep.toml").workload == pipeline_of(64)
+    assert sweep_of(read_asked(tmp_path / "sub" / "sweep.toml")).workload == pipeline_of(64)
 
 
 # In Python
@@ -368,7 +368,7 @@ def test_the_same_rows_give_the_same_picture(tmp_path: Path) -> None:
     heat = HeatMap("chunks", "device")
     heat.add(rows_of(small("1..4", device=["a100,h200"])))
     for name in ("a.png", "b.png", "a.svg", "b.svg"):
-        save_heatmap(heat, tmp_path / name)
+        save_heatmaps({"": heat}, tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 

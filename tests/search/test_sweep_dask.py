@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +15,7 @@ from streamsim.errors import InputError
 from streamsim.search.sweep_output import write_sweep
 from streamsim.search.sweep_text import sweep_of
 
-distributed = pytest.importorskip("distributed", reason="needs streamsim[dask]")
+pytestmark = pytest.mark.skipif(find_spec("distributed") is None, reason="needs streamsim[dask]")
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +42,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 def local_cluster(workers: int) -> Any:
     quiet = {"silence_logs": 50, "dashboard_address": "127.0.0.1:0"}
+    distributed = import_module("distributed")  # half a second, for those tests alone
     return distributed.LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1", **quiet)
+
+
+def client_of(cluster: Any) -> Any:
+    return import_module("distributed").Client(cluster)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +59,7 @@ def cluster() -> Iterator[Any]:
 def test_a_cluster_gives_the_same_file(cluster: Any, whole: bytes, tmp_path: Path) -> None:
     """Both workers took part, and the file is that of one process."""
     path = tmp_path / "out.csv"
-    with distributed.Client(cluster) as client:
+    with client_of(cluster) as client:
         write_sweep(sweep(), path, executor=client.get_executor(), block=10)
         done = client.run(lambda dask_worker: dask_worker.state.executed_count)
     assert len(done) == 2
@@ -74,7 +81,7 @@ def test_the_command_finds_a_cluster_by_its_address(
 def test_a_worker_that_dies_in_the_middle_loses_nothing(cluster: Any, whole: bytes, tmp_path: Path) -> None:
     """SIGKILL to one of the two while it works on a block; every row is there, and none twice."""
     path = tmp_path / "out.csv"
-    with distributed.Client(cluster) as client:
+    with client_of(cluster) as client:
         before = client.run(os.getpid)
         killed: list[int] = []
 
@@ -96,7 +103,7 @@ def test_a_worker_that_dies_in_the_middle_loses_nothing(cluster: Any, whole: byt
 def test_a_cluster_that_goes_away_is_one_line_and_the_sweep_goes_on_later(whole: bytes, tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     cluster = local_cluster(1)
-    with distributed.Client(cluster) as client:
+    with client_of(cluster) as client:
 
         def progress(done: int, _of_all: int) -> None:
             if done >= 8:

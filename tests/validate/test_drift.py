@@ -99,28 +99,36 @@ def pace_s(factor: float) -> float:
 
 
 # Halfway through the run the host got slower.
-ENTRIES = (an_entry("early", 1, 1.0), an_entry("late", 2, SLOWER))
 GROUPS = (a_group(1, 1.0), a_group(2, SLOWER))
-RECORD = a_record(a_run(ENTRIES, GROUPS))
+
+
+@cache
+def early_and_late() -> tuple[Entry, Entry]:
+    return an_entry("early", 1, 1.0), an_entry("late", 2, SLOWER)
+
+
+@cache
+def drifted() -> Record:
+    return a_record(a_run(early_and_late(), GROUPS))
 
 
 def test_a_host_that_got_slower_is_found_again() -> None:
-    assert profiles_of(RECORD.runs[0]).speeds == pytest.approx({1: 1.0, 2: SLOWER}, rel=0.01)
+    assert profiles_of(drifted().runs[0]).speeds == pytest.approx({1: 1.0, 2: SLOWER}, rel=0.01)
 
 
 def test_a_groups_speed_is_set_beside_the_mean_of_both_calibrations() -> None:
     """The host calibrated twice as slow afterwards: at its first speed it takes 1 / 1.5 times as long as usual."""
-    run = msgspec.structs.replace(RECORD.runs[0], samples_after=calibrated(2.0))
+    run = msgspec.structs.replace(drifted().runs[0], samples_after=calibrated(2.0))
     assert profiles_of(run).speeds == pytest.approx({1: 1 / 1.5, 2: SLOWER / 1.5}, rel=0.01)
     samples: tuple[dict[str, Any] | None, ...] = (None, {}, {"timings": []}, {"timings": "none"})
     for nothing in samples:
-        alone = msgspec.structs.replace(RECORD.runs[0], samples=nothing, samples_after=nothing)
+        alone = msgspec.structs.replace(drifted().runs[0], samples=nothing, samples_after=nothing)
         assert profiles_of(alone).speeds == {}
 
 
 def test_predictions_follow_the_host() -> None:
-    assert [row.error for row in compare(RECORD).rows] == pytest.approx([0, 0], abs=0.005)
-    without = compare(a_record(a_run(ENTRIES, ()))).rows
+    assert [row.error for row in compare(drifted()).rows] == pytest.approx([0, 0], abs=0.005)
+    without = compare(a_record(a_run(early_and_late(), ()))).rows
     assert [row.error for row in without] == pytest.approx([0, 1 / SLOWER - 1], abs=0.03)
 
 
@@ -246,12 +254,12 @@ def test_drift_says_what_others_left_of_the_link() -> None:
     """Of 21 samples in 20 steps from 1 to 2: 1.05, 1.5 and 1.95."""
     entry = a_linked_entry(*(1 + k / 20 for k in range(21)))
     assert drift_of(a_run((entry,), ())).links == pytest.approx((1.05, 1.5, 1.95), rel=0.001)
-    assert drift_of(a_run(ENTRIES, ())).links == ()
+    assert drift_of(a_run(early_and_late(), ())).links == ()
 
 
 def test_only_the_numbers_that_the_probes_tell_are_replaced() -> None:
-    profiles = profiles_of(RECORD.runs[0])
-    whole, late = profiles.whole, profiles.of(ENTRIES[1])
+    profiles = profiles_of(drifted().runs[0])
+    whole, late = profiles.whole, profiles.of(early_and_late()[1])
     assert profiles.whole == H200.with_connections(CONNECTIONS)
     calls = {name: getattr(late.host, name) for name in HostCalls._fields}
     assert late == msgspec.structs.replace(whole, host=msgspec.structs.replace(whole.host, **calls))
@@ -268,7 +276,7 @@ def test_a_host_has_one_speed() -> None:
         for chain, runs in timings.items()
     }
     assert speed_of(mixes_s(two), usual_s) == pytest.approx(1.5 ** (2 / 3))
-    late = profiles_of(a_run(ENTRIES, (Group(2, rows_of(two)),))).of(ENTRIES[1])
+    late = profiles_of(a_run(early_and_late(), (Group(2, rows_of(two)),))).of(early_and_late()[1])
     of_calls = {
         getattr(late.host, name) / getattr(H200.host, name) for name in HostCalls._fields if getattr(H200.host, name)
     }
@@ -278,8 +286,8 @@ def test_a_host_has_one_speed() -> None:
 def test_calls_that_cost_nothing_cost_nothing_at_any_speed() -> None:
     free = msgspec.structs.replace(H200.host, **dict.fromkeys(HostCalls._fields, 0.0))
     profile = msgspec.json.decode(msgspec.json.encode(msgspec.structs.replace(H200, host=free)))
-    run = msgspec.structs.replace(RECORD.runs[0], before=profile, after=profile)
-    assert profiles_of(run).of(ENTRIES[1]) == profiles_of(run).whole
+    run = msgspec.structs.replace(drifted().runs[0], before=profile, after=profile)
+    assert profiles_of(run).of(early_and_late()[1]) == profiles_of(run).whole
 
 
 def test_the_mean_of_front_ends_is_as_uncertain_as_they_differ() -> None:
@@ -321,7 +329,7 @@ def test_a_runs_profile_is_the_mean_of_its_calibrations() -> None:
     assert found.compute.kernels[1:] == H200.compute.kernels[1:]
     assert found.host.wake_s == pytest.approx(2 * H200.host.wake_s)
     assert (found.d2h, found.connections, found.spread) == (H200.d2h, H200.connections, H200.spread)
-    run = a_run(ENTRIES, ())
+    run = a_run(early_and_late(), ())
     both = msgspec.structs.replace(run, after=msgspec.json.decode(msgspec.json.encode(later)))
     assert profiles_of(both).whole == found.with_connections(CONNECTIONS)
     assert profiles_of(msgspec.structs.replace(both, before=None)).whole == later.with_connections(CONNECTIONS)
@@ -347,15 +355,15 @@ def test_kernels_of_different_tables_are_met_by_their_names() -> None:
 
 
 def test_no_schedules_own_times_move_its_prediction() -> None:
-    slow = msgspec.structs.replace(ENTRIES[1], device_s=(1.0,), wall_s=(1.0,), issue_s=(1.0,))
+    slow = msgspec.structs.replace(early_and_late()[1], device_s=(1.0,), wall_s=(1.0,), issue_s=(1.0,))
     (row,) = compare(a_record(a_run((slow,), GROUPS))).rows
-    assert row.predicted_s == compare(RECORD).rows[1].predicted_s
+    assert row.predicted_s == compare(drifted()).rows[1].predicted_s
 
 
 def test_a_given_profile_is_taken_as_it_is() -> None:
     device = slowed(2.0)
-    assert profiles_of(RECORD.runs[0], device).of(ENTRIES[1]) == device
-    assert {row.predicted_s for row in compare(RECORD, device).rows} == {predict_device_s(RECIPE.schedule(), device)}
+    assert profiles_of(drifted().runs[0], device).of(early_and_late()[1]) == device
+    assert {row.predicted_s for row in compare(drifted(), device).rows} == {predict_device_s(RECIPE.schedule(), device)}
 
 
 @pytest.mark.parametrize(
@@ -381,8 +389,8 @@ def test_a_given_profile_is_taken_as_it_is() -> None:
     ],
 )
 def test_a_group_that_does_not_say_is_predicted_with_the_runs_profile(group: Group) -> None:
-    run = a_run(ENTRIES, (GROUPS[0], group))
-    assert profiles_of(run).of(ENTRIES[1]) == H200.with_connections(CONNECTIONS)
+    run = a_run(early_and_late(), (GROUPS[0], group))
+    assert profiles_of(run).of(early_and_late()[1]) == H200.with_connections(CONNECTIONS)
     assert len(compare(a_record(run)).rows) == 2
 
 
@@ -392,13 +400,13 @@ def test_one_outlier_changes_nothing(probe: int, repeat: int) -> None:
     *chain, runs = rows[probe]
     disturbed = tuple((OUTLIER_S,) * 3 if i == repeat else run for i, run in enumerate(runs))
     rows[probe] = (*chain, disturbed)  # type: ignore[assignment]
-    run = a_run(ENTRIES, (GROUPS[0], Group(2, tuple(rows))))
-    assert profiles_of(run).speeds == profiles_of(RECORD.runs[0]).speeds
+    run = a_run(early_and_late(), (GROUPS[0], Group(2, tuple(rows))))
+    assert profiles_of(run).speeds == profiles_of(drifted().runs[0]).speeds
 
 
 def test_runs_of_one_number_of_connections_keep_their_own_groups() -> None:
     """A run and its resumption."""
-    first, second = a_run(ENTRIES[:1], GROUPS[:1]), a_run(ENTRIES[1:], GROUPS[1:])
+    first, second = a_run(early_and_late()[:1], GROUPS[:1]), a_run(early_and_late()[1:], GROUPS[1:])
     record = a_record(first, second)
     assert [row.error for row in compare(record).rows] == pytest.approx([0, 0], abs=0.005)
     rows = compare(record).rows
@@ -406,16 +414,16 @@ def test_runs_of_one_number_of_connections_keep_their_own_groups() -> None:
 
 
 def test_intervals_and_time_lines_are_of_the_same_profile() -> None:
-    rows = compare(RECORD).rows
-    early, late = expectations(RECORD, rows, samples=20)
+    rows = compare(drifted()).rows
+    early, late = expectations(drifted(), rows, samples=20)
     assert early.interval != late.interval
-    for expected, entry in ((early, ENTRIES[0]), (late, ENTRIES[1])):
-        profiles = profiles_of(RECORD.runs[0])
+    for expected, entry in ((early, early_and_late()[0]), (late, early_and_late()[1])):
+        profiles = profiles_of(drifted().runs[0])
         profile = profiles.of(entry)
-        assert expected.row == row_of(entry, RECORD.runs[0], profiles)
+        assert expected.row == row_of(entry, drifted().runs[0], profiles)
         alone = a_record(a_run((entry,), GROUPS))
         assert expectations(alone, [expected.row], samples=20) == [expected]
-        predicted, _ = time_lines(RECORD, expected.row)
+        predicted, _ = time_lines(drifted(), expected.row)
         assert predicted.host_s == simulate(closed(RECIPE.schedule()), profile).host_s
 
 
@@ -423,18 +431,18 @@ def test_intervals_and_time_lines_are_of_the_same_profile() -> None:
 
 
 def test_drift_says_between_what_the_hosts_calls_moved() -> None:
-    found = drift_of(RECORD.runs[0])
+    found = drift_of(drifted().runs[0])
     assert found.groups == 2
     assert found.calls == pytest.approx((0, SLOWER - 1), abs=0.01)
-    older = drift_of(a_run(ENTRIES, ()))
+    older = drift_of(a_run(early_and_late(), ()))
     assert (older.groups, older.calls, older.changes) == (0, (0, 0), found.changes)
-    later = msgspec.structs.replace(RECORD.runs[0], samples_after=calibrated(2.0))
+    later = msgspec.structs.replace(drifted().runs[0], samples_after=calibrated(2.0))
     assert drift_of(later).calls == found.calls  # from what they were before
 
 
 def test_the_command_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "r.json.gz")
-    write_record(RECORD, path)
+    write_record(drifted(), path)
     assert main(["compare", path, "--worst", "0"]) == 0
     (line,) = (text for text in capsys.readouterr().out.splitlines() if "the host's calls in" in text)
     assert line == f"drift  connections={CONNECTIONS}: the host's calls in 2 groups: +0%..+25%"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -26,10 +27,15 @@ from streamsim_validate.suites.workloads import MI
 if TYPE_CHECKING:
     import pytest
 
+    from streamsim.program.schedule import Schedule
     from streamsim.program.workload import Workload
 
 RECIPES = random_recipes(1, 400)
-SCHEDULES = [recipe.schedule() for recipe in RECIPES]
+
+
+@cache
+def schedules() -> list[Schedule]:
+    return [recipe.schedule() for recipe in RECIPES]
 
 
 def keys(seed: int, count: int) -> list[str]:
@@ -69,8 +75,8 @@ def test_sizes_worked_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_case_is_another_one_and_is_rebuilt_from_a_record() -> None:
     assert len({recipe.key for recipe in RECIPES}) == len(RECIPES)
-    assert len({digest(schedule) for schedule in SCHEDULES}) == len(RECIPES)
-    for recipe, schedule in zip(RECIPES, SCHEDULES, strict=True):
+    assert len({digest(schedule) for schedule in schedules()}) == len(RECIPES)
+    for recipe, schedule in zip(RECIPES, schedules(), strict=True):
         again = msgspec.json.decode(msgspec.json.encode(recipe), type=Recipe)
         assert again == recipe
         assert again.schedule() == schedule
@@ -114,7 +120,7 @@ def test_it_draws_what_a_user_may_write() -> None:
 
 def test_where_kernels_work_element_by_element_the_output_is_that_of_one_chunk() -> None:
     memo = Memo()
-    for recipe, schedule in zip(RECIPES[:100], SCHEDULES, strict=False):
+    for recipe, schedule in zip(RECIPES[:100], schedules(), strict=False):
         if recipe.workload.outputs and recipe.effect == "named kernels" and recipe.workload.work < MI:
             want = run_reference(depth_first(recipe.workload, 1, 1), memo).outputs.values()
             found = run_reference(schedule, memo).outputs.values()
@@ -128,7 +134,7 @@ def test_named_kernels_are_calibrated_and_timed_ones_have_their_stand_in() -> No
         else:
             assert kernel.name not in known_kernels()
             assert 20e-6 <= kernel.duration_s <= 3e-3
-    ops = {op for schedule in SCHEDULES for op in schedule.ops if isinstance(op, Kernel)}
+    ops = {op for schedule in schedules() for op in schedule.ops if isinstance(op, Kernel)}
     for op in ops:
         widths_of(find_kernel(op), op)
         assert (find_kernel(op) is SPIN) == (op.duration_s is not None)
@@ -145,7 +151,7 @@ def test_light_kernels_stay_on_the_arrays_that_they_are_calibrated_on() -> None:
 def test_it_fits_a_small_card_and_is_soon_measured() -> None:
     """At most 15 ms of copies and kernels one after another; on top of them what chunks of few threads take longer."""
     h200 = load_device("h200")
-    for recipe, schedule in zip(RECIPES, SCHEDULES, strict=True):
+    for recipe, schedule in zip(RECIPES, schedules(), strict=True):
         need = buffers_of(schedule)
         for on_card in (True, False):
             assert sum(size for key, size in need.items() if (key.memory == "device") == on_card) <= MOST_BYTES

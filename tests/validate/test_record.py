@@ -223,10 +223,10 @@ def test_a_profile_of_an_earlier_version_is_read_without_what_was_retired() -> N
     """And nothing is said: nobody wrote those numbers down to be heeded."""
     device = load_device("h200")
     plain = msgspec.to_builtins(device)
-    plain["compute"]["switch_s"] = 1.1e-6
-    plain["hand_over"] |= {"look_s": 8.192e-6, "crowded_s": 3e-6}
-    plain["sources"]["hand_over.look_s"] = "measured: then"
-    plain["spread"]["compute.switch_s"] = 0.1
+    plain["host"]["graph_edge_s"] = 1.1e-6
+    plain["h2d"]["crowded_bytes"] = plain["d2h"]["crowded_bytes"] = 4096
+    plain["sources"]["h2d.crowded_bytes"] = "measured: then"
+    plain["spread"]["host.graph_edge_s"] = 0.1
     kept = deepcopy(plain)
     assert Run(8, "then", 0, 1, before=plain).profile() == device
     assert plain == kept  # the record stays as it is

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING
+
 from streamsim.program.patterns import depth_first
 from streamsim.program.schedule import Copy, Kernel, RecordEvent, WaitEvent
 from streamsim_validate.gpu.kernels import PERIOD, find_kernel
@@ -12,13 +15,20 @@ from streamsim_validate.records.recipe import digest, legacy_kernels, relay, sta
 from streamsim_validate.suites.suites import CONNECTIONS, suite, suite_connections
 from streamsim_validate.suites.workloads import KI, MI, sincos
 
+if TYPE_CHECKING:
+    from streamsim.program.schedule import Schedule
+
 STANDARD = {connections: suite("standard", connections) for connections in CONNECTIONS}
 USUAL = STANDARD[8]
-SCHEDULES = {recipe.key: recipe.schedule() for recipes in STANDARD.values() for recipe in recipes}
+
+
+@cache
+def schedules() -> dict[str, Schedule]:
+    return {recipe.key: recipe.schedule() for recipes in STANDARD.values() for recipe in recipes}
 
 
 def test_standard_has_at_least_400_different_schedules() -> None:
-    assert len({digest(SCHEDULES[recipe.key]) for recipe in USUAL}) == len(USUAL) >= 400
+    assert len({digest(schedules()[recipe.key]) for recipe in USUAL}) == len(USUAL) >= 400
     assert len({recipe.key for recipe in USUAL}) == len(USUAL)
 
 
@@ -28,7 +38,7 @@ def test_standard_covers_what_it_should() -> None:
     assert any(recipe.workload.work % int(recipe.arguments["chunks"]) for recipe in USUAL)
     chunks = {int(recipe.arguments["chunks"]) for recipe in USUAL}
     assert (min(chunks), max(chunks)) == (1, 128)
-    streams = {len(schedule.streams) for schedule in SCHEDULES.values()}
+    streams = {len(schedule.streams) for schedule in schedules().values()}
     assert {1, 2, 4, 8, 16, 32} <= streams
     assert max(streams) == 32
     patterns = {recipe.pattern for recipe in USUAL}
@@ -54,17 +64,17 @@ def test_connections_are_probed_with_more_streams_than_queues() -> None:
     for connections in (1, 32):
         recipes = STANDARD[connections]
         assert len(recipes) >= 50
-        assert any(len(SCHEDULES[recipe.key].streams) > 8 for recipe in recipes)
+        assert any(len(schedules()[recipe.key].streams) > 8 for recipe in recipes)
         assert {recipe.pattern for recipe in recipes} >= {"depth-first", "breadth-first", "ring", "prefetch"}
 
 
 def test_kernels_take_their_time_from_the_profile() -> None:
-    ops = [op for schedule in SCHEDULES.values() for op in schedule.ops if isinstance(op, Kernel)]
+    ops = [op for schedule in schedules().values() for op in schedule.ops if isinstance(op, Kernel)]
     assert all(op.duration_s is None and op.elements for op in ops)
 
 
 def test_every_kernel_can_be_replayed() -> None:
-    kernels = {op for schedule in SCHEDULES.values() for op in schedule.ops if isinstance(op, Kernel)}
+    kernels = {op for schedule in schedules().values() for op in schedule.ops if isinstance(op, Kernel)}
     for kernel in kernels:
         widths_of(find_kernel(kernel), kernel)
 
@@ -72,7 +82,7 @@ def test_every_kernel_can_be_replayed() -> None:
 def test_no_chunk_begins_where_the_host_data_repeats() -> None:
     """Else two chunks exchanged would look alike."""
     offsets = {
-        op.host.offset for schedule in SCHEDULES.values() for op in schedule.ops if isinstance(op, Copy) and op.host
+        op.host.offset for schedule in schedules().values() for op in schedule.ops if isinstance(op, Copy) and op.host
     }
     assert not [offset for offset in offsets if offset and offset % (4 * PERIOD) == 0]
 
@@ -83,12 +93,12 @@ def test_however_a_workload_is_cut_its_output_is_that_of_the_program_in_one_chun
     for recipe in (*STANDARD[8][::3], *STANDARD[32]):
         if recipe.workload.outputs:
             (want,) = run_reference(depth_first(recipe.workload, 1, 1), memo).outputs.values()
-            (found,) = run_reference(SCHEDULES[recipe.key], memo).outputs.values()
+            (found,) = run_reference(schedules()[recipe.key], memo).outputs.values()
             assert found.stretches == want.stretches, recipe.key
 
 
 def test_it_fits_a_small_card() -> None:
-    for schedule in SCHEDULES.values():
+    for schedule in schedules().values():
         need = buffers_of(schedule)
         assert sum(size for key, size in need.items() if key.memory == "device") <= 512 * MI
         assert sum(size for key, size in need.items() if key.memory != "device") <= 512 * MI
