@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 from operator import attrgetter
@@ -237,10 +238,12 @@ _MATTERS: dict[type[Op], Callable[[Any], object]] = dict.fromkeys(get_args(Op), 
 }
 
 
-class Makes(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Makes:
     """The ops of a schedule by what their shapes hang on: by op which make it is, and of each make one op.
 
-    ``behind``: how each make of kernels right behind kernels comes to the card (:func:`behind_kernels`).
+    ``behind``: how each make of kernels right behind kernels comes to the card (:func:`behind_kernels`). Makes equal
+    themselves alone, so what is made of them can be remembered.
     """
 
     of_op: array[int]

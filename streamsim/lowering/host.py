@@ -26,13 +26,14 @@ from streamsim.rules.clock import ticks
 from streamsim.rules.kinds import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Op, Region, Schedule
     from streamsim.rules.calls import Surcharges
 
 NO_SEGMENT = -1
+WORK, TURNS = (Copy, Kernel), (RecordEvent, WaitEvent, Synchronize)  # by what rule their calls take longer
 CALLED: dict[type[Op], int] = {
     HostWork: OWN_WORK,
     RecordEvent: RECORD,
@@ -84,9 +85,11 @@ class Segments:
 class Columns(NamedTuple):
     """What is asked of every op.
 
-    Its kind, its stream (NO_STREAM: none), the thread that makes its call, and whether this may hold its thread.
+    Its make, its kind, its stream (NO_STREAM: none), the thread that makes its call, and whether this may hold its
+    thread.
     """
 
+    make: array[int]
     kind: bytearray
     stream: array[int]
     thread: array[int]
@@ -120,12 +123,12 @@ def _behind(schedule: Schedule, thread: array[int], ends: Sequence[int]) -> Iter
         latest[thread[end]] = number
 
 
-def call_ticks_of(schedule: Schedule, device: Device, columns: Columns, of_shape: Iterable[int]) -> array[int]:
-    """Ticks that each call takes, without what it waits for. ``of_shape``: by op what its shape says.
+def call_ticks_of(schedule: Schedule, device: Device, columns: Columns, of_make: Sequence[int]) -> array[int]:
+    """Ticks that each call takes, without what it waits for. ``of_make``: what shapes say, by make.
 
     A call takes what its op says, else what its shape says and what :mod:`streamsim.rules.calls` adds to that.
     """
-    found, own = array("q", of_shape), list(map(attrgetter("call_s"), schedule.ops))
+    found, own = array("q", map(of_make.__getitem__, columns.make)), list(map(attrgetter("call_s"), schedule.ops))
     kinds = set(columns.kind)
     surcharges = surcharges_of(schedule.launch, device, not kinds.isdisjoint(COPIES), KERNEL in kinds)
     if None in own and any(surcharges):
@@ -141,21 +144,28 @@ def _add_surcharges(found: array[int], schedule: Schedule, columns: Columns, sur
     number: defaultdict[str, int] = defaultdict(count(1).__next__)  # of kernels, by name
     known = [False] * (KINDS * (len(schedule.streams) + 1))
     launched = [True] + [False] * columns.kind.count(KERNEL)
-    for i, (op, kind, holds) in enumerate(zip(schedule.ops, columns.kind, columns.holds, strict=True)):
-        caller = callers[op.thread]
-        if isinstance(op, Copy | Kernel):
+    enter, changes = surcharges.enter > 0, surcharges.enter or surcharges.turn
+    again = set[tuple[int, int, int]]()  # calls that take no longer if they are made again, until one is held
+    for i, (make, kind, stream, thread, holds) in enumerate(zip(*columns, strict=True)):
+        call = thread, stream, make
+        if call in again:
+            continue
+        op, caller = schedule.ops[i], callers[thread]
+        if isinstance(op, WORK):
             kernel = number[op.name] if isinstance(op, Kernel) else 0
-            is_next = bool(surcharges.enter) and blocks[op.thread].is_next(op)
-            found[i] += work_surcharge(surcharges, caller, known, launched, op.stream, kind, kernel, is_next)
-            if surcharges.enter:
-                blocks[op.thread].add(op, bool(caller.entered))
-        elif isinstance(op, HostWork | WaitThread):
-            if isinstance(op, WaitThread) or ticks(op.duration_s):
-                caller.called = CALLED[type(op)]
-        else:
+            is_next = enter and blocks[thread].is_next(op)
+            found[i] += work_surcharge(surcharges, caller, known, launched, stream, kind, kernel, is_next)
+            if enter:
+                blocks[thread].add(op, bool(caller.entered))
+        elif isinstance(op, TURNS):
             found[i] += turn_surcharge(surcharges, caller, CALLED[type(op)])
+        elif isinstance(op, WaitThread) or ticks(op.duration_s):
+            caller.called = CALLED[type(op)]
         if holds:
             held(caller)
+            again.clear()
+        elif not changes:
+            again.add(call)
 
 
 class _Block:

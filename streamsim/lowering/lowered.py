@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streamsim.device.profile import Device
+    from streamsim.lowering.costs import Makes
 
 
 NOT_AN_ENGINE = -1
@@ -118,9 +119,8 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
     kind, holds = bytes(made.kind for made in shapes), bytes(made.holds for made in shapes)
     queues = device.copy_engines.count, device.copy_engines.connections, device.connections
     columns, streams, queue, run_on, order, segments = _layout(
-        schedule, kind, holds, queues, device.compute.kernel_signal
+        schedule, makes, kind, holds, queues, device.compute.kernel_signal
     )
-    calls = map([made.call for made in shapes].__getitem__, shape)
     return Lowered(
         schedule=schedule,
         device=device,
@@ -138,7 +138,7 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
         frontier=order.frontier,
         segments=segments,
         hand_over=hand_over_table(device.hand_over, schedule.launch, *streams),
-        call=call_ticks_of(schedule, device, columns, calls),
+        call=call_ticks_of(schedule, device, columns, [made.call for made in shapes]),
         submit=ticks(device.host.submit_s),
         wake=ticks(device.host.wake_s),
         launch=_launch_ticks(schedule, device),
@@ -146,10 +146,13 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
 
 
 @remembered
-def _layout(schedule: Schedule, kind: bytes, holds: bytes, queues: tuple[int, int, int], kernel_signal: str) -> _Layout:
+def _layout(
+    schedule: Schedule, makes: Makes, kind: bytes, holds: bytes, queues: tuple[int, int, int], kernel_signal: str
+) -> _Layout:
     """``kind``, ``holds``: of each make of ops. ``queues``: copy engines, their hardware queues, those of kernels."""
-    shape = makes_of(schedule).of_op
+    shape = makes.of_op
     columns = Columns(
+        make=shape,
         kind=bytearray(map(kind.__getitem__, shape)),
         holds=bytearray(map(holds.__getitem__, shape)),
         stream=array("i", [NO_STREAM if op.stream is None else op.stream for op in schedule.ops]),

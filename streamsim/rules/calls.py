@@ -34,8 +34,9 @@ class Surcharges(NamedTuple):
 class Caller:
     """What a thread of the host has issued, whole numbers all; the compiled model has it in a record.
 
-    ``stream``, ``kind``: of its latest copy or kernel. ``entered``: whether it entered a stream for that.
-    ``called``: its latest call. ``copied``, ``launched``: whether it has issued a copy, or a kernel, since it waited.
+    ``stream``, ``kind``: of its latest copy or kernel. ``entered``: whether it entered a stream for that. If it
+    takes no time to enter a stream, none of the three changes. ``called``: its latest call. ``copied``, ``launched``:
+    whether it has issued a copy, or a kernel, since it waited.
     """
 
     stream: int = NO_STREAM
@@ -62,10 +63,11 @@ def work_surcharge(
     launched, by its number; that of a copy, 0, has. ``is_next``: see :func:`~streamsim.rules.entering.enters`.
     """
     more = turn_surcharge(costs, caller, kind)
-    caller.entered = enters(stream, kind, caller.stream, caller.kind, is_next)
-    caller.stream, caller.kind = stream, kind
-    if caller.entered:
-        more += costs.enter
+    if costs.enter:
+        caller.entered = enters(stream, kind, caller.stream, caller.kind, is_next)
+        caller.stream, caller.kind = stream, kind
+        if caller.entered:
+            more += costs.enter
     if kind == KERNEL:
         if not caller.launched:
             more += costs.after_wait

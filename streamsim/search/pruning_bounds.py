@@ -36,8 +36,7 @@ number of streams and is worked out once for each cut.
 from __future__ import annotations
 
 import math
-from itertools import accumulate, groupby, pairwise
-from operator import itemgetter
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.analysis.bounds import Flow, duplex_bound
@@ -91,7 +90,8 @@ class _Size(NamedTuple):
 class _Cut(NamedTuple):
     """A workload in ``chunks`` chunks of few ``sizes``, in the order of the chunks; the kinds of their ops.
 
-    ``once``: what is copied once, by kind. ``has_gaps``: some chunks lack some of the ops.
+    ``once``: what is copied once, by kind. ``has_gaps``: some chunks lack some of the ops. ``calls_between``: ticks of
+    the host, at most, between the calls for an op and for the next one of its chunk.
     """
 
     chunks: int
@@ -99,6 +99,7 @@ class _Cut(NamedTuple):
     kinds: tuple[int, ...]
     once: dict[int, list[Shape]]
     has_gaps: bool
+    calls_between: int
 
     @property
     def work(self) -> int:
@@ -126,7 +127,7 @@ class LowerBounds:
             launch: _most_calls(workload, len(kinds), launch, device, of) for launch, of in calls.items()
         }
         launched = [kernel.name for kernel in workload.kernels for _ in range(kernel.launches)]
-        self.call_ticks = {launch: _chunk_calls(kinds, launched, of) for launch, of in calls.items()}
+        self.call_ticks = {launch: _stage_calls(kinds, launched, of) for launch, of in calls.items()}
         self.event_ticks = {launch: (of[RecordEvent], of[WaitEvent]) for launch, of in calls.items()}
         self.submit_ticks = ticks(device.host.submit_s)
         self.launch_ticks = {"live": 0, "graph": ticks(device.host.graph_launch_s)}
@@ -140,11 +141,12 @@ class LowerBounds:
             if config.chunks not in self._in_chunks:
                 self._in_chunks[config.chunks] = LowerBounds(workload, self._device)
             return self._in_chunks[config.chunks](config)
-        cut = self._cut(config)
+        loop = loop_of(config.order, config.buffers is not None, self._stages)
+        cut = self._cut(config, loop)
         if cut.has_gaps or not cut.kinds:
             engines = [self._work(cut, engine) for engine in set(self._engine_of) - {NOT_AN_ENGINE}]
             return max(engines + [cut.work] * bool(cut.kinds))  # every chunk has something to issue
-        loop, across = self._loop(config), config.hands_buffers_over
+        across = config.hands_buffers_over
         slots = config.slots if across or loop.roles else None
         key = (config.order, config.chunks, slots, config.memory, config.launch)
         common = self._common.get(key)
@@ -153,14 +155,11 @@ class LowerBounds:
         bound, start = common
         if loop.roles:
             return bound
-        chain = self._stream(cut, config.streams, self._again(cut, config, config.streams, 0))
+        chain = self._stream(cut, config.streams, self._again(cut, loop, config.streams, 0))
         if config.slots is not None:
             event = self._event if across and config.launch == "live" else 0
-            chain = max(chain, self._stream(cut, config.slots, self._again(cut, config, config.slots, event)))
+            chain = max(chain, self._stream(cut, config.slots, self._again(cut, loop, config.slots, event)))
         return max(bound, start + chain)
-
-    def _loop(self, config: Config) -> Loop:
-        return loop_of(config.order, config.buffers is not None, self._stages)
 
     def _of_cut(self, cut: _Cut, config: Config, loop: Loop) -> tuple[int, int]:
         """The engines', the link's and the host's bound; and when the first op is on the card."""
@@ -214,20 +213,20 @@ class LowerBounds:
             first = upto
         return total + (first - 1) * again
 
-    def _again(self, cut: _Cut, config: Config, every: int, event: int) -> int:
+    def _again(self, cut: _Cut, loop: Loop, every: int, event: int) -> int:
         """Ticks of hand-overs that one more chunk, ``every`` so many, adds to those inside its chain.
 
         Depth-first from its last op to the next chunk's first one. Breadth-first a stage of one chunk follows the
         same stage of another, and the hand-overs from stage to stage come only once.
         """
-        if not self._loop(config).is_by_chunk:
-            most, shortest = self._calls_between(config), dict[int, int]()
+        if not loop.is_by_chunk:
+            shortest = dict[int, int]()
             for size in cut.sizes:
                 for kind, op in zip(cut.kinds, size.ops, strict=True):
                     shortest[kind] = min(op.duration, shortest.get(kind, op.duration))
-            waits = sum(self._crossing(kind, kind) for kind, least in shortest.items() if least > most)
+            waits = sum(self._crossing(kind, kind) for kind, least in shortest.items() if least > cut.calls_between)
             return waits - max(size.between for size in cut.sizes)
-        calls = every * (self._calls_between(config) + max(size.work for size in cut.sizes))
+        calls = every * (cut.calls_between + max(size.work for size in cut.sizes))
         waits = min(size.ops[-1].duration for size in cut.sizes) > calls
         return (self._crossing(cut.kinds[-1], cut.kinds[0]) + event) * waits
 
@@ -235,8 +234,8 @@ class LowerBounds:
         """Ticks from an op of one kind to the next one of its stream."""
         return crossing(self._hand_over, before, after, 0)
 
-    def _cut(self, config: Config) -> _Cut:
-        most = self._calls_between(config)
+    def _cut(self, config: Config, loop: Loop) -> _Cut:
+        most = self._calls_between(config, loop)
         key = config.chunks, config.memory, config.launch, most
         cut = self._cuts.get(key)
         if cut is None:
@@ -246,15 +245,15 @@ class LowerBounds:
             sizes = tuple(self._size(part, _least_ops(costs, part, in_graph), most) for part in parts)
             once = {kind: [shape for shape in costs.once() if shape.kind == kind] for kind in (H2D, D2H)}
             gaps = not all(all(part.inputs + part.outputs) for part in parts)
-            cut = self._cuts[key] = _Cut(config.chunks, sizes, self._kinds, once, gaps)
+            cut = self._cuts[key] = _Cut(config.chunks, sizes, self._kinds, once, gaps, most)
         return cut
 
-    def _calls_between(self, config: Config) -> int:
+    def _calls_between(self, config: Config, loop: Loop) -> int:
         """Ticks of the host, at most, between the calls for an op and for the next one of its chunk."""
         if config.is_blocking or config.is_pageable or self._device.compute.kernel_signal == "run":
             return NEVER  # the host may wait, or ops for many others
         calls = self._most_calls[config.launch]
-        if not self._loop(config).is_by_chunk:
+        if not loop.is_by_chunk:
             workload, chunks = self._workload, config.chunks
             return chunks * (calls + ticks(workload.host_work_s) + workload.has_host_work) + ticks(workload.host_load_s)
         return calls
@@ -299,10 +298,11 @@ def _most_calls(workload: Workload, ops: int, launch: Launch, device: Device, ca
     return (ops + 1) * (dearest + sum(more) + events + 4 * more.turn)
 
 
-def _chunk_calls(kinds: Sequence[int], launched: Sequence[str], calls: Calls) -> list[int]:
-    """Ticks of the calls of a chunk, in the order of issue; ``launched``: the names of its launches."""
-    kernels = iter(launched)
-    return [kernel_call(calls, next(kernels)) if kind == KERNEL else calls[Copy] for kind in kinds]
+def _stage_calls(kinds: Sequence[int], launched: Sequence[str], calls: Calls) -> dict[Stage, list[int]]:
+    """Ticks up to each call of each stage of a chunk; ``launched``: the names of its launches."""
+    ticks_of = {KERNEL: [kernel_call(calls, name) for name in launched]}
+    ticks_of |= {kind: [calls[Copy]] * kinds.count(kind) for kind in (H2D, D2H)}
+    return {stage: list(accumulate(ticks_of[kind] or [0])) for stage, kind in KIND_OF_STAGE.items()}
 
 
 class _Calls:
@@ -316,9 +316,7 @@ class _Calls:
         self._cut, self._turns = cut, config.turns
         self.begins = bounds.submit_ticks + bounds.launch_ticks[config.launch]
         self._event_calls = bounds.event_ticks[config.launch]
-        calls = zip(cut.kinds, bounds.call_ticks[config.launch], strict=True)
-        by_kind = {kind: [call for _, call in some] for kind, some in groupby(calls, itemgetter(0))}
-        self._calls = {stage: list(accumulate(by_kind.get(kind, [0]))) for stage, kind in KIND_OF_STAGE.items()}
+        self._calls = bounds.call_ticks[config.launch]
         self.first, self.last = (self._of_chunk(loop, chunk) for chunk in (0, cut.chunks - 1))
 
     def _of_chunk(self, loop: Loop, chunk: int) -> list[int]:
