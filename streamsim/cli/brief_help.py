@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streamsim.cli.printing import tell
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -74,7 +76,7 @@ class BriefCommand(click.Command):
 def _show_all(context: click.Context, _param: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:
         context.meta[_show_all.__name__] = True
-        click.echo(context.get_help(), color=context.color)
+        tell(*context.get_help().splitlines())
         context.exit()
 
 

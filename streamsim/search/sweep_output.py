@@ -222,7 +222,8 @@ class _Output:
         """Return the journal if the sweep and the rows bear it out. Raises InputError."""
         if os.fstat(self._file).st_size < journal.bytes:
             raise InputError(one_line(f"{self._path}: is shorter than its journal says; remove both, then start again"))
-        if _checksum_of(self._path, journal.bytes) != journal.checksum or journal.next > self._combinations:
+        is_sound = journal.next <= self._combinations and _may_be_row(self._columns, journal.fastest)
+        if not is_sound or _checksum_of(self._path, journal.bytes) != journal.checksum:
             raise InputError(
                 one_line(
                     f"{self._path}: is not what its journal {self._journal_path.name} says; remove both, then"
@@ -287,6 +288,11 @@ def _checksum_of(path: Path, n_bytes: int) -> int:
         while n_bytes > 0 and (data := file.read(min(n_bytes, BLOCK_BYTES))):
             found, n_bytes = crc32(data, found), n_bytes - len(data)
     return found
+
+
+def _may_be_row(columns: tuple[str, ...], row: list[Any] | None) -> bool:
+    """Return whether a row of a journal, which anybody may have edited, has the columns and a makespan."""
+    return row is None or (len(row) == len(columns) and isinstance(row[columns.index("makespan_s")], float))
 
 
 def _fastest(columns: tuple[str, ...], before: list[Any] | None, rows: list[tuple[Any, ...]]) -> list[Any] | None:

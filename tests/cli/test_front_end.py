@@ -148,4 +148,4 @@ def test_call_costs_are_those_of_linear_layers_too(capsys: pytest.CaptureFixture
 def test_the_schema_has_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", "workload"]) == 0
     schema = json.loads(capsys.readouterr().out)
-    assert schema["$defs"]["Workload"]["properties"]["front_end"] == {"type": "string", "default": ""}
+    assert schema["$defs"]["WorkloadFile"]["properties"]["front_end"] == {"type": "string", "default": ""}

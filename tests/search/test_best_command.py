@@ -12,7 +12,6 @@ from strategies import NS, make_device, pipeline_of
 
 import streamsim
 from streamsim.cli import main
-from streamsim.cli.best import best_command
 from streamsim.device.files import read_device, write_device
 from streamsim.device.library import load_device
 from streamsim.program.files import write_schedule, write_workload
@@ -195,7 +194,7 @@ def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_
     layers = tuple(Layer(1 << 20, (WorkloadKernel(duration_s=1e-3),), name) for name in ("in", "out"))
     write_layers(Layers(layers), tmp_path / "layers.toml")
     write_schedule(one_stream(pipeline_of(1 << 20), 3), tmp_path / "program.json")
-    text = best_command.get_help(best_command.make_context("streamsim best", list(PIPELINE)))
+    text = said(capsys, "--help-all")
     examples = [line.split()[2:] for line in text.splitlines() if line.startswith("    streamsim best ")]
     assert len(examples) == 6
     for arguments in examples:

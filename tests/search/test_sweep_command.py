@@ -12,7 +12,6 @@ from sweeps import NOTE, said
 
 from streamsim.analysis.kernel_assumptions import kernel_assumptions
 from streamsim.cli import main
-from streamsim.cli.sweep import sweep_command
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import load_device
 from streamsim.program.files import write_workload
@@ -80,7 +79,7 @@ def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_
 
     monkeypatch.chdir(tmp_path)
     write_workload(pipeline_of(1 << 20), tmp_path / "workload.toml")
-    text = sweep_command.get_help(sweep_command.make_context("streamsim sweep", []))
+    text, _ = said(capsys, "--help-all")
     examples = [shlex.split(line)[2:] for line in text.splitlines() if line.startswith("    streamsim sweep ")]
     assert len(examples) == 4
     for example in examples:
