@@ -1,4 +1,4 @@
-"""Whether a file holds a recording, told by its name and how it begins: no reader is loaded for that."""
+"""Detection of recordings among files by their names and first bytes, without loading a reader."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from contextlib import closing
 from streamsim.recorded.json_stream import BYTE_ORDER_MARK, blocks_of
 from streamsim.text.recognise import kind_of
 
-FORMAT = "streamsim_capture"  # the key of the first line of what was captured, and its value the version
+FORMAT = "streamsim_capture"  # the key in the first line of a captured file; its value is the version
 SQLITE = b"SQLite format 3\0"
 CAPTURED = re.compile(rb'\{\s*"' + FORMAT.encode())
-REPORTS = (".nsys-rep", ".qdrep")  # of Nsight Systems, which only its own tools read
-RECORDINGS = (".gz", ".sqlite", ".sqlite3", ".db")  # names that no schedule has
+REPORTS = (".nsys-rep", ".qdrep")  # reports of Nsight Systems, which only its own tools read
+RECORDINGS = (".gz", ".sqlite", ".sqlite3", ".db")  # endings that no schedule's file has
 
 
 def kind_given(path: str | os.PathLike[str]) -> str:
-    """What a file holds: "recording", "schedule" or "" for anything else. Names tell reports and packed files.
+    """Return "recording" or "schedule" for a file's content, or "" for anything else.
 
-    A pipe is not looked at, since it can be read only once. Raises InputError where a file cannot be read.
+    Reports and packed files are detected by their names. A pipe gives "", as it can be read only once. Raises
+    InputError if the file cannot be read.
     """
     if str(path).lower().endswith((*REPORTS, *RECORDINGS)):
         return "recording"

@@ -1,4 +1,4 @@
-"""When the ops of a recorded program were issued and ran: the recording read op by op."""
+"""Recorded times of the ops of a recorded program: when they were issued and when they ran."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 
 def recorded_times(recording: Recording, program: RecordedProgram) -> RecordedTimes:
-    """When the ops of ``program``, which is that of ``recording``, were issued and ran, from its first call on.
+    """Return when the ops of ``program`` were issued and ran, from its first call on, in nanoseconds.
 
-    What a thread did between two calls took the time between them, whatever of that recording cost. Work from before
-    the first call began with it. Of several ops of one call the first has its time.
+    ``program`` is the program of ``recording``. Host work between two calls takes the time between them, with the cost
+    of recording. Work that began before the first call starts with it. If a call has several ops, the first one has the
+    call's time.
     """
     calls, work, first_ns = recording.calls, recording.work, program.first_ns
     issued_ns, returned_ns = (
@@ -38,21 +39,21 @@ def recorded_times(recording: Recording, program: RecordedProgram) -> RecordedTi
 
 
 def _since(column: NDArray[np.int64], rows: tuple[int, ...], first_ns: int) -> list[int]:
-    """The times in ``rows`` since the first call; of the row -1 none."""
+    """Return the times of ``rows`` since the first call, at least 0; UNKNOWN for the row -1."""
     chosen = np.array(rows)
-    there = np.append(column, 0)[chosen]  # of the row -1 what is appended
+    there = np.append(column, 0)[chosen]  # the row -1 takes the appended 0
     found: list[int] = np.where(chosen == NONE, UNKNOWN, np.maximum(there - first_ns, 0)).tolist()
     return found
 
 
 def _between_calls(program: RecordedProgram, issued_ns: list[int], returned_ns: list[int]) -> None:
-    """Give what threads did between their calls the time between them: work the last of it, waits what is before."""
-    latest: dict[int, int] = {}  # by thread when it was done with its last op
-    waiting: dict[int, list[int]] = {}  # by thread the ops since then
+    """Set the times of ops between a thread's calls: host work ends the gap, and waits take the rest before it."""
+    latest: dict[int, int] = {}  # by thread: the end of its last op
+    waiting: dict[int, list[int]] = {}  # by thread: the ops since then
     ops = program.schedule.ops
     for i, op in enumerate(ops):
         if issued_ns[i] == UNKNOWN:
-            if program.work[i] == NONE:  # not work from before, whose call is not there
+            if program.work[i] == NONE:  # work from before the recording has no call
                 waiting.setdefault(op.thread, []).append(i)
             continue
         until, since = issued_ns[i], min(latest.get(op.thread, 0), issued_ns[i])

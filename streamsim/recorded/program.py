@@ -1,7 +1,7 @@
-"""The program that a recording is of, as a schedule: what was issued, in which order, by whom, and what the host did.
+"""Schedules of recorded programs: their calls in order, by thread, with the host work between them.
 
-Taken from the recording: the order of calls, bytes, what kernels take alone, what calls cost and what the host did
-between them. Left to the model: when anything runs on the card, how long copies take, what calls wait for.
+From the recording come the order of calls, bytes, uncontended kernel times, times of calls, and host work between
+calls. The model predicts when work runs on the card, how long copies take, and what calls wait for.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from streamsim.recorded.copy_rates import Held
     from streamsim.recorded.recording import CardWork, Recording
 
-PAGEABLE = "pageable"  # the buffer in which every copy of pageable memory has a place of its own
+PAGEABLE = "pageable"  # the buffer in which every pageable copy has its own range
 NEVER_RECORDED = -2  # in place of the call that recorded an event
-BYTES_A_THREAD = 16  # that a memset or a copy within the card moves: a vector of four words
-ISSUING = 160  # threads that keep a multiprocessor busy with dense arithmetic: a warp and a quarter for each scheduler
+BYTES_A_THREAD = 16  # bytes that each thread of a memset or a copy within the card moves: a vector of four words
+ISSUING = 160  # threads that keep a multiprocessor busy with dense arithmetic: 1.25 warps for each scheduler
 SLOW_COPY = (
     "something else held the host (a module, a lock, memory): host work before the copy, as recorded",
     "page faults of memory that is touched for the first time: host work before the copy, as recorded",
@@ -59,11 +59,12 @@ _SYNCHRONISES = {CallKind.SYNCHRONIZE_STREAM, CallKind.SYNCHRONIZE_EVENT, CallKi
 
 
 class RecordedProgram(msgspec.Struct, frozen=True):
-    """A recording as a ``schedule``. ``work``: by op the row of the recording's work, or -1. ``call``: of its calls.
+    """The program of a recording, as a ``schedule``.
 
-    ``first_ns``: when the first call began that issued work: there the program begins. ``taken_out_s``: of the host's
-    time, at ``costs`` for each record.
-    ``assumed``: what the recording does not say, how often, and what was taken for it.
+    - ``work``, ``call``: for each op, its row in the recording's work and calls, or -1.
+    - ``first_ns``: the start of the program: the beginning of the first call that issued work.
+    - ``taken_out_s``: seconds of the host's time that are left out as the cost of recording, at ``costs``.
+    - ``assumed``: facts that the recording lacks, how often, and the assumptions made for them.
     """
 
     schedule: Schedule
@@ -78,12 +79,15 @@ class RecordedProgram(msgspec.Struct, frozen=True):
 def program_of(
     recording: Recording, name: str = "", costs: HostCosts | None = None, device: Device | str | Path | None = None
 ) -> RecordedProgram:
-    """The program that ``recording`` is of: of one card, whose calls are there.
+    """Return the program of a recording of one card.
 
-    ``device``: says for how long after a call the card has what it asks for, which copies of pageable memory the call
-    is done with, and how fast they are. What such a copy took much longer is work of the host before it. None: the
-    card has all at once, calls are done with all copies that begin behind them, and none is slow.
-    Raises InputError for work on several cards, and where no call issued any work.
+    - ``costs``: the cost of recording that is taken out of the host's time (None: none).
+    - ``device``: a Device, or the name or file of one. It says how long after a call the card has its work, which
+      pageable copies return at once, and how fast they are. The excess time of a slow pageable copy becomes host work
+      before it. None: the card has work at once, a pageable copy that begins after its call has returned at once, and
+      none is slow.
+
+    Raises InputError for work on several cards, and if no call issued any work.
     """
     cards = np.unique(recording.work.card)
     if len(cards) > 1:
@@ -94,7 +98,7 @@ def program_of(
 
 
 class _Writer:
-    """Writes the ops down call by call, in the order of their starts."""
+    """A translator of recorded calls into ops, call by call in the order of their starts."""
 
     def __init__(self, recording: Recording, name: str, costs: HostCosts, device: Device | None) -> None:
         self._recording, self._name, self._costs = recording, name, costs
@@ -108,17 +112,17 @@ class _Writer:
         self._times = call_times(recording, self._first_ns)
         self._threads = {thread: k for k, thread in enumerate(dict.fromkeys(recording.calls.thread.tolist()))}
         self._streams, self._kinds = self._number_streams()
-        # By row, as Python's numbers: asked for one by one, NumPy's are slow.
+        # Columns as lists: reading NumPy arrays one entry at a time is slow.
         self._of_call = {name: getattr(self._calls, name).tolist() for name in ("kind", "thread", "stream", "record")}
         self._of_work = _columns(recording, self._streams)
-        self._events: dict[int, int] = {}  # by the call that recorded it
-        self._latest: dict[int, int] = {}  # by thread the stream of its last work
-        self._pageable = 0
-        self._gap = dict.fromkeys(self._threads.values(), 0)  # by thread: what the host has done since its last op
+        self._events: dict[int, int] = {}  # by the call that recorded the event
+        self._latest: dict[int, int] = {}  # by thread: the stream of its last work
+        self._pageable = 0  # bytes of the pageable buffer so far
+        self._gap = dict.fromkeys(self._threads.values(), 0)  # by thread: nanoseconds of host work since its last op
         self._ops: list[Op] = []
-        self._row_of: list[int] = []  # by op its work
-        self._call_of: list[int] = []  # and its call
-        self._host_work: dict[tuple[int, int], HostWork] = {}  # by nanoseconds and thread: programs repeat themselves
+        self._row_of: list[int] = []  # by op: its row of work
+        self._call_of: list[int] = []  # by op: its row of calls
+        self._host_work: dict[tuple[int, int], HostWork] = {}  # by nanoseconds and thread: equal work shares one value
         self._ended = _ended_before(recording)
         self._assumed: dict[str, list[Any]] = {}
         self._taken_ns = 0
@@ -150,19 +154,19 @@ class _Writer:
         return RecordedProgram(schedule, work, call, self._first_ns, self._taken_ns * 1e-9, self._costs, assumed)
 
     def _end(self) -> None:
-        """Let the program end with the last wait for its last work: what tears down behind it is no part of it."""
+        """End the program with the last wait for its last work, without the calls that tear down after it."""
         last = max(i for i, op in enumerate(self._ops) if isinstance(op, Copy | Kernel))
         waits = (i for i, op in enumerate(self._ops) if isinstance(op, Synchronize) and i > last and not op.name)
         end = max(waits, default=last) + 1
         while end < len(self._ops) and self._call_of[end] == self._call_of[last] != NONE:
-            end += 1  # what is left of the last call
+            end += 1  # the other ops of the last call
         for column in (self._ops, self._row_of, self._call_of):
             del column[end:]
 
     def _backlog(self) -> None:
-        """Work that was called before the recording or its window began: in its stream it is before all other work."""
+        """Add work that was called before the recording or its window began: it comes first in its stream."""
         work = self._recording.work
-        called: dict[int, int] = {}  # by stream the first work whose call is there
+        called: dict[int, int] = {}  # by stream: the first work with a recorded call
         for row in np.flatnonzero(work.call != NONE).tolist():
             called.setdefault(int(work.stream[row]), row)
         left_out, moves = 0, page_moves(work)
@@ -178,7 +182,7 @@ class _Writer:
         self._assume("moves of unified memory's pages", NOT_MODELLED, int(moves.sum()))
 
     def _take_out(self) -> None:
-        """Take what recording cost out of the calls' times and the gaps before them."""
+        """Subtract the cost of recording from the calls' times and from the gaps before them."""
         times, costs = self._times, self._costs
         before = int(times.own_ns[self._first :].sum() + times.before_ns[self._first :].sum())
         if costs.first:
@@ -186,7 +190,7 @@ class _Writer:
             if FIRST_S[0] <= excess * 1e-9 <= FIRST_S[1]:
                 times.own_ns[first] -= excess
         works = np.diff(self._rows_from) > 0
-        least = np.minimum(times.own_ns, works)  # what takes no time is an op of a graph's
+        least = np.minimum(times.own_ns, works)  # at least 1 ns with work: an op without time belongs to a graph
         took_ns = round(costs.call_s * 1e9) + works * round(costs.work_s * 1e9)
         took_ns += share_ns(times.own_ns, costs, 1)
         times.own_ns[:] = np.maximum(times.own_ns - took_ns, least)
@@ -199,9 +203,9 @@ class _Writer:
         self._taken_ns = before - int(times.own_ns[self._first :].sum() + times.before_ns[self._first :].sum())
 
     def _number_streams(self) -> tuple[dict[int, int], list[StreamKind]]:
-        """By stream of the recording its number in the schedule, and the kinds of those that have one.
+        """Return the schedule's number of each recorded stream, and the kinds of the numbered streams.
 
-        In the recording's order, which is mostly that of their creation: by it streams get their hardware queues.
+        Numbers follow the recording's order, mostly the order of creation, which gives streams their hardware queues.
         """
         cards = {*np.unique(self._recording.work.card).tolist(), NONE}
         numbers: dict[int, int] = {NONE: LEGACY_STREAM}
@@ -236,7 +240,10 @@ class _Writer:
             self._gap[thread] += own_ns
 
     def _issue(self, i: int, kind: int, thread: int, own_ns: int, rows: Sequence[int]) -> None:
-        """A call that has put work on the card; that of a graph before it returns, if the first of it began by then."""
+        """Add the ops of a call that put work on the card.
+
+        The work of a graph's launch is issued before the call returns if its first work began by then.
+        """
         call_s, rest_ns = own_ns * 1e-9, 0
         if kind == GRAPH_LAUNCH:
             begun_ns = min(self._of_work.start_ns[row] for row in rows) - int(self._calls.start_ns[i])
@@ -260,7 +267,7 @@ class _Writer:
             self._put(HostWork(rest_ns * 1e-9, self._called(i), thread), i)
 
     def _hold(self, i: int, row: int, copy: Copy | Kernel, held: Held) -> None:
-        """Let the host work as long as a slow copy of pageable memory held it, once the copy's stream was free."""
+        """Add host work before a slow pageable copy, for the time that it held the host, once its stream was free."""
         if not held.before_ns:
             return
         back = self._of_work.direction[row] == CopyDirection.D2H

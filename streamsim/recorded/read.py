@@ -1,4 +1,4 @@
-"""A recording from a file, whose format is told by its content."""
+"""Reading of recordings from files; the file's content shows its format."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ EXPORT = "of a report, make one with: nsys export --type sqlite FILE.nsys-rep"
 
 
 def read_recording(path: str | os.PathLike[str]) -> Recording:
-    """The program recorded in a file: Kineto's JSON, what was captured, or an SQLite export of Nsight Systems.
+    """Read the recording in a file, detecting its format from its content.
 
-    The first two may be packed with gzip.
+    - a trace of the PyTorch profiler (Kineto's JSON), perhaps packed with gzip;
+    - a file that ``streamsim-validate capture`` wrote, perhaps packed with gzip;
+    - an SQLite export of Nsight Systems.
 
-    Nothing in it is executed, and memory is bounded whatever it unpacks to. Raises InputError of one line.
+    Nothing in the file is executed. Its memory is bounded, whatever size it unpacks to. Raises InputError of one line.
     """
     if str(path).lower().endswith(REPORTS):
         raise InputError(

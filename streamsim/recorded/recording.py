@@ -1,7 +1,7 @@
-"""What a profiler recorded of a program, whatever its format: a frozen value of columns that checks itself.
+"""Recordings: programs as profilers recorded them, in columns, the same for every format of file.
 
 Times are whole nanoseconds since the recording's first record. A reference to a row or to an entry of a tuple is its
-index, -1 where there is none. Columns are read-only arrays, one entry a row; rows are in the order of their starts.
+index, or -1 for none. Columns are read-only arrays with one entry for each row. Rows are in the order of their starts.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Format = Literal["Kineto", "Nsight Systems", "CUPTI"]
 RecordedStreamKind = Literal["legacy", "blocking", "non-blocking", "unknown"]
 FORMATS, STREAM_KINDS = map(get_args, (Format, RecordedStreamKind))
 NONE = -1
-SIMULATED = "streamsim, a simulated program"  # the tool of recordings that nobody recorded
+SIMULATED = "streamsim, a simulated program"  # the tool of recordings written from simulations
 LATEST_NS = 1 << 52  # 52 days, and exact as a float
 Columns = TypeVar("Columns", bound="_Columns")
 
 
 class CallKind(IntEnum):
-    """What a call of the host does, by its name; a copy's call is blocking unless its name says Async."""
+    """The kind of a host call, found from its name. A copy's call is blocking unless its name has "Async"."""
 
     OTHER = 0
     COPY = 1
@@ -54,7 +54,7 @@ ISSUES = (CallKind.COPY, CallKind.COPY_ASYNC, CallKind.LAUNCH, CallKind.MEMSET, 
 
 
 class WorkKind(IntEnum):
-    """What the card does. GRAPH: a graph recorded whole, whose kernels and copies do not show."""
+    """The kind of work of a card. GRAPH is a whole graph; the recording lacks its kernels and copies."""
 
     COPY = 0
     KERNEL = 1
@@ -63,7 +63,7 @@ class WorkKind(IntEnum):
 
 
 class CopyDirection(IntEnum):
-    """Where a copy goes. UNIFIED: pages that the driver moves; PEER: to or from another card."""
+    """The direction of a copy. UNIFIED: pages that the driver moves; PEER: to or from another card; NONE: no copy."""
 
     NONE = 0
     H2D = 1
@@ -75,7 +75,7 @@ class CopyDirection(IntEnum):
 
 
 class CopyMemory(IntEnum):
-    """The memory on the host's side of a copy; NONE where a copy has no such side."""
+    """The memory on the host's side of a copy; NONE if the copy has no such side."""
 
     NONE = 0
     PAGEABLE = 1
@@ -84,9 +84,10 @@ class CopyMemory(IntEnum):
 
 
 class AnnotationKind(IntEnum):
-    """Who named a span of time: the program (an NVTX range or PyTorch's record_function), or the profiler.
+    """The kind of a named span of time.
 
-    OP is a recorded operation of PyTorch, OVERHEAD what the profiler did meanwhile.
+    RANGE: a range that the program named, with NVTX or PyTorch's record_function. STEP: a step of the profiler. OP: a
+    recorded operation of PyTorch. OVERHEAD: the profiler's own work.
     """
 
     RANGE = 0
@@ -96,7 +97,7 @@ class AnnotationKind(IntEnum):
 
 
 class _Columns(msgspec.Struct, frozen=True, eq=False):
-    """Arrays of one length; two are equal when all of their columns are."""
+    """A table of arrays of one length. Two tables are equal if all their columns are."""
 
     def __post_init__(self) -> None:
         sizes = set()
@@ -124,27 +125,29 @@ class _Columns(msgspec.Struct, frozen=True, eq=False):
         return f"{type(self).__name__}({len(self)} rows)"
 
     def rows(self: Columns, chosen: NDArray[Any]) -> Columns:
-        """Some of the rows, by a mask or by their numbers."""
+        """Return some of the rows, chosen by a mask or by their indices."""
         return type(self)(**{name: getattr(self, name)[chosen] for name in self.__struct_fields__})
 
     @classmethod
     def of(cls: type[Columns], columns: dict[str, Any]) -> Columns:
-        """Of arrays or sequences of any whole-number type. Raises InputError for what does not fit."""
+        """Return a table from arrays or sequences of integers. Raises InputError for columns that do not fit."""
         return cls(**{name: np.ascontiguousarray(columns[name], kind) for name, kind in _DTYPES[cls].items()})
 
     @classmethod
     def dtypes(cls) -> dict[str, Any]:
-        """The type of each column, by its name."""
+        """Return the NumPy type of each column, by its name."""
         return dict(_DTYPES[cls])
 
 
 class HostCalls(_Columns, frozen=True, eq=False):
-    """The host's calls. ``kind``: a CallKind; ``name``, ``thread``, ``stream``: indices of the recording's tuples.
+    """The host's calls, one a row.
 
-    ``correlation``: the number that ties a call to its work within a process. ``stream``: what is waited for by a
-    synchronisation, who waits in a wait, and where else the call's work or record goes. ``event``: the handle's number,
-    which programs use again and again. ``record``: of a wait or a synchronisation, the row of the call that recorded
-    the event.
+    - ``kind``: a CallKind; ``name``, ``thread``: indices of the recording's tuples.
+    - ``correlation``: the number that ties a call to its work within a process.
+    - ``stream``: an index. A synchronisation waits for this stream; a wait for an event holds it back; work or a record
+      of another call goes into it.
+    - ``event``: the number of the event's handle. Programs reuse events, so a number may stand for many records.
+    - ``record``: for a wait or a synchronisation, the row of the call that recorded the event.
     """
 
     kind: NDArray[np.int8]
@@ -159,11 +162,14 @@ class HostCalls(_Columns, frozen=True, eq=False):
 
 
 class CardWork(_Columns, frozen=True, eq=False):
-    """What the cards did. ``kind``: a WorkKind; ``name``, ``card``, ``stream``: indices; ``call``: a row of the calls.
+    """The work of the cards, one copy, kernel, memset or graph a row.
 
-    ``direction`` and ``memory``: of copies, a CopyDirection and a CopyMemory. ``bytes``: of copies and memsets.
-    ``grid`` and ``block``: blocks of a kernel and threads of one. ``graph`` and ``node``: the graph that it belongs to
-    and its node, as the profiler numbers them.
+    - ``kind``: a WorkKind; ``name``, ``card``, ``stream``: indices of the recording's tuples; ``call``: a row of the
+      calls.
+    - ``direction``, ``memory``: a copy's CopyDirection and CopyMemory; ``bytes``: the size of a copy or memset.
+    - ``grid``, ``block``: a kernel's numbers of blocks and of threads in a block, shape (rows, 3).
+    - ``registers``: of each thread; ``shared_bytes``: shared memory of each block.
+    - ``graph``, ``node``: the profiler's numbers of the graph and its node.
     """
 
     kind: NDArray[np.int8]
@@ -185,7 +191,7 @@ class CardWork(_Columns, frozen=True, eq=False):
 
 
 class Annotations(_Columns, frozen=True, eq=False):
-    """Named spans of a thread's time. ``kind``: an AnnotationKind; ``name``, ``thread``: indices."""
+    """Named spans of a thread's time, one a row. ``kind``: an AnnotationKind; ``name``, ``thread``: indices."""
 
     kind: NDArray[np.int8]
     name: NDArray[np.int32]
@@ -210,7 +216,7 @@ _DTYPES: dict[type, dict[str, Any]] = {
 
 
 class RecordedThread(msgspec.Struct, frozen=True):
-    """A thread of the host, by the system's numbers of it and its process."""
+    """A thread of the host, with the system's numbers of the thread and its process."""
 
     process: int
     id: int
@@ -218,7 +224,11 @@ class RecordedThread(msgspec.Struct, frozen=True):
 
 
 class RecordedStream(msgspec.Struct, frozen=True):
-    """A stream, by the profiler's number of it; ``card``: an index; ``process``: -1 where the format does not say."""
+    """A stream.
+
+    ``id``: the profiler's number of it. ``card``: an index of ``Recording.cards``. ``process``: the system's number
+    (-1: the format does not have it).
+    """
 
     process: int
     card: int
@@ -231,7 +241,7 @@ class RecordedStream(msgspec.Struct, frozen=True):
 
 
 class RecordedCard(msgspec.Struct, frozen=True):
-    """A card, by the profiler's number of it; 0 and "" for what the recording does not say."""
+    """A card. ``id``: the profiler's number of it. Other fields are 0 or "" if the recording lacks them."""
 
     id: int
     name: str = ""
@@ -241,7 +251,7 @@ class RecordedCard(msgspec.Struct, frozen=True):
 
 
 class Unread(msgspec.Struct, frozen=True):
-    """Something in the recording that is left out or not understood: how often, and what it means."""
+    """A part of the recording that is left out or not understood: ``what`` it is, its ``count``, and the reason."""
 
     what: str
     count: int
@@ -300,12 +310,12 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
 
     @property
     def start_ns(self) -> int:
-        """When the first call or work starts; 0 where there is none."""
+        """The start of the first call or work, nanoseconds; 0 if there is none."""
         return min((int(table.start_ns[0]) for table in (self.calls, self.work) if len(table)), default=0)
 
     @property
     def end_ns(self) -> int:
-        """When the last call or work has ended."""
+        """The end of the last call or work, nanoseconds; 0 if there is none."""
         return max((int(table.end_ns.max()) for table in (self.calls, self.work) if len(table)), default=0)
 
     def _check_rows(self, field: str, table: Any) -> None:

@@ -1,4 +1,4 @@
-"""A recorded program replayed by the model, and how far that is from what was recorded."""
+"""Replays: recorded programs simulated by the model, compared with the recorded times."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.int64]
 
-WORST = 5  # ops shown
-STEPS = 40  # of the search for what recording cost
-CLOSE = 0.02  # of the untraced time: nearer than the model is, so that it is met
-NEAR = 1e-4  # of the untraced time, which no clock and no second run repeats closer
-LEAST_OFF = 0.01  # of the whole time: engines that are off by less do not matter
-MOST_SHARE, MOST_RECORD_S = 0.6, 30e-6  # of the host's time and of a record, that a time given may take off
-MOST_TIMES = 4.0  # what calls that do nothing say of it: the host may have been disturbed beside
+WORST = 5  # misplaced ops that a replay lists
+STEPS = 40  # steps of the search for the cost of recording
+CLOSE = 0.02  # share of the untraced time: the model is less accurate, so a time this close counts as reached
+NEAR = 1e-4  # share of the untraced time: clocks and second runs do not repeat a time more closely
+LEAST_OFF = 0.01  # share of the whole time: smaller errors of an engine do not matter
+MOST_SHARE, MOST_RECORD_S = 0.6, 30e-6  # the most that a given time may take off: share of host time, seconds a record
+MOST_TIMES = 4.0  # the most times the cost that calls without work show: something else may have disturbed the host
 TAKEN = (
     "calls' order and cost, the host's work between them",
     "bytes and the pace of copies",
@@ -52,7 +52,7 @@ PREDICTED = (
 
 
 class EngineReplay(msgspec.Struct, frozen=True):
-    """How long an engine was busy, in seconds: as recorded, and as predicted."""
+    """The busy time of an engine in seconds, recorded and predicted."""
 
     name: str
     recorded_s: float
@@ -60,7 +60,7 @@ class EngineReplay(msgspec.Struct, frozen=True):
 
 
 class Misplaced(msgspec.Struct, frozen=True):
-    """An op of the schedule and its start, in seconds from the first op's call: as recorded, and as predicted."""
+    """An op of the schedule and its start, recorded and predicted, in seconds from the first op's call."""
 
     op: int
     label: str
@@ -69,11 +69,13 @@ class Misplaced(msgspec.Struct, frozen=True):
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """What the model says of a recorded ``program`` on ``device``, beside what was recorded.
+    """The prediction for a recorded ``program`` on ``device``, compared with the recorded times.
 
-    ``recorded_s``, ``predicted_s``: from the call of the first work to the end of the last. ``worst``: the ops whose
-    starts are farthest off, the farthest first. ``timeline``: the prediction, whole. ``stamps_s``: how much later, in
-    seconds, an op starts behind one on another engine because the card is recorded.
+    - ``timeline``: the predicted time line.
+    - ``stamps_s``: seconds by which recording delays an op behind an op on another engine.
+    - ``recorded_s``, ``predicted_s``: seconds from the call of the first work to the end of the last work.
+    - ``engines``: the busy time of each engine.
+    - ``worst``: the ops with the largest errors of their starts, the largest first.
     """
 
     program: RecordedProgram
@@ -91,22 +93,22 @@ class Replay(msgspec.Struct, frozen=True):
 
     @property
     def error(self) -> float:
-        """By which share of the recorded time the prediction is longer (shorter, where it is below zero)."""
+        """The relative error of ``predicted_s``: 0.1 if it is 10 % above ``recorded_s``."""
         return self.predicted_s / self.recorded_s - 1 if self.recorded_s else 0.0
 
 
 def replay(recording: Recording, device: Device | str | Path | None = None) -> Replay:
-    """Replay a recording of one card, as it was recorded: with what recording cost.
+    """Simulate the program of a recording of one card, with the cost of recording, and compare the times.
 
-    ``device``: a Device, the name or file of one, or None for what :func:`profile_of` says. Raises InputError as
-    :func:`program_of` does.
+    ``device``: a Device, the name or file of one, or None for the profile that :func:`profile_of` returns. Raises
+    InputError as :func:`program_of` does.
     """
     on = profile_of(recording) if device is None else as_device(device)
     return beside(recording, program_of(recording, device=on), on)
 
 
 def beside(recording: Recording, program: RecordedProgram, device: Device) -> Replay:
-    """``program``, which is that of ``recording``, on ``device``, beside what was recorded."""
+    """Simulate ``program``, the program of ``recording``, on ``device``, and compare it with the recorded times."""
     is_simulated = recording.tool == SIMULATED
     timeline = simulate_one_of_many(program.schedule, device if is_simulated else while_recorded(device))
     on_card = np.flatnonzero(np.array(program.work) != NONE)
@@ -152,11 +154,11 @@ def _worst(timeline: Timeline, ops: Rows, recorded_ns: Rows, predicted_ns: Rows)
     ]
 
 
-BAD = 0.1  # of the recorded time, in all or of an engine: from there a replay is named bad
+BAD = 0.1  # relative error of the whole time, or of an engine's, from which a replay is called bad
 
 
 def warnings_of(found: Replay, without: Unrecorded | None = None) -> list[str]:
-    """Where a replay is more than 10 % off, in all or in the time of an engine; what a time given does not explain."""
+    """Return warnings: errors above 10 % of the whole time or of an engine, and an untraced time not reached."""
     told = []
     if abs(found.error) > BAD:
         told.append(f"bad replay: {format_change(found.error)} in all; what follows from it is no better")
@@ -170,16 +172,17 @@ def warnings_of(found: Replay, without: Unrecorded | None = None) -> list[str]:
     return told
 
 
-# What recording itself cost
+# The cost of recording
 
 
 class Unrecorded(msgspec.Struct, frozen=True):
-    """The program without what recording it cost: the ``program`` that is kept, and how long it takes.
+    """A recorded program without the cost of recording, and its predicted time.
 
-    ``predicted_s``: by the model. ``least_s``, ``most_s``: with the most and the least that recording may have cost;
-    both are ``predicted_s`` where that is known. ``untraced_s``: what the program is said to take when nothing records
-    it.
-    ``how``: how what recording cost is known, or why the program does not take ``untraced_s``.
+    - ``program``: the program without that cost; ``predicted_s``: its time by the model.
+    - ``least_s``, ``most_s``: its time with the most and the least possible cost; both are ``predicted_s`` if the cost
+      is known.
+    - ``how``: how the cost is known, or why the program does not take ``untraced_s``.
+    - ``untraced_s``: the given time without a profiler (None: not given); ``is_reached``: False if no cost explains it.
     """
 
     program: RecordedProgram
@@ -194,19 +197,18 @@ class Unrecorded(msgspec.Struct, frozen=True):
 def untraced(
     recording: Recording, device: Device | str | Path, untraced_s: float | None = None, name: str = ""
 ) -> RecordedProgram:
-    """The program without what recording it cost the host: that of :func:`without_recording`."""
+    """Return the program without the host's cost of recording; arguments as for :func:`without_recording`."""
     return without_recording(recording, device, untraced_s, name).program
 
 
 def without_recording(
     recording: Recording, device: Device | str | Path, untraced_s: float | None = None, name: str = ""
 ) -> Unrecorded:
-    """The program without what recording it cost the host, and how long it takes then.
+    """Return the program without the host's cost of recording, and its predicted time.
 
-    ``untraced_s``: what the program takes when nothing records it, in seconds, from its first call to its end; it is
-    believed, and so much is taken off the host's time that the prediction comes to that. Where no cost of recording
-    explains it, and without it, what :func:`~streamsim.recorded.recording_costs.costs_of` says is taken off. Raises
-    InputError for a time that is not above zero.
+    ``untraced_s``: the measured seconds of the program without a profiler, from its first call to its end. The cost is
+    then chosen so that the prediction equals this time. Without this time, or if no cost explains it, the cost is that
+    of :func:`~streamsim.recorded.recording_costs.costs_of`. Raises InputError for a time that is not above zero.
     """
     device = as_device(device)
     if untraced_s is not None and not untraced_s > 0:

@@ -1,4 +1,4 @@
-"""What is in a recording, what each card did when, why it stood still, and what could not be understood."""
+"""Summaries of recordings: their contents, the busy and idle time of each card with reasons, and unread parts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _NOTES = {
 
 
 class RecordedAmount(msgspec.Struct, frozen=True):
-    """How many of something, their bytes, and their times added up in seconds."""
+    """The number of rows of one kind, the sum of their bytes, and the sum of their times in seconds."""
 
     what: str
     count: int
@@ -78,7 +78,7 @@ class RecordedAmount(msgspec.Struct, frozen=True):
 
 
 class RecordedCalls(msgspec.Struct, frozen=True):
-    """The host's calls of one name; seconds. ``longest_at_s``: when the longest of them began."""
+    """The host's calls of one name. Times are in seconds; ``longest_at_s``: the start of the longest call."""
 
     name: str
     count: int
@@ -89,14 +89,14 @@ class RecordedCalls(msgspec.Struct, frozen=True):
 
 
 class RecordedReason(msgspec.Struct, frozen=True):
-    """For how many seconds something stood still, and why."""
+    """A reason why an engine or card was idle, and the seconds it explains."""
 
     why: str
     time_s: float
 
 
 class RecordedEngine(msgspec.Struct, frozen=True):
-    """For how many seconds an engine was busy; ``alone_s``: with no other one busy beside it."""
+    """The use of an engine of a card: operations, bytes, and busy seconds; ``alone_s``: busy with no other engine."""
 
     name: str
     count: int
@@ -106,10 +106,12 @@ class RecordedEngine(msgspec.Struct, frozen=True):
 
 
 class RecordedCardUse(msgspec.Struct, frozen=True):
-    """What a card did from the call of its first work to the end of its last; seconds since the recording's beginning.
+    """The use of a card, from the call of its first work to the end of its last work.
 
-    ``overlap_s``: two engines or more are busy. ``idle``: nothing is; ``without_kernel``: no kernel runs. Their reasons
-    add up to ``idle_s`` and ``without_kernel_s``.
+    - ``start_s``, ``end_s``: seconds since the recording's beginning.
+    - ``overlap_s``: seconds in which two engines or more are busy.
+    - ``idle_s``: seconds in which no engine is busy, divided into the reasons in ``idle``.
+    - ``without_kernel_s``: seconds in which no kernel runs, divided into the reasons in ``without_kernel``.
     """
 
     id: int
@@ -125,12 +127,17 @@ class RecordedCardUse(msgspec.Struct, frozen=True):
 
     @property
     def span_s(self) -> float:
-        """From the first to the last."""
+        """Seconds from the call of the first work to the end of the last work."""
         return self.end_s - self.start_s
 
 
 class RecordingSummary(msgspec.Struct, frozen=True):
-    """What is in a recording. Times in seconds since its beginning; ``unread``: what could not be understood."""
+    """The contents of a recording.
+
+    - ``start_s``, ``end_s``: seconds since the recording's beginning; ``processes``, ``threads``, ``streams``: counts.
+    - ``work``, ``host``, ``annotations``: amounts by kind; ``calls``: the host's calls by name.
+    - ``cards``: the use of each card; ``unread``: parts that are left out or not understood.
+    """
 
     format: Format
     tool: str
@@ -152,7 +159,7 @@ class RecordingSummary(msgspec.Struct, frozen=True):
 
 
 def summarise(recording: Recording) -> RecordingSummary:
-    """What is in a recording or in a part of one."""
+    """Return the contents of a recording, or of a part of one, with each card's busy and idle time."""
     calls, work, notes = recording.calls, recording.work, recording.annotations
     threads = [recording.threads[thread] for thread in np.unique(calls.thread).tolist()]
     return RecordingSummary(
@@ -173,7 +180,7 @@ def summarise(recording: Recording) -> RecordingSummary:
 
 
 def _amounts(table: Any, words: Mapping[Any, str]) -> tuple[RecordedAmount, ...]:
-    """Of calls or annotations, by kind."""
+    """Return the amounts of calls or annotations, by kind."""
     took = table.end_ns - table.start_ns
     kinds = [(word, table.kind == kind) for kind, word in words.items()]
     return tuple(
@@ -182,7 +189,7 @@ def _amounts(table: Any, words: Mapping[Any, str]) -> tuple[RecordedAmount, ...]
 
 
 def _work_amounts(work: CardWork) -> tuple[RecordedAmount, ...]:
-    """Copies by direction and memory, kernels, memsets, graphs."""
+    """Return the amounts of copies by direction and memory, of kernels, memsets and graphs."""
     took = work.end_ns - work.start_ns
     keys = np.stack([work.kind, work.direction, work.memory], axis=1)
     found = []
@@ -196,7 +203,7 @@ def _work_amounts(work: CardWork) -> tuple[RecordedAmount, ...]:
 
 
 def engines_of(work: CardWork) -> NDArray[np.int64]:
-    """For each work an index of ``ENGINES``."""
+    """Return the index in ``ENGINES`` of each row of ``work``; shape (rows,)."""
     found = np.full(len(work), ENGINES.index("other copies"), np.int64)
     for direction, engine in _ENGINE_OF.items():
         found[work.direction == direction] = engine
@@ -207,7 +214,7 @@ def engines_of(work: CardWork) -> NDArray[np.int64]:
 
 def _card(recording: Recording, card: int) -> RecordedCardUse:
     mine = recording.work.card == card
-    unified = page_moves(recording.work)  # which the driver makes, while the program runs and behind its end
+    unified = page_moves(recording.work)  # the driver makes them, also after the program's end
     work = recording.work.rows(mine & ~unified if (mine & ~unified).any() else mine)
     engine = engines_of(work)
     busy = [merged(work.start_ns[engine == n], work.end_ns[engine == n]) for n in range(len(ENGINES))]
@@ -243,7 +250,7 @@ def _engine(number: int, work: CardWork, busy: list[Any]) -> RecordedEngine:
 
 
 def _at_least_two(unions: list[Any]) -> Any:
-    """Where two or more of several unions of intervals are."""
+    """Return the intervals in which two or more of the ``unions`` of intervals overlap."""
     times = np.concatenate([side for union in unions for side in union])
     steps = np.concatenate([np.repeat((1, -1), len(start)) for start, _ in unions])
     order = np.argsort(times, kind="stable")
@@ -257,7 +264,7 @@ def _reasons(found: Counter[str]) -> tuple[RecordedReason, ...]:
 
 
 def _call_uses(recording: Recording) -> tuple[RecordedCalls, ...]:
-    """Those that took longest together first."""
+    """Return the host's calls by name, the name with the longest total first."""
     calls, found = recording.calls, []
     lengths = calls.end_ns - calls.start_ns
     rows_of: dict[str, list[NDArray[np.int64]]] = {}

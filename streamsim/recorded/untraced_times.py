@@ -1,4 +1,4 @@
-"""What a window of a recorded program took in the runs that nothing recorded."""
+"""Times of a window of a recorded program in its untraced runs, which no profiler recorded."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ if TYPE_CHECKING:
 
 
 def untraced_time_s(recording: Recording, window: str | None, card: int | None = None) -> float | None:
-    """What the program in a named window takes when nothing records it, in seconds; None where that is not known.
+    """Return the seconds that the program in a named window takes without a profiler; None if unknown.
 
-    As :func:`streamsim.recorded.replay.untraced` takes it: from the call of its first work until all is done. The
-    median of the untraced runs, without what the window has before that call and behind the end: these were not timed,
-    and are taken to be as in the recording. Not known where work still runs when the window closes: a run that nothing
-    records cannot tell when that has ended. ``card``: of which the window's work is.
+    The time runs from the call of the first work until all work is done, as
+    :func:`streamsim.recorded.replay.untraced` needs it. It is the median of the untraced runs, less the window's time
+    before that call and after the last work. That time was not measured and is taken from the recording. The time is
+    unknown if work still runs at the end of the window, because an untraced run does not show when it ends.
+
+    ``card``: the profiler's number of the card whose work counts (None: all cards).
     """
     if window is None or not recording.untraced:
         return None

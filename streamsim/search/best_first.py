@@ -1,8 +1,8 @@
-"""Best-first search: the shortest of many candidates, exact or as far as a budget goes.
+"""Best-first search for the candidate with the shortest makespan, exact or within a budget.
 
-A candidate is one way to issue some work: a configuration of a grid, a placement of layers, changes of a program. The
-search knows four things of a candidate: a lower bound on its makespan, what its simulation costs, how simple it is, and
-how to simulate it.
+A candidate is one way to issue some work: a configuration of a grid, a placement of layers, or changes of a program.
+The search knows four things about a candidate: a lower bound on its makespan, the cost of its simulation, its
+simplicity, and how to simulate it.
 
 **Exact.** Candidates are simulated in the order of their bounds, until the bound of the next one is more than a margin
 above the shortest makespan found. That makespan is never below the optimum, so every candidate left out has
@@ -25,27 +25,28 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    Progress = Callable[[int, int], None]  # done, of all
+    Progress = Callable[[int, int], None]  # takes the amount done and the total
 
 C = TypeVar("C")
 NEVER = 1 << 62  # ticks
 NEAR_PERCENT = 1  # the simplest candidate within this margin of the shortest is the one to use
-# SimPy simulates this many ops in 5 to 14 s. Of 200 random workloads on the default grid, none then came out more than
-# 0.8 % above the optimum, and three in four were proved to be it: tests/benchmarks/bench_best.py.
+# SimPy simulates this many ops in 5 to 14 s. For 200 random workloads on the default grid, the result was at most 0.8 %
+# above the optimum. Three in four results were proved to be the optimum: tests/benchmarks/bench_best.py.
 BUDGET_OPS = 400_000
 
 
 def within(ticks: int, shortest: int, percent: int) -> bool:
-    """Whether ``ticks`` are at most ``percent`` above ``shortest``."""
+    """Return True if ``ticks`` are at most ``percent`` above ``shortest``."""
     return 100 * ticks <= (100 + percent) * shortest
 
 
 @dataclass(frozen=True)
 class Candidates(Generic[C]):
-    """What a search knows of candidates besides their bounds.
+    """The functions that a search applies to candidates.
 
-    ``ticks``: simulates some. ``cost_ops``: the ops that simulating one costs. ``simplicity``: a key, the lowest for
-    the simplest.
+    - ``ticks``: simulates candidates and returns their makespans, in ticks.
+    - ``cost_ops``: returns the cost of simulating a candidate, in ops.
+    - ``simplicity``: returns a sort key, the lowest for the simplest candidate.
     """
 
     ticks: Callable[[Sequence[C]], list[int]]
@@ -54,11 +55,13 @@ class Candidates(Generic[C]):
 
 
 class Search(Generic[C]):
-    """A search over candidates. ``took``: the ticks of those simulated; ``shortest``: the fewest of these.
+    """A search over candidates.
 
-    ``budget_ops``: ``simulate`` and ``finish`` stop there (None: no limit). ``progress`` is told what is
-    done, of all: ops of a budget, else candidates of ``count``. ``blocks``: how many candidates are simulated at once,
-    first and at most.
+    - ``took``: the makespans of the simulated candidates, in ticks; ``shortest``: the least of them.
+    - ``budget_ops``: the ops after which ``simulate`` and ``finish`` stop (None: no limit).
+    - ``progress``: a function that is called with the ops done and the budget, or without a budget with the candidates
+      done and ``count``.
+    - ``blocks``: how many candidates are simulated at once, in the first block and at most.
     """
 
     def __init__(
@@ -78,13 +81,13 @@ class Search(Generic[C]):
 
     @property
     def floor(self) -> int:
-        """No candidate is faster than this many ticks, provided that the search has been offered all of them."""
+        """The ticks that no candidate can beat, if all candidates were given to the search."""
         return min(self.shortest, self._least_left)
 
     def simulate(self, some: Iterable[tuple[int, C]], percent: int | None = 0) -> None:
-        """Simulate, block by block, what may be within ``percent`` of the optimum, as far as the budget goes.
+        """Simulate, block by block, the candidates that may be within ``percent`` of the optimum, within the budget.
 
-        ``some``: bounds and candidates. ``percent``: None: only what may be faster than all found before.
+        ``some``: (bound, candidate) pairs. ``percent``: None for only those that may be faster than all simulated ones.
         """
         worth = self._worth(some, percent)
         while block := list(islice(worth, self._size)):
@@ -92,11 +95,11 @@ class Search(Generic[C]):
             self._size = min(2 * self._size, self._largest)
 
     def finish(self, ascending: Iterable[tuple[int, C]], percent: int | None) -> None:
-        """Simulate candidates, the lowest bound first, until one is not worth it or more than the budget pays for."""
+        """Simulate candidates, the lowest bound first, until a bound is too high or the budget is spent."""
         self.simulate(self._open(ascending, percent), percent)
 
     def evaluate(self, some: Sequence[C]) -> None:
-        """Simulate all of ``some`` at once, whatever the budget."""
+        """Simulate all of ``some`` at once, even beyond the budget."""
         if some:
             self._spent += sum(map(self._cost, some))
             self._run(some)
@@ -111,7 +114,7 @@ class Search(Generic[C]):
             self._progress(min(self._spent, self._budget), self._budget)
 
     def end(self) -> None:
-        """Tell the progress that the search has ended."""
+        """Report to ``progress`` that the search has ended."""
         done = self._count if self._budget is None else self._budget
         self._progress(done, done)
 
@@ -138,29 +141,29 @@ class Search(Generic[C]):
         return bound < self.shortest if percent is None else within(bound, self.shortest, percent)
 
     def affords(self, candidate: C) -> bool:
-        """Whether the budget pays for simulating ``candidate``."""
+        """Return True if the budget allows the simulation of ``candidate``."""
         return self._budget is None or self._spent + self._cost(candidate) <= self._budget
 
     def _cost(self, candidate: C) -> int:
         return 0 if self._budget is None else self._candidates.cost_ops(candidate)
 
     def best(self) -> C:
-        """Return the shortest that was simulated, of equals the simplest."""
+        """Return the fastest simulated candidate; of equally fast ones, the simplest."""
         return min(self.near(0), key=self._candidates.simplicity)
 
     def best_few(self, few: int) -> list[C]:
-        """Return the ``few`` shortest that were simulated, of equals the simplest first."""
+        """Return the ``few`` fastest simulated candidates; of equally fast ones, the simplest first."""
         return nsmallest(few, self.took, key=lambda one: (self.took[one], self._candidates.simplicity(one)))
 
     def near(self, percent: int = NEAR_PERCENT) -> list[C]:
-        """Return those that were simulated and are within ``percent`` of the shortest."""
+        """Return the simulated candidates within ``percent`` of the fastest."""
         return [one for one, ticks in self.took.items() if within(ticks, self.shortest, percent)]
 
     def simplest(self) -> C:
-        """Return the simplest of those near the shortest: the one to use; of equals the shortest."""
+        """Return the simplest candidate near the fastest, the one to use; of equally simple ones, the fastest."""
         return min(self.near(), key=lambda one: (self._candidates.simplicity(one), self.took[one]))
 
     def is_simplest(self, candidate: C) -> bool:
-        """Whether ``candidate`` would be simpler than all that are near the shortest."""
+        """Return True if ``candidate`` is simpler than all candidates near the fastest."""
         simplicity = self._candidates.simplicity
         return all(simplicity(candidate) < simplicity(one) for one in self.near())

@@ -1,9 +1,9 @@
-"""The best way to run layers that do not fit: which stay on the card, and how many buffers the others take turns over.
+"""Search for the best placement of layers that do not all fit on the card.
 
-Ways are simulated in the order of their lower bounds, until the bound of the next one is no less than the shortest
-makespan found. Where the ways that fit are not too many, all are in the list: then what is found is the optimum. Where
-good ones are listed only, or a budget of simulated ops ends the search, a better way may be left out: then none is
-faster than ``floor_s``, a bound over all of them.
+A placement keeps some layers on the card. The other layers take turns over a number of buffers. Placements are
+simulated in the order of their lower bounds, until the next bound is no less than the shortest makespan found. If there
+are few placements, all of them are listed, and the result is the optimum. If only good ones are listed, or a budget of
+simulated ops ends the search, there may be a better placement. None is faster than ``floor_s``, a bound over all.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from streamsim.search.placements import Way, Ways
 
 MOST_DEPTH = 8
-MOST_STEPS = 1000  # whose ways are searched
-MOST_OPS = 200_000  # of one way
-MOST_LEAN = 24  # ways that are simulated to find one that needs less memory
-MOST_AGAIN = 3000  # layers of all passes, of which the leanest is looked for in less room, too: some seconds
-REFINED = 256  # ways at a time whose bounds go through all passes
+MOST_STEPS = 1000  # layers of a search
+MOST_OPS = 200_000  # ops of one placement
+MOST_LEAN = 24  # placements that are simulated to find one that needs less memory
+MOST_AGAIN = 3000  # layers times passes up to which a second search looks for less memory; it takes some seconds
+REFINED = 256  # placements at a time whose bounds go through all passes
 
 
 def best_offload(
@@ -59,12 +59,17 @@ def best_offload(
     progress: Progress | None = None,
     budget_ops: int | None = BUDGET_OPS,
 ) -> Best[Offload]:
-    """Find which layers are best kept on the card, and how many buffers the others should take turns over.
+    """Find the layers to keep on the card, and the number of buffers over which the others take turns.
 
-    ``memory_limit_bytes``: the most that may be held on the card, ``reserve_bytes`` of which are for activations;
-    ``pinned_limit_bytes``: the most that may be pinned on the host. ``most_depth``: buffers at most. ``budget_ops``: of
-    what is simulated (None: no limit). ``progress`` is told what is done, of all. Raises InputError when no way fits,
-    and for an unknown device.
+    - ``device``: a Device, or the name or file of one.
+    - ``memory_limit_bytes``: the most memory to use on the card (None: all of it); ``reserve_bytes`` of it are for
+      activations.
+    - ``pinned_limit_bytes``: the most pinned memory on the host (None: no limit).
+    - ``most_depth``: the most buffers.
+    - ``progress``: a function that is called with the amount done and the total.
+    - ``budget_ops``: the number of ops to simulate (None: no limit).
+
+    Raises InputError if no placement fits, and for an unknown device.
     """
     check_layers(layers)
     device = as_device(device)
@@ -83,10 +88,10 @@ def best_offload(
     placements = _Placements(layers, device, costs, reserve_bytes)
     search = Search(placements.candidates, budget_ops, progress)
     search.finish(placements.in_order(ways), None)
-    if not search.took:  # the budget pays for none
+    if not search.took:  # the budget is less than one simulation needs
         search.evaluate([way for _, way in islice(placements.in_order(ways), 1)])
     lean, is_small = _leanest(search, ways), layers.passes * len(layers.steps) <= MOST_AGAIN
-    if every is None and is_small:  # the good ways of less room are others
+    if every is None and is_small:  # with less memory, other placements are good
         less = room._replace(card=lean.device_bytes - 1)
         lean = _leanest(search, Space(costs, less, most_depth).good_ways(floor_ticks(costs, less, most_depth)))
     best, shortest = placements.found(search, search.best()), search.shortest
@@ -124,7 +129,7 @@ def best_offload(
 
 
 def _check_sizes(layers: Layers, room: Room, reserve_bytes: int) -> None:
-    """What can be said before a search. Raises InputError."""
+    """Raise InputError if the largest layer does not fit, or if there are too many layers to search."""
     largest = max(layers.steps, key=lambda step: step.weight_bytes)
     if largest.weight_bytes > room.card:
         reserved = f" and {format_bytes(reserve_bytes)} are reserved" if reserve_bytes else ""
@@ -152,21 +157,24 @@ def _nothing_fits(layers: Layers, room: Room, is_certain: bool) -> InputError:
 
 
 def _leanest(search: Search[Way], ways: Ways) -> Way:
-    """The way that needs least memory of those near the best: of the few leanest that may be, and of all simulated."""
+    """Return the placement with the least memory among those near the best.
+
+    It simulates the ``MOST_LEAN`` leanest placements whose bounds are near the best, and considers all simulated ones.
+    """
     few = (way._replace(bound=0) for way in islice(ways.leanest(_near(search)), MOST_LEAN))
     search.evaluate([way for way in few if way not in search.took])
     return search.simplest()
 
 
 def _near(search: Search[Way]) -> int:
-    """The most ticks that are near the shortest makespan found."""
+    """Return the most ticks that count as near the shortest makespan found."""
     return search.shortest * (100 + NEAR_PERCENT) // 100
 
 
 def _compared(
     layers: Layers, device: Device, config: Offload, limit_bytes: int | None
 ) -> dict[str, SimulatedProgram[Any]]:
-    """The programs that the best way is compared with."""
+    """Return the programs that the best placement is compared with, by name."""
     everything = Offload(1, tuple(step.name for step in layers.steps), reserve_bytes=config.reserve_bytes)
     schedules = {
         "serial": (one_by_one(layers, "pageable"), "each layer copied from pageable memory in its turn"),
@@ -181,7 +189,7 @@ def _compared(
 
 
 def _kernel_first(layers: Layers, config: Offload, limit_bytes: int | None) -> Offload:
-    """The way from pageable memory, in as many buffers as have room, two at least if they do."""
+    """Return the placement with pageable memory and kernels first, in at least two buffers if two fit."""
     found = replace(config, memory="pageable", kernel_first=True)
     two = replace(found, depth=max(2, config.depth))
     return two if limit_bytes is None or two.device_bytes(layers) <= limit_bytes else found
@@ -192,7 +200,7 @@ def _seconds(schedule: Schedule, device: Device) -> float:
 
 
 class _Placements:
-    """The ways to place layers as candidates of a search, and what is said of those that were simulated."""
+    """The placements of layers as candidates of a search, and the results of those that were simulated."""
 
     def __init__(self, layers: Layers, device: Device, costs: LayerCosts, reserve_bytes: int) -> None:
         self._layers, self._device, self._costs = layers, device, costs
@@ -201,12 +209,12 @@ class _Placements:
         self.candidates = Candidates(lambda block: list(map(self._ticks, block)), self._ops, attrgetter("device_bytes"))
 
     def _config(self, way: Way) -> Offload:
-        """The way as the pattern has it."""
+        """Return the placement as parameters of the offload pattern."""
         stay = tuple(name for number, name in enumerate(self._names) if number not in set(way.streamed))
         return Offload(way.depth, stay, reserve_bytes=self._reserve_bytes)
 
     def _ops(self, way: Way) -> int:
-        """Kernels, and for each layer that is streamed a copy with two waits and two records."""
+        """Return the ops of a placement: kernels, and for each streamed layer a copy, two waits and two records."""
         return self._layers.passes * (int(self._costs.launches.sum()) + 5 * len(way.streamed))
 
     def _ticks(self, way: Way) -> int:
@@ -214,7 +222,7 @@ class _Placements:
         return round(_seconds(schedule, self._device) * TICKS_PER_S)
 
     def found(self, search: Search[Way], way: Way) -> SimulatedProgram[Offload]:
-        """What is said of a way that was simulated."""
+        """Return the result of a placement that was simulated."""
         layers, config = self._layers, self._config(way)
         load, steps = loading(layers, config), [layers.steps[number] for number in way.streamed]
         words = f"depth {way.depth}, {len(config.resident)} of {len(self._names)} layers stay"
@@ -232,11 +240,11 @@ class _Placements:
         )
 
     def in_order(self, ways: Ways) -> Iterator[tuple[int, Way]]:
-        """The bounds and the ways, the lowest bound first."""
+        """Yield (bound in ticks, placement) pairs, the lowest bound first."""
         return ((way.bound, way._replace(bound=0)) for way in self._in_order(ways))
 
     def _in_order(self, ways: Ways) -> Iterator[Way]:
-        """The ways by their bounds, which go through all passes: a block at a time, as far as they are asked for."""
+        """Yield the placements by their bounds over all passes; compute these bounds a block at a time, on demand."""
         if self._costs.passes <= FEWEST_PASSES:
             yield from ways.in_order()
             return
@@ -245,7 +253,7 @@ class _Placements:
         while block := list(islice(listed, REFINED)):
             for way in self._refined(block):
                 heappush(refined, way)
-            while refined and refined[0].bound <= block[-1].bound:  # what comes later has no lower one
+            while refined and refined[0].bound <= block[-1].bound:  # later blocks have no lower bound
                 yield heappop(refined)
         yield from sorted(refined)
 

@@ -1,8 +1,8 @@
-"""In how many chunks, over how many streams and how far ahead to issue the work of a program that is there already.
+"""Search for the best chunks, streams and steps copied ahead of an existing program.
 
-Every way is a change of the program as it is, made and simulated as :func:`streamsim.analysis.what_if.what_if` does;
-so whatever its host does, and its calls cost, is in the prediction. The program as it is takes part: what is slower
-than that is never recommended.
+Every candidate is a list of changes of the program, made and simulated as :func:`streamsim.analysis.what_if.what_if`
+does. The program's host work and the costs of its calls are therefore part of each prediction. The unchanged program is
+a candidate too, so the result is never slower.
 """
 
 from __future__ import annotations
@@ -37,15 +37,18 @@ if TYPE_CHECKING:
     from streamsim.transform.changes import Change
 
 replace = msgspec.structs.replace
-FEW_CHUNKS = 4  # up to so many are searched, whatever fewer gain: one or two leave little to overlap
+FEW_CHUNKS = 4  # numbers of chunks below it do not end the search: one or two chunks overlap little
 STREAMS, DEPTHS = (2, 3, 4, 6, 8, 12, 16, 24, 32), (1, 2, 4)
-HOLDS = ("drop_sync", "unblocked", "pinned")  # in which they are left out where they bring nothing
+HOLDS = ("drop_sync", "unblocked", "pinned")  # the order in which changes without a gain are left out
 
 
 class Way(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Changes of a program: of its memory and calls; streams, and steps copied ahead.
+    """A list of changes of a program, as ``streamsim whatif`` makes them.
 
-    ``chunks``: so many in all (0: as many as it has). ``order``: in which they are issued ("": as they are).
+    - ``pinned``: copies use pinned memory; ``unblocked``: blocking copies become asynchronous; ``drop_sync``: host
+      waits are removed.
+    - ``chunks``: the number of chunks in all (0: unchanged); ``streams``: the number of streams (0: unchanged).
+    - ``depth``: the number of steps copied ahead (0: unchanged); ``order``: the issue order ("": unchanged).
     """
 
     pinned: bool = False
@@ -58,11 +61,11 @@ class Way(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def words(self) -> str:
-        """As options of ``streamsim whatif``."""
+        """The changes as options of ``streamsim whatif``."""
         return " ".join(change.option for change in self.changes()) or "as it is"
 
     def changes(self) -> list[Change]:
-        """In the order in which ``streamsim whatif`` makes them."""
+        """Return the changes in the order in which ``streamsim whatif`` makes them."""
         found = [(self.pinned, make.pin), (self.unblocked, make.make_async), (self.drop_sync, make.drop_sync)]
         changes = [change() for asked, change in found if asked]
         changes += [make.chunks(self.chunks)] if self.chunks else []
@@ -79,11 +82,18 @@ def best_steps(
     most_streams: int = 32,
     budget_ops: int = BUDGET_OPS,
 ) -> Best[Way]:
-    """Search chunks, streams and prefetched steps of a program, each with what its copies must be for it.
+    """Find the best numbers of chunks, streams and steps copied ahead of a program.
 
-    ``independent``: its steps need nothing of each other, can be cut, and the host needs no result before the end.
-    Without it streams are tried where the schedule shows that much, and other chunks are not. Chunks are doubled as
-    long as that gains something, up to ``most_chunks`` in all. Raises InputError for a program without chunks.
+    Where overlap needs them, pinned memory, asynchronous copies and the removal of host waits come with a candidate.
+
+    - ``device``: a Device, or the name or file of one.
+    - ``independent``: True if the steps do not depend on each other, can be cut, and the host needs no result before
+      the end. Otherwise, streams and other numbers of chunks are tried only if the schedule shows that they are
+      possible.
+    - ``most_chunks``, ``most_streams``: the most to try. The number of chunks is doubled as long as that gains time.
+    - ``budget_ops``: the number of ops to simulate.
+
+    Raises InputError for a program without chunks.
     """
     check_schedule("schedule", schedule)
     steps, device = chunk_count(schedule), as_device(device)
@@ -123,7 +133,7 @@ def best_steps(
 
 
 class _Ways:
-    """Ways to issue one program as candidates of a search. ``left_out``: why the search stopped early, if it did."""
+    """The changes of one program as candidates of a search; ``left_out``: reasons why the search stopped early."""
 
     def __init__(self, schedule: Schedule, device: Device, budget_ops: int) -> None:
         self._case = Scenario(schedule, device)
@@ -136,19 +146,22 @@ class _Ways:
         return [round(simulate_one_of_many(*self.made(way)).makespan_s * TICKS_PER_S) for way in ways]
 
     def ticks(self, way: Way) -> int:
-        """What a way takes, whatever the budget. Raises InputError where it cannot be made."""
+        """Return the ticks of a candidate, even without budget. Raises InputError if its changes are impossible."""
         if way not in self.search.took:
             self.search.evaluate([way])
         return self.search.took[way]
 
     def found(self, way: Way, steps: int) -> SimulatedProgram[Way]:
-        """What is said of a way that was simulated, of a program of so many chunks."""
+        """Return the result of a candidate; the unchanged program has ``steps`` chunks."""
         takes_s, before_s = (self.ticks(one) / TICKS_PER_S for one in (way, Way()))
         more = {"options": way.words, "chunks": way.chunks or steps, "gain": before_s / takes_s if takes_s else 1.0}
         return SimulatedProgram(way, way.words, takes_s, more=more)
 
     def holds(self, independent: bool) -> Way:
-        """Without all that keeps steps apart, whatever is asked of streams: pageable memory, calls that wait."""
+        """Return the candidate that removes the obstacles to overlap: pageable memory, blocking calls and host waits.
+
+        Host waits are removed only from ``independent`` steps.
+        """
         way = Way(pinned=has_pageable(self._case.schedule))
         for name in ("unblocked", "drop_sync")[: 1 + independent]:
             if has_host_waits(self.made(way).schedule):
@@ -156,7 +169,7 @@ class _Ways:
         return way
 
     def in_other_order(self, way: Way) -> list[Way]:
-        """The way chunk by chunk, where it is not so."""
+        """Return the candidate in depth-first order, or none if it already has that order or cannot have it."""
         other = replace(way, order="depth-first")
         try:
             case, reordered = (self.made(some) for some in (way, other))
@@ -165,7 +178,7 @@ class _Ways:
         return [] if reordered.schedule == case.schedule else [other]
 
     def grid(self, holds: Way, steps: int, most_chunks: int, most_streams: int) -> None:
-        """Streams, and steps ahead, of the steps as they are and in ever more chunks, until those gain nothing."""
+        """Try streams and steps copied ahead, with the program's chunks and ever twice as many, while it gains."""
         fastest, chunks = self.ticks(holds), steps
         while chunks <= max(steps, most_chunks):
             level = replace(holds, chunks=chunks if chunks > steps else 0)
@@ -178,7 +191,7 @@ class _Ways:
             fastest, chunks = min(fastest, level_ticks), 2 * chunks
 
     def _level(self, way: Way, steps: int, most_streams: int) -> bool:
-        """All ways with these chunks; False where there is no room for them, or no time."""
+        """Try streams and steps copied ahead with the chunks of ``way``. Return False if memory or budget ends it."""
         streams = (replace(way, streams=count) for count in STREAMS if count <= min(most_streams, steps))
         ahead = (replace(way, depth=depth) for depth in DEPTHS if depth < steps)
         for some in ([way], streams, ahead):
@@ -194,7 +207,7 @@ class _Ways:
         return True
 
     def _while_it_gains(self, ways: Iterable[Way]) -> bool:
-        """Until two in a row were no faster; False where there was no time."""
+        """Try candidates until two in a row are no faster. Return False if the budget ends first."""
         fastest, slower = NEVER, 0
         for way in ways:
             if way not in self.search.took and not self.search.affords(way):
@@ -207,7 +220,7 @@ class _Ways:
         return True
 
     def simplest(self) -> Way:
-        """The way with the least changes within 1 % of the fastest, without those that bring nothing."""
+        """Return the candidate with the fewest changes within 1 % of the fastest, without changes that gain nothing."""
         found = self.search.simplest()
         for name in HOLDS:
             without = replace(found, **{name: False})

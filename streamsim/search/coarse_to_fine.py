@@ -1,15 +1,20 @@
-"""The search of a grid: exact, or coarse to fine within a budget.
+"""Search of a grid: exact, or coarse to fine within a budget.
 
 Without a budget, configurations are simulated in the order of their lower bounds (:mod:`~streamsim.search.best_first`),
-up to 10 % above the shortest makespan found: the widest margin reported.
+up to 10 % above the shortest makespan found. This is the widest margin that results report.
 
-SimPy takes minutes for what the compiled twin does in a second, so it has a budget. First come the configurations whose
-numbers of chunks and streams are a power of two or thrice one. Then come the neighbours of the best ones, for as long
-as a better one comes of it; then numbers of chunks a sixteenth apart on as many streams as the best, and the neighbours
-of what is better there. Configurations whose bounds prove them slower are left out. Then come, of the first ones, those
-that are simpler than the simplest found within the least margin, until one is within. What is left of the budget goes
-into the exact search. So a search that fits into the budget is exact, and one that does not says of which margins it
-still is: a bound above a margin proves that nothing left out is within.
+SimPy takes minutes for searches that the compiled twin does in a second. It therefore has a budget, spent in this
+order:
+
+1. configurations whose numbers of chunks and streams are a power of two, or three times one;
+2. neighbours of the best configurations, as long as they lead to better ones;
+3. on as many streams as the best configuration, numbers of chunks a sixteenth apart, and neighbours of the best there;
+4. configurations of step 1 that are simpler than the simplest one within the least margin, until one is within it;
+5. the exact search.
+
+Configurations whose bounds prove them slower are left out. If the exact search fits into the budget, the result is
+exact. Otherwise the bounds of the configurations that are left out still show which margins are known: none of them is
+within a margin below their bounds.
 """
 
 from __future__ import annotations
@@ -35,16 +40,19 @@ if TYPE_CHECKING:
 
 MARGINS_PERCENT = (NEAR_PERCENT, 5, 10)
 BLOCKS = {False: (16, 16), True: (256, 4096)}  # configurations simulated at once: the first block and the largest
-CONFIG_OPS = 25  # what a configuration costs beside its ops, in ops
-BEST_FEW = 4  # whose neighbours are looked at
-APART = 1 / 16  # numbers of chunks on the walk over all of them, relative
+CONFIG_OPS = 25  # the fixed cost of simulating a configuration, in ops
+BEST_FEW = 4  # the number of best configurations whose neighbours are tried
+APART = 1 / 16  # relative distance between numbers of chunks in step 3
 
 
 @dataclass(frozen=True)
 class Searched:
-    """What a search knows: the ``ticks`` of what it has simulated, and lower bounds, ascending, of what it left out.
+    """The result of a search.
 
-    ``best``: the shortest, of equals the simplest; ``simplest``: the simplest within 1 % of it.
+    - ``ticks``: the makespans of the simulated configurations.
+    - ``left``: lower bounds, ascending, of the configurations that were left out.
+    - ``best``: the fastest configuration; of equally fast ones, the simplest.
+    - ``simplest``: the simplest configuration within 1 % of the fastest.
     """
 
     ticks: dict[Config, int]
@@ -59,22 +67,22 @@ class Searched:
 
     @property
     def floor(self) -> int:
-        """No program is faster than so many ticks; the shortest makespan found where that is proved the optimum."""
+        """The ticks that no configuration can beat; equal to ``shortest`` if that is proved the optimum."""
         return min(self.shortest, next(iter(self.left.values()), self.shortest))
 
     @property
     def is_exact(self) -> bool:
-        """Whether nothing that was left out is as fast as the shortest found."""
+        """True if no configuration that was left out can be as fast as the best one."""
         return self.open_within(0) == 0
 
     def open_within(self, percent: int) -> int:
-        """How many of those left out may be within so many per cent of the shortest makespan found."""
+        """Return how many configurations that were left out may be within ``percent`` of the best one."""
         shortest = self.shortest
         return sum(1 for _ in takewhile(lambda bound: within(bound, shortest, percent), self.left.values()))
 
 
 def cost_ops(workload: Workload, config: Config) -> int:
-    """What simulating the program costs, in ops: about its copies and kernels."""
+    """Return the cost of simulating a configuration, in ops: about its copies and kernels."""
     return CONFIG_OPS + config.chunks * workload.calls_of_chunk
 
 
@@ -86,10 +94,12 @@ def search(
     budget_ops: int | None = None,
     progress: Progress | None = None,
 ) -> Searched:
-    """Search a ``queue`` of configurations with their lower bounds, the lowest bound first, none twice.
+    """Search a ``queue`` of distinct configurations with their lower bounds, the lowest bound first.
 
-    ``fast`` as for :func:`evaluate`. ``budget_ops``: of what is simulated, at least one configuration (None: no limit,
-    so the search is exact). ``progress`` is told what is done, of all: configurations or, of a budget, ops.
+    - ``fast``: as for :func:`evaluate`.
+    - ``budget_ops``: the number of ops to simulate (None: no limit, so the search is exact). At least one
+      configuration is simulated.
+    - ``progress``: a function that is called with the amount done and the total: configurations, or ops of a budget.
     """
     candidates = Candidates(
         lambda block: evaluate_ticks(workload, block, device, fast),
@@ -100,7 +110,7 @@ def search(
     if budget_ops is not None:
         _look_where_good_ones_are(found, queue)
     found.simulate(queue, max(MARGINS_PERCENT))
-    if not found.took:  # the budget pays for none
+    if not found.took:  # the budget is less than one simulation needs
         found.evaluate([min((config for _, config in queue), key=lambda config: config.chunks)])
     found.end()
     left = {config: bound for bound, config in queue if config not in found.took}
@@ -111,7 +121,7 @@ def _look_where_good_ones_are(found: Search[Config], queue: Sequence[Bounded]) -
     places, seen = _Places(queue), set[Config]()
 
     def climb() -> None:
-        """Look around the best few, until none of them is new: a step in chunks, streams or both."""
+        """Try the neighbours of the best few, a step away in chunks, streams or both, until none of these is new."""
         while new := [config for config in found.best_few(BEST_FEW) if config not in seen]:
             seen.update(new)
             found.simulate(dict.fromkeys(near for config in new for near in places.near(config)))
@@ -137,13 +147,13 @@ class _Places:
         self._streams = {chunks: sorted(streams) for chunks, streams in self._at.items()}
 
     def near(self, config: Config) -> Iterator[Bounded]:
-        """Those at the same place and at the next ones, of any order, ring and launch."""
+        """Yield the configurations with the same and the next numbers of chunks and streams, of any other choices."""
         for chunks in _around(self._chunks, config.chunks):
             for streams in _around(self._streams[chunks], min(config.streams, chunks)):
                 yield from self._at[chunks][streams]
 
     def along(self, config: Config) -> Iterator[Bounded]:
-        """Those on as many streams, or else the next more or the most, in numbers of chunks some way apart."""
+        """Yield configurations on as many streams (or the next more, or the most), with chunks a sixteenth apart."""
         latest = 0
         for chunks in self._chunks:
             if chunks >= latest * (1 + APART):
@@ -152,25 +162,25 @@ class _Places:
 
 
 def _around(numbers: Sequence[int], number: int) -> Sequence[int]:
-    """The one of sorted ``numbers`` that is ``number``, or else the next above it or the last; and those beside it."""
+    """Return the entry of sorted ``numbers`` at :func:`_place`, with the entries beside it."""
     at = _place(numbers, number)
     return numbers[max(0, at - 1) : at + 2]
 
 
 def _place(numbers: Sequence[int], number: int) -> int:
-    """Where among sorted ``numbers`` stands ``number``, or else the next above it, or the last."""
+    """Return the index of ``number`` in sorted ``numbers``, else of the next larger one, else of the last."""
     return min(bisect_left(numbers, number), len(numbers) - 1)
 
 
 def _coarse(queue: Sequence[Bounded]) -> Iterator[Bounded]:
-    """Those whose numbers of chunks and streams are among a few, in the same order."""
+    """Yield the configurations whose numbers of chunks and streams are both in :func:`_few`, in the same order."""
     chunks = _few({config.chunks for _, config in queue})
     streams = _few({config.streams for _, config in queue})
     return (item for item in queue if item[1].chunks in chunks and item[1].streams in streams)
 
 
 def _few(numbers: set[int]) -> set[int]:
-    """For each of 1, 2, 3, 4, 6, 8, 12, 16, ... up to the largest of ``numbers``, the least of them not below it."""
+    """Return the least of ``numbers`` not below n, for each n = 1, 2, 3, 4, 6, 8, 12, 16, ... up to the largest."""
     known = sorted(numbers)
     series = {1, *(base << k for k in range(known[-1].bit_length()) for base in (2, 3))}
     return {known[bisect_left(known, n)] for n in series if n <= known[-1]}

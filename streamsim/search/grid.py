@@ -1,4 +1,4 @@
-"""A grid: all ways to combine some choices of how to cut and issue a workload."""
+"""Grids: all combinations of some choices of how to cut and issue a workload."""
 
 from __future__ import annotations
 
@@ -26,9 +26,13 @@ MOST_PROGRAMS = 1_000_000  # of a grid: to list and bound them takes half a minu
 
 
 class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All ways to combine these. Raises InputError naming the field when one is empty or there are over a million.
+    """All combinations of numbers of chunks and streams, issue orders, device buffers and launches.
 
-    ``memory_limit_bytes``: the most that the device buffers of a program may hold (None: no limit).
+    - ``buffers``: numbers of device buffers that the chunks take turns over (None: each chunk has its own).
+    - ``launches``: "live" (issued call by call) or "graph"; ``memory``: the kind of host memory of all programs.
+    - ``memory_limit_bytes``: the most bytes that the device buffers of a program may hold (None: no limit).
+
+    Raises InputError naming the field if one is empty, or if there are over a million combinations.
     """
 
     chunks: tuple[int, ...] = tuple(range(1, 257))

@@ -1,9 +1,9 @@
-"""Ways to place layers, those that stay on the card and how many buffers the others take turns over: lists of them.
+"""Lists of placements of layers: the layers that stay on the card, and the number of buffers for the others.
 
-A way is a row of booleans, which layers are streamed, and a depth. Where they are few, all ways that fit are listed,
-each with its lower bound (:mod:`~streamsim.search.offload_bounds`); else good ones: layers are kept on the card until
-there is no room for more, spread in several manners, and then single layers, and pairs of them, change places for as
-long as the bound falls.
+A placement is a row of booleans, True for each streamed layer, and a depth, the number of buffers. Each has its lower
+bound (:mod:`~streamsim.search.offload_bounds`). If there are few placements, all that fit are listed. Otherwise only
+good ones are: several orders of keeping layers until the memory is full give the first placements. Then single layers,
+and pairs of layers, change sides as long as the bound falls.
 """
 
 from __future__ import annotations
@@ -19,20 +19,24 @@ if TYPE_CHECKING:
 
     from streamsim.search.offload_bounds import Bools, Ints, LayerCosts, Room
 
-MOST_LISTED, MOST_LISTED_CELLS = 1 << 17, 1 << 22  # ways, and layers of all of them: they take a second or so
-MOST_NEIGHBOURS = 2000  # pairs of layers that change places, of one way
-MOST_CELLS = 7_000_000  # layers times passes times ways that are looked at: some seconds
-MOST_STARTS = 12  # from which is searched further
-MOST_SIZES = 8  # of the largest streamed layer
-PARTS = 4  # of the room that is left, more and more of which is used
+MOST_LISTED, MOST_LISTED_CELLS = 1 << 17, 1 << 22  # placements, and layers times placements: about a second
+MOST_NEIGHBOURS = 2000  # pairs of layers of one placement that change sides
+MOST_CELLS = 7_000_000  # layers times passes times placements in the search of good ones: some seconds
+MOST_STARTS = 12  # placements from which the search goes on
+MOST_SIZES = 8  # sizes of the largest streamed layer that are tried
+PARTS = 4  # the free memory is filled by a quarter, a half, three quarters and all
 GOLDEN = (5**0.5 - 1) / 2
-NEAR = 1.0001
-AT_LEAST = 300  # ways that one costs as much as
-SHAKEN, SHAKEN_LAYERS = 64, 4  # ways that are drawn at random, and how many layers change in each of them
+NEAR = 1.0001  # a bound within this factor of the floor ends the search
+AT_LEAST = 300  # the fixed cost of a step of the search, in placements
+SHAKEN, SHAKEN_LAYERS = 64, 4  # random placements in a step, and the mean number of layers that change in each
 
 
 class Way(NamedTuple):
-    """``bound``: ticks before which it cannot end. ``streamed``: the numbers of the layers that do not stay."""
+    """A placement of layers.
+
+    ``bound``: a lower bound on its makespan, in ticks. ``device_bytes``: memory on the card. ``depth``: the number of
+    buffers. ``streamed``: the numbers of the layers that do not stay on the card.
+    """
 
     bound: int
     device_bytes: int
@@ -41,17 +45,21 @@ class Way(NamedTuple):
 
 
 class Ways(NamedTuple):
-    """A list of them: in a row the bound, bytes on the card, the depth, and which row of ``streamed`` is its own."""
+    """A list of placements.
+
+    ``rows``: shape (placements, 4): the bound in ticks, the bytes on the card, the depth, and the placement's row of
+    ``streamed``. ``streamed``: shape (rows, layers), True for streamed layers.
+    """
 
     rows: Ints
     streamed: Bools
 
     def in_order(self) -> Iterator[Way]:
-        """The lowest bound first, of equals the one that needs least memory."""
+        """Yield the placements, the lowest bound first; for equal bounds, the least memory first."""
         return self._sorted(self.rows, (3, 2, 1, 0))
 
     def leanest(self, most: int) -> Iterator[Way]:
-        """Those that may end by the tick ``most``, the one that needs least memory first."""
+        """Yield the placements whose bounds are at most ``most`` ticks, the least memory first."""
         return self._sorted(self.rows[self.rows[:, 0] <= most], (3, 2, 0, 1))
 
     def _sorted(self, rows: Ints, keys: tuple[int, ...]) -> Iterator[Way]:
@@ -61,16 +69,16 @@ class Ways(NamedTuple):
 
 
 class Space:
-    """All ways to place the layers of ``costs`` in ``room``, over ``most_depth`` buffers at most."""
+    """The space of placements of the layers of ``costs`` in ``room``, over at most ``most_depth`` buffers."""
 
     def __init__(self, costs: LayerCosts, room: Room, most_depth: int) -> None:
         self._costs, self._room = costs, room
         self._n = len(costs.weights)
         self._depths = range(1, min(most_depth, self._n) + 1)
-        self._cells = 0  # that may still be looked at
+        self._cells = 0  # what is left of MOST_CELLS
 
     def all_ways(self) -> Ways | None:
-        """Every way that fits; None where they are too many to be listed."""
+        """Return every placement that fits; None if there are too many to list."""
         rows, sets, total = [np.zeros((0, 4), np.int64)], [np.zeros((0, self._n), bool)], 0
         for depth in self._depths:
             found = self._all_sets(depth, MOST_LISTED - total)
@@ -85,10 +93,10 @@ class Space:
         return Ways(np.concatenate(rows), np.concatenate(sets))
 
     def _all_sets(self, depth: int, most: int) -> Bools | None:
-        """Every set of layers that can be streamed over so many buffers; None where they are more than ``most``.
+        """Return every set of layers that can be streamed over ``depth`` buffers; None for more than ``most`` sets.
 
-        By the largest of them, of equals the first: those before it in this order stay, of those behind it any that the
-        room that is left can hold.
+        The layers are ordered by falling size. For each layer as the largest streamed one, the larger layers stay. Any
+        set of the smaller layers may stay as well if it fits into the memory that is left.
         """
         weights = self._costs.weights
         order = np.argsort(-weights, kind="stable")
@@ -99,7 +107,7 @@ class Space:
             streamed = np.zeros((1, self._n), bool)
             streamed[0, order[k:]] = True
             held = np.zeros(1, np.int64)
-            for layer in order[:k:-1] if left >= 0 else ():  # the smallest first, so that few sets are made in vain
+            for layer in order[:k:-1] if left >= 0 else ():  # the smallest first, so that few sets do not fit
                 more = held + weights[layer] <= left
                 kept = streamed[more]
                 kept[:, layer] = False
@@ -115,7 +123,7 @@ class Space:
         return np.concatenate(found) if found else np.zeros((0, self._n), bool)
 
     def good_ways(self, floor: int) -> Ways:
-        """Some ways that fit; none can end before the tick ``floor``, so one near it is good enough."""
+        """Return some good placements that fit. The search ends at a bound near ``floor`` ticks, the limit of all."""
         found: set[Way] = set()
         for depth in self._depths:
             found.update(self._ways(np.array([*self._starts(depth)]), depth))
@@ -133,7 +141,7 @@ class Space:
         return Ways(np.array(rows, np.int64).reshape(-1, 4), self._rows([way.streamed for way in ways]))
 
     def _climbed(self, way: Way, enough: int) -> Iterator[Way]:
-        """The ways that single moves lead to, each to the best neighbour."""
+        """Yield ever better placements, each the best neighbour of the one before it."""
         while self._cells > 0 and way.bound > enough:
             around = self._neighbours(way)
             self._spend(len(around))
@@ -144,7 +152,7 @@ class Space:
             yield way
 
     def _shaken(self, way: Way, random: np.random.Generator) -> Bools:
-        """The way with some layers, drawn at random, kept or streamed in place of the other."""
+        """Return ``SHAKEN`` copies of a placement in which random layers change between kept and streamed."""
         (row,) = self._rows([way.streamed])
         several: Bools = random.random((SHAKEN, self._n)) < SHAKEN_LAYERS / self._n
         self._spend(SHAKEN)
@@ -161,14 +169,14 @@ class Space:
         return found
 
     def device_bytes(self, streamed: Bools, depth: int) -> Ints:
-        """What ways hold on the card."""
+        """Return the bytes that placements hold on the card, shape (placements,)."""
         weights = self._costs.weights
         largest = np.where(streamed, weights, 0).max(axis=1)
         found: Ints = (~streamed) @ weights + depth * largest
         return found
 
     def _fits(self, streamed: Bools, depth: int) -> Bools:
-        """Which ways fit and can use so many buffers; without anything to stream there is one buffer."""
+        """Return True for placements that fit and can use ``depth`` buffers; without streamed layers the depth is 1."""
         count = streamed.sum(axis=1)
         fits = self.device_bytes(streamed, depth) <= self._room.card
         fits &= (count >= depth) | ((count == 0) & (depth == 1))
@@ -177,7 +185,7 @@ class Space:
         return fits
 
     def _ways(self, streamed: Bools, depth: int) -> Iterator[Way]:
-        """With their bounds, less what does not fit."""
+        """Yield the placements that fit, with their bounds."""
         streamed = streamed[self._fits(streamed, depth)]
         bounds, needed = self._costs.bounds(streamed, depth), self.device_bytes(streamed, depth)
         for bound, n_bytes, row in zip(bounds.tolist(), needed.tolist(), streamed, strict=True):
@@ -186,7 +194,7 @@ class Space:
     # Good ones
 
     def _starts(self, depth: int) -> Iterator[Bools]:
-        """For some sizes of the largest streamed layer: others kept, in several orders and more and more of them."""
+        """Yield first placements: for some sizes of the largest streamed layer, keep others in several orders."""
         weights = self._costs.weights
         sizes = np.unique(weights)[::-1]
         for largest in sizes[:: max(1, len(sizes) // MOST_SIZES)]:
@@ -197,16 +205,20 @@ class Space:
         yield np.zeros(self._n, dtype=bool)
 
     def _orders(self, layers: Ints) -> Iterator[Ints]:
-        """In which order layers are kept: from the first, from the last, the largest first, evenly spread."""
+        """Yield the orders in which layers are kept.
+
+        The orders: the first layer first, the last first, the largest first, the copy that most exceeds its
+        kernels first, evenly spread.
+        """
         yield layers
         yield layers[::-1]
         yield layers[np.argsort(-self._costs.weights[layers], kind="stable")]
         yield layers[np.argsort(self._costs.runs[layers] - self._costs.copies[layers], kind="stable")]
-        places = np.arange(len(layers)) * GOLDEN % 1  # the first few of them are spread evenly, however few
+        places = np.arange(len(layers)) * GOLDEN % 1  # any number of the first places is evenly spread
         yield layers[np.argsort(np.argsort(places))]
 
     def _filled(self, may: Bools, order: Ints, left: int) -> Bools:
-        """What is streamed when those that may be are kept, in this order, as long as so many bytes last."""
+        """Return the streamed layers if layers are kept in this order as long as ``left`` bytes last."""
         streamed, weights = may.copy(), self._costs.weights
         for layer in order:
             if weights[layer] <= left:
@@ -215,7 +227,10 @@ class Space:
         return streamed
 
     def _neighbours(self, way: Way) -> Bools:
-        """One layer kept or streamed in place of the other, or two that change places; of many pairs some."""
+        """Return the neighbours of a placement: one layer changes sides, or a kept and a streamed one trade places.
+
+        Of more than ``MOST_NEIGHBOURS`` pairs, a random choice is taken.
+        """
         (row,) = self._rows([way.streamed])
         one = row ^ np.eye(self._n, dtype=bool)
         kept, gone = np.meshgrid(np.flatnonzero(~row), np.flatnonzero(row), indexing="ij")
@@ -229,6 +244,6 @@ class Space:
 
 
 def _unlike(ways: list[Way]) -> list[Way]:
-    """The best few, and the best of each depth."""
+    """Return the best placement of each depth, and the best few of all."""
     first = {way.depth: way for way in reversed(ways)}
     return list(dict.fromkeys([*first.values(), *ways[:MOST_STARTS]]))

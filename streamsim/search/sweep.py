@@ -1,9 +1,8 @@
-"""A sweep: every combination of some axes, predicted in order, on this machine or on any executor's workers.
+"""Sweeps: every combination of some axes, predicted in order, in this process or on an executor's workers.
 
-A :class:`Sweep` is a small value from which every worker makes the combinations ``start .. stop`` by itself, so
-a million of them cost no memory and a block is sent as two numbers. Combination i is i written in mixed
-radix, the last axis counting fastest; it depends on nothing else, so neither the executor nor the order in
-which blocks come back can change a row.
+A :class:`Sweep` is a small value. A worker gets two numbers, ``start`` and ``stop``, and makes these combinations
+itself. A million combinations therefore need no memory. Combination i is i written in mixed radix, with the last axis
+counting fastest. It depends on nothing else, so neither the executor nor the order of its results changes a row.
 """
 
 from __future__ import annotations
@@ -36,24 +35,28 @@ T = TypeVar("T")
 CONFIG = Config.__struct_fields__
 HOST, ONCE = ("host_work_s", "host_load_s"), ("h2d_once", "d2h_once")  # fields of a workload
 RESULTS = ("makespan_s", "serial_s", "speedup")
-OTHERS = ("device", "connections", "scale", *HOST, *CONFIG)  # axes that are no arrays, and no numbers of a profile
+OTHERS = ("device", "connections", "scale", *HOST, *CONFIG)  # axes except arrays, kernels and a profile's numbers
 _ARRAY = re.compile(r"(h2d_bytes|kernel_s|d2h_bytes)(?:_([1-9][0-9]*))?")
-BLOCK_OPS = {False: 20_000, True: 10_000_000}  # in a block: a fraction of a second on SimPy, on the compiled twin
+BLOCK_OPS = {False: 20_000, True: 10_000_000}  # ops of a block, a fraction of a second: on SimPy, on the compiled twin
 BLOCK_ROWS = 8192
 IN_FLIGHT = 16  # blocks given to an executor at a time
 RETRIES = 2
 CACHED = 4096
 MOST_COMBINATIONS = 100_000_000  # an hour of the compiled twin, and ten gigabytes of rows
-MOST_REFUSED = 100_000  # combinations looked at for one that can be issued
+MOST_REFUSED = 100_000  # combinations tried in search of one that can be issued
 
 
 class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A name and its values.
+    """An axis of a sweep: its name and its values. Raises InputError if it is empty.
 
-    Names: ``device`` (values: names of ``Sweep.devices``), ``connections``, dotted names of numbers and rules in a
-    profile (``h2d.latency_s``), ``h2d_bytes``, ``kernel_s`` and ``d2h_bytes`` (``_1``, ``_2``, ... where there
-    are several), ``host_work_s`` and ``host_load_s``, ``scale`` (of the whole workload: elements, kernel times and what
-    the host loads), and the fields of :class:`Config`.
+    Names:
+
+    - ``device``: its values are names of ``Sweep.devices``;
+    - ``connections``, and dotted names of a profile's numbers and rules, such as ``h2d.latency_s``;
+    - ``h2d_bytes``, ``kernel_s`` and ``d2h_bytes``, with ``_1``, ``_2``, ... if there are several;
+    - ``host_work_s``, ``host_load_s``;
+    - ``scale``: a factor of the workload's elements (or bytes), kernel times and host load;
+    - the fields of :class:`Config`.
     """
 
     name: str
@@ -66,12 +69,15 @@ class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sweep(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Every combination of the ``axes``, the last one counting fastest, a hundred million at most.
+    """A sweep over every combination of the ``axes``, with the last axis counting fastest, at most a hundred million.
 
-    To iterate over it predicts them: see :meth:`rows`. Raises InputError naming the axis.
+    Iteration predicts the combinations: see :meth:`rows`. ``len()`` counts them, with those that cannot be issued.
 
-    ``workload``: what the axes change (None: arrays and kernels are axes, ``elements``, ``h2d_once`` and ``d2h_once``
-    as in :func:`workload_of_sizes`). ``devices``: the first one unless there is an axis ``device``.
+    - ``devices``: the first one counts unless there is an axis ``device``.
+    - ``workload``: the work that the axes change. If it is None, arrays and kernels are axes, and ``elements``,
+      ``h2d_once`` and ``d2h_once`` are those of :func:`workload_of_sizes`.
+
+    Raises InputError naming the axis.
     """
 
     axes: tuple[Axis, ...]
@@ -102,7 +108,7 @@ class Sweep(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InputError("no workload: give one, or axes such as h2d_bytes and kernel_s")
 
     def __len__(self) -> int:
-        """Combinations, those that cannot be issued among them."""
+        """Return the number of combinations, with those that cannot be issued."""
         return self._count
 
     @property
@@ -121,21 +127,22 @@ class Sweep(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def workload_columns(self) -> tuple[str, ...]:
-        """A column for each array that is cut and each kernel; and where there is such, for what is copied once.
+        """The columns of the work.
 
-        And for how many launches a kernel is, and what the host does where that is an axis.
+        There is a column for each array that is cut, each kernel, the bytes copied once (if any), the launches of each
+        kernel (if any has several), and each axis of host work.
         """
         return (*self._array_columns, *self.once_columns, *self._launch_columns, *self.host_columns)
 
     @property
     def once_columns(self) -> tuple[str, ...]:
-        """Those for the bytes of what is copied once: ``h2d_once_bytes``, ``d2h_once_bytes``."""
+        """The columns of the bytes that are copied once, if any: ``h2d_once_bytes``, ``d2h_once_bytes``."""
         of = self.workload or self
         return tuple(f"{field}_bytes" for field in ONCE if getattr(of, field))
 
     @property
     def has_launches(self) -> bool:
-        """Whether any kernel is several launches; then there is a column for how many each is."""
+        """True if any kernel has several launches; each kernel then has a column for its launches."""
         kernels = self.workload.kernels if self.workload else ()
         given = [value for axis in self.axes if axis.name.startswith("kernel_s") for value in axis.values]
         return any(isinstance(one, WorkloadKernel) and one.launches > 1 for one in (*kernels, *given))
@@ -147,7 +154,7 @@ class Sweep(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def host_columns(self) -> tuple[str, ...]:
-        """Those for what the host does."""
+        """The columns of the axes of host work."""
         return tuple(name for name in HOST if any(axis.name == name for axis in self.axes))
 
     @property
@@ -162,7 +169,7 @@ class Sweep(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return tuple(numbered for name, count in sizes.items() for numbered in _numbered(name, count))
 
     def point(self, number: int) -> dict[str, Any]:
-        """The value of every axis in combination ``number``."""
+        """Return the value of every axis in combination ``number``, by the axis's name."""
         found: dict[str, Any] = {}
         for axis in reversed(self.axes):
             number, k = divmod(number, len(axis.values))
@@ -170,7 +177,7 @@ class Sweep(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return found
 
     def device(self, point: Mapping[str, Any]) -> Device:
-        """The device of a combination. Raises InputError when its numbers do not go together."""
+        """Return the device of a combination. Raises InputError if its numbers contradict each other."""
         name = point.get("device", self.devices[0].name)
         base = next((device for device in self.devices if device.name == name), None)
         if base is None:
@@ -181,7 +188,7 @@ class Sweep(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return changed(base, numbers)
 
     def workload_at(self, point: Mapping[str, Any]) -> Workload:
-        """The workload of a combination. Raises InputError when its sizes do not go together."""
+        """Return the workload of a combination. Raises InputError if its sizes contradict each other."""
         arrays = self._arrays(point)
         if self.workload is None:
             sizes = (arrays["h2d_bytes"], arrays["kernel_s"], arrays["d2h_bytes"])
@@ -201,10 +208,10 @@ class Sweep(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def rows(
         self, executor: Executor | None = None, retries: int = RETRIES, fast: bool | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Predict the combinations in order: of each that can be issued a row by :attr:`columns`, times in seconds.
+        """Predict the combinations in order. Yield a row, a dict with the keys ``columns``, for each of them.
 
-        Those that cannot be issued or have no room on the card are left out. Arguments and errors as for
-        :func:`sweep_blocks`.
+        Times are in seconds. Combinations that cannot be issued, or do not fit on the card, are left out. Arguments and
+        errors are those of :func:`sweep_blocks`.
         """
         columns = self.columns
         for block in sweep_blocks(self, 0, executor, retries, fast=fast):
@@ -220,14 +227,15 @@ class Sweep(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def numbers_of_chunks(self) -> tuple[int, ...]:
-        """Those of the axis of chunks; none without one."""
+        """The values of the axis ``chunks``; empty without this axis."""
         return next((axis.values for axis in self.axes if axis.name == "chunks"), ())
 
     def first_refusal(self) -> InputError | None:
-        """None if any combination can be issued, otherwise why the first one cannot.
+        """Return None if any combination can be issued, otherwise the error of the first one.
 
-        What can be issued in some number of chunks, on some number of streams, can be with the fewest; a ring of
-        buffers needs least room with the most. Of very many combinations only the first are looked at.
+        Only the fewest chunks and streams are tried: a combination that can be issued with more can be with the fewest.
+        A ring of buffers needs the least memory with the most chunks, which are tried as well. Only the first
+        ``MOST_REFUSED`` combinations are tried; if all of them fail and there are more, the result is None.
         """
         refusal: InputError | None = None
         axes = tuple(Axis(a.name, (min(a.values),)) if a.name in ("chunks", "streams") else a for a in self.axes)
@@ -252,18 +260,23 @@ class Sweep(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rows(NamedTuple):
-    """Rows of the combinations up to ``stop``, in order, and how many were left out: refused, or without room."""
+    """The rows of a block of combinations, which ends before ``stop``, in order.
+
+    - ``left_out``: combinations without a row, because they cannot be issued or do not fit on the card; ``reason``: why
+      the first one cannot be issued.
+    - ``too_large``: those of them that do not fit; ``too_large_reason``: the message of the first one.
+    """
 
     stop: int
     rows: list[tuple[Any, ...]]
     left_out: int
-    reason: str  # why, of the first one that cannot be issued
-    too_large: int  # of those left out, what needs more memory than its card has
+    reason: str
+    too_large: int
     too_large_reason: str
 
 
 class _Block:
-    """Some combinations, grouped by workload and device, which the evaluators take many configs of at once."""
+    """A block of combinations, grouped by workload and device, so that each group is evaluated in one call."""
 
     def __init__(self, sweep: Sweep, start: int, stop: int) -> None:
         self._sweep, self._stop, self._has_launches = sweep, stop, sweep.has_launches
@@ -302,7 +315,7 @@ class _Block:
         return self._groups[key][2]
 
     def _head(self, workload: Workload, device: Device, point: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The columns that do not depend on the config."""
+        """Return the values of the columns that do not depend on the config."""
         numbers = (point[name] for name in self._device.names if "." in name)
         times = [kernel.whole_s(workload.work) if kernel.is_timed else None for kernel in workload.kernels]
         once = [sum(getattr(workload, name.removesuffix("_bytes"))) for name in self._sweep.once_columns]
@@ -414,11 +427,15 @@ def sweep_blocks(
     block: int | None = None,
     fast: bool | None = None,
 ) -> Iterator[Rows]:
-    """Predict the combinations from ``start`` on, block by block and in order.
+    """Predict the combinations from ``start`` on. Yield their rows block by block, in order.
 
-    ``executor``: any ``concurrent.futures.Executor`` (processes, Dask's ``client.get_executor()``, MPI, ...),
-    whose workers import streamsim; None: this process. A block that fails there is tried again ``retries``
-    times. ``block``: combinations at a time. Raises InputError when a block keeps failing.
+    - ``executor``: any ``concurrent.futures.Executor`` (processes, Dask's ``client.get_executor()``, MPI, ...) whose
+      workers can import streamsim. None: this process.
+    - ``retries``: how often a block that fails on the executor is tried again.
+    - ``block``: the number of combinations in a block (None: chosen by their cost).
+    - ``fast``: as for :func:`evaluate`.
+
+    Raises InputError if a block fails each time.
     """
     fast = is_fast() if fast is None else fast
     size = block or _block_size(sweep, fast)
@@ -429,19 +446,19 @@ def sweep_blocks(
 
 
 def predict_block(sweep: Sweep, start: int, stop: int, fast: bool | None = None, threads: int | None = None) -> Rows:
-    """Predict the combinations ``start`` .. ``stop``, those that cannot be issued left out and counted."""
+    """Predict the combinations from ``start`` up to but not including ``stop``; count those that cannot be issued."""
     return _Block(sweep, start, stop).predict(is_fast() if fast is None else fast, threads)
 
 
 def _block_size(sweep: Sweep, fast: bool) -> int:
-    """Combinations at a time, by what one costs on average: a stopped sweep loses no more than a block."""
+    """Return the number of combinations in a block, from the average cost of one: a stopped sweep loses a block."""
     chunks = sweep.numbers_of_chunks or (1,)
     ops: float = sum(chunks) / len(chunks) * max(1, len(sweep.workload_columns))
     return max(1, min(BLOCK_ROWS, round(BLOCK_OPS[fast] / ops)))
 
 
 class _Submitted:
-    """Blocks on an executor, a few at a time, taken back in their order."""
+    """Blocks submitted to an executor, at most ``IN_FLIGHT`` at a time; results come back in order."""
 
     def __init__(self, sweep: Sweep, executor: Executor, retries: int, fast: bool) -> None:
         self._sweep, self._executor, self._retries, self._fast = sweep, executor, retries, fast
@@ -481,7 +498,7 @@ class _Submitted:
 
 
 def _rows(sweep: Sweep, start: int, stop: int, fast: bool) -> Rows:
-    """What a worker does: one thread, as there are other workers beside it."""
+    """Predict a block on a worker, with one thread because other workers run on the same machine."""
     return predict_block(sweep, start, stop, fast and is_fast(), threads=1)
 
 

@@ -1,4 +1,4 @@
-"""What to sweep, as text: options of the command or a TOML file with the same names.
+"""Sweeps described in text: options of the command, or a TOML file with the same names.
 
 device = "a100,h200"
 h2d = ["64MiB"]              # a text for each array; a range in it is an axis
@@ -54,7 +54,7 @@ Asked = dict[str, list[str]]  # the texts under each of NAMES; under "set" texts
 
 
 def read_asked(path: str | os.PathLike[str]) -> Asked:
-    """The texts in a sweep's file, or in a workload's. Raises InputError naming the file, the name and the value."""
+    """Return the texts in a sweep's or a workload's file. Raises InputError naming the file, the name and the value."""
     if kind_of(read_bytes(path, LARGEST_TOML_BYTES)) == "workload":
         return {"workload": [str(path)]}
     asked: Asked = {}
@@ -68,7 +68,7 @@ def read_asked(path: str | os.PathLike[str]) -> Asked:
 
 
 def _asked(name: str, value: Any, place: str) -> list[str]:
-    """What is asked under ``name``, as texts; ``place``: what a message about it begins with."""
+    """Return the values under ``name`` as texts; an error message begins with ``place``."""
     if name == "set" and isinstance(value, Mapping):
         return [f"{key}={','.join(_texts(f'set.{key}', item, place))}" for key, item in value.items()]
     texts = _texts(name, value, place)
@@ -76,7 +76,7 @@ def _asked(name: str, value: Any, place: str) -> list[str]:
 
 
 def _texts(name: str, value: Any, place: str) -> list[str]:
-    """A text, a number, or a list of them; None is every buffer."""
+    """Return a text, a number, or each of a list of them as text; None stands for a buffer for each chunk."""
     values = list(value) if isinstance(value, list | tuple | range) else [value]
     if name == "buffers":
         values = [ALL if item is None else item for item in values]
@@ -93,15 +93,24 @@ def sweep(
     device: Device | str | Path | Sequence[Device | str | Path] = USUAL_DEVICE,
     **axes: Any,
 ) -> Sweep:
-    """Every combination of the ``axes`` for ``workload`` on ``device`` or devices, predicted when it is iterated over.
+    """Return a sweep over every combination of the ``axes`` for ``workload`` on one or several devices.
 
-    ``for row in sweep(workload, ["a100", "h200"], chunks="1..64*2", streams=[1, 2, 4])``: each row is a dict, times
-    in seconds. Axes have the names of a sweep file, and their values are numbers, texts such as ``"1..64*2"`` or
-    ``"1,2,4"``, or lists of them: ``chunks``, ``streams``, ``order``, ``buffers`` (None: one for every chunk),
-    ``memory``, ``launch``, ``host_work``, ``host_load``, ``scale``, ``front_end``, ``call_cost``, ``connections``,
-    ``memory_limit``, ``set``, a dict from names of a profile's numbers to values. Without a workload ``h2d``,
-    ``kernel`` and ``d2h`` are axes too (a list: of so many arrays or kernels), beside ``elements``, ``h2d_once`` and
-    ``d2h_once``. Raises InputError naming the axis.
+    Iteration predicts the combinations. Each row is a dict, with times in seconds::
+
+        for row in sweep(workload, ["a100", "h200"], chunks="1..64*2", streams=[1, 2, 4]): ...
+
+    Axes have the names of a sweep file. A value is a number, a text such as ``"1..64*2"`` or ``"1,2,4"``, or a list of
+    these.
+
+    - How to cut and issue: ``chunks``, ``streams``, ``order``, ``buffers`` (None: one for each chunk), ``memory``,
+      ``launch``.
+    - The work: ``host_work``, ``host_load``, ``scale``.
+    - The device: ``front_end``, ``call_cost``, ``connections``, ``memory_limit``, and ``set``, a dict from names of a
+      profile's numbers to values.
+    - Without a workload: ``h2d``, ``kernel`` and ``d2h`` (a list has an entry for each array or kernel), ``elements``,
+      ``h2d_once`` and ``d2h_once``.
+
+    Raises InputError naming the axis.
     """
     devices = [device] if isinstance(device, Device | str | Path) else list(device)
     texts: Asked = {}
@@ -115,7 +124,7 @@ def sweep(
 
 
 def sweep_of(asked: Mapping[str, Sequence[str]]) -> Sweep:
-    """The sweep that the texts describe; what is not named keeps its default. Raises InputError naming it."""
+    """Return the sweep that the texts describe; missing names have their default. Raises InputError naming a text."""
     texts = {name: list(values) for name, values in asked.items() if values}
     texts = {**_planned(texts), **texts}
     workload = read_workload(texts["workload"][0]) if "workload" in texts else None
@@ -126,7 +135,7 @@ def sweep_of(asked: Mapping[str, Sequence[str]]) -> Sweep:
 
 
 def _planned(texts: Asked) -> Asked:
-    """What the file of the workload says of the axes."""
+    """Return the axes in the workload's file, if there is one."""
     if "workload" not in texts:
         return {}
     path = texts["workload"][0]
@@ -161,14 +170,14 @@ def _sweep(texts: Asked, workload: Workload | None, asked: Sequence[Device | str
 
 
 def _one_for_all(name: str, text: str) -> int:
-    """A size that is no axis. Raises InputError."""
+    """Return a size in bytes that is no axis. Raises InputError for a range or a list."""
     if ".." in text or "," in text:
         raise InputError(f"{name} = {shown(text)}: one size for all rows; sweep again for another")
     return parse_bytes(text, name)
 
 
 def _axes(texts: dict[str, list[str]], devices: tuple[Device, ...]) -> list[Axis]:
-    """From the outermost to the innermost."""
+    """Return the axes, the outermost first."""
     axes = [Axis("device", tuple(device.name for device in devices))]
     if "connections" in texts:
         axes.append(Axis("connections", expand(_joined(texts, "connections"), "connections", _count(32))))
@@ -199,7 +208,7 @@ def _array_axes(name: str, texts: list[str]) -> list[Axis]:
 
 
 def _values(name: str, text: str) -> tuple[Any, ...]:
-    """Of an array or a kernel: numbers, or a kernel of which more is said than its time."""
+    """Return the values of an array's or a kernel's axis: bytes, seconds, or kernels with more than a time."""
     if name != "kernel":
         return expand(text, name, parse_bytes, step_by_one=False)
     items = [item.strip() for item in text.split(",")]
@@ -211,7 +220,7 @@ def _values(name: str, text: str) -> tuple[Any, ...]:
 
 
 def _kernels(times: str, more: Sequence[str]) -> Iterator[float | WorkloadKernel]:
-    """For each time that a text names, perhaps of so many launches, that time or the kernel of which more is said."""
+    """Yield each time in a text such as ``1ms..4ms*2/3``: seconds, or a kernel with its launches and ``more``."""
     times, slash, launches = times.partition("/")
     said = ",".join([*([f"launches={launches}"] if slash else []), *more])
     for seconds in expand(times, "kernel", partial(parse_seconds, least=SHORTEST_KERNEL_S), False, False):
@@ -219,7 +228,10 @@ def _kernels(times: str, more: Sequence[str]) -> Iterator[float | WorkloadKernel
 
 
 def _device_axes(texts: Iterable[str], device: Device) -> list[Axis]:
-    """Raises InputError for values that a profile cannot have, or that stand for the same number."""
+    """Return the axes of the profile's numbers and rules.
+
+    Raises InputError for values that a profile cannot have, and for two axes of one number.
+    """
     axes = [_device_axis(text, device) for text in texts]
     targets_of(device, dict.fromkeys(axis.name for axis in axes))
     for axis in axes:
@@ -229,7 +241,7 @@ def _device_axes(texts: Iterable[str], device: Device) -> list[Axis]:
 
 
 def _device_axis(text: str, device: Device) -> Axis:
-    """``"h2d.latency=1us..8us*2"``: how its values are written follows from the value in the profile."""
+    """Return the axis in a text such as ``"h2d.latency=1us..8us*2"``; the profile's value gives the kind of values."""
     given, values = split_setting(text, "NAME=VALUES such as h2d.latency_s=1us,2us")
     name = full_name(device, given)
     parse = parser_of(device, name)
