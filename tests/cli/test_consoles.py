@@ -72,11 +72,6 @@ def test_a_cell_is_no_markup() -> None:
     ]
 
 
-def test_markdown_and_json_are_not_both(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["predict", *CUT, "--format", "markdown", "--json"]) == 2
-    assert "--json, --format markdown: they say different things" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(("command", "key"), [(LOOP, "loops"), (MEASURED, "explanations")], ids=["loop", "diagnose"])
 def test_rows_of_csv_are_those_of_json(command: tuple[str, ...], key: str, capsys: pytest.CaptureFixture[str]) -> None:
     rows = list(csv.DictReader(printed(capsys, *command, "--format", "csv").splitlines()))

@@ -13,7 +13,6 @@ from streamsim.analysis.explain import explain
 from streamsim.analysis.predict import predict
 from streamsim.cli import main
 from streamsim.code.layers import code_of_layers
-from streamsim.device.library import load_device
 from streamsim.program.files import parse_schedule
 from streamsim.program.layer_files import write_layers
 from streamsim.program.layers import Layer, Layers
@@ -132,49 +131,3 @@ def test_code_and_best_write_the_program(capsys: pytest.CaptureFixture[str], fol
     said(capsys, "best", "--layers", "model.toml", "--memory-limit", "140MB", "--as", "pytorch", "-o", "best.py")
     found = best_offload(MODEL, "h200:pytorch", 140_000_000)  # with the calls of the library
     assert (folder / "best.py").read_text() == code_of_layers(MODEL, found.simplest.config)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "wanted"),
-    [
-        ("code --layers model.toml --as cupy", "language = 'cupy': layers are modules of PyTorch; write them --as pyt"),
-        ("code --layers odd.csv --as pytorch", "layer0: weight_bytes = 6: the layers of a program hold floats"),
-        ("best --layers odd.csv --as pytorch -o x.py", "layer0: weight_bytes = 6: the layers of a program hold floats"),
-        ("best --layers model.toml --as cuda-c++ -o x.py", "layers are modules of PyTorch"),
-        ("code --layers model.toml --as pytorch --chunks 3", "--chunks: is not for --layers"),
-        ("code --layers model.toml", "--as: no language"),
-        ("predict --layers none.toml", "none.toml: cannot read it: no such file"),
-        ("predict --layers model.toml --chunks 4", "--chunks: is not for --layers, which are not cut but streamed"),
-        ("predict w.toml --layers model.toml", "a workload: is not for --layers"),
-        ("predict --layers model.toml --launch graph", "--launch: is not for --layers"),
-        ("explain --h2d 4MiB --depth 2", "--depth: is for a model's layers; give them, --layers FILE"),
-        ("schedule --h2d 4MiB --resident a", "--resident: is for a model's layers"),
-        ("predict --layers model.toml --resident layer9", "resident = 'layer9': no layer has this name; did you mean"),
-        ("predict --layers model.toml --depth 0", "--depth = '0': expected a count"),
-        ("predict --layers model.toml --reserve 1m", "--reserve = '1m': expected a size"),
-        ("predict --layers model.toml --memory-limit 100MB", "device buffers of 180000000 bytes"),
-        ("predict --layers model.toml --passes 400000", "layers, passes: 3 layers and 400000 passes are more than"),
-        ("best --layers model.toml --memory-limit 80MB", "memory limit = 80000000 bytes (76.29 MiB): the largest lay"),
-        ("best --layers model.toml --memory-limit 100MB --reserve 20MB", "has 85.83 MiB of weights and 19.07 MiB are"),
-        ("best --layers model.toml --memory-limit 100MB --host-memory-limit 1MB", "no way to place 133.5 MiB of weigh"),
-        ("best --layers model.toml --max-chunks 4", "--max-chunks: is not for --layers"),
-        ("best --layers model.toml --memory pageable", "--memory: is not for --layers"),
-        ("best --h2d 4MiB --max-depth 2", "--max-depth: is for a model's layers"),
-        ("best --layers bad.toml", "bad.toml: layers[0].weight_bytes: is missing"),
-        ("best --layers bad.csv", "bad.csv: line 3: kernels = []: a layer needs a kernel"),
-        ("best --layers device.toml", "device.toml: is a device profile, for --device; expected the layers of a model"),
-    ],
-)
-def test_bad_input_gets_one_line(arguments: str, wanted: str, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    (folder / "odd.csv").write_text("weight_bytes,kernels\n6,1ms\n")
-    (folder / "bad.toml").write_text("[[layers]]\nkernels = ['1ms']\n")
-    (folder / "bad.csv").write_text("weight_bytes,kernels\n4,1ms\n4,;\n")
-    (folder / "device.toml").write_text("connections = 8\n[host]\n")
-    assert load_device("h200").memory_bytes
-    before = sorted(folder.iterdir())
-    assert main(arguments.split()) == 2
-    out, error = capsys.readouterr()
-    assert out == ""
-    assert error.count("\n") == 1
-    assert wanted in error
-    assert sorted(folder.iterdir()) == before

@@ -68,25 +68,6 @@ def test_a_sweep_and_a_prediction_read_the_same_file(folder: Path, capsys: pytes
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("chunks = [1, 2]", "w.toml: chunks = [1, 2]: expected one value; several are for streamsim sweep"),
-        ("chunks = 0", "w.toml: chunks = '0': expected a whole number"),
-        ('order = "deep"', "w.toml: order = 'deep': 'deep' is not one of"),
-        ("chunk = 4", "w.toml: chunk"),
-    ],
-)
-def test_a_setting_that_cannot_be_is_one_line_with_the_file(
-    line: str, words: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (folder / "w.toml").write_text(WORK + line)
-    assert main(["predict", "w.toml"]) == 2
-    err = capsys.readouterr().err
-    assert words in err
-    assert err.count("\n") == 1
-
-
 def test_init_writes_a_file_whose_every_line_is_read_and_never_over_one(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,13 +6,14 @@ import csv
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from pages import SIZES, data_of
 
 from streamsim.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -55,26 +56,3 @@ def test_each_program_is_predicted_as_it_is_alone(capsys: pytest.CaptureFixture[
     assert set(json.loads(trace.read_text())["otherData"]["makespan_s"]) == {
         f"{row['schedule']} on {row['device']}" for row in rows
     }
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--chunks", "1,4", "--explain"), "--explain: is of a single prediction"),
-        (("--chunks", "1,x"), "chunks = 'x': expected a whole number"),
-        (("--order", "depth-first,best"), "order = 'best': expected one of"),
-        (("--device", "h200,nowhere"), "device = 'nowhere': neither a shipped profile"),
-        (("--chunks", "1..64", "--plot", "many.png"), "--plot many.png: shows 12 time lines at most"),
-    ],
-    ids=lambda value: value[0] if isinstance(value, tuple) else "",
-)
-def test_what_cannot_be_side_by_side(
-    arguments: tuple[str, ...],
-    words: str,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["predict", *SIZES, *arguments]) == 2
-    assert words in capsys.readouterr().err

@@ -143,39 +143,3 @@ def test_best_says_what_it_has_not_tried_and_when_to_leave_a_program_alone(capsy
     assert "not tried: streams and pieces of a step: nothing in the schedule shows" in printed
     assert main(["best", "busy.json", "--device", "ideal", "--format", "csv"]) == 0
     assert capsys.readouterr().out.startswith("schema_version,best.pinned,best.unblocked,")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["best", "none.json"], "there is no copy and no kernel to cut"),
-        (["best", "odd.json", "--as", "cupy", "-o", "x.py"], "no pipeline can be written: step 8 has 4 copies and"),
-        (["best", "p.json", "--orders", "serial"], "--orders: p.json is a program, of which only the steps are issued"),
-        (["best", "p.json", "--memory", "pageable"], "--memory: p.json is a schedule, cut and issued already"),
-        (["best", "p.json", "--as", "cupy"], "--as, --output: the program needs both"),
-        (["best", "--h2d", "1MiB", "--independent"], "--independent: is of the steps of a program"),
-        (["whatif", "p.json", "--graph", "--as", "cupy"], "--as cupy: the program needs its file; give --output too"),
-        (
-            ["code", "odd.json", "--as", "cupy"],
-            "no pipeline can be written: step 8 has 4 copies",
-        ),
-        (
-            ["whatif", "p.json", "--streams", "2", "--prefetch", "1", "--independent", "--as", "cupy", "-o", "x.py"],
-            "--prefetch 1: a pipeline prefetches, or has its steps in 2 streams; leave one out",
-        ),
-        (
-            ["whatif", "p.json", "--graph", "--plot", "x.bmp", "-o", "x.json"],
-            "x.bmp: expected a file name",
-        ),
-    ],
-)
-def test_bad_input_gets_one_line_and_writes_nothing(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = sorted(Path().iterdir())
-    assert main(arguments) == 2
-    found = capsys.readouterr()
-    assert not found.out
-    assert found.err.count("\n") == 1
-    assert said in found.err
-    assert sorted(Path().iterdir()) == before
