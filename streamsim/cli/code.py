@@ -42,7 +42,8 @@ def code_command(context: click.Context, /, language: Language | None, output: P
 
     It is complete: pinned memory, streams, events, the loop of the pattern, a marked place for your kernels with a
     stand-in that runs as it is. It compares its output with that of the serial program and prints its wall times as
-    one line of JSON; it takes --chunks, --streams, --buffers, --repeat and --work (how much its stand-in computes).
+    one line of JSON; it takes --chunks, --streams, --buffers, --repeat and --work (rounds of the stand-in; without it
+    the stand-in takes the time of --kernel).
     A schedule is written out call by call; of a recorded program, whose steps repeat, the loop is written. Takes every
     option of predict; those that say nothing of the program (--device, --json, --plot ...) change nothing. With
     --layers: a PyTorch nn.Sequential whose weights are streamed.

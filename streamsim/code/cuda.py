@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from streamsim.code.cuda_lines import INDENT, WIDTH, assigned, block, declared, filled, indented, opened, over
 from streamsim.code.steps import (
+    FIRST_ROUNDS,
     FLOAT_BYTES,
-    ONCE,
+    ROUNDS_UNTIMED,
+    TRIALS,
     VERIFIED,
     Copy,
     HostWork,
@@ -39,14 +41,19 @@ class Cuda:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.streams = "streams" if "streams" in plan.defaults else str(plan.streams)
-        self.defaults = {**plan.defaults, "repeat": 10} | ({} if plan.kernels is None else {"work": 16})
+        rounds = 0 if plan.timed_kernels else ROUNDS_UNTIMED
+        self.defaults = {**plan.defaults, "repeat": 10} | ({} if plan.kernels is None else {"work": rounds})
         self.at = {memory.name: memory for memory in plan.memory}
         self.sizes = plan.sizes
 
     def text(self) -> str:
         """The program."""
         plan = self.plan
-        parts = [self._head(), _TOOLS.splitlines()]
+        parts = [self._head()]
+        if plan.timed_kernels:
+            seconds, of = plan.timed_kernels.seconds, plan.timed_kernels.words
+            parts.append([f"constexpr double kKernelsSeconds = {seconds:.6g};  // of {of}"])
+        parts.append(_TOOLS.splitlines())
         parts += [_CUT.splitlines()] if len(plan.cuts) > 1 else []
         parts += [self._kernels(plan.kernels)] if plan.kernels is not None else []
         parts += [_HOST_WORK.splitlines()] if plan.has_host_work else []
@@ -65,75 +72,120 @@ class Cuda:
 
     def _kernels(self, kernels: Kernels) -> list[str]:
         lines = ["// ---- YOUR KERNELS GO HERE: replace the stand-in, of --work rounds, and its calls ----"]
-        read, sizes = [*kernels.sources, *kernels.tables], self._counts(kernels)
-        words = [f"const float* {name}" for name in read]
-        words += [f"float* {name}" for name in self._written(kernels)]
-        words += [f"size_t {name}" for name in sizes]
+        if self.plan.timed_kernels:
+            lines.append("// The program measures it at its start: without --work it takes about kKernelsSeconds.")
+        read = [f"const float* {name}" for name in (*kernels.sources, *kernels.tables)]
+        written = [f"float* {self._in_stand_in(name, kernels)}" for name in kernels.targets]
+        words = self._with_sizes([*read, *written], kernels, "size_t ")
         lines += filled("__global__ void StandIn(", [*words, "int rounds"], ") {", 0)
         lines += [*indented(self._stand_in(kernels)), "}"]
-        words = [f"float* {name}" for name in kernels.names] + [f"size_t {name}" for name in sizes]
+        words = self._with_sizes([f"float* {name}" for name in kernels.names], kernels, "size_t ")
         lines += ["", *filled("void Kernels(", [*words, "int work", "cudaStream_t stream"], ") {", 0)]
-        return [*lines, *indented(self._launches(kernels)), "}"]
+        return [*lines, *indented([*self._launches(kernels), "Check(cudaGetLastError());"]), "}"]
 
     @staticmethod
-    def _written(kernels: Kernels) -> list[str]:
-        return [f"new_{name}" if name in kernels.sources else name for name in kernels.targets]
+    def _in_stand_in(target: str, kernels: Kernels) -> str:
+        """The name of what the stand-in writes, in its own text."""
+        return f"new_{target}" if target in kernels.sources else target
 
-    def _counts(self, kernels: Kernels) -> list[str]:
-        """The names of the sizes that kernels are told: ``n``, and that of each array of which a chunk may be less."""
-        return ["n", *(f"n_{name}" for name in kernels.targets if name.startswith(ONCE))]
+    @staticmethod
+    def _with_sizes(arrays: Sequence[str], kernels: Kernels, kind: str = "") -> list[str]:
+        """The arrays, each with its size behind it; where all are equally long with one size, behind them all."""
+        if kernels.is_even:
+            return [*arrays, f"{kind}n"]
+        words: list[str] = []
+        for array in arrays:
+            name = array.rpartition(" ")[2].removeprefix("*")
+            words += [array] if name in kernels.tables else [array, f"{kind}n_{name}"]
+        return words
 
     def _stand_in(self, kernels: Kernels) -> list[str]:
-        values = [*(f"{name}[i]" for name in kernels.sources), *(f"{name}[0]" for name in kernels.tables)]
-        written = self._written(kernels)
-        whole = "".join(f"{name}[i] = " for name in written if not name.startswith(ONCE))
-        mean = [f"float t = {values[0]};"]
+        """An element a thread. Of arrays of several sizes each thread has its own element, where there is one."""
+        written = [self._in_stand_in(name, kernels) for name in kernels.targets]
+        values = [name + "[i]" if kernels.is_even else f"(i < n_{name} ? {name}[i] : 0)" for name in kernels.sources]
+        values += [f"{name}[0]" for name in kernels.tables]
+        mean = [f"float t = {values[0].removeprefix('(').removesuffix(')')};"]
         if len(values) > 1:
             mean = filled("float t = (", values, f") / {len(values)};", 1, " +")
+        stores = [f"{' = '.join(f'{name}[i]' for name in written)} = t;"]
         return [
             "size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x;",
-            "if (i >= n) return;",
+            *(["if (i >= n) return;"] if kernels.is_even else []),
             *mean,
             "for (int k = 0; k < rounds; ++k) t = 3.7f * t * (1 - t);",
-            *([f"{whole}t;"] if whole else []),
-            *(f"if (i < n_{name}) {name}[i] = t;" for name in written if name.startswith(ONCE)),
+            *(stores if kernels.is_even else [f"if (i < n_{name}) {name}[i] = t;" for name in written]),
         ]
 
     def _launches(self, kernels: Kernels) -> list[str]:
         """The launches of each kernel, with what is known of it; beside them where all have room."""
-        targets, sizes = list(kernels.targets), self._counts(kernels)
         said = []
         for k, kernel in enumerate(kernels.calls):
             count = kernel.launches - (k == 0)
             lines: list[str] = []
             if k == 0:
-                lines += self._launch([*kernels.sources, *kernels.tables, *targets, *sizes], 1)
-            words = [*kernels.again, *kernels.tables, *targets, *sizes]
+                lines += self._launch(kernels.sources, kernels, kernel.weight, 1)
             if count == 1:
-                lines += self._launch(words, 1)
+                lines += self._launch(kernels.again, kernels, kernel.weight, 1)
             elif count:
-                lines += block(f"for (int k = 0; k < {count}; ++k)", self._launch(words, 2), 1)
+                body = self._launch(kernels.again, kernels, kernel.weight, 2)
+                lines += block(f"for (int k = 0; k < {count}; ++k)", body, 1)
             said.append((lines, f"// {kernel.words}"))
         longest = max(len(lines[0]) for lines, _ in said)
         beside = [f"{lines[0]:{longest}}  {comment}" for lines, comment in said]
-        if all(len(lines) == 1 for lines, _ in said) and max(map(len, beside)) + len(INDENT) <= WIDTH:
-            return beside
-        return [line for lines, comment in said for line in (comment, *lines)]
+        if not kernels.is_even:
+            sizes = [f"n_{name}" for name in dict.fromkeys((*kernels.sources, *kernels.targets))]
+            return [*assigned("size_t n =", "std::max({", sizes, "});", 1), *_alternating(said, beside)]
+        return _alternating(said, beside)
 
-    @staticmethod
-    def _launch(words: list[str], depth: int) -> list[str]:
-        return filled("StandIn<<<(n + 255) / 256, 256, 0, stream>>>(", [*words, "work"], ");", depth)
+    def _launch(self, sources: Sequence[str], kernels: Kernels, weight: float, depth: int) -> list[str]:
+        """A launch of the stand-in, in a block of this depth."""
+        words = self._with_sizes([*sources, *kernels.tables, *kernels.targets], kernels)
+        return filled("StandIn<<<(n + 255) / 256, 256, 0, stream>>>(", [*words, _rounds(weight)], ");", depth)
 
     # The program
 
     def _main(self) -> list[str]:
+        """The main function, step by step."""
         plan = self.plan
-        lines = [*self._arguments(), *self._numbers(), *self._memory(), *self._streams()]
         roles = ", ".join(f"cudaStream_t {name}" for name in self._roles())
         head = f"auto pipeline = [&]({roles or 'const std::vector<cudaStream_t>& stream'}) {{"
-        lines += [head, *indented(self._steps(plan.issue)), "};"]
-        lines += [*self._runs(), *self._compared(), *self._said()]
-        return ["int main(int argc, char** argv) {", *indented(lines), "}"]
+        streams = "The streams, and the events by which one waits for another." if plan.events else "The streams."
+        sections = {
+            "The arguments: whole numbers from 1.": self._arguments(),
+            "The arrays, and where chunks begin.": self._numbers(),
+            "The memory: h_ on the host, d_ on the card.": self._memory(),
+            streams: self._streams(),
+            "The program: all copies and kernels, in the order in which they are issued.": [
+                head,
+                *indented(self._steps(plan.issue)),
+                "};",
+            ],
+            "What runs a program, and takes its times or its output.": self._runs(),
+            "As many rounds of the stand-in as take kKernelsSeconds on this card.": self._rounds_found(),
+            "Its output must be that of the serial program, which has one stream.": self._compared(),
+            "Its times; the first run warms up.": ["for (int i = 0; i <= repeat; ++i) timed(all, i);"],
+            "What it prints: one line of JSON.": self._said(),
+            "The memory is freed.": [*self._freed(), "return verified ? 0 : 1;"],
+        }
+        lines = [line for title, some in sections.items() if some for line in ("", f"// {title}", *some)]
+        return ["int main(int argc, char** argv) {", *indented(lines[1:]), "}"]
+
+    def _rounds_found(self) -> list[str]:
+        """What sets ``work`` where it is not given."""
+        timed_kernels = self.plan.timed_kernels
+        if timed_kernels is None:
+            return []
+        measured = [
+            "timed(kernels_alone);  // warms up",
+            "timed(kernels_alone);",
+            "work = std::max(1.0, std::round(work * kKernelsSeconds / wall_s[0]));",
+        ]
+        found = [f"work = {FIRST_ROUNDS};", *block(f"for (int i = 0; i < {TRIALS}; ++i)", measured, 2)]
+        return [
+            *["auto kernels_alone = [&] {", *indented(self._steps(timed_kernels.steps)), "};"],
+            *block("if (!work)", found, 1),
+            'given["--work"] = work;',
+        ]
 
     def _arguments(self) -> list[str]:
         """What the program is asked: whole numbers from 1."""
@@ -240,6 +292,13 @@ class Cuda:
         found = [f"found_{m.name}({n})" for m, n in zip(cards, sizes, strict=True)]
         return [*lines, *declared("std::vector<float>", found)]
 
+    def _freed(self) -> list[str]:
+        """What frees the memory of the host and of the card."""
+        lines: list[str] = []
+        for place, call in _FREED.items():
+            lines += self._each([m for m in self.plan.memory if m.place == place], call)
+        return lines
+
     def _streams(self) -> list[str]:
         plan = self.plan
         lines = [f"std::vector<cudaStream_t> pool({self.streams});"]
@@ -326,7 +385,6 @@ class Cuda:
             *(self._captured(f"pipeline({overlapped});") if self.plan.is_graph else ()),
             f"auto all = [&] {{ {program} }};",
             f"bool verified = {' && '.join(['output_of(all) == serial'] * VERIFIED)};",
-            "for (int i = 0; i <= repeat; ++i) timed(all, i);  // the first run warms up",
         ]
 
     def _roles(self) -> list[str]:
@@ -359,7 +417,6 @@ class Cuda:
                 for head, name in ((', \\"issue_s\\": [', "issue_s"), ('], \\"wall_s\\": [', "wall_s"))
             ),
             'printf("], \\"verified\\": %s}\\n", verified ? "true" : "false");',
-            "return verified ? 0 : 1;",
         ]
 
     # Steps
@@ -381,12 +438,12 @@ class Cuda:
 
     def _run(self, pieces: tuple[Piece, ...], stream: str, depth: int) -> list[str]:
         """The call of the user's kernels."""
-        once = [piece for piece in pieces if piece.part and piece.name.startswith(f"d_{ONCE}")]
-        cut = [piece for piece in pieces if piece.part and piece not in once]
-        sizes = list(dict.fromkeys(map(self.size, cut)))
-        least = assigned("size_t n =", "std::min({", sizes, "});", depth) if len(sizes) > 1 else []
-        words = [*map(self.piece, pieces), "n" if least else sizes[0], *map(self.size, once), "work", stream]
-        return [*least, *filled("Kernels(", words, ");", depth)]
+        words: list[str] = []
+        is_even = self.plan.kernels is None or self.plan.kernels.is_even
+        for piece in pieces:
+            words += [self.piece(piece)] if is_even or not piece.part else [self.piece(piece), self.size(piece)]
+        sizes = [self.size(next(piece for piece in pieces if piece.part))] if is_even else []
+        return filled("Kernels(", [*words, *sizes, "work", stream], ");", depth)
 
     def _steps(self, steps: Sequence[Step], depth: int = 2, stream: str = "") -> list[str]:
         """Lines for ``steps`` in a block of this depth, where ``stream`` is the one of copies and kernels."""
@@ -401,8 +458,8 @@ class Cuda:
                 return [*lines, *([f"Check(cudaStreamSynchronize({stream}));"] if is_blocking else [])]
             case Run(pieces):
                 return self._run(pieces, stream, depth)
-            case Launch(source, to):
-                words = [self.piece(source), self.piece(to), self.size(to), "work", stream]
+            case Launch(source, to, weight):
+                words = [self.piece(source), self.piece(to), self.size(to), _rounds(weight), stream]
                 return filled("Kernels(", words, ");", depth)
             case Record(event, its_stream):
                 return filled("Check(cudaEventRecord(", [self._event(event), its_stream], "));", depth)
@@ -445,6 +502,18 @@ def _at(part: str) -> str:
     return "at" + part.removeprefix("part")
 
 
+def _rounds(weight: float) -> str:
+    """The rounds of a launch of the stand-in, of this weight."""
+    return "work" if weight == 1 else f"std::max(1, int({weight:.4g} * work))"
+
+
+def _alternating(said: Sequence[tuple[list[str], str]], beside: list[str]) -> list[str]:
+    """Launches and comments: beside each other where all have room, else each comment above its launch."""
+    if all(len(lines) == 1 for lines, _ in said) and max(map(len, beside)) + len(INDENT) <= WIDTH:
+        return beside
+    return [line for lines, comment in said for line in (comment, *lines)]
+
+
 def _let(name: str, value: str) -> str:
     return f"int {name} = {value.replace('min(', 'std::min(')}"
 
@@ -466,8 +535,15 @@ _ALLOCATED: dict[str, _Call] = {
     "pageable": _new,
     "device": lambda it, _, n_bytes: f"Check(cudaMalloc({it}, {n_bytes}));",
 }
-_TOOLS = """void Check(cudaError_t error) {
-  if (error) fprintf(stderr, "%s\\n", cudaGetErrorString(error)), exit(1);
+_FREED: dict[str, _Call] = {
+    "pinned": lambda it, _, __: f"Check(cudaFreeHost({it}));",
+    "pageable": lambda it, _, __: f"delete[] {it};",
+    "device": lambda it, _, __: f"Check(cudaFree({it}));",
+}
+_TOOLS = """void Check(cudaError_t error, int line = __builtin_LINE()) {
+  if (error == cudaSuccess) return;
+  fprintf(stderr, "line %d: %s\\n", line, cudaGetErrorString(error));
+  exit(1);
 }
 
 void Put(float* to, const float* from, size_t n, cudaStream_t stream) {

@@ -76,5 +76,9 @@ def over(variable: str, items: Iterable[str], body: list[str], depth: int) -> li
     lines: list[str] = []
     for head in packed(f"for ({variable} : {{", items, "})", room):
         line = f"{head} {body[0]}"
-        lines += [line] if len(body) == 1 and len(line) <= room else [head, *indented(body)]
+        lines += (
+            [line]
+            if len(body) == 1 and len(line) <= room and not body[0].startswith("for ")
+            else [head, *indented(body)]
+        )
     return lines

@@ -25,6 +25,7 @@ from streamsim.code.steps import (
     Record,
     Run,
     Step,
+    TimedKernels,
     Turn,
     Wait,
     Within,
@@ -114,7 +115,12 @@ class _Arrays:
         return self.inputs or self.resident, self.tables, [*self.outputs, *self.once] or self.inputs[-1:]
 
     def kernels(self, workload: Workload) -> Kernels:
-        calls = tuple(KernelCall(kernel.launches, _words(kernel)) for kernel in workload.kernels)
+        each_s = [kernel.launch_s(workload.work) if kernel.is_timed else 0.0 for kernel in workload.kernels]
+        weights = [one_s / max(each_s) if all(each_s) else 1.0 for one_s in each_s]
+        calls = tuple(
+            KernelCall(kernel.launches, _words(kernel), weight)
+            for kernel, weight in zip(workload.kernels, weights, strict=True)
+        )
         sources, tables, targets = self.worked_on()
         read, whole, written = (tuple(a.name for a in some) for some in (sources, tables, targets))
         return Kernels(calls, read, whole, written, len({a.key for a in (*sources, *targets)}) == 1)
@@ -177,6 +183,7 @@ def plan_of(workload: Workload, config: Config) -> Plan:
         streams=config.own_streams,
         has_host_work=workload.has_host_work,
         roles=tuple(role if number in used else "_" for number, role in enumerate(loop.roles)),
+        timed_kernels=issued.timed_kernels(workload),
     )
 
 
@@ -196,6 +203,15 @@ class _Issued:
     def steps(self) -> tuple[Step, ...]:
         """All calls, in order."""
         return (*self._once_in(), *map(self._pass, self._loop.passes), *self._once_out())
+
+    def timed_kernels(self, workload: Workload) -> TimedKernels | None:
+        """The kernels of all chunks, one chunk after another; None where the time of one of them is not known."""
+        if not workload.kernels or not all(kernel.is_timed for kernel in workload.kernels):
+            return None
+        turn = (Turn("i"),) if self._arrays.slots is not None else ()
+        chunks = Loop("i", "0", "chunks", (*turn, *self._stage("run", "i")))
+        seconds = sum(kernel.whole_s(workload.work) for kernel in workload.kernels)
+        return TimedKernels((Within("pool[0]", (chunks,)),), seconds, "the kernels of all chunks")
 
     def events(self) -> tuple[Events, ...]:
         """The events that are recorded."""

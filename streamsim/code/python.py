@@ -7,6 +7,9 @@ from textwrap import indent
 from typing import TYPE_CHECKING
 
 from streamsim.code.steps import (
+    FIRST_ROUNDS,
+    ROUNDS_UNTIMED,
+    TRIALS,
     VERIFIED,
     Copy,
     HostWork,
@@ -41,6 +44,11 @@ def call(head: str, arguments: Sequence[str], room: int) -> list[str]:
     return [f"{head}(", *(f"{INDENT}{argument}," for argument in arguments), ")"]
 
 
+def rounds(weight: float) -> str:
+    """The rounds of a launch of the stand-in, of this weight."""
+    return "work" if weight == 1 else f"max(1, round({weight:.4g} * work))"
+
+
 def _indented(lines: Iterable[str], by: int = 1) -> list[str]:
     return [indent(line, INDENT * by) if line else "" for line in lines]
 
@@ -58,8 +66,8 @@ class Writer(ABC):
         self.plan = plan
         self.streams = "streams" if "streams" in plan.defaults else str(plan.streams)
         self.sizes = {floats: name.upper() for floats, name in plan.sizes.items()}
-        kernels = plan.kernels
-        self.arguments = [*plan.defaults, "repeat", *["work"] * (kernels is not None)]
+        self.timed_kernels = plan.timed_kernels
+        self.arguments = [*plan.defaults, "repeat", *["work"] * (plan.kernels is not None)]
 
     # What a library says in its own way
 
@@ -76,8 +84,8 @@ class Writer(ABC):
         """The body of the function of the kernels."""
 
     @abstractmethod
-    def launch(self, source: str, to: str, depth: int) -> list[str]:
-        """One launch of the stand-in, in a block of this depth."""
+    def launch(self, source: str, to: str, work: str, depth: int) -> list[str]:
+        """One launch of the stand-in, of so many rounds, in a block of this depth."""
 
     @abstractmethod
     def stream(self, kind: str) -> str:
@@ -147,14 +155,18 @@ class Writer(ABC):
         sizes = [f"{', '.join(self.sizes.values())} = {', '.join(map(str, self.sizes))}  # floats"]
         if len(self.sizes) < 1 or len(sizes[0]) > WIDTH:
             sizes = [f"{name} = {floats}  # floats" for floats, name in self.sizes.items()]
-        defaults = {**plan.defaults, "repeat": 10} | ({} if plan.kernels is None else {"work": 16})
+        rounds = None if self.timed_kernels else ROUNDS_UNTIMED
+        defaults = {**plan.defaults, "repeat": 10} | ({} if plan.kernels is None else {"work": rounds})
         items = [f'"{name}": {value}' for name, value in defaults.items()]
         line = f"DEFAULTS = {{{', '.join(items)}}}"
         given = [line] if len(line) <= WIDTH else ["DEFAULTS = {", *(f"    {item}," for item in items), "}"]
-        return [*lines, "", *sizes, *given]
+        seconds = [f"KERNELS_S = {timed.seconds:.6g}  # of {timed.words}"] if (timed := self.timed_kernels) else []
+        return [*lines, "", *sizes, *seconds, *given]
 
     def _kernels(self, kernels: Kernels) -> list[str]:
         lines = ["# ---- YOUR KERNELS GO HERE: replace the stand-in, of --work rounds, and its calls ----"]
+        if self.timed_kernels:
+            lines.append("# The program measures it at its start: without --work it takes about KERNELS_S.")
         lines += self.stand_in(kernels)
         if self.plan.is_pattern:
             head = f"def kernels({', '.join([*kernels.names, 'work'])}):"
@@ -163,18 +175,43 @@ class Writer(ABC):
         return lines
 
     def _measure(self) -> list[str]:
+        """The function that does everything, step by step."""
         plan = self.plan
-        lines = [*self._numbers(), *self._memory()]
         kinds = plan.kinds or ("non-blocking",)
         if len(set(kinds)) == 1:
-            lines.append(f"pool = [{self.stream(kinds[0])} for _ in range({self.streams})]")
+            pool = [f"pool = [{self.stream(kinds[0])} for _ in range({self.streams})]"]
         else:
-            lines += ["pool = [", *(f"    {self.stream(kind)}," for kind in kinds), "]"]
-        lines += self._events()
-        lines += ["", f"def pipeline({', '.join(plan.roles) or 'stream'}):", *_indented(self._steps(plan.issue)), ""]
-        lines += [*self._runs(), "", *self._compared()]
+            pool = ["pool = [", *(f"    {self.stream(kind)}," for kind in kinds), "]"]
+        pipeline = [f"def pipeline({', '.join(plan.roles) or 'stream'}):", *_indented(self._steps(plan.issue))]
+        streams = "The streams, and the events by which one waits for another." if plan.events else "The streams."
+        sections = {
+            "How the arrays are cut into chunks.": self._numbers(),
+            "The memory: h_ on the host, d_ on the card.": self._memory(),
+            streams: [*pool, *self._events()],
+            "The program: all copies and kernels, in the order in which they are issued.": pipeline,
+            "What runs a program, and takes its times or its output.": self._runs(),
+            "As many rounds of the stand-in as take KERNELS_S on this card.": self._rounds_found(),
+            "Its output must be that of the serial program, which has one stream.": self._compared(),
+            "Its times, without the first run, which warms up.": self._times(),
+        }
+        lines = [line for title, some in sections.items() if some for line in ("", f"# {title}", *some)]
         head = f"def measure({', '.join(self.arguments)}):  # its times, and whether it is right"
-        return [head if len(head) <= WIDTH else head.partition("  #")[0], *_indented(lines)]
+        return [head if len(head) <= WIDTH else head.partition("  #")[0], *_indented(lines[1:])]
+
+    def _rounds_found(self) -> list[str]:
+        """What sets ``work`` where it is not given."""
+        if not self.timed_kernels:
+            return []
+        return [
+            "def kernels_alone():",
+            *_indented(self._steps(self.timed_kernels.steps)),
+            "",
+            "if work is None:",
+            f"    work = {FIRST_ROUNDS}",
+            f"    for _ in range({TRIALS}):",
+            "        timed(kernels_alone)  # warms up",
+            "        work = max(1, round(work * KERNELS_S / timed(kernels_alone)[1]))",
+        ]
 
     def _numbers(self) -> list[str]:
         plan = self.plan
@@ -291,24 +328,37 @@ class Writer(ABC):
         line = f"return [{', '.join(output)}]"
         return [line] if len(line) <= WIDTH - 8 else ["return [", *(f"    {one}," for one in output), "]"]
 
+    @property
+    def _program(self) -> str:
+        """The program, and the streams that it is given."""
+        return self.replay if self.plan.is_graph else f"pipeline, {self._streams('pool')}"
+
     def _compared(self) -> list[str]:
-        plan = self.plan
-        fixed = f'"streams": {self.streams}, ' if plan.is_pattern and "streams" not in plan.defaults else ""
-        program = self.replay if plan.is_graph else f"pipeline, {self._streams('pool')}"
         return [
             *self.settled,
-            f"wanted = output_of(pipeline, {self._streams(f'pool[:1] * {self.streams}')})  # one stream: serial",
-            *(self._captured() if plan.is_graph else ()),
-            f"outputs = (output_of({program}) for _ in range({VERIFIED}))",
+            f"wanted = output_of(pipeline, {self._streams(f'pool[:1] * {self.streams}')})",
+            *(self._captured() if self.plan.is_graph else ()),
+            f"outputs = (output_of({self._program}) for _ in range({VERIFIED}))",
             f"right = [{self.equal} for output in outputs]",
-            f"runs = [timed({program}) for _ in range(1 + repeat)]",
+        ]
+
+    def _times(self) -> list[str]:
+        plan = self.plan
+        found = {"streams": self.streams} if plan.is_pattern and "streams" not in plan.defaults else {}
+        found |= {"work": "work"} if self.timed_kernels else {}
+        found |= {"issue_s": "issue_s", "wall_s": "wall_s", "verified": "all(right)"}
+        items = [f'"{name}": {value}' for name, value in found.items()]
+        line = f"return {{{', '.join(items)}}}"
+        return [
+            f"runs = [timed({self._program}) for _ in range(1 + repeat)]",
             "issue_s, wall_s = zip(*runs[1:], strict=True)",
-            f'return {{{fixed}"issue_s": issue_s, "wall_s": wall_s, "verified": all(right)}}',
+            *([line] if len(line) <= WIDTH - 4 else ["return {", *(f"    {item}," for item in items), "}"]),
         ]
 
     def _main(self) -> list[str]:
         plan = self.plan
-        wrong, hint = "min(given.values()) < 1", "give whole numbers from 1"
+        numbers = "numbers" if self.timed_kernels else "given.values()"
+        wrong, hint = f"min({numbers}) < 1", "give whole numbers from 1"
         if plan.is_pattern:
             wrong += f' or given["chunks"] > {plan.most_chunks}'
             hint += f", and at most {plan.most_chunks} chunks"
@@ -317,6 +367,7 @@ class Writer(ABC):
             "for name, value in DEFAULTS.items():",
             '    parser.add_argument(f"--{name}", type=int, default=value)',
             "given = vars(parser.parse_args())",
+            *(["numbers = [number for number in given.values() if number is not None]"] if self.timed_kernels else []),
             f"if {wrong}:",
             f'    parser.error("{hint}")',
             f'result = {{"program": "{plan.pattern} in {self.name}", **given, **measure(**given)}}',
@@ -346,8 +397,8 @@ class Writer(ABC):
                 return self.copy(step, stream, depth)
             case Run(pieces):
                 return call("kernels", [*map(self.piece, pieces), "work"], WIDTH - 4 * depth)
-            case Launch(source, to):
-                return self.launch(self.piece(source), self.piece(to), depth)
+            case Launch(source, to, weight):
+                return self.launch(self.piece(source), self.piece(to), rounds(weight), depth)
             case Record(event, its_stream):
                 return [f"{event}.record({its_stream})"]
             case Wait(event, its_stream):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from streamsim.code.python import INDENT, WIDTH, Writer, call
+from streamsim.code.python import INDENT, WIDTH, Writer, call, rounds
 from streamsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class CuPy(Writer):
         read = [f"{raw}float32 {name}" for name in kernels.sources]
         read += [f"raw float32 {name}" for name in kernels.tables]
         written = [f"{raw}float32 {_target(name, kernels)}" for name in kernels.targets]
-        values = [_element(name, bool(raw)) for name in kernels.sources] + [_element(w, True) for w in kernels.tables]
+        values = [f"(i < {name}.size() ? {name}[i] : 0)" if raw else name for name in kernels.sources]
+        values += [f"{name}[i % {name}.size()]" for name in kernels.tables]
         mean = values[0] if len(values) == 1 else f"({' + '.join(values)}) / {len(values)}"
         targets = [_target(name, kernels) for name in kernels.targets]
         stores = [" = ".join([*targets, "t;"])]
@@ -73,13 +74,14 @@ class CuPy(Writer):
         sizes = ", ".join(f"{name}.size" for name in dict.fromkeys((*kernels.sources, *targets)))
         size = [] if kernels.is_even else [f"size=max({sizes})"]
 
-        def launch(sources: list[str]) -> list[str]:
-            return call("stand_in", [*sources, *tables, "work", *targets, *size], WIDTH - 8)
+        def launch(sources: Sequence[str], k: int) -> list[str]:
+            words = [*sources, *tables, rounds(kernels.calls[k].weight), *targets, *size]
+            return call("stand_in", words, WIDTH - 8)
 
-        return _called(kernels, launch(list(kernels.sources)), lambda _: launch(list(kernels.again)))
+        return _called(kernels, launch(kernels.sources, 0), lambda k: launch(kernels.again, k))
 
-    def launch(self, source: str, to: str, depth: int) -> list[str]:
-        return call("stand_in", [source, "work", to], WIDTH - 4 * depth)
+    def launch(self, source: str, to: str, work: str, depth: int) -> list[str]:
+        return call("stand_in", [source, work, to], WIDTH - 4 * depth)
 
     def stream(self, kind: str) -> str:
         if kind == "legacy":
@@ -135,10 +137,6 @@ class CuPy(Writer):
 def _target(name: str, kernels: Kernels) -> str:
     """The name of what a kernel writes, in its own text."""
     return f"new_{name}" if name in kernels.sources else name
-
-
-def _element(name: str, is_raw: bool) -> str:
-    return f"{name}[i % {name}.size()]" if is_raw else name
 
 
 def _listed(words: list[str]) -> list[str]:
@@ -201,6 +199,8 @@ class PyTorch(Writer):
                 f"{len(kernels.sources + kernels.tables)} input arrays: no element-wise operation of PyTorch reads"
                 f" more than {MOST_TORCH_SOURCES}; write it --as cupy"
             )
+        if kernels and kernels.launches == 1 and len(kernels.sources + kernels.tables) > 1:
+            self.timed_kernels = None  # its only operation has no rounds
 
     def stand_in(self, kernels: Kernels) -> list[str]:  # noqa: ARG002 - it is one and the same
         return ["stand_in = torch.special.legendre_polynomial_p"]
@@ -214,17 +214,17 @@ class PyTorch(Writer):
         def later(k: int) -> list[str]:
             target = targets[k % len(targets)]
             source = targets[0] if k < len(targets) else target
-            return call("stand_in", [source, "work", f"out={target}"], WIDTH - 8)
+            return call("stand_in", [source, rounds(kernels.calls[k].weight), f"out={target}"], WIDTH - 8)
 
-        operation, more = {1: ("stand_in", ["work"]), 2: ("torch.lerp", ["0.5"])}.get(
+        operation, more = {1: ("stand_in", [rounds(kernels.calls[0].weight)]), 2: ("torch.lerp", ["0.5"])}.get(
             len(sources), ("torch.addcmul", ["value=-0.5"])
         )
         first = call(operation, [*sources, *more, f"out={targets[0]}"], WIDTH - 4)
         smallest = call("n = min", [f"{name}.numel()" for name in arrays], WIDTH - 4) if cut else []
         return [*smallest, *_called(kernels, first, later)]
 
-    def launch(self, source: str, to: str, depth: int) -> list[str]:
-        return call("stand_in", [source, "work", f"out={to}"], WIDTH - 4 * depth)
+    def launch(self, source: str, to: str, work: str, depth: int) -> list[str]:
+        return call("stand_in", [source, work, f"out={to}"], WIDTH - 4 * depth)
 
     def stream(self, kind: str) -> str:
         return "torch.cuda.default_stream()" if kind == "legacy" else "torch.cuda.Stream()"

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 FLOAT_BYTES = 4
 VERIFIED = 3  # runs of a program, before those that are timed
+# A program whose kernels' time is known measures its stand-in at its start, and sets its rounds by that, so many times.
+# The first rounds are many enough that they, not the memory's bandwidth, say what it takes.
+FIRST_ROUNDS, TRIALS = 256, 4
+ROUNDS_UNTIMED = 16  # of a stand-in for kernels of which no time is known
 ONCE = "r"  # begins the names of arrays that are copied back once, of which a chunk may have nothing
 
 Language = Literal["cupy", "pytorch", "cuda-c++"]
@@ -79,10 +83,14 @@ class Copy(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """One launch of the stand-in in the current stream, from ``source`` to ``to``: floats of one array each."""
+    """One launch of the stand-in in the current stream, from ``source`` to ``to``: floats of one array each.
+
+    ``weight``: its rounds over those of the launch of the program that has most (0..1].
+    """
 
     source: Piece
     to: Piece
+    weight: float = 1.0
 
 
 class Run(NamedTuple):
@@ -177,10 +185,14 @@ class Events(NamedTuple):
 
 
 class KernelCall(NamedTuple):
-    """A kernel of the workload: so many launches over each chunk, and what is known of it."""
+    """A kernel of the workload: so many launches over each chunk, and what is known of it.
+
+    ``weight``: the rounds of a launch over those of the kernel that has most (0..1].
+    """
 
     launches: int
     words: str
+    weight: float = 1.0
 
 
 class Kernels(NamedTuple):
@@ -212,6 +224,17 @@ class Kernels(NamedTuple):
         return tuple(dict.fromkeys((*self.sources, *self.tables, *self.targets)))
 
 
+class TimedKernels(NamedTuple):
+    """Kernels whose time is known: what ``steps`` launch takes ``seconds``, alone on the card in the first stream.
+
+    ``words``: what that is the time of.
+    """
+
+    steps: tuple[Step, ...]
+    seconds: float
+    words: str
+
+
 class Plan(NamedTuple):
     """A whole program.
 
@@ -219,7 +242,8 @@ class Plan(NamedTuple):
     the streams of a schedule, the legacy default stream's being ``legacy``; empty: all non-blocking. ``defaults``: the
     arguments of the program and what they are unless given. ``issue``: its calls, but for the last synchronisation of
     the card. ``results``: the arrays that are compared. ``most_chunks``: into how many each array can be cut.
-    ``roles``: what each of the streams is for, ``_``: nothing; empty: chunks take turns over them.
+    ``roles``: what each of the streams is for, ``_``: nothing; empty: chunks take turns over them. ``timed_kernels``:
+    by which the program finds how many rounds its stand-in computes; None where no time is known.
     """
 
     title: str
@@ -236,6 +260,7 @@ class Plan(NamedTuple):
     kinds: tuple[str, ...] = ()
     has_host_work: bool = False
     roles: tuple[str, ...] = ()
+    timed_kernels: TimedKernels | None = None
 
     @property
     def is_pattern(self) -> bool:

@@ -12,11 +12,13 @@ from streamsim.code.steps import (
     KernelCall,
     Kernels,
     Launch,
+    Loop,
     Memory,
     Piece,
     Plan,
     Record,
     Synchronise,
+    TimedKernels,
     Wait,
     Within,
 )
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 MOST_OPS = 2000  # of a program that somebody may still read
 LONGEST_NAME = 24
+LAUNCHES_TIMED = 10  # of the kernel by which the rounds of the stand-in are set, in a row
 SCRATCH, SCRATCH_FLOATS = "d_scratch", 1 << 16  # what kernels work on that name no memory
 OWN = {"h2d": ("h_own_in", "d_own_in"), "d2h": ("h_own_out", "d_own_out")}  # memory of copies that name none
 
@@ -52,6 +55,7 @@ class _Written:
         self._recorded: set[int] = set()  # events so far
         self.written: dict[str, None] = {}  # host buffers that copies write, by first use
         self.computed: dict[str, None] = {}  # device buffers that something writes
+        self._longest: tuple[Launch | None, float] = None, 0.0  # the launch with most seconds a float, and its seconds
 
     def _buffers(self) -> dict[str, str]:
         """The names of buffers in the program; declares their memory."""
@@ -147,10 +151,33 @@ class _Written:
         if op.writes:
             self.computed[to.name] = None
         floats = min(self.floats(source), self.floats(to))
-        return Launch(self._cut(source, floats), self._cut(to, floats))
+        seconds = op.duration_s or 0.0
+        launch = Launch(self._cut(source, floats), self._cut(to, floats), seconds / floats)
+        longest = self._longest[0]
+        if longest is None or launch.weight > longest.weight:
+            self._longest = launch, seconds
+        return launch
+
+    def weigh(self) -> TimedKernels | None:
+        """Turn each launch's seconds of a float into its weight; return the launch by which the rounds are set."""
+        launch, seconds = self._longest
+        is_timed = all(op.duration_s for op in self.schedule.ops if isinstance(op, Kernel))
+        self.steps = [_weighed(step, launch.weight if is_timed and launch else 0.0) for step in self.steps]
+        if launch is None or not is_timed:
+            return None
+        again = Loop("_", "0", str(LAUNCHES_TIMED), (launch._replace(weight=1.0),))
+        what = f"the longest launch for its floats, {LAUNCHES_TIMED} times"
+        return TimedKernels((Within("pool[0]", (again,)),), LAUNCHES_TIMED * seconds, what)
 
     def _cut(self, piece: Piece, floats: int) -> Piece:
         return piece if self.floats(piece) == floats else piece._replace(floats=floats)
+
+
+def _weighed(step: Step, most: float) -> Step:
+    """With the weights of launches as shares of ``most``; 0: all alike."""
+    if isinstance(step, Within):
+        return Within(step.stream, tuple(_weighed(call, most) for call in step.body))
+    return step._replace(weight=step.weight / most if most else 1.0) if isinstance(step, Launch) else step
 
 
 def _no_floats(where: str, value: int) -> InputError:
@@ -173,6 +200,7 @@ def plan_of_schedule(schedule: Schedule) -> Plan:
     for i, op in enumerate(ops):
         written.add(i, op)
     written.close()
+    timed_kernels = written.weigh()
     has_kernels = any(isinstance(op, Kernel) for op in ops)
     title = re.sub(r"[^A-Za-z0-9 .,=_-]+", " ", schedule.name).strip()[:40]
     return Plan(
@@ -188,4 +216,5 @@ def plan_of_schedule(schedule: Schedule) -> Plan:
         streams=len(written.kinds),
         kinds=written.kinds,
         has_host_work=any(isinstance(op, HostWork) for op in ops),
+        timed_kernels=timed_kernels,
     )

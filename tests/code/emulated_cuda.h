@@ -19,6 +19,7 @@ using cudaStream_t = long;
 using cudaEvent_t = long;
 using cudaGraph_t = int;
 using cudaGraphExec_t = int;
+enum { cudaSuccess };
 enum { cudaMemcpyDefault, cudaStreamDefault, cudaStreamNonBlocking };
 enum { cudaEventDefault, cudaEventDisableTiming, cudaStreamCaptureModeGlobal };
 constexpr cudaStream_t cudaStreamLegacy = 0;
@@ -36,6 +37,7 @@ inline void Do(std::function<void()> work) {
 }
 
 inline const char* cudaGetErrorString(cudaError_t) { return "no such error"; }
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 
 // Of an address in its allocation; -1: in none.
 inline long OffsetIn(const std::map<const char*, size_t>& memory, const void* address) {

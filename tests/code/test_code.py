@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from strategies import program, schedules
 
 from streamsim.code.programs import code_of, code_of_schedule
-from streamsim.code.steps import LANGUAGES, Language
 from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.schedule import (
@@ -38,6 +37,8 @@ from streamsim.program.workload_text import workload_of_sizes
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from streamsim.code.steps import Language
 
 PYTHON: tuple[Language, ...] = ("cupy", "pytorch")
 RUFF = shutil.which("ruff", path=f"{sys.prefix}/bin") or shutil.which("ruff")
@@ -221,6 +222,42 @@ def test_a_program_takes_other_numbers_and_prints_one_line_of_json(
         assert "at most 25 chunks" in error
 
 
+class RoundsClock:
+    """A clock that goes on by what a launch takes, and by each of its rounds."""
+
+    def __init__(self, launch_s: float, round_s: float) -> None:
+        self.now_s, self.launch_s, self.round_s = 0.0, launch_s, round_s
+        self.rounds: list[int] = []
+
+    def kernels(self, *arrays_and_work: Any) -> None:
+        self.rounds.append(arrays_and_work[-1])
+        self.now_s += max(self.launch_s, self.rounds[-1] * self.round_s)
+
+    def perf_counter(self) -> float:
+        return self.now_s
+
+
+@pytest.mark.parametrize("language", PYTHON)
+@pytest.mark.parametrize(("launch_s", "rounds"), [(1e-6, 500), (3e-4, 1)])  # what a launch moves takes too long already
+def test_the_stand_in_takes_the_time_of_the_kernels(language: Language, launch_s: float, rounds: int) -> None:
+    # 1 ms of kernels in 5 chunks, of which a round takes 400 ns: 500 rounds each.
+    text = code_of(workload_of_sizes([400], ["1ms"], [400]), Config("depth-first", 5, 2), language)
+    clock = RoundsClock(launch_s, 4e-7)
+    names: dict[str, Any] = {"__name__": "generated"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in (fake_cupy if language == "cupy" else fake_torch)(Card()).items():
+            patch.setitem(sys.modules, name, module)
+        exec(compile(text, "the program", "exec"), names)
+        names["time"], names["kernels"] = clock, clock.kernels
+        result = names["measure"](**names["DEFAULTS"])
+    assert result["work"] == clock.rounds[-1]
+    if rounds > 1:
+        assert clock.rounds[-5:] == [rounds] * 5
+        assert result["wall_s"] == pytest.approx([1e-3] * 10)
+    else:
+        assert clock.rounds[-1] < 0.4 * 256  # fewer with each trial
+
+
 # How they read
 
 
@@ -278,25 +315,3 @@ def test_cuda_is_formatted(tmp_path: Path) -> None:
     ]
     done = subprocess.run(call, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-FEW_ARRAYS = {
-    "plain": PLAIN,
-    "sizes": workload_of_sizes(["64MiB"], ["4ms"], ["16MiB"]),
-    "no output": workload_of_sizes(["64MiB"], ["4ms"]),
-    "no input": workload_of_sizes((), ["4ms"], ["64MiB"]),
-    "a table": workload_of_sizes(["64MiB"], ["4ms"], ["64MiB"], h2d_once=["1MiB"]),
-    "a reduction": workload_of_sizes(["64MiB"], ["4ms"], d2h_once=["1MiB"]),
-    "pairs": workload_of_sizes(["64MiB"] * 2, ["4ms", "2ms"], ["64MiB"] * 2),
-}
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("arrays", FEW_ARRAYS)
-def test_a_program_is_short(language: Language, arrays: str) -> None:
-    # All lines count, the blank ones and comments too. With arrays of more sizes it grows by the lines that they need.
-    live = [replace(config, memory=memory) for config in configs() for memory in ("pinned", "pageable")]
-    working = replace(FEW_ARRAYS[arrays], host_work_s=3e-3, host_load_s=0.048)
-    asked = [(FEW_ARRAYS[arrays], config) for config in [*live, *configs("graph")]] + [(working, c) for c in live]
-    lengths = {(c, work.host_work_s): code_of(work, c, language).count("\n") for work, c in asked}
-    assert {what: lines for what, lines in lengths.items() if lines >= 120} == {}
