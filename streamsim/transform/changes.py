@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from streamsim.device.profile import Device
     from streamsim.program.config import Config
-    from streamsim.program.schedule import Op
+    from streamsim.program.schedule import Op, Schedule
     from streamsim.transform.scenario import Scenario
 
 # Of the gap between two kernels of a graph, the part that a profiler counts to a kernel launched by itself: 0.6 of 1.0
@@ -111,11 +111,9 @@ def listed(words: Sequence[str]) -> str:
 
 
 def changed(change: Change, was: Changed) -> Changed:
-    """The program with one more change, and the waits that its data needs then. Raises InputError for none."""
+    """Return the program with one more change. Raises InputError if the change cannot be made."""
     case = was.case
     made, assumes = change.make(case), change.needs(case)
-    if made.source is None and made.schedule is not case.schedule:
-        made = made._replace(schedule=still_ordered(case.schedule, made.schedule))
     if made.scenario == case.scenario:
         return was._replace(case=made)
     more = (assumes,) if assumes and assumes not in was.assumes else ()
@@ -137,6 +135,11 @@ def changed_by(changes: Iterable[Change], case: Case | Scenario, independent: bo
     return found
 
 
+def _still_ordered(case: Case, schedule: Schedule) -> Case:
+    """Return the case with a schedule whose ops may have lost an order, and with the waits that its data needs then."""
+    return case.issued(still_ordered(case.schedule, schedule))
+
+
 def _passing(case: Case) -> str:
     """What is assumed where one step comes to pass another: nothing where the program shows it."""
     return INDEPENDENT if case.pipeline is None and may_pass_unknown(case.schedule) else ""
@@ -154,7 +157,7 @@ def pin() -> Change:
     """All host memory pinned. A copy that was pageable is called for what the profile says."""
 
     def make(case: Case) -> Case:
-        return case.issued(pinned(case.schedule)) if case.pipeline is None else case.with_options(memory="pinned")
+        return _still_ordered(case, pinned(case.schedule)) if case.pipeline is None else case.with_options(memory="pinned")
 
     return Change("--pin", make, lambda _: "allocate the host buffers as pinned memory")
 
@@ -171,14 +174,14 @@ def off_legacy() -> Change:
     def needs(case: Case) -> str:
         return "" if all(map(names_memory, case.schedule.ops)) else INDEPENDENT
 
-    return Change("--off-legacy", lambda case: case.issued(without_legacy(case.schedule)), does, needs)
+    return Change("--off-legacy", lambda case: _still_ordered(case, without_legacy(case.schedule)), does, needs)
 
 
 def make_async() -> Change:
     """No copy holds the host, nor does a synchronisation right behind one with its stream."""
     return Change(
         "--async",
-        lambda case: _depth_first(case) or case.issued(asynchronous(case.schedule)),
+        lambda case: _depth_first(case) or _still_ordered(case, asynchronous(case.schedule)),
         lambda _: "use asynchronous copies",
         _said_of_recordings(READS_NO_RESULT),
     )
@@ -188,7 +191,7 @@ def drop_sync() -> Change:
     """The host waits at the end only."""
     return Change(
         "--drop-sync",
-        lambda case: _depth_first(case) or case.issued(without_host_waits(case.schedule)),
+        lambda case: _depth_first(case) or _still_ordered(case, without_host_waits(case.schedule)),
         lambda _: "use asynchronous copies and synchronise once at the end",
         _said_of_recordings(NEEDS_NO_RESULT),
     )
@@ -291,7 +294,7 @@ def prefetch(depth: int) -> Change:
 
     def make(case: Case) -> Case:
         if case.pipeline is None:
-            return case.issued(prefetched(case.schedule, depth))
+            return _still_ordered(case, prefetched(case.schedule, depth))
         return case.with_options(order="prefetch", streams=1, buffers=depth + 1)
 
     def needs(case: Case) -> str:
@@ -413,7 +416,7 @@ def graph() -> Change:
         schedule = legacy_apart(case.schedule) if 0 in case.schedule.used_streams else case.schedule
         ops = (op for op in schedule.ops if not isinstance(op, HostWork | Synchronize | WaitThread))
         kept = [_captured(op, case.device.compute.graph_gap_s) for op in ops]
-        return case._replace(schedule=replace(schedule, ops=(*kept, Synchronize()), launch="graph"))
+        return _still_ordered(case, replace(schedule, ops=(*kept, Synchronize()), launch="graph"))
 
     def needs(case: Case) -> str:
         ops = case.schedule.ops
@@ -450,7 +453,7 @@ def step_graphs() -> Change:
         made = None if has_legacy(case.schedule) else with_step_graphs(case.schedule, case.device)
         if made is None:
             raise InputError("--step-graphs: nothing that can be captured comes again between two waits of the host")
-        return case.issued(made)
+        return _still_ordered(case, made)
 
     words = "launch what comes again between two waits as a CUDA graph, if its calls are the same each time"
     return Change("--step-graphs", make, lambda _: words)

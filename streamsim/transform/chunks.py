@@ -13,6 +13,7 @@ from streamsim.errors import InputError
 from streamsim.program.remembered import remembered_of_few
 from streamsim.program.schedule import Copy, Kernel
 from streamsim.races.check import unnamed_memory
+from streamsim.transform.calls_and_memory import still_ordered
 from streamsim.transform.dependences import dependences_of, is_racy
 from streamsim.transform.recut import Recut
 from streamsim.transform.steps import are_independent, in_pieces, over_streams, steps_of
@@ -61,7 +62,7 @@ def in_chunks(schedule: Schedule, count: int) -> Schedule:
         raise InputError(f"the {chunks} steps of this program cannot be made {count} chunks: {_remedy(chunks)}")
     cut = in_pieces(schedule, count // chunks)
     used = {op.stream for op in schedule.ops if isinstance(op, Copy | Kernel)}
-    return over_streams(cut, len(used)) if are_independent(schedule) else cut
+    return still_ordered(schedule, over_streams(cut, len(used)) if are_independent(schedule) else cut)
 
 
 def _remedy(chunks: int) -> str:
@@ -90,7 +91,7 @@ def in_streams(schedule: Schedule, count: int) -> Schedule:
     recut = _by_data(schedule)
     if recut is None:
         try:
-            return over_streams(schedule, count)
+            return still_ordered(schedule, over_streams(schedule, count))
         except InputError:  # a step that is itself in several streams
             recut = _recut(schedule)
     return recut.dealt(count, keeps_waits=False)
