@@ -20,6 +20,7 @@ from streamsim.analysis.causes import CAUSES
 from streamsim.device.profile import MOST_CONNECTIONS
 from streamsim.errors import InputError
 from streamsim.program.config import most_streams
+from streamsim.program.remembered import Memory
 from streamsim.program.schedule import Copy, Kernel
 from streamsim.races.check import check, repaired
 from streamsim.transform import changes as make
@@ -80,7 +81,7 @@ class Remedies:
         self._pipeline = self._case.pipeline
         self._needs = dependences_of(sound)
         self._holds = has_host_waits(schedule)
-        self._made: dict[tuple[str, ...], Changed | None] = {(): Changed(self._case)}
+        self._made = Memory[Changed | None]()  # by options
 
     def of(self, key: str) -> Iterator[Remedy]:
         """What can be done about a cause (a key of :data:`streamsim.analysis.causes.CAUSES`), the simplest first.
@@ -105,14 +106,17 @@ class Remedies:
 
     def _with(self, changes: tuple[Change, ...]) -> Changed | None:
         """The program with changes; None where they cannot be made."""
-        known = tuple(change.option for change in changes)
-        if known not in self._made:
-            made, before = None, self._with(changes[:-1])
-            if before is not None:
-                with suppress(InputError):
-                    made = make.changed(changes[-1], before)
-            self._made[known] = made
-        return self._made[known]
+        if not changes:
+            return Changed(self._case)
+        return self._made.of(tuple(change.option for change in changes), lambda: self._make(changes[:-1], changes[-1]))
+
+    def _make(self, before: tuple[Change, ...], last: Change) -> tuple[Changed | None, int]:
+        """Make one more change. Return the program, and its number of ops; None and 0 if it cannot be made."""
+        made, was = None, self._with(before)
+        if was is not None:
+            with suppress(InputError):
+                made = make.changed(last, was)
+        return made, len(made.case.schedule) if made else 0
 
     def _remedy(self, key: str, made: Changed) -> Remedy:
         text, schedule = made.text, made.case.schedule

@@ -10,6 +10,7 @@ from streamsim.analysis.engine_loads import ENGINE_OF, Load, loads_of
 from streamsim.analysis.remedies import Remedies
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.profile import MOST_CONNECTIONS
+from streamsim.program.remembered import Memory
 from streamsim.program.schedule import Copy, Schedule
 from streamsim.rules.clock import TICKS_PER_S, ticks
 from streamsim.transform import calls_and_memory as calls
@@ -44,7 +45,7 @@ class Removals:
         self._order = next(iter(self._needs.orders), None)
         self._most = MOST_CONNECTIONS
         self._known: dict[frozenset[Key], int] = {}
-        self._programs: dict[tuple[frozenset[Key], str | None, int], Schedule] = {}
+        self._programs = Memory[Schedule]()  # by causes, order and streams
         self.loads = loads_of(scenario)
         self.simulations = 0
         self.timeline = self._simulate(scenario)
@@ -118,17 +119,14 @@ class Removals:
 
     def _program(self, removed: frozenset[Key]) -> Schedule:
         """The schedule with other calls, order and streams; made once for all devices."""
-        key = removed & _PROGRAM, self._order, self._most
-        made = self._programs.get(key)
-        if made is None:
-            made = self._programs[key] = self._changed(removed)
-        return made
+        return self._programs.of((removed & _PROGRAM, self._order, self._most), lambda: self._changed(removed))
 
-    def _changed(self, removed: frozenset[Key]) -> Schedule:
+    def _changed(self, removed: frozenset[Key]) -> tuple[Schedule, int]:
         made = self._reissued(removed)
         made = calls.without_slow_calls(Scenario(made, self.case.device)) if "slow-calls" in removed else made
         made = without.without_once(made, self._once) if "copied-once" in removed else made
-        return without.without_host_work(made) if "host-work" in removed else made
+        made = without.without_host_work(made) if "host-work" in removed else made
+        return made, len(made)
 
     def _reissued(self, removed: frozenset[Key]) -> Schedule:
         schedule, holds = self.case.schedule, "host-waits" not in removed

@@ -157,7 +157,9 @@ def pin() -> Change:
     """All host memory pinned. A copy that was pageable is called for what the profile says."""
 
     def make(case: Case) -> Case:
-        return _still_ordered(case, pinned(case.schedule)) if case.pipeline is None else case.with_options(memory="pinned")
+        return (
+            _still_ordered(case, pinned(case.schedule)) if case.pipeline is None else case.with_options(memory="pinned")
+        )
 
     return Change("--pin", make, lambda _: "allocate the host buffers as pinned memory")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamsim.errors import InputError
-from streamsim.program.remembered import remembered_of_few
+from streamsim.program.remembered import remembered
 from streamsim.program.schedule import Copy, Kernel
 from streamsim.races.check import unnamed_memory
 from streamsim.transform.calls_and_memory import still_ordered
@@ -36,6 +36,7 @@ def is_by_steps(schedule: Schedule) -> bool:
     return _by_data(schedule) is None
 
 
+@remembered
 def may_pass_unknown(schedule: Schedule) -> bool:
     """Whether a chunk that passes another one may need something of it: nothing in the program shows that it does not.
 
@@ -75,15 +76,9 @@ def _cut(recut: Recut, count: int) -> Schedule | None:
     if count % recut.chunks == 0:
         return recut.cut(count // recut.chunks, streams)
     if recut.chunks % count == 0:
-        return _merged(recut, count, streams)
-    whole = None if recut.has_common else _merged(recut, 1, None if streams is None else 1)
+        return recut.merged(recut.chunks // count, streams)
+    whole = None if recut.has_common else recut.merged(recut.chunks, None if streams is None else 1)
     return None if whole is None else Recut(whole).cut(count, streams)
-
-
-def _merged(recut: Recut, count: int, streams: int | None) -> Schedule | None:
-    """Several chunks in one; None where not all of them can be merged so."""
-    found = recut.merged(recut.chunks // count, streams)
-    return found if found is not None and Recut(found).chunks == count else None
 
 
 def in_streams(schedule: Schedule, count: int) -> Schedule:
@@ -131,7 +126,7 @@ def _recut(schedule: Schedule) -> Recut:
     return Recut(schedule, needs)
 
 
-@remembered_of_few
+@remembered
 def _by_data(schedule: Schedule) -> Recut | None:
     """The chunks that a program's data shows; None where its steps are all that there is.
 

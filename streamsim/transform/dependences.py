@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from streamsim.program.remembered import remembered_of_few
+from streamsim.program.remembered import remembered
 from streamsim.program.schedule import (
     LEGACY_STREAM,
     Copy,
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 
-@remembered_of_few
+@remembered
 def is_racy(schedule: Schedule) -> bool:
     """Whether the schedule has races."""
     return any(finding.rule == "race" for finding in check(schedule))
 
 
-@remembered_of_few
+@remembered
 def dependences_of(schedule: Schedule) -> Dependences:
     """What the ops of a schedule need of each other.
 
@@ -132,7 +132,8 @@ class Dependences:
         ops = self._schedule.ops
         histories = {buffer.name: History() for buffer in self._schedule.buffers}
         for i, op in enumerate(ops):
-            reads, conflicts, versions = self.unknown(i), set(self.unknown(i)), dict[Region, frozenset[int]]()
+            reads, versions = self.unknown(i), dict[Region, frozenset[int]]()
+            conflicts = set(reads)
             for region, writes in touched(op):
                 history, end = histories[region.buffer], region.offset + region.bytes
                 if writes:
@@ -405,6 +406,8 @@ def _waits(
     behind: dict[tuple[int, int], int],
 ) -> list[int]:
     """Of the ops that ``i`` must come after, the last of every other stream that its own has not waited for yet."""
+    if not edges:
+        return []
     last = {streams[k]: k for k in sorted(edges, key=place.__getitem__)}
     found = [k for s, k in last.items() if s != streams[i] and place[k] > behind.get((streams[i], s), -1)]
     behind.update({(streams[i], streams[k]): place[k] for k in found})

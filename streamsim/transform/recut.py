@@ -99,7 +99,10 @@ class Recut:
         return self._made(ops, parts, edges, streams)
 
     def merged(self, together: int, streams: int | None) -> Schedule | None:
-        """So many consecutive chunks in one; None where none of them continue each other in memory."""
+        """Return the schedule with so many consecutive chunks in one.
+
+        None if not all chunks are alike enough for that, or do not continue each other in memory.
+        """
         sequence = self._needs.sequence(None, holds=True)
         epoch, now = dict[int, int](), 0
         for i in sequence:
@@ -110,6 +113,8 @@ class Recut:
         alike = groupby(self._members.values(), key=lambda ops: [(_form(self._schedule.ops[i]), epoch[i]) for i in ops])
         for _, group in alike:
             chunks = list(group)
+            if len(chunks) % together:
+                return None
             for k in range(0, len(chunks), together):
                 for ops in zip(*chunks[k : k + together], strict=True):
                     one = _one([self._schedule.ops[i] for i in ops])
@@ -117,8 +122,6 @@ class Recut:
                         return None
                     first |= dict.fromkeys(ops, ops[0])
                     whole[ops[0]] = one
-        if len(set(first.values())) == len(first):
-            return None
         parts = [(i, 0) for i in sequence if first.get(i, i) == i]
         place = {i: k for k, (i, _) in enumerate(parts)}
         edges: list[set[int]] = [set() for _ in parts]

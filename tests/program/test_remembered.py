@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from strategies import devices, h2d, program, schedules
 
 from streamsim.lowering.lowered import lower
-from streamsim.program.remembered import MOST_OPS, REMEMBERED, remembered
+from streamsim.program.remembered import MOST, MOST_OPS, remembered
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
@@ -35,7 +35,7 @@ def test_it_is_made_once_of_a_schedule_and_the_same_values() -> None:
     assert [(made_of is SCHEDULE, value) for made_of, value in asked] == [(True, "a"), (True, "b"), (False, "a")]
 
 
-def test_a_schedule_of_many_ops_is_not_kept_nor_are_many() -> None:
+def test_a_schedule_of_many_ops_is_not_kept_nor_are_many_of_fewer() -> None:
     class Made:
         pass
 
@@ -44,10 +44,13 @@ def test_a_schedule_of_many_ops_is_not_kept_nor_are_many() -> None:
         return Made()
 
     large = program(*(h2d(1, 10),) * (MOST_OPS + 1))
-    few = [replace(SCHEDULE) for _ in range(REMEMBERED + 1)]
+    few = [replace(SCHEDULE) for _ in range(MOST + 1)]
     kept = [weakref.ref(make(schedule)) for schedule in (large, *few)]
     gc.collect()
-    assert [made() is None for made in kept] == [True, True, *[False] * REMEMBERED]
+    assert [made() is None for made in kept] == [True, True, *[False] * MOST]
+    three = [weakref.ref(make(program(*(h2d(1, 10),) * (MOST_OPS // 2)))) for _ in range(3)]
+    gc.collect()
+    assert [made() is None for made in three] == [True, False, False]
 
 
 @given(schedules(), devices(), devices())
