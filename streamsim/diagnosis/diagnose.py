@@ -1,8 +1,8 @@
-"""From a measured time to the mistakes that explain it.
+"""Diagnosis of measured times: the usual mistakes that explain them.
 
-The program as it was meant and the program with each usual mistake, alone and in pairs, are simulated. A program
-explains the measured times if each of them lies within what is known of the profile. Several explanations may be left;
-then the result names a second measurement that tells them apart.
+The model simulates the intended program, and the program with each usual mistake, alone and in pairs. A program
+explains the measured times if each of its predictions is within the error of the profile. If several programs explain
+them, the result names a second measurement that distinguishes these programs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streamsim.checks import check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.assumptions import PUBLISHED_WITHIN
 from streamsim.device.library import as_device
-from streamsim.diagnosis.mistakes import MISTAKES, Meant, made, pairs, with_ops
+from streamsim.diagnosis.mistakes import MISTAKES, IntendedProgram, made, pairs, with_ops
 from streamsim.displayed import Result, attributes
 from streamsim.errors import InputError
 from streamsim.program.config import Config
@@ -34,20 +34,25 @@ if TYPE_CHECKING:
 
 replace = msgspec.structs.replace
 
-# How far a right explanation may be off: what random schedules and published cases showed (docs/evidence.md).
+# Relative error of a right explanation on a measured profile: from random schedules and published cases
+# (docs/evidence.md).
 KNOWN_MEASURED = 0.05
-SAME = 0.01  # two programs whose times differ by less are one explanation
-APART = 1.15  # a second measurement tells two explanations apart from this ratio on
+SAME = 0.01  # programs whose times differ by less, relative, are one explanation
+APART = 1.15  # a second measurement distinguishes two explanations if their times have at least this ratio
 AGAIN = "the same program a second time in the same process, from an idle card on"
 RETURN = "when the last call returns, before the program waits for the card"
 AS_MEANT = "the program as it was meant"
 STOPPED_EARLY = "the clock stopped before the card was done"
-BISECTIONS = 24  # in search of what a mistake of a range cost
-TOO_SHORT = 0.5  # of its time as it was meant; what takes less cannot have run to its end
+BISECTIONS = 24  # steps in the search for the cost of a mistake with a range
+TOO_SHORT = 0.5  # share of the intended program's time; a program that takes less cannot have run to its end
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """A measured time in seconds: over how many ``streams`` (None: as asked), and whether kernels were left out."""
+    """A measured time of a program, in seconds.
+
+    ``streams``: the number of streams in this measurement (None: that of the program). ``without_kernels``: True if
+    only the copies ran. Raises InputError for a time or a number of streams out of range.
+    """
 
     seconds: float
     streams: int | None = None
@@ -60,35 +65,38 @@ class Measured(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """How it was measured, such as "on 4 streams, copies only"."""
+        """The conditions of the measurement, such as "on 4 streams, copies only"; "" for none."""
         streams = [] if self.streams is None else [f"on {self.streams} stream{'s' * (self.streams > 1)}"]
         return ", ".join([*streams, *(["copies only"] * self.without_kernels)])
 
 
 class Range(NamedTuple):
-    """Least and most seconds that a program may take; the same where one time is predicted."""
+    """The least and the most seconds that a program may take; equal if the model predicts one time."""
 
     low_s: float
     high_s: float
 
     def off(self, seconds: float) -> float:
-        """Relative distance of a measured time: negative where the program is predicted to take less."""
+        """Return the relative distance of the range from a measured time: negative if the range lies below it."""
         nearest_s = min(max(seconds, self.low_s), self.high_s)
         return nearest_s / seconds - 1
 
     @property
     def words(self) -> str:
-        """One time, or from when to when."""
+        """The time, or the range of times, with units."""
         if self.high_s == self.low_s:
             return format_seconds(self.low_s)
         return f"{format_seconds(self.low_s)} to {format_seconds(self.high_s)}"
 
 
 class CandidateProgram(msgspec.Struct, frozen=True):
-    """A program that may explain the measured times: seconds for each of them, in their order.
+    """A program that may explain the measured times: the intended program, with no, one or two mistakes.
 
-    ``off``: the largest relative distance from a measured time. ``fits``: whether that is within what is known.
-    ``is_open_ended``: whether it explains nearly any time that is too long.
+    - ``titles``, ``look``, ``remedies``: for each mistake, what the program does, how to see it, and what to change.
+    - ``times_s``: the predicted range for each measured time, in their order.
+    - ``off``: the largest relative distance of a prediction from its measured time.
+    - ``fits``: True if ``off`` is within the error of the profile.
+    - ``is_open_ended``: True if the mistake explains nearly any time that is too long.
     """
 
     titles: tuple[str, ...]
@@ -101,21 +109,23 @@ class CandidateProgram(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What the program does, in words."""
+        """The mistakes in words, or "the program as it was meant"."""
         return " and ".join(self.titles) or AS_MEANT
 
 
 class NextMeasurement(msgspec.Struct, frozen=True):
-    """A second measurement, and what each explanation that is left says of it; seconds."""
+    """A second measurement, and the time that each remaining explanation predicts for it, by its title."""
 
     what: str
     says: tuple[tuple[str, Range], ...]
 
 
 class Diagnosis(Result, msgspec.Struct, frozen=True):
-    """What explains the measured times, nearest first. ``known``: how far off a right explanation may be.
+    """The explanations of measured times.
 
-    ``next``: the measurement that tells the explanations that fit apart; None where one fits, or none does.
+    - ``known``: the relative error that a right explanation may have.
+    - ``explanations``: programs that fit come first, with few mistakes before many; then the others, the nearest first.
+    - ``next``: the measurement that distinguishes the explanations that fit (None: none is needed or known).
     """
 
     device: str
@@ -129,14 +139,14 @@ class Diagnosis(Result, msgspec.Struct, frozen=True):
 
     @property
     def fitting(self) -> tuple[CandidateProgram, ...]:
-        """The explanations that are equal within what is known of the profile."""
+        """The explanations within the error of the profile."""
         return tuple(found for found in self.explanations if found.fits)
 
     @property
     def simplest(self) -> tuple[CandidateProgram, ...]:
-        """The program as it was meant if that fits; else those that fit with one mistake; else all that fit.
+        """The intended program if it fits; else the explanations with one mistake; else all that fit.
 
-        What is open-ended is among them only if no other mistake fits alone.
+        Open-ended mistakes count only if no other mistake fits alone.
         """
         if self.fitting and not self.fitting[0].titles:
             return self.fitting[:1]
@@ -145,7 +155,7 @@ class Diagnosis(Result, msgspec.Struct, frozen=True):
 
     @property
     def open_ended(self) -> tuple[CandidateProgram, ...]:
-        """What fits beside a mistake, as it fits nearly any time that is too long."""
+        """The open-ended explanations that fit beside a mistake: they fit nearly any time that is too long."""
         if not self.simplest or not self.simplest[0].titles:
             return ()
         return tuple(found for found in self.fitting if found.is_open_ended and found not in self.simplest)
@@ -167,7 +177,7 @@ class Diagnosis(Result, msgspec.Struct, frozen=True):
         return f"{1 + len(others)} explanations fit equally well; the most usual one: {first.title}"
 
     def _two(self) -> list[str]:
-        """A sentence on the pairs of mistakes that fit, if any do."""
+        """Return a sentence on the pairs of mistakes that fit, if any do."""
         pairs = [found for found in self.simplest if len(found.titles) == 2]
         if len(pairs) > 1:
             return [f"{len(pairs)} pairs of mistakes explain it; the nearest one: {pairs[0].title}"]
@@ -208,16 +218,20 @@ def diagnose(
     measured: float | Sequence[Measured],
     config: Config | None = None,
 ) -> Diagnosis:
-    """Which usual mistakes make ``program`` take as long as it was ``measured`` to take, in seconds.
+    """Find the usual mistakes that explain the ``measured`` time of ``program``.
 
-    ``program``: a workload, cut and issued as ``config`` says (default: depth-first, one chunk), or a schedule. Raises
-    InputError for an unknown device, a graph, and several measurements over streams where the program is a schedule.
+    - ``program``: a workload, cut and issued as ``config`` says (default: depth-first, one chunk), or a schedule.
+    - ``device``: a Device, or the name or file of one.
+    - ``measured``: seconds, or several measurements of the program.
+
+    Raises InputError for an unknown device, for a graph, for no measurement, and for a measurement with another number
+    of streams if the program is a schedule.
     """
     device = as_device(device)
     times = (Measured(float(measured)),) if isinstance(measured, int | float) else tuple(measured)
     if not times:
         raise InputError("measured = (): give at least one measured time")
-    meant = _Meant(program, device, config or Config())
+    meant = _IntendedWork(program, device, config or Config())
     programs = [meant.as_measured(time) for time in times]
     known = KNOWN_MEASURED if device.source("h2d.bandwidth_bytes_per_s")[0] == "measured" else PUBLISHED_WITHIN
     found = sorted(_explanations(programs, times, known), key=_rank)
@@ -225,35 +239,39 @@ def diagnose(
 
 
 def _rank(found: CandidateProgram) -> tuple[bool, int, bool, float]:
-    """What fits comes first: few mistakes before many, of single ones the usual ones; the rest by how near it is."""
+    """Return the sort key of an explanation.
+
+    Explanations that fit come first, with few mistakes before many. Single mistakes keep their order, the most usual
+    first, with open-ended ones last. Pairs, and explanations that do not fit, are ordered by their distance.
+    """
     if not found.fits:
         return True, 0, False, abs(found.off)
     return False, len(found.titles), found.is_open_ended, abs(found.off) if len(found.titles) > 1 else 0.0
 
 
-class _Meant(NamedTuple):
-    """What was meant: a workload with its configuration, or a schedule."""
+class _IntendedWork(NamedTuple):
+    """The intended work: a workload with its configuration, or a schedule."""
 
     program: Workload | Schedule
     device: Device
     config: Config
 
-    def as_measured(self, measured: Measured) -> Meant:
-        """The program on the streams, and with the kernels, with which it was measured."""
+    def as_measured(self, measured: Measured) -> IntendedProgram:
+        """Return the program with the number of streams of a measurement, and without kernels if it had none."""
         program, config = self.program, self.config
         if isinstance(program, Schedule):
             if measured.streams is not None:
                 raise InputError(f"streams = {measured.streams}: a schedule has its streams; give a workload")
-            meant = _live(Meant(program, self.device))
+            meant = _live(IntendedProgram(program, self.device))
             kept = [op for op in program.ops if not isinstance(op, Kernel)]
             return with_ops(meant, kept) if measured.without_kernels else meant
         work = replace(program, kernels=()) if measured.without_kernels else program
         if measured.streams is not None:
             config = replace(config, streams=measured.streams)
-        return _live(Meant(config.schedule(work), self.device, config, lambda config: config.schedule(work)))
+        return _live(IntendedProgram(config.schedule(work), self.device, config, lambda config: config.schedule(work)))
 
 
-def _live(meant: Meant) -> Meant:
+def _live(meant: IntendedProgram) -> IntendedProgram:
     if meant.schedule.launch == "graph":
         raise InputError("launch = 'graph': a graph makes none of the usual mistakes; diagnose the live program")
     return meant
@@ -262,8 +280,13 @@ def _live(meant: Meant) -> Meant:
 # What explains the measured times
 
 
-def _explanations(programs: list[Meant], times: Sequence[Measured], known: float) -> Iterator[CandidateProgram]:
-    """The program as it was meant, with each mistake and with each two of them that are not one of the two again."""
+def _explanations(
+    programs: list[IntendedProgram], times: Sequence[Measured], known: float
+) -> Iterator[CandidateProgram]:
+    """Yield the intended program, and the program with each mistake and each pair.
+
+    A program that takes the same times as one with fewer of its mistakes is left out.
+    """
     as_meant = [_takes(program) for program in programs]
     yield _explains((), as_meant, times, known)
     alone: dict[str, list[Range]] = {}
@@ -277,20 +300,20 @@ def _explanations(programs: list[Meant], times: Sequence[Measured], known: float
     yield _stopped_early([_too_short(program) for program in programs], times, known)
 
 
-def _takes(meant: Meant) -> Range:
+def _takes(meant: IntendedProgram) -> Range:
     seconds = simulate_one_of_many(meant.schedule, meant.device).makespan_s
     return Range(seconds, seconds)
 
 
-def _with(mistakes: Sequence[Mistake], meant: Meant) -> Range:
-    """What the program takes with the mistakes."""
+def _with(mistakes: Sequence[Mistake], meant: IntendedProgram) -> Range:
+    """Return the range of times of the program with the mistakes."""
     levels = (0.0, 1.0) if any(mistake.has_range for mistake in mistakes) else (0.0,)
     taken = [_takes(made(mistakes, meant, level) or meant) for level in levels]
     return Range(taken[0].low_s, taken[-1].high_s)
 
 
 def _are_same(found: Sequence[Range], other: Sequence[Range]) -> bool:
-    """Whether two programs take the same times, for all that can be measured."""
+    """Return True if two programs take the same times, within 1 %."""
     return all(
         abs(a - b) <= SAME * b for one, two in zip(found, other, strict=True) for a, b in zip(one, two, strict=True)
     )
@@ -311,8 +334,8 @@ def _explains(
     )
 
 
-def _calls_return(meant: Meant) -> Range:
-    """When the host has made all its calls, if it does not wait at the end."""
+def _calls_return(meant: IntendedProgram) -> Range:
+    """Return the time after which the host has made all its calls, without the waits at the end."""
     ops = list(meant.schedule.ops)
     while len(ops) > 1 and isinstance(ops[-1], Synchronize):
         ops.pop()
@@ -321,8 +344,8 @@ def _calls_return(meant: Meant) -> Range:
     return Range(seconds, seconds)
 
 
-def _too_short(meant: Meant) -> Range:
-    """From when the calls return, to the least time in which the program can have run to its end."""
+def _too_short(meant: IntendedProgram) -> Range:
+    """Return the range from the return of all calls to the least time in which the program can run to its end."""
     returned_s = _calls_return(meant).low_s
     return Range(returned_s, max(returned_s, TOO_SHORT * _takes(meant).low_s))
 
@@ -337,11 +360,13 @@ def _stopped_early(found: list[Range], times: Sequence[Measured], known: float) 
     )
 
 
-# What tells the rest apart
+# A second measurement
 
 
-def _second(meant: _Meant, times: Sequence[Measured], found: Sequence[CandidateProgram]) -> NextMeasurement | None:
-    """The measurement that tells most of the explanations apart that fit; None where there is nothing to tell apart."""
+def _second(
+    meant: _IntendedWork, times: Sequence[Measured], found: Sequence[CandidateProgram]
+) -> NextMeasurement | None:
+    """Return the measurement that distinguishes the most pairs of explanations that fit; None without such a pair."""
     fitting = [explains for explains in found if explains.fits and len(explains.titles) < 2]
     if len(fitting) < 2 or not fitting[0].titles:
         return None
@@ -362,8 +387,8 @@ def _second(meant: _Meant, times: Sequence[Measured], found: Sequence[CandidateP
     return best and best[1]
 
 
-def _measurable(meant: _Meant, times: Sequence[Measured]) -> Iterator[tuple[str, Measured]]:
-    """Easy measurements that were not made yet."""
+def _measurable(meant: _IntendedWork, times: Sequence[Measured]) -> Iterator[tuple[str, Measured]]:
+    """Yield easy measurements that were not made yet, each with its words."""
     had = {(time.streams, time.without_kernels) for time in times}
     yield RETURN, Measured(1.0)
     yield AGAIN, Measured(1.0)
@@ -376,15 +401,15 @@ def _measurable(meant: _Meant, times: Sequence[Measured]) -> Iterator[tuple[str,
 
 
 def _has_both(program: Workload | Schedule) -> bool:
-    """Whether there are kernels, and copies that are left without them."""
+    """Return True if there are both kernels and copies."""
     if isinstance(program, Schedule):
         return any(isinstance(op, Kernel) for op in program) and any(isinstance(op, Copy) for op in program)
     arrays = program.inputs + program.outputs + program.h2d_once + program.d2h_once
     return bool(program.kernels) and bool(arrays)
 
 
-def _level(mistakes: Sequence[Mistake], measured: Meant, seconds: float) -> float:
-    """Where between its least and its most time the mistakes take the measured time: 0.0 to 1.0."""
+def _level(mistakes: Sequence[Mistake], measured: IntendedProgram, seconds: float) -> float:
+    """Return the level, 0.0 (the mistakes' least time) to 1.0 (the most), at which they give the measured time."""
     low, high = 0.0, 1.0
     if not any(mistake.has_range for mistake in mistakes):
         return low
@@ -395,8 +420,13 @@ def _level(mistakes: Sequence[Mistake], measured: Meant, seconds: float) -> floa
     return low
 
 
-def _says(explains: CandidateProgram, program: Meant, by_title: dict[str, Mistake], what: str, level: float) -> Range:
-    """What an explanation says of a second measurement; a mistake of the first run or its clock is over by then."""
+def _says(
+    explains: CandidateProgram, program: IntendedProgram, by_title: dict[str, Mistake], what: str, level: float
+) -> Range:
+    """Return the range that an explanation predicts for a second measurement.
+
+    Open-ended mistakes, of the first run or its clock, do not affect the same program run a second time.
+    """
     if explains.titles == (STOPPED_EARLY,):
         return _too_short(program)
     mistakes = [by_title[title] for title in explains.titles]

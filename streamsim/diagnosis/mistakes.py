@@ -1,9 +1,9 @@
-"""The usual mistakes of programs that should overlap, each as a change of the program as it was meant.
+"""The usual mistakes of programs that should overlap, each as a change of the intended program.
 
-Most frequent first, as people report them in public threads. A mistake changes the configuration, the device or the
-ops that the host issues; the model simulates the changed program. Some mistakes cost a time that no size tells (cold
-host memory, an allocation): these have a least and a most time, and explain a range of measured times. Two of them
-explain nearly any time that is too long (a first run, earlier work): these are open-ended, and come last.
+The most frequent mistakes in public threads come first. A mistake changes the configuration, the device or the ops that
+the host issues, and the model simulates the changed program. The cost of some mistakes does not follow from any size
+(cold host memory, an allocation). These have a least and a most time, and explain a range of measured times. A first
+run and earlier work explain nearly any time that is too long. These two are open-ended and come last.
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ FIRST_RUN_S = 0.2e-3, 10.0
 EARLIER_S = 0.1e-3, 60.0  # what was launched before the clock started
 ALLOCATION_S = 20e-6, 1e-3  # cudaMalloc and cudaFree together, for each chunk
 ALLOCATED_BYTES_PER_S = 30e9  # and the most time for much memory: 32 ms for 1 GiB in a public thread
-ISSUE, OPS, DEVICE = 0, 1, 2  # what a mistake changes, in the order in which several are made
-HOSTS_DIFFER = 0.15  # calls of a library cost another time on each host
-SHORT_S = 2e-6  # a kernel or cudaMemset that sneaks into the default stream
-# The host stages pageable copies. Profiles hold the rate of memory that is in its caches; other memory is slower, and
-# pages that were never written must first be found: 1.8 to 3 GB/s in public threads, 0.5 to 2.8 in recordings.
+ISSUE, OPS, DEVICE = 0, 1, 2  # the part that a mistake changes; several mistakes are made in this order
+HOSTS_DIFFER = 0.15  # relative error of a library's calls, whose times differ between hosts
+SHORT_S = 2e-6  # a short kernel or cudaMemset in the default stream
+# The host stages pageable copies. Profiles have the rate of memory in the host's caches. Other memory is slower, and
+# pages that were never written fault first: 1.8 to 3 GB/s in public threads, 0.5 to 2.8 GB/s in recordings.
 COLD, COLD_BYTES_PER_S = 0.6, {"h2d": 4e9, "d2h": 1e9}
 
 
-class Meant(NamedTuple):
-    """A program as it was meant: how its work is cut and issued, the device, and the schedule of both.
+class IntendedProgram(NamedTuple):
+    """A program as it was intended, or with mistakes already made.
 
-    ``config``: None for a schedule from a file, which is cut and issued already.
+    ``config``: how its work is cut and issued, and ``build``: the function that makes a schedule of a config. Both are
+    None for a schedule from a file, and after a change of ops.
     """
 
     schedule: Schedule
@@ -50,8 +51,8 @@ class Meant(NamedTuple):
     config: Config | None = None
     build: Callable[[Config], Schedule] | None = None
 
-    def issued(self, **changes: object) -> Meant | None:
-        """The same work cut and issued in another way; None for a schedule from a file, or without a difference."""
+    def issued(self, **changes: object) -> IntendedProgram | None:
+        """Return the program with a changed config; None without a config or without a difference."""
         if self.config is None or self.build is None:
             return None
         config = replace(self.config, **changes)
@@ -59,20 +60,24 @@ class Meant(NamedTuple):
 
 
 class Mistake(NamedTuple):
-    """A mistake. ``make`` gives the program with it, or None where the program has it already or cannot have it.
+    """A usual mistake.
 
-    ``title``: what the program does. ``look``: how to see it in the code or in a profiler. ``remedy``: what to change.
-    ``make`` is called with 0.0 for the least time that the mistake costs and with 1.0 for the most.
-    ``kind``: of two mistakes of one kind only one can be made. ``step``: those that cut and issue the work in another
-    way come before those that change ops, and these before those of the device. ``doubt``: how much less well than
-    others its times are known, relative. ``is_open_ended``: explains nearly any time that is too long.
+    - ``title``: what the program does; ``look``: how to see it in the code or in a profiler; ``remedy``: what to
+      change.
+    - ``kind``: a program can have only one mistake of a kind.
+    - ``make``: returns the program with the mistake, or None if the program has it already or cannot have it. Its
+      second argument is 0.0 for the least time that the mistake costs and 1.0 for the most.
+    - ``step``: ISSUE, OPS or DEVICE; mistakes are made in this order.
+    - ``has_range``: True if the least and the most time differ.
+    - ``doubt``: the additional relative error of its times.
+    - ``is_open_ended``: True if it explains nearly any time that is too long.
     """
 
     title: str
     look: str
     remedy: str
     kind: str
-    make: Callable[[Meant, float], Meant | None]
+    make: Callable[[IntendedProgram, float], IntendedProgram | None]
     step: int = OPS
     has_range: bool = False
     doubt: float = 0.0
@@ -82,8 +87,8 @@ class Mistake(NamedTuple):
 # The ops
 
 
-def with_ops(meant: Meant, ops: Sequence[Op], streams: Sequence[str] | None = None) -> Meant:
-    """The program with other ops, and other kinds of ``streams``."""
+def with_ops(meant: IntendedProgram, ops: Sequence[Op], streams: Sequence[str] | None = None) -> IntendedProgram:
+    """Return the program with ``ops``, and with the kinds of ``streams`` (None: unchanged)."""
     schedule = replace(meant.schedule, ops=tuple(ops), unchunked=None)
     if streams is not None:
         schedule = replace(schedule, streams=tuple(streams))
@@ -91,7 +96,7 @@ def with_ops(meant: Meant, ops: Sequence[Op], streams: Sequence[str] | None = No
 
 
 def ends_of_chunks(schedule: Schedule) -> list[int]:
-    """The ops that end a chunk as it is issued: before a copy to the card, or a kernel behind a copy back."""
+    """Return the indices of the ops that end a chunk: the next op goes back in the order copy in, kernel, copy out."""
     work = [i for i, op in enumerate(schedule.ops) if isinstance(op, Copy | Kernel)]
     ends = [i for i, j in pairwise(work) if _stage(schedule.ops[j]) < _stage(schedule.ops[i])]
     return [*ends, *work[-1:]]
@@ -101,13 +106,13 @@ def _stage(op: Op) -> int:
     return 1 if isinstance(op, Kernel) else 0 if isinstance(op, Copy) and op.direction == "h2d" else 2
 
 
-def _blocking_copies(meant: Meant, _: float) -> Meant | None:
+def _blocking_copies(meant: IntendedProgram, _: float) -> IntendedProgram | None:
     ops = [replace(op, blocking=True) if isinstance(op, Copy) else op for op in meant.schedule.ops]
     return None if tuple(ops) == meant.schedule.ops else with_ops(meant, ops)
 
 
-def _pageable(meant: Meant, level: float) -> Meant | None:
-    """Host memory pageable, warm or cold; a copy that names no memory gets a buffer of its own."""
+def _pageable(meant: IntendedProgram, level: float) -> IntendedProgram | None:
+    """Return the program with pageable host memory, warm (0.0) or cold (1.0)."""
     schedule = meant.schedule
     buffers = [replace(b, memory="pageable") if b.memory == "pinned" else b for b in schedule.buffers]
     changed = meant.issued(memory="pageable")
@@ -118,7 +123,7 @@ def _pageable(meant: Meant, level: float) -> Meant | None:
 
 
 def _with_cold_memory(device: Device, level: float) -> Device:
-    """The device with the rates of pageable memory between those of the profile (0.0) and the least ones (1.0)."""
+    """Return the device with rates of pageable memory between those of the profile (0.0) and the least ones (1.0)."""
     rates = {}
     for direction, link in (("h2d", device.h2d), ("d2h", device.d2h)):
         warm = link.pageable_bandwidth_bytes_per_s
@@ -127,18 +132,18 @@ def _with_cold_memory(device: Device, level: float) -> Device:
     return with_values(device, rates) if level else device
 
 
-def _one_stream(meant: Meant, _: float) -> Meant | None:
+def _one_stream(meant: IntendedProgram, _: float) -> IntendedProgram | None:
     if meant.config is not None and meant.config.order == "depth-first" and meant.config.buffers is None:
         return meant.issued(streams=1)
     return _all_in(meant, 1) if len(meant.schedule.used_streams) > 1 else None  # else it is in one already
 
 
-def _default_stream(meant: Meant, _: float) -> Meant | None:
+def _default_stream(meant: IntendedProgram, _: float) -> IntendedProgram | None:
     return _all_in(meant, LEGACY_STREAM)
 
 
-def _all_in(meant: Meant, stream: int) -> Meant | None:
-    """Every op in one stream; waits and records of events do nothing there."""
+def _all_in(meant: IntendedProgram, stream: int) -> IntendedProgram | None:
+    """Return the program with every op in one stream, without waits and records of events, which do nothing there."""
     if meant.schedule.used_streams in ((stream,), ()):
         return None
     kept = [op for op in meant.schedule.ops if isinstance(op, Copy | Kernel | HostOp)]
@@ -147,14 +152,17 @@ def _all_in(meant: Meant, stream: int) -> Meant | None:
 
 
 def _synchronised(op: Op, stream: int) -> Op:
-    """A wait for a stream or an event becomes one for ``stream``."""
+    """Return ``op``; a host's wait for a stream or an event becomes a wait for ``stream``."""
     if isinstance(op, Synchronize) and (op.stream is not None or op.event is not None):
         return replace(op, stream=stream, event=None)
     return op
 
 
-def _kernels_in_default_stream(meant: Meant, _: float) -> Meant | None:
-    """Kernels launched without a stream argument; the other streams are ordinary ones, or the program would race."""
+def _kernels_in_default_stream(meant: IntendedProgram, _: float) -> IntendedProgram | None:
+    """Return the program with its kernels in the default stream.
+
+    The other streams become ordinary ones, which wait for the default stream; otherwise the program would race.
+    """
     schedule = meant.schedule
     if not any(isinstance(op, Kernel) for op in schedule.ops) or {LEGACY_STREAM} & set(schedule.used_streams):
         return None
@@ -162,8 +170,8 @@ def _kernels_in_default_stream(meant: Meant, _: float) -> Meant | None:
     return with_ops(meant, ops, [BLOCKING] * len(schedule.streams))
 
 
-def _default_stream_beside(meant: Meant, _: float) -> Meant | None:
-    """A short kernel in the default stream behind each chunk, beside ordinary streams."""
+def _default_stream_beside(meant: IntendedProgram, _: float) -> IntendedProgram | None:
+    """Return the program with a short kernel in the default stream behind each chunk, beside ordinary streams."""
     schedule = meant.schedule
     if LEGACY_STREAM in schedule.used_streams or len(set(schedule.used_streams)) < 2:
         return None
@@ -172,18 +180,18 @@ def _default_stream_beside(meant: Meant, _: float) -> Meant | None:
 
 
 def _behind_chunks(schedule: Schedule, more: Sequence[Op]) -> list[Op]:
-    """The ops with ``more`` of them behind each chunk but the last."""
+    """Return the ops with the ops ``more`` behind each chunk except the last."""
     ends = set(ends_of_chunks(schedule)[:-1])
     return [new for i, op in enumerate(schedule.ops) for new in (op, *(more if i in ends else ()))]
 
 
-def _waits_in_the_loop(meant: Meant, _: float) -> Meant | None:
+def _waits_in_the_loop(meant: IntendedProgram, _: float) -> IntendedProgram | None:
     ops = _behind_chunks(meant.schedule, [Synchronize()])
     return None if len(ops) == len(meant.schedule.ops) else with_ops(meant, ops)
 
 
-def _allocates_in_the_loop(meant: Meant, level: float) -> Meant | None:
-    """Before each chunk; a program of one chunk is what is done again and again."""
+def _allocates_in_the_loop(meant: IntendedProgram, level: float) -> IntendedProgram | None:
+    """Return the program with an allocation before each chunk and a free behind it (none behind the last)."""
     least, most = ALLOCATION_S
     copied = sum(op.bytes for op in meant.schedule.ops if isinstance(op, Copy))
     most += copied / max(1, len(ends_of_chunks(meant.schedule))) / ALLOCATED_BYTES_PER_S
@@ -192,16 +200,16 @@ def _allocates_in_the_loop(meant: Meant, level: float) -> Meant | None:
     return with_ops(meant, [work, *ops])
 
 
-def _first_run(meant: Meant, level: float) -> Meant | None:
-    """The host loads the kernel's module before the first launch; without kernels, it makes the context first."""
+def _first_run(meant: IntendedProgram, level: float) -> IntendedProgram | None:
+    """Return the program in which the host loads a module before the first launch; without kernels, at its start."""
     least, most = FIRST_RUN_S
     first = next((i for i, op in enumerate(meant.schedule.ops) if isinstance(op, Kernel)), 0)
     load = HostWork(least + level * (most - least), "loading the module")
     return with_ops(meant, [*meant.schedule.ops[:first], load, *meant.schedule.ops[first:]])
 
 
-def _earlier_work(meant: Meant, level: float) -> Meant | None:
-    """Each stream still runs what was launched before the clock started."""
+def _earlier_work(meant: IntendedProgram, level: float) -> IntendedProgram | None:
+    """Return the program in which each stream still runs a kernel that was launched before the clock started."""
     least, most = EARLIER_S
     seconds = least + level * (most - least)
     earlier = [
@@ -211,8 +219,8 @@ def _earlier_work(meant: Meant, level: float) -> Meant | None:
     return with_ops(meant, [*earlier, *meant.schedule.ops])
 
 
-def _few_queues(meant: Meant, _: float) -> Meant | None:
-    """Stage by stage over one hardware queue."""
+def _few_queues(meant: IntendedProgram, _: float) -> IntendedProgram | None:
+    """Return the program issued breadth-first over one hardware queue."""
     config = meant.config
     if config is None or config.streams < 2 or config.order != "depth-first" or config.buffers is not None:
         return None
@@ -223,14 +231,14 @@ def _few_queues(meant: Meant, _: float) -> Meant | None:
 # The device
 
 
-def _one_copy_engine(meant: Meant, _: float) -> Meant | None:
+def _one_copy_engine(meant: IntendedProgram, _: float) -> IntendedProgram | None:
     if meant.device.copy_engines.count == 1:
         return None
     return meant._replace(device=with_values(meant.device, {"copy_engines.count": 1}))
 
 
-def _shared_link(meant: Meant, _: float) -> Meant | None:
-    """Both directions share the rate of one."""
+def _shared_link(meant: IntendedProgram, _: float) -> IntendedProgram | None:
+    """Return the program on a device whose two directions share the rate of one."""
     device = meant.device
     if device.copy_engines.count == 1:
         return None
@@ -241,8 +249,8 @@ def _shared_link(meant: Meant, _: float) -> Meant | None:
     return meant._replace(device=with_values(device, half))
 
 
-def _front_end(name: str) -> Callable[[Meant, float], Meant | None]:
-    def make(meant: Meant, _: float) -> Meant | None:
+def _front_end(name: str) -> Callable[[IntendedProgram, float], IntendedProgram | None]:
+    def make(meant: IntendedProgram, _: float) -> IntendedProgram | None:
         is_bare = front_end_of(meant.device) in (CALLS, COMPILED)
         return meant._replace(device=with_front_end(meant.device, name)) if is_bare else None
 
@@ -374,7 +382,7 @@ MISTAKES: tuple[Mistake, ...] = (
 
 
 def pairs(mistakes: Sequence[Mistake]) -> Iterator[tuple[Mistake, ...]]:
-    """Every two mistakes that can be made together, in the order in which they are made; none that is open-ended."""
+    """Yield every pair of mistakes that a program can have together, in the order of making; no open-ended ones."""
     closed = [mistake for mistake in mistakes if not mistake.is_open_ended]
     for k, first in enumerate(closed):
         for second in closed[k + 1 :]:
@@ -382,8 +390,8 @@ def pairs(mistakes: Sequence[Mistake]) -> Iterator[tuple[Mistake, ...]]:
                 yield tuple(sorted((first, second), key=lambda mistake: mistake.step))
 
 
-def made(mistakes: Sequence[Mistake], meant: Meant, level: float = 0.0) -> Meant | None:
-    """The program with all of ``mistakes``, the later ones made of what the earlier ones left; None: without change."""
+def made(mistakes: Sequence[Mistake], meant: IntendedProgram, level: float = 0.0) -> IntendedProgram | None:
+    """Return the program with all of ``mistakes``, made one after the other; None if nothing changes."""
     program = meant
     for mistake in mistakes:
         program = mistake.make(program, level) or program

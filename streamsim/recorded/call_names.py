@@ -1,4 +1,4 @@
-"""What a call of CUDA or HIP does, told by its name as profilers write it: ``cudaMemcpyAsync_v3020``."""
+"""Kinds of CUDA and HIP calls, found from their names as profilers write them: ``cudaMemcpyAsync_v3020``."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ _KINDS = (
     (re.compile(r"(?:Free|MemFree|HostUnregister|HostFree|MemHostUnregister)(?!.*Async)"), CallKind.FREE),
 )  # fmt: skip
 
-# Calls that look at a variable of their thread, which takes 20 ns: array libraries make several for each that works.
+# Calls that read a variable of their thread in 20 ns. Array libraries make several for each call that issues work.
 _QUERIES = {"cuCtxGetCurrent", "cuCtxGetDevice"} | {
     f"{prefix}{name}" for prefix in ("cuda", "hip") for name in ("GetDevice", "GetLastError", "PeekAtLastError")
 }
 
-# Others that launch nothing and wait for nothing, in tens of nanoseconds, and that PyTorch's profiler writes.
+# Other calls of tens of nanoseconds that launch nothing and wait for nothing. PyTorch's profiler writes them.
 _LOOKUPS = {f"{prefix}{name}" for prefix in ("cuda", "hip") for name in ("StreamIsCapturing", "DeviceGetAttribute")}
 
 
 def plain(name: str) -> str:
-    """Without the version that a profiler adds: ``cudaMalloc_v3020`` -> ``cudaMalloc``."""
+    """Return a call's name without the version that a profiler adds: ``cudaMalloc_v3020`` gives ``cudaMalloc``."""
     return _SUFFIX.sub("", name)
 
 
 def kind_of_call(name: str) -> CallKind:
-    """Of the runtime's and the driver's names, whatever their version; OTHER for what is none of the kinds."""
+    """Return the kind of a runtime or driver call, of any version; OTHER for a call of no other kind."""
     bare = plain(name)
     rest, found = _PREFIX.subn("", bare)
     if not found:
@@ -52,12 +52,12 @@ def kind_of_call(name: str) -> CallKind:
 
 
 def queries(names: Iterable[str]) -> list[int]:
-    """Where among ``names`` calls are that look at a variable of their thread, launch nothing and wait for nothing."""
+    """Return the indices of ``names`` whose calls only read a variable of their thread."""
     return _places(names, _QUERIES)
 
 
 def lookups(names: Iterable[str]) -> list[int]:
-    """Where among ``names`` those are that do as little, of the calls that PyTorch's profiler writes."""
+    """Return the indices of ``names`` whose calls do as little and are written by PyTorch's profiler."""
     return _places(names, _LOOKUPS)
 
 

@@ -1,4 +1,4 @@
-"""The profile of the card that a recording is of: shipped or made, with what the recording shows."""
+"""Profiles of recorded cards: a shipped profile, or one made from the card's name, with the recording's own numbers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ OWN = "measured: the recording's own copies"
 FOLLOWS = "assumed: in step with the recording's own copies"
 PAGEABLE, WAKE = "pageable", "host.wake_s"
 WAITS = (CallKind.SYNCHRONIZE_STREAM, CallKind.SYNCHRONIZE_DEVICE)
-ENOUGH, LONGEST_WAKE_NS = 8, 20_000  # waits that tell how long a thread takes to wake up, and the longest believed
-AMD = "AMD card"  # whose calls are HIP's, where the recording does not name it
+ENOUGH, LONGEST_WAKE_NS = 8, 20_000  # waits needed for the wake-up time of a thread, and the longest time accepted
+AMD = "AMD card"  # the name of a card without a name in a recording of HIP calls
 
 
 def card_of(recording: Recording) -> RecordedCard:
-    """What the recording says of the card that its work is on; nothing where it has work of several or of none."""
+    """Return the card that the recording's work is on; one without a name if there are several cards or none."""
     cards = np.unique(recording.work.card)
     card = recording.cards[int(cards[0])] if len(cards) == 1 else RecordedCard(0)
     is_amd = not card.name and any(recording.names[name].startswith("hip") for name in np.unique(recording.calls.name))
@@ -36,11 +36,11 @@ def card_of(recording: Recording) -> RecordedCard:
 
 
 def profile_of(recording: Recording, device: Device | str | Path | None = None) -> Device:
-    """The profile on which to replay a recording: ``device``, or else that of the recording's card.
+    """Return the profile for replays of a recording: ``device``, or else the profile of the recording's card.
 
-    That is the shipped one of the card's name, or one made from the name; with the copy engines, the memory and the
-    rates of copies that the recording shows. Of a ``device`` that is given only the pace of pageable copies is the
-    recording's own: they are staged by its host, of which the profile of a card knows nothing.
+    The card's profile is the shipped one of its name, or one made from the name. It gets the copy engines, the memory
+    and the copy rates that the recording shows. A given ``device`` gets only the recording's rate of pageable copies,
+    because the recording's host stages them.
     """
     if device is not None:
         return with_own_rates(recording, as_device(device), only_pageable=True)
@@ -53,7 +53,7 @@ def profile_of(recording: Recording, device: Device | str | Path | None = None) 
 
 
 def with_own_rates(recording: Recording, device: Device, only_pageable: bool = False) -> Device:
-    """``device`` with the rates at which the recording's own copies went, as far as it shows them."""
+    """Return ``device`` with the copy rates that the recording shows, or only those of pageable copies."""
     rates = copy_rates(recording, device)
     if only_pageable:
         rates = {name: rate for name, rate in rates.items() if PAGEABLE in name}
@@ -78,7 +78,7 @@ def with_own_rates(recording: Recording, device: Device, only_pageable: bool = F
 
 
 def _wake_s(recording: Recording) -> float | None:
-    """What passes from the end of the last work until a call that waited for it returns; None for too few of them."""
+    """Return the median seconds from the end of work until a call that waited returns; None for too few waits."""
     calls, work = recording.calls, recording.work
     waits = np.flatnonzero(np.isin(calls.kind, WAITS))
     ended = np.sort(work.end_ns)
@@ -91,7 +91,7 @@ def _wake_s(recording: Recording) -> float | None:
 
 
 def _other_way(device: Device, rates: dict[str, float]) -> dict[str, float]:
-    """The rate of a direction whose copies are not recorded and that is only assumed: it follows the other one's."""
+    """Return the new rate of a direction without recorded copies, if its rate is assumed: it follows the other one."""
     names = [f"{direction}.bandwidth_bytes_per_s" for direction in DIRECTIONS]
     for told, other in (names, names[::-1]):
         if told in rates and other not in rates and device.source(other)[0] == "assumed":

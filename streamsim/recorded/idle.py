@@ -1,8 +1,8 @@
-"""Why something stood still, as far as a recording shows it.
+"""Reasons for idle time of a card or engine, as far as a recording shows them.
 
-A gap ends when the next work starts. Looked at backwards from there: the work had been asked for by its call, and stood
-behind the work before it in its stream. So each piece of a gap is one in which the stream was busy elsewhere, in which
-the host had not come to the call or was still in it, or in which neither is to blame.
+A gap ends when the next work starts. That work was issued by its call, and waited behind the work before it in its
+stream. Each part of a gap therefore has one of three reasons: the stream was busy elsewhere; the host had not reached
+the call or was still in it; or neither of these.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Intervals = tuple[Any, Any]  # starts and ends
 
 
 def merged(start: NDArray[np.int64], end: NDArray[np.int64]) -> Intervals:
-    """The union of intervals, in order and apart."""
+    """Return the union of intervals as disjoint intervals, in order."""
     if not len(start):
         return start, end
     order = np.argsort(start, kind="stable")
@@ -47,12 +47,12 @@ def merged(start: NDArray[np.int64], end: NDArray[np.int64]) -> Intervals:
 
 
 def length(intervals: Intervals) -> int:
-    """Of intervals that are apart."""
+    """Return the total length of disjoint intervals."""
     return int((intervals[1] - intervals[0]).sum())
 
 
 class Covered:
-    """How much of the time before an instant is covered by intervals, which are in order and apart."""
+    """The time covered by disjoint, ordered intervals."""
 
     def __init__(self, intervals: Intervals) -> None:
         start, end = intervals
@@ -61,14 +61,14 @@ class Covered:
         self._sum = np.stack([total - (end - start), total], axis=1).reshape(-1)
 
     def within(self, start: NDArray[np.int64], end: NDArray[np.int64]) -> int:
-        """Of these spans together, what is covered."""
+        """Return the covered time within the spans ``start`` to ``end``, all together."""
         if not len(self._at):
             return 0
         return round(float((np.interp(end, self._at, self._sum) - np.interp(start, self._at, self._sum)).sum()))
 
 
 def gaps(busy: Intervals, first_ns: int, last_ns: int) -> Intervals:
-    """The rest of a span."""
+    """Return the intervals between ``first_ns`` and ``last_ns`` that are not busy."""
     start = np.append(np.int64(first_ns), busy[1])
     end = np.append(busy[0], np.int64(last_ns))
     real = end > start
@@ -76,14 +76,14 @@ def gaps(busy: Intervals, first_ns: int, last_ns: int) -> Intervals:
 
 
 class HostTime:
-    """What the threads of a recording were in, by the names of calls."""
+    """The time that each thread of a recording spent in calls, by their names."""
 
     def __init__(self, recording: Recording) -> None:
         self._calls, self._names = recording.calls, [plain(name) for name in recording.names]
         self._covered: dict[int, dict[str, Covered]] = {}
 
     def of(self, thread: int) -> dict[str, Covered]:
-        """For each name the time of that thread in such calls, not counting calls within calls."""
+        """Return the thread's time in calls of each name, without calls inside other calls."""
         if thread not in self._covered:
             mine = self._calls.rows(self._calls.thread == thread)
             reach = np.maximum.accumulate(mine.end_ns)
@@ -101,7 +101,7 @@ class HostTime:
 
 
 class Reasons:
-    """Splits gaps of one card over what they have waited for."""
+    """The division of one card's gaps into reasons."""
 
     def __init__(self, recording: Recording, work: CardWork, engine: NDArray[Any], engines: tuple[str, ...]) -> None:
         self._calls, self._host, self._work = recording.calls, HostTime(recording), work
@@ -110,9 +110,9 @@ class Reasons:
         self._busy = Covered(merged(work.start_ns, work.end_ns))
 
     def of(self, found: Intervals, rows: NDArray[np.int64]) -> Counter[str]:
-        """Nanoseconds by reason of gaps, each of which ends with the first of these rows of the work to start then.
+        """Return the nanoseconds of the gaps ``found``, by reason. They add up to the length of the gaps.
 
-        They add up to the length of the gaps.
+        Each gap ends with the first of ``rows`` that starts at its end or later.
         """
         start, end = found
         at = np.asarray(np.searchsorted(self._work.start_ns[rows], end))
@@ -132,7 +132,7 @@ class Reasons:
         return reasons
 
     def _host_then_card(self, start: Any, end: Any, row: Any) -> Counter[str]:
-        """Until the call of that work returns the host is to blame, and then something else."""
+        """Return the reasons of spans before work: the host until the work's call returns, then the card."""
         real = end > start
         start, end, call = start[real], end[real], self._work.call[row[real]]
         has = call != NONE
@@ -149,14 +149,14 @@ class Reasons:
         return reasons
 
     def _in_calls(self, thread: int, spans: Intervals) -> Counter[str]:
-        """What the thread was in meanwhile."""
+        """Return the thread's time in these spans, by the name of the call that it was in."""
         found = Counter({IN_CALL.format(name): calls.within(*spans) for name, calls in self._host.of(thread).items()})
         found[BETWEEN_CALLS] = length(spans) - found.total()
         return found
 
 
 def _before_in_stream(work: CardWork) -> NDArray[np.int64]:
-    """For each row the one before it in its stream, -1 for the first and where the stream is not known."""
+    """Return for each row the row before it in its stream; -1 for the first one and for an unknown stream."""
     order = np.argsort(work.stream, kind="stable")
     found = np.full(len(work), NONE, np.int64)
     same = (np.diff(work.stream[order]) == 0) & (work.stream[order][1:] >= 0)

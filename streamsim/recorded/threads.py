@@ -1,4 +1,4 @@
-"""The host's side of a recording, call by call: what its threads did between calls, and whom they waited for."""
+"""The host's threads in a recording: the time of each call, the gap before it, and waits for other threads."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ if TYPE_CHECKING:
 
     from streamsim.recorded.recording import Recording
 
-MOST_RECENT = 16  # threads that have called last, among which the one that was waited for is looked for
-NAMED_NS = 10_000  # calls that do nothing on a card are told apart from other work of the host from this length on
+MOST_RECENT = 16  # number of threads with the latest calls that a thread may have waited for
+NAMED_NS = 10_000  # from this length on, a call without work for a card becomes host work with a name
 
 
 class CallTimes(NamedTuple):
-    """Of each call, in the order of their starts; nanoseconds, shape (calls,).
+    """The times of each call, in the order of their starts; nanoseconds, shape (calls,).
 
-    ``before_ns``: what its thread did since its call before (of the first one, since the program began) or, where it
-    waited for another thread (``waited_for``: a thread, or NONE), since that one's last call. ``own_ns``: the call
-    itself, but for what lies in a call around it. ``operations``: how many recorded operations began in that gap.
+    - ``before_ns``: the gap before the call. It begins with the end of the thread's call before, or with the program.
+      If the thread waited for another thread, it begins with the end of that thread's last call.
+    - ``own_ns``: the call itself, except the part inside a call around it.
+    - ``waited_for``: the thread that the call's thread waited for before it, or NONE.
+    - ``operations``: the number of recorded operations that began in the gap.
     """
 
     before_ns: NDArray[np.int64]
@@ -33,10 +35,10 @@ class CallTimes(NamedTuple):
 
 
 def call_times(recording: Recording, first_ns: int) -> CallTimes:
-    """What each call and the gap before it took, of a program that began at ``first_ns``.
+    """Return the times of each call and of the gap before it, for a program that began at ``first_ns``.
 
-    A thread has waited for another where that one called something while it called nothing, and nothing more until it
-    went on: PyTorch's backward pass is issued from a thread of its own, while the one that asked for it stands still.
+    A thread waited for another one if, in its gap, the other thread made calls and then no more until the gap's end. In
+    PyTorch, one thread issues the backward pass while the thread that started it waits.
     """
     calls = recording.calls
     n = len(calls)
@@ -57,18 +59,18 @@ def call_times(recording: Recording, first_ns: int) -> CallTimes:
 
 
 def _operations(recording: Recording, thread: int, start_ns: NDArray[Any], end_ns: NDArray[Any]) -> NDArray[np.int64]:
-    """How many operations of a thread that the profiler recorded began in each of these spans."""
+    """Return how many recorded operations of a thread began in each span."""
     table = recording.annotations
     begins = np.sort(table.start_ns[(table.thread == thread) & (table.kind == AnnotationKind.OP)])
     return np.searchsorted(begins, end_ns) - np.searchsorted(begins, start_ns)
 
 
 def _find_waits(calls: Any, cursor: NDArray[np.int64], waited_for: NDArray[np.int64]) -> None:
-    """Where threads waited for each other; ``cursor`` moves on to the end of what they waited for."""
-    latest: dict[int, int] = {}  # by thread its last call so far, the latest at the end
+    """Set ``waited_for`` where threads waited for each other, and move ``cursor`` to the end of the call waited for."""
+    latest: dict[int, int] = {}  # by thread: its last call so far, the latest call at the end
     threads, starts, ends = calls.thread.tolist(), calls.start_ns.tolist(), calls.end_ns.tolist()
     following = _next_of_thread(calls.thread)
-    # Few have a call at all that began since their own thread was busy: none can have one if the call before has not.
+    # A call can have waited only if the call before it, of any thread, began after its own thread was last busy.
     may_wait = np.append(False, calls.start_ns[:-1] >= cursor[1:]).tolist()
     for i, (thread, start) in enumerate(zip(threads, starts, strict=True)):
         if may_wait[i]:
@@ -92,10 +94,10 @@ def _next_of_thread(thread: NDArray[Any]) -> list[int]:
 
 
 def first_excess_ns(recording: Recording, own_ns: NDArray[np.int64]) -> tuple[int, int]:
-    """By how much the first copy or launch was slower than others of its name, in nanoseconds, and which call it is.
+    """Return the excess nanoseconds of the first copy or launch over the median of its name, and its row.
 
-    (0, NONE) unless it took ten times as long as these do at the median: what a profiler does when its recording begins
-    is not marked as its own.
+    A profiler's work at the beginning of a recording is part of this call. Unless the call took over ten times the
+    median, the result is (0, NONE).
     """
     calls = recording.calls
     issues = np.flatnonzero(np.isin(calls.kind, (CallKind.COPY, CallKind.COPY_ASYNC, CallKind.LAUNCH)))

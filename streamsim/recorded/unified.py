@@ -1,7 +1,7 @@
-"""Unified memory: pages that the driver moves by itself, and the calls that ask for it.
+"""Unified memory: moves of pages by the driver, and the calls that prefetch pages.
 
-No call issues a move of pages, and the model does not know when pages move. So a program is replayed without these
-moves: prefetches take the host what they took, and kernels take what they took with their page faults.
+No call issues a move of pages, and the model does not know when pages move. Replays therefore leave these moves out.
+Prefetch calls keep their recorded times, and kernels keep theirs with their page faults.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ NOT_MODELLED = "the driver moves pages: left out; prefetches and kernels take wh
 
 
 def page_moves(work: CardWork) -> NDArray[np.bool_]:
-    """Which rows of the work are moves of pages."""
+    """Return True for each row of ``work`` that is a move of pages."""
     return np.asarray(work.direction == CopyDirection.UNIFIED)
 
 
 def first_call(recording: Recording) -> int:
-    """The row of the first call that puts work on the card or prefetches pages; NONE where there is none."""
+    """Return the row of the first call that puts work on the card or prefetches pages; NONE if there is none."""
     work = recording.work
     called = work.call[(work.call != NONE) & ~page_moves(work)]
     prefetches = [k for k, name in enumerate(recording.names) if "MemPrefetch" in name]

@@ -1,4 +1,4 @@
-"""The verdict on a recording in three lines: what binds, what stands still and why, and the one thing to try."""
+"""The verdict on a recording in three lines: the limit, the idle time and its reason, and one change to try."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from streamsim.recorded.summary import RecordedCardUse
     from streamsim.transform.changes import Change
 
-BINDING = 0.6  # of the time, from which the busiest engine sets it
-LEAST_GAIN = 1.03  # below that nothing is worth trying
-SLOW_LAUNCH, SLOW_LAUNCH_S = 10, 100e-6  # times the usual launch, and at least so long: it loads its module
+BINDING = 0.6  # share of the time from which the busiest engine is called the limit
+LEAST_GAIN = 1.03  # a change with a smaller gain is not worth trying
+SLOW_LAUNCH, SLOW_LAUNCH_S = 10, 100e-6  # a launch this many times as long as usual, and this long, loads its module
 TRIED = ("pin",), ("make_async",), ("pin", "make_async"), ("pin", "make_async", "prefetch"), ("graph",)
 
 
 class Trial(NamedTuple):
-    """The best thing to try: in words, the options of ``whatif`` for it, and how many times as fast it is."""
+    """A change to try: in words, as options of ``streamsim whatif``, and the old time over the new one."""
 
     words: str
     options: str
@@ -39,7 +39,7 @@ class Trial(NamedTuple):
 
 
 def verdict_of(use: RecordedCardUse, schedule: Schedule, device: Device, file: str) -> tuple[str, str, str]:
-    """The three lines. ``file``: the recording or the program's file, for the command that tries it."""
+    """Return the three lines of the verdict; ``file``: the recording's or program's file, for the suggested command."""
     return _binds(use), _stands_still(use), _to_try(best_trial(schedule, device), file)
 
 
@@ -73,11 +73,11 @@ def _share(seconds: float, use: RecordedCardUse) -> str:
 
 
 def best_trial(schedule: Schedule, device: Device) -> Trial | None:
-    """What gains most of a few changes that keep the program's order; None where nothing gains 3 %."""
+    """Return the change with the largest gain among a few that keep the program's order; None if none gains 3 %."""
     was = Scenario(schedule, device)
     before_s = simulate_one_of_many(*was).makespan_s
     best: Trial | None = None
-    if (first := launch_before(schedule, device)) is not None:  # the cheapest change of all: nothing else is asked then
+    if (first := launch_before(schedule, device)) is not None:  # the easiest change of all: no other one is tried
         return first
     for words, options, case in _trials(was):
         takes_s = simulate_one_of_many(*case).makespan_s
@@ -88,7 +88,7 @@ def best_trial(schedule: Schedule, device: Device) -> Trial | None:
 
 
 def launch_before(schedule: Schedule, device: Device) -> Trial | None:
-    """What it gains to launch kernels once before whose first launches load their modules; None for less than 3 %."""
+    """Return the gain of an earlier launch of kernels whose first launch loads a module; None for less than 3 %."""
     warm, names = with_warm_launches(schedule)
     if not names:
         return None
@@ -117,10 +117,10 @@ def _trials(was: Scenario) -> Iterator[tuple[str, str, Scenario]]:
 
 
 def with_warm_launches(schedule: Schedule) -> tuple[Schedule, Sequence[str]]:
-    """``schedule`` with first launches that load their module as short as others; the names of these kernels.
+    """Return ``schedule`` without module loads in first launches, and the names of their kernels, the slowest first.
 
-    A launch is taken to load its module if it is the first of its kernel and took ten times the usual launch, which is
-    that of the profile where all are first ones.
+    A kernel's first launch counts as loading its module if it took at least 100 us and ten times the usual launch. The
+    usual launch is the median of later launches. Without later launches, the shortened call takes the profile's time.
     """
     launches = [op for op in schedule.ops if isinstance(op, Kernel) and op.call_s is not None]
     first: dict[str, int] = {}

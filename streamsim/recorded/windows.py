@@ -1,4 +1,4 @@
-"""A part of a recording: of one card, of one process, of a span of time; and which spans have names."""
+"""Parts of recordings: one card, one process, or a window of time; and the named spans of a recording."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TIMES = re.compile(r"(.*?)\.\.(.*)", re.DOTALL)
 
 
 class NamedSpan(msgspec.Struct, frozen=True):
-    """An annotation's name, how often it stands in a recording, and where it does first and longest; seconds."""
+    """The spans of one name in a recording: their count, first start, total and longest length, in seconds."""
 
     name: str
     count: int
@@ -39,13 +39,17 @@ def part_of(
     window: str | None = None,
     skip_first: bool = False,
 ) -> Recording:
-    """What belongs to a card, to a process, and to calls that begin in a window; times stay what they are.
+    """Return the part of a recording that belongs to a card, a process or a window. Times are unchanged.
 
-    ``card``: the profiler's number of a card; calls are those of the processes that use it. ``process``: the system's
-    number. ``window``: the name of an annotation (``NAME[2]``: the second of that name) or times since the beginning
-    (``1ms..5ms``). ``skip_first``: without all up to the first copy, launch or memset of each process, which a profiler
-    slows down. Work that runs in a window although its call lies outside is left out, and counted. Raises InputError
-    for what is not there.
+    - ``card``: the profiler's number of a card. Its calls are those of all processes that use it.
+    - ``process``: the system's number of a process.
+    - ``window``: the name of an annotation (``NAME[2]``: the second of this name), or times since the beginning
+      (``1ms..5ms``). It has the calls that begin in it, with their work. Work whose call lies outside is left out and
+      counted in ``unread``.
+    - ``skip_first``: leave out each process's calls up to its first copy, launch or memset, which a profiler slows
+      down.
+
+    Raises InputError for a card, process or window that the recording lacks.
     """
     if process is not None:
         recording = _of_process(recording, process)
@@ -71,7 +75,7 @@ def _asked(card: int | None, process: int | None, window: str | None) -> str:
 
 
 def busiest_card(recording: Recording) -> tuple[int, list[int]]:
-    """The profiler's number of the card with the longest work, and those of the other cards that have any."""
+    """Return the profiler's numbers of the card with the longest total work, and of the other cards with work."""
     work = recording.work
     took_ns = np.bincount(work.card, (work.end_ns - work.start_ns).astype(np.float64), len(recording.cards))
     cards = [recording.cards[card].id for card in np.unique(work.card).tolist()]
@@ -82,7 +86,7 @@ def busiest_card(recording: Recording) -> tuple[int, list[int]]:
 
 
 def named_spans(recording: Recording) -> list[NamedSpan]:
-    """Every range and step that has a name, the longest first."""
+    """Return the named ranges and steps, the longest first."""
     notes = recording.annotations
     of_program = (notes.kind == AnnotationKind.RANGE) | (notes.kind == AnnotationKind.STEP)
     notes = notes.rows(of_program)
@@ -97,7 +101,7 @@ def named_spans(recording: Recording) -> list[NamedSpan]:
 
 
 def window_ns(recording: Recording, window: str) -> tuple[int, int]:
-    """Where a window begins and ends. Raises InputError when there is no such span."""
+    """Return the begin and end of a window, in nanoseconds. Raises InputError if there is no such span."""
     name, which = name_of(recording, window)
     spans = _spans_of(recording, name)
     if 0 < len(spans) < which:
@@ -114,19 +118,19 @@ def window_ns(recording: Recording, window: str) -> tuple[int, int]:
 
 
 def name_of(recording: Recording, window: str) -> tuple[str, int]:
-    """The name that a window is of, and the how many-th of that name: ``NAME`` or ``NAME[2]``."""
+    """Return the annotation's name in a window such as ``NAME`` or ``NAME[2]``, and its number, from 1."""
     there = (name for name in names_of(window).items() if len(_spans_of(recording, name[0])))
     return next(there, (window, 1))
 
 
 def names_of(window: str) -> dict[str, int]:
-    """What a window may name, and the how many-th of that name: ``a[2]`` is called so, or is the second ``a``."""
+    """Return the names that a window may stand for, with their numbers: ``a[2]`` is a name, or the second ``a``."""
     match = _NUMBERED.fullmatch(window)
     return {window: 1, **({match[1]: int(match[2])} if match else {})}
 
 
 def check_window(window: str) -> None:
-    """Raise InputError for what can be no window of any recording: no name, and times that end before they begin."""
+    """Raise InputError for an empty name, and for times that end before they begin."""
     if not window.strip():
         raise InputError("--window = '': expected the name of a range, or times such as 1ms..5ms")
     match = _TIMES.fullmatch(window)
@@ -142,7 +146,7 @@ def _ends_s(times: re.Match[str]) -> tuple[float, float]:
 
 
 def are_times(window: str) -> bool:
-    """Whether it is from one time to another, and no name."""
+    """Return True if the window is given by times, not by a name."""
     match = _TIMES.fullmatch(window)
     try:
         return match is not None and all(parse_seconds(text, "--window") >= 0 for text in match.groups())
@@ -151,7 +155,7 @@ def are_times(window: str) -> bool:
 
 
 def _spans_of(recording: Recording, name: str) -> NDArray[Any]:
-    """Start and end of each annotation of that name, in their order."""
+    """Return the start and end of each annotation of this name, in order; shape (spans, 2)."""
     if name not in recording.names:
         return np.empty((0, 2), np.int64)
     notes = recording.annotations
@@ -160,7 +164,10 @@ def _spans_of(recording: Recording, name: str) -> NDArray[Any]:
 
 
 def processes_of(recording: Recording) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The process of each call, and of each work: its call's or, without one, its stream's; -1 where nobody knows."""
+    """Return the process of each call and of each row of work (-1: unknown).
+
+    The process of work is that of its call or, without a call, that of its stream.
+    """
     threads = np.array([thread.process for thread in recording.threads], np.int64)
     streams = np.array([stream.process for stream in recording.streams] + [NONE], np.int64)
     of_calls = threads[recording.calls.thread] if len(threads) else np.empty(0, np.int64)
@@ -211,7 +218,7 @@ def _without_first(recording: Recording) -> Recording:
 
 
 def _with_calls(recording: Recording, kept: NDArray[np.bool_], first_ns: int, last_ns: int, where: str) -> Recording:
-    """The calls that are kept and their work; work without a call by its own start."""
+    """Return a recording with the ``kept`` calls and their work; work without a call counts by its own start."""
     work = recording.work
     inside = (work.end_ns > first_ns) & (work.start_ns < last_ns)
     has = work.call >= 0
@@ -227,7 +234,7 @@ def _with_calls(recording: Recording, kept: NDArray[np.bool_], first_ns: int, la
 
 
 def _chosen(recording: Recording, calls: Any, work: Any, notes: Any) -> Recording:
-    """Some rows of each table, with what refers to a call that is gone put to -1."""
+    """Return some rows of each table; references to calls that are left out become -1."""
     place = np.append(np.where(calls, np.cumsum(calls) - 1, NONE), NONE)
     kept_calls, kept_work = recording.calls.rows(calls), recording.work.rows(work)
     return msgspec.structs.replace(

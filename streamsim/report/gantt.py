@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     Ticks = NDArray[np.int64]
     Times = NDArray[np.floating[Any]]
-    Chosen = NDArray[np.bool_]
+    Mask = NDArray[np.bool_]
 
 
 # Causes of lost time: light enough for a black number, apart in hue from neighbours of their usual size.
@@ -327,7 +327,7 @@ class _Columns:
         self.kind = np.array([kind_of(op) for op in ops])
         self.number = np.array(numbers(timeline.schedule))
 
-    def row(self, name: str, chosen: Chosen, lane: Ticks, note: str = "", waits: bool = False) -> _Row:
+    def row(self, name: str, chosen: Mask, lane: Ticks, note: str = "", waits: bool = False) -> _Row:
         """Make a row of the ``chosen`` ops, with what they waited for their engines if ``waits``."""
         found = [self._bars(kind, chosen & (self.kind == k), lane) for k, kind in enumerate((H2D, KERNEL, D2H))]
         if waits:
@@ -336,7 +336,7 @@ class _Columns:
         count = int(lane[chosen].max(initial=0)) + 1
         return _Row(name, [bars for bars in found if len(bars.start)], count, note)
 
-    def _bars(self, kind: str, chosen: Chosen, lane: Ticks) -> _Bars:
+    def _bars(self, kind: str, chosen: Mask, lane: Ticks) -> _Bars:
         return _Bars(kind, self.start[chosen], self.end[chosen], lane[chosen], self.number[chosen])
 
 

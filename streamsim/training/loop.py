@@ -1,9 +1,9 @@
-"""A training loop as threads, streams and events, and what each change of it brings.
+"""Training loops as threads, streams and events, and the gain of each usual change.
 
-Worker ``w`` of a data loader is a thread of the host that loads batch ``w``, ``w + workers`` and so on, each at its own
-pace. With pinned memory one more thread copies every batch into a pinned buffer. The training process waits for the
-next batch, copies it to the card and issues its step. Steps need each other's weights: they stay in order, in one
-stream, whatever changes.
+Worker ``w`` of a data loader is a thread of the host that loads the batches ``w``, ``w + workers`` and so on. With
+pinned memory, one more thread copies every batch into a pinned buffer. The training process waits for the next batch,
+copies it to the card, and issues its step. A step needs the weights of the step before it. All steps therefore stay in
+order in one stream.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 replace = msgspec.structs.replace
 
 MOST_WORKERS = 256
-SLOTS = 2  # device buffers of a batch: one is copied to while the step works on the other
-PICTURED = 8  # steps of a time line, and one more for each worker
-LEAST_STEPS = 16  # simulated after as many steps to warm up
-FASTER = 0.9  # a part that takes this share of its time shows whether the loop waits for it
-# What workers load comes through shared memory, whose pages the training process touches first: it was staged at 3.4
-# GB/s where memory that had been touched before was staged at 6.7, and pinned as slowly, on an H100's host.
-FIRST_TOUCH_PACE = 0.5  # of the pageable rate
-BINDS = 0.25  # of the time that a part gained, the loop gains so much at least: it waits for that part
+SLOTS = 2  # device buffers for batches: the copy fills one while the step works on the other
+PICTURED = 8  # steps of a pictured time line, plus one for each worker
+LEAST_STEPS = 16  # steps that are simulated, after as many steps to warm up
+FASTER = 0.9  # a part shortened to this share shows whether the loop waits for it
+# Workers hand batches over in shared memory, whose pages the training process touches first. On an H100's host, such
+# memory was staged at 3.4 GB/s, and memory touched before at 6.7 GB/s. It was pinned as slowly.
+FIRST_TOUCH_PACE = 0.5  # share of the pageable rate
+BINDS = 0.25  # the loop waits for a part if it gains at least this share of the time that the part gains
 WORTH = 1.01  # a change that gains less is not worth a line
 PAGEABLE = "h2d.pageable_bandwidth_bytes_per_s"
 MAIN = 0
@@ -62,14 +62,19 @@ Issue = Literal["in turn", "copy first", "step first"]
 
 
 class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A training loop. Times in seconds; ``batch_bytes``: what is copied to the card for a step of ``batch`` samples.
+    """A training loop. Times are in seconds.
 
-    ``step_s``: a step alone on the card, and ``issue_s`` what the host takes to issue it. ``load_s``: what one worker
-    takes for a batch; with ``workers`` = 0 the training process loads it. ``reads_loss``: the host waits for each step.
-    ``issue``: a batch's copy and step in turn in one stream; or the next batch's copy in a stream of its own, issued
-    before the step ("copy first") or behind it ("step first"). ``comes_pinned``: batches are in pinned memory without
-    the loop's doing. ``has_own_pace``: the device's pageable rate is that at which
-    these batches are staged. Raises InputError naming the field.
+    - ``batch``: samples in a batch; ``batch_bytes``: bytes of a batch that are copied to the card.
+    - ``step_s``: a step alone on the card; ``issue_s``: the host's time to issue a step.
+    - ``load_s``: the time in which one worker loads a batch; ``workers``: their number (0: the training process loads).
+    - ``is_pinned``: batches are copied from pinned memory; ``non_blocking``: their copies do not block the host.
+    - ``reads_loss``: the host waits for each step, because it reads the loss.
+    - ``issue``: "in turn": a batch's copy and its step follow each other in one stream. "copy first", "step first": the
+      next batch's copy is in its own stream, issued before or behind the step.
+    - ``comes_pinned``: batches arrive in pinned memory, so the loop does not copy them there.
+    - ``has_own_pace``: the device's pageable rate was measured with these batches.
+
+    Raises InputError naming the field.
     """
 
     batch: int
@@ -95,22 +100,22 @@ class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         check_choice("issue", self.issue, ("in turn", "copy first", "step first"))
 
     def schedule(self, steps: int, staging_s: float) -> Schedule:
-        """The program of so many steps; ``staging_s``: what the pinning thread takes for a batch."""
+        """Return the program of ``steps`` steps; ``staging_s``: seconds to copy a batch into pinned memory."""
         return _Program(self, steps, staging_s).schedule()
 
     @property
     def pins(self) -> bool:
-        """Whether the loop copies each batch into pinned memory."""
+        """True if the loop copies each batch into pinned memory."""
         return self.is_pinned and not self.comes_pinned
 
     @property
     def period_workers(self) -> int:
-        """Workers among which the batches go round."""
+        """The number of workers that load in turn, at least 1."""
         return max(1, self.workers)
 
 
 class _Program:
-    """The calls of a loop, in an order in which each waits only for earlier ones."""
+    """The ops of a loop, in an order in which each op waits only for earlier ops."""
 
     def __init__(self, loop: Loop, steps: int, staging_s: float) -> None:
         self._loop, self._steps, self._staging_s = loop, steps, staging_s
@@ -139,7 +144,7 @@ class _Program:
         return Schedule(tuple(self._ops), streams, (host, *card), 2 * steps, name=f"training loop, {steps} steps")
 
     def _batch(self, i: int, stream: int) -> None:
-        """Batch ``i`` is loaded, pinned and copied, when the step that used its buffer before is done."""
+        """Add the ops that load, pin and copy batch ``i``, once the step that used its device buffer before is done."""
         loop = self._loop
         self._load(i)
         if stream == COPIES and i >= SLOTS:
@@ -191,9 +196,12 @@ class _Program:
 
 
 class LoopRow(msgspec.Struct, frozen=True):
-    """A loop and what it takes. ``step_s``: seconds from step to step once it runs; ``binds``: what sets them.
+    """A loop and its predicted time.
 
-    ``gain``: how many times as fast it is as the loop as it is. ``assumes``: what must hold for it; "" for nothing.
+    - ``title``: the changes that make it, or "as it is"; ``loop``: the loop.
+    - ``step_s``: seconds from step to step once the loop is warm; ``binds``: the parts that it waits for.
+    - ``gain``: the time of the unchanged loop over its time.
+    - ``assumes``: conditions for the changes ("" for none).
     """
 
     title: str
@@ -205,14 +213,15 @@ class LoopRow(msgspec.Struct, frozen=True):
 
     @property
     def samples_per_s(self) -> float:
-        """Samples a second."""
+        """Samples per second."""
         return self.loop.batch / self.step_s
 
 
 class LoopAdvice(Result, msgspec.Struct, frozen=True):
-    """What changes bring to a loop on a device: the loop as it is first, all useful ones together last.
+    """The usual changes of a training loop on a device, and their gains.
 
-    ``notes``: where the order of issue decides.
+    ``rows``: the unchanged loop first, then changes, and last all useful changes together if that is faster than each
+    row before. ``notes``: rows in which the order of issue matters.
     """
 
     device: str
@@ -224,7 +233,7 @@ class LoopAdvice(Result, msgspec.Struct, frozen=True):
 
     @property
     def best(self) -> LoopRow:
-        """The fastest of the loops that give what the loop as it is gives, the least changed among equals."""
+        """The first row within 1 % of the fastest one: rows with fewer changes come first."""
         least = min(row.step_s for row in self.rows)
         return next(row for row in self.rows if row.step_s <= least * WORTH)
 
@@ -242,9 +251,11 @@ class LoopAdvice(Result, msgspec.Struct, frozen=True):
 
 
 def loop_advice(loop: Loop, device: Device | str | Path, smaller_bytes: int | None = None) -> LoopAdvice:
-    """What the usual changes bring to ``loop`` on ``device``, whose calls are PyTorch's unless it has others.
+    """Predict the gains of the usual changes of ``loop`` on ``device``.
 
-    ``smaller_bytes``: bytes of a batch in a smaller type on the host, which the card converts; None: none is known.
+    - ``device``: a Device, or the name or file of one. Its calls are PyTorch's, unless it has another front end's.
+    - ``smaller_bytes``: bytes of a batch in a smaller type on the host, which the card converts (None: unknown).
+
     Raises InputError for an unknown device.
     """
     card = _with_calls(as_device(device))
@@ -260,7 +271,7 @@ def loop_advice(loop: Loop, device: Device | str | Path, smaller_bytes: int | No
 
 
 def timelines_of(found: LoopAdvice, device: Device) -> dict[str, Timeline]:
-    """Return the first steps of the loop as it is and of the best loop on ``device``, as many of both, by title."""
+    """Return the time lines of the unchanged loop and of the best loop on ``device``, by title, with equal steps."""
     shown = {row.title: row.loop for row in (found.rows[0], found.best)}
     steps = PICTURED + max(loop.workers for loop in shown.values())
     card = _with_calls(device)
@@ -268,12 +279,12 @@ def timelines_of(found: LoopAdvice, device: Device) -> dict[str, Timeline]:
 
 
 def _with_calls(device: Device) -> Device:
-    """The device with the calls of PyTorch, unless it has those of another front end."""
+    """Return the device with the calls of PyTorch, unless it has those of another front end."""
     return with_front_end(device, "pytorch") if front_end_of(device) == CALLS else device
 
 
 class _Change(NamedTuple):
-    """A usual change of a loop: the fields that it sets, and what must hold for it."""
+    """A usual change of a loop: its title, the fields that it sets, and its conditions."""
 
     title: str
     fields: dict[str, Any]
@@ -281,7 +292,7 @@ class _Change(NamedTuple):
 
 
 def _changes(loop: Loop, device: Device, smaller_bytes: int | None) -> list[_Change]:
-    """The usual changes that this loop has not made yet, the simplest first."""
+    """Return the usual changes that this loop does not have yet, the simplest first."""
     all_made = replace(loop, is_pinned=True, non_blocking=True, issue="step first", reads_loss=False)
     known = [
         _Change(PIN, {"is_pinned": True}),
@@ -316,7 +327,7 @@ def _assumed(changes: Sequence[_Change]) -> str:
 
 
 def _order_matters(rows: Sequence[LoopRow], device: Device) -> Iterator[str]:
-    """Where a prefetcher that copies before it issues the step is slower."""
+    """Yield a note for each row whose prefetcher would be slower if it issued the copy before the step."""
     for row in rows:
         if row.loop.issue == "step first":
             other_s = seconds_a_step(replace(row.loop, issue="copy first"), device)
@@ -328,9 +339,9 @@ def _order_matters(rows: Sequence[LoopRow], device: Device) -> Iterator[str]:
 
 
 def _together(loop: Loop, device: Device, changes: list[_Change], rows: Sequence[LoopRow]) -> Iterator[LoopRow]:
-    """The loop with every change that pays beside the others, where that is faster than each line so far."""
+    """Yield the loop with every change that gains beside the others, if it is faster than each row so far."""
     kept, least_s = list(changes), seconds_a_step(_changed(loop, changes), device)
-    for change in reversed(changes):  # what asks most of the user goes first
+    for change in reversed(changes):  # the largest changes for the user are dropped first
         without = [other for other in kept if other is not change]
         if seconds_a_step(_changed(loop, without), device) <= least_s * WORTH:
             kept = without
@@ -349,7 +360,7 @@ CORES = "the host has a core for each worker, and none of them slows another one
 
 
 def enough_workers(loop: Loop, device: Device) -> int:
-    """The fewest workers with which the loop does not wait for loading; no fewer than it has."""
+    """Return the fewest workers with which the loop does not wait for loading, at least as many as it has."""
     without_s = seconds_a_step(replace(loop, load_s=0.0), device)
     return (
         max(loop.workers, min(MOST_WORKERS, math.ceil(loop.load_s / without_s - 1e-9))) if loop.load_s else loop.workers
@@ -357,19 +368,19 @@ def enough_workers(loop: Loop, device: Device) -> int:
 
 
 def staging_s_of(loop: Loop, device: Device) -> float:
-    """Seconds in which a thread copies a batch into pinned memory: as fast as the host stages pageable copies."""
+    """Return the seconds to copy a batch into pinned memory, at the rate at which the host stages pageable copies."""
     return loop.batch_bytes / _staged(loop, device).h2d.pageable_bandwidth_bytes_per_s
 
 
 def _staged(loop: Loop, device: Device) -> Device:
-    """The device with the pace at which the host stages the batches of this loop."""
+    """Return the device with the rate at which the host stages the batches of this loop."""
     if not loop.workers or loop.has_own_pace:
         return device
     return with_values(device, {PAGEABLE: device.h2d.pageable_bandwidth_bytes_per_s * FIRST_TOUCH_PACE})
 
 
 def seconds_a_step(loop: Loop, device: Device, staging_s: float | None = None) -> float:
-    """Seconds from step to step, once the loop runs."""
+    """Return the seconds from step to step, once the loop is warm."""
     warm = loop.period_workers * math.ceil(LEAST_STEPS / loop.period_workers)
     staging_s = staging_s_of(loop, device) if staging_s is None else staging_s
     steps = 2 * warm + 1  # behind the last one no batch is loaded
@@ -389,7 +400,10 @@ def _row(title: str, loop: Loop, device: Device, as_it_is: LoopRow | None, assum
 
 
 def _binds(loop: Loop, device: Device, seconds: float) -> tuple[str, ...]:
-    """The parts of which the loop gains most of what they gain; those that take turns are several."""
+    """Return the parts that the loop waits for: it gains at least a quarter of the time that the part gains.
+
+    There are several if parts take turns.
+    """
     staging_s = staging_s_of(loop, device)
     less = 1 - FASTER
     parts: dict[str, tuple[float, float]] = {

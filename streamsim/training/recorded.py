@@ -1,4 +1,4 @@
-"""The training loop that a program is: what a recording of some steps shows of a batch, its copy and its step."""
+"""Training loops read from schedules: the batch, its copy and its step, as a recording of some steps shows them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _Timed(NamedTuple):
-    """An op, seconds of the host in its call, and seconds of the card."""
+    """An op, the host's seconds in its call, and the card's seconds."""
 
     op: Op
     host_s: float
@@ -32,14 +32,15 @@ class _Timed(NamedTuple):
 
 
 def loop_of(schedule: Schedule, device: Device, batch: int = 1) -> Loop:
-    """Read a training loop out of the steps of ``schedule``, whose batches are of ``batch`` samples.
+    """Return the training loop in the steps of ``schedule``, with batches of ``batch`` samples.
 
-    Each number is the median of the steps. What the host does for calls is ``issue_s``; its other work, such as waiting
-    for the data loader, is ``load_s`` of no worker. Copies from pageable memory, or that hold the host, are as they are
-    in most steps; what came in pinned memory was put there elsewhere. Raises InputError where no step is repeated.
+    Each number is the median over the steps. The host's work for calls is ``issue_s``. Its other work, such as waiting
+    for the data loader, is ``load_s`` without workers. Pageable memory and blocking copies are those of most steps. A
+    batch in pinned memory counts as pinned before the loop. Raises InputError if no step is repeated, or none has a
+    kernel.
     """
     steps = _timed_steps(schedule, device)
-    # the first is cold, and behind the last is less
+    # the first step has cold caches, and the last step lacks the work for a next one
     usual = [step for step in steps[1:-1] or steps if any(isinstance(one.op, Kernel) for one in step)]
     if not usual:
         raise InputError("ops: no step has a kernel: a training loop copies a batch, then runs its step")
@@ -76,7 +77,7 @@ def _mostly(found: Iterable[bool]) -> bool:
 
 
 def _issue_s(step: Sequence[_Timed]) -> float:
-    """Seconds in which the host makes the calls of a step, without its copies and waits."""
+    """Return the host's seconds in the calls of a step, without its copies and waits."""
     others = Copy | Synchronize | WaitThread
     return fsum(one.host_s for one in step if not isinstance(one.op, others) and not _is_own_work(one.op))
 
@@ -95,12 +96,12 @@ def _is_pageable(step: Sequence[_Timed], names: frozenset[str]) -> bool:
 
 
 def _batch_copy(step: Sequence[_Timed]) -> Copy:
-    """The largest copy to the card."""
+    """Return the largest copy to the card."""
     return max(_copies_in(step), key=lambda op: op.bytes)
 
 
 def _holds_the_host(step: Sequence[_Timed]) -> bool:
-    """Whether the host waits for the batch's copy before it makes another call."""
+    """Return True if the host waits for the batch's copy before it makes another call."""
     copy, calls = _batch_copy(step), [one.op for one in step if not isinstance(one.op, HostWork)]
     return copy.blocking or any(op is copy and _waits_for(after, op) for op, after in pairwise(calls))
 
@@ -110,7 +111,7 @@ def _waits_for(op: Op, copy: Copy) -> bool:
 
 
 def _reads_back(step: Sequence[_Timed]) -> bool:
-    """Whether the host waits for what a kernel has computed."""
+    """Return True if the host waits for the result of a kernel."""
     ops = [one.op for one in step]
     begun = next(i for i, op in enumerate(ops) if isinstance(op, Kernel))
     blocking = any(isinstance(op, Copy) and op.direction == "d2h" and op.blocking for op in ops)
@@ -118,9 +119,10 @@ def _reads_back(step: Sequence[_Timed]) -> bool:
 
 
 def _issue_order(steps: Sequence[Sequence[_Timed]]) -> Issue:
-    """A prefetcher copies in a stream of its own: behind the step that ran before, or ahead of it.
+    """Return the issue order of the copies and steps.
 
-    Behind it, the copy that a step begins with is of the step's own batch, which its kernels wait for.
+    A prefetcher copies in its own stream, issued behind the step before or ahead of it. If it is behind, the copy at
+    the beginning of a step is that of the step's own batch, and the step's kernels wait for it.
     """
     kernels, copies = (
         {one.op.stream for step in steps for one in step if isinstance(one.op, kind) and not _is_back(one.op)}
@@ -136,7 +138,7 @@ def _is_back(op: Op) -> bool:
 
 
 def _waits_for_own_copy(step: Sequence[_Timed]) -> bool:
-    """Whether the first kernel waits for an event that was recorded in the same step, behind its copy."""
+    """Return True if the first kernel waits for an event that was recorded earlier in the same step."""
     ops = [one.op for one in step]
     begun = next(i for i, op in enumerate(ops) if isinstance(op, Kernel))
     recorded = {op.event for op in ops[:begun] if isinstance(op, RecordEvent)}

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.library import load_device
 from streamsim.diagnosis.diagnose import APART, AS_MEANT, STOPPED_EARLY, Measured, diagnose
-from streamsim.diagnosis.mistakes import MISTAKES, Meant, Mistake, ends_of_chunks, made, pairs
+from streamsim.diagnosis.mistakes import MISTAKES, IntendedProgram, Mistake, ends_of_chunks, made, pairs
 from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.patterns import depth_first, one_stream, serial
@@ -34,11 +34,13 @@ workloads = st.builds(
 configs = st.builds(Config, st.just("depth-first"), st.integers(2, 16), st.integers(2, 4))
 
 
-def meant(workload: Workload, config: Config, device: str = "rtx4090") -> Meant:
-    return Meant(config.schedule(workload), load_device(device), config, lambda config: config.schedule(workload))
+def meant(workload: Workload, config: Config, device: str = "rtx4090") -> IntendedProgram:
+    return IntendedProgram(
+        config.schedule(workload), load_device(device), config, lambda config: config.schedule(workload)
+    )
 
 
-def seconds(program: Meant) -> float:
+def seconds(program: IntendedProgram) -> float:
     return simulate_one_of_many(program.schedule, program.device).makespan_s
 
 
