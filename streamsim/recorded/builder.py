@@ -1,7 +1,7 @@
-"""A recording in the making: what a reader hands over, put in order, joined and counted where it does not fit.
+"""Builders of recordings: they order and join the rows of a reader, and count rows that do not fit.
 
-A profiler's file may say anything: ids that lead nowhere or stand twice, clocks that run backwards, one call under two
-names. What cannot stand in a :class:`Recording` is left out and counted here, in one place for every format.
+A profiler's file may have unknown or repeated ids, clocks that run backwards, or one call under two names. Rows that a
+:class:`Recording` cannot hold are left out and counted here, for every format.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ DANGLING = ("stream and event records without a call", "their call was not recor
 
 
 class _Rows:
-    """Blocks of columns, each as wide as it will be."""
+    """Blocks of columns, already in their final types."""
 
     def __init__(self, dtypes: Mapping[str, Any], defaults: Mapping[str, int]) -> None:
         self._dtypes, self._defaults = dtypes, defaults
@@ -87,7 +87,7 @@ class _Rows:
         self.count += count
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Everything so far, given up here."""
+        """Return all columns, and forget them."""
         found = {}
         for name, kind in self._dtypes.items():
             wide = (0, 3) if name in ("grid", "block") else (0,)
@@ -97,18 +97,22 @@ class _Rows:
 
 
 def clipped(column: NDArray[Any], kind: Any) -> NDArray[Any]:
-    """As whole numbers of a type; what it cannot hold becomes the nearest that it can."""
+    """Return a column in an integer type; a number out of range becomes the nearest one in range."""
     info = np.iinfo(kind)
     found: NDArray[Any] = np.clip(column, info.min, info.max).astype(kind)
     return found
 
 
 class RecordingBuilder:
-    """``calls``, ``work`` and ``annotations`` take columns of their recording's names, and ``process`` beside them.
+    """A builder of a recording from the rows of a reader.
 
-    ``marks`` are what is known of waits, synchronisations and records beside their calls: the process and correlation
-    of the call, the stream that the record names, its event, and of waits the correlation of the event's record and
-    the stream in which that was. Columns that are not given are -1, or 0 where that is what is none.
+    - ``calls``, ``work``, ``annotations``: take columns with the names of the recording's tables. ``calls`` and
+      ``work`` also take ``process``, and ``work`` takes ``correlation``.
+    - ``marks``: takes further facts on waits, synchronisations and records: the process and correlation of the call,
+      its stream and event, and for waits the correlation and stream of the event's record (``recorded``,
+      ``recorded_in``).
+
+    Columns that are not given are -1; kinds and sizes are 0.
     """
 
     def __init__(self, format: Format, where: str) -> None:
@@ -184,7 +188,7 @@ class RecordingBuilder:
             raise InputError(f"{self.where}: has over {MOST_RECORDS:,} records; {SHORTER}")
 
     def recording(self) -> Recording:
-        """All of it, in order."""
+        """Return the recording, with all rows in order."""
         self.check_size()
         marks = self.marks.columns()
         tables = {"calls": self.calls.columns(), "work": self.work.columns(), "notes": self.annotations.columns()}
@@ -217,7 +221,7 @@ class RecordingBuilder:
         return RecordedStream(process, card, context, number, kind)
 
     def _set_origin(self, tables: dict[str, dict[str, NDArray[Any]]]) -> None:
-        """Count from the first record that is not far from most; leave out those that are."""
+        """Count times from the first record near the median time; leave out records far from it."""
         starts = np.concatenate([table["start_ns"] for table in tables.values()])
         if not len(starts):
             return
@@ -232,7 +236,7 @@ class RecordingBuilder:
             tables[name] = {key: column[within] for key, column in table.items()}
 
     def _in_order(self, table: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """By start, what lasts longer first; without what ends before it starts."""
+        """Return the rows by start, of equal starts the longest first, without rows that end before they start."""
         right = table["end_ns"] >= table["start_ns"]
         self.count(NEGATIVE, int((~right).sum()))
         order = np.flatnonzero(right)
@@ -240,7 +244,7 @@ class RecordingBuilder:
         return {name: column[order] for name, column in table.items()}
 
     def _once(self, calls: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Without the calls that stand inside another one of the same process, thread and correlation."""
+        """Return the calls without those inside another call of the same process, thread and correlation."""
         first = _first_of(calls["process"], calls["correlation"])
         others = np.flatnonzero(first != np.arange(len(first)))
         outer = first[others]
@@ -253,7 +257,7 @@ class RecordingBuilder:
         return {name: column[kept] for name, column in calls.items()}
 
     def _call_of(self, calls: dict[str, NDArray[Any]], process: Any, correlation: Any) -> NDArray[np.int64]:
-        """The rows of the calls with these correlations, -1 where there is none or, of an unknown process, several."""
+        """Return the rows of the calls with these correlations; -1 for none, and for several of an unknown process."""
         found = np.full(len(correlation), NONE, np.int64)
         anyone = process == UNKNOWN_PROCESS
         found[~anyone] = _lookup(calls["process"], calls["correlation"], process[~anyone], correlation[~anyone])
@@ -276,13 +280,13 @@ class RecordingBuilder:
         self.count(ASTRAY, int(astray.sum()))
 
     def _count_without_work(self, calls: dict[str, NDArray[Any]], work: dict[str, NDArray[Any]]) -> None:
-        """Count calls that put work on a card which is not there."""
+        """Count calls that should put work on a card but have none."""
         issues = np.isin(calls["kind"], ISSUES)
         issues[work["call"][work["call"] != NONE]] = False
         self.count(WITHOUT_WORK, int(issues.sum()))
 
     def _mark(self, calls: dict[str, NDArray[Any]], marks: dict[str, NDArray[Any]]) -> None:
-        """Streams, events and records of waits and synchronisations, and of the records that they name."""
+        """Set the streams, events and records of waits and synchronisations, and of the records that they name."""
         rows = self._call_of(calls, marks["process"], marks["correlation"])
         self.count(DANGLING, int((rows < 0).sum()))
         records = self._call_of(calls, marks["process"], marks["recorded"])
@@ -302,7 +306,7 @@ class RecordingBuilder:
 
 
 def _first_of(process: NDArray[np.int64], correlation: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each row the first row of the same process and correlation; those without a correlation are alone."""
+    """Return for each row the first row of the same process and correlation; without a correlation, the row itself."""
     count = len(correlation)
     order = np.lexsort((np.arange(count), correlation, process))
     new = np.ones(count, bool)
@@ -314,7 +318,7 @@ def _first_of(process: NDArray[np.int64], correlation: NDArray[np.int64]) -> NDA
 
 
 def _lookup(processes: Any, correlations: Any, process: Any, correlation: Any) -> NDArray[np.int64]:
-    """The first row of that process and correlation, -1 where there is none; 0 and below is no correlation."""
+    """Return the first row of each process and correlation; -1 for none, and for a correlation of 0 or below."""
     if not len(correlations):
         return np.full(len(correlation), NONE, np.int64)
     owners = np.unique(processes)
@@ -336,8 +340,8 @@ def _before(work: dict[str, NDArray[Any]], calls: dict[str, NDArray[Any]]) -> in
 
 
 def _streams_of_work(calls: dict[str, NDArray[Any]], work: dict[str, NDArray[Any]]) -> None:
-    """A call whose work is known runs in the stream of that work."""
+    """Set the stream of each call with known work and no stream to that of its first work."""
     has = work["call"] >= 0
-    rows, streams = work["call"][has][::-1], work["stream"][has][::-1]  # of several, the first counts
+    rows, streams = work["call"][has][::-1], work["stream"][has][::-1]  # the first work of a call is set last
     open_ = calls["stream"][rows] < 0
     calls["stream"][rows[open_]] = streams[open_]

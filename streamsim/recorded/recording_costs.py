@@ -1,9 +1,9 @@
-"""What recording a program cost: its host, as the recording itself tells it, and its card.
+"""The cost of recording a program, for its host and for its card.
 
-It is known in two ways. A program asks for what takes no time, such as which card is the current one, and a profiler
-that writes these calls shows what each of its records takes. Of PyTorch's profiler, which writes few of them, the ratio
-of the host's own time, recorded over plain, is measured (:mod:`streamsim.device.recorders`). Of other recordings it is
-not known: then nothing is taken off, and the time without it is a range.
+The host's cost is known in two ways. Programs make calls that take no time, such as asking for the current card. A
+profiler that writes these calls shows the cost of each record. PyTorch's profiler writes few of them; for it, the ratio
+of the host's own time, recorded over plain, is measured (:mod:`streamsim.device.recorders`). For other recordings the
+cost is unknown. Then nothing is subtracted, and the program's time without recording is a range.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class HostCosts(msgspec.Struct, frozen=True):
     first: bool = False
 
     def scaled(self, factor: float) -> HostCosts:
-        """So many times as much for each call."""
+        """Return the costs with all times multiplied by ``factor``."""
         times = {name: getattr(self, name) * factor for name in TIMES}
         return msgspec.structs.replace(self, **times)
 
@@ -73,7 +73,7 @@ TIMES = tuple(name for name in HostCosts.__struct_fields__ if name.endswith("_s"
 
 
 class RecordingCosts(NamedTuple):
-    """``likely``: what recording cost; ``least`` and ``most``: what it may have cost; ``how``: how that is known."""
+    """The likely, the least and the most cost of recording, and ``how`` it is known."""
 
     likely: HostCosts
     least: HostCosts
@@ -82,12 +82,12 @@ class RecordingCosts(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether it is told without a range."""
+        """True if the least and the most cost are equal."""
         return self.least == self.most
 
 
 def costs_of(recording: Recording, device: Device) -> RecordingCosts:
-    """What recording cost, and how that is known."""
+    """Return the cost of a recording, and how it is known."""
     if recording.tool == SIMULATED:
         nothing = HostCosts()
         return RecordingCosts(nothing, nothing, nothing, "the program was simulated, and recording took no time")
@@ -101,9 +101,10 @@ def costs_of(recording: Recording, device: Device) -> RecordingCosts:
 
 
 def _by_ratio(recording: Recording, device: Device) -> RecordingCosts:
-    """By the measured ratio; of a program without a backward pass by the calls that do nothing, where there are some.
+    """Return the cost of PyTorch's profiler, from its measured ratio.
 
-    They say more there: how long the records of that very host take.
+    For a program without a backward pass, calls that do nothing give the cost if there are enough: they show the times
+    of records on the same host.
     """
     notes = recording.annotations
     threads = np.unique(notes.thread[notes.kind == AnnotationKind.OP])  # PyTorch's backward pass has one of its own
@@ -121,20 +122,20 @@ def _by_ratio(recording: Recording, device: Device) -> RecordingCosts:
 
 
 def _share(ratio: float) -> float:
-    """The share of the recorded time that recording took, of a ratio of recorded over plain."""
+    """Return the share of the recorded time that is the cost of recording, for a ratio of recorded over plain time."""
     return 1.0 - 1.0 / ratio
 
 
 def while_recorded(device: Device) -> Device:
-    """The card while somebody records it: ops hear later of those that run on another engine."""
+    """Return the device while a profiler records it: hand-overs to another engine take longer."""
     engines = [name for name in device.hand_over.__struct_fields__ if "_to_" in name and name != "kernel_to_kernel_s"]
     return with_values(device, {f"hand_over.{name}": getattr(device.hand_over, name) + STAMPS_S for name in engines})
 
 
 def by_asking(recording: Recording) -> HostCosts | None:
-    """What each record cost by calls that do nothing; None where there are too few, or PyTorch's profiler writes few.
+    """Return the cost of each record, from calls that do nothing; None for too few of them and for PyTorch's profiler.
 
-    What passes behind such a call until the next one is recording's, where the host did nothing else.
+    The shortest gaps behind such calls are the cost between records: the host did nothing else in them.
     """
     calls = recording.calls
     asked = np.flatnonzero(np.isin(calls.name, queries(recording.names)) & (calls.kind == CallKind.OTHER))
@@ -149,7 +150,7 @@ def by_asking(recording: Recording) -> HostCosts | None:
 
 
 def by_lookups(recording: Recording) -> HostCosts | None:
-    """What each record of PyTorch's profiler cost, by the calls that do nothing; None where it wrote too few."""
+    """Return the cost of each record of PyTorch's profiler, from calls that do nothing; None for too few of them."""
     asked = np.flatnonzero(np.isin(recording.calls.name, lookups(recording.names)))
     asked = asked[recording.calls.kind[asked] == CallKind.OTHER]
     if recording.format != "Kineto" or len(asked) < ENOUGH_LOOKUPS:
@@ -168,7 +169,10 @@ def by_lookups(recording: Recording) -> HostCosts | None:
 
 
 def _took_s(recording: Recording, calls: NDArray[np.int64]) -> float:
-    """What calls took on average, but for the longest: of profilers that count whole microseconds most take none."""
+    """Return the mean seconds of calls, without the longest tenth.
+
+    A mean is needed because some profilers count whole microseconds, so that most calls take 0.
+    """
     took_ns = (recording.calls.end_ns - recording.calls.start_ns)[calls]
     return float(took_ns[took_ns <= np.quantile(took_ns, MOST)].mean()) * 1e-9
 
@@ -177,9 +181,10 @@ def _took_s(recording: Recording, calls: NDArray[np.int64]) -> float:
 
 
 def unwritten_ns(before_ns: NDArray[np.int64], works: NDArray[np.bool_], unwritten_ns: int) -> NDArray[np.int64]:
-    """By call of a thread what of the gap before it went to calls that are not there.
+    """Return the nanoseconds of the gap before each call of a thread that went to calls that were not written.
 
-    They take so long for each that ``works``, since the one before it: of each gap between the two the same share.
+    ``unwritten_ns`` is their time for each call that ``works``. It is taken from the gaps since the working call before
+    it, the same share of each gap.
     """
     turn: NDArray[np.int64] = np.cumsum(works) - works  # which of those that work is next
     together = np.bincount(turn, before_ns, minlength=1)
@@ -189,6 +194,6 @@ def unwritten_ns(before_ns: NDArray[np.int64], works: NDArray[np.bool_], unwritt
 
 
 def share_ns(took_ns: NDArray[np.int64], costs: HostCosts, records: NDArray[np.int64] | int) -> NDArray[np.int64]:
-    """What recording took of times of the host in which it wrote so many ``records``."""
+    """Return the nanoseconds that recording took of the host's times in which it wrote ``records`` records."""
     most_ns = np.minimum(records * (costs.most_s * 1e9), float(LATEST_NS))
     return np.asarray(np.rint(np.minimum(took_ns * costs.share, most_ns)), np.int64)

@@ -229,7 +229,7 @@ def _legend_lines(lost: _Row) -> int:
 
 
 def _new_axes(charts: Sequence[Sequence[_Row]], legend_lines: int = 1) -> list[Axes]:
-    """Axes one above the other in a new figure, each with room for its rows."""
+    """Return Axes one above the other in a new figure, with heights for the rows of each chart."""
     heights_in = [min(ROWS_IN / len(charts), ROW_IN * sum(row.height + row.above for row in rows)) for rows in charts]
     legends_in = LEGEND_LINE_IN * (legend_lines - 1)
     size = WIDTH_IN, sum(heights_in) + MARGINS_IN * len(charts) + legends_in
@@ -239,7 +239,7 @@ def _new_axes(charts: Sequence[Sequence[_Row]], legend_lines: int = 1) -> list[A
 
 
 def _last_s(rows: Sequence[_Row]) -> float:
-    """When the last bar ends."""
+    """Return the end of the last bar, in seconds."""
     return max((int(bars.end.max()) for row in rows for bars in row.bars), default=0) / TICKS_PER_S
 
 
@@ -276,7 +276,7 @@ class _Row(NamedTuple):
 
     @property
     def height(self) -> float:
-        """In rows of one lane."""
+        """The height of the row, in rows of one lane."""
         return max(1.0, 0.5 * min(self.lanes, MOST_LANES))
 
 
@@ -363,7 +363,7 @@ LOST_ROW = "where it goes"
 
 
 def _lost_row(explanation: Explanation) -> _Row:
-    """The bound and the losses one after another, in ticks; bars are numbered as the legend is."""
+    """Return the row with the bound and the losses one after another, in ticks, numbered as in the legend."""
     import numpy as np
 
     ends = np.cumsum([round(explanation.bound_s * TICKS_PER_S), *(loss.ticks for loss in _largest_first(explanation))])
@@ -377,12 +377,12 @@ def _lost_row(explanation: Explanation) -> _Row:
 
 
 def _largest_first(explanation: Explanation) -> list[Loss]:
-    """What has lost something; of equals in the order of the explanation."""
+    """Return the causes that lost time, the largest loss first; equal losses keep the explanation's order."""
     return sorted((loss for loss in explanation.losses if loss.ticks), key=lambda loss: -loss.ticks)
 
 
 def _lost_colours(explanation: Explanation) -> dict[str, str]:
-    """By what the legend says of it, the colour of the bound and of each cause that lost something."""
+    """Return the colours of the bound and of each cause that lost time, by their entry in the legend."""
     colours = {BUSIEST_ENGINE: BOUND_COLOUR}
     for number, loss in enumerate(_largest_first(explanation), 1):
         colours[f"{number} {loss.title.partition(' (')[0]}: {format_seconds(loss.lost_s)}"] = CAUSE_COLOURS[loss.cause]

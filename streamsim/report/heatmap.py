@@ -32,7 +32,7 @@ Cells = dict[tuple[Any, Any], float]
 
 
 class HeatMap(Displayed):
-    """The shortest makespan for each pair of values of the columns ``x`` and ``y``, over all else in the rows."""
+    """A heat map of a sweep: the shortest makespan for each pair of values of the columns ``x`` and ``y``."""
 
     def __init__(self, x: str = "chunks", y: str = "streams") -> None:
         self.x, self.y = x, y
@@ -55,7 +55,7 @@ class HeatMap(Displayed):
 
     @property
     def optimum(self) -> tuple[Any, Any]:
-        """The pair with the shortest makespan; of equals the smallest x, then y."""
+        """The pair with the shortest makespan; of equal ones, that with the smallest x, then y."""
         return min(self.cells, key=lambda at: (self.cells[at], value_order(at[0]), value_order(at[1])))
 
 
@@ -167,7 +167,7 @@ def _ticks(axis: Any, name: str, values: list[Any], most: int) -> None:
 
 
 def value_order(value: Any) -> tuple[int, Any]:
-    """Numbers in order, then words; nothing (no ring of buffers) first."""
+    """Return the sort key of a value: None (no ring of buffers) first, then numbers, then words."""
     if value is None:
         return 0, 0
     return (2, value) if isinstance(value, str) else (1, value)

@@ -60,7 +60,7 @@ def _formulas(p: Prediction) -> list[Row]:
 
 
 def _bounds(p: Prediction) -> list[Row]:
-    """What no way to cut and issue the work beats, where that is known, and what no run of this schedule beats."""
+    """Return the rows of the lower bounds: of the work, if known, and of this schedule."""
     known = [(BOUND_OF_WORK, p.work_bound)] if p.work_bound else []
     return [
         (name, format_seconds(bound.seconds), f"by {bound.bound_by}; predicted is {p.over(bound) - 1:.1%} above")
@@ -89,7 +89,7 @@ def _serials(p: Prediction) -> list[Row]:
 
 
 def _predicted(p: Prediction) -> str:
-    """The time, or between which times it lies where the profile's latencies are assumed."""
+    """Return the predicted time, or its range if the profile's latencies are assumed."""
     within = p.known_within
     return (
         format_between(p.makespan_s * (1 - within), p.makespan_s * (1 + within), 3)
@@ -107,10 +107,10 @@ def _against(seconds: float, makespan_s: float) -> str:
 
 
 def gantt(timeline: Timeline, width: int = 100) -> str:
-    """One row per engine, ``width`` columns in all: each character is the stream that the engine serves most then.
+    """Return a Gantt chart as text: one row for each engine, ``width`` columns in all, and a time axis below.
 
-    Streams are 0 to 9, then a to z, then again from 0; ``:`` is an engine busy for less than half of the
-    column, ``.`` an idle one. The last line is the time axis.
+    Each character is the stream that the engine serves most in that column: 0 to 9, then a to z, then again from 0.
+    ``:`` is an engine busy for less than half of the column, ``.`` an idle engine.
     """
     margin = max(map(len, timeline.engine_names)) + 2
     columns = max(20, width - margin)
@@ -121,7 +121,7 @@ def gantt(timeline: Timeline, width: int = 100) -> str:
 
 
 def _columns(timeline: Timeline, columns: int) -> dict[str, list[str]]:
-    """For each engine its characters."""
+    """Return the characters of each engine's row, by its name."""
     busy: dict[str, list[dict[int, float]]] = {name: [{} for _ in range(columns)] for name in timeline.engine_names}
     scale = columns / timeline.makespan_s if timeline.makespan_s else 0.0
     for span in timeline:
@@ -133,7 +133,7 @@ def _columns(timeline: Timeline, columns: int) -> dict[str, list[str]]:
 
 
 def _shares(start: float, end: float, columns: int) -> Iterable[tuple[int, float]]:
-    """(column, share of it) for an interval given in columns."""
+    """Yield (column, share of the column) for an interval in units of columns."""
     for column in range(min(int(start), columns - 1), min(int(end) + 1, columns)):
         yield column, min(end, column + 1) - max(start, column)
 

@@ -1,4 +1,4 @@
-"""What changes bring to a training loop, as a table."""
+"""Tables of the gains of changes of a training loop."""
 
 from __future__ import annotations
 

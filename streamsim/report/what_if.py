@@ -1,4 +1,4 @@
-"""What changes bring, as a table."""
+"""Tables of the gains of changes of a program."""
 
 from __future__ import annotations
 

@@ -35,12 +35,15 @@ UNITS = (RATE, SIZE, TIME)  # a name that ends in one of them and in a later one
 
 @lru_cache
 def unit_of(name: str) -> str:
-    """The unit in which a number of that name is, one of ``UNITS``; ``""``: it is a count."""
+    """Return the unit of a number with this name, one of ``UNITS``, or ``""`` for a count."""
     return next((unit for unit in UNITS if name.endswith(unit)), "")
 
 
 def parser_for(name: str) -> Callable[[str, str], float]:
-    """What reads a number of that name, 0 or above, in its unit: given the text, and the field for its errors."""
+    """Return the parser of a number with this name, at least 0, in its unit.
+
+    The parser takes the text, and the field's name for its errors.
+    """
     unit = SIZE if name == "bytes" else unit_of(name)
     if unit == RATE:
         return parse_bandwidth
@@ -50,10 +53,9 @@ def parser_for(name: str) -> Callable[[str, str], float]:
 
 
 def parse_bytes(text: str, field: str = "size", least: int = 1, most: int = LARGEST_BYTES) -> int:
-    """``"64MiB"`` -> 67108864, the nearest whole number of bytes for ``"14.56GiB"``.
+    """Return the bytes in a text such as ``"64MiB"``: 67108864. A size with a prefix is rounded to a whole byte.
 
-    Raises InputError that names ``field`` unless what is written is in ``least..most``, and for a part of a byte
-    without a prefix.
+    Raises InputError naming ``field`` for a size outside ``least..most``, and for a part of a byte without a prefix.
     """
     hint = "a size in bytes such as 64MiB, 1.5GB or 4096"
     value = _parse(_BYTES, text, field, hint)
@@ -64,26 +66,32 @@ def parse_bytes(text: str, field: str = "size", least: int = 1, most: int = LARG
 
 
 def parse_count(text: str, field: str = "count", least: int = 1, most: int = LARGEST_BYTES) -> int:
-    """``"16Mi"`` -> 16777216. Raises InputError that names ``field`` unless a whole number in ``least..most``."""
+    """Return the count in a text such as ``"16Mi"``: 16777216.
+
+    Raises InputError naming ``field`` unless it is a whole number in ``least..most``.
+    """
     hint = "a count such as 16Mi, 4M or 4096"
     return _whole(text, field, _parse(_COUNT, text, field, hint), least, most, hint)
 
 
 def parse_number(text: str, field: str = "number", least: int = 1, most: int = LARGEST_COUNT) -> int:
-    """``"16"`` -> 16: how many chunks, streams or buffers. Raises InputError that says how a range is written."""
+    """Return the number of chunks, streams or buffers in a text such as ``"16"``.
+
+    Raises InputError naming ``field``. Its message shows how to write a range.
+    """
     ends = _RANGE.fullmatch(text) if len(text) <= LONGEST_TEXT else None
     hint = f"a whole number, or for streamsim sweep a range: {ends[1]}..{ends[2]}" if ends else "a whole number"
     return _whole(text, field, _parse(_COUNT, text, field, hint), least, most, hint)
 
 
 def parse_seconds(text: str, field: str = "time", least: float = 0.0, most: float = LONGEST_S) -> float:
-    """``"0.57ms"`` -> 0.00057. Raises InputError that names ``field`` unless in ``least..most`` seconds."""
+    """Return the seconds in a text such as ``"0.57ms"``. Raises InputError naming ``field`` outside ``least..most``."""
     hint = "a time such as 0.57ms, 2.7us or 1e-3 (seconds)"
     return _within(text, field, _parse(_SECONDS, text, field, hint), least, most, hint)
 
 
 def parse_share(text: str, field: str = "share", least: float = 1e-12) -> float:
-    """``"0.25"``, ``"1/4"`` or ``"25%"`` -> 0.25. Raises InputError that names ``field`` unless in ``least..1``."""
+    """Return the share in ``"0.25"``, ``"1/4"`` or ``"25%"``. Raises InputError outside ``least..1``."""
     hint = "a share such as 0.25, 1/4 or 25%"
     above, slash, below = text.partition("/")
     value = _parse(_SHARE, above, field, hint) / (_parse(_SHARE, below, field, hint) or math.inf if slash else 1)
@@ -91,26 +99,29 @@ def parse_share(text: str, field: str = "share", least: float = 1e-12) -> float:
 
 
 def parse_bandwidth(text: str, field: str = "bandwidth", least: float = 1e6, most: float = 1e15) -> float:
-    """``"25GB/s"`` -> 25e9. Raises InputError that names ``field`` unless in ``least..most`` bytes a second."""
+    """Return the bytes per second in a text such as ``"25GB/s"``.
+
+    Raises InputError naming ``field`` outside ``least..most``.
+    """
     hint = "a bandwidth such as 25GB/s, 12GiB/s or 25e9 (bytes per second)"
     return _within(text, field, _parse(_BANDWIDTH, text, field, hint), least, most, hint)
 
 
 def check_listed(field: str, values: object) -> None:
-    """Raise InputError for one alone where several are asked for; the letters of a text are no list."""
+    """Raise InputError unless ``values`` is a list; a text is not a list of letters."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InputError(f"{field} = {shown(values)}: expected a list; put it into brackets: [{shown(values)}]")
 
 
 def format_seconds(seconds: float) -> str:
-    """With four figures and a prefix: ``1.554 ms``."""
+    """Return a time with four figures and a prefix: ``1.554 ms``."""
     if seconds == 0 or seconds >= 1:  # no kiloseconds
         return f"{float(f'{seconds:.4g}'):g} s"
     return _with_prefix(seconds, "s", 1000, {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0})
 
 
 def format_between(low_s: float, high_s: float, figures: int = 4) -> str:
-    """Two times with a unit said once: ``1.4 .. 1.7 ms``."""
+    """Return a range of two times, with a common unit written once: ``1.4 .. 1.7 ms``."""
     low, high = (format_seconds(float(f"{seconds:.{figures}g}")) for seconds in (low_s, high_s))
     if low.split()[1] == high.split()[1]:
         low = low.split()[0]
@@ -118,19 +129,19 @@ def format_between(low_s: float, high_s: float, figures: int = 4) -> str:
 
 
 def format_bytes(n_bytes: int) -> str:
-    """With four figures and a binary prefix: ``64 MiB``."""
+    """Return a size with four figures and a binary prefix: ``64 MiB``."""
     return _with_prefix(n_bytes, "B", 1024, {prefix: 1024**k for k, prefix in enumerate(("", *"KMGTPE"))}, "i")
 
 
 def _with_prefix(value: float, unit: str, most: int, prefixes: Mapping[str, float], binary: str = "") -> str:
-    """Four figures of ``value`` in the least of the ascending ``prefixes`` that leaves less than ``most``."""
+    """Return four figures of ``value``, with the least of the ascending ``prefixes`` that leaves less than ``most``."""
     figures = ((prefix, float(f"{value / size:.4g}")) for prefix, size in prefixes.items())
     prefix, figure = next((prefix, figure) for prefix, figure in figures if abs(figure) < most)
     return f"{figure:.10g} {prefix}{binary if prefix else ''}{unit}"
 
 
 def format_change(relative: float) -> str:
-    """``0.051`` -> ``+5.1%``; what rounds to nothing is ``0.0%``, neither a gain nor a loss."""
+    """Return a relative change in per cent: ``+5.1%`` for 0.051. A change that rounds to zero is ``0.0%``, unsigned."""
     rounded = round(relative, 3)
     return f"{rounded:+.1%}" if rounded else "0.0%"
 
@@ -145,7 +156,7 @@ def _parse(form: re.Pattern[str], text: str, field: str, hint: str) -> float:
 
 
 def _meant(form: re.Pattern[str], text: str) -> str:
-    """What a size or rate without its unit, or one in bits, may have meant, or a time with another unit's letters."""
+    """Return a suggestion for a size or rate without a unit or in bits, or a time with a wrong unit; "" for none."""
     time = _NEARLY_SECONDS.fullmatch(text[:LONGEST_TEXT]) if form is _SECONDS else None
     if time:
         return f"; did you mean {time['number']}{(time['prefix'] or '').lower()}s?"

@@ -29,11 +29,12 @@ _RANGE = re.compile(r"(?P<first>.+?)\.\.(?P<last>[^*+]+)(?:\+(?P<step>[^*+]+)|\*
 
 
 def expand(text: str, field: str, parse: Parse, whole: bool = True, step_by_one: bool = True) -> tuple[float, ...]:
-    """Every number that ``text`` names, in its order, each once.
+    """Return every number that ``text`` names, in order, each once.
 
-    ``whole``: they are integers, rounded where a factor makes them fractions. ``step_by_one``: a range without
-    step or factor counts. Raises InputError naming ``field`` for what is no range, a range that holds
-    nothing, and more than a million values.
+    - ``whole``: True for integers; fractions that a factor gives are rounded.
+    - ``step_by_one``: True if a range without a step or factor counts in ones.
+
+    Raises InputError naming ``field`` for a bad or empty range, and for more than a million values.
     """
     found: dict[float, None] = {}
     for part in text.split(","):
@@ -67,7 +68,7 @@ def _values(match: re.Match[str], text: str, field: str, parse: Parse, step_by_o
 
 
 def _until(last: float, values: Iterator[float]) -> Iterator[float]:
-    """The values as far as ``last``, which stands for itself when rounding has moved it."""
+    """Yield the values up to ``last``; a value that differs from ``last`` only by rounding becomes ``last``."""
     for value in values:
         if value > last * (1 + SLACK):
             return
@@ -85,7 +86,7 @@ def _factor(text: str, field: str) -> float:
 
 
 def parse_buffers(text: str) -> tuple[int | None, ...]:
-    """``"all,2,3"`` -> (None, 2, 3): device buffers of one chunk, or one for every chunk."""
+    """Return the numbers of device buffers in ``"all,2,3"``: (None, 2, 3). None: a buffer for each chunk."""
     count = partial(parse_number, most=MOST_CHUNKS)
     found: list[int | None] = []
     for part in text.split(","):
@@ -94,7 +95,7 @@ def parse_buffers(text: str) -> tuple[int | None, ...]:
 
 
 def chosen(field: str, text: str, choices: tuple[Word, ...]) -> tuple[Word, ...]:
-    """``"depth-first,serial"`` -> those of the ``choices``, each once. Raises InputError naming ``field``."""
+    """Return the ``choices`` in a text such as ``"depth-first,serial"``. Raises InputError naming ``field``."""
     parts = dict.fromkeys(part.strip() for part in text.split(","))
     for part in parts:
         check_choice(field, part, choices)

@@ -1,4 +1,4 @@
-"""What a file is, told by its content: for the error of whoever gives one kind where another is expected."""
+"""Detection of a file's kind from its content, for errors about a file of the wrong kind."""
 
 import re
 import tomllib
@@ -35,7 +35,7 @@ _TOML |= {"sweep": {"set", "h2d", "d2h", "kernel", "scale", "workload"}}
 
 
 def mistaken_for(kind: str, data: bytes) -> str:
-    """``"is calibration samples, ..."`` where ``data`` is of another kind than expected, or nothing, else ``""``."""
+    """Return words such as ``"is calibration samples, ..."`` if ``data`` is empty or of another kind, else ``""``."""
     expected = WORDS[kind].partition(",")[0]
     if not data.strip() and kind in ("schedule", *_TOML):  # what is packed says itself that it is cut short
         return f"is empty; expected {expected}"
@@ -48,12 +48,12 @@ def mistaken_for(kind: str, data: bytes) -> str:
 
 
 def is_cut_short(data: bytes) -> bool:
-    """Whether it begins as a JSON object and does not end as one."""
+    """Return True if ``data`` begins as a JSON object and does not end as one."""
     return data.lstrip()[:1] == b"{" and data.rstrip()[-1:] != b"}"
 
 
 def kind_of(data: bytes) -> str:
-    """The kind of a file, or of its beginning: one of WORDS, ``""`` when nothing tells."""
+    """Return the kind of a file from its content or its beginning: a key of ``WORDS``, or ``""`` if unknown."""
     head = _head(data)
     if head.lstrip()[:1] == b"{":
         return next((kind for kind, shape in _JSON.items() if shape.search(head)), "")

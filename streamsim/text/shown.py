@@ -1,4 +1,4 @@
-"""What others have written, made fit to be shown in an error message or on one line of a terminal."""
+"""Foreign text made safe for an error message or one line of a terminal."""
 
 import reprlib
 
@@ -20,16 +20,16 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str, longest: int = LONGEST_LINE) -> str:
-    """``text`` fit for one line of a terminal: what cannot be printed is escaped, what is too long is cut."""
+    """Return ``text`` fit for one line of a terminal: unprintable characters are escaped, and a long text is cut."""
     safe = printable(text[: longest + 1])
     return safe if len(safe) <= longest else f"{safe[: longest - 3]}..."
 
 
 def as_unicode(text: str) -> str:
-    """``text`` with the bytes of a file's name that the locale cannot decode (C: all but ASCII) read as UTF-8.
+    """Return ``text`` with undecoded bytes of a file's name read as UTF-8.
 
-    Python hands such bytes on as halves of characters, which JSON and UTF-8 cannot hold. Bytes that are no UTF-8 either
-    are escaped.
+    If the locale cannot decode bytes (the locale C decodes only ASCII), Python keeps them as surrogates, which JSON and
+    UTF-8 cannot hold. Bytes that are not UTF-8 either are escaped.
     """
     try:
         return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
@@ -54,15 +54,15 @@ def from_cell(text: str) -> str:
 
 
 def short(text: str) -> str:
-    """``text`` fit for the ``repr`` of a value that holds more than a line can say."""
+    """Return ``text`` fit for the ``repr`` of a large value."""
     return one_line(text, LONGEST_REPR)
 
 
 def shown(value: object) -> str:
-    """``value`` as a short text for an error message, whatever it holds and however much of it."""
+    """Return any ``value`` as a short text for an error message."""
     return written(value, _SHOWN.repr)
 
 
 def uncapitalised(text: str) -> str:
-    """``text`` without the capital of a sentence; ``JSON`` keeps its own."""
+    """Return ``text`` with a lower-case first letter; a word in capitals, such as ``JSON``, is unchanged."""
     return text[:1].lower() + text[1:] if text[1:2].islower() else text
