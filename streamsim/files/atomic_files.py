@@ -1,7 +1,7 @@
-"""Files read whole and up to a size, and written whole or not at all.
+"""Reading of files up to a size, and atomic writing of files.
 
-A file's size is checked before it is read, and nothing waits for ever for a pipe that nobody writes to. A file that is
-written comes to be beside its place and is then put there in one step, so a failed write leaves what was there before.
+A file's size is checked before it is read. A read from a pipe without a writer fails after ten seconds. A file is
+written under another name in the same folder and then renamed in one step, so a failed write leaves the old file.
 """
 
 import os
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from gzip import GzipFile
 
 GZIP_LEVEL = 6
-WRITER_S = 10.0  # by when somebody has to write to a pipe that has a name
+WRITER_S = 10.0  # seconds until a named pipe must have a writer
 
 
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
-    """All of a regular file or pipe of at most ``most`` bytes. Raises InputError naming the file."""
+    """Return the content of a regular file or pipe of at most ``most`` bytes. Raises InputError naming the file."""
     try:
         with open(path, "rb", opener=_open_at_once) as file:
             status = os.fstat(file.fileno())
@@ -41,15 +41,15 @@ def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """To open a pipe waits for its writer, unless told otherwise."""
+    """Open a file without waiting: opening a named pipe otherwise waits for a writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _first_byte(path: str | os.PathLike[str], pipe: int) -> bytes:
-    """From here on the pipe is waited for; what had to be read of it to know that somebody writes to it."""
+    """Return the bytes read to detect a pipe's writer, and let later reads wait. Raises InputError without a writer."""
     found = b""
     if not select.select([pipe], [], [], WRITER_S)[0]:
-        with suppress(BlockingIOError):  # there is a writer, who takes time
+        with suppress(BlockingIOError):  # there is a writer, and it has written nothing yet
             found = os.read(pipe, 1)
             if not found:
                 raise InputError(one_line(f"{path}: is a pipe that nobody writes to"))
@@ -58,7 +58,7 @@ def _first_byte(path: str | os.PathLike[str], pipe: int) -> bytes:
 
 
 def file_error(path: str | os.PathLike[str], error: OSError | ValueError, verb: str) -> InputError:
-    """The error of one line for a file that could not be read or written (``verb``)."""
+    """Return an error of one line for a file that could not be read or written; ``verb``: "read" or "write"."""
     if isinstance(error, InputError):
         return error
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -66,10 +66,10 @@ def file_error(path: str | os.PathLike[str], error: OSError | ValueError, verb: 
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Raise InputError unless a file can be written there: better now than after minutes of measuring."""
+    """Raise InputError unless a file can be written at ``path``; long commands check this before they measure."""
     if "\0" in str(path):
         raise InputError(one_line(f"{path}: cannot write it: embedded null byte"))
-    is_link = os.path.islink(path)  # what it leads to is written
+    is_link = os.path.islink(path)  # the file that the link leads to is written
     folder = Path(os.path.realpath(path) if is_link else path).parent
     if not os.path.isdir(folder):
         raise InputError(one_line(f"{path}: there is no folder {str(folder)!r}; make it, or choose another output"))
@@ -82,7 +82,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def write_text(text: str, path: str | os.PathLike[str]) -> None:
-    """Write ``text`` as UTF-8, whole or not at all. Raises InputError when it cannot be written."""
+    """Write ``text`` as UTF-8, whole or not at all. Raises InputError if the file cannot be written."""
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
@@ -91,21 +91,21 @@ def write_text(text: str, path: str | os.PathLike[str]) -> None:
 
 
 def write_bytes(data: bytes, path: str | os.PathLike[str]) -> None:
-    """Write ``data``, whole or not at all. Raises InputError when it cannot be written."""
+    """Write ``data``, whole or not at all. Raises InputError if the file cannot be written."""
     with replacing(path) as file:
         file.write(data)
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write to that takes the place of ``path`` when the block ends without an error.
+    """Yield a file that replaces ``path`` when the block ends without an error.
 
-    Anything but a regular file (``/dev/stdout``, a pipe) is written to as it is. Raises InputError when
+    If ``path`` exists and is not a regular file (``/dev/stdout``, a pipe), it is written directly. Raises InputError if
     the file cannot be written.
     """
     try:
         special = Path(path).exists() and not Path(path).is_file()
-        target = Path(os.path.realpath(path))  # the file that a link stands for, not the link
+        target = Path(os.path.realpath(path))  # the file that a link leads to
     except (OSError, ValueError) as error:
         raise file_error(path, error, "write") from None
     try:
@@ -117,7 +117,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 @contextmanager
 def replacing_packed(path: str | os.PathLike[str]) -> Iterator["BinaryIO | GzipFile"]:
-    """The same; what is written is packed with gzip if the name ends in ``.gz``, to the same bytes each time."""
+    """Yield a file as :func:`replacing` does, packed with gzip if the name ends in ``.gz``.
+
+    Equal content gives equal bytes.
+    """
     with replacing(path) as file:
         if Path(path).suffix.lower() != ".gz":
             yield file
@@ -144,10 +147,10 @@ def _beside(target: Path) -> Iterator[BinaryIO]:
 
 
 def _copy_owner_and_mode(target: Path, temporary: Path) -> None:
-    """Let the new file belong to whom the old one did (root writes into others' folders), with the same permissions."""
+    """Give the new file the owner and permissions of the old one, as root may write into other users' folders."""
     old, new = target.stat(), temporary.stat()
     if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid) and sys.platform != "win32":
-        for owner in ((old.st_uid, old.st_gid), (-1, old.st_gid)):  # who may not give a file away may share its group
+        for owner in ((old.st_uid, old.st_gid), (-1, old.st_gid)):  # a user may set the group without the owner
             with suppress(OSError):
                 os.chown(temporary, *owner)
                 break

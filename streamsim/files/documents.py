@@ -1,8 +1,8 @@
-"""JSON and TOML documents as values: what is wrong with one is an InputError of one line.
+"""Parsing of JSON and TOML documents into values; a fault in a document is an InputError of one line.
 
-Documents are data. Nothing in one is executed, and a fault in it names the document, the field, its value and what was
-expected. In TOML a number with a unit may also be a string with one: ``latency_s = "2.7us"``,
-``bandwidth_bytes_per_s = "55.3GB/s"``; the field's name says which unit.
+Nothing in a document is executed. An error names the document, the field, its value and the expected values. In TOML, a
+number with a unit may also be a string with the unit: ``latency_s = "2.7us"``, ``bandwidth_bytes_per_s = "55.3GB/s"``.
+The ending of the field's name says which units are possible.
 """
 
 import json
@@ -32,7 +32,7 @@ Parsers = Mapping[type | str, Callable[[str, str], Any]]  # of text, by the type
 
 
 def read_table(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The plain table in a TOML file of a sweep's options. Raises InputError naming the file."""
+    """Return the plain table in a TOML file of a sweep's options. Raises InputError naming the file."""
     data = read_bytes(path, LARGEST_TOML_BYTES)
     if mistaken := mistaken_for("sweep", data):
         raise InputError(one_line(f"{path}: {mistaken}"))
@@ -50,10 +50,11 @@ def parse_toml(
     parsers: Parsers | None = None,
     prepared: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> Value:
-    """The ``kind``, called ``name``, that TOML holds; ``where`` begins the message of the InputError it may raise.
+    """Return the value of type ``kind`` in a TOML document. Raises InputError whose message begins with ``where``.
 
-    ``parsers``: of text that stands for a type, or for the field of a name, beside what the units in names tell.
-    ``prepared``: what becomes of the plain table first.
+    - ``name``: the kind of file, a key of ``WORDS``.
+    - ``parsers``: parsers of text for a type or for a field's name. Other text is parsed by the unit in its name.
+    - ``prepared``: a function that changes the plain table before it is converted.
     """
     try:
         return of_table(prepared(tomllib.loads(data.decode())), kind, parsers)
@@ -63,7 +64,7 @@ def parse_toml(
 
 
 def of_table(plain: dict[str, Any], kind: type[Value], parsers: Parsers | None = None) -> Value:
-    """The ``kind`` that a plain table holds, with text as :func:`parse_toml` takes it. Raises InputError."""
+    """Return the value of type ``kind`` in a plain table, with text as in :func:`parse_toml`. Raises InputError."""
 
     def convert(table: dict[str, Any]) -> Value:
         return msgspec.convert(_numbers(table, kind, "", parsers or {}), kind)
@@ -75,7 +76,7 @@ def of_table(plain: dict[str, Any], kind: type[Value], parsers: Parsers | None =
 
 
 def dump_toml(value: msgspec.Struct) -> str:
-    """``value`` as TOML."""
+    """Return ``value`` as TOML text."""
     import tomli_w
 
     plain: dict[str, Any] = msgspec.to_builtins(value)
@@ -83,7 +84,7 @@ def dump_toml(value: msgspec.Struct) -> str:
 
 
 def _numbers(value: Any, kind: Any, path: str, parsers: Parsers) -> Any:
-    """``value``, meant to become a ``kind``, with numbers in place of quantities such as "2.7us"."""
+    """Return ``value``, which will become a ``kind``, with numbers in place of quantities such as "2.7us"."""
     if isinstance(value, list) and get_origin(kind) is tuple:
         return [_numbers(item, get_args(kind)[0], f"{path}[{i}]", parsers) for i, item in enumerate(value)]
     if get_origin(kind) is tuple:
@@ -101,7 +102,7 @@ def _numbers(value: Any, kind: Any, path: str, parsers: Parsers) -> Any:
 
 
 def _bare(kind: Any) -> Any:
-    """A type without what is said about the field beside it."""
+    """Return a type without its ``Annotated`` declaration."""
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
@@ -114,7 +115,7 @@ def _quantity(text: str, path: str, parsers: Parsers) -> float:
 
 
 def refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
-    """For ``json.loads``: raise InputError where one object has two values of one name."""
+    """Raise InputError if an object has two values of one name; an ``object_pairs_hook`` of ``json.loads``."""
     if len(dict(pairs)) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
@@ -125,7 +126,7 @@ def refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
 
 
 def explain_json(error: ValueError | RecursionError, data: bytes) -> str:
-    """Name the line and column of a slip, as json knows them, or the field and value that msgspec refused."""
+    """Return the line and column of a syntax error, or the field and value that msgspec refused."""
     try:
         plain = json.loads(data.decode())
     except (ValueError, RecursionError) as slip:
