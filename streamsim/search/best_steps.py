@@ -194,14 +194,14 @@ class _Ways:
         """Try streams and steps copied ahead with the chunks of ``way``. Return False if memory or budget ends it."""
         streams = (replace(way, streams=count) for count in STREAMS if count <= min(most_streams, steps))
         ahead = (replace(way, depth=depth) for depth in DEPTHS if depth < steps)
-        for some in ([way], streams, ahead):
+        for option, some in (("", [way]), ("--streams", streams), ("--prefetch", ahead)):
             try:
                 if not self._while_it_gains(some):
                     self.left_out.append(f"more than {way.words}: the search would take too long")
                     return False
             except InputError as error:
                 if not any(why.endswith(f": {error}") for why in self.left_out):
-                    self.left_out.append(f"{way.words}, and more: {error}")
+                    self.left_out.append(f"{option or f'{way.words}, and more'}: {error}")
             if way not in self.search.took:
                 return False
         return True

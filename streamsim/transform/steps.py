@@ -74,7 +74,7 @@ def steps_of(schedule: Schedule) -> Steps:
         else:
             waiting.append(op)
     if len(steps) < 2:
-        raise InputError("ops: no step is repeated: there is no copy to the card behind a kernel or a copy back")
+        raise InputError("no step is repeated: no copy to the card is issued behind a kernel or a copy back")
     first = next(i for i, op in enumerate(steps[0]) if isinstance(op, Copy | Kernel))
     _check_joined([steps[0][first:], *steps[1:]])
     return Steps(tuple(steps[0][:first]), (tuple(steps[0][first:]), *map(tuple, steps[1:])), schedule.ops[last + 1 :])
