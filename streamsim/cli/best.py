@@ -33,6 +33,7 @@ from streamsim.cli.printing import print_csv, print_json, with_assumed
 from streamsim.cli.process import verdict
 from streamsim.code.steps import FRONT_END_OF, LANGUAGES, Language
 from streamsim.collector import collector_off
+from streamsim.device.assumptions import within_words
 from streamsim.device.front_ends import CALLS, COMPILED, front_end_of
 from streamsim.device.library import names_front_end
 from streamsim.device.profile import Device
@@ -296,5 +297,5 @@ def _print_best(found: "Best[Any]", assumed: list[str]) -> None:
     console.print(best_table(found))
     counts, *doubts = how_sure(found)
     console.print(counts, style="dim")
-    for line in (*doubts, *what_stays(found), f"{found.device}: {found.link}", *assumed):
+    for line in (*doubts, *what_stays(found), f"{found.device}: {found.link}", *within_words(found.card), *assumed):
         console.print(line, soft_wrap=True)

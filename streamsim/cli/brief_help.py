@@ -20,7 +20,17 @@ GROUPS = {
     "The work": ("h2d", "kernel", "d2h", "layers", "batch", "sample", "step", "load", "workers"),
     "How it is cut and issued": ("chunks", "streams", "order", "buffers", "memory", "max_chunks", "max_streams"),
     "The device": ("device", "settings", "memory_limit", "profile"),
-    "What is measured": ("measured", "untraced_time", "window"),
+    "What is measured": (
+        "measured",
+        "untraced_time",
+        "window",
+        "suite",
+        "front_ends",
+        "budget",
+        "kernels",
+        "repeats",
+        "gpu",
+    ),
     "The result": ("form", "as_json", "output", "language", "plot", "page", "explain", "fail_if", "fix"),
 }
 
@@ -89,4 +99,4 @@ def _row(ctx: click.Context, param: click.Parameter) -> list[tuple[str, str]]:
 def _parts(text: str) -> tuple[str, list[str]]:
     """The first paragraph of a command's help, and its examples."""
     first = text.strip().partition("\n\n")[0]
-    return first, [line.strip() for line in text.splitlines() if line.strip().startswith("streamsim ")]
+    return first, [line.strip() for line in text.splitlines() if line.strip().startswith(("streamsim ", "streamsim-"))]

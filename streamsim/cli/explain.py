@@ -26,6 +26,7 @@ from streamsim.cli.options import (
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json, tell, with_assumed
 from streamsim.cli.process import verdict
+from streamsim.device.assumptions import within_words
 from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.files import write_schedule
@@ -100,7 +101,7 @@ def explain_command(
     with verdict():
         if form == "table":
             print_explanation(explanation, work)
-            for line in (f"{explanation.device}: {explanation.link}", *asked.assumed):
+            for line in (f"{explanation.device}: {explanation.link}", *within_words(asked.device), *asked.assumed):
                 tell(line)
         elif form == "json":
             print_json(with_assumed(said, asked.assumed), asked.device)

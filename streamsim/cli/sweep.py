@@ -27,7 +27,7 @@ from streamsim.cli.options import (
 )
 from streamsim.cli.page import page_option, predicting, save_page
 from streamsim.cli.printing import print_data, tell
-from streamsim.device.assumptions import link_words
+from streamsim.device.assumptions import link_words, within_words
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.program.config import HOST_MEMORIES, ORDERS, Config
@@ -319,6 +319,7 @@ def taken_for_granted(sweep: Sweep) -> Iterator[str]:
     moved = "; but for what is set" if any("." in axis.name for axis in sweep.axes) else ""
     for device in sweep.devices:
         yield f"{device.name}: {link_words(device)}{moved}"
+        yield from within_words(device)
     with suppress(InputError):  # the first combination may be one that cannot be issued
         point = sweep.point(0)
         workload = sweep.workload_at(point)

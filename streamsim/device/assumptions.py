@@ -27,6 +27,12 @@ def known_within(device: Device) -> float:
     return PUBLISHED_WITHIN if has_latencies and device.source("h2d.latency_s")[0] == "assumed" else 0.0
 
 
+def within_words(device: Device) -> list[str]:
+    """Return a line that says how far predictions may be off if the latencies of ``device`` are assumed, else none."""
+    within = known_within(device)
+    return [f"{device.name}: times may be off by {within * 100:g} %; its latencies are assumed"] if within else []
+
+
 def link_words(device: Device | str | Path, pageable: bool = False) -> str:
     """Return the link's name and rates, each with the kind of its source, on one line.
 

@@ -260,6 +260,9 @@ def test_a_time_on_a_profile_of_assumed_latencies_is_a_range(capsys: pytest.Capt
     copy = ("predict", "--h2d", "2570MB", "--device", "a100")  # 100 ms at 25.7 GB/s
     assert re.search(r"  predicted +90 .. 110 ms   ", run(capsys, *copy))
     assert figures(capsys, *copy)["known_within"] == 0.1
+    for command in ("explain", "best"):  # their table says it once
+        more = ("--max-chunks", "2") if command == "best" else ()
+        assert run(capsys, command, *copy[1:], *more).count("a100: times may be off by 10 %") == 1
 
 
 def test_csv(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,19 @@ if TYPE_CHECKING:
 from pages import lines_of
 from small_record import NOBODY_KNOWS, ONE, RECORD, TWO, a_device, a_recipe, a_record, an_entry
 
+
+@pytest.mark.parametrize("command", ["calibrate", "capture", "compare", "run", "tune"])
+def test_the_help_fits_a_screen(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main([command, "--help"]) == 0
+    brief = capsys.readouterr().out
+    assert main([command, "--help-all"]) == 0
+    whole = capsys.readouterr().out
+    assert len(brief.splitlines()) <= min(40, len(whole.splitlines()))
+
+
 # Tolerances
 
 

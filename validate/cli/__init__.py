@@ -8,6 +8,7 @@ import sys
 import click
 
 from streamsim.cli import process
+from streamsim.cli.brief_help import MOST_COLUMNS
 
 COMMANDS = {
     name: f"streamsim_validate.cli.{name}:{name}_command" for name in ("capture", "run", "tune", "calibrate", "compare")
@@ -24,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
 @click.group(
     cls=process.LazyGroup,
     places=COMMANDS,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": MOST_COLUMNS},
 )
 @click.version_option(None, "--version", "-v", package_name="streamsim", message="streamsim-validate %(version)s")
 def app() -> None:

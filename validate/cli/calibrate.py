@@ -9,6 +9,7 @@ from time import perf_counter
 
 import click
 
+from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.notes import noting_compilation, steps
 from streamsim.cli.options import FILE, gpu_option
 from streamsim.cli.printing import tell
@@ -33,7 +34,7 @@ from streamsim_validate.records import check_replaceable
 US_PER_S, BYTES_PER_GB = 1e6, 1e9
 
 
-@click.command("calibrate")
+@click.command("calibrate", cls=BriefCommand)
 @click.option("--output", "-o", type=FILE, default="my-gpu.toml", show_default=True, help="File for the profile.")
 @click.option("--samples", type=FILE, help="File for the raw samples, too (gzipped JSON).")
 @click.option("--from", "taken", type=FILE, help="Fit the samples of this file; needs no GPU.")

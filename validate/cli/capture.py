@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.import_trace import import_command
 from streamsim.cli.notes import note
 from streamsim.cli.options import FILE, format_options, gpu_option
@@ -12,7 +13,7 @@ from streamsim.recorded.windows import check_window
 from streamsim_validate.run import capture, parse_program
 
 
-@click.command("capture", context_settings={"allow_interspersed_args": False})
+@click.command("capture", cls=BriefCommand, context_settings={"allow_interspersed_args": False})
 @click.argument("command", metavar="-- python PROGRAM...", nargs=-1, type=click.UNPROCESSED, required=True)
 @click.option("--output", "-o", type=FILE, default="capture.json.gz", show_default=True, help="File for the recording.")
 @click.option(

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from streamsim.cli import process
+from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.fail_if import report_failures
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import FILE, complete_device, plain_format_options
@@ -33,7 +34,7 @@ WORST = click.IntRange(0, 1000)
 SAMPLES = "Also count the measured medians in their predicted 90 % intervals, from this many draws each, such as 200."
 
 
-@click.command("compare")
+@click.command("compare", cls=BriefCommand)
 @click.argument("records", metavar="RECORD...", nargs=-1, type=FILE, required=True)
 @click.option(
     "--device",

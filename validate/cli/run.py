@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.notes import say
 from streamsim.cli.options import FILE, gpu_option, one_of
 from streamsim.cli.printing import tell
@@ -20,13 +21,15 @@ MOST_CONNECTIONS = 32
 LARGEST_SEED = (1 << 63) - 1  # what a record holds
 
 
-@click.command("run")
+@click.command("run", cls=BriefCommand)
 @click.argument("schedules", metavar="[SCHEDULE.json]...", nargs=-1, type=FILE)
 @click.option(
     "--suite", type=click.Choice((*SUITES, PROGRAMS)), help="Measure a suite. Default without schedules: quick."
 )
 @click.option("--output", "-o", type=FILE, default="record.json.gz", show_default=True, help="File for the record.")
-@click.option("--repeats", type=click.IntRange(1, 10_000), default=REPEATS, show_default=True)
+@click.option(
+    "--repeats", type=click.IntRange(1, 10_000), default=REPEATS, show_default=True, help="Times that each is measured."
+)
 @click.option(
     "--seed",
     type=click.IntRange(0, LARGEST_SEED),

@@ -10,6 +10,7 @@ from typing import Any, cast
 import click
 import msgspec
 
+from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.notes import note, noting_compilation, steps
 from streamsim.cli.options import (
     CHUNKS,
@@ -75,7 +76,7 @@ class _Axes(msgspec.Struct, frozen=True):
         )
 
 
-@click.command("tune")
+@click.command("tune", cls=BriefCommand)
 @workload_options
 @device_options
 @click.option(
@@ -92,7 +93,9 @@ class _Axes(msgspec.Struct, frozen=True):
 @click.option("--buffers", default="all", show_default=True, help="Device buffers used in turn, such as all,2,4.")
 @click.option("--memory", type=one_of(HOST_MEMORIES), default=PLAIN.memory, show_default=True)
 @click.option("--launch", type=one_of((*LAUNCHES, "both")), default=PLAIN.launch, show_default=True)
-@click.option("--repeats", type=click.IntRange(1, 10_000), default=REPEATS, show_default=True)
+@click.option(
+    "--repeats", type=click.IntRange(1, 10_000), default=REPEATS, show_default=True, help="Times that each is measured."
+)
 @click.option("--seed", type=click.IntRange(0, 1 << 31), default=0, show_default=True, help="Seed of what is drawn.")
 @click.option(
     "--as",
