@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from functools import lru_cache, partial
+from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -220,6 +221,14 @@ class Sweep(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return self.rows()
+
+    def to_pandas(self) -> Any:
+        """Return the predicted combinations as a pandas data frame. Raises InputError if pandas is not installed."""
+        try:
+            pandas = import_module("pandas")
+        except ImportError:
+            raise InputError("a data frame needs pandas: pip install pandas") from None
+        return pandas.DataFrame.from_records(list(self), columns=list(self.columns))
 
     def __repr__(self) -> str:
         axes = ", ".join(f"{axis.name} x {len(axis.values)}" for axis in self.axes)

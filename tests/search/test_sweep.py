@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import product
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -428,3 +430,19 @@ def test_the_unchunked_program_of_a_host_that_works_before_each_chunk_works_as_m
     found = [[round(row[name] / NS) for name in ("makespan_s", "serial_s")] for row in rows]
     assert found == [[7 + 24, 7 + 24], [14 + 12, 14 + 24], [28 + 6, 28 + 24]]
     assert [row["speedup"] for row in rows] == pytest.approx([1, 38 / 26, 52 / 34])
+
+
+def test_a_sweep_becomes_a_data_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pandas makes it of the rows in their order; a stand-in shows what it is given."""
+    found = sweep(pipeline_of(1 << 20), "h200", chunks=[1, 2], streams=[1, 2])
+
+    class DataFrame:
+        @staticmethod
+        def from_records(rows: list[Any], columns: list[str]) -> tuple[list[Any], list[str]]:
+            return rows, columns
+
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=DataFrame))
+    assert found.to_pandas() == (list(found), list(found.columns))
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, match="pip install pandas"):
+        found.to_pandas()
