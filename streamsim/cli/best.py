@@ -69,23 +69,31 @@ RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or li
 )
 @click.option(
     "--buffers",
-    help="Device buffers used in turn, such as 2,3 or 2..8; all: one for every chunk. Default: all, and where that has"
-    f" no room or with --memory-limit {RINGS}.",
+    help="Device buffers used in turn, such as 2,3 or 2..8; all: one for every chunk. Default: all; if that does not"
+    f" fit on the card, or with --memory-limit, {RINGS}.",
 )
-@click.option("--memory", type=one_of(HOST_MEMORIES), default="pinned", show_default=True)
-@click.option("--launch", type=one_of((*LAUNCHES, "both")), default="live", show_default=True)
-@click.option("--exact", is_flag=True, help="Without streamsim[fast]: search to the end, however long SimPy takes.")
+@click.option(
+    "--memory", type=one_of(HOST_MEMORIES), default="pinned", show_default=True, help="Memory of the host arrays."
+)
+@click.option(
+    "--launch",
+    type=one_of((*LAUNCHES, "both")),
+    default="live",
+    show_default=True,
+    help="live: the host issues every op. graph: it launches one CUDA graph. both: search both.",
+)
+@click.option("--exact", is_flag=True, help="Without streamsim[fast]: search to the end, even if this takes long.")
 @format_options
 @click.option(
     "--as",
     "language",
     type=one_of(LANGUAGES),
-    help="Write the program to use, in this language; its calls are counted.",
+    help="Write the program to use in this language, and count its calls.",
 )
-@click.option("--output", "-o", type=OUTPUT, help="The file of --as.")
+@click.option("--output", "-o", type=OUTPUT, help="The file for --as.")
 @page_option
 @fail_if_option
-@click.option("--independent", is_flag=True, help="Of a program: its steps need nothing of each other, and can be cut.")
+@click.option("--independent", is_flag=True, help="With a recorded program: its steps are independent, and can be cut.")
 @bound_layers
 @click.pass_context
 def best_command(
@@ -105,16 +113,15 @@ def best_command(
     fail_if: tuple[Condition, ...],
     **sizes: Any,
 ) -> int:
-    """Find how many chunks and streams, in which order: the optimum of the grid, by the full model.
+    """Find the best number of chunks and streams, and the issue order: the optimum of the grid by the full model.
 
-    What to use is the simplest configuration within 1 % of the optimum: fewest chunks, then fewest streams. Ties
-    are broken the same way. With streamsim[fast] the result is exact. Without it a large grid is searched coarse to
-    fine within 20 seconds or so, and the answer says whether it is exact, and if not, how far from it at most.
-    With --as and -o the program of what to use is written, as streamsim code does.
+    The configuration to use is the simplest within 1 % of the optimum: the fewest chunks, then the fewest streams. With
+    streamsim[fast] the result is exact. Without it, a large grid is searched from coarse to fine in about 20 seconds;
+    the answer then says how much faster another program may be at most. --as and -o write the program to use.
 
-    With --layers, of a model whose weights do not all fit: which layers stay on the card, and over how many buffers the
-    others are streamed to it, in --memory-limit less what is reserved. Of a program whose steps repeat (a .json file,
-    as import -o writes it): in how many pieces, over how many streams, how far ahead to issue them, as by whatif.
+    With --layers, best finds which layers of a model stay on the card, and over how many buffers the others are
+    streamed, within --memory-limit less --reserve. With a program whose steps repeat (a .json file that import -o
+    writes), it finds how to cut the steps, over how many streams and how far ahead to issue them.
 
     \b
     Examples:
@@ -156,7 +163,7 @@ def best_command(
 
 def _program_asked(language: Language | None, output: Path | None) -> tuple[Language, Path] | None:
     if (language is None) is not (output is None):
-        raise InputError("--as, --output: the program needs both, its language and its file; give the other one too")
+        raise InputError("--as, --output: the program needs a language and a file; give both")
     return None if language is None or output is None else (language, output)
 
 
@@ -217,14 +224,11 @@ def _program_given(context: click.Context, pipeline: Pipeline, independent: bool
     given = schedule_given(context, pipeline)
     if given is None:
         if independent:
-            raise InputError("--independent: is of the steps of a program; give one, as streamsim import -o writes it")
+            raise InputError("--independent: needs a program with steps; give a file that streamsim import -o writes")
         return None
     for name in NOT_TAKEN:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise InputError(
-                f"--{name}: {pipeline.workload} is a program, of which only the steps are issued anew;"
-                " leave the option out"
-            )
+            raise InputError(f"--{name}: does not go with the program {pipeline.workload}; leave the option out")
     return given
 
 
@@ -254,11 +258,11 @@ def _best_steps(
 
 
 def _note_calls_of_another(card: Device, language: Language) -> None:
-    """Say so where a program is written in another language than its calls are counted of."""
+    """Note it if the program is written in another language than the one whose calls are counted."""
     counted = front_end_of(card)
     if counted != FRONT_END_OF[language] and not (counted == CALLS and FRONT_END_OF[language] == COMPILED):
         calls = "bare calls" if counted in (CALLS, COMPILED) else f"those of {counted}"
-        note(f"the calls are {calls}, and the program is written for {language}: leave the front end out")
+        note(f"the counted calls are {calls}, but the program is written for {language}; leave the front end out")
 
 
 def _launches(name: str) -> tuple[Launch, ...]:

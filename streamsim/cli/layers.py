@@ -1,4 +1,4 @@
-"""Options that name a model's layers in place of a workload, and what is said of the best way to place them."""
+"""Options that name a model's layers in place of a workload, and say how to place them."""
 
 from __future__ import annotations
 
@@ -33,32 +33,36 @@ OF_WORKLOADS = (
 
 which_layers = all_of(
     click.option("--layers", type=FILE, help="A model's layers, a .toml or .csv file, in place of a workload."),
-    click.option("--passes", type=COUNT, help="Of --layers: passes over all of them. Default: what their file says."),
+    click.option(
+        "--passes",
+        type=COUNT,
+        help="With --layers: number of passes over all layers. Default: the number in the layers file.",
+    ),
     click.option(
         "--reserve",
         type=Quantity("size", partial(parse_bytes, least=0)),
-        help="Of --layers: the card's memory for activations, such as 2GiB.",
+        help="With --layers: memory on the card for activations, such as 2GiB.",
     ),
 )
 place_layers = all_of(
     which_layers,
-    click.option("--depth", type=COUNT, help="Of --layers: buffers for those that are streamed. Default: 2."),
-    click.option("--resident", help="Of --layers: names of those that stay on the card, separated by commas."),
+    click.option("--depth", type=COUNT, help="With --layers: buffers that streamed layers take in turn. Default: 2."),
+    click.option("--resident", help="With --layers: names of the layers that stay on the card, separated by commas."),
     click.option(
         "--kernel-first",
         is_flag=True,
-        help="Of --layers: issue each layer's kernels before the next copy, as pageable memory needs it.",
+        help="With --layers: issue each layer's kernels before the next copy; pageable memory needs this.",
     ),
 )
 bound_layers = all_of(
     which_layers,
-    click.option("--max-depth", type=COUNT, help="Of --layers: the most buffers to search. Default: 8."),
-    click.option("--host-memory-limit", type=SIZE, help="Of --layers: the most that may be pinned on the host."),
+    click.option("--max-depth", type=COUNT, help="With --layers: search up to this many buffers. Default: 8."),
+    click.option("--host-memory-limit", type=SIZE, help="With --layers: most memory that may be pinned on the host."),
 )
 
 
 class LayerOptions(msgspec.Struct, frozen=True):
-    """Which layers, and how to run them; sizes in bytes."""
+    """The options that name layers and say how to run them; sizes in bytes."""
 
     layers: Path | None
     passes: int | None
@@ -68,11 +72,11 @@ class LayerOptions(msgspec.Struct, frozen=True):
     kernel_first: bool
 
     def load(self) -> Layers:
-        """The layers in the file, with as many passes as are asked for. Raises InputError."""
+        """Return the layers in the file, with ``passes`` if given. Raises InputError."""
         return _read(self.layers, self.passes)
 
     def config(self, memory: str) -> Offload:
-        """How to place them. Raises InputError."""
+        """Return how to place the layers. Raises InputError."""
         from streamsim.program.offload import Offload
 
         names = [name for name in map(str.strip, (self.resident or "").split(",")) if name]
@@ -81,7 +85,7 @@ class LayerOptions(msgspec.Struct, frozen=True):
 
 
 class BoundOptions(msgspec.Struct, frozen=True):
-    """Which layers, and what placing them may take; sizes in bytes."""
+    """The options that name layers and limit how to place them; sizes in bytes."""
 
     layers: Path | None
     passes: int | None
@@ -90,11 +94,11 @@ class BoundOptions(msgspec.Struct, frozen=True):
     host_memory_limit: int | None
 
     def load(self) -> Layers:
-        """As of :class:`LayerOptions`."""
+        """Return the layers in the file, with ``passes`` if given. Raises InputError."""
         return _read(self.layers, self.passes)
 
     def best(self, layers: Layers, device: Device, memory_limit: int | None, exact: bool) -> Best[Offload]:
-        """Search the best way to place them."""
+        """Search for the best way to place the layers."""
         from streamsim.cli.notes import noting_compilation, progress_bar
         from streamsim.search.best_first import BUDGET_OPS
         from streamsim.search.best_offload import MOST_DEPTH, best_offload
@@ -106,13 +110,13 @@ class BoundOptions(msgspec.Struct, frozen=True):
             )
 
     def inputs(self, layers: Layers) -> dict[str, Any]:
-        """What was asked, as plain numbers and strings."""
+        """Return the options as plain numbers and strings."""
         limits = {"reserve_bytes": self.reserve or 0, "host_memory_limit_bytes": self.host_memory_limit}
         return {"layers": msgspec.to_builtins(layers), "max_depth": self.max_depth, **limits}
 
 
 def inputs_of(layers: Layers, config: Offload) -> dict[str, Any]:
-    """What was asked, as plain numbers and strings."""
+    """Return the options as plain numbers and strings."""
     return {"layers": msgspec.to_builtins(layers), **msgspec.to_builtins(config)}
 
 
@@ -125,20 +129,22 @@ def _read(path: Path | None, passes: int | None) -> Layers:
 
 
 def layers_given(context: click.Context, options: LayerOptions, memory: str) -> tuple[Layers, Offload] | None:
-    """The layers that stand in the place of a workload, and how to run them; None without any. Raises InputError."""
+    """Return the layers in place of a workload, and how to run them; None without layers. Raises InputError."""
     check_beside_layers(context, options.layers is not None, LayerOptions)
     return None if options.layers is None else (options.load(), options.config(memory))
 
 
 def schedule_of_layers(layers: Layers, config: Offload, device: Device) -> Schedule:
-    """The program. Raises NoRoomError, that says what to do, where it has no room on the card."""
+    """Return the program. Raises NoRoomError with a remedy if the program does not fit on the card."""
     schedule = config.schedule(layers)
-    device.check_room(schedule.device_bytes, "give a smaller --depth, fewer that are --resident or less --reserve")
+    device.check_room(
+        schedule.device_bytes, "give a smaller --depth, fewer layers that are --resident, or less --reserve"
+    )
     return schedule
 
 
 def kernel_first_words(layers: Layers, config: Offload, device: Device, took_s: float) -> list[str]:
-    """What the program takes with each layer's kernels issued before the next copy, where that is faster."""
+    """Return a line with the time of the program with kernels issued first, if this is faster."""
     from streamsim.analysis.predict import predict
     from streamsim.text.quantities import format_seconds
 
@@ -160,5 +166,5 @@ def check_beside_layers(context: click.Context, has_layers: bool, own: type[msgs
             option = f"--{name.replace('_', '-')}"
             if has_layers:
                 what = "a workload" if name == "workload" else option
-                raise InputError(f"{what}: is not for --layers, which are not cut but streamed; leave it out")
-            raise InputError(f"{option}: is for a model's layers; give them, --layers FILE")
+                raise InputError(f"{what}: does not go with --layers, which are streamed, not cut; leave it out")
+            raise InputError(f"{option}: needs layers; add --layers FILE")

@@ -203,10 +203,10 @@ workload_options = all_of(
         "--kernel",
         type=KERNEL,
         multiple=True,
-        help="Time of a kernel over all the work, such as 0.57ms; with that of a part, 0.57ms,9us@64Ki (elements) or"
-        " 0.57ms,9us@1/256. 25ms/600: of 600 launches together, all of which each chunk makes, as of a network;"
-        " 25ms/600,per=item: a chunk makes its share of them. 15us,timed=events: what two CUDA events around it show,"
-        " which is 4 to 6 us too long: the launch on this host is taken off. Repeatable.",
+        help="Time of a kernel over all the work, such as 0.57ms. With the time of a part: 0.57ms,9us@64Ki (elements)"
+        " or 0.57ms,9us@1/256. 25ms/600: 600 launches take 25 ms together, and each chunk makes all of them, as in a"
+        " network; 25ms/600,per=item: a chunk makes its share of them. 15us,timed=events: two CUDA events around the"
+        " kernel show this time, which is 4 to 6 us too long; the launch on this host is taken off. Repeatable.",
     ),
     click.option("--d2h", type=SIZE, multiple=True, help="Size of an output array. Repeatable."),
     click.option("--h2d-once", type=SIZE, multiple=True, help="Size of an array copied once, before the first chunk."),
@@ -214,10 +214,16 @@ workload_options = all_of(
     click.option(
         "--elements",
         type=COUNT,
-        help="Chunks are whole elements of so many, such as 256 images. Default: arrays are cut at any 16 bytes.",
+        help="Number of elements, such as 256 images. Each chunk gets whole elements. Default: cut at multiples of 16"
+        " bytes.",
     ),
-    click.option("--host-work", type=WAIT, help="How long the host works before it issues each chunk, such as 3ms."),
-    click.option("--host-load", type=WAIT, help="And in all, before each chunk its share, such as reading the data."),
+    click.option("--host-work", type=WAIT, help="Time of the host's work before it issues each chunk, such as 3ms."),
+    click.option(
+        "--host-load",
+        type=WAIT,
+        help="Host work over all the data, such as reading it, added to --host-work. Each chunk's share runs before the"
+        " chunk.",
+    ),
 )
 
 pipeline_options = all_of(
@@ -233,13 +239,14 @@ pipeline_options = all_of(
         type=one_of(ORDERS),
         default=PLAIN.order,
         show_default=True,
-        help="Issue chunk by chunk, stage by stage, as a program that waits for every copy, or with the next chunk's"
-        " copies before this one's kernels.",
+        help="depth-first: chunk by chunk. breadth-first: stage by stage. serial: the host waits for every copy."
+        " prefetch: the next chunk's copies run beside this chunk's kernels. relay: depth-first, and kernels wait for"
+        " those of the chunk before.",
     ),
     click.option(
         "--buffers",
         type=CHUNKS,
-        help="Device buffers used in turn (2: double buffering). Default: no buffer twice; of prefetch 2.",
+        help="Device buffers used in turn (2: double buffering). Default: one for every chunk; prefetch: 2.",
     ),
     click.option(
         "--memory",
@@ -253,7 +260,7 @@ pipeline_options = all_of(
         type=one_of(LAUNCHES),
         default=PLAIN.launch,
         show_default=True,
-        help="The host issues every op, or launches one CUDA graph.",
+        help="live: the host issues every op. graph: it launches one CUDA graph.",
     ),
 )
 
@@ -263,7 +270,7 @@ device_options = all_of(
         default="h200",
         show_default=True,
         shell_complete=complete_device,
-        help="A profile that streamsim devices lists, or a TOML file. Default of a recorded program: its own card.",
+        help="A profile that streamsim devices lists, or a TOML file. Default for a recorded program: its own card.",
     ),
     click.option("--connections", type=int, help="Hardware queues, 1 to 32, in place of the profile's number."),
     click.option(
@@ -279,10 +286,10 @@ device_options = all_of(
     click.option(
         "--front-end",
         shell_complete=complete_front_end,
-        help="What the program is written in, which sets what its calls cost: calls (CUDA C++, the default), cupy,"
+        help="What the program is written in, for the cost of its calls: calls (CUDA C++, the default), cupy,"
         " pytorch or one of the profile's.",
     ),
-    click.option("--call-cost", type=TIME, help="What every copy and launch costs the host, such as 9us."),
+    click.option("--call-cost", type=TIME, help="Time that every copy and launch costs the host, such as 9us."),
 )
 
 output_options = all_of(

@@ -55,28 +55,31 @@ if TYPE_CHECKING:
 
 GANTT_COLUMNS = 100  # where no terminal says how many there are
 explain_option = click.option(
-    "--explain", is_flag=True, help="Say also what loses how much time, as streamsim explain does."
+    "--explain", is_flag=True, help="Also print what each cause loses, as streamsim explain does."
 )
 formulas_option = click.option(
-    "--formulas", is_flag=True, help="Show also what published formulas say, and what each takes for granted."
+    "--formulas", is_flag=True, help="Also print the times of published formulas, and what each assumes."
 )
 plot_before_option = click.option(
     "--plot-before",
     is_flag=True,
-    help="In the picture of --plot: above it the unchunked program, or without one the serial one, on the same scale.",
+    help="With --plot: also draw the unchunked program above, or else the serial program, on the same scale.",
 )
 interval_options = all_of(
     click.option(
         "--samples",
         type=COUNT,
-        help="Say also between which times it lies in 90 % of so many draws from the profile's spread, such as 1000.",
+        help="Also print the interval that holds the time in 90 % of this many draws from the profile's spread, such as"
+        " 1000.",
     ),
-    click.option("--seed", type=int, default=0, show_default=True, help="Of the draws: the same seed, the same times."),
+    click.option(
+        "--seed", type=int, default=0, show_default=True, help="Seed of the draws; the same seed gives the same times."
+    ),
 )
 
 
 class _Wanted(msgspec.Struct, frozen=True):
-    """What the options that predict and simulate share ask to be said of a prediction."""
+    """The options that predict and simulate share: what to report of a prediction."""
 
     form: str
     plot: Path | None
@@ -106,11 +109,12 @@ def predict_command(context: click.Context, /, **options: Any) -> int:
     """Predict a pipeline of copies in, kernels and copies out, cut into chunks over streams.
 
     The workload is a TOML file, the file of a schedule (.json), or sizes and times: 64MiB is 64 * 1024 * 1024 bytes,
-    64MB is 64,000,000, a bare number is in bytes; 0.57ms, 20us, 1500ns, a bare number is in seconds. What has no room
-    on the card is refused; with --buffers the table says what the ring costs and what it saves. With --layers: a
-    model's layers, streamed to the card one by one over --depth buffers, but for those that stay there. Several values
-    with commas between them, of --device, --chunks, --streams, --order, --buffers, --memory, --launch or --connections,
-    are one table of every combination, relative to the best.
+    64MB is 64,000,000, a bare number is in bytes; 0.57ms, 20us, 1500ns, a bare number is in seconds. Work that does not
+    fit on the card is refused. With --buffers, the table says what the ring costs and what it saves. With --layers, a
+    model's layers are streamed to the card one by one over --depth buffers, except those that stay there.
+
+    Several values with commas between them give one table of every combination, relative to the best: of --device,
+    --chunks, --streams, --order, --buffers, --memory, --launch and --connections.
 
     \b
     Examples:
@@ -162,7 +166,7 @@ def _side_by_side(
     """Predict several configurations, or a program on several devices. Return the exit code."""
     option, values = next(iter(several.items()))
     if of_layers.layers is not None:
-        raise InputError(f"--{option} {values}: of --layers one at a time; give one value")
+        raise InputError(f"--{option} {values}: --layers takes one value at a time; give one")
     if holds_program(pipeline.workload):
         schedule_given(context, pipeline)  # options beside it that describe a pipeline are an error
         return _programs([pipeline.workload] if pipeline.workload else [], chosen, wanted)
@@ -173,17 +177,17 @@ def _side_by_side(
 
 def _programs(paths: Sequence[Path], chosen: Chosen, wanted: _Wanted) -> int:
     if isinstance(chosen.connections, Listed):
-        raise InputError(f"--connections {chosen.connections}: of a program one at a time; give one value")
+        raise InputError(f"--connections {chosen.connections}: a program takes one value at a time; give one")
     print_programs(paths, chosen, _shown(wanted))
     return OK
 
 
 def _shown(wanted: _Wanted) -> Shown:
-    """What to show of several predictions. Raises InputError for what is shown of a single one only."""
+    """Return what to show of several predictions. Raises InputError for options that need a single prediction."""
     for name in ("explain", "formulas", "samples", "plot_before", "fail_if"):
         if getattr(wanted, name):
             raise InputError(
-                f"--{name.replace('_', '-')}: is of a single prediction; give one value of each option, or leave it out"
+                f"--{name.replace('_', '-')}: needs a single prediction; give one value of each option, or leave it out"
             )
     return Shown(wanted.form, wanted.plot, wanted.trace, wanted.page)
 
@@ -201,14 +205,14 @@ def _shown(wanted: _Wanted) -> Shown:
 @click.option(
     "--recording",
     type=OUTPUT,
-    help="Also write what PyTorch's profiler would have recorded, for streamsim import; .json or .json.gz.",
+    help="Also write the trace that PyTorch's profiler would record, for streamsim import: a .json or .json.gz file.",
 )
 def simulate_command(schedule: tuple[Path, ...], recording: Path | None, **options: Any) -> int:
-    """Predict a schedule's file, or a recorded program without what recording it cost.
+    """Predict the schedule in a file, or a recorded program without the cost of recording it.
 
-    Several files, or several devices with commas between them, are one table, relative to the best.
-    Its speed-up is over the unchunked program where the file names one, as those of streamsim schedule do; else over
-    the same copies and kernels one by one.
+    Several files, or several devices with commas between them, give one table, relative to the best. The speed-up is
+    over the unchunked program if the file holds one, as files of streamsim schedule do. Otherwise it is over the same
+    copies and kernels one by one.
 
     \b
     Examples:
@@ -223,7 +227,7 @@ def simulate_command(schedule: tuple[Path, ...], recording: Path | None, **optio
     chosen, wanted = taken(Chosen, options), _Wanted(**options)
     if len(schedule) > 1 or several:
         if recording is not None:
-            raise InputError(f"--recording {recording}: is of a single program; give one file and one device")
+            raise InputError(f"--recording {recording}: needs a single program; give one file and one device")
         return _programs(schedule, chosen, wanted)
     return _simulated(click.get_current_context(), schedule[0], read_given(schedule[0]), chosen, wanted, recording)
 
@@ -259,7 +263,8 @@ def _simulated(
 def schedule_command(context: click.Context, /, output: Path | None, **options: Any) -> None:
     """Write the schedule that the options of predict describe, as JSON.
 
-    Takes every option of predict; those that say nothing of the schedule (--device, --json, --plot ...) change nothing.
+    It takes every option of predict. Options that do not concern the schedule (--device, --json, --plot ...) change
+    nothing.
 
     \b
     Example:
@@ -276,7 +281,7 @@ def schedule_command(context: click.Context, /, output: Path | None, **options: 
 
 
 def _ignored(option: click.Parameter) -> click.Parameter:
-    """An option that is taken, so that the command line of predict makes its schedule, and changes nothing."""
+    """Return the option, hidden and without effect, so that a command line of predict also makes its schedule."""
     found = copy(option)
     found.expose_value = False
     if isinstance(found, click.Option):
@@ -285,7 +290,7 @@ def _ignored(option: click.Parameter) -> click.Parameter:
 
 
 def take_options_of_predict(command: click.Command) -> None:
-    """What ``command`` does not know of predict's options it takes and passes over."""
+    """Let ``command`` accept and ignore the options of predict that it does not have."""
     own = {option.name for option in command.params}
     command.params += [_ignored(option) for option in predict_command.params if option.name not in own]
 
@@ -331,7 +336,7 @@ def _report(
     source: "Origin | None" = None,
     assumed: Sequence[str] = (),
 ) -> int:
-    """Write the files, then print: when a file fails, its error is all there is to read. Return the exit code."""
+    """Write the files, then print; if a file fails, only its error is printed. Return the exit code."""
     interval, explanation = _interval(prediction, wanted, device), _explanation(prediction, wanted, device, source)
     form, plot = wanted.form, wanted.plot
     if plot is not None:

@@ -60,16 +60,20 @@ COMPLETE_ORDERS, COMPLETE_MEMORIES, COMPLETE_LAUNCHES = map(
 
 @click.command("sweep", cls=BriefCommand)
 @click.argument("workload", metavar="[WORKLOAD.toml]", required=False)
-@click.option("--file", "asked", type=FILE, help="A TOML file with these options' names; those given here win.")
+@click.option(
+    "--file", "asked", type=FILE, help="A TOML file with these options by name. Options on the command line win."
+)
 @click.option("--h2d", multiple=True, help="Sizes of an input array: 64MiB, 1MiB..1GiB*2. Repeatable: another array.")
 @click.option("--kernel", multiple=True, help="Times of a kernel: 0.57ms, 0.1ms..1ms+0.1ms. Repeatable.")
 @click.option("--h2d-once", multiple=True, help="Size of an array copied once, before the first chunk.")
 @click.option("--d2h-once", multiple=True, help="Size of an array copied back once, after the last.")
 @click.option("--d2h", multiple=True, help="Sizes of an output array. Repeatable.")
 @click.option("--elements", help="Number of elements, as for predict.")
-@click.option("--host-work", help="How long the host works before it issues each chunk: 1ms..5ms+1ms.")
-@click.option("--host-load", help="And in all, before each chunk its share.")
-@click.option("--scale", help="The whole workload, elements and times of kernels and of --host-load: 0.25..4*2.")
+@click.option("--host-work", help="Time of the host's work before it issues each chunk: 1ms..5ms+1ms.")
+@click.option(
+    "--host-load", help="Host work over all the data, added to --host-work; each chunk's share runs before the chunk."
+)
+@click.option("--scale", help="Factors for the whole workload (elements, kernels' times, --host-load): 0.25..4*2.")
 @click.option("--chunks", help="Numbers of chunks: 1..64, 1..64*2, 1,2,4. Default: 1.")
 @click.option("--streams", help="Numbers of streams. Default: 1.")
 @click.option(
@@ -78,10 +82,10 @@ COMPLETE_ORDERS, COMPLETE_MEMORIES, COMPLETE_LAUNCHES = map(
     help=f"Issue orders: {','.join(ORDERS)}. Default: depth-first.",
 )
 @click.option(
-    "--buffers", help="Device buffers used in turn: 2,3,4; all (the default): one for every chunk, of prefetch 2."
+    "--buffers", help="Device buffers used in turn: 2,3,4; all (the default): one for every chunk; prefetch: 2."
 )
 @click.option("--memory", shell_complete=COMPLETE_MEMORIES, help="Host memory: pinned,pageable. Default: pinned.")
-@click.option("--launch", shell_complete=COMPLETE_LAUNCHES, help="live,graph. Default: live.")
+@click.option("--launch", shell_complete=COMPLETE_LAUNCHES, help="How ops are issued: live,graph. Default: live.")
 @click.option(
     "--device",
     shell_complete=complete_devices,
@@ -92,7 +96,7 @@ COMPLETE_ORDERS, COMPLETE_MEMORIES, COMPLETE_LAUNCHES = map(
     shell_complete=complete_front_end,
     help="What the program is written in: calls,cupy,pytorch. Default: calls.",
 )
-@click.option("--call-cost", help="What the call of each copy and operation costs the host, as for predict: 9us.")
+@click.option("--call-cost", help="Times that every copy and launch costs the host: 9us.")
 @click.option("--connections", help="Hardware queues: 1..32*2. Default: the profile's number.")
 @click.option(
     "--set",
@@ -108,10 +112,15 @@ COMPLETE_ORDERS, COMPLETE_MEMORIES, COMPLETE_LAUNCHES = map(
     (*FORMATS, "table", MARKDOWN_FORM),
     None,
     "jsonl",
-    "In place of the one that the file name says. Without a file: a table in a terminal, CSV in a pipe.",
+    "How to write it. Default: by the file's name; without a file, a table in a terminal and CSV in a pipe.",
 )
 @click.option("--plot", type=PICTURE, help="Save a heat map of the output file's rows: a .png, .svg or .pdf file.")
-@click.option("--plot-by", default="chunks,streams", show_default=True, help="Its two columns, and first of --page.")
+@click.option(
+    "--plot-by",
+    default="chunks,streams",
+    show_default=True,
+    help="The two columns on the axes of the heat map, and first on --page.",
+)
 @page_option
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes on this machine.")
 @click.option("--dask", metavar="ADDRESS", help="A Dask cluster's scheduler, such as tcp://host:8786.")
@@ -134,11 +143,11 @@ def sweep_command(
     retries: int,
     **options: Any,
 ) -> None:
-    """Predict every combination of ranges, one row each; what cannot be issued or has no room on the card is left out.
+    """Predict every combination of ranges, one row each. Combinations that cannot be issued or do not fit are left out.
 
-    The output is written as it goes: the same command goes on where it was stopped, and the file ends up the
-    same. The serial time and the speed-up of each row are over the unchunked program with blocking copies, as for
-    predict. When only the bandwidth or latency of a direction is set, what depends on it changes with it.
+    Rows are written as they come. If a sweep is stopped, the same command continues it, and the file ends up the same.
+    The serial time and the speed-up of each row refer to the unchunked program with blocking copies, as in predict. If
+    only the bandwidth or latency of a direction is set, the numbers that depend on it follow.
 
     \b
     Examples:
@@ -169,7 +178,7 @@ def sweep_command(
                 with progress_bar("sweeping") as progress:
                     written = write_sweep(sweep, output, kind, executor, retries, progress=progress)
             except KeyboardInterrupt:
-                note("stopped; the same command goes on from here")
+                note("stopped; the same command continues from here")
                 raise
             _summarise(sweep, written, output)
     if plot is not None and output is not None:
@@ -190,7 +199,7 @@ def _plot_axes(plot: Path | None, plot_by: str, output: Path | None, sweep: Swee
     if plot is not None:
         picture_format(plot)
         if output is None:
-            raise InputError("--plot: draws the rows of a file; give --output too")
+            raise InputError("--plot: draws the rows of a file; add --output FILE")
     return x, y
 
 
@@ -202,14 +211,14 @@ def _check_page(page: Path | None, output: Path | None, sweep: Sweep) -> None:
 
     check_rows(len(sweep))
     if output is None:
-        raise InputError(f"--page {page}: shows the rows of a file; give --output too")
+        raise InputError(f"--page {page}: shows the rows of a file; add --output FILE")
 
 
 @contextmanager
 def _executor(workers: int | None, dask: str | None) -> Iterator[Executor | None]:
     """Who does the work: this process (None), processes beside it, or a Dask cluster."""
     if workers and dask:
-        raise InputError("--workers, --dask: give one of them")
+        raise InputError("--workers, --dask: both spread the sweep; give one")
     if dask:
         with _dask(dask) as executor:
             yield executor

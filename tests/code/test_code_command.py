@@ -129,4 +129,4 @@ def test_bad_input_gets_one_line_and_writes_nothing(
 def test_best_needs_the_language_and_its_file(capsys: pytest.CaptureFixture[str]) -> None:
     for one in (["--as", "cupy"], ["-o", "best.py"]):
         assert main(["best", *SIZES, *one]) == 2
-        assert "--as, --output: the program needs both" in capsys.readouterr().err
+        assert "--as, --output: the program needs a language and a file" in capsys.readouterr().err

@@ -250,7 +250,7 @@ def test_another_ending_or_folder_is_refused(capsys: pytest.CaptureFixture[str],
 
 def test_a_page_of_rows_needs_their_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["sweep", "--h2d", "1MiB", "--page", str(tmp_path / "x.html")]) == 2
-    assert "give --output too" in capsys.readouterr().err
+    assert "add --output FILE" in capsys.readouterr().err
 
 
 def test_what_is_too_much_for_a_page_is_said_before_it_is_computed(

@@ -135,7 +135,7 @@ def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_
         ("--h2d 4KiB --plot m.png", "--plot: draws the rows of a file"),
         ("--h2d 4KiB -o x.csv --plot m.gif", "m.gif: expected a file name that ends in"),
         ("--h2d 4KiB -o x.csv --plot m.png --plot-by chunks,colour", "--plot-by chunks,colour: expected two of"),
-        ("--h2d 4KiB --workers 2 --dask tcp://127.0.0.1:1", "--workers, --dask: give one of them"),
+        ("--h2d 4KiB --workers 2 --dask tcp://127.0.0.1:1", "--workers, --dask: both spread the sweep; give one"),
         ("--h2d 4KiB --retries -1", "Invalid value for '--retries': -1"),
         ("--file none.toml", "none.toml: cannot read it: no such file"),
         ("--file bad.toml", "bad.toml: colour = 'red': unknown; expected one of"),

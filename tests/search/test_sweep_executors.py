@@ -185,7 +185,7 @@ def test_control_c_leaves_a_journal_and_no_worker(whole: Path, tmp_path: Path, u
         while process.poll() is None and not (journal.exists() and until in journal.read_text()):
             time.sleep(0.01)
         code, said = control_c(process)
-    assert (code, said.removeprefix(NOTE)) == (130, "streamsim: stopped; the same command goes on from here")
+    assert (code, said.removeprefix(NOTE)) == (130, "streamsim: stopped; the same command continues from here")
     assert journal.exists()
     assert main(["sweep", *options]) == 0
     assert path.read_bytes() == (whole / "out.csv").read_bytes()
