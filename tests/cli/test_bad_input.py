@@ -429,7 +429,7 @@ def test_a_program_in_another_language_than_its_calls_are_of_is_told(
     best = ("best", "--h2d", "1MiB", "--max-chunks", "2", "--max-streams", "2", "--as", "pytorch", "-o", "x.py")
     for options, told in ((("--front-end", "calls"), "bare calls"), (("--device", "h200:cupy"), "those of cupy")):
         assert main([*best, *options]) == 0
-        assert f"the calls are {told}, and the program is written for pytorch" in capsys.readouterr().err
+        assert f"the counted calls are {told}, but the program is written for pytorch" in capsys.readouterr().err
     for alike in ([], ["--front-end", "pytorch"], ["--device", "h200:pytorch"]):
         assert main([*best, *alike]) == 0
         assert "written for" not in capsys.readouterr().err
