@@ -27,7 +27,7 @@ def best_table(best: Best[Any]) -> Table:
 def _described(best: Best[Any]) -> str:
     work = best.work
     if isinstance(work, Layers):
-        several = f", {work.passes} passes" * (work.passes > 1)
+        several = f", {work.passes} passes" if work.passes > 1 else ""
         return f": {len(work.steps)} layers of {format_bytes(work.weight_bytes)}{several}"
     return "" if isinstance(work, Workload) else f": {best.compared['before'].more['chunks']} chunks of a program"
 
@@ -124,7 +124,8 @@ def how_sure(best: Best[Any]) -> list[str]:
     counts += [f"{best.left_open} left open"] if best.left_open else []
     lines = [f"{best.programs} programs: {', '.join(counts)}."]
     if best.left_open_because:
-        remedy = f" {'' if best.compiled else 'streamsim[fast] or '}--exact leaves nothing open." * bool(best.left_open)
+        choice = "--exact" if best.compiled else "streamsim[fast] or --exact"
+        remedy = f" {choice} leaves nothing open." if best.left_open else ""
         lines.append(f"{_doubt(best)}: {best.left_open_because}.{remedy}")
     return lines
 

@@ -82,7 +82,7 @@ def best(
 
     best, usually = made(winner, shortest), made(usual, usual_ticks.result()[0])
     works = usually.serial_s != best.serial_s and usual.memory == winner.memory
-    worked = f" with the host work of {winner.chunks} chunks" * works
+    worked = f" with the host work of {winner.chunks} chunks" if works else ""
     serial_words = f"not cut{worked}, blocking copies"
     serial = SimulatedProgram(None, serial_words, prediction.serial_s, device_bytes=prediction.serial_device_bytes)
     variations = with_one_thing_faster(workload, _with_faster_kernels(workload), device)

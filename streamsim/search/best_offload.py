@@ -98,8 +98,9 @@ def best_offload(
     floor = min(shortest, floor if every is None else search.floor)
     open_bounds, near_bounds = (ways.rows[:, 0] < shortest).sum(), (ways.rows[:, 0] <= _near(search)).sum()
     left_open = 0 if floor == shortest else max(0, int(open_bounds) - len(search.took))
-    whys = [f"the budget of {budget_ops} simulated ops is spent"] * bool(left_open)
-    whys += ["there are too many ways to list them all"] * (every is None and floor < shortest)
+    whys = [f"the budget of {budget_ops} simulated ops is spent"] if left_open else []
+    if every is None and floor < shortest:
+        whys.append("there are too many ways to list them all")
     prediction = predict(best.config.schedule(layers), device)
     return Best(
         best=best,

@@ -129,7 +129,7 @@ def sweep_of(asked: Mapping[str, Sequence[str]]) -> Sweep:
     texts = {**_planned(texts), **texts}
     workload = read_workload(texts["workload"][0]) if "workload" in texts else None
     if workload is None and not texts.keys() & set(ARRAYS):
-        nothing = ", as nothing is cut of what is copied once" * bool(texts.keys() & set(ONCE))
+        nothing = ", as nothing is cut of what is copied once" if texts.keys() & set(ONCE) else ""
         raise InputError(f"no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE{nothing}, or a workload file")
     return _sweep(texts, workload, _split(texts, "device") or [USUAL_DEVICE])
 
