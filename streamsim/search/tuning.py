@@ -51,9 +51,9 @@ LEAST_SCATTER = 1e-4  # of measured seconds: no clock and no card repeats itself
 
 
 def candidates(workload: Workload, device: Device, grid: Grid) -> list[Config]:
-    """The programs of ``grid`` that fit on the card, the simplest first, each once.
+    """Return the configurations of ``grid`` that fit on the card, the simplest first, without equal programs.
 
-    Of one chunk, breadth-first is depth-first.
+    With one chunk, breadth-first equals depth-first.
     """
     configs = grid.within(device.memory_bytes).configs(workload)
     twice = "depth-first" in grid.orders
@@ -61,13 +61,17 @@ def candidates(workload: Workload, device: Device, grid: Grid) -> list[Config]:
 
 
 def default_grid(most_chunks: int = 256, most_streams: int = 32, **rest: Any) -> Grid:
-    """Numbers of chunks and streams up to these that are a quarter apart or more; ``rest``: other axes of a Grid."""
+    """Return a grid of usual numbers of chunks and streams up to these limits; ``rest``: other fields of the Grid."""
     chunks = tuple(n for n in CHUNKS if n <= most_chunks)
     return Grid(chunks=chunks, streams=tuple(n for n in STREAMS if n <= most_streams), **rest)
 
 
 class Hypothesis(NamedTuple):
-    """How far the model misses by itself (a standard deviation of the logarithm), and how far that reaches."""
+    """A hypothesis about the model's own error.
+
+    ``miss``: the standard deviation of log(measured / predicted). ``reach``: the distance, in doublings, at which
+    errors of two programs still correlate by 0.6.
+    """
 
     miss: float
     reach: float
@@ -75,11 +79,12 @@ class Hypothesis(NamedTuple):
 
 @dataclass(frozen=True)
 class Beliefs:
-    """What is thought of n candidates before any is measured.
+    """The prior distribution over the times of n candidates, before any measurement.
 
-    ``predicted_s``: shape (n,), seconds. ``drawn``: shape (draws, n): log of what devices as likely as the profile take
-    over that. ``places``: shape (n, axes): where programs lie that are alike, in doublings of a number. ``miss``: by
-    how much the model errs with the right profile, relative.
+    - ``predicted_s``: predicted seconds, shape (n,).
+    - ``drawn``: log(time on a device drawn from the profile's spread / predicted time), shape (draws, n).
+    - ``places``: coordinates of the candidates, in doublings of a number, shape (n, axes). Near candidates are alike.
+    - ``miss``: the relative error of the model with the right profile.
     """
 
     predicted_s: Array
@@ -89,11 +94,11 @@ class Beliefs:
 
     @property
     def hypotheses(self) -> list[Hypothesis]:
-        """Of how the model misses; the first holds until measurements say otherwise."""
+        """The hypotheses about the model's error; the first one holds before any measurement."""
         return [Hypothesis(times * self.miss, reach) for reach in REACHES for times in MISSES]
 
     def covariance(self, some: Sequence[int], others: Sequence[int], how: Hypothesis | None = None) -> Array:
-        """Of log(measured / predicted) of ``some`` candidates (rows) with ``others`` (columns)."""
+        """Return covariances of log(measured / predicted) of ``some`` candidates (rows) with ``others`` (columns)."""
         how = self.hypotheses[0] if how is None else how
         apart = ((self.places[some][:, None] - self.places[others][None]) ** 2).sum(axis=2)
         alike = how.miss**2 * np.exp(-apart / (2 * how.reach**2))
@@ -101,7 +106,7 @@ class Beliefs:
         return found
 
     def likeliest(self, measured: Mapping[int, tuple[float, float]]) -> Hypothesis:
-        """The hypothesis under which what was measured is the least surprising; of equals the earlier one."""
+        """Return the most likely hypothesis given the measurements; of equally likely ones, the first."""
         if not measured:
             return self.hypotheses[0]
         known, missed, noise = self._known(measured)
@@ -116,10 +121,10 @@ class Beliefs:
     def expected(
         self, measured: Mapping[int, tuple[float, float]], how: Hypothesis | None = None
     ) -> tuple[Array, Array]:
-        """The seconds that each candidate is expected to take, and the standard deviation of their logarithm.
+        """Return the expected seconds of each candidate, and the standard deviation of their logarithm.
 
-        ``measured``: by candidate its seconds and by how much of them (a share) they scatter. ``how``: None: the
-        likeliest.
+        ``measured``: by candidate, its measured seconds and their relative scatter. ``how``: a hypothesis (None: the
+        most likely one).
         """
         how = self.likeliest(measured) if how is None else how
         log_s = np.log(self.predicted_s)
@@ -133,16 +138,16 @@ class Beliefs:
         return np.exp(log_s), np.sqrt(np.maximum(variance, 0.0))
 
     def _known(self, measured: Mapping[int, tuple[float, float]]) -> tuple[list[int], Array, Array]:
-        """The candidates that were measured, log(measured / predicted) of each, and the covariance of their noise."""
+        """Return the measured candidates, log(measured / predicted) of each, and the covariance of their noise."""
         known = list(measured)
         times, scatter = np.array([measured[k] for k in known]).T
         missed = np.log(times) - np.log(self.predicted_s[known])
         return known, missed, np.diag(np.maximum(scatter, LEAST_SCATTER) ** 2)
 
     def next(self, measured: Mapping[int, tuple[float, float]], without: frozenset[int] = frozenset()) -> int | None:
-        """The candidate to measure next, ``without`` those that cannot be; None when there is none left.
+        """Return the candidate to measure next, or None if there is none left; ``without``: candidates to leave out.
 
-        The first is what the model would pick. Of equals the earlier one.
+        The first one is the fastest by the model. Of equally promising candidates, the first one is returned.
         """
         left = self._left(measured, without)
         if not left:
@@ -153,7 +158,7 @@ class Beliefs:
         return left[promises.index(max(promises))]
 
     def promise(self, measured: Mapping[int, tuple[float, float]], without: frozenset[int] = frozenset()) -> float:
-        """By what share the best that was measured is expected to be improved upon by any one of the others."""
+        """Return the largest expected improvement by one more measurement, as a share of the best measured time."""
         left = self._left(measured, without)
         return 1 - math.exp(-max(self._promises(measured, left))) if left and measured else 0.0
 
@@ -168,7 +173,7 @@ class Beliefs:
 
 
 def expected_improvement(gain: float, deviation: float) -> float:
-    """By how much less than the best a normal variable is on average, the best counted as 0; ``gain``: of its mean."""
+    """Return the mean of max(0, x) for a normal variable x with mean ``gain`` and standard deviation ``deviation``."""
     if deviation <= 0:
         return max(gain, 0.0)
     z = gain / deviation
@@ -177,10 +182,10 @@ def expected_improvement(gain: float, deviation: float) -> float:
 
 
 def beliefs(workload: Workload, configs: Sequence[Config], device: Device, seed: int = 0) -> Beliefs:
-    """What the model says of ``configs``, and of how far it may be off. ``seed``: of the devices that are drawn.
+    """Return the prior distribution over the times of ``configs``; ``seed``: the seed of the drawn devices.
 
-    Times are those until the host knows that all is done. Raises InputError for no configs, and where ``device`` has no
-    cost for a kernel.
+    A time ends when the host knows that all work is done. Raises InputError for no configs, and for a kernel without a
+    cost on ``device``.
     """
     if not configs:
         raise InputError("configs = []: nothing to choose from; give at least one")
@@ -195,7 +200,7 @@ def _returned_s(workload: Workload, configs: Sequence[Config], device: Device) -
 
 
 def _drawn(device: Device, many: int, seed: int) -> list[Device]:
-    """Devices as likely as ``device``, on hosts of other speeds."""
+    """Return ``many`` devices drawn from the spread of ``device``, on hosts of random speeds."""
     if not device.spread:
         device = msgspec.structs.replace(device, spread=dict.fromkeys(number_names(device), PROFILE_SPREAD))
     host = [name for name in number_names(device) if name.startswith("host.")]
@@ -205,7 +210,7 @@ def _drawn(device: Device, many: int, seed: int) -> list[Device]:
 
 
 def _places(configs: Sequence[Config]) -> Array:
-    """Where each lies: a doubling of chunks, streams or buffers apart is 1, issued in another way the root of 2."""
+    """Return the coordinates of configs. A doubling of chunks, streams or buffers is 1 apart, another order root 2."""
     numbers = np.log2([(config.chunks, config.streams, config.buffers or config.chunks) for config in configs])
     ways = [(config.order, config.launch, config.memory) for config in configs]
     kinds = sorted(set(ways))
