@@ -261,7 +261,7 @@ def _issue(config, given, room, this, step, stream, row, chunk, run):
     for shape in range(row + step.begin, row + step.end):
         if given.shapes[uintp(shape)].kind == NOTHING:  # the chunk has nothing of the array
             continue
-        is_next = _is_next(given, room, config, this, chunk, shape, shape - row, run)
+        is_next = config.enter != 0 and _is_next(given, room, config, this, chunk, shape, shape - row, run)
         _put(config, given, room, stream, shape, is_next)
         room.at[0].leads = 0
         if room.at[0].entered:

@@ -11,7 +11,8 @@ chunk. Arrays that are copied once go in stream 0 before the passes, and back af
 
 from __future__ import annotations
 
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ class Body(NamedTuple):
 Pass = tuple[Body, ...]
 
 
-class Loop(NamedTuple):
+@dataclass(frozen=True)
+class Loop:
     """The calls of a program over all chunks.
 
     ``events``: each chunk may have one of each name, and they are numbered chunk by chunk. ``roles``: what each stream
@@ -93,7 +95,7 @@ class Loop(NamedTuple):
     roles: tuple[str, ...] = ()
     ends: tuple[int, ...] = ()
 
-    @property
+    @cached_property
     def is_by_chunk(self) -> bool:
         """Whether all calls for a chunk come before those for the next one."""
         return len(self.passes) == 1 and not any(body.follows for body in self.passes[0])

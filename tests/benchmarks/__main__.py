@@ -1,6 +1,11 @@
-"""Every benchmark, one table after another: ``python tests/benchmarks``, with the options of ``bench_sweep.py``."""
+"""Benchmarks, one table after another: ``python tests/benchmarks`` runs all of them.
+
+``python tests/benchmarks bench_model bench_compiled bench_sweep`` runs these three, whose figures docs/speed.md shows.
+``--all``: see ``bench_sweep.py``.
+"""
 
 import platform
+import sys
 from datetime import UTC, datetime
 from importlib import import_module
 
@@ -8,10 +13,10 @@ NAMES = ("bench_model", "bench_compiled", "bench_large", "bench_sweep", "bench_b
 
 
 def main() -> None:
-    """Say when and on what, then run them all."""
+    """Say when and on what, then run them."""
     machine = f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}"
     print(f"{datetime.now(UTC):%Y-%m-%d}, {machine}")
-    for name in NAMES:
+    for name in [name for name in NAMES if name in sys.argv] or NAMES:
         try:
             benchmark = import_module(name)
         except ModuleNotFoundError as missing:
