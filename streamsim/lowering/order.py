@@ -52,7 +52,7 @@ class Order(NamedTuple):
 def order_of(schedule: Schedule, columns: Columns, kernel_signal: str) -> Order:
     """The order of a schedule's ops, on a device with that signal of kernels.
 
-    Most ops follow the last one of their stream and nothing else, so that goes without a call; see docs/speed.md.
+    Most ops follow the last one of their stream and nothing else, so such an op is ordered without a call.
     """
     kind, stream = columns.kind, columns.stream
     ops, streams = schedule.ops, StreamOrder(schedule)
