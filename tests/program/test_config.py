@@ -77,6 +77,10 @@ def test_a_ring_is_refused_likewise(way: dict[str, Any]) -> None:
     assert str(found.value) == str(expected.value)
 
 
+def test_a_choice_of_nothing_is_what_build_makes_of_nothing() -> None:
+    assert Config().schedule(pipeline_of(8)) == build(pipeline_of(8))
+
+
 def test_a_ring_has_a_stream_for_each_buffer_unless_told() -> None:
     assert ring_config(8, 3) == Config(chunks=8, streams=3, buffers=3)
     assert ring_config(8, 3, 2) == Config(chunks=8, streams=2, buffers=3)

@@ -398,27 +398,6 @@ def test_a_faster_link_can_hurt_where_directions_share_it() -> None:
 # Values
 
 
-@pytest.mark.parametrize(
-    ("bad", "named"),
-    [
-        ({"order": "random"}, "order = 'random': expected one of"),
-        ({"chunks": 0}, "chunks = 0: "),
-        ({"streams": True}, "streams = True: "),
-        ({"buffers": 0}, "buffers = 0: "),
-        ({"buffers": 2, "order": "breadth-first"}, "buffers = 2: a ring of buffers is issued depth-first"),
-        ({"order": "serial", "streams": 2}, "streams = 2: a serial program has one stream"),
-        ({"order": "serial", "launch": "graph"}, "launch = 'graph': a serial program"),
-        ({"memory": "pageable", "launch": "graph"}, "launch = 'graph': pageable copies"),
-        ({"memory": "managed"}, "memory = 'managed': "),
-        ({"launch": "later"}, "launch = 'later': "),
-    ],
-)
-def test_a_config_checks_itself(bad: dict[str, Any], named: str) -> None:
-    with pytest.raises(InputError) as error:
-        Config(**bad)
-    assert str(error.value).startswith(named)
-
-
 @given(workloads(), grids)
 def test_every_config_of_a_grid_can_be_built(workload: Workload, grid: Grid) -> None:
     try:

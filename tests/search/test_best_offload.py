@@ -261,34 +261,3 @@ def test_no_way_in_the_room_ends_before_the_floor(case: Asked) -> None:
 
 
 # What it refuses
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (
-            {"memory_limit_bytes": 5},
-            r"memory limit = 5 bytes \(5 B\): the largest layer, layer1, has 6 B of weights",
-        ),
-        (
-            {"memory_limit_bytes": 8, "reserve_bytes": 3},
-            r"memory limit = 8 bytes .* layer1, has 6 B of weights and 3 B are reserved",
-        ),
-        (
-            {"memory_limit_bytes": 8, "pinned_limit_bytes": 5},
-            "no way to place 10 B of weights fits into 8 B for weights on the card and 5 B pinned on the host; allow",
-        ),
-        ({"most_depth": 0}, "most_depth = 0"),
-        ({"reserve_bytes": -1}, "reserve_bytes = -1"),
-    ],
-)
-def test_what_cannot_be_is_refused(more: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        best_offload(layers_of((4, 5), (6, 3)), IDEAL, **more)
-
-
-def test_too_many_layers_or_passes_are_refused() -> None:
-    layer = Layer(4, (WorkloadKernel(duration_s=1e-6),))
-    for layers in (Layers((replace(layer, repeats=1001),)), Layers((layer,), 100_000)):
-        with pytest.raises(InputError, match="are too many to search; give at most 1000 layers and 33333 together"):
-            best_offload(layers, IDEAL, 100)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +11,6 @@ from msgspec.structs import replace
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
 from streamsim.analysis.what_if import what_if
-from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.patterns import breadth_first
 from streamsim.program.schedule import Buffer, Copy, HostWork, Kernel, Op, Region, Schedule, Synchronize
@@ -103,11 +101,6 @@ def test_the_chunks_of_a_breadth_first_program_without_named_memory_are_its_stre
     schedule = replace(BREADTH_FIRST, ops=tuple(ops), buffers=())
     assert chunk_count(schedule) == 4
     assert [op.stream for op in in_chunks(schedule, 8)] == [op.stream for op in in_chunks(BREADTH_FIRST, 8)]
-
-
-def test_a_program_without_chunks_is_refused() -> None:
-    with pytest.raises(InputError, match="there is no copy and no kernel to cut"):
-        best_steps(program(HostWork(1.0)), DEVICE)
 
 
 def test_copies_too_small_for_more_pieces_end_the_search_and_it_says_so() -> None:

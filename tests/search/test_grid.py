@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from strategies import pipeline_of
 
-from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.search.grid import Grid
 
@@ -27,20 +24,6 @@ def test_a_grid_goes_from_one_chunk_on_one_stream_to_256_on_32_in_both_orders() 
         for chunks in range(1, 257)
         for streams in range(1, min(chunks, 32) + 1)
     }
-
-
-def test_of_too_many_chunks_the_fewest_are_named() -> None:
-    with pytest.raises(InputError, match=r"^chunks = 5: an empty grid: the workload has at most 4 chunks"):
-        Grid(chunks=(9, 5, 7)).configs(pipeline_of(4))
-
-
-@pytest.mark.parametrize("field", ["chunks", "streams", "orders", "buffers", "launches"])
-@pytest.mark.parametrize(("value", "said"), [((), "an empty grid; give at least one"), ([1], "expected a tuple")])
-def test_each_of_its_axes_is_a_tuple_that_is_not_empty(field: str, value: Any, said: str) -> None:
-    with pytest.raises(InputError) as error:
-        Grid(**{field: value})
-    assert str(error.value).startswith(f"{field} = ")
-    assert said in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from sweeps import rows_of, small
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program.config import Config, Order
 from streamsim.program.files import write_workload
 from streamsim.program.patterns import breadth_first, build, depth_first, serial
 from streamsim.program.workload import Point, Workload, WorkloadKernel
@@ -31,6 +30,8 @@ from streamsim.search.sweep_text import read_asked, sweep, sweep_of
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from streamsim.program.config import Order
 
 ASKED = {
     "device": ["a100,k20c"],
@@ -306,23 +307,6 @@ def test_every_name_of_a_sweep_can_be_asked_for() -> None:
     assert [row["connections"] for row in sweep(pipeline_of(64), "h200", **cards)] == [1, 8]
 
 
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ({"chunk": 4}, "'chunk': no axis of that name; expected one of "),
-        ({"chunks": []}, "chunks = []: expected a text, a number or a list of them"),
-        ({"chunks": [1, 16**5000]}, "chunks = a list too long to write: expected a number of fewer digits"),
-        ({"set": {"h2d.latency": 16**5000}}, "set.h2d.latency = a int too long to write: expected a number of"),
-        ({"chunks": 2, "device": "h20"}, "device = 'h20': neither a shipped profile"),
-        ({"chunks": 4, "workload": None}, "no workload: give one, or what it copies and runs as h2d, kernel and d2h"),
-    ],
-)
-def test_what_cannot_be_swept_is_named(asked: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError) as error:
-        sweep(**{"workload": pipeline_of(64), **asked})
-    assert str(error.value).startswith(message)
-
-
 # The picture
 
 
@@ -373,35 +357,6 @@ def test_the_same_rows_give_the_same_picture(tmp_path: Path) -> None:
         save_heatmaps({"": heat}, tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
-
-
-def test_values_check_themselves() -> None:
-    device = (load_device("ideal"),)
-    for axes, named in (
-        ((Axis("chunks", (1,)), Axis("chunks", (2,))), "chunks: stands twice"),
-        ((Axis("colour", (1,)),), "'colour': no axis of that name"),
-    ):
-        with pytest.raises(InputError, match=named):
-            Sweep(axes, device, pipeline_of(8))
-    with pytest.raises(InputError, match="empty axis"):
-        Axis("chunks", ())
-    with pytest.raises(InputError, match=r"^chunks = list: expected a tuple"):
-        Axis("chunks", [1])  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="no workload"):
-        Sweep((Axis("chunks", (1,)),), device)
-    with pytest.raises(InputError, match="devices"):
-        Sweep((Axis("chunks", (1,)),), (), pipeline_of(8))
-    good = {
-        "axes": (Axis("chunks", (1,)),),
-        "devices": device,
-        "workload": pipeline_of(8),
-        "h2d_once": (),
-        "d2h_once": (),
-    }
-    for field in ("axes", "devices", "h2d_once", "d2h_once"):
-        with pytest.raises(InputError, match=f"^{field} = "):
-            Sweep(**(good | {field: list(good[field])}))  # type: ignore[call-overload]
-    assert Config().schedule(pipeline_of(8)) == build(pipeline_of(8))
 
 
 @pytest.mark.parametrize(("most", "is_refused"), [(5, True), (4, False), (100, True)])

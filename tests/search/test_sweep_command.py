@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
 from strategies import pipeline_of
-from sweeps import NOTE, said
+from sweeps import said
 
 from streamsim.analysis.kernel_assumptions import kernel_assumptions
 from streamsim.cli import main
@@ -18,6 +16,11 @@ from streamsim.program.files import write_workload
 from streamsim.program.workload_text import workload_of_sizes
 from streamsim.search.sweep_output import read_rows
 from streamsim.text.quantities import format_change, format_seconds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
 
 # The command
 
@@ -85,81 +88,6 @@ def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_
     for example in examples:
         said(capsys, *example)
     assert {"sweep.csv", "devices.jsonl", "map.png"} <= {path.name for path in tmp_path.iterdir()}
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ("", "no workload: give --h2d SIZE"),
-        ("--h2d 4KiB --chunks 4..1", "chunks = '4..1': an empty range"),
-        ("--h2d 4KiB --chunks x", "chunks = 'x': "),
-        ("--h2d 1KiB..4KiB", "h2d = '1KiB..4KiB': a range without a step"),
-        ("--h2d 4KiB --h2d-once 1KiB..4KiB*2", "h2d_once = '1KiB..4KiB*2': one size for all rows"),
-        ("--h2d 4KiB --memory-limit 1MiB,4MiB", "memory_limit = '1MiB,4MiB': one size for all rows"),
-        ("--h2d 4KiB --kernel 1us..3us", "kernel = '1us..3us': a range without a step"),
-        ("--h2d 4KiB --host-work 1us..3us", "host_work = '1us..3us': a range without a step"),
-        ("--kernel 1ms --chunks 1000001", "chunks = '1000001': expected a whole number, from 1 to 1,000,000"),
-        ("--kernel 1ms --streams 1000001", "streams = '1000001': expected a whole number, from 1 to 1,000,000"),
-        ("--h2d 4KiB --memory-limit 8", "an empty grid: none of its 1 combinations can be issued: "),
-        ("--h2d 4KiB --kernel 4KiB", "kernel = '4KiB': "),
-        ("--h2d 4KiB --order random", "order = 'random': expected one of"),
-        ("--h2d 4KiB --memory managed", "memory = 'managed': "),
-        ("--h2d 4KiB --launch graph --memory pageable", "an empty grid: none of its 1 combinations can be issued: "),
-        ("--h2d 4KiB --chunks 2000", "an empty grid: none of its 1 combinations can be issued: chunks = 2000: more"),
-        (
-            "--h2d 4KiB --elements 1 --chunks 2..10001 --streams 1..10001",
-            "streams = 10001 values: a sweep of 100010000 combinations, more than 100000000; give larger steps",
-        ),
-        (
-            "--h2d 4KiB --elements 1 --chunks 2..10001 --streams 1..10000",  # refused without looking at them all
-            "an empty grid: none of its 100000000 combinations can be issued: chunks = 2: more chunks than",
-        ),
-        ("--h2d 4KiB --device b201", "device = 'b201': "),
-        ("--h2d 4KiB --device h200,h200", "device = 'h200': two profiles of this name"),
-        ("--h2d 4KiB --chunks=", "chunks = '': "),
-        ("--h2d 4KiB --connections 0", "connections = '0': "),
-        ("--h2d 4KiB --connections 33", "connections = '33': "),
-        ("--h2d 4KiB --scale 0", "scale = '0': "),
-        ("--h2d 4KiB --scale x", "scale = 'x': expected a number from 1e-09 to 1e+09"),
-        ("--h2d 4KiB --elements 1000", "an empty grid: none of its 1 combinations can be issued: elements = 1000: "),
-        ("--h2d 4KiB --set h2d.latency_s", "set = 'h2d.latency_s': expected NAME=VALUES"),
-        ("--h2d 4KiB --set h2d.latenzy_s=1us", "'h2d.latenzy_s': no number or rule of a device profile"),
-        ("--h2d 4KiB --set h2d.latency_s=1GB/s", "h2d.latency_s = '1GB/s': "),
-        ("--h2d 4KiB --set copy_engines.count=3", "an empty grid: none of its 1 combinations can be issued: copy_"),
-        ("--h2d 4KiB --buffers none", "buffers = 'none': "),
-        ("--h2d 4KiB -o x.gif", "x.gif: expected a file name that ends in one of .csv, .jsonl"),
-        ("--h2d 4KiB -o none/x.csv", "none/x.csv: there is no folder"),
-        ("--h2d 4KiB -o .", ".: is a folder"),
-        ("--h2d 4KiB -o /dev/full", "/dev/full: cannot write it: no space left on device"),
-        ("--h2d 4KiB -o /proc/x.csv", "/proc/x.csv: cannot write it: "),
-        ("--h2d 4KiB --plot m.png", "--plot: draws the rows of a file"),
-        ("--h2d 4KiB -o x.csv --plot m.gif", "m.gif: expected a file name that ends in"),
-        ("--h2d 4KiB -o x.csv --plot m.png --plot-by chunks,colour", "--plot-by chunks,colour: expected two of"),
-        ("--h2d 4KiB --workers 2 --dask tcp://127.0.0.1:1", "--workers, --dask: both spread the sweep; give one"),
-        ("--h2d 4KiB --retries -1", "Invalid value for '--retries': -1"),
-        ("--file none.toml", "none.toml: cannot read it: no such file"),
-        ("--file bad.toml", "bad.toml: colour = 'red': unknown; expected one of"),
-        ("--file worse.toml", "worse.toml: chunks = {'a': 1}: expected a text, a number or a list of them"),
-        ("--file broken.toml", "broken.toml: cannot be read: "),
-        ("--file long.toml", "long.toml: chunks = a int too long to write: expected a number of fewer digits"),
-        ("none.toml", "none.toml: cannot read it: no such file"),
-    ],
-)  # fmt: skip
-def test_bad_input_is_one_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any, options: str, named: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("bad.toml").write_text('colour = "red"\n')
-    Path("worse.toml").write_text("chunks = {a = 1}\n")
-    Path("broken.toml").write_text("chunks = [\n")
-    Path("long.toml").write_text(f"chunks = 0x{'1' * 5000}\n")
-    files = {path.name for path in tmp_path.iterdir()}
-    assert main(["sweep", *options.split()]) == 2
-    out, err = capsys.readouterr()
-    err = err.removeprefix(NOTE)
-    assert (out, err.count("\n")) == ("", 1)
-    assert err.removeprefix("streamsim: error: ").startswith(named)
-    assert {path.name for path in tmp_path.iterdir()} == files
 
 
 def test_the_table_has_the_rows_rounded_and_what_they_have_in_common_once(capsys: pytest.CaptureFixture[str]) -> None:

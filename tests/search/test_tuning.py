@@ -19,7 +19,6 @@ from strategies import make_device, pipeline_of
 from streamsim import Config, Workload, WorkloadKernel, best, load_device, simulate
 from streamsim.device.profile import number_names
 from streamsim.device.variations import with_memory_limit
-from streamsim.errors import InputError
 from streamsim.search.grid import Grid
 from streamsim.search.tuning import (
     COMMON_SPREAD,
@@ -315,11 +314,3 @@ def test_candidates_are_distinct_programs_that_fit() -> None:
     assert {config.order for config in candidates(workload, make_device(), Grid((1,), (1,), ("breadth-first",)))} == {
         "breadth-first"
     }
-
-
-def test_there_must_be_something_to_choose_from() -> None:
-    device = make_device()
-    with pytest.raises(InputError, match=r"configs = \[\]: nothing to choose from"):
-        beliefs(pipeline_of(8), [], device)
-    with pytest.raises(InputError, match="nobody"):
-        beliefs(Workload(8, (4,), (4,), (WorkloadKernel("nobody"),)), [Config()], device)
