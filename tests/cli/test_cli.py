@@ -279,7 +279,8 @@ def test_plot_and_trace_from_one_command(capsys: pytest.CaptureFixture[str], tmp
     assert sorted(tmp_path.iterdir()) == [plot, trace]
 
 
-def test_devices(capsys: pytest.CaptureFixture[str]) -> None:
+def test_devices(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
     table = run(capsys, "devices")
     listed = json.loads(run(capsys, "devices", "--json"))
     assert [row["name"] for row in listed["devices"]] == device_names()
