@@ -209,7 +209,7 @@ class Writer(ABC):
             "if work is None:",
             f"    work = {FIRST_ROUNDS}",
             f"    for _ in range({TRIALS}):",
-            f"        timed({self._program})  # warms up, with data",
+            f"        timed(pipeline, {self._streams('pool')})  # warms up, with data",
             "        work = max(1, round(work * KERNELS_S / timed(kernels_alone)[1]))",
         ]
 
