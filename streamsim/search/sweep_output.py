@@ -39,6 +39,7 @@ Format = Literal["csv", "jsonl"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 BINARY = getattr(os, "O_BINARY", 0)  # Windows would write other line ends than those that are counted
 JOURNAL = ".journal"
+COUNTS = ("connections", "elements", "chunks", "streams", "buffers")
 LARGEST_JOURNAL_BYTES = BLOCK_BYTES = 1 << 20
 TEXT_COLUMNS = ("device", "order", "memory", "launch")
 
@@ -291,8 +292,14 @@ def _checksum_of(path: Path, n_bytes: int) -> int:
 
 
 def _may_be_row(columns: tuple[str, ...], row: list[Any] | None) -> bool:
-    """Return whether a row of a journal, which anybody may have edited, has the columns and a makespan."""
-    return row is None or (len(row) == len(columns) and isinstance(row[columns.index("makespan_s")], float))
+    """Return whether a row of a journal, which anybody may have edited, has a value of its kind in each column."""
+    if row is None:
+        return True
+    values = dict(zip(columns, row, strict=False))
+    numbers = [value for name, value in values.items() if name.endswith(("_s", "_bytes", "speedup")) or name in COUNTS]
+    is_sound = all(value is None or type(value) in (int, float) for value in numbers)
+    answers = [values.get(name) for name in ("makespan_s", "serial_s", "speedup") if name in columns]
+    return len(row) == len(columns) and is_sound and all(isinstance(value, float) for value in answers)
 
 
 def _fastest(columns: tuple[str, ...], before: list[Any] | None, rows: list[tuple[Any, ...]]) -> list[Any] | None:
