@@ -284,8 +284,11 @@ class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         return short(f"Device({self.name}: {self.description})")
 
     def source(self, name: str) -> tuple[str, str]:
-        """Return the source of the number ``name`` (dotted): "measured", "published" or "assumed", and the details."""
-        kind, _, text = (self.sources.get(name) or self.sources[name.rpartition(".")[0]]).partition(":")
+        """Return the source of the number ``name`` (dotted): "measured", "published" or "assumed", and the details.
+
+        Both are empty if the profile does not say where the number is from.
+        """
+        kind, _, text = (self.sources.get(name) or self.sources.get(name.rpartition(".")[0], "")).partition(":")
         return kind, text.strip()
 
     def has_room(self, n_bytes: int) -> bool:

@@ -44,7 +44,7 @@ LARGEST_JOURNAL_BYTES = BLOCK_BYTES = 1 << 20
 TEXT_COLUMNS = ("device", "order", "memory", "launch")
 
 
-class Journal(msgspec.Struct, frozen=True):
+class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How far a sweep has come: the next combination, the bytes of the output that hold those before it.
 
     ``sweep``: a fingerprint of what is swept, into what. ``checksum``: the CRC-32 of those bytes. ``left_out``
