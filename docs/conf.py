@@ -11,12 +11,12 @@ import ast
 import io
 import json
 import sys
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stdout
 from importlib import import_module
 from importlib.metadata import version as version_of
-from inspect import getsource
 from typing import TYPE_CHECKING, Any
 
+from streamsim.arguments import imported_for_checkers
 from streamsim.cli import main
 
 if TYPE_CHECKING:
@@ -144,8 +144,4 @@ def _import_types() -> None:
         getattr(streamsim, name)
     modules = [module for name, module in sorted(sys.modules.items()) if name.startswith("streamsim.")]
     for module in modules * 2:  # some of these names are themselves imported so
-        for node in ast.parse(getsource(module)).body:
-            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-                for imported in node.body:
-                    with suppress(ImportError):
-                        exec(ast.unparse(imported), vars(module))
+        vars(module).update(imported_for_checkers(module.__name__))

@@ -75,14 +75,14 @@ class _Names(dict[str, Any]):
 
 def _kinds(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the type of each argument by its name; nothing where the types cannot be known here."""
-    names = _Names({**vars(builtins), **_imported_for_checkers(function.__module__), **function.__globals__})
+    names = _Names({**vars(builtins), **imported_for_checkers(function.__module__), **function.__globals__})
     try:
         return typing.get_type_hints(function, localns=names)
     except Exception:  # such as np.ndarray[...] where NumPy is not installed
         return {}
 
 
-def _imported_for_checkers(module: str) -> dict[str, Any]:
+def imported_for_checkers(module: str) -> dict[str, Any]:
     """Return what a module imports for type checkers only, as far as it can be imported."""
     names: dict[str, Any] = {}
     for block in ast.parse(getsource(sys.modules[module])).body:

@@ -1,7 +1,7 @@
 """A workload's file that says more than the work: how to cut and issue it, the device, and what was measured.
 
-What it says stands in the place of the options' defaults, so that an option on the command line wins. The file of a
-sweep is read likewise, where each of its axes has one value.
+The values in the file take the place of the options' defaults, so that an option on the command line wins. A sweep's
+file is read in the same way if each of its axes has one value.
 """
 
 from __future__ import annotations

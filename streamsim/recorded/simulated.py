@@ -1,7 +1,7 @@
 """Recordings of simulated programs: what PyTorch's profiler would write of them if recording took no time.
 
-With them every step from a recording to a faster program can be tried without a card. Read back by
-:mod:`streamsim.recorded.kineto`, such a recording replays in the time that was simulated, within a percent.
+With such a recording, every step to a faster program can be tried without a card. Read back by
+:mod:`streamsim.recorded.kineto`, the recording replays within a percent of the simulated time.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from streamsim.errors import InputError
 from streamsim.files.atomic_files import replacing_packed
 from streamsim.program.schedule import Copy, HostWork, Kernel, RecordEvent, Synchronize, WaitEvent, WaitThread
 from streamsim.recorded.kineto import LEGACY_STREAM
+from streamsim.rules.clock import TICKS_PER_US
 from streamsim.timeline.timeline import call_name
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 Event = dict[str, Any]
 PROCESS = 1
-TICKS_PER_US = 1000
 THREADS_OF_A_BLOCK = 256
 
 

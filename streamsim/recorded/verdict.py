@@ -74,11 +74,11 @@ def _share(seconds: float, use: RecordedCardUse) -> str:
 
 def best_trial(schedule: Schedule, device: Device) -> Trial | None:
     """Return the change with the largest gain among a few that keep the program's order; None if none gains 3 %."""
+    if (first := launch_before(schedule, device)) is not None:  # the easiest change of all: no other one is tried
+        return first
     was = Scenario(schedule, device)
     before_s = simulate_one_of_many(*was).makespan_s
     best: Trial | None = None
-    if (first := launch_before(schedule, device)) is not None:  # the easiest change of all: no other one is tried
-        return first
     for words, options, case in _trials(was):
         takes_s = simulate_one_of_many(*case).makespan_s
         gain = before_s / takes_s if takes_s else 1.0

@@ -21,6 +21,7 @@ from streamsim.files.atomic_files import replacing_packed
 from streamsim.lowering.lowered import lower
 from streamsim.program.schedule import LEGACY_STREAM, Copy, HostOp, Kernel, Op, RecordEvent, Region, WaitEvent
 from streamsim.report.overlapping_ops import lane_of_each_op
+from streamsim.rules.clock import TICKS_PER_US
 from streamsim.timeline.timeline import Timeline, label
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ NO_ROW = -1
 ISSUE = "issue"  # of an arrow: it comes from a call
 EVENTS_AT_ONCE = 256
 TRACKS = 1 << 24  # more than one time line has in a process: tracks of several are told apart by it
-TICKS_PER_US = 1000
 
 
 def write_trace(timeline: Timeline, path: str | Path) -> None:

@@ -3,6 +3,7 @@
 import math
 
 TICKS_PER_S = 10**9
+TICKS_PER_US = 10**3
 S_PER_TICK = 1e-9
 
 
