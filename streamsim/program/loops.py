@@ -35,17 +35,18 @@ class Prepare(NamedTuple):
 
 
 class Issue(NamedTuple):
-    """The copies in, the kernels or the copies out of the chunk."""
+    """The calls for the chunk's copies in, its kernels, or its copies out."""
 
     stage: Stage
     stream: int = TURN
 
 
 class Record(NamedTuple):
-    """The stream records this event of the chunk.
+    """The record of the chunk's event in a stream.
 
-    ``awaited``: the chunk so far behind waits for it, and without such a chunk there is no record; None: there always
-    is. ``between_streams``: there is none either where both chunks are in one stream.
+    - ``awaited``: the distance to the later chunk that waits for the event. If there is no such chunk, the event is not
+      recorded. None: the event is always recorded.
+    - ``between_streams``: the event is not recorded if both chunks are in one stream.
     """
 
     event: str
@@ -55,7 +56,11 @@ class Record(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """The stream waits for that event of the chunk so far before, if it was recorded; ``between_streams``: as there."""
+    """The wait of a stream for the event of an earlier chunk, if the event was recorded.
+
+    - ``before``: the distance to the earlier chunk.
+    - ``between_streams``: the stream does not wait if both chunks are in one stream.
+    """
 
     event: str
     stream: int = TURN
@@ -69,8 +74,8 @@ Step = Prepare | Issue | Record | Wait
 class Body(NamedTuple):
     """The calls for one chunk, in one round.
 
-    ``follows``: the round is that of the next chunk, where the buffers have room for it beside this one. ``needs``: it
-    is left out for a chunk that has nothing to do in this stage.
+    - ``follows``: the calls are made in the round of the next chunk, if the buffers have room for both chunks.
+    - ``needs``: the body is left out for a chunk without work in this stage.
     """
 
     steps: tuple[Step, ...]
@@ -85,9 +90,10 @@ Pass = tuple[Body, ...]
 class Loop:
     """The calls of a program over all chunks.
 
-    ``events``: each chunk may have one of each name, and they are numbered chunk by chunk. ``roles``: what each stream
-    is for; empty: chunks take turns over the streams. ``ends``: of a loop with roles, the stream that copies back what
-    is copied once, and the stream that it waits for; empty: stream 0, which waits for all others.
+    - ``events``: the names of a chunk's events. Events are numbered chunk by chunk.
+    - ``roles``: the purpose of each stream; empty: chunks take turns over the streams.
+    - ``ends``: in a loop with roles, the stream that copies back the arrays copied once, and the stream that it waits
+      for. Empty: stream 0 copies them back and waits for all other streams.
     """
 
     passes: tuple[Pass, ...]
@@ -107,7 +113,7 @@ class Loop:
 
 
 class Turns(NamedTuple):
-    """Over how many chunks, streams and buffers of one chunk (None: room for all chunks) a loop goes."""
+    """A loop's numbers of chunks, streams and buffers. ``slots``: buffers of one chunk; None: one for each chunk."""
 
     chunks: int
     streams: int
@@ -115,37 +121,39 @@ class Turns(NamedTuple):
 
     @property
     def ahead(self) -> int:
-        """How many rounds a body that follows is behind the others."""
+        """Return the number of rounds by which a body that follows is behind the others."""
         return 0 if self.slots == 1 else 1
 
     def distance(self, distance: Distance) -> int:
-        """A distance in chunks."""
+        """Return a distance in chunks."""
         return (self.slots or 1) if distance == "buffers" else distance
 
     def recorded(self, step: Record) -> int:
-        """For how many chunks, from the first on, there is such a record."""
+        """Return the number of chunks, from the first on, that make the record ``step``."""
         if step.awaited is None:
             return self.chunks
         return self._reach(self.chunks, step.awaited, step.between_streams)
 
     def waits(self, step: Wait, chunks: int) -> int:
-        """For how many of the first so many chunks there is such a wait."""
+        """Return the number of waits ``step`` among the first ``chunks`` chunks."""
         return self._reach(chunks, step.before, step.between_streams)
 
     def _reach(self, chunks: int, of: Distance, between_streams: bool) -> int:
-        """How many of so many chunks have another one this far before them, in another stream if need be."""
+        """Return the number of chunks with a chunk at distance ``of`` before them, in another stream if asked."""
         distance = self.distance(of)
         is_needless = between_streams and distance % self.streams == 0
         return 0 if is_needless else max(0, chunks - distance)
 
 
 class IssueOrder(NamedTuple):
-    """An issue order: its loop by the stages that a workload has, and what goes together with it.
+    """An issue order.
 
-    ``ring``: its loop over buffers of one chunk each, used in turn; None: it has none. ``own_streams``: the number of
-    its streams where nobody chooses it, else 0; ``only_own`` then says why. ``least_buffers``: buffers that it has
-    unless another number is given; None: one place for every chunk. ``is_blocking``: the host waits for each copy.
-    ``keeps_order``: the kernels of each chunk come behind those of the chunk before, over any number of streams.
+    - ``loop``: returns the loop for the stages that a workload has.
+    - ``ring``: returns the loop over buffers of one chunk each, used in turn; None: the order has no such loop.
+    - ``own_streams``: the fixed number of streams, explained by ``only_own``; 0: the user chooses the number.
+    - ``least_buffers``: the default number of buffers; None: one for each chunk.
+    - ``is_blocking``: True if the host waits for each copy.
+    - ``keeps_order``: True if each chunk's kernels run after those of the chunk before, over any number of streams.
     """
 
     loop: Callable[[Stages], Loop]
@@ -158,14 +166,14 @@ class IssueOrder(NamedTuple):
 
 
 def stages_of(workload: Workload) -> Stages:
-    """The stages that chunks of a workload have, in order."""
+    """Return the stages that the chunks of a workload have, in order."""
     known = workload.inputs, workload.kernels, workload.outputs
     return tuple(stage for stage, has in zip(STAGES, known, strict=True) if has)
 
 
 @cache
 def loop_of(order: Order, is_ring: bool, stages: Stages) -> Loop:
-    """The loop of an issue order for chunks with these stages; ``is_ring``: over buffers that are used in turn."""
+    """Return the loop of an issue order for chunks with these stages; ``is_ring``: over buffers used in turn."""
     issued = ISSUE_ORDERS[order]
     return (issued.ring if is_ring and issued.ring else issued.loop)(stages)
 

@@ -1,4 +1,4 @@
-"""What the host's calls take longer than their own ticks, by what its thread has called before."""
+"""Surcharges: the ticks that a call takes beyond its own, because of the calls that its thread made before."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from streamsim.rules.kinds import KERNEL, KINDS, NOTHING
 if TYPE_CHECKING:
     from collections.abc import MutableSequence
 
-# What a thread has called last: a copy or kernel by its kind, else one of these.
+# A thread's latest call: the kind of a copy or kernel, or one of these.
 OWN_WORK, RECORD, WAIT, SYNCHRONIZE, WAIT_THREAD = NOTHING, 4, 5, 6, 7
 
 
 class Surcharges(NamedTuple):
-    """Ticks that calls take longer, by the names of a profile's host times.
+    """The ticks that each surcharge adds to a call, named as in a profile's host times.
 
-    ``enter``: what the thread enters a stream for. ``after_wait``: the first copy and the first kernel of a thread, and
-    those behind each call that may hold it. ``first_on_stream``: the first of each kind in every stream.
-    ``first_launch``: of each kernel. ``turn``: what is not behind a call of its kind.
+    - ``enter``: for a call that enters a stream.
+    - ``after_wait``: for a thread's first copy and first kernel, and for the first ones after a call that may hold it.
+    - ``first_on_stream``: for the first op of each kind in each stream.
+    - ``first_launch``: for the first launch of each kernel.
+    - ``turn``: for a call whose predecessor in the thread was of another kind.
     """
 
     enter: int = 0
@@ -32,11 +34,12 @@ class Surcharges(NamedTuple):
 
 @dataclass(slots=True)
 class Caller:
-    """What a thread of the host has issued, whole numbers all; the compiled model has it in a record.
+    """The calls that a thread of the host has made, as whole numbers; the compiled model keeps them in a record.
 
-    ``stream``, ``kind``: of its latest copy or kernel. ``entered``: whether it entered a stream for that. If it
-    takes no time to enter a stream, none of the three changes. ``called``: its latest call. ``copied``, ``launched``:
-    whether it has issued a copy, or a kernel, since it waited.
+    - ``stream``, ``kind``: those of the latest copy or kernel. ``entered``: 1 if that call entered a stream. If
+      entering takes no time, these three never change.
+    - ``called``: the latest call.
+    - ``copied``, ``launched``: 1 if the thread has issued a copy, or a kernel, since it waited.
     """
 
     stream: int = NO_STREAM
@@ -57,10 +60,11 @@ def work_surcharge(
     kernel: int,
     is_next: bool,
 ) -> int:
-    """Ticks that the call for a copy or kernel takes longer; it is the caller's latest then.
+    """Return the surcharge of a call for a copy or kernel in ticks, and make it the caller's latest call.
 
-    ``known``: whether each stream has had an op of each kind. ``launched``: whether each kernel of the program has been
-    launched, by its number; that of a copy, 0, has. ``is_next``: see :func:`~streamsim.rules.entering.enters`.
+    - ``known``: True at ``stream * KINDS + kind`` if the stream has had an op of this kind.
+    - ``launched``: True at the number of a kernel that has been launched, and at 0, the number of a copy.
+    - ``is_next``: see :func:`~streamsim.rules.entering.enters`.
     """
     more = turn_surcharge(costs, caller, kind)
     if costs.enter:
@@ -86,12 +90,12 @@ def work_surcharge(
 
 
 def turn_surcharge(costs: Surcharges, caller: Caller, called: int) -> int:
-    """Ticks that a call takes longer if the caller's latest one was none of its kind; it is the latest then."""
+    """Return the surcharge in ticks after a call of another kind, and make ``called`` the caller's latest call."""
     more = costs.turn if called != caller.called else 0
     caller.called = called
     return more
 
 
 def held(caller: Caller) -> None:
-    """The caller's latest call may have held it: it comes to the next copy and the next kernel cold."""
+    """Note that the latest call may have held the caller: its next copy and next kernel cost more again."""
     caller.copied = caller.launched = 0

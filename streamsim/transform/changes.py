@@ -1,10 +1,10 @@
 """The changes that can be made to a program: for each what it does, what it assumes, and its words.
 
-A change makes another case of one: another schedule, another device, or both. Copies and kernels do the same work on
-the same bytes, and a program without races stays one. Where it is known from which workload a schedule was made, a
-change of chunks, streams, order, buffers, memory or launch is the same pattern with other options; else it is made from
-the ops. What a schedule does not show (ops that do not name their memory, steps behind each other in a stream) a change
-may have to assume, and says so. Several changes are made one after another.
+A change turns a case into another one: with another schedule, another device, or both. Copies and kernels do the same
+work on the same bytes, and a program without races stays without races. If the workload of a schedule is known, a
+change of chunks, streams, order, buffers, memory or launch is the same pattern with other options. Otherwise the change
+works on the ops. It may have to assume what the schedule does not show, such as independent steps, and says so. Several
+changes are made one after another.
 """
 
 from __future__ import annotations
@@ -73,10 +73,12 @@ def _nothing(_: Case) -> str:
 
 
 class Change(NamedTuple):
-    """``option``: as on the command line of ``whatif``. ``make``: the program with it; raises InputError for none.
+    """A change of a program.
 
-    ``does``: what it does to a program, in words; "" where the option says it. ``needs``: what must hold for it that
-    the program does not show, as "if" says it; "" for nothing.
+    - ``option``: the option of ``streamsim whatif``.
+    - ``make``: returns the changed program. Raises InputError if the change cannot be made.
+    - ``does``: returns the words for the change; "" if the option says enough.
+    - ``needs``: returns the condition that the program does not show, in words behind "if"; "" for none.
     """
 
     option: str
@@ -86,7 +88,7 @@ class Change(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """A program with changes: ``options`` and ``words`` of those that change something, and what they assume."""
+    """A changed program, with the options, the words and the assumptions of the changes that change something."""
 
     case: Case
     options: tuple[str, ...] = ()
@@ -95,17 +97,17 @@ class Changed(NamedTuple):
 
     @property
     def text(self) -> str:
-        """All changes in a phrase."""
+        """Return the words of all changes as one phrase."""
         return listed(self.words)
 
     @property
     def condition(self) -> str:
-        """All that is assumed, as "if" says it; "" for nothing."""
+        """Return all assumptions in words behind "if"; "" for none."""
         return " and ".join(self.assumes)
 
 
 def listed(words: Sequence[str]) -> str:
-    """The words of several changes as one phrase."""
+    """Return the words of several changes as one phrase."""
     *most, last = words or ("",)
     return ", and ".join(filter(None, (", ".join(most), last)))
 
@@ -121,9 +123,9 @@ def changed(change: Change, was: Changed) -> Changed:
 
 
 def changed_by(changes: Iterable[Change], case: Case | Scenario, independent: bool = True) -> Changed:
-    """The program with all changes, made one after another. Raises InputError for one that cannot be made.
+    """Return the program with all changes, made one after another. Raises InputError if one cannot be made.
 
-    ``independent``: it is said that steps need nothing of each other and can be cut.
+    ``independent``: True if the user said that the steps are independent and can be cut.
     """
     found = Changed(Case(*case))
     for change in changes:
@@ -141,12 +143,12 @@ def _still_ordered(case: Case, schedule: Schedule) -> Case:
 
 
 def _passing(case: Case) -> str:
-    """What is assumed where one step comes to pass another: nothing where the program shows it."""
+    """Return the assumption behind a change in which steps pass each other; "" if the program shows that they may."""
     return INDEPENDENT if case.pipeline is None and may_pass_unknown(case.schedule) else ""
 
 
 def _said_of_recordings(assumption: str) -> Callable[[Case], str]:
-    """What the host does with results only a recorded program may leave open: others say what their host does."""
+    """Return a function that gives ``assumption`` for recorded programs; others say how their host uses results."""
     return lambda case: assumption if case.pipeline is None and is_recorded(case.schedule) else ""
 
 
