@@ -78,11 +78,11 @@ def _recorded(recording: Recording, path: Path) -> Given:
 
 
 def notes_on(device: Device, found: Replay, without: Unrecorded) -> list[str]:
-    """What is assumed of a recording's card, where its replay is bad, and which first launches load their modules."""
+    """What is assumed of a recording's card, where its replay is bad, and which calls should be made once before."""
     from streamsim.device.generations import assumptions_of
     from streamsim.recorded.replay import warnings_of
-    from streamsim.recorded.verdict import launch_before
+    from streamsim.recorded.verdict import calls_before
 
-    first = launch_before(without.program.schedule, device)
+    first = calls_before(without.program.schedule, device)
     more = f"{first.words}: {first.gain:.2f}x as fast" if first else ""
     return [line for line in (assumptions_of(device), *warnings_of(found, without), more) if line]

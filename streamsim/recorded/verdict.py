@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
-
-from msgspec.structs import replace
 
 from streamsim.compiled import simulate_one_of_many
 from streamsim.errors import InputError
-from streamsim.program.schedule import HostWork, Kernel
+from streamsim.program.schedule import HostWork
 from streamsim.recorded.idle import AFTER
 from streamsim.text.quantities import format_seconds
-from streamsim.transform import changes
+from streamsim.transform import changes as make
 from streamsim.transform.ops import is_of_a_call
 from streamsim.transform.scenario import Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
@@ -26,8 +23,14 @@ if TYPE_CHECKING:
 
 BINDING = 0.6  # share of the time from which the busiest engine is called the limit
 LEAST_GAIN = 1.03  # a change with a smaller gain is not worth trying
-SLOW_LAUNCH, SLOW_LAUNCH_S = 10, 100e-6  # a launch this many times as long as usual, and this long, loads its module
-TRIED = ("pin",), ("make_async",), ("pin", "make_async"), ("pin", "make_async", "prefetch"), ("graph",)
+PIN, ASYNC, GRAPH = make.pin(), make.make_async(), make.graph()
+TRIED: tuple[tuple[Change, ...], ...] = (
+    (PIN,),
+    (ASYNC,),
+    (PIN, ASYNC),
+    (PIN, ASYNC, make.prefetch(1)),
+    (GRAPH,),
+)
 
 
 class Trial(NamedTuple):
@@ -64,8 +67,7 @@ def _stands_still(use: RecordedCardUse) -> str:
 def _to_try(trial: Trial | None, file: str) -> str:
     if trial is None:
         return "try: nothing that was tried gains 3 %; streamsim explain says what is lost"
-    command = f"streamsim whatif {file} {trial.options}" if trial.options else f"streamsim explain {file}"
-    return f"try: {trial.words}, {trial.gain:.2f}x as fast ({command})"
+    return f"try: {trial.words}, {trial.gain:.2f}x as fast (streamsim whatif {file} {trial.options})"
 
 
 def _share(seconds: float, use: RecordedCardUse) -> str:
@@ -74,68 +76,32 @@ def _share(seconds: float, use: RecordedCardUse) -> str:
 
 def best_trial(schedule: Schedule, device: Device) -> Trial | None:
     """Return the change with the largest gain among a few that keep the program's order; None if none gains 3 %."""
-    if (first := launch_before(schedule, device)) is not None:  # the easiest change of all: no other one is tried
+    if (first := calls_before(schedule, device)) is not None:  # the easiest change of all: no other one is tried
         return first
-    was = Scenario(schedule, device)
-    before_s = simulate_one_of_many(*was).makespan_s
+    works = any(isinstance(op, HostWork) and not is_of_a_call(op) for op in schedule.ops)
     best: Trial | None = None
-    for words, options, case in _trials(was):
-        takes_s = simulate_one_of_many(*case).makespan_s
-        gain = before_s / takes_s if takes_s else 1.0
-        if gain >= LEAST_GAIN * (best.gain if best else 1.0):  # what comes later asks for more
-            best = Trial(words, options, gain)
+    for changes in TRIED:
+        if works and changes == (GRAPH,):  # the graph would leave out what the host does between its calls
+            continue
+        trial = _trial(schedule, device, changes)
+        if trial is not None and trial.gain >= LEAST_GAIN * (best.gain if best else 1.0):  # later ones ask for more
+            best = trial
     return best
 
 
-def launch_before(schedule: Schedule, device: Device) -> Trial | None:
-    """Return the gain of an earlier launch of kernels whose first launch loads a module; None for less than 3 %."""
-    warm, names = with_warm_launches(schedule)
-    if not names:
+def calls_before(schedule: Schedule, device: Device) -> Trial | None:
+    """Return the gain of slow calls made once before, such as first launches; None if it is less than 3 %."""
+    trial = _trial(schedule, device, (make.warm_calls(),))
+    return trial if trial is not None and trial.gain >= LEAST_GAIN else None
+
+
+def _trial(schedule: Schedule, device: Device, changes: Sequence[Change]) -> Trial | None:
+    """Return what changes gain together; None if they cannot be made or change nothing."""
+    try:
+        found = make.changed_by(changes, Scenario(schedule, device))
+    except InputError:
         return None
-    before_s, after_s = (simulate_one_of_many(program, device).makespan_s for program in (schedule, warm))
-    gain = before_s / max(after_s, 1e-9)
-    words = f"launch {names[0]} once before (its first launch loads its module)"
-    return Trial(words, "", gain) if gain >= LEAST_GAIN else None
-
-
-def _trials(was: Scenario) -> Iterator[tuple[str, str, Scenario]]:
-    makers: dict[str, Change] = {
-        "pin": changes.pin(),
-        "make_async": changes.make_async(),
-        "prefetch": changes.prefetch(1),
-        "graph": changes.graph(),
-    }
-    works = any(isinstance(op, HostWork) and not is_of_a_call(op) for op in was.schedule.ops)
-    for made in TRIED:
-        if works and "graph" in made:  # what the host does between its calls would be left out
-            continue
-        try:
-            found = changes.changed_by((makers[name] for name in made), was)
-        except InputError:  # it does not apply to this program
-            continue
-        yield found.text, " ".join(found.options), found.case.scenario
-
-
-def with_warm_launches(schedule: Schedule) -> tuple[Schedule, Sequence[str]]:
-    """Return ``schedule`` without module loads in first launches, and the names of their kernels, the slowest first.
-
-    A kernel's first launch counts as loading its module if it took at least 100 us and ten times the usual launch. The
-    usual launch is the median of later launches. Without later launches, the shortened call takes the profile's time.
-    """
-    launches = [op for op in schedule.ops if isinstance(op, Kernel) and op.call_s is not None]
-    first: dict[str, int] = {}
-    for i, op in enumerate(schedule.ops):
-        if isinstance(op, Kernel):
-            first.setdefault(op.name, i)
-    later_s = [op.call_s for i, op in enumerate(schedule.ops) if isinstance(op, Kernel) and first[op.name] != i]
-    usual_s = median(filter(None, later_s)) if any(later_s) else 0.0
-    slow = {
-        i
-        for i in first.values()
-        if (call_s := schedule.ops[i].call_s or 0.0) >= SLOW_LAUNCH_S and call_s > SLOW_LAUNCH * usual_s
-    }
-    if not slow or not launches:
-        return schedule, ()
-    ops = tuple(replace(op, call_s=usual_s or None) if i in slow else op for i, op in enumerate(schedule.ops))
-    slowest = sorted(slow, key=lambda i: -(schedule.ops[i].call_s or 0.0))
-    return replace(schedule, ops=ops), [op.name for op in (schedule.ops[i] for i in slowest) if isinstance(op, Kernel)]
+    if not found.options:
+        return None
+    before_s, after_s = (simulate_one_of_many(*case).makespan_s for case in ((schedule, device), found.case.scenario))
+    return Trial(found.text, " ".join(found.options), before_s / max(after_s, 1e-9))

@@ -122,27 +122,34 @@ def still_ordered(before: Schedule, after: Schedule) -> Schedule:
 
 
 def slow_calls(scenario: Scenario) -> dict[int, float]:
-    """The ops whose calls hold the host far longer than others of their kind do, and what those take; seconds.
+    """Return the ops whose calls hold the host far longer than usual, and the usual time of each in seconds.
 
-    Of the calls before the last work that say what they cost: of at least three, those of ten times their median, from
-    20 us on; of fewer, those of ten times what the profile says, from 100 us on.
+    Of the calls before the last work that say what they cost, those of ten times the usual time. A kernel's first
+    launch may load its module, so that the usual launch is the median of later ones. Where at least three calls of a
+    kind say what is usual, slow ones take at least 20 us, else 100 us, and the profile says what is usual.
     """
     schedule, device = scenario
     costs: dict[type[Op], list[tuple[int, float]]] = {}
+    repeated, launched = dict[type[Op], list[float]](), set[str]()
     for i, op in enumerate(schedule.ops[: last_work(schedule) + 1]):
         if op.call_s is not None and not isinstance(op, HostWork | WaitThread):
             costs.setdefault(type(op), []).append((i, op.call_s))
+            if not isinstance(op, Kernel) or op.name in launched:
+                repeated.setdefault(type(op), []).append(op.call_s)
+        if isinstance(op, Kernel):
+            launched.add(op.name)
     found: dict[int, float] = {}
     for kind, own in costs.items():
-        is_known = len(own) >= LEAST_CALLS
-        usual = median(cost for _, cost in own) if is_known else _usual_s(kind, device)
+        again = repeated.get(kind, [])
+        is_known = bool(again) and len(own) >= LEAST_CALLS
+        usual = median(again) if is_known else min(_usual_s(kind, device), median(cost for _, cost in own))
         least = max(SLOW_S if is_known else ONLY_SLOW_S, SLOW_TIMES * usual)
         found |= {i: usual for i, cost in own if cost >= least and cost > SLOW_TIMES * usual}
     return found
 
 
 def _usual_s(kind: type[Op], device: Device) -> float:
-    """What a call of this kind takes, as the profile says, where it is the first of its kind in a stream."""
+    """Return the seconds that a call of this kind takes if it is the first one in its stream, as the profile says."""
     host = device.host
     calls = {Copy: host.copy_s, Kernel: host.kernel_s + host.first_launch_s, Synchronize: host.synchronize_s}
     return calls.get(kind, host.record_s) + host.first_on_stream_s

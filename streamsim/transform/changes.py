@@ -18,6 +18,7 @@ from streamsim.device.kernel_costs import SHORTEST_KERNEL_S
 from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, HostWork, Kernel, Synchronize, WaitThread
 from streamsim.text.quantities import format_bytes, format_seconds
+from streamsim.text.shown import shown
 from streamsim.timeline.timeline import call_name
 from streamsim.transform.calls_and_memory import (
     asynchronous,
@@ -214,15 +215,11 @@ def warm_calls() -> Change:
 
     def does(case: Case) -> str:
         ops = case.schedule.ops
-        held_s = {i: ops[i].call_s or 0.0 for i in slow_calls(case.scenario)}
-        if not held_s:
-            raise InputError("--warm-calls: no call holds the host far longer than others of its kind")
-        i = max(held_s, key=held_s.__getitem__)
-        more = f", and {len(held_s) - 1} more" if len(held_s) > 1 else ""
-        return (
-            f"make the call once before: {call_name(ops[i])} of ops[{i}] held the host for"
-            f" {format_seconds(held_s[i])}{more}"
-        )
+        slow = sorted(slow_calls(case.scenario), key=lambda i: -(ops[i].call_s or 0.0))
+        op, more = ops[slow[0]], f", and {len(slow) - 1} more" if len(slow) > 1 else ""
+        launching = f" to launch {shown(op.name)}" if isinstance(op, Kernel) else ""
+        held = f"held the host for {format_seconds(op.call_s or 0.0)}{launching}{more}"
+        return f"make the call once before: {call_name(op)} of ops[{slow[0]}] {held}"
 
     return Change("--warm-calls", lambda case: case.issued(without_slow_calls(case.scenario)), does)
 

@@ -29,8 +29,8 @@ from streamsim.program.schedule import (
     WaitThread,
 )
 from streamsim.transform import changes as change
-from streamsim.transform.calls_and_memory import pinned
-from streamsim.transform.scenario import Case
+from streamsim.transform.calls_and_memory import pinned, slow_calls
+from streamsim.transform.scenario import Case, Scenario
 from streamsim.transform.steps import in_pieces, over_streams, prefetched, steps_of
 
 if TYPE_CHECKING:
@@ -283,6 +283,22 @@ def test_the_front_end_and_kernels_at_another_cost() -> None:
         program(kernel(1, 5, name="gemm_a"), kernel(1, 7)), make_device(), [change.kernels("gemm*", 2, "x")]
     )
     assert round(twice.together.makespan_s / NS) == 17
+
+
+@pytest.mark.parametrize(
+    ("calls", "slow"),
+    [
+        ({"add": (30, 1, 1, 1)}, {0: 1}),
+        ({"add": (30, 1, 1)}, {0: 1}),
+        ({"add": (30, 1)}, {}),  # of two calls, a slow one takes at least 100 us
+        ({"add": (150,), "mul": (150,), "sub": (150,)}, {0: 0, 1: 0, 2: 0}),  # a usual call takes 0 by the profile
+        ({"add": (40, 1, 2), "mul": (50, 2, 3)}, {0: 2, 3: 2}),
+    ],
+)
+def test_a_first_launch_is_slow_beside_later_launches(calls: dict[str, tuple[int, ...]], slow: dict[int, int]) -> None:
+    ops = [kernel(1, 500, name=name, call_s=us * 1e-6) for name, times in calls.items() for us in times]
+    found = slow_calls(Scenario(program(*ops, streams=1), make_device()))
+    assert found == pytest.approx({i: us * 1e-6 for i, us in slow.items()})
 
 
 def test_a_graph_has_one_call() -> None:

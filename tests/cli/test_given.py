@@ -144,7 +144,9 @@ def test_the_verdict_names_what_binds_what_stands_still_and_what_to_try(
     assert lines[1].startswith(
         "stands still: no kernel runs for 95% of the time; for 712 us of it: the host is in cudaLaunch"
     )
-    assert lines[2].startswith("try: launch work once before (its first launch loads its module), ")
+    called = "cudaLaunchKernel of ops[2] held the host for 790 us to launch 'work'"
+    assert lines[2].startswith(f"try: make the call once before: {called}, ")
+    assert lines[2].endswith("--warm-calls)")
 
 
 def test_what_is_assumed_of_a_card_is_said_and_pinning_on_it_is_a_range(

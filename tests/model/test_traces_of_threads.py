@@ -112,7 +112,9 @@ def test_a_call_that_holds_the_host_is_named() -> None:
     adds = [kernel(1, 500, call_s=cost * us, name="add") for cost in (30, 1, 1, 1)]
     found = explain(program(h2d(1, 4), *adds, Synchronize()), make_device())
     slow = next(loss for loss in found.losses if loss.cause == "slow-calls")
-    assert slow.remedy == "make the call once before: cudaLaunchKernel of ops[1] held the host for 30 us"
+    assert (
+        slow.remedy == "make the call once before: cudaLaunchKernel of ops[1] held the host for 30 us to launch 'add'"
+    )
     assert slow.gain_alone_s == pytest.approx(29 * us)
     assert found.first is slow
 
