@@ -206,7 +206,9 @@ workload_options = all_of(
         help="Time of a kernel over all the work, such as 0.57ms. With the time of a part: 0.57ms,9us@64Ki (elements)"
         " or 0.57ms,9us@1/256. 25ms/600: 600 launches take 25 ms together, and each chunk makes all of them, as in a"
         " network; 25ms/600,per=item: a chunk makes its share of them. 15us,timed=events: two CUDA events around the"
-        " kernel show this time, which is 4 to 6 us too long; the launch on this host is taken off. Repeatable.",
+        " kernel show this time, which is 4 to 6 us too long; the launch on this host is taken off. Also: threads=64Ki,"
+        " the threads of the whole launch; latency=3us, the time of a launch that does almost nothing; fill=0.5, the"
+        " part of the card that the kernel keeps busy; name=filter. Repeatable.",
     ),
     click.option("--d2h", type=SIZE, multiple=True, help="Size of an output array. Repeatable."),
     click.option("--h2d-once", type=SIZE, multiple=True, help="Size of an array copied once, before the first chunk."),
