@@ -9,8 +9,11 @@ import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
+from streamsim.code.training import training_program
+from streamsim.training.loop import Loop
 from streamsim_validate.records import PROGRAMS, read_record
 
 if TYPE_CHECKING:
@@ -49,6 +52,20 @@ def test_the_stand_in_takes_the_time_that_was_given(tmp_path: Path, language: st
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert 18e-3 < min(json.loads(done.stdout)["wall_s"]) < 24e-3
+
+
+@pytest.mark.skipif(not HERE["pytorch"], reason="PyTorch is not here")
+@pytest.mark.parametrize(("load_ms", "step_ms", "expected_ms"), [(200, 20, 50), (20, 40, 40)])
+def test_a_training_loop_waits_for_its_loading_or_its_step(
+    tmp_path: Path, load_ms: float, step_ms: float, expected_ms: float
+) -> None:
+    """Four workers share the loading. The copies of 8 MB run beside the step."""
+    loop = Loop(batch=64, batch_bytes=8_000_000, step_s=step_ms / 1e3, load_s=load_ms / 1e3, workers=4)
+    loop = msgspec.structs.replace(loop, is_pinned=True, non_blocking=True, issue="step first")
+    (tmp_path / "loop.py").write_text(training_program(loop, "a prefetcher"))
+    done = subprocess.run([sys.executable, str(tmp_path / "loop.py")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["step_ms"] == pytest.approx(expected_ms, rel=0.1)
 
 
 def test_programs_are_run_verified_and_compared(tmp_path: Path) -> None:
