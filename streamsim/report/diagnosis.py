@@ -29,7 +29,7 @@ def diagnosis_tables(found: Diagnosis) -> list[Table]:
 
 def explaining_table(equal: Sequence[CandidateProgram], found: Diagnosis) -> Table:
     """Return the explanations that fit, as rows."""
-    return _table(equal, f"CandidateProgram it, as far as the profile is known ({found.known:.0%})")
+    return _table(equal, f"Explanations within {found.known:.0%} of the measured time")
 
 
 def other_table(others: Sequence[CandidateProgram], equal: Sequence[CandidateProgram]) -> Table:
