@@ -1,7 +1,4 @@
-"""What a change of a program brings: each alone and all together, simulated.
-
-A change makes another scenario of one: a schedule, a device, or both. Several are made one after another.
-"""
+"""The gains of changes of a program: the program unchanged, with each change alone, and with all of them, simulated."""
 
 from __future__ import annotations
 
@@ -21,8 +18,8 @@ from streamsim.program.schedule import Copy, HostWork, check_schedule
 from streamsim.text.quantities import format_bytes, format_seconds
 from streamsim.text.shown import short
 from streamsim.transform.calls_and_memory import has_pageable
-from streamsim.transform.changes import Change, changed_by
-from streamsim.transform.scenario import Scenario
+from streamsim.transform.changes import Change, Changed, changed_by
+from streamsim.transform.scenario import Case, Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,6 +28,7 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
     from streamsim.timeline.timeline import Timeline
+    from streamsim.transform.scenario import Origin
 
 replace = msgspec.structs.replace
 FEW = 10  # changes of a program, or about
@@ -50,7 +48,7 @@ class WhatIf(Result, msgspec.Struct, frozen=True):
     """What changes bring. ``options``: each change that does something; ``words``: what it does.
 
     ``assumed``: what must hold for them; ``notes``: what they cost beside.
-    ``as_it_is``: the time line of the program without them; ``scenario``, ``timeline``: with all of them.
+    ``as_it_is``: the time line of the program without them; ``case``, ``timeline``: with all of them.
     """
 
     schema_version: ClassVar[int] = 2  # 2: chunks are those of the whole program, not of each step
@@ -61,9 +59,14 @@ class WhatIf(Result, msgspec.Struct, frozen=True):
     words: tuple[str, ...]
     assumed: tuple[str, ...]
     notes: tuple[str, ...]
-    scenario: Scenario
+    case: Case
     timeline: Timeline
     as_it_is: Timeline
+
+    @property
+    def scenario(self) -> Scenario:
+        """The schedule with all changes, and its device."""
+        return self.case.scenario
 
     def __repr__(self) -> str:
         times = f"{format_seconds(self.before.makespan_s)} -> {format_seconds(self.together.makespan_s)}"
@@ -76,25 +79,31 @@ class WhatIf(Result, msgspec.Struct, frozen=True):
 
 
 def what_if(
-    schedule: Schedule, device: Device | str | Path, changes: Sequence[Change], independent: bool = False
+    schedule: Schedule,
+    device: Device | str | Path,
+    changes: Sequence[Change],
+    independent: bool = False,
+    source: Origin | None = None,
 ) -> WhatIf:
     """Simulate ``schedule`` on ``device``, with each of ``changes`` alone and with all of them, in their order.
 
     ``device``: a Device, or the name or file of one. ``independent``: its steps need nothing of each other and can be
-    cut, whatever the schedule shows. Raises InputError when a change cannot be made: together, or (except what another
-    one makes possible) alone.
+    cut, whatever the schedule shows. ``source``: what the schedule was made from, if known: then a change is another
+    configuration of the same work. A change that can be made only beside another one has no row of its own. Raises
+    InputError if the changes cannot be made together, and NoRoomError if they need more memory than the card has.
     """
     if not changes:
         raise InputError("changes = (): nothing to change; give at least one")
     check_schedule("schedule", schedule)
     device = as_device(device)
-    was = Scenario(schedule, device)
+    case = Case(schedule, device, source)
+    was = case.scenario
     before, as_it_is = _outcome("as it is", was, None)
-    made = changed_by(changes, was, independent)
-    case = made.case.scenario
-    together, timeline = _outcome(" ".join(change.option for change in changes), case, before)
-    alone = (together,) if len(changes) == 1 else tuple(_each_alone(changes, was, before))
-    notes = tuple(_notes(was, case))
+    made = _made(changes, case, independent)
+    then = made.case.scenario
+    together, timeline = _outcome(" ".join(change.option for change in changes), then, before)
+    alone = (together,) if len(changes) == 1 else tuple(_each_alone(changes, case, before))
+    notes = tuple(_notes(was, then))
     return WhatIf(
         before,
         alone,
@@ -103,16 +112,24 @@ def what_if(
         made.words,
         made.assumes,
         notes,
-        case,
+        made.case,
         timeline,
         as_it_is,
     )
 
 
-def _each_alone(changes: Iterable[Change], case: Scenario, before: Outcome) -> Iterator[Outcome]:
+def _made(changes: Sequence[Change], case: Case, independent: bool = True) -> Changed:
+    """Return the program with the changes. Raises NoRoomError if they take away the room that it has on the card."""
+    made = changed_by(changes, case, independent)
+    if case.device.has_room(case.schedule.device_bytes):
+        made.case.device.check_room(made.case.schedule.device_bytes, "leave out the change that needs it")
+    return made
+
+
+def _each_alone(changes: Iterable[Change], case: Case, before: Outcome) -> Iterator[Outcome]:
     for change in changes:
         with suppress(InputError):  # another one makes it possible
-            yield _outcome(change.option, changed_by([change], case).case.scenario, before)[0]
+            yield _outcome(change.option, _made([change], case).case.scenario, before)[0]
 
 
 def _outcome(change: str, case: Scenario, before: Outcome | None) -> tuple[Outcome, Timeline]:

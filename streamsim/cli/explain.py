@@ -86,7 +86,7 @@ def explain_command(
     from streamsim.analysis.explanation import LOSS_FIELDS
 
     chosen, of_layers = taken(Chosen, options), taken(LayerOptions, options)
-    asked = _asked(context, Pipeline(**options), chosen, of_layers)
+    asked = asked_for(context, Pipeline(**options), chosen, of_layers)
     with noting_compilation():
         explanation = explained(asked.schedule, asked.device, asked.source)
     if remedied is not None:
@@ -138,7 +138,7 @@ def _remedied(explanation: "Explanation", path: Path) -> Schedule:
     return first.remedied.schedule
 
 
-class _Asked(NamedTuple):
+class Asked(NamedTuple):
     """What is to be explained: a schedule on a device, and how it was asked for.
 
     ``source``: what it is made from, and ``assumed``: of its kernels, where it is a pipeline's.
@@ -151,22 +151,22 @@ class _Asked(NamedTuple):
     assumed: Sequence[str] = ()
 
 
-def _asked(context: click.Context, pipeline: Pipeline, chosen: Chosen, of_layers: LayerOptions) -> _Asked:
-    """A file, layers, or options of a pipeline."""
+def asked_for(context: click.Context, pipeline: Pipeline, chosen: Chosen, of_layers: LayerOptions) -> Asked:
+    """Return what a file, layers, or the options of a pipeline ask for. Raises InputError."""
     if given := layers_given(context, of_layers, pipeline.memory):
         device = chosen.load()
         inputs = {**inputs_of(*given), **chosen.inputs()}
-        return _Asked(schedule_of_layers(*given, device), device, inputs, source_of_layers(*given))
+        return Asked(schedule_of_layers(*given, device), device, inputs, source_of_layers(*given))
     given_program = schedule_given(context, pipeline)
     if given_program is not None:
         chosen = chosen.of(context, given_program)
-        return _Asked(given_program.schedule, chosen.load(), {"schedule": str(pipeline.workload), **chosen.inputs()})
+        return Asked(given_program.schedule, chosen.load(), {"schedule": str(pipeline.workload), **chosen.inputs()})
     workload, chosen = chosen.written_in(pipeline.load())
     device = chosen.load_for(workload)
     inputs = {**pipeline.inputs(workload), **chosen.inputs()}
     workload, of_events = timed_alone_noted(workload, device)
     schedule, assumed = pipeline.on(device, workload)
-    return _Asked(schedule, device, inputs, source_of(pipeline, workload), [*of_events, *assumed])
+    return Asked(schedule, device, inputs, source_of(pipeline, workload), [*of_events, *assumed])
 
 
 def source_of(pipeline: Pipeline, workload: Workload) -> "Source":
@@ -190,7 +190,7 @@ def bound_of_work(workload: Workload, config: Config, device: "Device") -> "Boun
     return work_bound(workload, device, config.memory, config.launch)
 
 
-def _work(asked: _Asked) -> "Bound | None":
+def _work(asked: Asked) -> "Bound | None":
     """The bound of the work, where a workload is asked for."""
     from streamsim.transform.scenario import Source
 

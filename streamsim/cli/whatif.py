@@ -5,12 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
-from msgspec.structs import asdict
+from click.core import ParameterSource
+from msgspec.structs import asdict, replace
 
 from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.given import read_given
-from streamsim.cli.options import CHUNKS, FILE, Chosen, complete_device, device_options, format_options, one_of, taken
+from streamsim.cli.given import holds_program, is_program, read_given
+from streamsim.cli.layers import LayerOptions
+from streamsim.cli.options import (
+    CHUNKS,
+    FILE,
+    Chosen,
+    Pipeline,
+    complete_device,
+    device_options,
+    format_options,
+    one_of,
+    taken,
+)
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.code.steps import LANGUAGES, Language
@@ -23,16 +35,18 @@ if TYPE_CHECKING:
     from typing import Any
 
     from streamsim.analysis.what_if import WhatIf
+    from streamsim.device.profile import Device
     from streamsim.program.recorded_times import RecordedTimes
     from streamsim.timeline.timeline import Timeline
     from streamsim.transform.changes import Change
+    from streamsim.transform.scenario import Case
 
 ISSUE_ORDERS = ("depth-first", "breadth-first")
 COUNT = click.IntRange(1, 1024)
 
 
 @click.command("whatif", cls=BriefCommand)
-@click.argument("schedule", type=FILE)
+@click.argument("schedule", metavar="PROGRAM", type=FILE)
 @device_options
 @click.option("--pin", is_flag=True, help="All host memory pinned.")
 @click.option(
@@ -93,15 +107,16 @@ def whatif_command(
 ) -> None:
     """Change a program and see what each change brings: alone, and all of them together.
 
-    SCHEDULE is the file of a schedule or a recording, as streamsim import takes it.
-    A step begins with a copy to the card behind a kernel or a copy back. What may move is decided by what the schedule
-    shows; what is assumed beyond that is printed.
+    PROGRAM is the file of a schedule, a recording, or a workload with its chunks and streams. A changed workload is
+    what predict makes of the changed options. In a recording, a step begins with a copy to the card behind a kernel or
+    a copy back. The program decides which ops may move; what is assumed beyond that is printed.
 
     \b
     Examples:
       streamsim whatif trace.json.gz --pin --async
       streamsim import trace.json.gz -o program.json
       streamsim whatif program.json --device h200 --pin --async --trace both.json --plot both.png
+      streamsim whatif workload.toml --chunks 16 --streams 4
       streamsim whatif schedule.json --device h200 --prefetch 1 --kernel 'kern*=0.8x'
       streamsim whatif schedule.json --device h200 --streams 4 --independent --as pytorch -o pipeline.py
       streamsim whatif schedule.json --device h200 --chunks 16 --streams 4 --independent --json
@@ -109,41 +124,80 @@ def whatif_command(
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
     from streamsim.analysis.what_if import what_if
-    from streamsim.cli.code import code_of_steps_noted
     from streamsim.cli.consoles import open_console
     from streamsim.device.files import dump_device
     from streamsim.files.atomic_files import write_text
     from streamsim.program.files import write_schedule
     from streamsim.report.what_if import what_if_table
-    from streamsim.transform.changes import changed_by
-    from streamsim.transform.scenario import Scenario
 
     if language is not None and output is None:
         raise InputError(f"--as {language}: the program needs its file; give --output too")
-    given = read_given(schedule)
-    device = taken(Chosen, options).of(click.get_current_context(), given).load()
+    case, recorded, card = _program(click.get_current_context(), schedule, taken(Chosen, options))
+    program, device, source = case
     changes = list(_changes(**options))
     if not changes:
         raise InputError("nothing to change; give --pin, --async, --streams 2 or another change of --help")
-    program, recorded = given.schedule, given.recorded
-    found = what_if(program, device, changes, options["independent"])
-    text = None
-    if language is not None:
-        issued = changed_by(_changes(**{**options, "prefetch": None}), Scenario(program, device)).case.schedule
-        text = code_of_steps_noted(issued, language, options["prefetch"] or 0)
+    found = what_if(program, device, changes, options["independent"], source)
+    found = replace(found, notes=(*found.notes, *_assumed(found.case)))
+    text = None if language is None else _code(found.case, case, language, options)
     title, beside = f"{schedule.name} on {device.name}", _beside(found, recorded)
     write_beside(beside, plot, trace)
     save_page("what_if_page", page, found, title, beside)
     if output is not None and text is not None:
         write_text(text, output)
     elif output is not None:
-        write_schedule(found.scenario.schedule, output, profile=dump_device(given.device) if given.device else "")
+        write_schedule(found.case.schedule, output, profile=dump_device(card) if card else "")
     if form == "csv":
         print_csv([asdict(outcome) for outcome in (found.before, *found.alone, found.together)])
     elif form == "json":
         print_json(found.to_json(), device)
     else:
         open_console().print(what_if_table(found, title))
+
+
+def _program(context: click.Context, path: Path, own: Chosen) -> tuple[Case, RecordedTimes | None, Device | None]:
+    """Return the program of a file on the chosen device, when its ops ran, and the profile of its own card.
+
+    A workload is read as explain reads it, with the options that its file gives; the device's options in ``own`` win.
+    """
+    from streamsim.cli.explain import asked_for, explain_command
+    from streamsim.transform.scenario import Case
+
+    if is_program(path) or not path.is_file() or holds_program(path):
+        given = read_given(path)
+        device = own.of(context, given).load()
+        return Case(given.schedule, device), given.recorded, given.device
+    of_file = explain_command.make_context("whatif", [str(path)], context.parent)
+    is_own = {name: context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in own.__struct_fields__}
+    chosen = replace(
+        taken(Chosen, of_file.params), **{name: getattr(own, name) for name, mine in is_own.items() if mine}
+    )
+    of_layers = taken(LayerOptions, of_file.params)
+    pipeline = Pipeline(**{name: of_file.params[name] for name in Pipeline.__struct_fields__})
+    asked = asked_for(of_file, pipeline, chosen, of_layers)
+    return Case(asked.schedule, asked.device, asked.source), None, None
+
+
+def _assumed(case: Case) -> list[str]:
+    """Return what is assumed of the kernels of a workload."""
+    from streamsim.analysis.kernel_assumptions import kernel_assumptions
+
+    if case.pipeline is None:
+        return []
+    workload, config = case.pipeline.workload, case.pipeline.config
+    return kernel_assumptions(workload, config.chunks, case.device, config.launch)
+
+
+def _code(changed: Case, case: Case, language: Language, options: dict[str, Any]) -> str:
+    """Return the program of the pipeline with the changes. Raises InputError if the steps of the schedule differ."""
+    from streamsim.cli.code import code_of_steps_noted
+    from streamsim.code.programs import code_of
+    from streamsim.transform.changes import changed_by
+
+    if changed.pipeline is not None:
+        return code_of(changed.pipeline.workload, changed.pipeline.config, language)
+    issued = changed_by(_changes(**{**options, "prefetch": None}), case).case.schedule
+    return code_of_steps_noted(issued, language, options["prefetch"] or 0)
 
 
 def _beside(found: WhatIf, recorded: RecordedTimes | None) -> dict[str, Timeline]:

@@ -1,4 +1,4 @@
-"""A program and where it runs: what every change takes and gives."""
+"""Programs on a device, with their sources: the values that changes take and return."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Scenario(NamedTuple):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """What a schedule was made from: then its chunks can be made finer or coarser exactly."""
+    """The workload and the configuration that a schedule was made from."""
 
     workload: Workload
     config: Config
@@ -37,7 +37,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class LayersSource(msgspec.Struct, frozen=True):
-    """What a schedule of layers was made from: they are streamed in their order and whole, and never cut."""
+    """The layers and the configuration that a schedule was made from. A layer is streamed whole and never cut."""
 
     layers: Layers
     config: Offload
@@ -51,7 +51,7 @@ Origin = Source | LayersSource
 
 
 class Case(NamedTuple):
-    """A schedule on a device, and what the schedule was made from, if that is known."""
+    """A schedule on a device. ``source``: what the schedule was made from; None if that is unknown."""
 
     schedule: Schedule
     device: Device
@@ -64,15 +64,15 @@ class Case(NamedTuple):
 
     @property
     def pipeline(self) -> Source | None:
-        """The source, if that is a workload."""
+        """The source if it is a workload, else None."""
         return self.source if isinstance(self.source, Source) else None
 
     def issued(self, schedule: Schedule) -> Case:
-        """Another schedule, of which no source is known."""
+        """Return another schedule on the same device, without a source."""
         return Case(schedule, self.device)
 
     def with_options(self, **options: Any) -> Case:
-        """The workload of the source with other options. Raises InputError for some that do not go together."""
+        """Return the source's workload with other options. Raises InputError if they do not go together."""
         assert isinstance(self.source, Source)
         source = Source(self.source.workload, replace(self.source.config, **options))
         return Case(source.config.schedule(source.workload), self.device, source)

@@ -12,9 +12,10 @@ from strategies import NS, d2h, h2d, kernel, link, make_device, pipeline_of, pro
 
 from streamsim.analysis.what_if import what_if
 from streamsim.device.library import load_device
-from streamsim.errors import InputError
+from streamsim.device.variations import with_memory_limit
+from streamsim.errors import InputError, NoRoomError
 from streamsim.model import simulate
-from streamsim.program.patterns import breadth_first, depth_first, one_stream
+from streamsim.program.patterns import breadth_first, depth_first, one_stream, ring
 from streamsim.program.schedule import (
     Buffer,
     Copy,
@@ -339,6 +340,15 @@ def test_an_order_that_the_data_forbids_is_refused() -> None:
     schedule = program(*step * 2, streams=1, buffers=(Buffer("h", 8, "pinned"), Buffer("d", 8, "device")))
     with pytest.raises(InputError, match="cannot be issued breadth-first: its data needs another order"):
         what_if(schedule, DEVICE, [change.order("breadth-first")])
+
+
+def test_a_change_without_room_on_the_card_is_refused() -> None:
+    """A ring of 2 buffers of 4 chunks holds half of 2 x 256 KiB; each chunk's own buffers hold all of it."""
+    schedule = ring(pipeline_of(65536), 4, 2)
+    small = with_memory_limit(DEVICE, 262144)
+    assert what_if(schedule, small, [change.order("depth-first")]).together.gain == 1
+    with pytest.raises(NoRoomError, match=r"524288 bytes .* leave out the change"):
+        what_if(schedule, small, [change.buffers(0)])
 
 
 def test_what_is_not_shown_must_be_said() -> None:

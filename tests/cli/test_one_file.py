@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     assert main([*arguments, "--json"]) == 0
     found: dict[str, Any] = unstamped(json.loads(capsys.readouterr().out))
-    del found["inputs"]
+    found.pop("inputs", None)
     return found
 
 
@@ -51,6 +51,37 @@ def test_what_the_file_says_is_what_the_options_say(
     assert figures(capsys, command, "w.toml", *wins) == figures(
         capsys, command, *OPTIONS, *options[2:-2], *wins, *measured
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "options"),
+    [
+        ("--chunks 16", "--chunks 16"),
+        ("--chunks 1", "--chunks 1"),
+        ("--chunks 4", ""),
+        ("--streams 4", "--streams 4"),
+        ("--order depth-first", "--order depth-first"),
+        ("--pin", "--memory pinned"),
+        ("--pin --graph", "--memory pinned --launch graph"),
+        ("--pin --prefetch 2", "--memory pinned --order prefetch --streams 1 --buffers 3"),
+        ("--chunks 12 --streams 3 --order depth-first", "--chunks 12 --streams 3 --order depth-first"),
+        ("--chunks 8 --on-device h200", "--chunks 8 --device h200"),
+        ("--chunks 8 --device h200", "--chunks 8 --device h200"),
+        ("--pin --buffers 2", "--memory pinned --buffers 4"),
+        ("--pin --buffers 0", "--memory pinned"),
+    ],
+)
+def test_changes_of_a_workload_are_what_predict_makes_of_the_options(
+    changes: str, options: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To the tick: a ring of two buffers has twice as many, or one for each of the 6 chunks."""
+    ring = 'order = "depth-first"\nbuffers = 2\n' if "--buffers" in changes else 'order = "breadth-first"\n'
+    plan = f'chunks = {6 if "--buffers" in changes else 4}\nstreams = 2\nmemory = "pageable"\ndevice = "a100"\n'
+    (folder / "w.toml").write_text(WORK + plan + ring)
+    found = figures(capsys, "whatif", "w.toml", *changes.split())["together"]["makespan_s"]
+    if "--buffers 0" in changes:
+        (folder / "w.toml").write_text(WORK + plan)
+    assert found == figures(capsys, "predict", "w.toml", *options.split())["makespan_s"]
 
 
 def test_a_sweep_and_a_prediction_read_the_same_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 DEVICE = make_device(copy=2, kernel=3)
 ONCE = st.lists(st.sampled_from((8, 16, 32, 96)), max_size=1).map(tuple)
+WHOLE = st.lists(st.just(96), max_size=1).map(tuple)
 ARRAYS = st.lists(st.sampled_from((96, 192)), max_size=2).map(tuple)
 
 
@@ -47,13 +48,14 @@ def patterns(draw: st.DrawFn) -> Schedule:
     """Any pattern with all options, over a few bytes: rings, arrays that are copied once, sums, a host that works."""
     order: Any = draw(st.sampled_from(ORDERS))
     chunks, outputs = draw(st.integers(1, 6)), draw(ARRAYS)
+    once = ONCE if chunks > 1 else WHOLE  # of one chunk nothing shows what is a table: it is cut like any array
     kernels = [WorkloadKernel(name, duration_s=n * 12 * NS) for name, n in zip("ab", draw(KERNELS), strict=False)]
     workload = Workload(
         inputs=draw(ARRAYS),
         outputs=outputs,
         kernels=tuple(kernels),
-        h2d_once=draw(ONCE),
-        d2h_once=draw(ONCE),
+        h2d_once=draw(once),
+        d2h_once=draw(once),
         host_work_s=draw(st.sampled_from((0.0, 0.0, 5 * NS))),
     )
     streams = 1 if order in ("serial", "prefetch") else draw(st.integers(1, 4))
