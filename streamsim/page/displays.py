@@ -118,6 +118,7 @@ def _timeline(value: Timeline) -> Page:
     rows = (
         ("makespan", took, ""),
         *((f"{k} busy", format_seconds(s), f"{used[k]:.1%}") for k, s in value.busy_s.items()),
+        *((lane.name, format_seconds(lane.busy_s), "unified memory") for lane in value.lanes),
     )
     overlap = ("overlap", format_seconds(value.overlap_s), "two engines or more busy")
     table = Table(f"{name} {where}", ((*rows, overlap),), right=frozenset({1}))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BECAUSE = ("start", "host", "stream", "event", "engine")  # the viewer knows them by their place
 LONGEST_NAME = 200
-UNDRAWN, CALL, HELD = 0, 3, 4  # the host's part of an op: as the viewer's kinds are numbered
+UNDRAWN, CALL, HELD, PAGES = 0, 3, 4, 5  # the host's part of an op, and a lane: as the viewer's kinds are numbered
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -39,15 +39,20 @@ class Shown(msgspec.Struct, frozen=True):
 def line_data(shown: Shown) -> dict[str, Any]:
     """Return the time line as plain numbers and texts; its ops are in ``columns``."""
     timeline = shown.timeline
-    names = list(map(label, timeline.schedule.ops))
+    names = [*map(label, timeline.schedule.ops), *(lane.name for lane in timeline.lanes for _ in lane.start)]
     distinct = {name: k for k, name in enumerate(dict.fromkeys(names))}
     busy = timeline.utilisation
     engines = sorted(enumerate(timeline.engine_names), key=lambda engine: engine_place(engine[1]))
+    whole_s = timeline.makespan_s or 1.0
+    lanes = [
+        [number, one_line(lane.name), round(lane.busy_s / whole_s, 4)]
+        for number, lane in enumerate(timeline.lanes, len(engines))
+    ]
     return {
         "name": one_line(shown.name),
-        "ops": len(timeline),
+        "ops": len(names),
         "names": [one_line(name, LONGEST_NAME) for name in distinct],
-        "engines": [[index, name, round(busy[name], 4)] for index, name in engines],
+        "engines": [[index, name, round(busy[name], 4)] for index, name in engines] + lanes,
         "measured": timeline.device is None,
         "waited": any(0 <= ready < start for ready, start in zip(timeline.ready, timeline.start, strict=True)),
         "launch": timeline.launched if timeline.schedule.launch == "graph" else 0,
@@ -55,12 +60,34 @@ def line_data(shown: Shown) -> dict[str, Any]:
         "bound": round(shown.bound_s * TICKS_PER_S),
         "low": round(shown.interval_s[0] * TICKS_PER_S),
         "high": round(shown.interval_s[1] * TICKS_PER_S),
-        "columns": packed(_columns(timeline, [distinct[name] for name in names])),
+        "columns": packed(_with_lanes(timeline, _columns(timeline), [distinct[name] for name in names])),
     }
 
 
-def _columns(timeline: Timeline, name: list[int]) -> list[Sequence[int]]:
-    """List the columns in the order in which the viewer takes them.
+def _with_lanes(timeline: Timeline, columns: list[Sequence[int]], name: list[int]) -> list[Sequence[int]]:
+    """Add the spans of lanes behind the ops: each as an op of no stream on an engine of its lane's name."""
+    spans = [
+        (len(timeline.engine_names) + k, start, end)
+        for k, lane in enumerate(timeline.lanes)
+        for start, end in zip(lane.start, lane.end, strict=True)
+    ]
+    last = timeline.issued[-1] if len(timeline) else 0
+    of_lanes: list[list[int]] = [[0] * len(spans) for _ in columns]
+    of_lanes[KIND] = [PAGES] * len(spans)
+    of_lanes[ENGINE] = [engine for engine, _, _ in spans]
+    of_lanes[STREAM] = [-1] * len(spans)
+    of_lanes[ISSUED] = [-last, *([0] * len(spans))][: len(spans)]
+    of_lanes[START] = [start for _, start, _ in spans]
+    of_lanes[LENGTH] = [end - start for _, start, end in spans]
+    return [name, *([*column, *more] for column, more in zip(columns, of_lanes, strict=True))]
+
+
+# Columns behind the first one, which has the names.
+KIND, ENGINE, STREAM, ISSUED, START, LENGTH = 0, 2, 4, 9, 12, 13
+
+
+def _columns(timeline: Timeline) -> list[Sequence[int]]:
+    """List the columns of the ops, but for their names, in the order in which the viewer takes them.
 
     ``cause`` is how many ops before itself the op is that it waited for, 0 for none. An op could be ready when its call
     has returned and the op before it in its stream has ended; ``ready`` counts from then. ``start`` counts from the
@@ -80,7 +107,6 @@ def _columns(timeline: Timeline, name: list[int]) -> list[Sequence[int]]:
         if timeline.engine[op] >= 0:
             ended[stream] = timeline.end[op]
     return [
-        name,
         [kind_of(op) for op in ops],
         _host(timeline),
         timeline.engine,

@@ -2,29 +2,52 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 
 from streamsim.errors import InputError
+from streamsim.text.shown import shown
 
 UNKNOWN = -1
+COLUMNS = ("issued_ns", "returned_ns", "start_ns", "end_ns")
 FIRST_TOUCH = "first touch of host memory"  # the name of host work: page faults in a copy of pageable memory
 LATEST_NS = 1 << 52  # 52 days, and exact as a float
 
 
-class RecordedTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RecordedLane(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Recorded spans that belong to no op, such as moves of unified memory's pages, in whole nanoseconds.
+
+    Raises InputError for starts and ends of two lengths, and for spans that are not one after the other.
+    """
+
+    name: str
+    start_ns: tuple[int, ...]
+    end_ns: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        times = [time for span in zip(self.start_ns, self.end_ns, strict=False) for time in span]
+        in_order = all(a <= b for a, b in pairwise((0, *times, LATEST_NS)))
+        if len(self.start_ns) != len(self.end_ns) or not in_order:
+            raise InputError(f"lane {shown(self.name)}: expected spans one after the other, from 0 to {LATEST_NS} ns")
+
+
+class RecordedTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Columns by op, in whole nanoseconds since the first op's call; -1 where an op has no such time.
 
-    ``issued_ns``, ``returned_ns``: its call began and returned. ``start_ns``, ``end_ns``: it ran on the card. Raises
-    InputError naming the column for columns of several lengths, and for a time that cannot be.
+    ``issued_ns``, ``returned_ns``: its call began and returned. ``start_ns``, ``end_ns``: it ran on the card.
+    ``lanes``: recorded spans beside those of the ops. Raises InputError naming the column for columns of several
+    lengths, and for a time that cannot be.
     """
 
     issued_ns: tuple[int, ...]
     returned_ns: tuple[int, ...]
     start_ns: tuple[int, ...]
     end_ns: tuple[int, ...]
+    lanes: tuple[RecordedLane, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
+        for name in COLUMNS:
             column = getattr(self, name)
             if len(column) != len(self):
                 raise InputError(f"{name}: has {len(column)} entries, and issued_ns {len(self)}; give one an op")

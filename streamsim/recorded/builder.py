@@ -22,6 +22,7 @@ from streamsim.recorded.recording import (
     CardWork,
     Format,
     HostCalls,
+    PageEvents,
     RecordedCard,
     RecordedStream,
     RecordedStreamKind,
@@ -106,8 +107,8 @@ def clipped(column: NDArray[Any], kind: Any) -> NDArray[Any]:
 class RecordingBuilder:
     """A builder of a recording from the rows of a reader.
 
-    - ``calls``, ``work``, ``annotations``: take columns with the names of the recording's tables. ``calls`` and
-      ``work`` also take ``process``, and ``work`` takes ``correlation``.
+    - ``calls``, ``work``, ``annotations``, ``pages``: take columns with the names of the recording's tables. ``calls``
+      and ``work`` also take ``process``, and ``work`` takes ``correlation``.
     - ``marks``: takes further facts on waits, synchronisations and records: the process and correlation of the call,
       its stream and event, and for waits the correlation and stream of the event's record (``recorded``,
       ``recorded_in``).
@@ -133,6 +134,7 @@ class RecordingBuilder:
         zero = ("bytes", "direction", "memory", "grid", "block", "registers", "shared_bytes")
         self.work = _Rows(CardWork.dtypes() | process | {"correlation": np.int64}, dict.fromkeys(zero, 0))
         self.annotations = _Rows(Annotations.dtypes(), {})
+        self.pages = _Rows(PageEvents.dtypes(), {"cause": 0, "bytes": 0, "count": 1})
         marks = ("process", "correlation", "stream", "event", "recorded", "recorded_in")
         self.marks = _Rows(dict.fromkeys(marks, np.int64), {})
 
@@ -184,16 +186,18 @@ class RecordingBuilder:
 
     def check_size(self, more: int = 0) -> None:
         """Raise InputError when there are more records than are kept; ``more``: that are still to come."""
-        if more + sum(rows.count for rows in (self.calls, self.work, self.annotations, self.marks)) > MOST_RECORDS:
+        tables = (self.calls, self.work, self.annotations, self.pages, self.marks)
+        if more + sum(rows.count for rows in tables) > MOST_RECORDS:
             raise InputError(f"{self.where}: has over {MOST_RECORDS:,} records; {SHORTER}")
 
     def recording(self) -> Recording:
         """Return the recording, with all rows in order."""
         self.check_size()
         marks = self.marks.columns()
-        tables = {"calls": self.calls.columns(), "work": self.work.columns(), "notes": self.annotations.columns()}
+        rows = {"calls": self.calls, "work": self.work, "notes": self.annotations, "pages": self.pages}
+        tables = {name: found.columns() for name, found in rows.items()}
         self._set_origin(tables)
-        calls, work, notes = (self._in_order(table) for table in tables.values())
+        calls, work, notes, pages = (self._in_order(table) for table in tables.values())
         calls = self._once(calls)
         self._mark(calls, marks)
         work["call"] = self._call_of(calls, work["process"], work["correlation"])
@@ -213,6 +217,7 @@ class RecordingBuilder:
             CardWork.of(work),
             Annotations.of(notes),
             tuple(Unread(what, times, why) for (what, why), times in self._unread.items()),
+            pages=PageEvents.of(pages),
         )
 
     def _recorded_stream(self, *key: int) -> RecordedStream:

@@ -16,6 +16,7 @@ _KINDS = (
     (re.compile(r"Memcpy.*Async|MemcpyBatchAsync"), CallKind.COPY_ASYNC),
     (re.compile(r"Memcpy"), CallKind.COPY),
     (re.compile(r"Memset"), CallKind.MEMSET),
+    (re.compile(r"MemPrefetch"), CallKind.PREFETCH),
     (re.compile(r"GraphLaunch"), CallKind.GRAPH_LAUNCH),
     (re.compile(r"LaunchHostFunc|StreamAddCallback"), CallKind.HOST_FUNCTION),
     (re.compile(r"(?:ExtModule|Ext|Module)?Launch(?:Cooperative)?(?:Kernel|Grid|\Z)"), CallKind.LAUNCH),

@@ -19,6 +19,8 @@ from streamsim.recorded.recording import (
     AnnotationKind,
     CopyDirection,
     CopyMemory,
+    PageCause,
+    PageKind,
     RecordedCard,
     RecordedStreamKind,
     Recording,
@@ -46,12 +48,13 @@ COPY_KINDS = {
     4: CopyDirection.D2H,
     10: CopyDirection.PEER,
 }
-COPY_KINDS |= dict.fromkeys((5, 6, 7, 8), CopyDirection.D2D) | dict.fromkeys((11, 12, 13), CopyDirection.UNIFIED)
+COPY_KINDS |= dict.fromkeys((5, 6, 7, 8), CopyDirection.D2D)
+PAGE_KINDS = {11: PageKind.IN, 12: PageKind.OUT, 13: PageKind.BETWEEN_CARDS}
 MEMORIES = {0: CopyMemory.PAGEABLE, 1: CopyMemory.PINNED}
 STREAM_KINDS: dict[int, RecordedStreamKind] = {1: "blocking", 2: "non-blocking", 3: "legacy"}
 NAMELESS = "a range without a name"
 NVTX_RANGES = (59, 60, 70, 71)  # pushed and popped, started and ended; their variants
-UNIFIED = ("CUDA_UM_CPU_PAGE_FAULT_EVENTS", "CUDA_UM_GPU_PAGE_FAULT_EVENTS")
+_PAGES = {"HTOD": PageKind.IN, "DTOH": PageKind.OUT, "DTOD": PageKind.BETWEEN_CARDS}
 _SUFFIXES = {"HTOD": CopyDirection.H2D, "DTOH": CopyDirection.D2H, "HTOA": CopyDirection.H2D, "ATOH": CopyDirection.D2H}
 _SUFFIXES |= dict.fromkeys(("ATOA", "ATOD", "DTOA", "DTOD"), CopyDirection.D2D) | {"PTOP": CopyDirection.PEER}
 
@@ -77,7 +80,8 @@ class _Reader:
     def __init__(self, path: str | os.PathLike[str], tables: Tables) -> None:
         self._tables = tables
         self.builder = RecordingBuilder("Nsight Systems", str(path))
-        self._directions, self._memories = self._enums()
+        self._directions, self._page_kinds, self._memories = dict(COPY_KINDS), dict(PAGE_KINDS), dict(MEMORIES)
+        self._read_enums()
         self._strings: dict[int, str] = {}
 
     def read(self) -> None:
@@ -93,8 +97,7 @@ class _Reader:
         self._notes()
         self._marks()
         self._stream_kinds()
-        for table in UNIFIED:
-            self.builder.count(("page faults of unified memory", "not modelled"), self._tables.count(table))
+        self._faults()
 
     # Names
 
@@ -105,18 +108,20 @@ class _Reader:
                     return f"Nsight Systems {value[:40]}"
         return "Nsight Systems"
 
-    def _enums(self) -> tuple[dict[int, CopyDirection], dict[int, CopyMemory]]:
-        directions, memories = dict(COPY_KINDS), dict(MEMORIES)
+    def _read_enums(self) -> None:
+        """Read what the export's numbers mean, where it says so."""
         for number, name in self._tables.pairs("ENUM_CUDA_MEMCPY_OPER", "id", "name"):
             if isinstance(name, str) and isinstance(number, int):
-                unified = "_UVM_" in name
-                found = _SUFFIXES.get(name.rpartition("_")[2], CopyDirection.OTHER)
-                directions[number] = CopyDirection.UNIFIED if unified else found
+                suffix = name.rpartition("_")[2]
+                self._page_kinds.pop(number, None)
+                if "_UVM_" in name:
+                    self._page_kinds[number] = _PAGES.get(suffix, PageKind.BETWEEN_CARDS)
+                else:
+                    self._directions[number] = _SUFFIXES.get(suffix, CopyDirection.OTHER)
         for number, name in self._tables.pairs("ENUM_CUDA_MEM_KIND", "id", "name"):
             if isinstance(name, str) and isinstance(number, int):
                 words = {"PAGEABLE": CopyMemory.PAGEABLE, "PINNED": CopyMemory.PINNED}
-                memories[number] = words.get(name.rpartition("_")[2], CopyMemory.UNKNOWN)
-        return directions, memories
+                self._memories[number] = words.get(name.rpartition("_")[2], CopyMemory.UNKNOWN)
 
     def _names(self) -> None:
         """Of calls and kernels: those that are used."""
@@ -177,8 +182,12 @@ class _Reader:
         return np.array(indices, np.int32)[inverse.reshape(-1)] if indices else np.empty(0, np.int32)
 
     def _copies(self) -> None:
-        others = (*OTHERS, "srcKind", "dstKind", "srcDeviceId", "dstDeviceId")
+        others = (*OTHERS, "srcKind", "dstKind", "srcDeviceId", "dstDeviceId", "migrationCause")
         for block in self._blocks(f"{CUPTI}MEMCPY", (*PLACED, "bytes", "copyKind"), others):
+            of_pages = np.isin(block["copyKind"], list(self._page_kinds))
+            if of_pages.any():
+                self._moves({name: column[of_pages] for name, column in block.items()})
+                block = {name: column[~of_pages] for name, column in block.items()}
             columns = self._placed(block, WorkKind.COPY)
             direction = _mapped(block["copyKind"], lambda kind: self._directions.get(kind, CopyDirection.OTHER))
             source, target = block["srcDeviceId"], block["dstDeviceId"]
@@ -191,6 +200,27 @@ class _Reader:
             columns["bytes"] = self._bytes(block["bytes"])
             columns["name"] = _mapped(block["copyKind"], lambda kind: self.builder.name(f"copy kind {kind}"))
             self.builder.work.add(len(block["start"]), columns)
+
+    def _moves(self, block: dict[str, NDArray[np.int64]]) -> None:
+        """Take the moves of unified memory's pages, which no call issued."""
+        causes = block["migrationCause"]
+        known = (causes >= 0) & (causes < len(PageCause))
+        columns = _times(block) | {"process": _number_of(block["globalPid"])}
+        columns["kind"] = _mapped(block["copyKind"], self._page_kinds.__getitem__)
+        columns["cause"] = np.where(known, causes, PageCause.UNKNOWN)
+        columns["card"], columns["bytes"] = _mapped(block["deviceId"], self.builder.card), self._bytes(block["bytes"])
+        self.builder.pages.add(len(block["start"]), columns)
+
+    def _faults(self) -> None:
+        for block in self._blocks("CUDA_UM_CPU_PAGE_FAULT_EVENTS", ("start", "globalPid")):
+            columns = {"start_ns": block["start"], "end_ns": block["start"], "kind": PageKind.HOST_FAULT}
+            self.builder.pages.add(len(block["start"]), columns | {"process": _number_of(block["globalPid"])})
+        needed = ("start", "end", "globalPid", "deviceId")
+        for block in self._blocks("CUDA_UM_GPU_PAGE_FAULT_EVENTS", needed, ("numberOfPageFaults",)):
+            columns = _times(block) | {"kind": PageKind.CARD_FAULTS, "process": _number_of(block["globalPid"])}
+            columns |= {"card": _mapped(block["deviceId"], self.builder.card)}
+            columns |= {"count": block["numberOfPageFaults"].clip(1)}
+            self.builder.pages.add(len(block["start"]), columns)
 
     def _bytes(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
         self.builder.count(("copies and memsets of fewer than 0 bytes", "taken as 0"), int((column < 0).sum()))
@@ -320,6 +350,11 @@ OTHERS = ("contextId", "graphId", "graphNodeId")
 
 def _times(block: dict[str, NDArray[np.int64]]) -> dict[str, Any]:
     return {"start_ns": block["start"], "end_ns": block["end"]}
+
+
+def _number_of(processes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the system's numbers of processes from their globalPid."""
+    return processes >> PROCESS_BITS & THREAD_MASK
 
 
 def _mapped(ids: NDArray[np.int64], to: Callable[[int], int]) -> NDArray[np.int32]:

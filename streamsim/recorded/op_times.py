@@ -10,6 +10,7 @@ import numpy as np
 from streamsim.program.recorded_times import UNKNOWN, RecordedTimes
 from streamsim.program.schedule import HostWork
 from streamsim.recorded.recording import NONE
+from streamsim.recorded.unified import lanes_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +36,8 @@ def recorded_times(recording: Recording, program: RecordedProgram) -> RecordedTi
             issued_ns[i] = returned_ns[i]
     _between_calls(program, issued_ns, returned_ns)
     start_ns, end_ns = (_since(column, program.work, first_ns) for column in (work.start_ns, work.end_ns))
-    return RecordedTimes(tuple(issued_ns), tuple(returned_ns), tuple(start_ns), tuple(end_ns))
+    lanes = lanes_of(recording, first_ns)
+    return RecordedTimes(tuple(issued_ns), tuple(returned_ns), tuple(start_ns), tuple(end_ns), lanes)
 
 
 def _since(column: NDArray[np.int64], rows: tuple[int, ...], first_ns: int) -> list[int]:

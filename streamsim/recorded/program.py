@@ -34,7 +34,7 @@ from streamsim.recorded.recording import ISSUES, NONE, CallKind, CopyDirection, 
 from streamsim.recorded.recording_costs import FIRST_S, HostCosts, share_ns, unwritten_ns
 from streamsim.recorded.threads import NAMED_NS, call_times, first_excess_ns
 from streamsim.recorded.uncontended import uncontended_ns
-from streamsim.recorded.unified import NOT_MODELLED, first_call, page_moves
+from streamsim.recorded.unified import NOT_MODELLED, first_call
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from streamsim.recorded.recording import CardWork, Recording
 
 PAGEABLE = "pageable"  # the buffer in which every pageable copy has its own range
+UNIFIED_COPY = "copy of unified memory"
 NEVER_RECORDED = -2  # in place of the call that recorded an event
 BYTES_A_THREAD = 16  # bytes that each thread of a memset or a copy within the card moves: a vector of four words
 ISSUING = 160  # threads that keep a multiprocessor busy with dense arithmetic: 1.25 warps for each scheduler
@@ -169,8 +170,8 @@ class _Writer:
         called: dict[int, int] = {}  # by stream: the first work with a recorded call
         for row in np.flatnonzero(work.call != NONE).tolist():
             called.setdefault(int(work.stream[row]), row)
-        left_out, moves = 0, page_moves(work)
-        for row in np.flatnonzero((work.call == NONE) & ~moves).tolist():
+        left_out = 0
+        for row in np.flatnonzero(work.call == NONE).tolist():
             if row < called.get(int(work.stream[row]), len(work)):
                 op = self._work(row, CallKind.LAUNCH, 0, 0.0)
                 if op is not None:
@@ -179,7 +180,7 @@ class _Writer:
             else:
                 left_out += 1
         self._assume("copies and kernels without a call", "they are left out", left_out)
-        self._assume("moves of unified memory's pages", NOT_MODELLED, int(moves.sum()))
+        self._assume("moves and faults of unified memory", NOT_MODELLED, len(self._recording.pages))
 
     def _take_out(self) -> None:
         """Subtract the cost of recording from the calls' times and from the gaps before them."""
@@ -285,6 +286,10 @@ class _Writer:
         if not name:
             self._assume("copies that are neither to nor from the card", "they are left out", 1)
             return None
+        if name == UNIFIED_COPY:
+            self._assume(
+                "copies of unified memory", "where their pages lay is not recorded; they take what they took", 1
+            )
         seconds, threads = work.alone_s[row], work.threads[row]
         fill = work.fill[row] or None
         return Kernel(
@@ -443,10 +448,12 @@ def _columns(recording: Recording, streams: dict[int, int]) -> _Columns:
 
 def _kernels(recording: Recording) -> list[str | None]:
     """By row of the work: see ``_Columns.kernel``."""
-    work, others = recording.work, (None, "", "memset", "copy within the card")
+    work, others = recording.work, (None, "", "memset", "copy within the card", UNIFIED_COPY)
     of_host = np.isin(work.direction, tuple(_DIRECTIONS)) & (work.bytes > 0)
-    is_copy, within = work.kind == WorkKind.COPY, work.direction == CopyDirection.D2D
-    which = [is_copy & of_host, is_copy & ~within, work.kind == WorkKind.MEMSET, within]
+    is_copy = work.kind == WorkKind.COPY
+    within, unified = (work.direction == direction for direction in (CopyDirection.D2D, CopyDirection.UNIFIED))
+    left_out = is_copy & ~(within | unified)
+    which = [is_copy & of_host, left_out, work.kind == WorkKind.MEMSET, within, unified]
     names: list[str | None] = [*(name or "kernel" for name in recording.names), *others]
     at = np.select(which, range(len(recording.names), len(names)), work.name)
     return [names[k] for k in at.tolist()]

@@ -47,6 +47,7 @@ class CallKind(IntEnum):
     HOST_FUNCTION = 11
     ALLOCATE = 12
     FREE = 13
+    PREFETCH = 14
 
 
 # Calls that put work on a card.
@@ -63,7 +64,7 @@ class WorkKind(IntEnum):
 
 
 class CopyDirection(IntEnum):
-    """The direction of a copy. UNIFIED: pages that the driver moves; PEER: to or from another card; NONE: no copy."""
+    """The direction of a copy. UNIFIED: from or to unified memory; PEER: to or from another card; NONE: no copy."""
 
     NONE = 0
     H2D = 1
@@ -81,6 +82,27 @@ class CopyMemory(IntEnum):
     PAGEABLE = 1
     PINNED = 2
     UNKNOWN = 3
+
+
+class PageKind(IntEnum):
+    """The kind of an event of unified memory: the driver moves pages, or the card or the host touches missing ones."""
+
+    IN = 0
+    OUT = 1
+    BETWEEN_CARDS = 2
+    CARD_FAULTS = 3
+    HOST_FAULT = 4
+
+
+class PageCause(IntEnum):
+    """The cause of a move of pages, with CUPTI's numbers. DRIVER: the driver expects that they will be needed."""
+
+    UNKNOWN = 0
+    PREFETCH = 1
+    FAULT = 2
+    DRIVER = 3
+    EVICTION = 4
+    ACCESS_COUNTERS = 5
 
 
 class AnnotationKind(IntEnum):
@@ -200,19 +222,32 @@ class Annotations(_Columns, frozen=True, eq=False):
     end_ns: NDArray[np.int64]
 
 
-_WIDTHS: dict[str, Any] = {
-    "start_ns": np.int64,
-    "end_ns": np.int64,
-    "correlation": np.int64,
-    "event": np.int64,
-    "record": np.int64,
-}
-_WIDTHS |= {"call": np.int64, "bytes": np.int64, "graph": np.int64, "node": np.int64}
-_WIDTHS |= {"kind": np.int8, "direction": np.int8, "memory": np.int8}
+class PageEvents(_Columns, frozen=True, eq=False):
+    """Moves of unified memory's pages by the driver, and page faults, one a row.
+
+    - ``kind``: a PageKind; ``cause``: the PageCause of a move, UNKNOWN for faults.
+    - ``card``: an index, or -1 for a fault of the host; ``process``: the system's number.
+    - ``bytes``: the size of a move; ``count``: the number of faults in a row of faults, 1 for a move.
+    """
+
+    kind: NDArray[np.int8]
+    cause: NDArray[np.int8]
+    card: NDArray[np.int32]
+    process: NDArray[np.int64]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+    count: NDArray[np.int64]
+
+
+_WIDE = ("start_ns", "end_ns", "correlation", "event", "record", "call", "bytes", "graph", "node", "process", "count")
+_WIDTHS: dict[str, Any] = dict.fromkeys(_WIDE, np.int64)
+_WIDTHS |= dict.fromkeys(("kind", "direction", "memory", "cause"), np.int8)
 _DTYPES: dict[type, dict[str, Any]] = {
     kind: {name: _WIDTHS.get(name, np.int32) for name in kind.__struct_fields__}
-    for kind in (HostCalls, CardWork, Annotations)
+    for kind in (HostCalls, CardWork, Annotations, PageEvents)
 }
+NO_PAGES = PageEvents.of(dict.fromkeys(PageEvents.__struct_fields__, ()))
 
 
 class RecordedThread(msgspec.Struct, frozen=True):
@@ -271,6 +306,7 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
       one. Their threads are unknown.
     - ``uncontended_elsewhere``: for a window, the fastest launches with the card to themselves outside the window, of
       kernels that always ran beside others in it. They have no calls. None if there are none.
+    - ``pages``: moves of unified memory's pages, and page faults. They have no calls either.
 
     Raises InputError naming the column and row for an index out of range, an end before its start, rows out of order,
     or an event whose recording call is not a record.
@@ -289,6 +325,7 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
     unread: tuple[Unread, ...] = ()
     untraced: tuple[Annotations, ...] = ()
     uncontended_elsewhere: CardWork | None = None
+    pages: PageEvents = NO_PAGES
 
     def __post_init__(self) -> None:
         check_choice("format", self.format, FORMATS)
@@ -296,7 +333,7 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
             check_tuple(field, getattr(self, field))
         for i, stream in enumerate(self.streams):
             check_whole(f"streams[{i}].card", stream.card, NONE, len(self.cards) - 1)
-        for field in ("calls", "work", "annotations"):
+        for field in ("calls", "work", "annotations", "pages"):
             self._check_rows(field, getattr(self, field))
         for i, run in enumerate(self.untraced):
             self._check_rows(f"untraced[{i}]", run)
@@ -321,12 +358,12 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
     def _check_rows(self, field: str, table: Any) -> None:
         most = {"name": len(self.names), "thread": len(self.threads), "stream": len(self.streams)}
         most |= {"card": len(self.cards), "call": len(self.calls), "record": len(self.calls)}
-        least = {"name": 0, "thread": 0 if field == "calls" else NONE, "card": 0}
+        least = {"name": 0, "thread": 0 if field == "calls" else NONE, "card": NONE if field == "pages" else 0}
         for name in table.__struct_fields__:
             if name in most:
                 column = getattr(table, name)
                 _check(field, name, column, (column >= least.get(name, NONE)) & (column < most[name]), "known")
-        kinds = {"calls": CallKind, "work": WorkKind, "uncontended_elsewhere": WorkKind}.get(field, AnnotationKind)
+        kinds = _KINDS.get(field, AnnotationKind)
         _check(field, "kind", table.kind, (table.kind >= 0) & (table.kind < len(kinds)), "a kind")
         in_order = np.diff(table.start_ns, prepend=table.start_ns[:1]) >= 0
         _check(field, "start_ns", table.start_ns, in_order & (table.start_ns >= 0), "in order")
@@ -339,10 +376,16 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
         records = table.kind[table.record] == CallKind.RECORD if len(table) else known
         _check("calls", "record", table.record, ~known | records, "a call that records an event")
         _check("work", "bytes", work.bytes, work.bytes >= 0, "no fewer than 0")
+        causes = self.pages.cause
+        _check("pages", "cause", causes, (causes >= 0) & (causes < len(PageCause)), "a cause")
         copies = work.kind == WorkKind.COPY
         directed = (work.direction > 0) & (work.direction < len(CopyDirection))
         _check("work", "direction", work.direction, np.where(copies, directed, work.direction == 0), "a copy's")
         _check("work", "memory", work.memory, (work.memory >= 0) & (work.memory < len(CopyMemory)), "a memory")
+
+
+_KINDS: dict[str, type[IntEnum]] = {"calls": CallKind, "work": WorkKind, "pages": PageKind}
+_KINDS["uncontended_elsewhere"] = WorkKind
 
 
 def _check(field: str, name: str, column: NDArray[Any], right: NDArray[Any], expected: str) -> None:

@@ -20,7 +20,7 @@ from streamsim.recorded.recording import (
     Unread,
     WorkKind,
 )
-from streamsim.recorded.unified import NOT_MODELLED, first_call, page_moves
+from streamsim.recorded.unified import first_prefetch, groups_of
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
 
@@ -39,7 +39,7 @@ _ENGINE_OF = {CopyDirection.H2D: 0, CopyDirection.D2H: 1, CopyDirection.D2D: 3}
 _WAYS = {
     CopyDirection.D2D: "within the card",
     CopyDirection.PEER: "to another card",
-    CopyDirection.UNIFIED: "of unified memory's pages",
+    CopyDirection.UNIFIED: "of unified memory",
 }
 _WAYS |= {CopyDirection.H2D: "H2D", CopyDirection.D2H: "D2H", CopyDirection.OTHER: "of unknown direction"}
 _MEMORIES = {CopyMemory.PAGEABLE: ", pageable", CopyMemory.PINNED: ", pinned", CopyMemory.UNKNOWN: ", memory unknown"}
@@ -58,6 +58,7 @@ _CALLS = {
     CallKind.HOST_FUNCTION: "host functions",
     CallKind.ALLOCATE: "allocations",
     CallKind.FREE: "frees",
+    CallKind.PREFETCH: "prefetches of unified memory",
     CallKind.OTHER: "other calls",
 }
 _NOTES = {
@@ -135,7 +136,8 @@ class RecordingSummary(msgspec.Struct, frozen=True):
     """The contents of a recording.
 
     - ``start_s``, ``end_s``: seconds since the recording's beginning; ``processes``, ``threads``, ``streams``: counts.
-    - ``work``, ``host``, ``annotations``: amounts by kind; ``calls``: the host's calls by name.
+    - ``work``, ``pages``, ``host``, ``annotations``: amounts by kind; ``pages``: moves and faults of unified memory's
+      pages; ``calls``: the host's calls by name.
     - ``cards``: the use of each card; ``unread``: parts that are left out or not understood.
     """
 
@@ -147,6 +149,7 @@ class RecordingSummary(msgspec.Struct, frozen=True):
     threads: int
     streams: int
     work: tuple[RecordedAmount, ...]
+    pages: tuple[RecordedAmount, ...]
     host: tuple[RecordedAmount, ...]
     annotations: tuple[RecordedAmount, ...]
     cards: tuple[RecordedCardUse, ...]
@@ -171,6 +174,7 @@ def summarise(recording: Recording) -> RecordingSummary:
         len(threads),
         len(np.unique(work.stream[work.stream >= 0])),
         _work_amounts(work),
+        _page_amounts(recording),
         _amounts(calls, _CALLS),
         _amounts(notes, _NOTES),
         tuple(_card(recording, card) for card in np.unique(work.card).tolist()),
@@ -202,6 +206,17 @@ def _work_amounts(work: CardWork) -> tuple[RecordedAmount, ...]:
     return tuple(found)
 
 
+def _page_amounts(recording: Recording) -> tuple[RecordedAmount, ...]:
+    """Return the amounts of moves of pages and of page faults, by kind and cause."""
+    pages, took = recording.pages, recording.pages.end_ns - recording.pages.start_ns
+    return tuple(
+        RecordedAmount(
+            what, int(pages.count[rows].sum()), int(pages.bytes[rows].sum()), int(took[rows].sum()) / NS_PER_S
+        )
+        for what, rows in groups_of(recording)
+    )
+
+
 def engines_of(work: CardWork) -> NDArray[np.int64]:
     """Return the index in ``ENGINES`` of each row of ``work``; shape (rows,)."""
     found = np.full(len(work), ENGINES.index("other copies"), np.int64)
@@ -214,14 +229,13 @@ def engines_of(work: CardWork) -> NDArray[np.int64]:
 
 def _card(recording: Recording, card: int) -> RecordedCardUse:
     mine = recording.work.card == card
-    unified = page_moves(recording.work)  # the driver makes them, also after the program's end
-    work = recording.work.rows(mine & ~unified if (mine & ~unified).any() else mine)
+    work = recording.work.rows(mine)
     engine = engines_of(work)
     busy = [merged(work.start_ns[engine == n], work.end_ns[engine == n]) for n in range(len(ENGINES))]
     reasons = Reasons(recording, work, engine, ENGINES)
     called_ns = recording.calls.start_ns[work.call[work.call >= 0]]
     first_ns = int(min(work.start_ns[0], called_ns.min(initial=work.start_ns[0])))
-    if unified.any() and (first := first_call(recording)) != NONE:
+    if (first := first_prefetch(recording)) != NONE:
         first_ns = min(first_ns, int(recording.calls.start_ns[first]))
     last_ns = int(work.end_ns.max())
     idle = gaps(merged(work.start_ns, work.end_ns), first_ns, last_ns)
@@ -285,7 +299,6 @@ def _not_understood(recording: Recording) -> list[Unread]:
     cases = (
         (nowhere & waits, "synchronisations of a stream", "which stream it was is not recorded"),
         (nowhere & records, "events recorded", "in which stream is not recorded"),
-        (work.direction == CopyDirection.UNIFIED, "moves of unified memory's pages", NOT_MODELLED),
         (work.direction == CopyDirection.PEER, "copies between cards", "one card at a time is modelled"),
         (work.direction == CopyDirection.OTHER, "copies of unknown direction", "the recording does not say"),
         (work.memory == CopyMemory.UNKNOWN, "copies from or to unknown memory", "pinned or pageable; it does not say"),

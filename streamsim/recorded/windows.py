@@ -185,7 +185,9 @@ def _of_process(recording: Recording, process: int) -> Recording:
         raise InputError(f"--process = {process}: not in the recording; it has {_listed(known)}")
     threads = np.array([thread.process for thread in recording.threads] + [NONE])
     notes = recording.annotations
-    return _chosen(recording, of_calls == process, np.isin(of_work, (process, NONE)), threads[notes.thread] == process)
+    own = recording.pages.process == process
+    work, theirs = np.isin(of_work, (process, NONE)), threads[notes.thread] == process
+    return _chosen(recording, of_calls == process, work, theirs, own)
 
 
 def _of_card(recording: Recording, number: int) -> Recording:
@@ -197,7 +199,9 @@ def _of_card(recording: Recording, number: int) -> Recording:
     users = np.unique(of_work[here])
     threads = np.array([thread.process for thread in recording.threads] + [NONE])
     theirs = np.isin(threads[recording.annotations.thread], users)
-    return _chosen(recording, np.isin(of_calls, users), here, theirs)
+    pages = recording.pages
+    own = (pages.card == known.index(number)) | ((pages.card == NONE) & np.isin(pages.process, users))
+    return _chosen(recording, np.isin(of_calls, users), here, theirs, own)
 
 
 def _listed(numbers: list[int]) -> str:
@@ -225,15 +229,17 @@ def _with_calls(recording: Recording, kept: NDArray[np.bool_], first_ns: int, la
     mine = (work.start_ns >= first_ns) & (work.start_ns < last_ns)
     mine[has] = kept[work.call[has]]
     outside = int((inside & has & ~mine).sum())
-    notes = recording.annotations
-    recording = _chosen(recording, kept, mine, (notes.end_ns >= first_ns) & (notes.start_ns < last_ns))
+    notes, pages = (
+        (table.end_ns >= first_ns) & (table.start_ns < last_ns) for table in (recording.annotations, recording.pages)
+    )
+    recording = _chosen(recording, kept, mine, notes, pages)
     if not outside:
         return recording
     unread = Unread(f"work whose call lies outside {where}", outside, "it runs there all the same; left out")
     return msgspec.structs.replace(recording, unread=(*recording.unread, unread))
 
 
-def _chosen(recording: Recording, calls: Any, work: Any, notes: Any) -> Recording:
+def _chosen(recording: Recording, calls: Any, work: Any, notes: Any, pages: Any) -> Recording:
     """Return some rows of each table; references to calls that are left out become -1."""
     place = np.append(np.where(calls, np.cumsum(calls) - 1, NONE), NONE)
     kept_calls, kept_work = recording.calls.rows(calls), recording.work.rows(work)
@@ -242,4 +248,5 @@ def _chosen(recording: Recording, calls: Any, work: Any, notes: Any) -> Recordin
         calls=msgspec.structs.replace(kept_calls, record=place[kept_calls.record]),
         work=msgspec.structs.replace(kept_work, call=place[kept_work.call]),
         annotations=recording.annotations.rows(notes),
+        pages=recording.pages.rows(pages),
     )

@@ -21,6 +21,7 @@ from streamsim.report.kinds import (
     HOST_WAITS,
     INK,
     KERNEL,
+    PAGES,
     WAITS,
     engine_place,
     kind_of,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from streamsim.analysis.explanation import Explanation
     from streamsim.analysis.predict import Prediction
     from streamsim.analysis.what_if import WhatIf
+    from streamsim.timeline.timeline import Lane
 
     Ticks = NDArray[np.int64]
     Times = NDArray[np.floating[Any]]
@@ -292,10 +294,19 @@ def _rows(timeline: Timeline) -> list[_Row]:
         columns.row(name, columns.engine == timeline.engine_names.index(name), lane, f"busy {busy.get(name, 0):.0%}")
         for name in sorted(timeline.engine_names, key=engine_place)
     ]
+    engines += [_lane_row(beside) for beside in timeline.lanes]
     groups = [group for group in ([_Row("host", host)] * bool(host), engines, _stream_rows(timeline, columns)) if group]
     for group in groups[1:]:
         group[0] = group[0]._replace(above=GAP)
     return [row for group in groups for row in group]
+
+
+def _lane_row(lane: Lane) -> _Row:
+    """Make the row of recorded spans that belong to no op."""
+    import numpy as np
+
+    start, end = np.array(lane.start), np.array(lane.end)
+    return _Row(lane.name, [_Bars(PAGES, start, end, 0 * start, 0 * start)])
 
 
 def _stream_rows(timeline: Timeline, columns: _Columns) -> list[_Row]:
@@ -472,11 +483,17 @@ class _Chart:
         self._ax.broken_barh([(0.0, self._last)], (top, height), color=IDLE_COLOUR, lw=0, zorder=0.5)
         beside = self._ax.get_yaxis_transform()
         self._ax.text(1.005, top + height / 2, row.note, transform=beside, va="center", fontsize=self._font)
+        row = row._replace(bars=[self._seen(bars) for bars in row.bars])
         if any(len(bars.start) > MOST_BARS for bars in row.bars):
             self._draw_shares(row, top, height)
         else:
             for bars in row.bars:
                 self._draw_bars(bars, f"{row.name}: {bars.kind}", top, height / row.lanes)
+
+    def _seen(self, bars: _Bars) -> _Bars:
+        """Return the bars; those of no length, such as page faults of the host, last a moment, so that they show."""
+        moment = self._until / self._per_tick / MOMENTS
+        return bars._replace(end=bars.end + moment * (bars.end == bars.start)) if bars.kind == PAGES else bars
 
     def _draw_bars(self, bars: _Bars, gid: str, top: float, lane_height: float) -> None:
         import numpy as np

@@ -16,8 +16,9 @@ COLOURS = {
     "ready, engine busy": "#AA3377",
     "host call": "#555555",
     "host waits": "#BBBBBB",
+    "unified memory": "#009E73",
 }
-H2D, KERNEL, D2H, WAITS, HOST_CALL, HOST_WAITS = KINDS = tuple(COLOURS)
+H2D, KERNEL, D2H, WAITS, HOST_CALL, HOST_WAITS, PAGES = KINDS = tuple(COLOURS)
 INK = {H2D: "white", KERNEL: "black", D2H: "black"}  # of the numbers on the bars
 PIPELINE = ("h2d", "copy", "gpu", "compute", "d2h")  # engines from top to bottom, as the work goes through them
 

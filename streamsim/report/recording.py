@@ -57,7 +57,11 @@ def _groups(summary: RecordingSummary) -> Iterable[list[Row]]:
         ("recorded", span, summary.tool),
         ("streams", str(summary.streams), f"issued {by}"),
     ]
-    for title, amounts in (("", summary.work), ("host: ", summary.host), ("annotations: ", summary.annotations)):
+    for title, amounts in (
+        ("", (*summary.work, *summary.pages)),
+        ("host: ", summary.host),
+        ("annotations: ", summary.annotations),
+    ):
         yield [_amount(title, amount) for amount in amounts]
     for card in summary.cards:
         yield _card(card)
@@ -68,7 +72,8 @@ def _groups(summary: RecordingSummary) -> Iterable[list[Row]]:
 def _amount(title: str, amount: RecordedAmount) -> Row:
     rate = f", {amount.bytes / amount.time_s / 1e9:.4g} GB/s" if amount.bytes and amount.time_s else ""
     size = f"{format_bytes(amount.bytes)}{rate}, " if amount.bytes else ""
-    return f"{title}{amount.what}", f"{amount.count:,}", f"{size}{format_seconds(amount.time_s)} in all"
+    time = f"{format_seconds(amount.time_s)} in all" if amount.time_s else ""
+    return f"{title}{amount.what}", f"{amount.count:,}", f"{size}{time}"
 
 
 def _card(card: RecordedCardUse) -> list[Row]:

@@ -11,6 +11,7 @@ from streamsim.analysis.formulas import FORMULA_WORDS
 from streamsim.analysis.predict import ELSEWHERE, Prediction, WithoutRing
 from streamsim.report.serial import SERIAL_WORDS
 from streamsim.report.tables import Row, Table, facts
+from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_between, format_bytes, format_change, format_seconds
 from streamsim.text.shown import to_cell
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from streamsim.timeline.timeline import Timeline
 
-IDLE, PARTLY = ".", ":"
+IDLE, PARTLY, LANE = ".", ":", "#"
 SLIVER = 0.02  # of a column: less than this is not shown
 STREAM_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -107,12 +108,12 @@ def _against(seconds: float, makespan_s: float) -> str:
 
 
 def gantt(timeline: Timeline, width: int = 100) -> str:
-    """Return a Gantt chart as text: one row for each engine, ``width`` columns in all, and a time axis below.
+    """Return a Gantt chart as text: one row for each engine and lane, ``width`` columns in all, and a time axis below.
 
     Each character is the stream that the engine serves most in that column: 0 to 9, then a to z, then again from 0.
-    ``:`` is an engine busy for less than half of the column, ``.`` an idle engine.
+    ``:`` is an engine busy for less than half of the column, ``.`` an idle engine. ``#`` is a lane's span.
     """
-    margin = max(map(len, timeline.engine_names)) + 2
+    margin = max(map(len, (*timeline.engine_names, *(lane.name for lane in timeline.lanes)))) + 2
     columns = max(20, width - margin)
     rows = _columns(timeline, columns)
     lines = [f"{name:<{margin}}{''.join(row)}" for name, row in rows.items()]
@@ -129,7 +130,14 @@ def _columns(timeline: Timeline, columns: int) -> dict[str, list[str]]:
             for column, share in _shares(span.start_s * scale, span.end_s * scale, columns):
                 cell = busy[span.engine][column]
                 cell[span.stream] = cell.get(span.stream, 0.0) + share
-    return {name: [_character(cell) for cell in cells] for name, cells in busy.items()}
+    rows = {name: [_character(cell) for cell in cells] for name, cells in busy.items()}
+    for lane in timeline.lanes:
+        used = [0.0] * columns
+        for start, end in zip(lane.start, lane.end, strict=True):
+            for column, share in _shares(start * scale / TICKS_PER_S, end * scale / TICKS_PER_S, columns):
+                used[column] += share
+        rows[lane.name] = [LANE if share >= 0.5 else PARTLY if share > SLIVER else IDLE for share in used]
+    return rows
 
 
 def _shares(start: float, end: float, columns: int) -> Iterable[tuple[int, float]]:

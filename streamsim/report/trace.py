@@ -32,7 +32,12 @@ if TYPE_CHECKING:
 Event = dict[str, Any]
 
 HOST, ENGINES, STREAMS = PROCESSES = 1, 2, 3  # process ids, in the order in which they are shown
-HOST_TRACK, FIRST_ENGINE_TRACK, FIRST_STREAM_TRACK = 1, 10, 100  # thread ids; viewers take 0 for an idle CPU
+HOST_TRACK, FIRST_ENGINE_TRACK, FIRST_STREAM_TRACK, FIRST_LANE_TRACK = (
+    1,
+    10,
+    100,
+    1 << 23,
+)  # thread ids; viewers take 0 for an idle CPU
 MOST_LANES = 1 << 12
 NO_ROW = -1
 ISSUE = "issue"  # of an arrow: it comes from a call
@@ -89,6 +94,7 @@ def trace_events(timeline: Timeline) -> Iterator[Event]:
     for op in _on_card(timeline):
         yield _engine_span(timeline, op, engines.of[op])
         yield _stream_span(timeline, op, streams.of[op])
+    yield from _lanes(timeline)
     yield from _instants(timeline, streams)
     yield from _arrows(timeline, engines)
 
@@ -196,6 +202,15 @@ def _stream_span(timeline: Timeline, op: int, track: int) -> Event:
     what = timeline.schedule.ops[op]
     args = {"op": op, "engine": timeline.engine_names[timeline.engine[op]]}
     return _span(STREAMS, track, label(what), _category(what), timeline.start[op], timeline.end[op], args)
+
+
+def _lanes(timeline: Timeline) -> Iterator[Event]:
+    """Yield recorded spans that belong to no op, a track for each lane below the engines'."""
+    for number, lane in enumerate(timeline.lanes):
+        track = FIRST_LANE_TRACK + number
+        yield from _thread_names(ENGINES, track, lane.name, track)
+        for start, end in zip(lane.start, lane.end, strict=True):
+            yield _span(ENGINES, track, lane.name, "pages", start, end, {})
 
 
 def _category(op: Op) -> str:

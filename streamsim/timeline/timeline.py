@@ -52,6 +52,19 @@ class Span(msgspec.Struct, frozen=True):
     end_s: float
 
 
+class Lane(msgspec.Struct, frozen=True):
+    """Recorded spans that belong to no op, such as moves of unified memory's pages, in ticks, one after the other."""
+
+    name: str
+    start: array[int]
+    end: array[int]
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds of all spans together."""
+        return (sum(self.end) - sum(self.start)) / TICKS_PER_S
+
+
 class Timeline(Displayed, msgspec.Struct, frozen=True, eq=False):
     """The times of every op of a schedule, in whole ticks (nanoseconds) from the host's first call.
 
@@ -63,7 +76,8 @@ class Timeline(Displayed, msgspec.Struct, frozen=True, eq=False):
     - ``ready``: the card had the op, and its dependences were done; -1 in a measured time line.
     - ``start``, ``end``: the op occupied its engine from start to end.
 
-    ``device``: the device of the prediction; None for a measured time line.
+    ``device``: the device of the prediction; None for a measured time line. ``lanes``: recorded spans beside those of
+    the ops, up to the makespan.
     """
 
     schedule: Schedule
@@ -75,6 +89,7 @@ class Timeline(Displayed, msgspec.Struct, frozen=True, eq=False):
     start: array[int]
     end: array[int]
     device: Device | None = None
+    lanes: tuple[Lane, ...] = ()
 
     def __len__(self) -> int:
         return len(self.schedule.ops)
@@ -177,6 +192,7 @@ def recorded_timeline(predicted: Timeline, recorded: RecordedTimes) -> Timeline:
         array("q", [-1]) * len(predicted),
         ticks(recorded.start_ns),
         ticks(recorded.end_ns),
+        lanes=tuple(Lane(lane.name, ticks(lane.start_ns), ticks(lane.end_ns)) for lane in recorded.lanes),
     )
 
 

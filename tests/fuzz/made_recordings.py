@@ -66,7 +66,8 @@ def pipeline() -> list[dict[str, Any]]:
 
 COLUMNS = {
     "RUNTIME": "start end eventClass globalTid correlationId nameId returnValue",
-    "MEMCPY": "start end deviceId contextId streamId correlationId globalPid bytes copyKind srcKind dstKind",
+    "MEMCPY": "start end deviceId contextId streamId correlationId globalPid bytes copyKind srcKind dstKind"
+    " migrationCause",
     "KERNEL": "start end deviceId contextId streamId correlationId globalPid demangledName shortName gridX gridY gridZ"
     " blockX blockY blockZ registersPerThread staticSharedMemory dynamicSharedMemory graphNodeId",
     "MEMSET": "start end deviceId contextId streamId correlationId globalPid value bytes memKind",

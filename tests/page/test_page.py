@@ -33,7 +33,7 @@ from streamsim.page.losses import losses_of
 from streamsim.page.pages import explanation_page, prediction_page
 from streamsim.page.timelines import BECAUSE, Shown, line_data
 from streamsim.report.explanation import loss_tables
-from streamsim.report.kinds import COLOURS, D2H, H2D, HOST_CALL, HOST_WAITS, KERNEL, WAITS
+from streamsim.report.kinds import COLOURS, D2H, H2D, HOST_CALL, HOST_WAITS, KERNEL, PAGES, WAITS
 from streamsim.report.text import summary
 from streamsim.text.quantities import format_seconds
 from streamsim.timeline.critical_path import causes_of, critical_path
@@ -163,7 +163,8 @@ def test_nothing_in_a_page_is_fetched() -> None:
 def test_light_colours_are_those_of_the_pictures() -> None:
     style = hostile_page().partition(":root {")[2].partition("}")[0]
     names = {"h2d": H2D, "kernel": KERNEL, "d2h": D2H, "wait": WAITS, "call": HOST_CALL, "held": HOST_WAITS}
-    found = dict(re.findall(r"--(h2d|kernel|d2h|wait|call|held): (#\w+)", style))
+    names["pages"] = PAGES
+    found = dict(re.findall(rf"--({'|'.join(names)}): (#\w+)", style))
     assert {name: colour.upper() for name, colour in found.items()} == {name: COLOURS[names[name]] for name in names}
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from array import array
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 from pages import HOSTILE, PIPELINE, irregular, said_by, saved
 from strategies import d2h, h2d, kernel, make_device, program
 
@@ -19,7 +21,7 @@ from streamsim.program.schedule import Op, RecordEvent, Synchronize
 from streamsim.report.kinds import COLOURS, D2H, H2D, KERNEL
 from streamsim.text.quantities import format_seconds
 from streamsim.timeline.critical_path import causes_of, critical_path
-from streamsim.timeline.timeline import Timeline, label
+from streamsim.timeline.timeline import Lane, Timeline, label
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -252,6 +254,19 @@ def test_whatever_is_drawn_answers_the_keys(look: Look, ops: list[Op]) -> None:
     page.wait_for_timeout(60)  # the next frame
     drawn = page.evaluate(f"{CHART}.line.rows.some(row => row.from.length)")
     assert page.evaluate(f"{CHART}.selected !== null") == drawn
+
+
+def test_spans_of_lanes_have_rows_of_their_own_and_say_what_they_are(look: Look) -> None:
+    was = simulate(program(h2d(1, 100), kernel(1, 50)), make_device())
+    lane = Lane("pages in, after faults", array("q", [10, 60]), array("q", [30, 150]))
+    page = look(html_of(replace(was, lanes=(lane,))))
+    rows = page.evaluate(f"{CHART}.line.rows.map(row => [row.name, row.group, [...row.from], [...row.to]])")
+    assert [row for row in rows if row[0] == lane.name] == [[lane.name, "engine", [10, 60], [30, 150]]]
+    assert sum(row[1] == "stream" for row in rows) == 1
+    assert page.evaluate(COVERED, [lane.name, 0x00, 0x9E, 0x73]) == pytest.approx(110 / 150, abs=0.06)  # less its name
+    point_at(page, len(was) + 1)
+    assert "pages in, after faults" in told(page)
+    assert exactly(90) in told(page)
 
 
 def test_two_time_lines_are_on_one_scale(look: Look) -> None:

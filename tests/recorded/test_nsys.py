@@ -12,9 +12,7 @@ from made_recordings import NO_ID, PID, TID, Export, export, kineto, pipeline, p
 from streamsim.errors import InputError
 from streamsim.recorded.program import program_of
 from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import AnnotationKind, CallKind, CopyDirection, CopyMemory, WorkKind
-from streamsim.recorded.replay import replay
-from streamsim.recorded.summary import summarise
+from streamsim.recorded.recording import AnnotationKind, CallKind, CopyDirection, CopyMemory, PageKind, WorkKind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,33 +127,31 @@ def test_what_a_synchronisation_is_its_calls_name_says(made: Export, path: Path)
 
 def test_the_files_own_table_says_what_its_numbers_mean(made: Export, path: Path) -> None:
     made.add("ENUM_CUDA_MEMCPY_OPER", id=1, name="CUDA_MEMCPY_KIND_DTOH")
+    made.add("ENUM_CUDA_MEMCPY_OPER", id=11, name="CUDA_MEMCPY_KIND_HTOD")
     made.add("ENUM_CUDA_MEMCPY_OPER", id=40, name="CUDA_MEMCPY_KIND_UVM_HTOD")
     made.add("ENUM_CUDA_MEM_KIND", id=9, name="CUDA_MEMOPR_MEMORY_KIND_PAGEABLE")
     made.rows["MEMCPY"] = []
     made.work("MEMCPY", 1, 2, 1, bytes=1, copyKind=1, srcKind=2, dstKind=9)
+    made.work("MEMCPY", 2, 3, 1, bytes=1, copyKind=11, srcKind=9, dstKind=2)
     made.work("MEMCPY", 2, 3, 1, bytes=1, copyKind=40, srcKind=4, dstKind=2)
-    work = read_recording(made.write(path)).work
-    assert work.direction[:2].tolist() == [CopyDirection.D2H, CopyDirection.UNIFIED]
-    assert work.memory[:2].tolist() == [CopyMemory.PAGEABLE, CopyMemory.NONE]
+    found = read_recording(made.write(path))
+    assert found.work.direction[:2].tolist() == [CopyDirection.D2H, CopyDirection.H2D]
+    assert found.work.memory[:2].tolist() == [CopyMemory.PAGEABLE] * 2
+    assert found.pages.kind.tolist() == [PageKind.IN]
 
 
-def test_unified_and_peer_copies_graphs_and_memsets(made: Export, path: Path) -> None:
-    made.work("MEMCPY", 160_000, 160_001, 50, bytes=1, copyKind=12, srcKind=2, dstKind=4)
+def test_peer_copies_graphs_and_memsets(made: Export, path: Path) -> None:
     made.work("MEMCPY", 160_001, 160_002, 51, bytes=1, copyKind=10, srcKind=2, dstKind=2)
     made.work("GRAPH_TRACE", 160_003, 160_004, 52, graphId=3, graphExecId=4)
     made.call("cudaGraphLaunch_v10000", 160_000, 160_001, 52)
     made.work("MEMSET", 160_004, 160_005, 53, bytes=16)
-    made.others = [
-        "CREATE TABLE CUDA_UM_CPU_PAGE_FAULT_EVENTS (x)",
-        "INSERT INTO CUDA_UM_CPU_PAGE_FAULT_EVENTS VALUES (1)",
-    ]
     found = read_recording(made.write(path))
     work = found.work.rows(found.work.start_ns >= 160_000)
-    assert work.kind.tolist() == [WorkKind.COPY, WorkKind.COPY, WorkKind.GRAPH, WorkKind.MEMSET]
-    assert work.direction.tolist() == [CopyDirection.UNIFIED, CopyDirection.PEER, 0, 0]
-    assert work.graph.tolist() == [-1, -1, 4, -1]
-    assert found.calls.kind[work.call[2]] == CallKind.GRAPH_LAUNCH
-    assert unread(found) == {"page faults of unified memory": 1}
+    assert work.kind.tolist() == [WorkKind.COPY, WorkKind.GRAPH, WorkKind.MEMSET]
+    assert work.direction.tolist() == [CopyDirection.PEER, 0, 0]
+    assert work.graph.tolist() == [-1, 4, -1]
+    assert found.calls.kind[work.call[1]] == CallKind.GRAPH_LAUNCH
+    assert not found.unread
 
 
 def test_tables_are_there_only_if_something_was_recorded(made: Export, path: Path) -> None:
@@ -283,22 +279,3 @@ def test_a_file_without_records_of_the_card_says_what_to_switch_on(made: Export,
         InputError, match="3 calls put work on the card, and nothing of the card is recorded; on Windows"
     ):
         program_of(read_recording(made.write(path)))
-
-
-def test_a_program_of_unified_memory_is_its_prefetches_and_kernels(made: Export, path: Path) -> None:
-    """A prefetch that holds the host for 5 us, and pages that move all the time: the replay is from there to the end.
-
-    The moves are counted, and all totals leave them out: of the card's use, of the replay, of the program.
-    """
-    made.call("cudaMemPrefetchAsync_v8000", 2_000, 7_000, 9)
-    for k in range(5):
-        made.work(
-            "MEMCPY", 3_000 + 100_000 * k, 90_000 + 100_000 * k, 0, bytes=1 << 20, copyKind=11, srcKind=4, dstKind=4
-        )
-    recording = read_recording(made.write(path))
-    found = replay(recording)
-    assert found.recorded_s == pytest.approx(138e-6)  # from 2 to 140 us
-    assert abs(found.error) < 0.1
-    (card,) = summarise(recording).cards
-    assert card.span_s == pytest.approx(found.recorded_s)
-    assert [unread.count for unread in found.program.assumed if "unified memory" in unread.what] == [5]

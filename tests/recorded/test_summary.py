@@ -140,7 +140,6 @@ def test_what_is_not_understood_is_counted(trace: Path) -> None:
     events = [copy(name, i, 1, i + 1) for i, name in enumerate(names)]
     found = summary(trace, *events, *(call("cudaMemcpyAsync", 0, 0, i) for i in (1, 2, 3, 4)))
     assert {unread.what: unread.count for unread in found.unread if "without" not in unread.what} == {
-        "moves of unified memory's pages": 1,
         "copies between cards": 1,
         "copies of unknown direction": 1,
         "copies from or to unknown memory": 2,
@@ -196,10 +195,9 @@ def recordings(draw: st.DrawFn) -> Recording:
 
 
 def ticks(card: RecordedCardUse, recording: Recording) -> list[set[int]]:
-    """The engines busy in each nanosecond of the card's span; moves of pages count only where nothing else does."""
+    """The engines busy in each nanosecond of the card's span."""
     mine = recording.work.card == [known.id for known in recording.cards].index(card.id)
-    unmoved = mine & (recording.work.direction != CopyDirection.UNIFIED)
-    here = recording.work.rows(unmoved if unmoved.any() else mine)
+    here = recording.work.rows(mine)
     first, last = round(card.start_s * 1e9), round(card.end_s * 1e9)
     busy: list[set[int]] = [set() for _ in range(first, last)]
     for engine, start, end in zip(engines_of(here).tolist(), here.start_ns.tolist(), here.end_ns.tolist(), strict=True):

@@ -1,16 +1,18 @@
 // A time line
 
-const KINDS = ["h2d", "kernel", "d2h", "call", "held"];
+const KINDS = ["h2d", "kernel", "d2h", "call", "held", "pages"];
 const KIND_WORDS = {
   h2d: "H2D",
   kernel: "kernel",
   d2h: "D2H",
   call: "host call",
   held: "host waits",
+  pages: "unified memory",
   wait: "ready, engine busy",
 };
 const CALL = 3,
   HELD = 4,
+  PAGES = 5,
   START = 0,
   HOST = 1,
   STREAM = 2,
@@ -58,7 +60,7 @@ class TimeLine {
       const cause = (this.cause[op] = this.cause[op] ? op - this.cause[op] : -1);
       this.start[op] += this.because[op] === ENGINE && cause >= 0 && cause < op ? this.end[cause] : this.ready[op];
       this.end[op] += this.start[op];
-      if (this.engine[op] >= 0) ended.set(this.stream[op], this.end[op]);
+      if (this.engine[op] >= 0 && this.kind[op] !== PAGES) ended.set(this.stream[op], this.end[op]);
     }
   }
 
@@ -82,6 +84,7 @@ class TimeLine {
       const stream = this.stream[op];
       if (this.engine[op] < 0) continue;
       rowOf.get(this.engine[op]).add(op, this.kind[op], this.lane[op], this.start[op], this.end[op]);
+      if (this.kind[op] === PAGES) continue;
       if (!streams.has(stream))
         streams.set(stream, new Row(stream ? `stream ${stream}` : "default stream", "", "stream"));
       streams.get(stream).add(op, this.kind[op], this.streamLane[op], this.start[op], this.end[op]);

@@ -14,6 +14,7 @@ function shortened(text) {
 
 function where(line, op) {
   const engine = line.about.engines.find(([index]) => index === line.engine[op]);
+  if (line.kind[op] === PAGES) return "unified memory";
   const stream = line.stream[op] < 0 ? "host" : line.stream[op] ? `stream ${line.stream[op]}` : "default stream";
   return engine ? `${stream}, ${engine[1]} engine` : stream;
 }
@@ -33,6 +34,7 @@ function about(line, {op, row, k}) {
       made("p", held),
     ];
   }
+  if (line.kind[op] === PAGES) return [made("b", line.title(op)), made("p", where(line, op), "soft"), times];
   const found = [made("b", line.title(op)), made("p", `${where(line, op)}, op ${op}`, "soft"), times];
   if (line.kind[op] !== 1)
     found.push(
@@ -87,12 +89,12 @@ function opsTable(line, first) {
       op,
       line.title(op),
       where(line, op),
-      exact(line.issued[op]),
+      line.kind[op] === PAGES ? "" : exact(line.issued[op]),
       ready ? exact(line.ready[op]) : "",
       on ? exact(line.start[op]) : "",
       on ? exact(line.end[op]) : "",
       on ? exact(line.end[op] - line.start[op]) : "",
-      on ? why(line, op) : "",
+      on && line.kind[op] !== PAGES ? why(line, op) : "",
     ];
     texts.forEach((text, k) => row.append(made("td", text, (k >= 3 && k < 8) || !k ? "number" : "")));
   }

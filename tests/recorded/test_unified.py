@@ -1,0 +1,139 @@
+"""Unified memory: moves of pages and faults are counted, shown on the recorded time line, and not replayed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from made_recordings import Export, call, copy, export, kineto, pipeline, process
+
+from streamsim.cli import main
+from streamsim.program.files import read_program
+from streamsim.program.recorded_times import RecordedLane
+from streamsim.program.schedule import Kernel
+from streamsim.recorded.op_times import recorded_times
+from streamsim.recorded.read import read_recording
+from streamsim.recorded.recording import CallKind
+from streamsim.recorded.replay import replay
+from streamsim.recorded.summary import RecordedAmount, summarise
+from streamsim.recorded.windows import part_of
+from streamsim.report.gantt import plot_gantt
+from streamsim.report.text import gantt
+from streamsim.report.trace import trace_events
+from streamsim.timeline.timeline import Timeline, recorded_timeline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamsim.recorded.recording import Recording
+
+MIB = 1 << 20
+IN, OUT = 11, 12  # kinds of copies in an export
+LANES = (  # from the prefetch's call on: what touches is one span, and nothing is later than the last work
+    RecordedLane("pages in, prefetched", (1_000, 4_000), (3_000, 5_000)),
+    RecordedLane("pages in, after faults", (64_000,), (70_000,)),
+    RecordedLane("pages out, ahead of need", (133_000,), (138_000,)),
+    RecordedLane("page faults of the card", (63_500,), (64_500,)),
+    RecordedLane("page faults of the host", (130_000,), (130_000,)),
+)
+
+
+@pytest.fixture
+def made() -> Export:
+    """The pipeline with a prefetch that holds the host from 2 to 7 us, moves on three causes, and faults."""
+    made = export()
+    made.call("cudaMemPrefetchAsync_v8000", 2_000, 7_000, 9)
+    moves = ((3_000, 4_000, IN, 1), (4_000, 5_000, IN, 1), (6_000, 7_000, IN, 1), (66_000, 72_000, IN, 2))
+    for start, end, kind, cause in (*moves, (135_000, 145_000, OUT, 3), (7_000_000, 7_001_000, OUT, 4)):
+        where = {"bytes": MIB, "copyKind": kind, "srcKind": 7, "dstKind": 7, "migrationCause": cause}
+        made.work("MEMCPY", start, end, 0, **where)
+    where = {"globalPid": process(420)}
+    made.add("CUDA_UM_CPU_PAGE_FAULT_EVENTS", start=132_000, **where)
+    made.add("CUDA_UM_GPU_PAGE_FAULT_EVENTS", start=65_500, end=66_500, deviceId=0, numberOfPageFaults=40, **where)
+    return made
+
+
+@pytest.fixture
+def recording(made: Export, tmp_path: Path) -> Recording:
+    return read_recording(made.write(tmp_path / "t.sqlite"))
+
+
+@pytest.fixture
+def line(recording: Recording) -> Timeline:
+    found = replay(recording)
+    return recorded_timeline(found.timeline, recorded_times(recording, found.program))
+
+
+def test_moves_and_faults_are_counted_by_cause_and_one_total_holds(recording: Recording) -> None:
+    """The program begins with the prefetch at 2 us and ends with its last copy at 140 us, everywhere."""
+    summary, found = summarise(recording), replay(recording)
+    assert summary.pages == (
+        RecordedAmount("pages in, prefetched", 3, 3 * MIB, 3e-6),
+        RecordedAmount("pages in, after faults", 1, MIB, 6e-6),
+        RecordedAmount("pages out, ahead of need", 1, MIB, 10e-6),
+        RecordedAmount("pages out, evicted", 1, MIB, 1e-6),
+        RecordedAmount("page faults of the card", 40, 0, 1e-6),
+        RecordedAmount("page faults of the host", 1, 0, 0.0),
+    )
+    assert [amount.count for amount in summary.host if amount.what == "prefetches of unified memory"] == [1]
+    assert not summary.unread
+    assert [unread.count for unread in found.program.assumed] == [8]  # all of them, said once
+    assert found.recorded_s == summary.cards[0].span_s == pytest.approx(138e-6)
+    assert abs(found.error) < 0.1
+
+
+def test_the_recorded_time_line_has_a_lane_for_each_cause(recording: Recording, line: Timeline) -> None:
+    assert recorded_times(recording, replay(recording).program).lanes == LANES
+    assert [(lane.name, tuple(lane.start), tuple(lane.end)) for lane in line.lanes] == [
+        (lane.name, lane.start_ns, lane.end_ns) for lane in LANES
+    ]
+    assert line.makespan_s == pytest.approx(138e-6)
+    assert not replay(recording).timeline.lanes
+
+
+def test_lanes_are_drawn_written_and_told(line: Timeline) -> None:
+    names = [lane.name for lane in LANES]
+    assert [label.get_text() for label in plot_gantt(line).get_yticklabels()][4:-1] == names
+    rows = {row[:26].strip(): row[26:] for row in gantt(line, 26 + 138).splitlines()}
+    assert [rows[name].count("#") for name in names[:3]] == [3, 6, 5]  # a column a microsecond
+    events = list(trace_events(line))
+    tracks = {event["args"]["name"]: event["tid"] for event in events if event["name"] == "thread_name"}
+    for lane in LANES:
+        spans = [event for event in events if event["ph"] == "X" and event["tid"] == tracks[lane.name]]
+        assert [(event["ts"] * 1000, event["dur"] * 1000) for event in spans] == [
+            (start, end - start) for start, end in zip(lane.start_ns, lane.end_ns, strict=True)
+        ]
+    assert "pages in, after faults" in line.table()
+
+
+def test_the_program_s_file_keeps_the_lanes_for_what_is_drawn_of_it(made: Export, tmp_path: Path) -> None:
+    program, trace = tmp_path / "program.json", tmp_path / "both.json"
+    assert main(["import", str(made.write(tmp_path / "t.sqlite")), "-o", str(program)]) == 0
+    recorded = read_program(program).recorded
+    assert recorded is not None
+    assert recorded.lanes == LANES
+    assert main(["whatif", str(program), "--kernel", "*=0.5x", "--trace", str(trace)]) == 0
+    names = [event["name"] for event in json.loads(trace.read_text())["traceEvents"] if event.get("cat") == "pages"]
+    assert len(names) == sum(len(lane.start_ns) for lane in LANES)
+
+
+def test_a_part_of_a_recording_has_its_own_pages(recording: Recording) -> None:
+    assert len(part_of(recording, process=420).pages) == len(part_of(recording, card=0).pages) == 8
+    assert len(part_of(recording, skip_first=True).pages) == 8 - 1  # without the last, after all work
+    assert len(part_of(recording, window="0..50us").pages) == 3
+
+
+def test_a_copy_of_unified_memory_that_a_call_issued_takes_what_it_took(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    managed = copy("Memcpy HtoD (Managed -> Device)", 145, 30, 9)
+    path.write_text(
+        kineto(*pipeline(), call("cudaMemPrefetchAsync", 1, 1, 8), call("cudaMemcpyAsync", 46, 1, 9), managed)
+    )
+    recording = read_recording(path)
+    assert recording.calls.kind[0] == CallKind.PREFETCH
+    found = replay(recording)
+    assert found.recorded_s == pytest.approx(174e-6)
+    kernels = [op for op in found.program.schedule.ops if isinstance(op, Kernel)]
+    assert [(op.name, op.duration_s) for op in kernels[1:]] == [("copy of unified memory", 30e-6)]
+    assert [unread.what for unread in found.program.assumed] == ["copies of unified memory"]
