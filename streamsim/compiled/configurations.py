@@ -57,8 +57,7 @@ from streamsim.program.config import useful_streams
 from streamsim.program.loops import Issue, stages_of
 from streamsim.program.schedule import LAUNCHES, RecordEvent, WaitEvent
 from streamsim.rules.clock import ticks
-from streamsim.rules.hand_overs import MANY
-from streamsim.rules.kinds import KINDS
+from streamsim.rules.hand_overs import KINDS, MANY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

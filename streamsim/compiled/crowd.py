@@ -13,7 +13,7 @@ import numpy as np
 from streamsim.compiled.numba_code import inlined, uintp
 from streamsim.compiled.tables import COME, QUEUES
 from streamsim.lowering.costs import KERNEL
-from streamsim.rules.crowding import CROWD
+from streamsim.rules.link import CROWD
 
 
 @inlined

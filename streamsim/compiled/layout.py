@@ -16,14 +16,14 @@ from streamsim.compiled.loop import run
 from streamsim.compiled.numba_code import called, compiled, inlined, rule, uintp
 from streamsim.compiled.passes import ISSUE, JOIN, OPEN, PREPARE, RECORD
 from streamsim.compiled.tables import BUFFERS, COMPUTE, NONE, NOT_YET, QUEUES
-from streamsim.rules import calls, queue_owners
-from streamsim.rules.entering import NO_STREAM
-from streamsim.rules.kinds import KERNEL, KINDS, NOTHING
+from streamsim.rules import calls, queues
+from streamsim.rules.calls import NO_STREAM
+from streamsim.rules.hand_overs import KERNEL, KINDS, NOTHING
 from streamsim.rules.link import NEVER
-from streamsim.rules.queue_owners import NOBODY
+from streamsim.rules.queues import NOBODY
 
 work_surcharge, turn_surcharge, held = rule(calls.work_surcharge), rule(calls.turn_surcharge), rule(calls.held)
-queue_of, runs_on = rule(queue_owners.queue_of), rule(queue_owners.runs_on)
+queue_of, runs_on = rule(queues.queue_of), rule(queues.runs_on)
 CALLED_OWN, CALLED_RECORD, CALLED_WAIT = calls.OWN_WORK, calls.RECORD, calls.WAIT
 
 

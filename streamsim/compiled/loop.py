@@ -17,12 +17,11 @@ from streamsim.compiled.numba_code import compiled, rule, uintp
 from streamsim.compiled.queues import release, reset, take
 from streamsim.compiled.tables import COMPUTE, D2H, ENDED, H2D, NONE, NOT_YET
 from streamsim.lowering.costs import KERNEL, NOTHING
-from streamsim.rules import crowding, hand_overs, link
-from streamsim.rules.crowding import CROWD
-from streamsim.rules.link import NEVER
+from streamsim.rules import hand_overs, link
+from streamsim.rules.link import CROWD, NEVER
 from streamsim.rules.side_by_side import FULL_CARD
 
-crossing, heard, level = rule(hand_overs.crossing), rule(hand_overs.heard), rule(crowding.level)
+crossing, heard, level = rule(hand_overs.crossing), rule(hand_overs.heard), rule(link.level)
 next_end = rule(link.next_end)
 
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from streamsim.compiled.numba_code import inlined, rule, uintp
 from streamsim.compiled.tables import ENGINES, NONE, QUEUES
-from streamsim.rules import arbitration
-from streamsim.rules.arbitration import NO_HEAD
+from streamsim.rules import queues
+from streamsim.rules.queues import NO_HEAD
 
-choose = rule(arbitration.choose)
+choose = rule(queues.choose)
 
 
 @inlined

@@ -12,9 +12,9 @@ import numpy as np
 
 from streamsim.device.fields import fields_of
 from streamsim.device.profile import Compute, Host
-from streamsim.rules.arbitration import MOST_QUEUES, Arbiter, Head, new_arbiter
 from streamsim.rules.calls import Caller, Surcharges
-from streamsim.rules.crowding import CROWD
+from streamsim.rules.link import CROWD
+from streamsim.rules.queues import MOST_QUEUES, Arbiter, Head, new_arbiter
 from streamsim.rules.side_by_side import PACES
 from streamsim.text.quantities import TIME
 

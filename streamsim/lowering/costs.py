@@ -32,14 +32,12 @@ from streamsim.program.schedule import (
 )
 from streamsim.rules.calls import Surcharges
 from streamsim.rules.clock import TICKS_PER_S, ticks
-from streamsim.rules.crowding import CROWD
-from streamsim.rules.hand_overs import in_the_way
-from streamsim.rules.kinds import D2H as D2H
-from streamsim.rules.kinds import H2D as H2D
-from streamsim.rules.kinds import KERNEL as KERNEL
-from streamsim.rules.kinds import KINDS
-from streamsim.rules.kinds import NOTHING as NOTHING
-from streamsim.rules.link import ticks_for
+from streamsim.rules.hand_overs import D2H as D2H
+from streamsim.rules.hand_overs import H2D as H2D
+from streamsim.rules.hand_overs import KERNEL as KERNEL
+from streamsim.rules.hand_overs import KINDS, in_the_way
+from streamsim.rules.hand_overs import NOTHING as NOTHING
+from streamsim.rules.link import CROWD, ticks_for
 from streamsim.rules.side_by_side import FULL_CARD, PACES
 
 if TYPE_CHECKING:

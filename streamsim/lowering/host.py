@@ -23,7 +23,7 @@ from streamsim.rules.calls import (
     work_surcharge,
 )
 from streamsim.rules.clock import ticks
-from streamsim.rules.kinds import KINDS
+from streamsim.rules.hand_overs import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

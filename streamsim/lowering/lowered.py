@@ -20,10 +20,10 @@ from streamsim.lowering.host import Columns, Segments, call_ticks_of, segments_o
 from streamsim.lowering.order import Links, Order, order_of
 from streamsim.program.remembered import remembered
 from streamsim.program.schedule import Schedule, check_schedule
+from streamsim.rules.calls import NO_STREAM
 from streamsim.rules.clock import ticks
-from streamsim.rules.entering import NO_STREAM
 from streamsim.rules.hand_overs import crossing
-from streamsim.rules.queue_owners import NOBODY, queue_of, runs_on
+from streamsim.rules.queues import NOBODY, queue_of, runs_on
 from streamsim.text.shown import short
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streamsim.lowering.costs import H2D, KERNEL, NOTHING
 from streamsim.program.cuda_order import StreamOrder
 from streamsim.program.schedule import RecordEvent, Synchronize, WaitEvent, WaitThread
-from streamsim.rules.entering import NO_STREAM
+from streamsim.rules.calls import NO_STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from streamsim.lowering.costs import COPIES, KERNEL
-from streamsim.rules.crowding import level
+from streamsim.rules.link import level
 
 if TYPE_CHECKING:
     from streamsim.lowering.lowered import Lowered
@@ -51,7 +51,7 @@ class Crowd:
                 self._here.discard(op)
 
     def level(self, now: int) -> int:
-        """How crowded the card is at the tick ``now``: see :mod:`streamsim.rules.crowding`."""
+        """How crowded the card is at the tick ``now``: see :mod:`streamsim.rules.link`."""
         if not self.matters:
             return 0
         while self._coming and self._coming[0][0] <= now:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from streamsim.rules.arbitration import NO_HEAD
+from streamsim.rules.queues import NO_HEAD
 
 if TYPE_CHECKING:
     import simpy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from streamsim.rules.arbitration import NO_HEAD, Head, choose, new_arbiter
+from streamsim.rules.queues import NO_HEAD, Head, choose, new_arbiter
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Compute, CopyEngines
@@ -26,7 +26,7 @@ class HardwareQueues:
     """The queues of one engine. Each is in order: an op may start when those ahead of it have been taken.
 
     So a head that is not ready blocks what is behind it, ready or not. Among the heads that are ready the arbitration
-    rule chooses (:mod:`streamsim.rules.arbitration`). An op that runs on has no other ahead of it or behind it.
+    rule chooses (:mod:`streamsim.rules.queues`). An op that runs on has no other ahead of it or behind it.
     """
 
     def __init__(self, lowered: Lowered, engine: int, profile: Compute | CopyEngines) -> None:

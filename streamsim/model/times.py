@@ -7,8 +7,7 @@ from itertools import compress, count
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.lowering.costs import KERNEL, NOTHING, hand_over_table
-from streamsim.rules.hand_overs import crossing, heard
-from streamsim.rules.kinds import KINDS
+from streamsim.rules.hand_overs import KINDS, crossing, heard
 
 if TYPE_CHECKING:
     from streamsim.lowering.lowered import Lowered

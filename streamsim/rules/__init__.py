@@ -1,10 +1,10 @@
-"""The rules of the card and its host, each once, as a function of whole numbers.
+"""The rules of the card and its host. Each rule stands here once, as a function of whole numbers.
 
-A rule knows neither schedules nor device profiles; what it has to remember is in a record that it is given.
-:mod:`streamsim.lowering` reads those two and makes whole numbers of them: which op waits for which, and what each takes
-alone. What then happens is a rule: who is served next, how copies and kernels share, how much longer a call or a
-hand-over takes by what came before.
+A rule knows neither schedules nor device profiles. Its arguments hold all that it needs to remember. The rules say
+which op an engine takes next, how copies and kernels share the card, and how much longer a call or a hand-over takes
+because of what came before it. :mod:`streamsim.lowering` makes the whole numbers: which op waits for which, and what
+each op takes alone.
 
-Both models call the rules: the one on SimPy as they stand, the compiled one with their code put in its place by numba.
-So they are written in what numba knows: arithmetic, comparisons, loops, and tables that are read by their index.
+Both models use these functions. The SimPy model calls them as they are, and numba inlines their code into the compiled
+model. So the rules use only what numba knows: arithmetic, comparisons, loops and tables read by an index.
 """

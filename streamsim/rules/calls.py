@@ -1,18 +1,29 @@
-"""Surcharges: the ticks that a call takes beyond its own, because of the calls that its thread made before."""
+"""Surcharges: the ticks that a call takes beyond its own, because of the calls that its thread made before.
+
+One surcharge is for entering a stream. Programs with array libraries set the current stream with a block,
+``with stream:``, around the ops of a chunk or of one of its stages. Such a program enters a stream in three cases: the
+op goes to another stream than the op before it; a chunk's stages begin anew in the same stream; or the op belongs to
+the next chunk. It belongs to the next chunk if it copies an array that was copied since the host entered the stream, or
+if it works on another piece of an array than the latest op on that array.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamsim.rules.entering import NO_STREAM, enters
-from streamsim.rules.kinds import KERNEL, KINDS, NOTHING
+from streamsim.rules.hand_overs import KERNEL, KINDS, NOTHING
+from streamsim.rules.link import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import MutableSequence
 
 # A thread's latest call: the kind of a copy or kernel, or one of these.
 OWN_WORK, RECORD, WAIT, SYNCHRONIZE, WAIT_THREAD = NOTHING, 4, 5, 6, 7
+
+LEGACY = 0  # the default stream, which is current where none has been entered
+NO_STREAM = -1  # before anything has been issued
+STAGES = (0, 2, 1, NEVER)  # of a chunk, by kind of op: copies in, copies back, kernels; what goes to no engine
 
 
 class Surcharges(NamedTuple):
@@ -64,7 +75,7 @@ def work_surcharge(
 
     - ``known``: True at ``stream * KINDS + kind`` if the stream has had an op of this kind.
     - ``launched``: True at the number of a kernel that has been launched, and at 0, the number of a copy.
-    - ``is_next``: see :func:`~streamsim.rules.entering.enters`.
+    - ``is_next``: see :func:`enters`.
     """
     more = turn_surcharge(costs, caller, kind)
     if costs.enter:
@@ -99,3 +110,11 @@ def turn_surcharge(costs: Surcharges, caller: Caller, called: int) -> int:
 def held(caller: Caller) -> None:
     """Note that the latest call may have held the caller: its next copy and next kernel cost more again."""
     caller.copied = caller.launched = 0
+
+
+def enters(stream: int, kind: int, stream_before: int, kind_before: int, is_next: bool) -> bool:
+    """Tell whether the host enters ``stream`` for a copy or kernel, given the copy or kernel that it issued before.
+
+    ``is_next``: the arrays show that the op belongs to the next chunk.
+    """
+    return stream != LEGACY and (stream != stream_before or is_next or STAGES[kind] < STAGES[kind_before])

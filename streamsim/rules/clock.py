@@ -1,4 +1,4 @@
-"""The model's clock: whole nanoseconds, on which ties are exact."""
+"""The model's clock counts whole nanoseconds (ticks), so that equal times are exactly equal."""
 
 import math
 
@@ -8,5 +8,5 @@ S_PER_TICK = 1e-9
 
 
 def ticks(seconds: float) -> int:
-    """Whole nanoseconds, half up."""
+    """Return the whole nanoseconds nearest to ``seconds``; a half is rounded up."""
     return math.floor(seconds * TICKS_PER_S + 0.5)

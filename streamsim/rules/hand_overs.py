@@ -1,29 +1,30 @@
-"""What it takes from the end of an op until one that waits for it may start."""
+"""The kinds of ops, and the time from the end of an op until an op that waits for it may start."""
 
 from collections.abc import Sequence
 
-from streamsim.rules.kinds import KINDS
+H2D, D2H, KERNEL, NOTHING = 0, 1, 2, 3  # kinds of ops; NOTHING goes to no engine
+KINDS = 4
 
-PAIR, MANY = 2, 6  # streams of a program that are not in the way of hand-overs, and of which more are no further
+PAIR, MANY = 2, 6  # a program's streams delay hand-overs from the third on; more than six delay them no further
 
 
 def crossing(hand_overs: Sequence[int], before: int, after: int, crosses: int) -> int:
-    """Ticks from an op of the kind ``before`` to one of the kind ``after``.
+    """Return the ticks from an op of the kind ``before`` to one of the kind ``after``.
 
-    ``hand_overs``: of each pair of kinds, row by row, within a stream, and again from stream to stream. ``crosses``: 1
-    where it is from stream to stream, else 0.
+    ``hand_overs``: ticks for each pair of kinds, row by row, within a stream, and then from stream to stream.
+    ``crosses``: 1 from stream to stream, else 0.
     """
     return hand_overs[(crosses * KINDS + before) * KINDS + after]
 
 
 def heard(ended: int, hand_over: int, comes: int) -> int:
-    """When an op that comes to the card at the tick ``comes`` hears of one that has ended.
+    """Return the tick at which an op that comes to the card at ``comes`` hears of an op that ended at ``ended``.
 
-    A hand-over later where it waited for that; at once where it comes no sooner than the end.
+    An op that waited hears ``hand_over`` ticks after the end. An op that comes later hears at the end itself.
     """
     return ended + hand_over if comes < ended else ended
 
 
 def in_the_way(streams: int) -> int:
-    """How many streams of a program that issues its ops one by one, over so many, are in the way of a hand-over."""
+    """Return the number of streams that delay a hand-over, in a program that issues op by op over ``streams``."""
     return min(max(streams, PAIR), MANY) - PAIR

@@ -1,14 +1,25 @@
-"""The link between host and card: two directions that slow each other down while both move bytes.
+"""The link between host and card: its two directions slow each other down while both move bytes.
 
-A copy's bytes begin to flow when its latency has passed; then so many units flow in a tick, fewer while the other
-direction flows too. Partial overlap slows only the overlapping part, and bytes are conserved.
+A copy's bytes begin to flow when its latency has passed. Then a number of units flows in each tick, and a smaller
+number while the other direction flows too. Only the overlapping part is slower, and no byte is lost.
+
+The latency grows with the card's level of crowding: kernels that wait for copies in several hardware queues delay them.
 """
 
-NEVER = 1 << 62  # a flow that does not begin: there is no copy
+NEVER = 1 << 62  # the tick of what does not happen, such as the begin of a flow without a copy
+CROWD = 4  # hardware queues with waiting kernels; more of them crowd a card no further
+
+
+def level(waiting: int, queues: int) -> int:
+    """Return the level of crowding: from 0 (kernels wait in one queue at most) to ``CROWD - 1``.
+
+    ``waiting``: kernels that wait for copies. ``queues``: hardware queues in which such kernels stand.
+    """
+    return max(0, min(waiting, queues, CROWD) - 1)
 
 
 def ticks_for(units: int, rate: int) -> int:
-    """Whole ticks in which at least so many units flow, at so many a tick."""
+    """Return the whole ticks in which ``units`` flow at ``rate`` units a tick."""
     return -(-units // rate)
 
 
@@ -23,9 +34,10 @@ def next_end(
     alone_b: int,
     shared_b: int,
 ) -> tuple[int, int, int]:
-    """When the next of two flows ends if none starts or finishes before, or NEVER; and what both have left then.
+    """Return the tick at which the first of two flows ends (or NEVER), and the units that both have left then.
 
-    They have ``left`` units at the tick ``since``, the last at which one of them ended, and flow from ``begins`` on.
+    No other flow starts or ends before. ``left``: units left at the tick ``since``, at which a flow ended last.
+    ``begins``: the tick from which a flow moves units. ``alone``, ``shared``: units a tick, alone and beside the other.
     """
     swapped = begins_a > begins_b
     if swapped:

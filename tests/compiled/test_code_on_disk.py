@@ -15,9 +15,9 @@ from streamsim.compiled import available
 compiled = pytest.mark.skipif(not available(), reason="numba is not installed")
 USES_A_RULE = """
 from streamsim.compiled.numba_code import compiled, rule
-from streamsim.rules import crowding
+from streamsim.rules import link
 
-level = rule(crowding.level)
+level = rule(link.level)
 
 @compiled
 def crowded(sources):
@@ -34,7 +34,7 @@ print(crowded(3, 4), sum(crowded.stats.cache_hits.values()))
 def test_code_on_disk_is_used_until_a_rule_is_edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "streamsim"
     shutil.copytree(Path(streamsim.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    script, rule = tmp_path / "script.py", package / "rules" / "crowding.py"
+    script, rule = tmp_path / "script.py", package / "rules" / "link.py"
     script.write_text(USES_A_RULE)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
 

@@ -14,7 +14,7 @@ from streamsim.compiled import makespans
 from streamsim.program.config import Config, Order
 from streamsim.program.schedule import LAUNCHES, Schedule
 from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.rules.arbitration import MOST_QUEUES
+from streamsim.rules.queues import MOST_QUEUES
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
