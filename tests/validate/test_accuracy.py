@@ -10,7 +10,7 @@ from collections import Counter
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import pytest
@@ -18,10 +18,13 @@ from effort import THOROUGH
 
 from streamsim_validate.calibrate.fits import fit
 from streamsim_validate.calibrate.samples import PlainSamples, Samples
-from streamsim_validate.compare.comparison import EVERYTHING, Comparison, Row, summarise
+from streamsim_validate.compare.comparison import EVERYTHING, Comparison, summarise
 from streamsim_validate.compare.predictions import compare
 from streamsim_validate.records.files import read_record
 from streamsim_validate.suites.suites import CONNECTIONS
+
+if TYPE_CHECKING:
+    from streamsim_validate.compare.rows import Row
 
 
 class Bounds(NamedTuple):

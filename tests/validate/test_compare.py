@@ -22,21 +22,15 @@ from streamsim.program.config import Config
 from streamsim.program.patterns import depth_first, serial
 from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize
 from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.report.tables import Table
 from streamsim.report.text import to_csv
 from streamsim_validate.cli import main
 from streamsim_validate.compare.clocks import predict_device_s
-from streamsim_validate.compare.comparison import (
-    EVERYTHING,
-    Choice,
-    Comparison,
-    Row,
-    choose,
-    percentile95,
-    summarise,
-)
+from streamsim_validate.compare.comparison import EVERYTHING, Choice, Comparison, choose, percentile95, summarise
 from streamsim_validate.compare.predictions import classify, compare, formulas, time_lines
 from streamsim_validate.compare.profiles import changes
-from streamsim_validate.compare.tables import to_json, to_rows, to_text
+from streamsim_validate.compare.rows import Row
+from streamsim_validate.compare.tables import sections, to_rows
 from streamsim_validate.records.files import read_record, write_record
 from streamsim_validate.records.recipe import digest
 from streamsim_validate.records.record import Entry, Record
@@ -128,7 +122,7 @@ def test_no_schedule_is_silently_dropped() -> None:
     assert "device time is 0" in reasons[entries[4].key]
     assert "time on the host's clock is 0" in reasons[entries[5].key]
     assert [(one.key, one.reason) for one in found.unmeasured] == [(entries[2].key, "skipped: too large")]
-    for written in (to_text(found), to_csv(to_rows(found)), json.dumps(to_json(found))):
+    for written in (str([*sections(found)]), to_csv(to_rows(found)), json.dumps(found.to_json())):
         assert all(entry.key in written for entry in entries)
 
 
@@ -258,10 +252,10 @@ def test_the_choices_that_cost_most_come_first() -> None:
         for workload, picked_s in (("v", 1.5), ("w", 2.0))
         for measured_s, predicted_s in ((picked_s, 1.0), (1.0, 2.0))
     ]
-    text = to_text(a_comparison(*rows))
-    assert "choice: within 1% of the best measured for 0 of 2 workloads (0.0%), 100.00% off at worst" in text
-    _, _, far = text.partition("choice: not within 1% of the best measured\n")
-    assert [line.split("  picked ")[1] for line in far.splitlines()[:2]] == ["w 2.0, best w 1.0", "v 1.5, best v 1.0"]
+    found = [*sections(a_comparison(*rows))]
+    assert "choice: within 1% of the best measured for 0 of 2 workloads (0.0%), 100.00% off at worst" in found
+    (far,) = (one for one in found if isinstance(one, Table) and one.title.startswith("choice: not within 1%"))
+    assert [row[:2] for row in far.groups[0]] == [("w 2.0", "w 1.0"), ("v 1.5", "v 1.0")]
 
 
 TIMES = st.integers(1, 1000).map(float)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -134,44 +133,55 @@ def far(tmp_path: Path) -> str:
     return str(tmp_path / "far.json.gz")
 
 
-def sections(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[list[str]]:
-    """The lines of each section that the command prints."""
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    """The lines that the command prints, with single blanks and without empty ones."""
     assert main(["compare", *arguments]) == 0
-    return [section.splitlines() for section in capsys.readouterr().out.split("\n\n")]
+    return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip(" \u2500")]
 
 
 def test_the_summary_comes_first_then_the_worst_schedules_then_the_details(
     far: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    printed = sections(capsys, far, "--fail-if", "worst > 60%", "--worst", "1")
-    assert [re.split(r"  | \(", section[0])[0] for section in printed] == [
-        "Emulated, test: 2 schedules, profile calibrated with the record",
-        "model, by class",
+    lines = printed(capsys, far, "--fail-if", "worst > 60%", "--worst", "1")
+    heads = (
+        "Emulated, test: 2 schedules",
+        "model, by class n",
         "choice: within 1% of the best measured for 1 of 1 workloads",
-        "ok",
+        "ok worst > 60%",
         "the worst predicted, pageable memory left out",
-        "median and 95th percentile",
-        "drift",
+        "median / 95th percentile",
+        "drift, 8 connections",
         "every schedule",
+    )
+    places = [next(k for k, line in enumerate(lines) if line.startswith(head)) for head in heads]
+    assert places == sorted(places)
+    worst, listed = (lines[k + 2 :] for k in (places[4], places[7]))
+    assert worst[0].startswith(FAR.key)
+    assert not worst[1].startswith(NEAR.key)
+    assert [line.removeprefix(one.key).split()[4] for one, line in zip((NEAR, FAR), listed, strict=True)] == [
+        "-20.0%",
+        "+50.0%",
     ]
-    listed = {section[0]: section[2:] for section in printed}
-    assert [line.endswith(FAR.key) for line in listed["the worst predicted, pageable memory left out"]] == [True]
-    assert [line.split()[2] for line in listed["every schedule"]] == ["-20.0%", "+50.0%"]
+
+
+def test_a_comparison_is_markdown_too(far: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", far, "--format", "markdown", "--timelines", "--worst", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].startswith("| model, by class | n | median |")
+    assert lines[4].startswith("| device-bound | 2 |")
+    assert lines.count("```text") == 1
 
 
 def test_time_lines_are_drawn_when_asked_for_behind_all_tables(far: str, capsys: pytest.CaptureFixture[str]) -> None:
-    plain = sections(capsys, far)
-    printed = sections(capsys, far, "--timelines")
-    assert printed[: len(plain) - 1] == plain[:-1]
-    drawn = printed[len(plain) :]
-    assert [section[0].partition(": connections=8 ")[2] for section in drawn] == [FAR.key, NEAR.key]
-    assert [section[0].partition(":")[0] for section in drawn] == ["+50.0%", "-20.0%"]  # neither is noise
-    for section in drawn:
-        assert section[1] == "predicted"
-        assert [line.split()[0] for line in section[2:5]] == ["h2d", "d2h", "compute"]
-    assert sections(capsys, far, "--timelines", "--worst", "1")[-1][0] == drawn[0][0]
-    none = sections(capsys, far, "--timelines", "--worst", "0")
-    assert not any(section[0].startswith("the worst predicted") or "predicted" in section for section in none)
+    plain, lines = printed(capsys, far), printed(capsys, far, "--timelines")
+    assert lines[: len(plain)] == plain
+    drawn = lines[len(plain) :]
+    ends = [(one.partition(":")[0], one.partition(" 8 connections, ")[2]) for one in drawn if "connections" in one]
+    assert ends == [("+50.0%", FAR.key), ("-20.0%", NEAR.key)]  # neither is noise
+    assert drawn.count("predicted") == 2
+    assert [line.split()[0] for line in drawn[2:5]] == ["h2d", "d2h", "compute"]
+    assert printed(capsys, far, "--timelines", "--worst", "1")[-len(drawn) // 2 :][0] == drawn[0]
+    assert not any("predicted" in line.split()[:1] for line in printed(capsys, far, "--timelines", "--worst", "0"))
 
 
 def test_the_compiled_model_and_simpy_say_the_same(
@@ -206,7 +216,7 @@ def test_a_page_has_the_worst_schedules_and_a_time_line(tmp_path: Path) -> None:
 def test_a_comparison_shows_itself(tmp_path: Path) -> None:
     comparison = compare(RECORD)
     assert "the worst predicted" in str(comparison)
-    assert comparison._repr_html_().startswith("<table><caption>errors</caption>")
+    assert comparison._repr_html_().startswith("<table><caption>Emulated, test: 2 schedules")
     assert repr(comparison).startswith("Comparison(")
     assert len(repr(comparison)) < 200
     comparison.page(tmp_path / "page.html")

@@ -445,7 +445,7 @@ def test_the_command_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     write_record(drifted(), path)
     assert main(["compare", path, "--worst", "0"]) == 0
     (line,) = (text for text in capsys.readouterr().out.splitlines() if "the host's calls in" in text)
-    assert line == f"drift  connections={CONNECTIONS}: the host's calls in 2 groups: +0%..+25%"
+    assert line == f"drift, {CONNECTIONS} connections: the host's calls in 2 groups: +0%..+25%"
     assert main(["compare", path, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [row["error_percent"] for row in found["schedules"]] == pytest.approx([0, 0], abs=0.5)

@@ -22,9 +22,10 @@ from streamsim.program.schedule import Kernel
 from streamsim_validate.cli import main
 from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, expectations
 from streamsim_validate.compare.clocks import predict_wall_s
+from streamsim_validate.compare.comparison import GOOD_CHOICE, share_within
+from streamsim_validate.compare.host_speeds import host_speeds
 from streamsim_validate.compare.paced import with_link
-from streamsim_validate.compare.program_rows import host_speeds, links_beside, schedule_of
-from streamsim_validate.compare.program_tables import choices_of, share_within, speeds_of
+from streamsim_validate.compare.program_rows import links_beside, schedule_of
 from streamsim_validate.records import (
     LINK_BYTES,
     LINK_PAIR,
@@ -251,10 +252,10 @@ def test_the_choice_is_among_the_programs_of_a_workload() -> None:
     entries = an_entry(1, 100, 140), an_entry(2, 100, 126), an_entry(1, 9, 104, elements=4000)
     other = an_entry(2, 9, 100, elements=4000)
     found = compare(a_record(*entries, other))
-    choices = choices_of(found, "cupy")
+    choices = found.choices_of("cupy")
     assert sorted(choice.regret for choice in choices) == pytest.approx([0.04, 140 / 126 - 1])
-    assert share_within(choices) == 0.5
-    assert choices_of(found, "cup") == []
+    assert share_within(choices, GOOD_CHOICE) == 0.5
+    assert found.choices_of("cup") == []
 
 
 def test_a_host_at_two_speeds_is_said_and_so_are_the_misses_that_it_explains() -> None:
@@ -264,7 +265,7 @@ def test_a_host_at_two_speeds_is_said_and_so_are_the_misses_that_it_explains() -
     entries += [an_entry(64, 1, 2 * MANY_US, slow, elements=2 * ELEMENTS + 64 * k) for k in range(3)]
     entries.append(an_entry(64, 1, 2 * MANY_US, (1.0, 1.3), elements=3 * ELEMENTS))
     entries.append(an_entry(64, 1, 2 * MANY_US, none, elements=3 * ELEMENTS + 64))
-    speeds = speeds_of(compare(a_record(*entries)), "cupy")
+    speeds = compare(a_record(*entries)).speeds_of("cupy")
     assert speeds is not None
     (fast, often), (slower, rarely) = speeds.two
     assert (fast, often, slower, rarely) == pytest.approx((1.0, 12, 2.0, 6))

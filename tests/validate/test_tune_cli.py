@@ -57,10 +57,11 @@ def test_it_says_what_it_measured_and_what_that_gained(capsys: pytest.CaptureFix
     assert main(["tune", *QUICK]) == 0
     said = capsys.readouterr()
     lines = said.out.splitlines()
-    assert sum(" predicted " in line for line in lines) == 3
-    assert any(line.startswith("model: ") for line in lines)
-    assert any(line.startswith("found: ") for line in lines)
-    assert "(3 of 13 programs measured, record t.json.gz)" in lines[-1]
+    assert sum(" +- " in line for line in lines) == 3
+    assert any(line.startswith("  model ") for line in lines)
+    assert any(line.startswith("  found ") for line in lines)
+    assert lines[-2].endswith("(3 of 13 programs measured)")
+    assert lines[-1] == "record: t.json.gz"
     assert f"another card than this {CARD.name}" in said.err
     assert len(list(read_record("t.json.gz").measured())) in (4, 5)
     assert not journal_path("t.json.gz").exists()

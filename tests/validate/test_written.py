@@ -15,12 +15,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from streamsim.report.tables import Table
 from streamsim.report.text import to_csv
-from streamsim_validate.compare.comparison import Absent, Comparison, Row
+from streamsim_validate.cli.compare import _plain
+from streamsim_validate.compare.comparison import Absent, Comparison
 from streamsim_validate.compare.coverage import Coverage
 from streamsim_validate.compare.profiles import Drift
-from streamsim_validate.compare.side_by_side import side_by_side
-from streamsim_validate.compare.tables import to_json, to_rows, to_text
+from streamsim_validate.compare.rows import Row
+from streamsim_validate.compare.tables import sections, side_by_side, to_rows
 from streamsim_validate.compare.tolerance import Verdict
 
 A = Row("A", 8, "device-bound", "ring", "grid", "w", 10.0, 0.01, 13.0, 20.0, 19.0, 1.0, {"f": 11.0, "g": 6.0}, (1,))
@@ -52,9 +54,10 @@ F, G = group(2, 15, 19.5, 20, 15, 1.5, worst="B"), group(2, 20, 38, 40, -20, 1.5
 
 
 def test_json_by_hand() -> None:
-    found = json.loads(json.dumps(to_json(COMPARISON, VERDICTS, 1, COVERED)))
+    found = json.loads(json.dumps(_plain(COMPARISON, VERDICTS, 1, COVERED)))
     schedules = found.pop("schedules")
     assert found == {
+        "schema_version": 1,
         "card": "a card",
         "suite": "a suite",
         "device": "a device",
@@ -144,11 +147,11 @@ def test_json_by_hand() -> None:
 
 
 def test_what_was_not_asked_for_or_is_not_there_is_null() -> None:
-    bare = to_json(Comparison("a card", "a suite", "a device", (C,), (), (), ()))
+    bare = _plain(Comparison("a card", "a suite", "a device", (C,), (), (), ()), (), 10)
     assert bare["coverage"] is None
     assert bare["choice"] == {"n": 0, "within_1_percent_percent": None, "worst_percent": None, "workloads": []}
     exact = Row("E", 8, "device-bound", "ring", "grid", "", 10.0, 0.0, 10.0, 10.0, 10.0, 1.0, {"f": 11.0})
-    margins = to_json(Comparison("a card", "a suite", "a device", (exact,), (), (), ()))["margins"]
+    margins = Comparison("a card", "a suite", "a device", (exact,), (), (), ()).to_json()["margins"]
     assert margins["device-bound"] == {"best_formula": "f", "its_median_over_the_models": None}  # over an error of 0
 
 
@@ -172,42 +175,61 @@ def test_csv_by_hand() -> None:
     assert [rows[0][name] for name in ("class", "pattern", "effect")] == ["device-bound", "ring", "grid"]
 
 
-def test_text_by_hand() -> None:
-    sections = to_text(COMPARISON, VERDICTS, covered=COVERED, most=1).split("\n\n")
-    said = {lines[0].partition("  ")[0]: lines for lines in (section.splitlines() for section in sections)}
-    words = {title: [" ".join(line.split()) for line in lines] for title, lines in said.items()}
-    assert sections[0] == "a card, a suite: 3 schedules, profile a device"
-    assert words["model, by class"] == [
-        "model, by class n median p95 worst bias noise wall: median p95 best formula: times the model's median",
-        "device-bound 2 25.00% 29.50% 30.00% +5.00% 1.50% 12.50% 19.25% f: 0.6",
-        "pageable 1 100.00% 100.00% 100.00% +100.00% 3.00% 0.00% 0.00% f: 0.0",
-        "all but pageable 2 25.00% 29.50% 30.00% +5.00% 1.50% 12.50% 19.25% f: 0.6",
+def rows(tables: list[Table | str]) -> dict[str, list[str]]:
+    """The lines of each table, by its title or first head; sentences under ""."""
+    found: dict[str, list[str]] = {"": [one for one in tables if isinstance(one, str)]}
+    for table in tables:
+        if isinstance(table, Table):
+            lines = [" ".join(row) for row in (table.heads, *(row for group in table.groups for row in group))]
+            found[table.title or table.heads[0]] = lines
+    return found
+
+
+def test_tables_by_hand() -> None:
+    found = rows(list(sections(COMPARISON, VERDICTS, covered=COVERED, most=1)))
+    assert list(found) == [
+        "",
+        "model, by class",
+        "90 % intervals, measured",
+        "not predicted",
+        "not measured",
+        "the worst predicted, pageable memory left out",
+        "model, by connections",
+        "model, by effect",  # of one pattern, which the classes tell
+        "median / 95th percentile",
+        "choice: not within 1% of the best measured",
+        "every schedule",
     ]
-    assert words["90 % intervals, measured"][1:] == ["device-bound 4 50.0% 12.5% 37.5% 10.00% 8.00%"]
-    assert sections[3].startswith("choice: within 1% of the best measured for 0 of 1 workloads (0.0%), 25.00% off at")
-    assert sections[4].splitlines() == ["FAILED median > 1%: is 25.00%", "ok     worst > 40%: is 30.00%"]
-    assert words["not predicted"] == ["not predicted connections=8 U: no cost"]
-    assert words["not measured"] == ["not measured connections=1 M: skipped"]
-    listed = "10000000.0 13000000.0 +30.0% 1.0% device-bound 8 A"
-    assert words["the worst predicted, pageable memory left out"][2:] == [listed]
-    assert words["every schedule"][2] == listed
-    assert len(words["every schedule"]) == 5
-    assert words["model, by effect"][1].startswith("grid 2 25.00% 29.50% 30.00% +5.00% 1.50% worst: A")
-    assert not {"model, by pattern"} & words.keys()  # of one pattern, which the classes tell
-    assert words["median and 95th percentile"] == [
-        "median and 95th percentile device-bound pageable all but pageable",
-        "model 25.00% 29.50% 100.00% 100.00% 25.00% 29.50%",
-        "f 15.00% 19.50% 0.00% 0.00% 15.00% 19.50%",
-        "g 20.00% 38.00% 100.00% 100.00% 20.00% 38.00%",
+    assert found["model, by class"] == [
+        "model, by class n median p95 worst bias noise wall: median wall: p95 times the model's median best formula",
+        "device-bound 2 25.00% 29.50% 30.00% +5.00% 1.50% 12.50% 19.25% 0.6 f",
+        "pageable 1 100.00% 100.00% 100.00% +100.00% 3.00% 0.00% 0.00% 0.0 f",
+        "all but pageable 2 25.00% 29.50% 30.00% +5.00% 1.50% 12.50% 19.25% 0.6 f",
     ]
-    assert words["choice: not within 1% of the best measured"][1:] == [
-        "+25.00% noise 2.00% connections=8 picked B, best A"
+    assert found["90 % intervals, measured"][1:] == ["device-bound 4 50.0% 12.5% 37.5% 10.00% 8.00%"]
+    assert found["not predicted"][1:] == ["U 8 no cost"]
+    assert found["not measured"][1:] == ["M 1 skipped"]
+    listed = "A 10 s 13 s +30.0% 1.0% device-bound 8"
+    assert found["the worst predicted, pageable memory left out"][1:] == [listed]
+    assert found["every schedule"][1] == listed
+    assert len(found["every schedule"]) == 4
+    assert found["model, by effect"][1] == "grid 2 25.00% 29.50% 30.00% +5.00% 1.50% A"
+    assert found["median / 95th percentile"] == [
+        "median / 95th percentile device-bound pageable all but pageable",
+        "model 25.00% / 29.50% 100.00% / 100.00% 25.00% / 29.50%",
+        "f 15.00% / 19.50% 0.00% / 0.00% 15.00% / 19.50%",
+        "g 20.00% / 38.00% 100.00% / 100.00% 20.00% / 38.00%",
     ]
-    assert words["drift"] == [
-        "drift connections=8: the host's calls in 2 groups: -10%..+30%",
-        "drift connections=8: copies both ways at once beside the samples: 0.98..1.40, mostly 1.01 times as long as"
+    assert found["choice: not within 1% of the best measured"][1:] == ["B A +25.00% 2.00% 8"]
+    assert found[""] == [
+        "a card, a suite: 3 schedules, profile a device",
+        "choice: within 1% of the best measured for 0 of 1 workloads (0.0%), 25.00% off at worst",
+        "FAILED  median > 1%: is 25.00%",
+        "ok  worst > 40%: is 30.00%",
+        "drift, 8 connections: the host's calls in 2 groups: -10%..+30%",
+        "drift, 8 connections: copies both ways at once beside the samples: 0.98..1.40, mostly 1.01 times as long as"
         " calibrated",
-        "drift connections=8: 2 of the profile's 3 numbers moved by more than 10% during the run: z +50%, y -20%",
+        "drift, 8 connections: 2 of the profile's 3 numbers moved by more than 10% during the run: z +50%, y -20%",
     ]
 
 
@@ -216,25 +238,27 @@ def test_two_comparisons_side_by_side_by_hand() -> None:
     other = msgspec.structs.replace(
         COMPARISON, rows=(msgspec.structs.replace(A, predicted_s=8.0),), suite="another", unpredicted=()
     )
-    heads, table, worst = side_by_side({"one.gz": COMPARISON, "two.gz": other}, 1).split("\n\n")
-    assert heads.splitlines() == [
-        "1: one.gz: a card, a suite: 3 schedules, profile a device",
-        "2: two.gz: a card, another: 1 schedules, profile a device",
-    ]
-    assert [" ".join(line.split()) for line in table.splitlines()[1:]] == [
-        "model, by class n median p95 worst n median p95 worst",
-        "device-bound 2 25.00% 29.50% 30.00% 1 20.00% 20.00% 20.00%",
-        "pageable 1 100.00% 100.00% 100.00% -",
-        "all but pageable 2 25.00% 29.50% 30.00% 1 20.00% 20.00% 20.00%",
-        "choice within 1% 0 of 1 -",
-        "not predicted 1 0",
-        "not measured 1 1",
-    ]
-    assert [line.split() for line in worst.splitlines()[1:]] == [["+30.0%", "-20.0%", "8", "A"]]
+    found = rows(list(side_by_side({"one.gz": COMPARISON, "two.gz": other}, 1)))
+    assert found == {
+        "": [
+            "1: one.gz: a card, a suite: 3 schedules, profile a device",
+            "2: two.gz: a card, another: 1 schedules, profile a device",
+        ],
+        "model, by class": [
+            "model, by class 1: n median p95 worst 2: n median p95 worst",
+            "device-bound 2 25.00% 29.50% 30.00% 1 20.00% 20.00% 20.00%",
+            "pageable 1 100.00% 100.00% 100.00% -   ",
+            "all but pageable 2 25.00% 29.50% 30.00% 1 20.00% 20.00% 20.00%",
+            "choice within 1% 0 of 1    -   ",
+            "not predicted 1    0   ",
+            "not measured 1    1   ",
+        ],
+        "the worst predicted, pageable memory left out": ["schedule connections 1 2", "A 8 +30.0% -20.0%"],
+    }
 
 
 def test_of_many_schedules_only_the_worst_are_listed_unless_all_are_asked_for() -> None:
     many = Comparison("a card", "a suite", "a device", (A,) * 61, (), (), ())
-    assert "every schedule" not in to_text(many)
-    assert "every schedule" in to_text(many, every=True)
-    assert "every schedule" in to_text(Comparison("a card", "a suite", "a device", (A,) * 60, (), (), ()))
+    assert "every schedule" not in rows(list(sections(many)))
+    assert "every schedule" in rows(list(sections(many, every=True)))
+    assert "every schedule" in rows(list(sections(msgspec.structs.replace(many, rows=(A,) * 60))))

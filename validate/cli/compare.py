@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -9,12 +10,12 @@ from streamsim.cli import process
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.fail_if import report_failures
 from streamsim.cli.notes import noting_compilation
-from streamsim.cli.options import FILE, complete_device, plain_format_options
+from streamsim.cli.options import FILE, complete_device, format_options
 from streamsim.cli.page import page_option, write_called
-from streamsim.cli.printing import print_csv, print_json, tell
 from streamsim.device.library import load_device
 from streamsim.device.profile import Device
 from streamsim.errors import InputError
+from streamsim_validate.cli.printing import print_result, print_sections
 from streamsim_validate.compare import (
     Comparison,
     Coverage,
@@ -22,11 +23,14 @@ from streamsim_validate.compare import (
     by_class,
     compare,
     comparison_page,
+    drawn_time_lines,
     expectations,
+    in_percent,
     judge,
     parse_tolerance,
+    sections,
     side_by_side,
-    tables,
+    to_rows,
 )
 from streamsim_validate.records import Record, journal_path, read_record
 
@@ -42,7 +46,7 @@ SAMPLES = "Also count the measured medians in their predicted 90 % intervals, fr
     shell_complete=complete_device,
     help="A device profile, by name or file. Default: the record's own calibration.",
 )
-@plain_format_options
+@format_options
 @click.option(
     "--fail-if",
     multiple=True,
@@ -109,27 +113,16 @@ def compare_command(
                 covered = by_class(expectations(record, comparison.rows, samples, seed, drawn, profile))
             if page is not None:
                 write_called(comparison_page(comparison, worst, record, profile), page)
-            _show(comparison, verdicts[name], form, every, covered, worst, profile)
-            if timelines and worst:
-                tell("", *tables.time_lines_text(record, comparison, profile, worst).split("\n"))
+            print_result(
+                form,
+                lambda: sections(comparison, verdicts[name], every, covered, worst),
+                lambda: _plain(comparison, verdicts[name], worst, covered),
+                lambda: to_rows(comparison),
+                profile,
+            )
+            if timelines:
+                print_sections(drawn_time_lines(record, comparison, profile, worst))
     return _exit_code(verdicts)
-
-
-def _show(
-    comparison: Comparison,
-    verdicts: Sequence[Verdict],
-    form: str,
-    every: bool,
-    covered: dict[str, Coverage] | None,
-    worst: int,
-    profile: Device | None,
-) -> None:
-    if form == "json":
-        print_json(tables.to_json(comparison, verdicts, worst, covered), profile)
-    elif form == "csv":
-        print_csv(tables.to_rows(comparison))
-    else:
-        tell(*tables.to_text(comparison, verdicts, every, covered, worst).split("\n"))
 
 
 def _show_several(
@@ -139,13 +132,25 @@ def _show_several(
     worst: int,
     profile: Device | None,
 ) -> None:
-    if form == "json":
-        plain = [{"record": n, **tables.to_json(one, verdicts[n], worst)} for n, one in comparisons.items()]
-        print_json({"records": plain}, profile)
-    elif form == "csv":
-        print_csv([{"record": n, **row} for n, one in comparisons.items() for row in tables.to_rows(one)])
-    else:
-        tell(*side_by_side(comparisons, worst).split("\n"))
+    print_result(
+        form,
+        lambda: side_by_side(comparisons, worst),
+        lambda: {"records": [{"record": n, **_plain(one, verdicts[n], worst)} for n, one in comparisons.items()]},
+        lambda: [{"record": n, **row} for n, one in comparisons.items() for row in to_rows(one)],
+        profile,
+    )
+
+
+def _plain(
+    comparison: Comparison, verdicts: Sequence[Verdict], worst: int, covered: Mapping[str, Coverage] | None = None
+) -> dict[str, Any]:
+    """Return a comparison and what was asked of it as JSON holds it. ``coverage`` is null unless asked for."""
+    return {
+        **comparison.to_json(),
+        "coverage": None if covered is None else {klass: in_percent(found) for klass, found in covered.items()},
+        "tolerances": [in_percent(verdict, "failed") for verdict in verdicts],
+        "worst": [{"connections": row.connections, "key": row.key} for row in comparison.worst(worst)],
+    }
 
 
 def _read(path: Path) -> Record:

@@ -19,12 +19,11 @@ from streamsim.cli.options import (
     Chosen,
     Pipeline,
     device_options,
+    format_options,
     one_of,
-    plain_format_options,
     taken,
     workload_options,
 )
-from streamsim.cli.printing import print_csv, print_json, tell
 from streamsim.code.steps import FRONT_END_OF, LANGUAGES, Language
 from streamsim.device.front_ends import CALLS, front_end_of
 from streamsim.device.profile import Device
@@ -34,8 +33,9 @@ from streamsim.program.schedule import LAUNCHES
 from streamsim.program.workload import Workload
 from streamsim.search.grid import Grid
 from streamsim.search.tuning import candidates, default_grid
-from streamsim.text.quantities import format_change, format_seconds
+from streamsim.text.quantities import format_seconds
 from streamsim.text.ranges import chosen, parse_buffers
+from streamsim_validate.cli.printing import print_result
 from streamsim_validate.gpu import Gpu, load_kernels, open_gpu
 from streamsim_validate.records import Card, check_same_card, journal_path
 from streamsim_validate.run import (
@@ -45,7 +45,6 @@ from streamsim_validate.run import (
     Kernels,
     Programs,
     Task,
-    Tried,
     Tuned,
     check_language,
     check_output,
@@ -113,7 +112,7 @@ class _Axes(msgspec.Struct, frozen=True):
 )
 @click.option("--gpu", type=click.IntRange(0), default=0, show_default=True, help="The GPU's number.")
 @click.option("--output", "-o", type=FILE, default="tuned.json.gz", show_default=True, help="File for the record.")
-@plain_format_options
+@format_options
 def tune_command(
     budget: int,
     repeats: int,
@@ -208,58 +207,20 @@ def _note_another_card(card: Card, device: Device) -> None:
 
 
 def _report(found: Tuned, device: str, output: str, form: str, kernels: Kernels | None) -> None:
-    if form == "json":
-        own = {} if kernels is None else {"kernels": kernels._asdict()}
-        head = {"device": device, "record": output}
-        return print_json({**head, **to_json(found), **own})
-    rows = [_row(tried) for tried in found.tried]
-    if form == "csv":
-        return print_csv(rows)
-    for tried in found.tried:
-        off = format_change(tried.predicted_s / tried.measured_s - 1)
-        times = f"{format_seconds(tried.measured_s):>10} +- {tried.scatter:.1%}  predicted {off}"
-        tell(f"{times:<42} {tried.config.words}")
+    head = {"device": device, "record": output}
+    own = {} if kernels is None else {"kernels": kernels._asdict()}
+    print_result(
+        form,
+        lambda: (*found.sections(), *_about_kernels(kernels), f"record: {output}"),
+        lambda: {**head, **found.to_json(), **own},
+        lambda: [one.plain() for one in found.tried],
+    )
+
+
+def _about_kernels(kernels: Kernels | None) -> Iterator[str]:
+    """Yield a sentence about the time of the kernels, unless schedules were replayed."""
     if kernels is not None:
         rounds = f"{kernels.work} round{'s' * (kernels.work != 1)}"
         who = f"A stand-in of {rounds} takes" if kernels.work else "Your kernels take"
         took, said = format_seconds(kernels.measured_s), format_seconds(kernels.said_s)
-        tell(f"{who} {took} over all the work, where {said} was said; the predictions are of that")
-    for words, why in found.left_out.items():
-        tell(f"not measured: {words}: {why}")
-    tell(f"model:  {format_seconds(found.picked_s):>10}  {found.picked.words}")
-    tell(f"found:  {format_seconds(found.found_s):>10}  {found.found.words}")
-    tell(_verdict(found))
-    measured = f"{len(found.tried)} of {found.candidates} programs measured, record {output}"
-    tell(f"No other program promises to be more than {found.promise:.1%} faster ({measured})")
-    return None
-
-
-def _verdict(found: Tuned) -> str:
-    if found.picked == found.found:
-        return "What the model picked is the fastest that was measured"
-    between = f"{found.gain:.3f}x, 90 % interval {found.gain_low:.3f}x to {found.gain_high:.3f}x, side by side"
-    if not found.is_sure:
-        return f"What was found is no faster than what the model picked, beyond what measuring scatters: {between}"
-    return f"What was found is faster than what the model picked: {between}"
-
-
-def _row(tried: Tried) -> dict[str, Any]:
-    plain = {"predicted_s": tried.predicted_s, "measured_s": tried.measured_s, "scatter": tried.scatter}
-    return {**msgspec.to_builtins(tried.config), **plain}
-
-
-def to_json(found: Tuned) -> dict[str, Any]:
-    """Return plain numbers and strings; units are in the names."""
-    times = {"picked_s": found.picked_s, "found_s": found.found_s}
-    gains = {"gain": found.gain, "gain_low": found.gain_low, "gain_high": found.gain_high, "is_sure": found.is_sure}
-    return {
-        "picked": msgspec.to_builtins(found.picked),
-        "found": msgspec.to_builtins(found.found),
-        **times,
-        **gains,
-        "promise": found.promise,
-        "tried": [_row(tried) for tried in found.tried],
-        "candidates": found.candidates,
-        "left_out": found.left_out,
-        "workload": msgspec.to_builtins(found.workload),
-    }
+        yield f"{who} {took} over all the work, where {said} was said; the predictions are of that"

@@ -1,7 +1,6 @@
-"""A record against the model: what comes of it, schedule by schedule, and its statistics.
+"""A record against the model: its rows, the statistics of their errors, and the model's choices.
 
-Pure: numbers in, numbers out. Errors are signed and relative to the median of the samples: +0.02 is a prediction 2 %
-too long.
+Errors are signed and relative to the median of the samples: +0.02 is a prediction 2 % too long.
 """
 
 from __future__ import annotations
@@ -9,79 +8,25 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from streamsim.displayed import Displayed
+from streamsim.displayed import Result
 from streamsim.text.shown import short
+from streamsim_validate.compare.host_speeds import GOALS, HostSpeeds, host_speeds
+from streamsim_validate.compare.rows import CLASSES, PAGEABLE, PERCENT, Row, in_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from streamsim.page.document import Page
     from streamsim_validate.compare.profiles import Drift
 
-DEVICE_BOUND, HOST_BOUND, BLOCKING, PAGEABLE = CLASSES = ("device-bound", "host-bound", "blocking", "pageable")
-NOISE_REACH = 3.0  # half quartile distances: two standard deviations where the samples are normal
 FRONT_END = "front end"  # the groups of programs by the language that they are written in
-EVERYTHING = "all but pageable"  # the group of everything that a schedule meant for overlap can be
-
-
-class Row(msgspec.Struct, frozen=True):
-    """A schedule, measured and predicted. Times in seconds, medians of the samples.
-
-    ``noise``: half the distance between the quartiles of ``measured_s``, over its median. ``wall_s`` and
-    ``issue_s``: the plain program's time on the host's clock and the part of it in which it was issued.
-    ``formulas_s``: the published predictors. ``workload``: what is chunked, "" for a user's own schedule.
-    ``simplicity``: the smaller, the simpler.
-
-    Of a program in a language all times are wall times, ``issue_s`` is what its calls cost, ``front_end`` the language,
-    ``speeds`` how many times as long as calibrated such calls took before and after it, ``at_speed_s`` what is
-    predicted with that.
-    """
-
-    key: str
-    connections: int
-    klass: str
-    pattern: str
-    effect: str
-    workload: str
-    measured_s: float
-    noise: float
-    predicted_s: float
-    wall_s: float
-    wall_predicted_s: float
-    issue_s: float
-    formulas_s: dict[str, float]
-    simplicity: tuple[int, ...] = ()
-    front_end: str = ""
-    speeds: tuple[float, ...] = ()
-    at_speed_s: float = 0.0
-
-    @property
-    def error(self) -> float:
-        """Signed relative error of the prediction."""
-        return self.predicted_s / self.measured_s - 1
-
-    @property
-    def wall_error(self) -> float:
-        """Signed relative error of the prediction of the whole program's time."""
-        return self.wall_predicted_s / self.wall_s - 1
-
-    @property
-    def at_speed_error(self) -> float:
-        """The signed relative error of a program, with the host as fast as it was beside the program."""
-        return self.at_speed_s / self.measured_s - 1
-
-    @property
-    def is_noise(self) -> bool:
-        """Whether the error lies within what the measurement itself scatters."""
-        return abs(self.error) <= NOISE_REACH * self.noise
-
-    def formula_error(self, name: str) -> float:
-        """Return the signed relative error of a published formula."""
-        return self.formulas_s[name] / self.measured_s - 1
+EVERYTHING = "all but pageable"  # the group of all schedules that can overlap
+WITHIN = 0.01  # a pick that is slower than the best measured by no more than this is as good
+GOOD_CHOICE = 0.05  # and the same for programs
 
 
 class Absent(msgspec.Struct, frozen=True):
@@ -125,7 +70,7 @@ class Choice(msgspec.Struct, frozen=True):
         return self.picked_s / self.best_s - 1
 
 
-class Comparison(Displayed, msgspec.Struct, frozen=True):
+class Comparison(Result, msgspec.Struct, frozen=True):
     """A record against the model: a row for every schedule measured, or the reason why there is none."""
 
     card: str
@@ -209,6 +154,10 @@ class Comparison(Displayed, msgspec.Struct, frozen=True):
         own = self.summaries["class"][group].median
         return best, medians[best] / own if own else math.inf
 
+    def speeds_of(self, front_end: str) -> HostSpeeds | None:
+        """Return how fast the host was beside the programs of a front end; None if that was not measured."""
+        return host_speeds(row for row in self.rows if row.front_end == front_end)
+
     @property
     def choices(self) -> list[Choice]:
         """The model's, one for each workload and number of connections measured in at least two configurations."""
@@ -222,10 +171,76 @@ class Comparison(Displayed, msgspec.Struct, frozen=True):
                 groups[row.connections, row.workload].append(row)
         return [choose(rows, time_s) for rows in groups.values() if len(rows) > 1]
 
+    def choices_of(self, front_end: str) -> list[Choice]:
+        """Return the model's choice for each workload of a front end."""
+        return [choice for choice in self.choices if choice.workload.startswith(f"{front_end}: ")]
+
     def worst(self, most: int) -> list[Row]:
         """Return the rows with the largest absolute errors, pageable memory left out."""
         others = (row for row in self.rows if row.klass != PAGEABLE)
         return sorted(others, key=lambda row: -abs(row.error))[:most]
+
+    def _json(self) -> dict[str, Any]:
+        choices, classes = self.choices, self.summaries["class"]
+        return {
+            "card": self.card,
+            "suite": self.suite,
+            "device": self.device,
+            "summaries": {kind: _plain(groups) for kind, groups in self.summaries.items()},
+            "wall": _plain(self.wall),
+            "formulas": {name: _plain(groups) for name, groups in self.formulas.items()},
+            "margins": {group: self._margin(group) for group in classes if self.formulas},
+            **({"programs": {name: self._program(name) for name in self.front_ends}} if self.is_of_programs else {}),
+            "choice": {
+                "n": len(choices),
+                "within_1_percent_percent": share_within(choices, WITHIN) * PERCENT if choices else None,
+                "worst_percent": max(choice.regret for choice in choices) * PERCENT if choices else None,
+                "workloads": [in_percent(choice, "regret") for choice in choices],
+            },
+            "drift": [drift.plain() for drift in self.drift],
+            "unpredicted": self.unpredicted,
+            "unmeasured": self.unmeasured,
+            "schedules": [row.plain() for row in self.rows],
+        }
+
+    def _margin(self, group: str) -> dict[str, Any]:
+        name, times = self.margin(group)
+        return {"best_formula": name, "its_median_over_the_models": times if math.isfinite(times) else None}
+
+    def _program(self, name: str) -> dict[str, Any]:
+        """Return the errors, the choice and the host of a front end: speeds in multiples of the calibrated time."""
+        errors, then = self.by_front_end(), self.by_front_end(lambda row: row.at_speed_error)
+        choices, speeds = self.choices_of(name), self.speeds_of(name)
+        return {
+            "errors": {
+                klass: _beside_goals(errors[f"{name} {klass}"], then[f"{name} {klass}"], *goals)
+                for klass, goals in GOALS.items()
+                if f"{name} {klass}" in errors
+            },
+            "choice": {
+                "n": len(choices),
+                "within_5_percent_percent": share_within(choices, GOOD_CHOICE) * PERCENT if choices else None,
+                "worst_percent": max(choice.regret for choice in choices) * PERCENT if choices else None,
+            },
+            "host": None if speeds is None else {**speeds._asdict(), "apart": speeds.apart},
+        }
+
+
+def _plain(groups: Mapping[str, Summary]) -> dict[str, dict[str, Any]]:
+    return {name: in_percent(summary) for name, summary in groups.items()}
+
+
+def _beside_goals(own: Summary, at_speed: Summary, median: float, p95: float) -> dict[str, Any]:
+    shares = {
+        "median": own.median,
+        "median_goal": median,
+        "p95": own.p95,
+        "p95_goal": p95,
+        "worst": own.worst,
+        "at_speed_median": at_speed.median,
+        "at_speed_p95": at_speed.p95,
+    }
+    return {"n": own.n, **{f"{name}_percent": share * PERCENT for name, share in shares.items()}}
 
 
 # Statistics
@@ -274,3 +289,8 @@ def choose(rows: Sequence[Row], time_s: Callable[[Row], float]) -> Choice:
     return Choice(
         picked.workload, picked.connections, picked.key, best.key, picked.measured_s, best.measured_s, picked.noise
     )
+
+
+def share_within(choices: Sequence[Choice], limit: float) -> float:
+    """Return the share of the choices whose pick is slower than the best measured by no more than ``limit``."""
+    return sum(choice.regret <= limit for choice in choices) / len(choices)

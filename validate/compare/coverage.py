@@ -16,7 +16,6 @@ import msgspec
 from streamsim.analysis.intervals import LEVEL, Interval, intervals
 from streamsim.device.profile import number_names
 from streamsim_validate.compare.clocks import predict_device_s, predict_wall_s
-from streamsim_validate.compare.comparison import CLASSES, Row
 from streamsim_validate.compare.profiles import profiles_of
 from streamsim_validate.compare.program_rows import (
     device_of,
@@ -28,6 +27,7 @@ from streamsim_validate.compare.program_rows import (
     with_known_host,
     with_link_spread,
 )
+from streamsim_validate.compare.rows import CLASSES, Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from streamsim.page.document import Page
 from streamsim.page.timelines import Shown
-from streamsim.report.tables import Table
-from streamsim.text.quantities import format_seconds
 from streamsim_validate.compare.predictions import time_lines
+from streamsim_validate.compare.tables import WORST, errors_table, schedules_table, title
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamsim.device.profile import Device
-    from streamsim_validate.compare.comparison import Comparison, Row
+    from streamsim_validate.compare.comparison import Comparison
+    from streamsim_validate.compare.rows import Row
     from streamsim_validate.records import Record
 
 MOST = 10  # schedules that are listed
@@ -34,7 +34,7 @@ def comparison_page(
         title=f"{comparison.card}, {comparison.suite}: measured and predicted",
         headline=tuple((f"{summary.median:.2%}", f"median error, {name}") for name, summary in by_class.items()),
         lines=() if record is None else _lines(record, worst, device),
-        tables=(_errors(comparison), _schedules(worst)),
+        tables=(errors_table("model, by class", by_class, title(comparison)), schedules_table(WORST, worst)),
         notes=(f"{len(comparison.rows):,} rows, profile {comparison.device}",),
     )
 
@@ -46,29 +46,3 @@ def _lines(record: Record, worst: Sequence[Row], device: Device | None) -> tuple
             words = f"{row.key}, {row.connections} connections"
             return Shown(f"measured, traced: {words}", measured), Shown(f"predicted: {words}", predicted)
     return tuple(Shown(f"predicted: {row.key}", predicted) for row, predicted, _ in pairs[:1])
-
-
-def _errors(comparison: Comparison) -> Table:
-    heads = ("model, by class", "n", "median", "p95", "worst", "bias", "noise", "the worst one")
-    rows = (
-        (name, f"{s.n:,}", *(f"{x:.2%}" for x in (s.median, s.p95, s.worst, s.bias, s.noise)), s.worst_key)
-        for name, s in comparison.summaries["class"].items()
-    )
-    return Table("errors", (tuple(rows),), heads, frozenset(range(1, 7)))
-
-
-def _schedules(worst: Sequence[Row]) -> Table:
-    heads = ("schedule", "measured", "predicted", "error", "noise", "class", "connections")
-    rows = (
-        (
-            row.key,
-            format_seconds(row.measured_s),
-            format_seconds(row.predicted_s),
-            f"{row.error:+.1%}",
-            f"{row.noise:.1%}",
-            row.klass,
-            str(row.connections),
-        )
-        for row in worst
-    )
-    return Table("the worst predicted, pageable memory left out", (tuple(rows),), heads, frozenset({1, 2, 3, 4}))

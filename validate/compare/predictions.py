@@ -19,10 +19,11 @@ from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, Schedule
 from streamsim.transform.calls_and_memory import has_host_waits, holds_host
 from streamsim_validate.compare.clocks import predict_device_s, predict_wall_s
-from streamsim_validate.compare.comparison import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Absent, Comparison, Row
+from streamsim_validate.compare.comparison import Absent, Comparison
 from streamsim_validate.compare.paced import beside_median, expected_beside, slower_by_link
 from streamsim_validate.compare.profiles import drift_of, profiles_of
 from streamsim_validate.compare.program_rows import device_of, program_row, schedule_of
+from streamsim_validate.compare.rows import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Row
 from streamsim_validate.records import (
     SHORTEST_S,
     Entry,

@@ -25,6 +25,7 @@ from streamsim.device.variations import mean_of
 from streamsim.errors import InputError
 from streamsim_validate.compare.clocks import predict_device_s
 from streamsim_validate.compare.paced import at_speed
+from streamsim_validate.compare.rows import PERCENT
 from streamsim_validate.records import (
     LINK_PAIR,
     SHORTEST_S,
@@ -208,6 +209,16 @@ class Drift(msgspec.Struct, frozen=True):
     groups: int = 0
     calls: tuple[float, float] = (0.0, 0.0)
     links: tuple[float, ...] = ()
+
+    def plain(self) -> dict[str, Any]:
+        """Return the drift as JSON holds it."""
+        return {
+            "connections": self.connections,
+            "changes_percent": {name: change * PERCENT for name, change in self.changes.items()},
+            "groups": self.groups,
+            "calls_percent": {"host": [move * PERCENT for move in self.calls]} if self.groups else {},
+            "link_times": self.links,
+        }
 
 
 def drift_of(run: Run) -> Drift:

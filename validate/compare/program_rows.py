@@ -29,8 +29,8 @@ from streamsim.program.schedule import Kernel
 from streamsim.program.workload import Point
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim_validate.compare.clocks import predict_wall_s
-from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND, Row
 from streamsim_validate.compare.paced import at_speed, beside_median, expected_beside, slower_by_link
+from streamsim_validate.compare.rows import DEVICE_BOUND, HOST_BOUND, Row
 from streamsim_validate.records import CHUNK_ROUND, LINK_PAIR, SHORTEST_S, median_and_spread, round_s, workload_key
 
 if TYPE_CHECKING:
@@ -246,65 +246,3 @@ def _less_certain(device: Device, names: Iterable[str], logs: Sequence[float]) -
     varied = math.sqrt(statistics.fmean(log**2 for log in logs))
     own = {name: math.hypot(device.spread.get(name, 0.0), varied) for name in names}
     return msgspec.structs.replace(device, spread={**device.spread, **own})
-
-
-# The speed of the host
-
-TWO_SPEEDS = 1.2  # apart at least
-FEW = 0.1  # of the rounds, below which it is no speed of its own
-MOVED = 1.15  # from before a program until after it
-BEYOND = {DEVICE_BOUND: 0.08, HOST_BOUND: 0.25}  # an error that is a miss: the goals of the 95th percentile
-
-
-class HostSpeeds(NamedTuple):
-    """The speed of the host beside the programs of a front end, over the calibrated one: 2 is half as fast.
-
-    - ``low``, ``high``: the 10th and the 90th percentile of ``n`` rounds.
-    - ``two``: if there are two speeds, (median, number of rounds) of each.
-    - ``misses``: the number of ``programs`` beyond the goals.
-    - ``of_host``: misses that are within the goals at the host's speed beside them.
-    - ``while_moving``: other misses during which the host changed its speed.
-    """
-
-    n: int
-    low: float
-    high: float
-    two: tuple[tuple[float, int], ...]
-    programs: int
-    misses: int
-    of_host: int
-    while_moving: int
-
-    @property
-    def apart(self) -> float:
-        """The slower speed over the faster, 1 where there is one."""
-        return self.two[1][0] / self.two[0][0] if self.two else 1.0
-
-
-def host_speeds(rows: Iterable[Row]) -> HostSpeeds | None:
-    """Return the speeds beside the programs of one front end; None if none was measured."""
-    programs = list(rows)
-    speeds = sorted(speed for row in programs for speed in row.speeds if speed > 0)
-    if not speeds:
-        return None
-    missed = [row for row in programs if abs(row.error) > BEYOND[row.klass]]
-    of_host = [row for row in missed if abs(row.at_speed_error) <= BEYOND[row.klass]]
-    moving = [row for row in missed if row not in of_host and _has_moved(row)]
-    tenths = statistics.quantiles(speeds, n=10, method="inclusive") if len(speeds) > 1 else [speeds[0]] * 9
-    counts = len(programs), len(missed), len(of_host), len(moving)
-    return HostSpeeds(len(speeds), tenths[0], tenths[-1], _two_speeds(speeds), *counts)
-
-
-def _has_moved(row: Row) -> bool:
-    return len(row.speeds) > 1 and max(row.speeds) > MOVED * min(row.speeds)
-
-
-def _two_speeds(speeds: list[float]) -> tuple[tuple[float, int], ...]:
-    """Return (median, number) below and above the middle between the fastest and the slowest, of ascending speeds."""
-    fast, slow = (speeds[round(share * (len(speeds) - 1))] for share in (FEW / 2, 1 - FEW / 2))
-    middle = math.sqrt(fast * slow)
-    sides = [[s for s in speeds if s <= middle], [s for s in speeds if s > middle]]
-    if min(map(len, sides)) <= FEW * len(speeds):
-        return ()
-    medians = [statistics.median(side) for side in sides]
-    return tuple(zip(medians, map(len, sides), strict=True)) if medians[1] >= TWO_SPEEDS * medians[0] else ()

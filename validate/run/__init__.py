@@ -8,7 +8,8 @@ from streamsim_validate.run.campaign import REPEATS, Plan, run
 from streamsim_validate.run.candidates import Kernels, Meter, Programs
 from streamsim_validate.run.capture import Program, ProgramError, capture, parse_program
 from streamsim_validate.run.runners import FUNCTION, Runner, check_language, runner_of
-from streamsim_validate.run.tuning import BUDGET, Task, Tried, Tuned, check_output, tune
+from streamsim_validate.run.tuned import Tried, Tuned
+from streamsim_validate.run.tuning import BUDGET, Task, check_output, tune
 
 __all__ = [
     "BUDGET",

@@ -35,6 +35,7 @@ from streamsim_validate.records import (
 )
 from streamsim_validate.run.campaign import REPEATS, fingerprint
 from streamsim_validate.run.candidates import Meter, Replays
+from streamsim_validate.run.tuned import Tried, Tuned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,47 +74,6 @@ class Task(msgspec.Struct, frozen=True):
         for name, least in (("configs", len(self.configs)), ("budget", self.budget), ("repeats", self.repeats)):
             if least < 1:
                 raise InputError(f"{name} = {getattr(self, name)!r}: nothing to measure; give at least one")
-
-
-class Tried(msgspec.Struct, frozen=True):
-    """A measured candidate: seconds predicted, median seconds measured, and what share of these they scatter by."""
-
-    config: Config
-    predicted_s: float
-    measured_s: float
-    scatter: float
-
-
-class Tuned(msgspec.Struct, frozen=True):
-    """The result of a tuning. Times in seconds, wall time from the first call to the end of the last synchronisation.
-
-    ``tried``: in the order of measuring, the model's pick first. ``found``: the fastest of them. ``picked_s`` and
-    ``found_s``: what these two took side by side. ``gain``: the model's pick over what was found, and between which
-    two values it lies with 90 % probability. ``promise``: by what share any other candidate is expected to be faster.
-    ``left_out``: what could not be measured, and why. ``workload``: what the predictions are of.
-    """
-
-    workload: Workload
-    tried: tuple[Tried, ...]
-    found: Config
-    picked_s: float
-    found_s: float
-    gain: float
-    gain_low: float
-    gain_high: float
-    promise: float
-    candidates: int
-    left_out: dict[str, str]
-
-    @property
-    def picked(self) -> Config:
-        """Return what the model would have picked: the first that could be measured."""
-        return self.tried[0].config
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether what was found is faster than the model's pick beyond what measuring scatters."""
-        return self.gain_low > 1
 
 
 def tune(task: Task, gpu: Gpu, on_step: OnStep = quietly, meter: Meter | None = None) -> Tuned:

@@ -1,0 +1,39 @@
+"""Results on standard output: tables and sentences, JSON, or CSV."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streamsim.cli.consoles import open_console
+from streamsim.cli.printing import print_csv, print_json
+from streamsim.report.tables import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from rich.text import Text
+
+    from streamsim.device.profile import Device
+
+
+def print_sections(sections: Iterable[Table | Text | str]) -> None:
+    """Print tables and sentences. A line of a sentence is never cut."""
+    console = open_console()
+    for section in sections:
+        console.print(section, soft_wrap=not isinstance(section, Table))
+
+
+def print_result(
+    form: str,
+    sections: Callable[[], Iterable[Table | str]],
+    plain: Callable[[], dict[str, Any]],
+    rows: Callable[[], list[dict[str, Any]]],
+    device: Device | None = None,
+) -> None:
+    """Print a result as ``form`` says. Only what is printed is worked out. ``device``: the profile that JSON names."""
+    if form == "json":
+        print_json(plain(), device)
+    elif form == "csv":
+        print_csv(rows())
+    else:
+        print_sections(sections())
