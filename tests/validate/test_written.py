@@ -201,10 +201,10 @@ def test_tables_by_hand() -> None:
         "every schedule",
     ]
     assert found["model, by class"] == [
-        "model, by class n median p95 worst bias noise wall: median wall: p95 times the model's median best formula",
-        "device-bound 2 25.00% 29.50% 30.00% +5.00% 1.50% 12.50% 19.25% 0.6 f",
-        "pageable 1 100.00% 100.00% 100.00% +100.00% 3.00% 0.00% 0.00% 0.0 f",
-        "all but pageable 2 25.00% 29.50% 30.00% +5.00% 1.50% 12.50% 19.25% 0.6 f",
+        "model, by class n median p95 worst bias noise wall: median / p95 best formula",
+        "device-bound 2 25.00% 29.50% 30.00% +5.00% 1.50% 12.50% / 19.25% 0.6x f",
+        "pageable 1 100.00% 100.00% 100.00% +100.00% 3.00% 0.00% / 0.00% 0.0x f",
+        "all but pageable 2 25.00% 29.50% 30.00% +5.00% 1.50% 12.50% / 19.25% 0.6x f",
     ]
     assert found["90 % intervals, measured"][1:] == ["device-bound 4 50.0% 12.5% 37.5% 10.00% 8.00%"]
     assert found["not predicted"][1:] == ["U 8 no cost"]

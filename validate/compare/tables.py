@@ -95,12 +95,12 @@ def _class_table(comparison: Comparison) -> Iterator[Table]:
     groups, wall = comparison.summaries["class"], comparison.wall
     heads, rows = ["model, by class", *FIGURES], [[name, *_figures(summary)] for name, summary in groups.items()]
     if not comparison.is_of_programs:
-        heads += ["wall: median", "wall: p95", "times the model's median", "best formula"]
+        heads += ["wall: median / p95", "best formula"]
         for name, row in zip(groups, rows, strict=True):
             formula, times = comparison.margin(name)
-            row += [f"{wall[name].median:.2%}", f"{wall[name].p95:.2%}", f"{times:.1f}", formula]
+            row += [f"{wall[name].median:.2%} / {wall[name].p95:.2%}", f"{times:.1f}x {formula}"]
     if groups:
-        yield table_of("", heads, rows, (0, 10))
+        yield table_of("", heads, rows, (0, 8))
 
 
 def schedules_table(title: str, rows: Iterable[Row]) -> Table:
