@@ -85,7 +85,7 @@ def paces(cost: KernelCost, full: int, floor_s: float, steps: int) -> tuple[floa
 
 
 # A wave is as many threads as fill the card. A launch of an eighth of a wave or less takes a quarter of a wave's time.
-# From there to the whole launch the time is a straight line. docs/evidence.md has the kernels behind this rule.
+# From there to the whole launch the time is a straight line. docs/tried.md has other limits that were tried.
 LEAST_THREADS, LEAST_TIME = 1 / 8, 1 / 4
 
 

@@ -44,7 +44,7 @@ EFFECTS = {
     "launch": "kernels take no launch",
 }
 
-# Numbers that profiles in kept records have. Measured runs do not need their effects: docs/evidence.md.
+# Numbers that profiles in kept records have. Measured runs do not need their effects: docs/tried.md.
 RETIRED = ("h2d.crowded_bytes", "d2h.crowded_bytes", "host.graph_edge_s")
 
 HostTime = Annotated[float, FieldSpec(off={"host": 0.0})]

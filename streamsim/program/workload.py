@@ -438,8 +438,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         """Threads of a launch over all the work, of a kernel that is timed; 0: not known.
 
         Unless told one for every 4 bytes of the largest array that is cut, and one at least for every 4 ns that the
-        launch takes: what works long on little data has many threads for each of them. Source of that number:
-        docs/evidence.md, what a part of a kernel takes.
+        launch takes: what works long on little data has many threads for each of them. Other rules
+        were tried: docs/tried.md.
         """
         if kernel.threads or not self._largest_bytes:
             return kernel.threads

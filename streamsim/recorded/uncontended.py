@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from streamsim.recorded.recording import CardWork
 
 # The most time between two kernels of a graph, one behind the other in one stream, if the second waits for nothing
-# else. Six recordings of an H100 and H200s have 0.1 to 0.5 us (docs/evidence.md).
+# else. Six recordings of an H100 and H200s have 0.1 to 0.5 us.
 NEXT_NS = 1000
 _MOST = np.iinfo(np.int64).max
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streamsim.transform.scenario import Scenario
 
 # Staging a copy of so many bytes flushes a core's own caches. What the host does behind it takes so many times as long
-# for so long: 1.6 to 2.2 times a step in four pairs of programs, pageable and pinned, on an H100 (docs/evidence.md).
+# for so long: 1.6 to 2.2 times a step in four pairs of programs, pageable and pinned, on an H100.
 FLUSHING_BYTES, COLD, COLD_S = 1 << 20, 2.0, 160e-6
 SLOW_TIMES, SLOW_S, LEAST_CALLS = 10, 20e-6, 3
 ONLY_SLOW_S = 100e-6  # where fewer calls of a kind say what is usual
