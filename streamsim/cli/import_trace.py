@@ -130,7 +130,7 @@ def import_command(
         found.append(_replayed(part, file, card, profile, untraced_s, must))
     if isinstance(found[0], Replayed):
         _write(found[0], output, save_profile, plot, trace)
-        save_page("recording_page", page, found[0].recording, file.name, summary, found[0].found, found[0].without)
+        save_page("recording_page", page, file.name, summary, found[0].found, found[0].without)
     replays = [replayed.to_json() if isinstance(replayed, Replayed) else None for replayed in found]
     if form == "csv":
         with verdict():
@@ -161,7 +161,6 @@ def _judged(conditions: tuple[Condition, ...], replay: dict[str, Any] | None) ->
 class Replayed(NamedTuple):
     """A card's part of a recording, replayed as it was recorded and without what recording it cost."""
 
-    recording: Recording
     card: int
     found: Replay
     without: Unrecorded
@@ -237,7 +236,7 @@ def _replayed(
         device = profile_of(recording, profile)
         found = replay(recording, device)
         without = without_recording(recording, device, untraced_s, file.name)
-        return Replayed(recording, -1 if card is None else card, found, without)
+        return Replayed(-1 if card is None else card, found, without)
     except InputError as error:
         if must:
             raise
@@ -251,14 +250,12 @@ def _write(
     from streamsim.device.files import dump_device, write_device
     from streamsim.program.files import write_schedule
     from streamsim.recorded.op_times import recorded_times
-    from streamsim.timeline.timeline import recorded_timeline
 
-    recording, _, found, without = replayed
+    _, found, without = replayed
     if plot is not None or trace is not None:
-        was = recorded_timeline(found.timeline, recorded_times(recording, found.program))
-        write_beside({"recorded": was, "replayed": found.timeline}, plot, trace)
+        write_beside({"recorded": found.recorded, "replayed": found.timeline}, plot, trace)
     if output is not None:
-        times = recorded_times(recording, without.program)
+        times = recorded_times(found.recording, without.program)
         notes = tuple(notes_on(found.device, found, without))
         write_schedule(without.program.schedule, output, times, dump_device(found.device), notes)
     if save_profile is not None:

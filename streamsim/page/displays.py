@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from streamsim.diagnosis.diagnose import Diagnosis
     from streamsim.program.schedule import Schedule
     from streamsim.recorded.recording import Recording
+    from streamsim.recorded.replay import Replay
+    from streamsim.recorded.summary import RecordingSummary
     from streamsim.report.heatmap import HeatMap
     from streamsim.search.result import Best
     from streamsim.search.sweep import Sweep
@@ -89,6 +91,8 @@ def _page(value: Any, whole: bool = False) -> Page:
         "Schedule": _schedule,
         "Device": _device,
         "Recording": _recording,
+        "RecordingSummary": _summary,
+        "Replay": _replay,
         "Diagnosis": _diagnosis,
         "LoopAdvice": _loop_advice,
     }
@@ -209,9 +213,20 @@ def _device(value: Device) -> Page:
 
 def _recording(value: Recording) -> Page:
     from streamsim.recorded.summary import summarise
+
+    return _summary(summarise(value))
+
+
+def _summary(value: RecordingSummary) -> Page:
     from streamsim.report.recording import recording_table
 
-    return Page("recording", tables=(recording_table(summarise(value), f"recorded by {value.tool}"),))
+    return Page("recording", tables=(recording_table(value, f"recorded by {value.tool}"),))
+
+
+def _replay(value: Replay) -> Page:
+    from streamsim.page.pages import replay_page
+
+    return replay_page(f"recorded by {value.recording.tool}", value)
 
 
 def _diagnosis(value: Diagnosis) -> Page:

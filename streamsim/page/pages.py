@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from streamsim.page.advice import diagnosis_page, loop_page
 from streamsim.page.document import Page
 from streamsim.page.predictions import explanation_page, prediction_page
 from streamsim.page.searches import best_page, sweep_page
 from streamsim.page.timelines import Shown
-from streamsim.recorded.op_times import recorded_times
 from streamsim.report.recording import recording_table
 from streamsim.report.replay import replay_table
 from streamsim.report.sweep import common_words, sweep_table
 from streamsim.report.what_if import what_if_table
 from streamsim.text.quantities import format_change, format_seconds
-from streamsim.timeline.timeline import recorded_timeline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streamsim.analysis.what_if import WhatIf
-    from streamsim.recorded.recording import Recording
     from streamsim.recorded.replay import Replay, Unrecorded
     from streamsim.recorded.summary import RecordingSummary
     from streamsim.timeline.timeline import Timeline
@@ -33,6 +32,7 @@ __all__ = [
     "loop_page",
     "prediction_page",
     "recording_page",
+    "replay_page",
     "sweep_page",
     "what_if_page",
 ]
@@ -64,21 +64,20 @@ def side_by_side_page(rows: Sequence[dict[str, Any]], timelines: Mapping[str, Ti
     )
 
 
-def recording_page(
-    recording: Recording,
-    title: str,
-    summary: RecordingSummary,
-    found: Replay,
-    without: Unrecorded,
-) -> Page:
+def recording_page(title: str, summary: RecordingSummary, found: Replay, without: Unrecorded) -> Page:
     """Return the page of a recording: when everything ran, the same replayed by the model, and the tables of both."""
-    was = recorded_timeline(found.timeline, recorded_times(recording, found.program))
+    page = replay_page(title, found, without)
+    return replace(page, tables=(recording_table(summary, title), *page.tables))
+
+
+def replay_page(title: str, found: Replay, without: Unrecorded | None = None) -> Page:
+    """Return the page of a replay: the recorded time line, the same as the model replays it, and their table."""
     return Page(
         title=title,
         headline=(
             (format_seconds(found.recorded_s), "recorded, from the call of the first work to the end of the last"),
             (format_seconds(found.predicted_s), f"replayed on {found.device.name}, {format_change(found.error)}"),
         ),
-        lines=(Shown("recorded", was), Shown("replayed", found.timeline)),
-        tables=(recording_table(summary, title), replay_table(found, without)),
+        lines=(Shown("recorded", found.recorded), Shown("replayed", found.timeline)),
+        tables=(replay_table(found, without),),
     )

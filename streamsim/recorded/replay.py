@@ -10,15 +10,17 @@ import numpy as np
 
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.library import as_device
+from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.recorded.card_profile import profile_of
 from streamsim.recorded.copy_rates import occupied_ns
+from streamsim.recorded.op_times import recorded_times
 from streamsim.recorded.program import RecordedProgram, program_of
 from streamsim.recorded.recording import NONE, SIMULATED, Recording
 from streamsim.recorded.recording_costs import STAMPS_S, HostCosts, costs_of, while_recorded
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_change, format_seconds
-from streamsim.timeline.timeline import Timeline, label
+from streamsim.timeline.timeline import Timeline, label, recorded_timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -68,8 +70,8 @@ class Misplaced(msgspec.Struct, frozen=True):
     predicted_s: float
 
 
-class Replay(msgspec.Struct, frozen=True):
-    """The prediction for a recorded ``program`` on ``device``, compared with the recorded times.
+class Replay(Displayed, msgspec.Struct, frozen=True):
+    """The prediction for the ``program`` of a ``recording`` on ``device``, compared with the recorded times.
 
     - ``timeline``: the predicted time line.
     - ``stamps_s``: seconds by which recording delays an op behind an op on another engine.
@@ -78,6 +80,7 @@ class Replay(msgspec.Struct, frozen=True):
     - ``worst``: the ops with the largest errors of their starts, the largest first.
     """
 
+    recording: Recording
     program: RecordedProgram
     device: Device
     timeline: Timeline
@@ -95,6 +98,11 @@ class Replay(msgspec.Struct, frozen=True):
     def error(self) -> float:
         """The relative error of ``predicted_s``: 0.1 if it is 10 % above ``recorded_s``."""
         return self.predicted_s / self.recorded_s - 1 if self.recorded_s else 0.0
+
+    @property
+    def recorded(self) -> Timeline:
+        """The recorded time line, with the ops of ``timeline``; lanes show unified memory."""
+        return recorded_timeline(self.timeline, recorded_times(self.recording, self.program))
 
 
 def replay(recording: Recording, device: Device | str | Path | None = None) -> Replay:
@@ -117,6 +125,7 @@ def beside(recording: Recording, program: RecordedProgram, device: Device) -> Re
     predicted_ns = np.array(timeline.start)[ops] * (10**9 // TICKS_PER_S)
     ends_ns = recording.work.end_ns[rows] - program.first_ns
     return Replay(
+        recording=recording,
         program=program,
         device=device,
         timeline=timeline,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from streamsim.displayed import Displayed
 from streamsim.recorded.call_names import plain
 from streamsim.recorded.idle import Reasons, gaps, length, merged
 from streamsim.recorded.recording import (
@@ -132,7 +133,7 @@ class RecordedCardUse(msgspec.Struct, frozen=True):
         return self.end_s - self.start_s
 
 
-class RecordingSummary(msgspec.Struct, frozen=True):
+class RecordingSummary(Displayed, msgspec.Struct, frozen=True):
     """The contents of a recording.
 
     - ``start_s``, ``end_s``: seconds since the recording's beginning; ``processes``, ``threads``, ``streams``: counts.

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 ENGINE_NAMES = {"h2d": "H2D", "d2h": "D2H", "compute": "kernels", "copy": "copies"}
 
 
-def replay_table(found: Replay, without: Unrecorded) -> Table:
-    """Return recorded beside predicted: in all, by engine, the worst-placed ops; what is taken and what is predicted.
+def replay_table(found: Replay, without: Unrecorded | None = None) -> Table:
+    """Return the recorded and predicted times: in all, by engine, of the worst-placed ops; and where they come from.
 
-    Then the other replay: without what recording cost.
+    Below stands the replay ``without`` the cost of recording, if it is given.
     """
     in_all = f"{format_seconds(found.predicted_s)}, {format_change(found.error)}"
     times = [
@@ -36,7 +36,7 @@ def replay_table(found: Replay, without: Unrecorded) -> Table:
     if found.stamps_s:
         more = "more from engine to engine of the card"
         known.append(("while it is recorded", format_seconds(found.stamps_s), more))
-    groups = (times, map(_misplaced, found.worst), known, _unrecorded(without))
+    groups = (times, map(_misplaced, found.worst), known, () if without is None else _unrecorded(without))
     return facts(f"replayed on {found.device.name}", (map(cut, group) for group in groups))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pages import CUT, PIPELINE, WORKLOAD, data_of
+from perfect_profiler import recorded
 
 import streamsim
 from streamsim.cli import main
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 CHUNKS, STREAMS = Axis("chunks", (1, 2, 4)), Axis("streams", (1, 2))
 KINDS = (
     *("Prediction", "Explanation", "Timeline", "WhatIf", "Best", "Sweep", "HeatMap", "Schedule", "Device"),
-    *("Diagnosis", "LoopAdvice"),
+    *("Diagnosis", "LoopAdvice", "Recording", "RecordingSummary", "Replay"),
 )
-TABLED = {"Schedule", "Device", "Diagnosis", "LoopAdvice"}
-PICTURED = {"Prediction", "Explanation", "Timeline", "WhatIf", "Best", "HeatMap"}
+TABLED = {"Schedule", "Device", "Diagnosis", "LoopAdvice", "Recording", "RecordingSummary"}
+PICTURED = {"Prediction", "Explanation", "Timeline", "WhatIf", "Best", "HeatMap", "Replay"}
 
 
 @cache
@@ -36,6 +37,7 @@ def values() -> dict[str, Any]:
     heat = HeatMap()
     heat.add(sweep)
     loop = streamsim.Loop(batch=256, batch_bytes=1 << 27, step_s=45e-3, load_s=240e-3, workers=8)
+    recording = recorded(prediction.timeline)
     found = (
         prediction,
         streamsim.explain(PIPELINE, device),
@@ -48,6 +50,9 @@ def values() -> dict[str, Any]:
         device,
         streamsim.diagnose(PIPELINE, device, 2 * prediction.makespan_s),
         streamsim.loop_advice(loop, device),
+        recording,
+        streamsim.summarise(recording),
+        streamsim.replay(recording, device),
     )
     return {type(value).__name__: value for value in found}
 
