@@ -2,6 +2,9 @@
 
 from hypothesis import strategies as st
 
+from streamsim.device.files import dump_device
+from streamsim.device.profile import Device
+
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 
 
@@ -12,3 +15,10 @@ COPY = '{"op":"copy","direction":"h2d","bytes":8,"stream":1}'
 
 def document(op: str = COPY, more: str = "") -> bytes:
     return f'{{"streams":["blocking"],{more + "," if more else ""}"ops":[{COPY},{op}]}}'.encode()
+
+
+def edited(device: Device, field: str, text: str) -> str:
+    """The TOML of ``device`` with the first ``field`` set to ``text``."""
+    lines = dump_device(device).splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith(f"{field} = "))
+    return "\n".join([*lines[:at], f"{field} = {text}", *lines[at + 1 :]])

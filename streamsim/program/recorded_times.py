@@ -7,7 +7,6 @@ from itertools import pairwise
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.text.shown import shown
 
 UNKNOWN = -1
 COLUMNS = ("issued_ns", "returned_ns", "start_ns", "end_ns")
@@ -29,7 +28,7 @@ class RecordedLane(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         times = [time for span in zip(self.start_ns, self.end_ns, strict=False) for time in span]
         in_order = all(a <= b for a, b in pairwise((0, *times, LATEST_NS)))
         if len(self.start_ns) != len(self.end_ns) or not in_order:
-            raise InputError(f"lane {shown(self.name)}: expected spans one after the other, from 0 to {LATEST_NS} ns")
+            raise InputError(f"start_ns, end_ns: expected spans one after the other, from 0 to {LATEST_NS} ns")
 
 
 class RecordedTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -90,35 +90,6 @@ def test_an_export_is_told_by_its_content(tmp_path: Path, capsys: pytest.Capture
     assert "Nsight Systems 2024.5.1.113" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["none.json"], "none.json: cannot read it: no such file or directory"),
-        (["."], ": cannot read it: is a directory"),
-        (["t.json", "--gpu", "3"], "--gpu = 3: not in the recording; it has 0"),
-        (["t.json", "--gpu", "x"], "Invalid value for '--gpu'"),
-        (["t.json", "--process", "3"], "--process = 3: not in the recording; it has 420"),
-        (["t.json", "--window", "stop"], "no annotation has this name; did you mean 'step'?"),
-        (["t.json", "--window", "1ms.."], "expected a time such as"),
-        (["t.json", "--window", "9s..10s"], "--window 9s..10s: no call and no work is in it"),
-        (["t.json", "--out", "x.json"], "No such option"),
-        (["t.json", "--untraced-time", "fast"], "--untraced-time = 'fast': expected a time"),
-        (["t.json", "--untraced-time", "0s"], "untraced_s = 0.0: expected a time above zero"),
-        (["t.json", "--profile", "h300"], "h300"),
-        (["t.json", "-o", "p.json", "--plot", "p.bmp"], "p.bmp: expected a file name that ends in one of"),
-    ],
-)
-def test_bad_input_gets_one_line(
-    arguments: list[str], message: str, trace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert trace.exists()
-    assert main(["import", *arguments]) == 2
-    said = capsys.readouterr()
-    assert not said.out
-    assert said.err.count("\n") == 1
-    assert message in said.err
-
-
 def test_the_program_is_written_with_the_profile_that_it_is_replayed_on(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,40 +122,6 @@ def test_what_was_recorded_is_drawn_above_the_replay(trace: Path, tmp_path: Path
     spans = [e for e in events if e["ph"] == "X" and e["pid"] == 1 and "stream" in e["args"]]
     assert sorted((e["ts"], e["dur"]) for e in spans) == sorted((e["ts"] - 10, e["dur"]) for e in work)
     assert (tmp_path / "both.svg").read_text().count('id="h2d: H2D"') == 2
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ([], "nothing to change; give --pin, --async, --streams 2 or another change"),
-        (["--streams", "0"], "Invalid value for '--streams'"),
-        (["--kernel", "gemm"], "--kernel 'gemm': expected a name and a factor"),
-        (["--kernel", "gemm=fast"], "--kernel = 'fast': expected a factor from 0x to 1000x"),
-        (["--front-end-cost", "nanx"], "--front-end-cost = 'nanx': expected a factor"),
-        (["--kernel", "gemm=0.5x"], "--kernel 'gemm': no kernel has such a name; there are "),
-        (["--on-device", "h300"], "h300"),
-        (["--prefetch", "1"], "no step is repeated"),
-    ],
-)
-def test_changes_that_cannot_be_made_get_one_line(
-    options: list[str], message: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["import", str(trace), "-o", str(tmp_path / "p.json")]) == 0
-    capsys.readouterr()
-    assert main(["whatif", str(tmp_path / "p.json"), "--device", "h200", *options]) == 2
-    said = capsys.readouterr()
-    assert not said.out
-    assert said.err.count("\n") == 1
-    assert message in said.err
-
-
-@pytest.mark.parametrize("option", ["-o", "--save-profile", "--plot", "--trace"])
-def test_a_recording_is_not_written_over(trace: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    was = trace.read_bytes()
-    assert main(["import", "t.json", option, str(trace)]) == 2
-    said = "expected a file name that ends in" if option == "--plot" else "is the recording itself; give another name"
-    assert said in capsys.readouterr().err
-    assert trace.read_bytes() == was
 
 
 def test_a_cards_number_after_device_is_taken_with_a_note(

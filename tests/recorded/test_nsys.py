@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
 from made_recordings import NO_ID, PID, TID, Export, export, kineto, pipeline, process
 
-from streamsim.errors import InputError
-from streamsim.recorded.program import program_of
 from streamsim.recorded.read import read_recording
 from streamsim.recorded.recording import AnnotationKind, CallKind, CopyDirection, CopyMemory, PageKind, WorkKind
 
@@ -161,20 +157,11 @@ def test_tables_are_there_only_if_something_was_recorded(made: Export, path: Pat
         found = read_recording(made.write(path))
         assert len(found.calls) == len(full.calls)
     assert len(found.work) == len(found.annotations) == 0
-    del made.rows["RUNTIME"]
-    with pytest.raises(InputError, match="no CUDA calls, copies or kernels; record with: nsys profile"):
-        read_recording(made.write(path))
 
 
 @pytest.mark.parametrize("column", ["contextId", "registersPerThread", "gridX", "eventSyncId", "srcKind"])
 def test_columns_that_some_versions_lack(column: str, made: Export, path: Path) -> None:
     assert len(read_recording(made.write(path, without=(column,))).work) == 3
-
-
-@pytest.mark.parametrize("column", ["start", "end", "correlationId", "streamId", "deviceId", "copyKind", "globalTid"])
-def test_columns_that_all_have(column: str, made: Export, path: Path) -> None:
-    with pytest.raises(InputError, match=rf"table .* has no column {column}; export it again: nsys"):
-        read_recording(made.write(path, without=(column,)))
 
 
 def test_values_that_are_no_numbers_lose_their_row_only(made: Export, path: Path) -> None:
@@ -213,45 +200,11 @@ def test_ranges_have_their_text_or_its_number_and_marks_are_counted(made: Export
 # Bad files
 
 
-def test_views_virtual_tables_and_computed_columns_are_not_there(made: Export, path: Path) -> None:
-    """They would run what the file says: here without end, or for a gigabyte."""
+def test_views_are_not_there(made: Export, path: Path) -> None:
+    """They would run what the file says, here without end."""
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) SELECT x AS start, x AS end FROM n"
-    made.others = [
-        f"CREATE VIEW CUPTI_ACTIVITY_KIND_MEMSET AS {endless}",
-        "CREATE TABLE CUPTI_ACTIVITY_KIND_OVERHEAD (start, end AS (length(zeroblob(1000000000))), globalTid, nameId)",
-        "INSERT INTO CUPTI_ACTIVITY_KIND_OVERHEAD VALUES (1, 2, 3)",
-    ]
-    with pytest.raises(InputError, match="table CUPTI_ACTIVITY_KIND_OVERHEAD has no column end"):
-        read_recording(made.write(path))
-    made.others = made.others[:1]
+    made.others = [f"CREATE VIEW CUPTI_ACTIVITY_KIND_MEMSET AS {endless}"]
     assert len(read_recording(made.write(path)).work) == 3
-
-
-def test_a_value_larger_than_any_name_gets_one_line(made: Export, path: Path) -> None:
-    made.string("x" * (1 << 21))
-    with pytest.raises(InputError, match="is damaged or cut short"):
-        read_recording(made.write(path))
-
-
-def test_a_file_that_is_cut_short_anywhere_gets_one_line(made: Export, path: Path) -> None:
-    data = made.write(path).read_bytes()
-    for size in range(0, len(data), 1024):
-        path.write_bytes(data[:size])
-        with pytest.raises(InputError, match=rf"^{path}: ") as caught:
-            read_recording(path)
-        assert str(caught.value).isprintable()
-
-
-def test_other_databases_and_packed_ones_get_one_line(made: Export, path: Path, tmp_path: Path) -> None:
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE x (y)")
-    connection.close()
-    with pytest.raises(InputError, match="is an SQLite file, but no export of Nsight Systems; export it again"):
-        read_recording(path)
-    packed = tmp_path / "t.gz"
-    packed.write_bytes(gzip.compress(made.write(path).read_bytes()))
-    with pytest.raises(InputError, match="is a packed SQLite file; unpack it"):
-        read_recording(packed)
 
 
 def test_names_of_files_with_odd_letters(made: Export, tmp_path: Path) -> None:
@@ -270,12 +223,3 @@ def test_exports_of_2020_name_a_cards_number_otherwise(made: Export, path: Path)
     made.add("TARGET_INFO_GPU", deviceId=0, name="NVIDIA GeForce RTX 3080")
     found = read_recording(made.write(path))
     assert (found.cards[0].id, found.cards[0].name) == (0, "NVIDIA GeForce RTX 3080")
-
-
-def test_a_file_without_records_of_the_card_says_what_to_switch_on(made: Export, path: Path) -> None:
-    for table in ("MEMCPY", "KERNEL"):
-        del made.rows[table]
-    with pytest.raises(
-        InputError, match="3 calls put work on the card, and nothing of the card is recorded; on Windows"
-    ):
-        program_of(read_recording(made.write(path)))

@@ -14,7 +14,6 @@ from strategies import NS, d2h, h2d, kernel, make_device, program
 
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.variations import with_values
-from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.schedule import (
     Copy,
@@ -272,8 +271,6 @@ def test_the_untraced_time_is_what_the_schedule_then_takes(share: float) -> None
     whole_s = (20 * 5000 + 5) * NS
     found = untraced(was, device, share * whole_s)
     assert simulate_one_of_many(found.schedule, device).makespan_s == pytest.approx(share * whole_s, rel=0.001)
-    with pytest.raises(InputError, match="untraced_s = 0: expected a time above zero"):
-        untraced(was, device, 0)
 
 
 def test_an_untraced_time_that_no_cost_of_recording_explains_is_named() -> None:
@@ -299,13 +296,3 @@ def test_halving_the_links_bandwidth_shows() -> None:
     slow = replay(was, make_device(h2d=card.link(rate=0.5)))
     assert slow.engines[0].predicted_s == 2 * slow.engines[0].recorded_s
     assert slow.error > 0.5
-
-
-def test_what_is_no_program_is_refused() -> None:
-    was = recorded(simulate(program(h2d(1, 4), Synchronize()), make_device()))
-    nothing = msgspec.structs.replace(was, work=was.work.rows(was.work.kind < 0))
-    with pytest.raises(InputError, match="1 calls put work on the card, and nothing of the card is recorded"):
-        program_of(nothing)
-    none = msgspec.structs.replace(nothing, calls=nothing.calls.rows(nothing.calls.kind < 0))
-    with pytest.raises(InputError, match="no call of the recording issued a copy or a kernel"):
-        program_of(none)

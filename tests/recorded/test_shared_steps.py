@@ -154,10 +154,9 @@ def test_the_recorded_process_of_a_trace_is_what_the_profiler_wrote(
     """Copies and kernels of the file, in microseconds from its first copy's call on, are the spans on the engines."""
     monkeypatch.chdir(tmp_path)
     file = SHARED / "h200/infer-pinned-2streams.json.gz"
-    assert main(["import", str(file), "-o", "p.json", "--trace", "i.json", "--plot", "i.png"]) == 0
+    assert main(["import", str(file), "-o", "p.json", "--trace", "i.json"]) == 0
     assert main(["whatif", "p.json", "--graph", "--trace", "w.json"]) == 0
     assert capsys.readouterr().out
-    assert (tmp_path / "i.png").read_bytes().startswith(b"\x89PNG")
     was = json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]
     calls = {e["args"]["correlation"]: e for e in was if e.get("cat") == "cuda_runtime"}
     work = [e for e in was if e.get("cat") in ("gpu_memcpy", "kernel")]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from perfect_profiler import recorded
 
-from streamsim import InputError, build, load_device, replay, simulate, workload_of_sizes
+from streamsim import build, load_device, replay, simulate, workload_of_sizes
 from streamsim.recorded.kineto import LEGACY_STREAM
 from streamsim.recorded.read import read_recording
 from streamsim.recorded.replay import without_recording
@@ -61,10 +61,3 @@ def test_it_replays_in_the_simulated_time_and_nothing_is_taken_off(tmp_path: Pat
     assert abs(replay(recording).error) < 1e-3
     found = without_recording(recording, load_device("h200"))
     assert found.least_s == found.predicted_s == found.most_s == pytest.approx(timeline.makespan_s, rel=1e-3)
-
-
-def test_a_graph_is_refused_and_leaves_no_file(tmp_path: Path) -> None:
-    timeline = simulate(build(WORKLOAD, "depth-first", 4, 2, launch="graph"), "h200")
-    with pytest.raises(InputError, match="issues its ops one by one"):
-        write_recording(timeline, tmp_path / "trace.json")
-    assert not list(tmp_path.iterdir())

@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-import pytest
 import strategies as card
 from hypothesis import assume, given, settings
 from perfect_profiler import recorded
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
-from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.files import (
     ProgramFile,
-    dump_schedule,
-    parse_schedule,
     read_program,
     read_schedule,
     write_schedule,
@@ -83,26 +79,6 @@ def test_a_file_has_them_and_a_schedule_has_not(tmp_path: Path) -> None:
     assert read_program(tmp_path / "p.json").schedule.__class__ is Schedule
     write_schedule(schedule, tmp_path / "p.json")
     assert read_program(tmp_path / "p.json") == ProgramFile(schedule)
-
-
-@pytest.mark.parametrize(
-    ("times", "message"),
-    [
-        (
-            '{"issued_ns":[0],"returned_ns":[1],"start_ns":[1],"end_ns":[2]}',
-            "recorded: has times of 1 ops; there are 2",
-        ),
-        ('{"issued_ns":[0],"returned_ns":[],"start_ns":[1],"end_ns":[2]}', "recorded.returned_ns: has 0 entries"),
-        ('{"issued_ns":[3],"returned_ns":[1],"start_ns":[1],"end_ns":[2]}', r"recorded.returned_ns\[0\]: is before"),
-        ('{"issued_ns":[-2],"returned_ns":[1],"start_ns":[1],"end_ns":[2]}', "recorded.issued_ns: expected times from"),
-        ('{"issued_ns":[0.5],"returned_ns":[1],"start_ns":[1],"end_ns":[2]}', r"recorded.issued_ns\[0\] = 0.5"),
-        ('{"issued_ns":[0],"returned_ns":[1],"start_ns":[1]}', "recorded.end_ns: is missing"),
-    ],
-)
-def test_times_that_cannot_be_are_refused_by_name(times: str, message: str) -> None:
-    text = dump_schedule(program(h2d(1, 5), d2h(1, 5), streams=1)).decode()
-    with pytest.raises(InputError, match=message):
-        parse_schedule(text.replace("]}\n", '],"recorded":' + times + "}").encode())
 
 
 def test_of_work_without_a_single_call_only_the_calls_are_not_known() -> None:

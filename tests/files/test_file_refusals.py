@@ -1,0 +1,208 @@
+"""What files are refused for: one line that names the file, the field and the value."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from file_texts import COPY, document, edited
+from strategies import make_device
+
+from streamsim.device.files import dump_device, parse_device, read_device
+from streamsim.device.library import load_device
+from streamsim.device.profile import RETIRED
+from streamsim.errors import InputError
+from streamsim.files.atomic_files import check_writable, replacing, write_text
+from streamsim.program.files import parse_schedule, parse_workload, read_schedule, read_workload, write_schedule
+from streamsim.program.schedule import Copy, Schedule
+from streamsim.text.shown import LONGEST_LINE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEVICE = dump_device(make_device())
+H200 = dump_device(load_device("h200"))
+DEVICES = [  # a field of a profile, its value, and what is said
+    ("latency_s", '"2.7GB/s"', "h2d.latency_s = '2.7GB/s': expected a time"),
+    ("latency_s", '"2.7m"', "h2d.latency_s = '2.7m': expected a time"),
+    ("latency_s", '"-1us"', "h2d.latency_s = '-1us': expected a time"),
+    ("latency_s", "-1e-6", "h2d.latency_s = -1e-06: expected a number from 0 to"),
+    ("latency_s", "nan", "h2d.latency_s = nan: expected a number from 0 to"),
+    ("latency_s", "[]", "h2d.latency_s = []: expected float, got array"),
+    ("latency_s", "true", "h2d.latency_s = True: expected float, got bool"),
+    ("latency_s", "2020-01-01", "h2d.latency_s = datetime.date(2020, 1, 1): expected float, got date"),
+    ("bandwidth_bytes_per_s", '"55.3Gb/s"', "h2d.bandwidth_bytes_per_s = '55.3Gb/s': expected a bandwidth"),
+    ("bandwidth_bytes_per_s", '"5us"', "h2d.bandwidth_bytes_per_s = '5us': expected a bandwidth"),
+    ("bandwidth_bytes_per_s", "0", "h2d.bandwidth_bytes_per_s = 0"),
+    ("duplex_bandwidth_bytes_per_s", "1e12", "h2d.duplex_bandwidth_bytes_per_s = 1e+12: above"),
+    ("pageable_immediate_bytes", '"64us"', "host.pageable_immediate_bytes = '64us': expected a size"),
+    ("connections", "33", "connections = 33: expected a whole number from 1 to 32"),
+    ("connections", "8.5", "connections = 8.5: expected int"),
+    ("count", "3", "copy_engines.count = 3: expected a whole number from 0 to 2"),
+    ("kernel_signal", '"never"', "compute.kernel_signal = 'never': invalid"),
+    ("h2d", "1", "sources.h2d = 1: expected str, got int"),
+    ("h2d", '"guessed"', "sources.h2d = 'guessed': expected 'measured: ...'"),
+]
+BUFFERS = '"buffers":[{"name":"h","bytes":16,"memory":"pinned"}]'
+SCHEDULES = [
+    (document(COPY.replace("8", '"abc"')), "ops[1].bytes = 'abc': expected int, got str"),
+    (document(COPY.replace("8", "0")), "ops[1].bytes = 0: expected a whole number from 1 to"),
+    (document(COPY.replace("8", "-8")), "ops[1].bytes = -8: expected a whole number from 1 to"),
+    (document(COPY.replace("8", "8.5")), "ops[1].bytes = 8.5: expected int, got float"),
+    (document(COPY.replace("8", "1e999")), "ops[1].bytes = inf: number out of range"),
+    (document(COPY.replace("8", "9" * 40)), "ops[1].bytes = 999"),
+    (document(COPY.replace("8", "null")), "ops[1].bytes = None: expected int, got null"),
+    (document(COPY.replace("h2d", "up")), "ops[1].direction = 'up': invalid enum value"),
+    (document(COPY.replace("copy", "move")), "ops[1].op = 'move': invalid value"),
+    (document('{"stream":1}'), "ops[1].op: is missing"),
+    (document('{"op":"copy","direction":"h2d","stream":1}'), "ops[1].bytes: is missing"),
+    (document(COPY.replace("8", '8,"colour":"red"')), "ops[1].colour = 'red': unknown field"),
+    (document("7"), "ops[1] = 7: expected object, got int"),
+    (document(COPY.replace('"stream":1', '"stream":2')), "ops[1].stream = 2: unknown stream"),
+    (document(COPY.replace('"stream":1', '"stream":2147483647')), "ops[1].stream = 2147483647: unknown stream"),
+    (document('{"op":"record","event":0,"stream":1}'), "ops[1].event = 0: unknown event"),
+    (document('{"op":"kernel","stream":1,"duration_s":-1}'), "ops[1].duration_s = -1"),
+    (document('{"op":"kernel","stream":1,"duration_s":NaN}'), "cannot be read: JSON is malformed"),
+    (document('{"op":"kernel","stream":1}'), "ops[1].duration_s = None: a kernel needs"),
+    (
+        document(COPY.replace("8", '8,"host":{"buffer":"x","offset":0,"bytes":8}'), BUFFERS),
+        "ops[1].host.buffer = 'x': unknown buffer",
+    ),
+    (document(COPY.replace("8", '8,"host":{"buffer":"h","offset":12,"bytes":8}'), BUFFERS), "ops[1].host"),
+    (
+        document(more=f'{BUFFERS[:-1]},{{"name":"h","bytes":1,"memory":"device"}}]'),
+        "buffers[1].name = 'h': another buffer",
+    ),
+    (document(more='"schema_version":2'), "schema_version = 2: this streamsim reads 1"),
+    (document(COPY.replace("8", '8,"bytes":9')), "'bytes' stands twice in one object"),
+    (document(more='"streams":["blocking"]'), "'streams' stands twice in one object"),
+    (b'{"ops":[]}', "ops = []: an empty schedule"),
+    (b"[]", "the file = []: expected object, got array"),
+    (b"", "is empty; expected a schedule"),
+    (document()[:-3], "is cut short (cannot be read: expecting ',' delimiter: line 1 column"),
+    (document() + b"x", "cannot be read: extra data"),
+    (b'{"ops":"\xff"}', "is not UTF-8 text (byte 8)"),
+    (b'{"ops":' + b"[" * 100_000, "is nested too deeply"),
+    (document(COPY.replace("8", "9" * 5000)), "cannot be read: exceeds the limit (4300 digits)"),
+]
+WORKLOADS: list[tuple[str | bytes, str]] = [
+    ("elements = 0", "elements = 0: expected a whole number from 1"),
+    ('elements = "64MiB"', "elements = '64MiB': expected a count"),
+    ("elements = 5\nelements = 6", "cannot be read: cannot overwrite a value"),
+    ("elements = ", "cannot be read: invalid value"),
+    ("elements = 5\nchunk = 3", "chunk = 3: unknown field"),
+    ("elements = 5\ninputs = [4, -1]", "inputs[1] = -1: expected a whole number"),
+    ('elements = 5\ninputs = ["4us"]', "inputs[0] = '4us': expected a size"),
+    ("elements = 5\n[[kernels]]\nduration_s = 0", "kernels[0].duration_s = 0.0: expected a number from 1e-09"),
+    ("elements = 5\n[[kernels]]\nduration_s = inf", "kernels[0].duration_s = inf: expected a number"),
+    ("elements = 5\n[[kernels]]\nfill = 2.0", "kernels[0].fill = 2.0: expected a number from 1e-06 to 1"),
+    ("x = " + "[" * 100_000, "is nested too deeply"),
+    (".".join("a" * 3_000) + " = 1", "a = {"),
+    ("elements = " + "9" * 5000, "cannot be read: exceeds the limit"),
+    (b"abc\xff", "is not UTF-8 text (byte 3)"),
+]
+TOO_LONG = "0x" + "1" * 5000  # of more digits than Python is willing to write, and TOML holds it
+BEYOND = "1" + "0" * 400  # more than any float
+PROFILES = [  # a whole profile, and what is said
+    (DEVICE.replace("latency_s = 0.0\n", "", 1), "h2d.latency_s: is missing"),
+    (
+        DEVICE.replace("[host]", '[host]\ncolour = "red"'),
+        "host.colour = 'red': unknown field; streamsim schema says what is known",
+    ),
+    (
+        DEVICE.replace("[spread]", "") + '\n[spread]\nconnections = "x"\n',
+        "spread.connections = 'x': expected float, got str",
+    ),
+    (DEVICE.replace('compute = "assumed: a device for tests"\n', ""), "compute.concurrent_kernels: has no source"),
+]
+for number in (TOO_LONG, BEYOND, f"-{BEYOND}"):
+    PROFILES += [
+        (H200.replace("connections = 8", f"connections = {number}"), "connections = "),
+        (H200.replace("[spread]\n", f'[spread]\n"host.copy_engine" = {number}\n'), "spread.host.copy_engine = "),
+        (H200.replace("[host]\n", f"[host]\nwidth = {number}\n"), "host.width = "),
+    ]
+    WORKLOADS.append((f"elements = 4\ninputs = [{number}]\n", "inputs[0] = "))
+for part, _, field in (name.partition(".") for name in RETIRED):  # elsewhere than where they once were
+    other = "host" if part != "host" else "compute"
+    PROFILES += [
+        (H200.replace(f"[{other}]\n", f"[{other}]\n{field} = 0.0\n"), f"{other}.{field} = 0.0: unknown field"),
+        (
+            H200.replace("[sources]\n", f'[sources]\n"{other}.{field}" = "measured: then"\n'),
+            f"sources.{other}.{field} ",
+        ),
+    ]
+FAULTS: list[tuple[Callable[[str], object], str]] = [
+    *((partial(parse_device, edited(make_device(), field, text)), said) for field, text, said in DEVICES),
+    *((partial(parse_device, text), said) for text, said in PROFILES),
+    *((partial(parse_schedule, data), said) for data, said in SCHEDULES),
+    *((partial(parse_workload, text), said) for text, said in WORKLOADS),
+]
+
+
+@pytest.mark.parametrize(("parse", "said"), FAULTS, ids=range(len(FAULTS)))
+def test_a_fault_names_file_field_and_value(parse: Callable[[str], object], said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse("my.file")
+    assert str(caught.value).startswith(f"my.file: {said}")
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) <= LONGEST_LINE + 20
+
+
+# Places: in a folder with a file, a loop of links, and a link to nowhere
+
+PLACES = [  # what is said by those who read, and by those who write
+    (".", "is a directory", "is a directory"),
+    ("none/x", "no such file", "no such file"),
+    ("file/x", "not a directory", "not a directory"),
+    ("x" * 300, "file name too long", "file name too long"),
+    ("a\0b", "embedded null byte", "embedded null byte"),
+    ("none", "no such file", None),
+    ("/dev/null", "is not a regular file", None),
+    ("/proc/x", "no such file", "no such file|permission"),
+]
+UNWRITABLE = Schedule((Copy("h2d", 4, 1),), ("blocking",), name="\ud800")
+
+
+@pytest.mark.parametrize(("place", "unread", "unwritten"), PLACES)
+def test_a_place_that_cannot_be_read_or_written_is_named(
+    place: str, unread: str, unwritten: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("before")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    readers: tuple[Callable[[Path], object], ...] = (read_schedule, read_workload, read_device)
+    actions: list[tuple[Callable[[], object], str]] = [(partial(read, Path(place)), unread) for read in readers]
+    actions += [] if unwritten is None else [(partial(write_text, "text", Path(place)), unwritten)]
+    for action, said in actions:
+        with pytest.raises(InputError, match=said) as caught:
+            action()
+        assert str(caught.value).isprintable()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "loop"]
+    assert (tmp_path / "file").read_text() == "before"
+
+
+def full_disk() -> None:
+    with replacing("out.json"):
+        raise OSError(28, os.strerror(28))
+
+
+WRITES: list[tuple[Callable[[], object], str]] = [
+    (full_disk, "cannot write it: no space left"),
+    (partial(write_schedule, UNWRITABLE, "x"), "not text that UTF-8 can hold"),
+    (partial(write_text, "\ud800", "x"), "not text that UTF-8 can hold"),
+    (partial(check_writable, Path("link")), "there is no folder"),
+]
+
+
+@pytest.mark.parametrize(("write", "said"), WRITES)
+def test_what_cannot_be_written_leaves_nothing(
+    write: Callable[[], object], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "none" / "file")
+    with pytest.raises(InputError, match=said):
+        write()
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]

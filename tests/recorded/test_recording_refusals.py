@@ -1,0 +1,364 @@
+"""What the room refuses, commands, files and values: one line that begins with what is wrong, and no file."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import sqlite3
+import tracemalloc
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from made_recordings import Export, capture, export, kernel, kineto, pipeline
+from msgspec.structs import replace
+from perfect_profiler import recorded
+from strategies import d2h, h2d, make_device, program
+
+from streamsim.cli import main
+from streamsim.device.recorders import Recorder
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.program.files import dump_schedule, parse_schedule
+from streamsim.program.schedule import Synchronize
+from streamsim.recorded import builder, captured, json_stream
+from streamsim.recorded.program import program_of
+from streamsim.recorded.read import read_recording
+from streamsim.recorded.replay import untraced
+from streamsim.recorded.simulated import write_recording
+from streamsim.recorded.windows import part_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streamsim.recorded.recording import Recording
+
+# Commands in a folder with a recording of the pipeline, t.json, and its program, p.json.
+CHANGE = "whatif p.json --device h200 "
+COMMANDS = [
+    ("import none.json", "none.json: cannot read it: no such file or directory"),
+    ("import .", ".: cannot read it: is a directory"),
+    ("import t.json --gpu 3", "--gpu = 3: not in the recording; it has 0"),
+    ("import t.json --gpu x", "Invalid value for '--gpu'"),
+    ("import t.json --process 3", "--process = 3: not in the recording; it has 420"),
+    ("import t.json --window stop", "--window = 'stop': no annotation has this name; did you mean 'step'?"),
+    ("import t.json --window 1ms..", "--window = '': expected a time such as"),
+    ("import t.json --window 9s..10s", "--window 9s..10s: no call and no work is in it"),
+    ("import t.json --out x.json", "No such option"),
+    ("import t.json --untraced-time fast", "--untraced-time = 'fast': expected a time"),
+    ("import t.json --untraced-time 0s", "untraced_s = 0.0: expected a time above zero"),
+    ("import t.json --profile h300", "device = 'h300': "),
+    ("import t.json -o q.json --plot q.bmp", "q.bmp: expected a file name that ends in one of"),
+    ("import t.json -o t.json", "--output = t.json: is the recording itself; give another name"),
+    ("import t.json --save-profile t.json", "--save-profile = t.json: is the recording itself; give another name"),
+    ("import t.json --trace t.json", "--trace = t.json: is the recording itself; give another name"),
+    ("import t.json --plot t.json", "t.json: expected a file name that ends in"),
+    (CHANGE, "nothing to change; give --pin, --async, --streams 2 or another change"),
+    (CHANGE + "--streams 0", "Invalid value for '--streams'"),
+    (CHANGE + "--kernel gemm", "--kernel 'gemm': expected a name and a factor"),
+    (CHANGE + "--kernel gemm=fast", "--kernel = 'fast': expected a factor from 0x to 1000x"),
+    (CHANGE + "--front-end-cost nanx", "--front-end-cost = 'nanx': expected a factor"),
+    (CHANGE + "--kernel gemm=0.5x", "--kernel 'gemm': no kernel has such a name; there are "),
+    (CHANGE + "--on-device h300", "device = 'h300': "),
+    (CHANGE + "--prefetch 1", "no step is repeated"),
+]
+
+
+@pytest.fixture(scope="module")
+def program_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("program")
+    (folder / "t.json").write_text(kineto(*pipeline()))
+    assert main(["import", str(folder / "t.json"), "-o", str(folder / "p.json")]) == 0
+    return (folder / "p.json").read_bytes()
+
+
+@pytest.mark.parametrize(("line", "said"), COMMANDS)
+def test_a_command_says_in_one_line_what_is_wrong(
+    line: str,
+    said: str,
+    program_bytes: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = {"t.json": kineto(*pipeline()).encode(), "p.json": program_bytes}
+    for name, data in before.items():
+        Path(name).write_bytes(data)
+    capsys.readouterr()
+    assert main(line.split()) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.removeprefix("streamsim: error: ").startswith(said)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+# Files: their bytes, or what writes them, and what is said behind their names
+
+KINETO = [
+    ("", "is empty; give a trace of the PyTorch profiler"),
+    ("hello", "is of no format known; .*nsys export --type sqlite FILE.nsys-rep"),
+    ("{}", "has no list traceEvents"),
+    ('{"x": "\\"traceEvents\\": ["}', "has no list traceEvents"),
+    ('{"traceEvents": []}', "has no CUDA calls, copies or kernels; record with activities="),
+    ('{"traceEvents": [{"ph": "X"}', "is cut short after 0 events; copy it again"),
+    ('{"traceEvents": [{"ph": "X"},{"ph": "X', "is cut short after 0 events; copy it again"),
+    ('{"traceEvents": [{"ph" "X"}]}', r"is malformed after 0 events \(.*\); record it again"),
+    ('{"traceEvents": [{"ph": "X"}, {"ph" "X"}, {"ph": "X"}]}', "is malformed after 0 events"),
+    ('{"traceEvents": [{"x": ' + "[" * 100_000, "is nested too deeply"),
+]
+HEADS = [  # of a capture
+    (b'{"streamsim_capture": 2}', "is of version 2, and 1 is read"),
+    (b'{"streamsim_capture": "1"}', "line 1: Expected `int`, got `str`"),
+    (b'{"streamsim_capture": 1', "line 1: Input data was truncated"),
+]
+LINES = [  # the sixth of a capture
+    (b'{"table": "calls", "columns": {"start": [1]}}', "table calls has no column end"),
+    (b'{"table": "contexts", "columns": {"context":[1],"device":[0,1],"null_stream":[7]}}', ".*several lengths"),
+    (b'{"table": "streams", "columns": {"context":["x"]}}', "Expected `int`, got `str`"),
+    (b'{"table": "streams", "columns": {"context":[99999999999999999999]}}', r".*\$\.columns"),
+    (b"[" * 100_000, ""),
+    (b'{"names": [NaN]}', ""),
+    (b'\xff{"names": []}', ""),
+]
+EXPORTED: list[tuple[Callable[[Export], object], str]] = [
+    (lambda made: made.rows.clear(), "has no CUDA calls, copies or kernels; record with: nsys profile"),
+    (
+        # A column that computes a gigabyte is as good as not there.
+        lambda made: made.others.extend(
+            (
+                "CREATE TABLE CUPTI_ACTIVITY_KIND_OVERHEAD"
+                " (start, end AS (length(zeroblob(1000000000))), globalTid, nameId)",
+                "INSERT INTO CUPTI_ACTIVITY_KIND_OVERHEAD VALUES (1, 2, 3)",
+            )
+        ),
+        "table CUPTI_ACTIVITY_KIND_OVERHEAD has no column end",
+    ),
+    (lambda made: made.others.append("CREATE TABLE CUDA_UM_CPU_PAGE_FAULT_EVENTS (x)"), "table .* has no column start"),
+    (lambda made: setattr(made, "meta", "another"), "is an SQLite file, but no export of Nsight Systems; export it"),
+    (lambda made: made.string("x" * (1 << 21)), "is damaged or cut short"),  # longer than any name
+]
+NEEDED = ("start", "end", "correlationId", "streamId", "deviceId", "copyKind", "globalTid")
+
+
+def with_line(line: bytes, place: int) -> bytes:
+    """A capture with another line at ``place``."""
+    lines = capture().encode().splitlines()
+    return b"\n".join([*lines[:place], line, *lines[place + 1 :]])
+
+
+def damaged() -> list[bytes]:
+    packed = gzip.compress(kineto(*pipeline()).encode())
+    flipped = bytearray(packed)
+    flipped[len(packed) // 2] ^= 0xFF
+    wrong_sum = packed[:-8] + b"\0" * 8
+    return [packed[:-9], packed[: len(packed) // 2], packed[:-3], bytes(flipped), wrong_sum]
+
+
+def exported(path: Path, change: Callable[[Export], object], packed: bool = False) -> None:
+    made = export()
+    change(made)
+    if made.meta == "another":  # no table of an export
+        with sqlite3.connect(path) as connection:
+            connection.execute("CREATE TABLE x (y)")
+        connection.close()
+        return
+    made.write(path)
+    if packed:
+        path.write_bytes(gzip.compress(path.read_bytes()))
+
+
+FILES: list[tuple[bytes | Callable[[Path], object], str]] = [
+    *((text.encode(), said) for text, said in KINETO),
+    *((data, "its gzip data is damaged or cut short") for data in damaged()),
+    *((with_line(line, 0), said) for line, said in HEADS),
+    *((with_line(line, 5), f"line 6: {said}") for line, said in LINES),
+    *((partial(exported, change=change), said) for change, said in EXPORTED),
+    (partial(exported, change=lambda _: None, packed=True), "is a packed SQLite file; unpack it"),
+    *(
+        (
+            lambda path, column=column: export().write(path, without=(column,)),
+            f"table .* has no column {column}; export it again: nsys",
+        )
+        for column in NEEDED
+    ),
+]
+
+
+@pytest.mark.parametrize(("file", "said"), FILES, ids=range(len(FILES)))
+def test_a_file_is_refused_in_one_line(file: bytes | Callable[[Path], object], said: str, tmp_path: Path) -> None:
+    path = tmp_path / "recording"
+    path.write_bytes(file) if isinstance(file, bytes) else file(path)
+    refused(path, said)
+
+
+def refused(path: Path, said: str = "") -> None:
+    with pytest.raises(InputError) as caught:
+        read_recording(path)
+    assert str(caught.value).isprintable()
+    assert re.match(f"{re.escape(str(path))}: {said}", str(caught.value)), str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["capture", "packed capture", "export"])
+def test_a_file_that_is_cut_short_anywhere_is_refused(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    data = export().write(path).read_bytes() if kind == "export" else capture().encode()
+    data = gzip.compress(data) if kind == "packed capture" else data
+    for size in range(0, len(data) - 1, {"capture": 97, "packed capture": 31, "export": 1024}[kind]):
+        path.write_bytes(data[:size])
+        refused(path)
+
+
+# Limits, made small
+
+EVENTS = b'{"traceEvents": ['
+LIMITS: list[tuple[object, str, int, bytes, str]] = [
+    (builder, "MOST_RECORDS", 5, kineto(*pipeline()).encode(), "has over 5 records; record a shorter part"),
+    (builder, "MOST_RECORDS", 5, capture().encode(), "has over 5 records; record a shorter part"),
+    (
+        builder,
+        "MOST_NAME_BYTES",
+        1 << 20,
+        kineto(*(kernel(i, 1, i, name=f"{i}" + "x" * 5000) for i in range(300))).encode(),
+        "has over 1 MiB of names; record a shorter part",
+    ),
+    (captured, "LARGEST_LINE_BYTES", 100, capture().encode() + b" " * 101, "has a line of over 0 MiB"),
+    (json_stream, "MOST_UNPACKED_BYTES", 1 << 21, gzip.compress(EVENTS + b"{}," * (1 << 20), 1), ".* of text; record"),
+]
+
+
+@pytest.mark.parametrize(("module", "limit", "most", "data", "said"), LIMITS, ids=range(len(LIMITS)))
+def test_size_is_bounded(
+    module: object, limit: str, most: int, data: bytes, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, limit, most)
+    (tmp_path / "t").write_bytes(data)
+    refused(tmp_path / "t", said)
+
+
+def test_what_unpacks_to_an_event_without_an_end_takes_the_memory_of_a_few_blocks(tmp_path: Path) -> None:
+    (tmp_path / "t").write_bytes(gzip.compress(EVENTS + b'{"name": "' + b" " * (1 << 26), 1))
+    tracemalloc.start()
+    refused(tmp_path / "t", ".*16 MiB follow that are no event")
+    assert tracemalloc.get_traced_memory()[1] < 1 << 26
+    tracemalloc.stop()
+
+
+# Values
+
+
+def two_cards() -> Recording:
+    """The pipeline, and one of another process on another card."""
+    made = export()
+    made.call("cudaMemcpyAsync_v3020", 500_000, 500_010, 9, pid=7)
+    made.work("MEMCPY", 500_020, 500_030, 9, pid=7, deviceId=1, bytes=1 << 20, copyKind=1, srcKind=1, dstKind=2)
+    return made_recording(made)
+
+
+def made_recording(made: Export) -> Recording:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        return read_recording(made.write(Path(folder) / "t.sqlite"))
+
+
+def with_times(times: str) -> object:
+    text = dump_schedule(program(h2d(1, 5), d2h(1, 5), streams=1)).decode()
+    return parse_schedule(text.replace("]}\n", '],"recorded":' + times + "}").encode())
+
+
+COPIED = recorded(simulate(program(h2d(1, 4), Synchronize()), make_device()))
+WITHOUT_WORK = replace(COPIED, work=COPIED.work.rows(COPIED.work.kind < 0))
+WITHOUT_CALLS = replace(WITHOUT_WORK, calls=COPIED.calls.rows(COPIED.calls.kind < 0))
+TIMES = [
+    ('"issued_ns":[0],"returned_ns":[1],"start_ns":[1],"end_ns":[2]', "recorded: has times of 1 ops; there are 2"),
+    ('"issued_ns":[0],"returned_ns":[],"start_ns":[1],"end_ns":[2]', "recorded.returned_ns: has 0 entries"),
+    ('"issued_ns":[3],"returned_ns":[1],"start_ns":[1],"end_ns":[2]', "recorded.returned_ns[0]: is before"),
+    ('"issued_ns":[-2],"returned_ns":[1],"start_ns":[1],"end_ns":[2]', "recorded.issued_ns: expected times from"),
+    ('"issued_ns":[0.5],"returned_ns":[1],"start_ns":[1],"end_ns":[2]', "recorded.issued_ns[0] = 0.5"),
+    ('"issued_ns":[0],"returned_ns":[1],"start_ns":[1]', "recorded.end_ns: is missing"),
+    (
+        '"issued_ns":[],"returned_ns":[],"start_ns":[],"end_ns":[],'
+        '"lanes":[{"name":"x","start_ns":[0,1],"end_ns":[2,3]}]',
+        "recorded.lanes[0].start_ns, end_ns: expected spans one after the other",
+    ),
+]
+WINDOWS = [
+    ({"window": "load[3]"}, "--window = 'load[3]': no annotation has this name"),
+    ({"window": "step[2]"}, "--window = 'step[2]': there are 1 of that name"),
+    ({"window": "step[0]"}, "--window = 'step[0]': no annotation has this name"),
+    ({"window": "5us..2us"}, "--window = '5us..2us': expected the earlier time first"),
+    ({"window": "5..x"}, "--window = 'x': expected a time such as"),
+    ({"window": "700us..800us"}, "--window 700us..800us: no call and no work is in it; --list shows"),
+    ({"window": "a\nb"}, "--window = 'a\\nb': no annotation has this name"),
+    ({"card": 2}, "--gpu = 2: not in the recording; it has 0, 1"),
+    ({"process": 8}, "--process = 8: not in the recording; it has 7, 420"),
+    ({"card": 1, "process": 420}, "--gpu 1, --process 420: no call and no work is in it"),
+]
+CELLS: list[tuple[str, str, int, int]] = [  # of the pipeline's tables, with a value that cannot be
+    ("calls", "name", 0, 99),
+    ("calls", "thread", 0, -1),
+    ("calls", "record", 1, 0),  # a copy records nothing
+    ("calls", "start_ns", 1, 0),
+    ("calls", "end_ns", 0, 9_999),
+    ("calls", "kind", 0, 99),
+    ("work", "call", 0, 4),
+    ("work", "card", 0, -1),
+    ("work", "stream", 0, 2),
+    ("work", "bytes", 0, -1),
+    ("work", "direction", 1, 1),  # a kernel
+    ("work", "memory", 0, 9),
+    ("annotations", "thread", 0, 7),
+    ("pages", "kind", 0, 9),
+    ("pages", "cause", 0, 9),
+    ("pages", "card", 0, 2),
+]
+
+
+@cache
+def with_pages() -> Recording:
+    made = export()
+    made.work("MEMCPY", 3_000, 4_000, 0, bytes=1 << 20, copyKind=11)
+    return made_recording(made)
+
+
+def with_cell(table: str, column: str, row: int, value: int) -> Recording:
+    rows = getattr(with_pages(), table)
+    values = getattr(rows, column).copy()
+    values[row] = value
+    return replace(with_pages(), **{table: replace(rows, **{column: values})})
+
+
+CALLS = recorded(simulate(program(h2d(1, 4), d2h(1, 4)), make_device())).calls
+VALUES: list[tuple[Callable[[], object], str]] = [
+    *((partial(with_times, f"{{{times}}}"), f"schedule: {said}") for times, said in TIMES),
+    *((lambda part=part: part_of(two_cards(), **part), said) for part, said in WINDOWS),
+    (lambda: program_of(two_cards()), "the recording has work on 2 cards: choose one with --gpu (0, 1)"),
+    (
+        lambda: program_of(WITHOUT_WORK),
+        "1 calls put work on the card, and nothing of the card is recorded; on Windows and in WSL2",
+    ),
+    (lambda: program_of(WITHOUT_CALLS), "no call of the recording issued a copy or a kernel"),
+    (lambda: untraced(COPIED, make_device(), 0), "untraced_s = 0: expected a time above zero"),
+    (
+        lambda: write_recording(simulate(replace(program(h2d(1, 4)), launch="graph"), make_device()), "none/t.json"),
+        "a recording is written of a simulated program that issues its ops one by one",
+    ),
+    *((partial(with_cell, *cell), f"{cell[0]}.{cell[1]}[") for cell in CELLS),
+    (lambda: replace(CALLS, name=np.zeros(len(CALLS), np.int64)), "name: expected an array of int32, one entry a row"),
+    (lambda: replace(CALLS, name=np.zeros(1, np.int32)), "HostCalls: expected columns of one length"),
+    (
+        lambda: Recorder(ratio=1.5, backward=2.0, least=1.4, most=1.7, source="measured: by hand"),
+        "backward = 2: expected it from least = 1.4",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "said"), VALUES, ids=range(len(VALUES)))
+def test_a_value_is_refused_in_one_line(make: Callable[[], object], said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        make()
+    assert str(caught.value).isprintable()
+    assert str(caught.value).startswith(said)
