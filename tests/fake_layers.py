@@ -7,6 +7,7 @@ show as output that is not verified.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -25,12 +26,21 @@ class Floats(Tensor):
 
     is_pinned = False
     dtype = DTYPE
+    made_by: tuple[np.ndarray, Floats] | None = None  # the weights and the input of the linear layer
 
     def __len__(self) -> int:
         return len(self.data)
 
     def __getitem__(self, part: Any) -> Floats:
-        return self._like(self.data[part])
+        found = self._like(self.data[part])
+        found.made_by = self.made_by
+        return found
+
+    def detach(self) -> Floats:
+        return self._like(self.data)
+
+    def requires_grad_(self) -> Floats:
+        return self
 
     def _like(self, data: np.ndarray) -> Floats:
         found = Floats(self.card, data, self.on_card)
@@ -137,7 +147,24 @@ class Linear(Module):
         found = Floats(x.card, np.full((len(x.data), len(weight.data)), np.nan, np.float32), True)
         taken, weights = x.data, weight.data  # where they are now: what is there may change until it runs
         x.card.add(("kernel",), lambda: np.copyto(found.data, taken @ weights.T))
+        found.made_by = weights, x
         return found
+
+
+def grad(y: Floats, x: Floats, gradient: Floats) -> tuple[Floats]:
+    """``torch.autograd.grad`` through linear layers and the first of their outputs, a kernel for each layer."""
+    while y is not x:
+        assert y.made_by
+        assert gradient.on_card
+        weights, source = y.made_by
+        found = Floats(x.card, np.full(source.data.shape, np.nan, np.float32), True)
+        _add_gradient(found, gradient.data, weights[: gradient.data.shape[1]])
+        y, gradient = source, found
+    return (gradient,)
+
+
+def _add_gradient(found: Floats, taken: np.ndarray, weights: np.ndarray) -> None:
+    found.card.add(("kernel",), lambda: np.copyto(found.data, taken @ weights))
 
 
 class Sequential(Module):
@@ -181,7 +208,8 @@ def fake_torch_with_layers(card: LayersCard) -> dict[str, Any]:
     )
     torch = fake_torch(card)["torch"]
     torch.nn = nn
-    torch.no_grad = lambda: _as_it_is
+    torch.no_grad, torch.enable_grad = lambda: _as_it_is, nullcontext
+    torch.autograd = SimpleNamespace(grad=grad)
     torch.zeros = lambda n: on_host(np.zeros(n))
     torch.randn = lambda *shape: on_host(np.asarray(rng.normal(size=shape)))
     torch.empty = partial(_empty, card)

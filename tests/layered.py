@@ -7,40 +7,50 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 from strategies import NS
 
+from streamsim.program.config import DIRECTIONS, Direction
 from streamsim.program.layers import Layer, Layers
 from streamsim.program.workload import WorkloadKernel
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+directions = st.sampled_from(DIRECTIONS)
 Times = tuple[int, int]  # ticks of a layer's copy, which are its bytes on the ideal device, and of its kernels
 
 
-def layers_of(*times: Times, passes: int = 1) -> Layers:
-    """A layer for each pair of bytes and ticks, called ``layer0`` and so on."""
-    return Layers(tuple(Layer(copy, (WorkloadKernel(duration_s=run * NS),)) for copy, run in times), passes)
+def layers_of(*times: Times, passes: int = 1, direction: Direction = "forward") -> Layers:
+    """A layer for each pair of bytes and ticks, called ``layer0`` and so on; backward they take 3 ticks more."""
+    kernels = [[(WorkloadKernel(duration_s=ticks * NS),) for ticks in (run, run + 3)] for _, run in times]
+    layers = [Layer(copy, run, backward=back) for (copy, _), (run, back) in zip(times, kernels, strict=True)]
+    return Layers(tuple(layers), passes, direction=direction)
 
 
 def names_of(numbers: Collection[int]) -> tuple[str, ...]:
     return tuple(f"layer{n}" for n in sorted(numbers))
 
 
-def recurrence(times: list[Times], resident: Collection[int], depth: int, passes: int = 1) -> int:
+def recurrence(
+    times: list[Times], resident: Collection[int], depth: int, passes: int = 1, direction: Direction = "forward"
+) -> int:
     """Ticks of a run with no overheads: when each copy and each layer ends, one after another.
 
-    A copy begins when the one before it has ended, and the layer that is ``depth`` streamed ones before its own; a
-    layer, when the one before it has ended, and its copy.
+    A copy begins when the one before it has ended, and the layer that has been in its buffer, the one used longest ago;
+    a layer, when the one before it has ended, and its copy. Between the directions a layer may still be in a buffer.
     """
-    ran: list[int] = []  # of streamed layers
+    held: list[tuple[int, int]] = []  # layers in buffers, the one used longest ago first, and when they were done
+    forward = [(number, copy, run) for number, (copy, run) in enumerate(times)]
+    backward = [(number, copy, run + 3) for number, copy, run in forward[::-1]]
     copied = now = 0
-    for _ in range(passes):
-        for number, (copy, run) in enumerate(times):
-            if number not in resident:
-                copied = copy + max(copied, ran[-depth] if len(ran) >= depth else 0)
+    for number, copy, run in {"forward": forward, "backward": backward, "both": forward + backward}[direction] * passes:
+        if number not in resident:
+            there = [one for one in held if one[0] == number] if direction == "both" else []
+            if there:
+                held.remove(there[0])
+            else:
+                copied = copy + max(copied, held.pop(0)[1] if len(held) == depth else 0)
                 now = max(now, copied)
-            now += run
-            if number not in resident:
-                ran.append(now)
+            held.append((number, now + run))
+        now += run
     return now
 
 

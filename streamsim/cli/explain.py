@@ -156,7 +156,8 @@ def asked_for(context: click.Context, pipeline: Pipeline, chosen: Chosen, of_lay
     if given := layers_given(context, of_layers, pipeline.memory):
         device = chosen.load()
         inputs = {**inputs_of(*given), **chosen.inputs()}
-        return Asked(schedule_of_layers(*given, device), device, inputs, source_of_layers(*given))
+        schedule = schedule_of_layers(*given, device)
+        return Asked(schedule, device, inputs, source_of_layers(*given), given[0].assumed)
     given_program = schedule_given(context, pipeline)
     if given_program is not None:
         chosen = chosen.of(context, given_program)

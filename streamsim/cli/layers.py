@@ -9,14 +9,16 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from streamsim.cli.options import COUNT, FILE, SIZE, Quantity, all_of
+from streamsim.cli.options import COUNT, FILE, SIZE, Quantity, all_of, one_of
 from streamsim.errors import InputError
+from streamsim.program.config import DIRECTIONS
 from streamsim.text.quantities import parse_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from streamsim.device.profile import Device
+    from streamsim.program.config import Direction
     from streamsim.program.layers import Layers
     from streamsim.program.offload import Offload
     from streamsim.program.schedule import Schedule
@@ -37,6 +39,12 @@ which_layers = all_of(
         "--passes",
         type=COUNT,
         help="With --layers: number of passes over all layers. Default: the number in the layers file.",
+    ),
+    click.option(
+        "--direction",
+        type=one_of(DIRECTIONS),
+        help="With --layers: forward passes, from the first layer to the last; backward passes, from the last to the"
+        " first; or both in each pass, as a training step. Default: the direction in the layers file.",
     ),
     click.option(
         "--reserve",
@@ -66,14 +74,15 @@ class LayerOptions(msgspec.Struct, frozen=True):
 
     layers: Path | None
     passes: int | None
+    direction: Direction | None
     reserve: int | None
     depth: int | None
     resident: str | None
     kernel_first: bool
 
     def load(self) -> Layers:
-        """Return the layers in the file, with ``passes`` if given. Raises InputError."""
-        return _read(self.layers, self.passes)
+        """Return the layers in the file, with ``passes`` and ``direction`` if given. Raises InputError."""
+        return _read(self.layers, self.passes, self.direction)
 
     def config(self, memory: str) -> Offload:
         """Return how to place the layers. Raises InputError."""
@@ -89,13 +98,14 @@ class BoundOptions(msgspec.Struct, frozen=True):
 
     layers: Path | None
     passes: int | None
+    direction: Direction | None
     reserve: int | None
     max_depth: int | None
     host_memory_limit: int | None
 
     def load(self) -> Layers:
-        """Return the layers in the file, with ``passes`` if given. Raises InputError."""
-        return _read(self.layers, self.passes)
+        """Return the layers in the file, with ``passes`` and ``direction`` if given. Raises InputError."""
+        return _read(self.layers, self.passes, self.direction)
 
     def best(self, layers: Layers, device: Device, memory_limit: int | None, exact: bool) -> Best[Offload]:
         """Search for the best way to place the layers."""
@@ -120,12 +130,13 @@ def inputs_of(layers: Layers, config: Offload) -> dict[str, Any]:
     return {"layers": msgspec.to_builtins(layers), **msgspec.to_builtins(config)}
 
 
-def _read(path: Path | None, passes: int | None) -> Layers:
+def _read(path: Path | None, passes: int | None, direction: Direction | None) -> Layers:
     from streamsim.program.layer_files import read_layers  # here and below: most commands are not given any
 
     assert path is not None
     layers = read_layers(path)
-    return layers if passes is None else msgspec.structs.replace(layers, passes=passes)
+    given = {"passes": passes or layers.passes, "direction": direction or layers.direction}
+    return msgspec.structs.replace(layers, **given)
 
 
 def layers_given(context: click.Context, options: LayerOptions, memory: str) -> tuple[Layers, Offload] | None:

@@ -138,8 +138,8 @@ def predict_command(context: click.Context, /, **options: Any) -> int:
         card = chosen.load()
         prediction = _predict(schedule_of_layers(*given, card), card)
         origin = source_of_layers(*given) if wanted.explain else None
-        other = kernel_first_words(*given, card, prediction.makespan_s)
-        return _report(prediction, {**inputs_of(*given), **chosen.inputs()}, wanted, card, origin, other)
+        assumed = [*given[0].assumed, *kernel_first_words(*given, card, prediction.makespan_s)]
+        return _report(prediction, {**inputs_of(*given), **chosen.inputs()}, wanted, card, origin, assumed)
     program = schedule_given(context, pipeline) if holds_program(pipeline.workload) else None
     if program is not None:
         return _simulated(context, pipeline.workload, program, chosen, wanted)

@@ -1,6 +1,6 @@
-"""The program of layers streamed to the card: PyTorch, for the layers of an ``nn.Sequential``.
+"""The PyTorch program of layers that are streamed to the card, for the layers of an ``nn.Sequential``.
 
-It is a loop over the layers, which the tests hold to :meth:`streamsim.program.offload.Offload.schedule`, op for op.
+The tests hold its calls to those of :meth:`streamsim.program.offload.Offload.schedule`, op for op.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamsim.code.steps import Language
+    from streamsim.program.config import Direction
     from streamsim.program.layers import Layers
     from streamsim.program.offload import Offload
 
@@ -53,12 +54,12 @@ class Layer(nn.Module):  # linear, of so many weights; the next takes its first 
 
 
 model = nn.Sequential(*map(Layer, {lists}))
-# ---- up to here ----
+{loss}# ---- up to here ----
 
-
+{backward}
 @torch.no_grad()
 def measure(depth, passes, repeat, rows):  # its times, and whether it is right
-    moved = [k for k in range(len(model)) if k not in RESIDENT]
+    moved = [k for k in {first} if k not in RESIDENT]
     host = {host}
     depth = min(depth, len(moved))
     ahead = {ahead}  # copies issued before the kernels
@@ -70,33 +71,22 @@ def measure(depth, passes, repeat, rows):  # its times, and whether it is right
     x = torch.randn(rows, WIDTH).to(**like)
     pool = [torch.cuda.Stream() for _ in range(2)]
     loaded, ran = ([torch.cuda.Event() for _ in range(depth)] for _ in range(2))
-
-    def fetch(i, load):  # the layer whose turn is i, counted over all passes
-        weights = host[moved[i % len(moved)]]
-        if i >= depth:
-            load.wait_event(ran[i % depth])
-        with torch.cuda.stream(load):
+{fetch}        with torch.cuda.stream(load):
             buffers[i % depth][: weights.numel()].copy_(weights, non_blocking=True)
         loaded[i % depth].record(load)
 
-    def pipeline(load, compute):
-        i, items, outputs = 0, passes * len(moved), []
-        for item in range(ahead):
-            fetch(item, load)
-        for _ in range(passes):
-            y = x
-            for k, layer in enumerate(model):
-                if k in host:
-                    vector_to_parameters(buffers[i % depth], layer.parameters())
-                    compute.wait_event(loaded[i % depth])
-                with torch.cuda.stream(compute):
-                    y = layer(y)
-                if k in host:
-                    ran[i % depth].record(compute)
-                    if i + ahead < items:
-                        fetch(i + ahead, load)
-                    i += 1
-            outputs.append(y)
+    def run(k, i, following, load, compute, function, *inputs):  # layer k in turn i
+        if k in host:
+            vector_to_parameters(buffers[i % depth], model[k].parameters())
+{wait}        with torch.cuda.stream(compute):
+            y = function(*inputs)
+        if k in host:
+            ran[i % depth].record(compute)
+            fetch(following, load)
+        return y
+
+    def pipeline(*streams):
+{pipeline}
         return outputs
 
     def timed(streams):
@@ -112,11 +102,12 @@ def measure(depth, passes, repeat, rows):  # its times, and whether it is right
         torch.cuda.synchronize()
         return [y.cpu() for y in timed(streams)[1]]
 
-    def alone(k):  # seconds of a layer whose weights are on the card
+    def alone(k, of="f(x)"):  # seconds of a layer whose weights are on the card
         if k in host:
             buffers[0][: host[k].numel()].copy_(host[k])
             vector_to_parameters(buffers[0], model[k].parameters())
-        return Timer("f(x)", globals={{"f": model[k], "x": x}}).timeit(repeat).mean
+        names = {{"f": model[k], "x": x{names}}}
+        return Timer(of, globals=names).timeit(repeat).mean
 
     {single}
     wanted = output_of(pool[:1] * 2)  # one stream: serial
@@ -124,8 +115,8 @@ def measure(depth, passes, repeat, rows):  # its times, and whether it is right
     runs = [timed(pool)[0] for _ in range(1 + repeat)]
     issue_s, wall_s = zip(*runs[1:], strict=True)
     held = {{"card_bytes": torch.cuda.max_memory_allocated(), "verified": all(right)}}
-    layer_s = [alone(k) for k in range(len(model))]
-    return {{"issue_s": issue_s, "wall_s": wall_s, "layer_s": layer_s, **held}}
+    held["layer_s"] = [alone(k) for k in range(len(model))]
+{backward_s}    return {{"issue_s": issue_s, "wall_s": wall_s, **held}}
 
 
 if __name__ == "__main__":
@@ -141,11 +132,89 @@ if __name__ == "__main__":
 """
 
 
-def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorch") -> str:
-    """The source of a program that streams the layers to the card so, each as a linear layer of as many weights.
+_FETCH = """
+    def fetch(i, load):  # the layer whose turn is i, counted over all passes
+        if i >= passes * len(moved):
+            return
+        if i >= depth:
+            load.wait_event(ran[i % depth])
+        weights = host[moved[i % len(moved)]]
+"""
+_FETCH_OF_BOTH = """    layer_in, coming = [None] * depth, set()  # in each buffer; not waited for yet
 
-    It takes another depth and other numbers of passes as arguments and prints its wall times as JSON, with those of
-    each layer alone. Raises InputError for another language than PyTorch, and for layers that are not whole floats.
+    def fetch(i, load):  # the i-th moved layer, unless it is still in its buffer
+        if not 0 <= i < len(moved) or layer_in[i % depth] == i:
+            return
+        if layer_in[i % depth] is not None:
+            load.wait_event(ran[i % depth])
+        layer_in[i % depth] = i
+        coming.add(i)
+        weights = host[moved[i]]
+"""
+_WAIT = """            compute.wait_event(loaded[i % depth])
+"""
+_WAIT_OF_BOTH = """            if i in coming:
+                coming.remove(i)
+                compute.wait_event(loaded[i % depth])
+"""
+_BACKWARD = """
+def backward(layer, x, gradient):  # runs the layer again; its input's gradient
+    x = x.detach().requires_grad_()
+    with torch.enable_grad():
+        return torch.autograd.grad(layer(x), x, gradient)[0]
+
+"""
+_BACKWARD_S = """    held["backward_s"] = [alone(k, "b(f, x, x)") for k in range(len(model))]
+"""
+_LOSS = """
+
+def loss_gradient(y, x):  # YOUR LOSS: its gradient, of the shape of the output y
+    return x
+
+
+"""
+_PIPELINE: dict[Direction, str] = {
+    "forward": """        i, outputs = 0, []
+        for item in range(ahead):
+            fetch(item, streams[0])
+        for _ in range(passes):
+            y = x
+            for k, layer in enumerate(model):
+                y = run(k, i, i + ahead, *streams, layer, y)
+                i += k in host
+            outputs.append(y)""",
+    "backward": """        i, outputs = 0, []
+        for item in range(ahead):
+            fetch(item, streams[0])
+        for _ in range(passes):
+            y = loss_gradient(x, x)
+            for k in reversed(range(len(model))):  # x: in place of the layer's input
+                y = run(k, i, i + ahead, *streams, backward, model[k], x, y)
+                i += k in host
+            outputs.append(y)""",
+    "both": """        layer_in[:], outputs = [None] * depth, []
+        for item in range(ahead):
+            fetch(item, streams[0])
+        for _ in range(passes):
+            y, inputs, i = x, [], 0
+            for k, layer in enumerate(model):
+                inputs.append(y)
+                y = run(k, i, i + ahead, *streams, layer, y)
+                i += k in host
+            y = loss_gradient(y, x)
+            for k in reversed(range(len(model))):
+                i -= k in host
+                y = run(k, i, i - ahead, *streams, backward, model[k], inputs[k], y)
+            outputs.append(y)""",
+}
+
+
+def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorch") -> str:
+    """Return the source of a program that streams the layers, each as a linear layer with as many weights.
+
+    The program takes another depth and other numbers of passes as arguments. It prints its wall times as JSON, and the
+    time of each layer alone. Raises InputError for another language than PyTorch, and for layers that are not whole
+    floats.
     """
     if language != "pytorch":
         raise InputError(f"language = {language!r}: layers are modules of PyTorch; write them --as pytorch")
@@ -157,9 +226,9 @@ def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorc
                 f" give a multiple of {FLOAT_BYTES} from {LEAST_FLOATS * FLOAT_BYTES}"
             )
     sizes = [step.weight_bytes // FLOAT_BYTES for step in steps]
-    launches = [len(step.launches()) for step in steps]
+    launches = [len(step.launches(False)) for step in steps]
     is_repeated = max(launches) > 1
-    words = f"{len(steps)} layers, {len(stay)} of which stay on the card"
+    words = f"{len(steps)} layers{f' {layers.direction_words}' * layers.is_backward}, {len(stay)} stay on the card"
     defaults = f'DEFAULTS = {{"depth": {config.depth}, "passes": {layers.passes}, "repeat": 10, "rows": 1024}}'
     lines = [
         *_HEAD.format(words=words, features=_features(sizes)).splitlines(),
@@ -177,6 +246,14 @@ def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorc
         host=_HOST[config.memory],
         ahead="min(1, depth)" if config.kernel_first else "depth",
         verified=VERIFIED,
+        loss=_LOSS * layers.is_backward,
+        backward=_BACKWARD * layers.is_backward,
+        first="reversed(range(len(model)))" if layers.direction == "backward" else "range(len(model))",
+        fetch=_FETCH_OF_BOTH if layers.direction == "both" else _FETCH,
+        wait=_WAIT_OF_BOTH if layers.direction == "both" else _WAIT,
+        pipeline=_PIPELINE[layers.direction],
+        names=', "b": backward' * layers.is_backward,
+        backward_s=_BACKWARD_S * layers.is_backward,
     )
     return "\n".join(lines) + "\n" + text
 
@@ -192,7 +269,7 @@ _FORWARD = {
 
 
 def _features(sizes: Sequence[int]) -> int:
-    """The largest power of two whose square no layer is smaller than, up to ``MOST_FEATURES``."""
+    """Return the largest power of two, up to ``MOST_FEATURES``, whose square is at most the size of every layer."""
     features = MOST_FEATURES
     while features * features > min(sizes):
         features //= 2
@@ -200,7 +277,7 @@ def _features(sizes: Sequence[int]) -> int:
 
 
 def _list(name: str, numbers: Sequence[int], words: str, brackets: str = "[]") -> list[str]:
-    """``name = [...]``, equal numbers in a row shortened; wrapped, and left so, where an item a line is too long."""
+    """Return the lines of ``name = [...]``, with equal numbers in a row shortened; long lists are wrapped."""
     items = _runs(numbers) if brackets == "[]" else [str(number) for number in numbers]
     line = f"{name} = {brackets[0]}{', '.join(items)}{brackets[1]}"
     if len(f"{line}  # {words}") <= LINE_WIDTH:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 HostMemory = Literal["pinned", "pageable"]
 HOST_MEMORIES: tuple[HostMemory, ...] = get_args(HostMemory)
+Direction = Literal["forward", "backward", "both"]  # of a pass over layers
+DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
 
 def useful_streams(order: Order, chunks: int) -> int:

@@ -1,7 +1,7 @@
-"""A model's layers as TOML, ``[[layers]]``, or as CSV, one layer a line under a line with the names of the columns.
+"""Files of a model's layers: TOML with ``[[layers]]``, or CSV with one layer in each line under the column names.
 
 ``streamsim schema layers`` prints the exact form. Sizes and times may be text with a unit, ``"400MB"``, and a kernel
-may be what ``--kernel`` takes; several kernels in a cell of a CSV file are separated by semicolons.
+may be what ``--kernel`` takes. Semicolons separate several kernels in a cell of a CSV file.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ BETWEEN_KERNELS = ";"
 
 
 def read_layers(path: str | os.PathLike[str]) -> Layers:
-    """The layers in a TOML file or, where its name ends in .csv, in a CSV file. Raises InputError naming the place."""
+    """Return the layers in a TOML file, or in a CSV file named .csv. Raises InputError naming the place."""
     data, where = read_bytes(path, LARGEST_TOML_BYTES), one_line(str(path))
     return parse_layers_csv(data, where) if Path(path).suffix.lower() == CSV else parse_layers(data, where)
 
 
 def write_layers(layers: Layers, path: str | os.PathLike[str]) -> None:
-    """Save ``layers`` as TOML. Raises InputError when the file cannot be written."""
+    """Save ``layers`` as TOML. Raises InputError if the file cannot be written."""
     write_text(dump_layers(layers), path)
 
 
 def dump_layers(layers: Layers) -> str:
-    """``layers`` as TOML."""
+    """Return ``layers`` as TOML."""
     return dump_toml(layers)
 
 
 def parse_layers(text: str | bytes, where: str = "layers") -> Layers:
-    """The layers that the TOML ``text`` holds; ``where`` begins the message of the InputError it may raise."""
+    """Return the layers in the TOML ``text``. Raises InputError that begins with ``where``."""
     return parse_toml(text.encode() if isinstance(text, str) else text, Layers, "layers", where, OF_KERNELS)
 
 
 def parse_layers_csv(text: str | bytes, where: str = "layers") -> Layers:
-    """The layers that CSV holds, as spreadsheets write it. Raises InputError that begins with ``where``."""
+    """Return the layers in CSV ``text``, as spreadsheets write it. Raises InputError that begins with ``where``."""
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
         return Layers(tuple(_layers(decoded.removeprefix("\ufeff"))))
@@ -100,8 +100,8 @@ def _layer(names: list[str], cells: list[str], line: int) -> Layer:
             f"line {line}: {len(cells)} cells under {len(names)} columns; write a cell that holds a comma in quotes"
         )
     plain: dict[str, Any] = {name: cell for name, cell in zip(names, cells, strict=False) if cell}
-    if "kernels" in plain:
-        plain["kernels"] = [text for text in map(str.strip, plain["kernels"].split(BETWEEN_KERNELS)) if text]
+    for column in plain.keys() & {"kernels", "backward"}:
+        plain[column] = [text for text in map(str.strip, plain[column].split(BETWEEN_KERNELS)) if text]
     try:
         return of_table(plain, Layer, OF_KERNELS)
     except InputError as error:

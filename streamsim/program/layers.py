@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from streamsim.checks import LARGEST_BYTES, check_calls, check_is, check_tuple, check_whole
+from streamsim.checks import LARGEST_BYTES, check_calls, check_choice, check_is, check_tuple, check_whole
 from streamsim.errors import InputError
+from streamsim.program.config import DIRECTIONS, Direction
 from streamsim.program.schedule import Kernel
 from streamsim.program.workload import WorkloadKernel
 from streamsim.text.quantities import format_bytes
@@ -23,57 +24,74 @@ MOST_RUNS = 1_000_000  # of steps, over all passes: a schedule of so many takes 
 class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One layer, or ``repeats`` equal ones in a row, each with weights of its own. Raises InputError naming the field.
 
-    ``weight_bytes``: of one layer, all of which its kernels need. ``kernels``: with their times, one after another.
-    ``name``: what it is called; several in a row are called ``name.0``, ``name.1``, ...
+    - ``weight_bytes``: the bytes of one layer's weights. Its kernels need all of them.
+    - ``kernels``: the kernels of a layer, with their times, one after another.
+    - ``backward``: the kernels of a layer in the backward direction (empty: ``kernels``).
+    - ``name``: the name of the layer; several layers in a row are called ``name.0``, ``name.1``, ...
     """
 
     weight_bytes: int
     kernels: tuple[WorkloadKernel, ...]
     name: str = ""
     repeats: int = 1
+    backward: tuple[WorkloadKernel, ...] = ()
 
     def __post_init__(self) -> None:
         check_whole("weight_bytes", self.weight_bytes, 1, LARGEST_BYTES)
         check_tuple("kernels", self.kernels, WorkloadKernel)
+        check_tuple("backward", self.backward, WorkloadKernel)
         check_is("name", self.name, str)
         check_whole("repeats", self.repeats, 1, MOST_STEPS)
         if not self.kernels:
             raise InputError("kernels = []: a layer needs a kernel; give its time, such as '0.57ms'")
         if "," in self.name or self.name != self.name.strip():
             raise InputError(f"name = {shown(self.name)}: expected no comma, and no space at either end")
-        for k, kernel in enumerate(self.kernels):
-            if not kernel.is_timed:
-                raise InputError(f"kernels[{k}].duration_s: is missing; a layer's kernels say how long they take")
-            kernel.launch_s(0)
+        for field, kernels in (("kernels", self.kernels), ("backward", self.backward)):
+            for k, kernel in enumerate(kernels):
+                if not kernel.is_timed:
+                    raise InputError(f"{field}[{k}].duration_s: is missing; a layer's kernels say how long they take")
+                kernel.launch_s(0)
 
 
 class LayerStep(NamedTuple):
-    """One layer of those that a pass goes through: its name, the bytes of its weights, its kernels."""
+    """One layer of a model: its name, the bytes of its weights, and its kernels in both directions."""
 
     name: str
     weight_bytes: int
     kernels: tuple[WorkloadKernel, ...]
+    backward: tuple[WorkloadKernel, ...] = ()
 
-    def launches(self, stream: int = 1) -> list[Kernel]:
-        """Its kernels, launch by launch, less the bytes that they touch."""
-        return [op for kernel in self.kernels for op in [_launch(kernel, stream)] * kernel.launches]
+    def launches(self, is_backward: bool = False) -> list[Kernel]:
+        """Return the layer's kernels in a direction, launch by launch, without the bytes that they touch."""
+        kernels = (self.backward or self.kernels) if is_backward else self.kernels
+        return [op for kernel in kernels for op in [_launch(kernel)] * kernel.launches]
+
+
+class Turn(NamedTuple):
+    """The turn of a layer in a pass: the number of the layer, and whether its backward kernels run."""
+
+    number: int
+    is_backward: bool
 
 
 class Layers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The layers of a model, in their order, and how many passes over all of them a run makes.
+    """The layers of a model, in their order, and the passes over all of them that a run makes.
 
-    A pass is a token or a batch: weights that are not kept on the card are copied anew for each. Raises InputError
-    naming the field, and for two layers of one name; layers without one are called ``layer`` and their number.
+    A pass is a token or a batch. ``direction``: a forward pass goes from the first layer to the last, a backward pass
+    from the last to the first; "both" is a training step, forward and then backward. Layers without a name are called
+    ``layer`` and their number. Raises InputError naming the field, and for two layers of one name.
     """
 
     layers: tuple[Layer, ...]
     passes: int = 1
     name: str = ""
+    direction: Direction = "forward"
 
     def __post_init__(self) -> None:
         check_tuple("layers", self.layers, Layer)
         check_is("name", self.name, str)
         check_whole("passes", self.passes, 1, MOST_RUNS)
+        check_choice("direction", self.direction, DIRECTIONS)
         if not self.layers:
             raise InputError("layers = []: a model needs a layer; add one, with its weight_bytes and kernels")
         steps = sum(layer.repeats for layer in self.layers)
@@ -82,10 +100,15 @@ class Layers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
                 f"layers, passes: {steps} layers and {self.passes} passes are more than {MOST_STEPS} layers, or than"
                 f" {MOST_RUNS} together; give fewer passes"
             )
-        of_pass = sum(layer.repeats * (1 + sum(kernel.launches for kernel in layer.kernels)) for layer in self.layers)
+        of_pass = sum(layer.repeats * self._calls(layer) for layer in self.layers)
         check_calls(f"layers, passes: {steps} layers and {self.passes} passes", of_pass * self.passes)
         self._check_names()
         check_whole("weight_bytes in all", self.weight_bytes, 1, LARGEST_BYTES)
+
+    def _calls(self, layer: Layer) -> int:
+        """Return the copies and launches of one layer in a pass."""
+        sides = [(layer.kernels, self.direction != "backward"), (layer.backward or layer.kernels, self.is_backward)]
+        return sum(1 + sum(kernel.launches for kernel in kernels) for kernels, is_run in sides if is_run)
 
     def _check_names(self) -> None:
         seen: set[str] = set()
@@ -99,13 +122,40 @@ class Layers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
                 seen.add(name)
 
     @property
+    def is_backward(self) -> bool:
+        """Whether a pass goes backward through the layers, after a forward pass or alone."""
+        return self.direction != "forward"
+
+    @property
+    def direction_words(self) -> str:
+        """The direction of a pass in words."""
+        return "forward and backward" if self.direction == "both" else self.direction
+
+    @property
     def steps(self) -> tuple[LayerStep, ...]:
-        """The layers that a pass goes through, each by itself."""
+        """The layers of the model, each by itself, in forward order."""
         found: list[LayerStep] = []
         for layer in self.layers:
             names = _names(layer, len(found))
-            found += [LayerStep(name, layer.weight_bytes, layer.kernels) for name in names]
+            found += [LayerStep(name, layer.weight_bytes, layer.kernels, layer.backward) for name in names]
         return tuple(found)
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns of the layers in one pass, in order."""
+        numbers = range(sum(layer.repeats for layer in self.layers))
+        forward = [Turn(number, False) for number in numbers if self.direction != "backward"]
+        return (*forward, *(Turn(number, True) for number in reversed(numbers) if self.is_backward))
+
+    @property
+    def assumed(self) -> list[str]:
+        """Sentences on what is assumed of backward passes; empty for forward passes."""
+        if not self.is_backward:
+            return []
+        kept = ["weights do not change in a run, and no gradients of them are copied to the host"]
+        if all(layer.backward for layer in self.layers):
+            return kept
+        return [*kept, "a layer without `backward` takes as long backward as forward; add its kernels to the file"]
 
     @property
     def weight_bytes(self) -> int:
@@ -113,28 +163,41 @@ class Layers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return sum(layer.repeats * layer.weight_bytes for layer in self.layers)
 
     def scaled(self, factor: float) -> Layers:
-        """The same with all kernels so many times as long."""
+        """Return the same layers with the times of all kernels multiplied by ``factor``."""
+
+        def scaled(kernels: tuple[WorkloadKernel, ...]) -> tuple[WorkloadKernel, ...]:
+            return tuple(kernel.scaled(factor) for kernel in kernels)
+
         layers = [
-            msgspec.structs.replace(layer, kernels=tuple(kernel.scaled(factor) for kernel in layer.kernels))
+            msgspec.structs.replace(layer, kernels=scaled(layer.kernels), backward=scaled(layer.backward))
             for layer in self.layers
         ]
         return msgspec.structs.replace(self, layers=tuple(layers))
 
+    @property
+    def words(self) -> str:
+        """The number of layers, their bytes, and the passes, in words."""
+        steps = sum(layer.repeats for layer in self.layers)
+        found = [f"{steps} layer{'s' if steps > 1 else ''} of {format_bytes(self.weight_bytes)}"]
+        if self.is_backward:
+            found.append(self.direction_words)
+        if self.passes > 1:
+            found.append(f"{self.passes} passes")
+        return ", ".join(found)
+
     def __repr__(self) -> str:
-        name, steps = f"{self.name}: " * bool(self.name), sum(layer.repeats for layer in self.layers)
-        several = f", {self.passes} passes" * (self.passes > 1)
-        return short(f"Layers({name}{steps} layer{'s' * (steps > 1)} of {format_bytes(self.weight_bytes)}{several})")
+        return short(f"Layers({self.name}: {self.words})" if self.name else f"Layers({self.words})")
 
 
 def _names(layer: Layer, first: int) -> list[str]:
-    """Of the steps of a layer, of which ``first`` is the number of the first one."""
+    """Return the names of the steps of a layer; ``first``: the number of its first step."""
     if not layer.name:
         return [f"layer{first + k}" for k in range(layer.repeats)]
     return [layer.name] if layer.repeats == 1 else [f"{layer.name}.{k}" for k in range(layer.repeats)]
 
 
-def _launch(kernel: WorkloadKernel, stream: int) -> Kernel:
-    """It runs whole: no chunk has a share of it."""
+def _launch(kernel: WorkloadKernel) -> Kernel:
+    """Return one launch of a kernel that runs whole: no chunk has a share of it."""
     kernel.check_alone()
     duration_s, fill, threads = kernel.launch_s(0), kernel.fill, kernel.threads
-    return Kernel(stream, kernel.name, 0, kernel.parameter, duration_s, fill, threads=threads)
+    return Kernel(1, kernel.name, 0, kernel.parameter, duration_s, fill, threads=threads)

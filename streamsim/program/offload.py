@@ -1,12 +1,15 @@
 """Layers that do not all fit on the card: some stay there, the others are copied to it ahead of their turn.
 
-One stream copies, one runs the kernels. Streamed layers take turns over ``depth`` buffers on the card; each is as large
-as the largest streamed layer, as from pass to pass every layer comes to lie in every buffer. A layer's copy waits until
-the kernels have ended that used its buffer before, and its kernels wait for its copy. What stays on the card was copied
-there once, before the program begins, as a model is loaded: :func:`loading` is that program.
+One stream copies, and one runs the kernels. Streamed layers take turns over ``depth`` buffers on the card. Each buffer
+is as large as the largest streamed layer, as every layer may come to lie in every buffer. A layer's copy waits until
+the kernels have ended that used its buffer before, and its kernels wait for its copy. Layers that stay on the card were
+copied there once, before the program begins, as a model is loaded: :func:`loading` is that program.
 
-Copies are issued as far ahead as there are buffers. A copy from pageable memory holds the host, which issues no kernel
-meanwhile. ``kernel_first`` issues a layer's kernels before the next layer's copy, which then runs beside them.
+Each pass copies the streamed layers anew. Only if a pass goes forward and then backward, the layers that are still in
+the buffers when the direction changes are not copied again.
+
+Copies are issued as many turns ahead as there are buffers. A copy from pageable memory holds the host, which issues no
+kernel meanwhile. ``kernel_first`` issues a layer's kernels before the next layer's copy, which then runs beside them.
 """
 
 from __future__ import annotations
@@ -27,17 +30,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamsim.program.builder import Memory, Stream
-    from streamsim.program.layers import LayerStep
+    from streamsim.program.layers import LayerStep, Turn
     from streamsim.program.schedule import Schedule
 
 
 class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How to run layers: which stay on the card, and how many are there in turn. Raises InputError naming the field.
+    """A placement of layers: the layers that stay on the card, and the buffers for the others.
 
-    ``depth``: buffers for streamed layers; with 1 nothing is copied beside the kernels that need the copy before it.
-    ``resident``: names of the layers that stay on the card; that of a layer with repeats stands for all of them.
-    ``memory``: where the weights of the others are on the host. ``reserve_bytes``: of the card, for activations.
-    ``kernel_first``: each layer's kernels are issued before the next streamed layer's copy, one copy ahead.
+    - ``depth``: the number of buffers for streamed layers. With 1, no copy runs beside a streamed layer's kernels.
+    - ``resident``: the names of the layers that stay on the card. The name of a layer with repeats means all of them.
+    - ``memory``: the host memory that holds the weights of the streamed layers.
+    - ``reserve_bytes``: memory on the card for activations.
+    - ``kernel_first``: each layer's kernels are issued before the next streamed layer's copy, one copy ahead.
+
+    Raises InputError naming the field.
     """
 
     depth: int = 2
@@ -57,7 +63,7 @@ class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise InputError(f"resident[{k}] = {shown(name)}: stands twice; keep one")
 
     def numbers(self, layers: Layers) -> frozenset[int]:
-        """The numbers of the steps that stay on the card. Raises InputError for the name of no layer."""
+        """Return the numbers of the layers that stay on the card. Raises InputError for an unknown name."""
         check_layers(layers)
         known: dict[str, list[int]] = {}
         for number, step in enumerate(layers.steps):
@@ -75,26 +81,26 @@ class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return frozenset(number for name in self.resident for number in known[name])
 
     def device_bytes(self, layers: Layers) -> int:
-        """Bytes that the program holds on the card: what stays, the buffers, and what is reserved."""
+        """Return the bytes that the program holds on the card: resident layers, buffers, and the reserve."""
         stay, streamed = self._parted(layers)
         largest = max((step.weight_bytes for step in streamed), default=0)
         return sum(step.weight_bytes for step in stay) + self.slots(layers) * largest + self.reserve_bytes
 
     def pinned_bytes(self, layers: Layers) -> int:
-        """Bytes of pinned memory on the host: the weights of the layers that do not stay on the card."""
+        """Return the bytes of pinned memory on the host: the weights of the streamed layers."""
         return 0 if self.memory == "pageable" else sum(step.weight_bytes for step in self._parted(layers)[1])
 
     def slots(self, layers: Layers) -> int:
-        """Buffers that come into use: no more than there are streamed layers."""
+        """Return the number of buffers in use: at most the number of streamed layers."""
         return min(self.depth, len(self._parted(layers)[1]))
 
     def other_order(self) -> Offload | None:
-        """The same with the kernels issued first, where that can matter: pageable copies into several buffers."""
+        """Return the same placement with kernels first; None if that changes nothing."""
         matters = self.memory == "pageable" and self.depth > 1 and not self.kernel_first
         return msgspec.structs.replace(self, kernel_first=True) if matters else None
 
     def _parted(self, layers: Layers) -> tuple[list[LayerStep], list[LayerStep]]:
-        """The steps that stay on the card, and the others."""
+        """Return the layers that stay on the card, and the streamed ones."""
         stay = self.numbers(layers)
         parts: tuple[list[LayerStep], list[LayerStep]] = ([], [])
         for number, step in enumerate(layers.steps):
@@ -102,68 +108,90 @@ class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return parts
 
     def schedule(self, layers: Layers) -> Schedule:
-        """The program: see the top of :mod:`streamsim.program.offload`. Raises InputError for the name of no layer."""
+        """Return the program: see :mod:`streamsim.program.offload`. Raises InputError for an unknown name."""
         run = _Run(layers, self)
         ahead = min(1, run.slots) if self.kernel_first else run.slots
         for item in range(ahead):
             run.fetch(item)
-        item = 0
-        for _ in range(layers.passes):
-            for number in range(len(run.steps)):
-                if number in run.stay:
-                    run.launch(number, run.at_home[number])
-                    continue
-                run.compute.wait(run.loaded[item % run.slots])
-                run.launch(number, run.buffers[item % run.slots])
-                run.compute.record(run.ran[item % run.slots])
-                if item + ahead < run.items:
-                    run.fetch(item + ahead)
-                item += 1
+        item, step = 0, 1
+        was_backward = layers.turns[0].is_backward
+        for turn in layers.turns * layers.passes:
+            if turn.is_backward != was_backward:  # the layer of the last turn is the first one again
+                was_backward, step = turn.is_backward, -step
+                item += step
+            if turn.number in run.stay:
+                run.launch(turn, run.at_home[turn.number])
+                continue
+            slot = item % run.slots
+            run.await_copy(slot)
+            run.launch(turn, run.buffers[slot])
+            run.compute.record(run.ran[slot])
+            run.fetch(item + step * ahead)
+            item += step
         run.program.synchronize()
-        first = ", kernel first" * self.kernel_first
-        words = f"offload K={self.depth}, {len(run.stay)} of {len(run.steps)} layers stay{first}"
+        how = ", kernel first" * self.kernel_first + f", {layers.direction_words}" * layers.is_backward
+        words = f"offload K={self.depth}, {len(run.stay)} of {len(run.steps)} layers stay{how}"
         return run.program.schedule(words, unchunked=one_by_one(layers, self.memory, self.reserve_bytes))
 
 
 class _Run:
-    """Layers put into a program: its memory, its streams and events, and what is copied and run for each layer."""
+    """The memory, streams and events of a program of layers, and its calls for each layer.
+
+    ``items``: the number of streamed turns. If a pass goes forward and backward, items are counted up and down again,
+    so that an item is a layer. ``_held``: the item in each buffer (None: none yet). ``_coming``: the buffers with a
+    copy that no kernel has waited for.
+    """
 
     def __init__(self, layers: Layers, config: Offload) -> None:
         self.stay = config.numbers(layers)
         self.program = Program()
         self.load, self.compute = self.program.stream(), self.program.stream()
         self.steps = layers.steps
-        self._streamed = [number for number in range(len(self.steps)) if number not in self.stay]
+        order = layers.turns[: len(self.steps)]
+        self._streamed = [turn.number for turn in order if turn.number not in self.stay]
         self.slots = min(config.depth, len(self._streamed))
-        self.items = len(self._streamed) * layers.passes
+        self._items = len(self._streamed) * (1 if layers.direction == "both" else layers.passes)
+        self._held: list[int | None] = [None] * self.slots
+        self._coming = set[int]()
         on_host = self.program.pageable if config.memory == "pageable" else self.program.pinned
-        self._host = {n: on_host(f"h_{self.steps[n].name}", self.steps[n].weight_bytes) for n in self._streamed}
+        streamed = sorted(self._streamed)
+        self._host = {n: on_host(f"h_{self.steps[n].name}", self.steps[n].weight_bytes) for n in streamed}
         self.at_home = {
             n: self.program.device(f"d_{self.steps[n].name}", self.steps[n].weight_bytes) for n in sorted(self.stay)
         }
         largest = max((self.steps[number].weight_bytes for number in self._streamed), default=0)
         self.buffers = [self.program.device(f"buffer {slot}", largest) for slot in range(self.slots)]
         self._activations = activations(self.program, config.reserve_bytes)
-        self.loaded = [self.program.event() for _ in range(self.slots)]
+        self._loaded = [self.program.event() for _ in range(self.slots)]
         self.ran = [self.program.event() for _ in range(self.slots)]
 
     def fetch(self, item: int) -> None:
-        """Copy the streamed layer whose turn is ``item``, counted over all passes, when its buffer is free."""
-        number, slot = self._streamed[item % len(self._streamed)], item % self.slots
-        if item >= self.slots:
+        """Copy the streamed layer of a turn as soon as its buffer is free, unless the layer is there or no turn is."""
+        slot = item % self.slots
+        if not 0 <= item < self._items or self._held[slot] == item:
+            return
+        if self._held[slot] is not None:
             self.load.wait(self.ran[slot])
-        source = self._host[number]
+        self._held[slot] = item
+        self._coming.add(slot)
+        source = self._host[self._streamed[item % len(self._streamed)]]
         self.load.copy_in(self.buffers[slot][: source.bytes], source)
-        self.load.record(self.loaded[slot])
+        self.load.record(self._loaded[slot])
 
-    def launch(self, number: int, weights: Memory) -> None:
-        """The kernels of a layer, whose weights are there."""
-        launch(self.compute, self.steps[number], weights, self._activations)
+    def await_copy(self, slot: int) -> None:
+        """Let the kernels wait for the copy into a buffer, unless its layer is still there from another turn."""
+        if slot in self._coming:
+            self._coming.remove(slot)
+            self.compute.wait(self._loaded[slot])
+
+    def launch(self, turn: Turn, weights: Memory) -> None:
+        """Launch the kernels of a turn. ``weights``: the memory on the card that holds the layer's weights."""
+        launch(self.compute, self.steps[turn.number], turn.is_backward, weights, self._activations)
 
 
-def launch(stream: Stream, step: LayerStep, weights: Memory, activations: Sequence[Memory]) -> None:
-    """The kernels of a layer: they read its weights, and work on what is reserved."""
-    for op in step.launches():
+def launch(stream: Stream, step: LayerStep, is_backward: bool, weights: Memory, activations: Sequence[Memory]) -> None:
+    """Launch the kernels of a layer: they read its weights, and write ``activations``."""
+    for op in step.launches(is_backward):
         stream.kernel(
             op.duration_s,
             op.name,
@@ -176,14 +204,14 @@ def launch(stream: Stream, step: LayerStep, weights: Memory, activations: Sequen
 
 
 def activations(program: Program, n_bytes: int) -> tuple[Memory, ...]:
-    """What layers compute on, if anything is reserved for it."""
+    """Return the memory on the card that is reserved for activations; empty if there is none."""
     return (program.device("activations", n_bytes),) if n_bytes else ()
 
 
 def one_by_one(layers: Layers, memory: HostMemory = "pageable", reserve_bytes: int = 0) -> Schedule:
-    """The program people start from: each layer is copied when it is its turn, and nothing overlaps.
+    """Return the program without overlap: each layer is copied in its turn, and no layer stays on the card.
 
-    Blocking copies from ``memory``, in one stream, into one buffer; no layer stays on the card.
+    It has one stream and one buffer, and blocking copies from ``memory``. Raises InputError for unknown memory.
     """
     check_layers(layers)
     check_choice("memory", memory, HOST_MEMORIES)
@@ -193,16 +221,16 @@ def one_by_one(layers: Layers, memory: HostMemory = "pageable", reserve_bytes: i
     hosts = [on_host(f"h_{step.name}", step.weight_bytes) for step in steps]
     buffer = program.device("buffer 0", max(step.weight_bytes for step in steps))
     reserved = activations(program, reserve_bytes)
-    for _ in range(layers.passes):
-        for step, host in zip(steps, hosts, strict=True):
-            stream.copy_in(buffer[: step.weight_bytes], host, blocking=True)
-            launch(stream, step, buffer, reserved)
+    for number, is_backward in layers.turns * layers.passes:
+        step = steps[number]
+        stream.copy_in(buffer[: step.weight_bytes], hosts[number], blocking=True)
+        launch(stream, step, is_backward, buffer, reserved)
     program.synchronize()
     return program.schedule(f"one by one, {memory}")
 
 
 def loading(layers: Layers, config: Offload) -> Schedule | None:
-    """The copies of what stays on the card, made once, before the program begins; None where nothing stays."""
+    """Return the program that copies the resident layers once, before the other program; None if there are none."""
     program = Program()
     stream = program.stream()
     for number in sorted(config.numbers(layers)):
@@ -224,13 +252,13 @@ def offload(
     reserve_bytes: int = 0,
     kernel_first: bool = False,
 ) -> Schedule:
-    """Weights streamed to the card layer by layer, over ``depth`` buffers; the layers called ``resident`` stay there.
+    """Return the program of layers that are streamed over ``depth`` buffers, except those that are ``resident``.
 
-    The rest as for :class:`Offload`. Raises InputError naming what does not go together.
+    The arguments are the fields of :class:`Offload`. Raises InputError naming the wrong argument.
     """
     return Offload(depth, tuple(resident), memory, reserve_bytes, kernel_first).schedule(layers)
 
 
 def check_layers(layers: Layers) -> None:
-    """Raise InputError unless it is a model's layers."""
+    """Raise InputError unless ``layers`` is a Layers."""
     check_is("layers", layers, Layers)

@@ -27,8 +27,7 @@ def best_table(best: Best[Any]) -> Table:
 def _described(best: Best[Any]) -> str:
     work = best.work
     if isinstance(work, Layers):
-        several = f", {work.passes} passes" if work.passes > 1 else ""
-        return f": {len(work.steps)} layers of {format_bytes(work.weight_bytes)}{several}"
+        return f": {work.words}"
     return "" if isinstance(work, Workload) else f": {best.compared['before'].more['chunks']} chunks of a program"
 
 
@@ -67,7 +66,8 @@ def _memory(best: Best[Any]) -> list[Fact]:
         for limit in (best.memory_bytes, best.pinned_limit_bytes)
     ]
     on_card = (limits[0], f"{format_bytes(reserved)} of it reserved" if reserved else "")
-    on_host = (limits[1], f"{len(use.more['streamed'])} layers, which each pass copies")
+    unless = " in each direction, unless a buffer still holds them" * (best.work.direction == "both")
+    on_host = (limits[1], f"{len(use.more['streamed'])} layers, which each pass copies{unless}")
     return [
         ("on the card", format_bytes(use.device_bytes), "; ".join(filter(None, on_card))),
         ("pinned on the host", format_bytes(use.more["pinned_bytes"]), "; ".join(filter(None, on_host))),
@@ -113,6 +113,8 @@ def _flat(flatness: Flatness, the_best: str) -> list[Fact]:
 def _assumed(best: Best[Any]) -> list[Fact]:
     changes = best.changes
     told = [("assumed", changes.assumed), ("note", changes.notes)] if changes else []
+    if isinstance(best.work, Layers):
+        told = [("assumed", tuple(best.work.assumed))]
     return [(name, "", text) for name, texts in told for text in texts]
 
 

@@ -90,7 +90,7 @@ def best_offload(
     search.finish(placements.in_order(ways), None)
     if not search.took:  # the budget is less than one simulation needs
         search.evaluate([way for _, way in islice(placements.in_order(ways), 1)])
-    lean, is_small = _leanest(search, ways), layers.passes * len(layers.steps) <= MOST_AGAIN
+    lean, is_small = _leanest(search, ways), layers.passes * len(layers.turns) <= MOST_AGAIN
     if every is None and is_small:  # with less memory, other placements are good
         less = room._replace(card=lean.device_bytes - 1)
         lean = _leanest(search, Space(costs, less, most_depth).good_ways(floor_ticks(costs, less, most_depth)))
@@ -140,10 +140,11 @@ def _check_sizes(layers: Layers, room: Room, reserve_bytes: int) -> None:
             f"{' or reserve less' if reserve_bytes else ''}"
         )
     steps = len(layers.steps)
-    if steps > MOST_STEPS or 6 * steps * layers.passes > MOST_OPS:
+    if steps > MOST_STEPS or 6 * len(layers.turns) * layers.passes > MOST_OPS:
+        most = MOST_OPS * steps // (6 * len(layers.turns))
         raise InputError(
             f"layers, passes: {steps} layers and {layers.passes} passes are too many to search; give at most"
-            f" {MOST_STEPS} layers and {MOST_OPS // 6} together: after a few passes each takes as long as the last"
+            f" {MOST_STEPS} layers and {most} together: after a few passes each takes as long as the last"
         )
 
 
@@ -215,8 +216,8 @@ class _Placements:
         return Offload(way.depth, stay, reserve_bytes=self._reserve_bytes)
 
     def _ops(self, way: Way) -> int:
-        """Return the ops of a placement: kernels, and for each streamed layer a copy, two waits and two records."""
-        return self._layers.passes * (int(self._costs.launches.sum()) + 5 * len(way.streamed))
+        """Return the ops of a placement: kernels, and for each streamed turn a copy, two waits and two records."""
+        return self._layers.passes * (self._costs.pass_launches + 5 * len(way.streamed) * len(self._costs.sides))
 
     def _ticks(self, way: Way) -> int:
         schedule = self._config(way).schedule(self._layers)

@@ -1,23 +1,26 @@
-"""Lower bounds on what layers take that are streamed to the card: of one way to place them, and of all ways at once.
+"""Lower bounds on the time of layers that are streamed to the card: of one placement, and of all placements.
 
-**Of one way.** Copies are made one after another, in one stream; layers run one after another, in another one. Let r(i)
-be the kernels of layer i alone, and c(i) its copy alone. Then, with the host's calls in between,
+**Of one placement.** Copies run one after another in one stream, and layers in another one. Let r(i) be the time of the
+kernels of turn i alone, and c(i) the time of its copy alone. Then, with the host's calls in between,
 
     a copy ends no earlier than    c(i) after the later of: the copy before it; the layer that used its buffer; its own
                                    call
     a layer ends no earlier than   r(i) after the later of: the layer before it; its copy; its call
 
-Hand-overs are left out, as an op that comes late has none. What a card may do besides, such as crowds or an engine for
-both, makes ops end later only. The numbers of many ways are columns of numpy arrays, so that thousands of ways cost
-little more than one. Of many passes the first few are gone through, unless it is asked for all; each of the others
-takes at least what all layers take, and what all copies do.
+Hand-overs are left out, as an op that comes late has none. Other effects, such as crowds or one engine for both
+directions, only make ops end later. The numbers of many placements are columns of numpy arrays, so that thousands cost
+little more than one. Of many passes, the bound goes through the first few, unless all are asked for. Each later pass
+takes at least the time of all its kernels, and that of all its copies.
 
-**Of all ways.** With M the weights of the largest layer that is streamed over d buffers, all larger ones stay on the
-card, and what is left of its memory holds B bytes more. The least that has to be copied is that of a fractional
-knapsack: keep the layers first whose copies take longest for a byte (G. Dantzig, Discrete-variable extremum problems,
-1957). No way with this M and d takes less than the copies of one pass after the other and the last layer; nor less than
-all layers, and the first one's copy, if that one is streamed; nor, with one buffer, less than copies and layers of what
-is streamed together.
+**Of all placements.** Let M be the weights of the largest layer that is streamed over d buffers. All larger layers stay
+on the card, and the rest of its memory holds B bytes of other layers. The least copies of a sweep over the layers, in
+one direction, are those of a fractional knapsack that keeps the layers with the longest copies per byte (G. Dantzig,
+Discrete-variable extremum problems, 1957). In passes that go forward and backward, each sweep but the first finds at
+most d layers in the buffers, which are not copied. No placement with this M and d takes less than
+
+- its copies one after another, and then the last layer;
+- all layers, and the copy of the first layer if that one is streamed;
+- with one buffer, the copies and the kernels of the streamed layers.
 """
 
 from __future__ import annotations
@@ -55,48 +58,83 @@ class Room(NamedTuple):
 
 
 class LayerCosts:
-    """What the layers of a model cost on a device, in whole ticks, as the model prices them.
+    """The costs of a model's layers on a device, in whole ticks, as the model prices them.
 
-    ``weights``, ``copies``, ``runs``: bytes, ticks of the copy and ticks of the kernels of each step, shape (n,).
+    - ``weights``, ``copies``: bytes and ticks of the copy of each layer, shape (layers,).
+    - ``runs``, ``launches``: ticks and number of the kernels of each layer, shape (2, layers): forward and backward.
+    - ``turns``: the turns of a pass; ``returns``: True if a pass goes forward and then backward.
     """
 
     def __init__(self, layers: Layers, device: Device) -> None:
         steps = layers.steps
         calls = call_ticks("live", device)
-        self.passes = layers.passes
+        self.passes, self.turns, self.returns = layers.passes, layers.turns, layers.direction == "both"
         self.fetch_call = calls[Copy] + calls[RecordEvent]
         self.copy_call, self.kernel_call = calls[Copy], calls[Kernel]
         self.wait_call, self.record_call = calls[WaitEvent], calls[RecordEvent]
         self.submit, self.enter = ticks(device.host.submit_s), surcharges_of("live", device).enter
-        launches = [step.launches() for step in steps]
-        self.launches = np.array([len(some) for some in launches], np.int64)
+        launches = [[step.launches(is_backward) for step in steps] for is_backward in (False, True)]
+        self.launches = np.array([[len(some) for some in side] for side in launches], np.int64)
         self.weights = np.array([step.weight_bytes for step in steps], np.int64)
         self.copies = np.array([_copy_ticks(device, step.weight_bytes) for step in steps], np.int64)
-        alone = [sum(kernel_shape(device, op).duration for op in some) for some in launches]
+        alone = [[sum(kernel_shape(device, op).duration for op in some) for some in side] for side in launches]
         self.runs = np.array(alone, np.int64)
 
     @property
+    def sides(self) -> list[int]:
+        """The rows of ``runs`` and ``launches`` that a pass has: 0 if it goes forward, 1 if it goes backward."""
+        return sorted({int(turn.is_backward) for turn in self.turns})
+
+    @property
+    def pass_runs(self) -> Ints:
+        """Ticks of the kernels of each layer in a pass, shape (layers,)."""
+        found: Ints = self.runs[self.sides].sum(axis=0)
+        return found
+
+    @property
+    def pass_launches(self) -> int:
+        """The number of kernels in a pass."""
+        return int(self.launches[self.sides].sum())
+
+    @property
     def all_runs(self) -> int:
-        """Ticks of a pass if nothing were copied, behind another one."""
-        return int(self.runs.sum())
+        """Ticks of the kernels of a pass, without copies."""
+        return int(self.pass_runs.sum())
+
+    @property
+    def last_run(self) -> int:
+        """Ticks of the kernels of the last turn."""
+        return int(self.runs[int(self.turns[-1].is_backward), self.turns[-1].number])
 
     def bounds(self, streamed: Bools, depth: int, most_passes: int = FEWEST_PASSES) -> Ints:
-        """Ticks before which no run of these ways can end, shape (ways,).
+        """Return lower bounds on the makespans of placements in ticks, shape (placements,).
 
-        ``streamed``: shape (ways, n), at least ``depth`` in each. ``most_passes``: that are gone through.
+        - ``streamed``: True for streamed layers, at least ``depth`` in each row, shape (placements, layers).
+        - ``most_passes``: the number of passes that the bound goes through.
         """
         found = _Ways(self, streamed, depth)
         gone_through = min(self.passes, most_passes)
         for _ in range(gone_through):
-            for step in range(streamed.shape[1]):
-                found.run(step)
+            for number, is_backward in self.turns:
+                found.run(number, int(is_backward))
         more = self.passes - gone_through
-        all_copies = streamed @ self.copies
-        last_copy: Ints = found.copied + more * all_copies + int(self.runs[-1])
-        return np.maximum(found.now + more * self.all_runs, np.where(all_copies > 0, last_copy, 0))
+        if not more:
+            return found.now
+        last_copy: Ints = found.copied + more * self._copied_again(streamed, depth) + self.last_run
+        return np.maximum(found.now + more * self.all_runs, last_copy)
+
+    def _copied_again(self, streamed: Bools, depth: int) -> Ints:
+        """Return the ticks of all copies of a pass but the first one, shape (placements,)."""
+        if not self.returns:
+            all_copies: Ints = streamed @ self.copies
+            return all_copies
+        items = np.cumsum(streamed, axis=1) - 1
+        times = 1 * (items >= depth) + (items < items[:, -1:] + 1 - depth)  # forward and backward
+        found: Ints = (streamed * times) @ self.copies
+        return found
 
     def resident_bound(self) -> int:
-        """The same where every layer stays on the card; and no way takes less."""
+        """Return the bound if every layer stays on the card; no placement takes less."""
         return self.passes * self.all_runs
 
 
@@ -105,47 +143,57 @@ def _copy_ticks(device: Device, n_bytes: int) -> int:
 
 
 class _Ways:
-    """How far the card and the host have come at least, for each of many ways: one number a way in each array."""
+    """The earliest progress of the card and the host, for each of many placements: one number each in each array.
+
+    Items are numbered as in :meth:`streamsim.program.offload.Offload.schedule`.
+    """
 
     def __init__(self, costs: LayerCosts, streamed: Bools, depth: int) -> None:
         ways = len(streamed)
         self._costs, self._streamed, self._depth = costs, streamed, depth
         self._each = np.arange(ways)
-        self._item = np.zeros(ways, np.int64)  # streamed layers so far, over all passes
-        self._copies = streamed.sum(axis=1) * costs.passes
+        self._item, self._step, self._side = np.zeros(ways, np.int64), 1, int(costs.turns[0].is_backward)
+        self._items = streamed.sum(axis=1) * (1 if costs.returns else costs.passes)
         self.now = np.zeros(ways, np.int64)  # the end of the last layer
         self.copied = np.zeros(ways, np.int64)
-        # For each buffer when its copy may begin: after the layer that used it, and its call.
+        # For each buffer, the earliest start of its copy (after the layer that used it, and its call), and whether a
+        # copy is to come before its next layer.
         self._free = np.empty((depth, ways), np.int64)
+        self._comes = np.ones((depth, ways), bool)
         first = costs.enter + costs.copy_call
         self._free[:] = (first + costs.fetch_call * np.arange(depth) + costs.submit)[:, None]
-        self._host = np.where(self._copies > 0, costs.enter + depth * costs.fetch_call, 0)
+        self._host = np.where(self._items > 0, costs.enter + depth * costs.fetch_call, 0)
         self._enter = np.full(ways, costs.enter, np.int64)  # what the next kernel's stream takes to be entered
 
-    def run(self, step: int) -> None:
-        """One layer more, and the copy that its end makes room for."""
-        costs, own = self._costs, self._streamed[:, step]
+    def run(self, number: int, side: int) -> None:
+        """Add the turn of a layer, and the copy into the buffer that it makes free. ``side``: 1 if it is backward."""
+        costs, own = self._costs, self._streamed[:, number]
+        if side != self._side:
+            self._side, self._step = side, -self._step
+            self._item += self._step
         slot = self._item % self._depth
-        free = self._free[slot, self._each]
-        self.copied = np.where(own, np.maximum(self.copied, free) + costs.copies[step], self.copied)
-        issued = self._host + self._enter + costs.kernel_call + costs.wait_call * own
+        free, comes = self._free[slot, self._each], own & self._comes[slot, self._each]
+        self.copied = np.where(comes, np.maximum(self.copied, free) + costs.copies[number], self.copied)
+        issued = self._host + self._enter + costs.kernel_call + costs.wait_call * comes
         start = np.maximum(self.now, issued + costs.submit)
         start = np.where(own, np.maximum(start, self.copied), start)
-        self.now = start + costs.runs[step]
-        self._host = issued + costs.kernel_call * (costs.launches[step] - 1) + costs.record_call * own
+        self.now = start + costs.runs[side, number]
+        self._host = issued + costs.kernel_call * (costs.launches[side, number] - 1) + costs.record_call * own
         called = self._host + costs.wait_call + costs.enter + costs.copy_call
         freed = np.maximum(self.now, called + costs.submit)
-        self._free[slot, self._each] = np.where(own, freed, free)
-        fetches = own & (self._item + self._depth < self._copies)
+        following = self._item + self._step * self._depth
+        fetches = own & (following >= 0) & (following < self._items)
+        self._free[slot, self._each] = np.where(fetches, freed, free)
+        self._comes[slot, self._each] = np.where(own, fetches, self._comes[slot, self._each])
         self._host = np.where(fetches, called + costs.record_call, self._host)
         self._enter = np.where(fetches, costs.enter, 0)
-        self._item += own
+        self._item += own * self._step
 
 
 def floor_ticks(costs: LayerCosts, room: Room, most_depth: int) -> int:
-    """Ticks before which no run can end, however its layers are placed; see the top of this file.
+    """Return a lower bound in ticks over all placements; see the top of this file.
 
-    Where nothing fits it is larger than any run's.
+    If no placement fits, the bound is larger than any makespan.
     """
     found = [
         _relaxed(costs, room, depth, largest)
@@ -161,30 +209,35 @@ NEVER = 1 << 62
 
 
 def _relaxed(costs: LayerCosts, room: Room, depth: int, largest: int) -> int:
-    """Of all ways to stream layers of up to ``largest`` bytes over so many buffers."""
-    may = costs.weights <= largest
+    """Return the bound over all placements that stream layers of up to ``largest`` bytes over ``depth`` buffers."""
+    may, first = costs.weights <= largest, costs.turns[0].number
     left = room.card - depth * largest - int(costs.weights[~may].sum())
     others = may.copy()
-    others[0] = False
-    first_stays = _where(costs, room, depth, others, left - int(costs.weights[0]) * int(may[0]))
-    if not may[0]:
+    others[first] = False
+    first_stays = _where(costs, room, depth, others, left - int(costs.weights[first]) * int(may[first]))
+    if not may[first]:
         return first_stays
     first_is_streamed = _where(costs, room, depth, may, left)
-    return min(first_stays, max(first_is_streamed, int(costs.copies[0]) + costs.resident_bound()))
+    return min(first_stays, max(first_is_streamed, int(costs.copies[first]) + costs.resident_bound()))
 
 
 def _where(costs: LayerCosts, room: Room, depth: int, may: Bools, left: int) -> int:
-    """The same where only these ``may`` be streamed, with so many bytes left to keep some of them."""
-    weights = costs.weights[may]
+    """Return the bound if only the layers of ``may`` may be streamed, and ``left`` bytes keep some of them."""
+    weights, copies = costs.weights[may], costs.copies[may]
     if left < 0 or (room.pinned is not None and int(weights.sum()) - left > room.pinned):
         return NEVER
-    copies = costs.passes * _least_left(costs.copies[may], weights, left)
-    together = _least_left(costs.copies[may] + costs.runs[may], weights, left) if depth == 1 else 0
-    return max(copies + int(costs.runs[-1]) * (copies > 0), costs.resident_bound(), costs.passes * together)
+    sides = costs.sides
+    found_there = (costs.passes * len(sides) - 1) * depth * int(copies.max(initial=0)) if costs.returns else 0
+    copied = max(0, costs.passes * len(sides) * _least_left(copies, weights, left) - found_there)
+    together = 0
+    if depth == 1:
+        each = [_least_left(copies + costs.runs[side, may], weights, left) for side in sides]
+        together = costs.passes * sum(each) - found_there
+    return max(copied + costs.last_run * (copied > 0), costs.resident_bound(), together)
 
 
 def _least_left(values: Ints, weights: Ints, room: int) -> int:
-    """The least sum of the values of what has no room, where a part of an item may have some."""
+    """Return the least sum of the values of items without room, if a part of an item may have room."""
     order = np.argsort(-values / weights, kind="stable")
     used = np.cumsum(weights[order])
     whole = int(np.searchsorted(used, room, side="right"))

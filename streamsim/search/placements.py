@@ -160,7 +160,7 @@ class Space:
         return found
 
     def _spend(self, ways: int) -> None:
-        self._cells -= (ways + AT_LEAST) * self._n * min(self._costs.passes, FEWEST_PASSES)
+        self._cells -= (ways + AT_LEAST) * len(self._costs.turns) * min(self._costs.passes, FEWEST_PASSES)
 
     def _rows(self, streamed: Sequence[Sequence[int]]) -> Bools:
         found = np.zeros((len(streamed), self._n), dtype=bool)
@@ -213,7 +213,8 @@ class Space:
         yield layers
         yield layers[::-1]
         yield layers[np.argsort(-self._costs.weights[layers], kind="stable")]
-        yield layers[np.argsort(self._costs.runs[layers] - self._costs.copies[layers], kind="stable")]
+        copies = len(self._costs.sides) * self._costs.copies
+        yield layers[np.argsort((self._costs.pass_runs - copies)[layers], kind="stable")]
         places = np.arange(len(layers)) * GOLDEN % 1  # any number of the first places is evenly spread
         yield layers[np.argsort(np.argsort(places))]
 

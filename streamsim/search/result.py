@@ -233,7 +233,7 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
 
     def _other_json(self) -> dict[str, Any]:
         if isinstance(self.work, Layers):
-            return {"passes": self.work.passes, "pinned_limit_bytes": self.pinned_limit_bytes}
+            return attributes(self.work, "passes", "direction", "assumed") | attributes(self, "pinned_limit_bytes")
         if isinstance(self.work, Workload):
             return {}
         said = (

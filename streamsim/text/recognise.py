@@ -30,7 +30,7 @@ _JSON = {
 }
 # Of TOML, by kind: names that only it has.
 _TOML = {"device": {"compute", "host", "copy_engines"}, "workload": {"inputs", "outputs", "kernels"}}
-_TOML |= {"layers": {"layers", "passes"}, "loop": {"batch", "sample", "batch_bytes", "step"}}
+_TOML |= {"layers": {"layers", "passes", "direction"}, "loop": {"batch", "sample", "batch_bytes", "step"}}
 _TOML |= {"sweep": {"set", "h2d", "d2h", "kernel", "scale", "workload"}}
 
 

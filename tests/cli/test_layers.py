@@ -47,18 +47,22 @@ def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
     return found
 
 
-OPTIONS = ("--depth", "1", "--resident", " layer0 ,layer2", "--reserve", "1MB", "--memory", "pageable", "--passes", "3")
+OPTIONS = (
+    *("--direction", "both", "--passes", "3", "--depth", "1", "--resident", " layer0 ,layer2"),
+    *("--reserve", "1MB", "--memory", "pageable"),
+)
 CONFIG = Offload(1, ("layer0", "layer2"), "pageable", 1_000_000)
 
 
 @pytest.mark.parametrize("file", ["model.toml", "model.csv"])
 def test_predict_schedule_and_explain_say_what_the_library_says(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--layers", file, *OPTIONS, "--device", "a100")
-    schedule = CONFIG.schedule(replace(MODEL, passes=3))
+    schedule = CONFIG.schedule(replace(MODEL, passes=3, direction="both"))
     predicted, explained = (figures(capsys, command, *options) for command in ("predict", "explain"))
     inputs = unstamped(predicted).pop("inputs")
     wanted = json.loads(json.dumps(predict(schedule, "a100").to_json()))
     del wanted["inputs"]
+    assert predicted.pop("assumed") == explained["assumed"] == replace(MODEL, direction="both").assumed
     assert predicted == wanted
     assert (inputs["depth"], inputs["resident"], inputs["device"]) == (1, ["layer0", "layer2"], "a100")
     assert inputs["layers"]["passes"] == 3
@@ -76,6 +80,7 @@ def test_best_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) -> 
     found = figures(capsys, "best", "--layers", "model.toml", *limits, "--device", "a100")
     wanted = best_offload(MODEL, "a100", 145_000_000, 10_000_000, 100_000_000, 2)
     inputs = unstamped(found).pop("inputs")
+    assert (found["direction"], found["assumed"]) == ("forward", [])
     plain = json.loads(json.dumps(wanted.to_json()))
     assert found == {name: value for name, value in plain.items() if name != "inputs"}
     assert inputs["memory_limit_bytes"] == 145_000_000
@@ -127,7 +132,7 @@ def test_csv_has_no_inputs(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_code_and_best_write_the_program(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     out = said(capsys, "code", "--layers", "model.toml", *OPTIONS, "--device", "a100", "--as", "pytorch")
-    assert out == code_of_layers(replace(MODEL, passes=3), CONFIG)
+    assert out == code_of_layers(replace(MODEL, passes=3, direction="both"), CONFIG)
     said(capsys, "best", "--layers", "model.toml", "--memory-limit", "140MB", "--as", "pytorch", "-o", "best.py")
     found = best_offload(MODEL, "h200:pytorch", 140_000_000)  # with the calls of the library
     assert (folder / "best.py").read_text() == code_of_layers(MODEL, found.simplest.config)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from streamsim.code.layers import code_of_layers
 from streamsim.code.steps import VERIFIED
 from streamsim.errors import InputError
+from streamsim.program.config import DIRECTIONS
 from streamsim.program.layers import Layer, Layers
 from streamsim.program.offload import Offload
 from streamsim.program.workload import WorkloadKernel
@@ -27,15 +28,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamsim.code.steps import Language
+    from streamsim.program.config import Direction
 
 RUFF = shutil.which("ruff", path=f"{sys.prefix}/bin") or shutil.which("ruff")
 REPEAT = 2
 
 
-def layers_of_floats(*floats: int, launches: tuple[int, ...] = (), passes: int = 1) -> Layers:
+def layers_of_floats(
+    *floats: int, launches: tuple[int, ...] = (), passes: int = 1, direction: Direction = "forward"
+) -> Layers:
+    """Layers of so many floats; backward they have twice as many launches, as they are computed again."""
     several = launches or (1,) * len(floats)
-    kernels = [(WorkloadKernel(duration_s=1e-6, launches=many),) for many in several]
-    return Layers(tuple(Layer(4 * n, of) for n, of in zip(floats, kernels, strict=True)), passes)
+    kernels = [[(WorkloadKernel(duration_s=1e-6, launches=many * k),) for k in (1, 2)] for many in several]
+    layers = [Layer(4 * n, run, backward=back) for n, (run, back) in zip(floats, kernels, strict=True)]
+    return Layers(tuple(layers), passes, direction=direction)
 
 
 def run(text: str, seed: int = 0) -> tuple[dict[str, Any], list[Call], list[str]]:
@@ -65,7 +71,8 @@ def programs(draw: st.DrawFn) -> tuple[Layers, Offload]:
     floats = draw(st.lists(st.integers(4, 60), min_size=1, max_size=5))
     launches = draw(st.lists(st.integers(1, 3), min_size=len(floats), max_size=len(floats)))
     stay = draw(st.sets(st.sampled_from(range(len(floats)))))
-    layers = layers_of_floats(*floats, launches=tuple(launches), passes=draw(st.integers(1, 3)))
+    passes, direction = draw(st.integers(1, 3)), draw(st.sampled_from(DIRECTIONS))
+    layers = layers_of_floats(*floats, launches=tuple(launches), passes=passes, direction=direction)
     memory: Any = draw(st.sampled_from(("pinned", "pinned", "pageable")))
     names = tuple(f"layer{n}" for n in sorted(stay))
     return layers, Offload(draw(st.integers(1, 6)), names, memory, kernel_first=draw(st.booleans()))
@@ -89,7 +96,8 @@ def test_a_program_makes_the_calls_of_its_schedule_and_verifies_its_output(
     assert all(with_events_named(calls) == wanted for calls in rest)
     assert result["verified"]
     assert len(result["issue_s"]) == len(result["wall_s"]) == REPEAT
-    assert result["layer_s"] == [0.001 / REPEAT] * len(layers.steps)
+    for name in ("layer_s", *(["backward_s"] if layers.is_backward else [])):
+        assert result[name] == [0.001 / REPEAT] * len(layers.steps)
     assert set(places) <= {config.memory}
 
 
@@ -147,6 +155,8 @@ def texts() -> dict[str, str]:
                 found[f"{many} {launches[:2]} {stay}"] = code_of_layers(layers, config)
     alike = Layers((Layer(400, (WorkloadKernel(duration_s=1e-3),), "block", 90),), 12)
     found["alike"] = code_of_layers(alike, Offload(10, ("block.3",)))
+    for direction in DIRECTIONS[1:]:
+        found[direction] = code_of_layers(layers_of_floats(*uneven[:3], direction=direction), Offload(2))
     found["pageable"] = code_of_layers(alike, Offload(1, (), "pageable"))
     return found
 
@@ -164,10 +174,10 @@ def test_programs_are_formatted_and_linted(tmp_path: Path) -> None:
 
 def test_a_program_is_short() -> None:
     # But for the sizes of its layers, which are as many lines as they need, and three where they are alike.
-    for text in texts().values():
-        lines = text.splitlines()
-        first, last = (next(k for k, line in enumerate(lines) if line.startswith(name)) for name in ("WIDTH", "DEF"))
-        assert len(lines) - (last - first) + 3 < 120
+    for name, text in texts().items():
+        lines, most = text.splitlines(), 150 if name in DIRECTIONS else 125
+        first, last = (next(k for k, line in enumerate(lines) if line.startswith(word)) for word in ("WIDTH", "DEF"))
+        assert len(lines) - (last - first) + 3 < most
 
 
 def test_the_sizes_are_those_of_the_layers() -> None:

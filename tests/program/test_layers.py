@@ -67,8 +67,8 @@ def test_a_pass_goes_through_every_layer_by_itself() -> None:
         ("head", 1 << 30),
     ]
     assert MODEL.weight_bytes == 3 * 400_000_000 + (1 << 30)
-    launches = MODEL.steps[0].launches(2)  # three launches take the 2 ms together
-    assert [(op.stream, op.duration_s) for op in launches] == [(2, 1e-3), *[(2, 2e-3 / 3)] * 3]
+    launches = MODEL.steps[0].launches()  # three launches take the 2 ms together
+    assert [(op.stream, op.duration_s) for op in launches] == [(1, 1e-3), *[(1, 2e-3 / 3)] * 3]
 
 
 def test_layers_without_a_name_have_the_number_of_their_step() -> None:

@@ -11,7 +11,7 @@ import strategies as card
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from layered import Times, layers_of, models, names_of, recurrence
+from layered import Times, directions, layers_of, models, names_of, recurrence
 from msgspec.structs import replace
 
 from streamsim.errors import InputError
@@ -24,15 +24,16 @@ from streamsim.races.check import check
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
+    from streamsim.program.config import Direction
     from streamsim.program.schedule import Schedule
 
 IDEAL = card.make_device()
 Model = tuple[list[Times], frozenset[int], int, int]
 
 
-def made(model: Model, **more: Any) -> tuple[Layers, Offload]:
+def made(model: Model, direction: Direction = "forward", **more: Any) -> tuple[Layers, Offload]:
     times, resident, depth, passes = model
-    return layers_of(*times, passes=passes), Offload(depth, names_of(resident), **more)
+    return layers_of(*times, passes=passes, direction=direction), Offload(depth, names_of(resident), **more)
 
 
 def ticks(schedule: Schedule, device: Device = IDEAL) -> int:
@@ -53,6 +54,22 @@ def test_two_layers_by_hand() -> None:
     assert ticks(offload(layers, 1, ["layer1"])) == 12
     assert ticks(offload(layers, 1, ["layer0", "layer1"])) == 8
     assert ticks(one_by_one(layers, "pinned")) == 18
+
+
+def test_a_pass_forward_and_backward_by_hand() -> None:
+    # Three layers of 4 ticks to copy, 5 forward and 8 backward. In two buffers, forward: copies end at 4, 8 and 13,
+    # kernels at 9, 14 and 19. Backward, the last two layers are still there: they end at 27 and 35; the first one is
+    # copied from 27 to 31, and ends at 43. In one buffer only the last one is there: 27 + 27 + 8 + 12 + 12. Backward
+    # alone, copies from the last layer on: 4 + 3 x 8; of uneven ones, the copy that nothing hides is another one.
+    layers = layers_of(*[(4, 5)] * 3, direction="both")
+    assert [ticks(offload(layers, depth)) for depth in (1, 2, 3, 9)] == [27 + 8 + 2 * 12, 43, 43, 43]
+    assert ticks(offload(replace(layers, passes=2), 3)) == 43 + 39  # all are still there
+    assert ticks(offload(replace(layers, direction="backward"), 2)) == 28
+    uneven = layers_of((4, 5), (6, 3))
+    assert (
+        ticks(offload(replace(uneven, direction="backward"), 2)) == 6 + 6 + 8
+    )  # 13 forward, with the short copy first
+    assert offload(layers, 1, ["layer0"]).name == "offload K=1, 1 of 3 layers stay, forward and backward"
 
 
 @examples(100)
@@ -81,21 +98,25 @@ def test_kernels_issued_first_run_beside_pageable_copies(c: int, k: int, layers:
 
 
 @examples(200)
-@given(models(), st.booleans())
-def test_without_overheads_it_takes_what_the_recurrence_says(model: Model, kernel_first: bool) -> None:
+@given(models(), directions, st.booleans())
+def test_without_overheads_it_takes_what_the_recurrence_says(
+    model: Model, direction: Direction, kernel_first: bool
+) -> None:
     times, resident, depth, passes = model
-    layers, config = made(model, kernel_first=kernel_first)
+    layers, config = made(model, direction, kernel_first=kernel_first)
     slots = min(depth, len(times) - len(resident))
-    assert ticks(config.schedule(layers)) == recurrence(times, resident, max(slots, 1), passes)
+    assert ticks(config.schedule(layers)) == recurrence(times, resident, max(slots, 1), passes, direction)
 
 
 # What it does
 
 
 @examples(100)
-@given(models(), st.sampled_from(("pinned", "pageable")), st.sampled_from((0, 64)), st.booleans())
-def test_no_two_conflicting_accesses_are_unordered(model: Model, memory: str, reserve: int, kernel_first: bool) -> None:
-    layers, config = made(model, memory=memory, reserve_bytes=reserve, kernel_first=kernel_first)
+@given(models(), directions, st.sampled_from(("pinned", "pageable")), st.sampled_from((0, 64)), st.booleans())
+def test_no_two_conflicting_accesses_are_unordered(
+    model: Model, direction: Direction, memory: str, reserve: int, kernel_first: bool
+) -> None:
+    layers, config = made(model, direction, memory=memory, reserve_bytes=reserve, kernel_first=kernel_first)
     for schedule in (config.schedule(layers), one_by_one(layers, config.memory, reserve)):
         assert check(schedule) == ()
         assert race_oracle.races(schedule) == {}
@@ -112,15 +133,15 @@ def test_without_the_wait_for_its_buffer_a_copy_would_race() -> None:
 
 
 @examples(100)
-@given(models(), st.integers(0, 2), st.booleans())
+@given(models(), directions, st.integers(0, 2), st.booleans())
 def test_every_kernel_reads_the_weights_of_its_layer_and_every_pass_copies_what_is_streamed(
-    model: Model, launches: int, kernel_first: bool
+    model: Model, direction: Direction, launches: int, kernel_first: bool
 ) -> None:
     # Without races the order of issue is as good as any: one symbolic run shows what each buffer holds.
-    times, resident, _, passes = model
-    layers, config = made(model, kernel_first=kernel_first)
+    times, resident, depth, passes = model
+    layers, config = made(model, direction, kernel_first=kernel_first)
     kernels = (WorkloadKernel(duration_s=1e-6, launches=launches + 1), WorkloadKernel("last", 2e-6))
-    layers = replace(layers, layers=tuple(replace(layer, kernels=kernels) for layer in layers.layers))
+    layers = replace(layers, layers=tuple(replace(layer, kernels=kernels, backward=()) for layer in layers.layers))
     held = {f"d_layer{n}": (f"h_layer{n}", times[n][0]) for n in resident}
     ran: list[str] = []
     copied: Counter[str] = Counter()
@@ -136,8 +157,12 @@ def test_every_kernel_reads_the_weights_of_its_layer_and_every_pass_copies_what_
             assert held[weights.buffer][1] == weights.bytes
             ran.append(held[weights.buffer][0])
     once = [f"h_layer{n}" for n in range(len(times)) for _ in range(launches + 2)]
-    assert ran == once * passes
-    assert copied == {f"h_layer{n}": passes for n in range(len(times)) if n not in resident}
+    assert ran == {"forward": once, "backward": once[::-1], "both": once + once[::-1]}[direction] * passes
+    streamed = [f"h_layer{n}" for n in range(len(times)) if n not in resident]
+    if direction == "both":  # as many as there are buffers stay at each change of the direction
+        assert sum(copied.values()) == 2 * passes * len(streamed) - (2 * passes - 1) * min(depth, len(streamed))
+    else:
+        assert copied == dict.fromkeys(streamed, passes)
 
 
 @examples(100)

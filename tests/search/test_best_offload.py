@@ -11,7 +11,7 @@ import strategies as card
 from effort import examples
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from layered import Times, layers_of, models, names_of, recurrence
+from layered import Times, directions, layers_of, models, names_of, recurrence
 from msgspec.structs import replace
 
 from streamsim.device.library import load_device
@@ -26,6 +26,7 @@ from streamsim.search.offload_bounds import LayerCosts, Room, floor_ticks
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
+    from streamsim.program.config import Direction
     from streamsim.search.result import Best
 
 IDEAL = card.make_device()
@@ -71,7 +72,8 @@ def asked(draw: st.DrawFn) -> Asked:
     reserve = draw(st.sampled_from((0, 0, 7)))
     memory = reserve + draw(st.integers(largest - 1, whole + largest))
     pinned = draw(st.none() | st.integers(0, whole))
-    return Asked(layers_of(*times, passes=passes), draw(card.devices()), memory, reserve, pinned, most_depth)
+    layers = layers_of(*times, passes=passes, direction=draw(directions))
+    return Asked(layers, draw(card.devices()), memory, reserve, pinned, most_depth)
 
 
 # The optimum
@@ -227,12 +229,12 @@ def test_many_layers_are_placed_near_the_bound() -> None:
 
 
 @examples(200)
-@given(models(), card.devices(), st.integers(1, 8))
-def test_no_way_ends_before_its_bound(model: Model, device: Device, most_passes: int) -> None:
+@given(models(), directions, card.devices(), st.integers(1, 8))
+def test_no_way_ends_before_its_bound(model: Model, direction: Direction, device: Device, most_passes: int) -> None:
     times, resident, depth, passes = model
     streamed = [n not in resident for n in range(len(times))]
     depth = min(depth, sum(streamed)) or 1
-    layers = layers_of(*times, passes=passes)
+    layers = layers_of(*times, passes=passes, direction=direction)
     taken = ticks(simulate(Offload(depth, names_of(resident)).schedule(layers), device).makespan_s)
     costs = LayerCosts(layers, device)
     (bound,) = costs.bounds(np.array([streamed]), depth, most_passes).tolist()
@@ -242,14 +244,15 @@ def test_no_way_ends_before_its_bound(model: Model, device: Device, most_passes:
 
 
 @examples(100)
-@given(models(6, 5))
-@example(([(1, 9), (9, 1)], frozenset(), 1, 5))
-def test_without_overheads_the_bound_is_what_it_takes(model: Model) -> None:
+@given(models(6, 5), directions)
+@example(([(1, 9), (9, 1)], frozenset(), 1, 5), "forward")
+def test_without_overheads_the_bound_is_what_it_takes(model: Model, direction: Direction) -> None:
     times, resident, depth, passes = model
     streamed = np.array([[n not in resident for n in range(len(times))]])
     depth = min(depth, int(streamed.sum())) or 1
-    (bound,) = LayerCosts(layers_of(*times, passes=passes), IDEAL).bounds(streamed, depth, passes).tolist()
-    assert bound == recurrence(times, resident, depth, passes)
+    layers = layers_of(*times, passes=passes, direction=direction)
+    (bound,) = LayerCosts(layers, IDEAL).bounds(streamed, depth, passes).tolist()
+    assert bound == recurrence(times, resident, depth, passes, direction)
 
 
 @examples(60)
