@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-import tomli_w
 from strategies import d2h, h2d, kernel, make_device, program
 
 from streamsim import best, evaluate, sweep
@@ -15,7 +13,6 @@ from streamsim.device.files import dump_device, parse_device, write_device
 from streamsim.device.front_end_calls import IN_LOOPS, TIMES, FrontEnd
 from streamsim.device.front_ends import front_end_names, front_end_of, shipped_front_ends, with_front_end, written_in
 from streamsim.device.library import device_names, load_device
-from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.config import Config, Order
 from streamsim.program.files import read_workload, write_workload
@@ -167,31 +164,6 @@ def test_calls_may_be_written_with_units() -> None:
     assert parse_device(text).front_ends["mine"].enter_s == 7e-6
 
 
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        ('enter_s = "7 parsecs"', "front_ends.mine.enter_s"),
-        ("enter_s = -1.0", "front_ends.mine.enter_s"),
-        ("enter_s = 5e-09\nexit_s = 1.0", "front_ends.mine.exit_s"),
-    ],
-)
-def test_what_is_wrong_with_a_front_end_is_named(text: str, what: str) -> None:
-    with pytest.raises(InputError, match=what):
-        parse_device(dump_device(WITH_LIBRARY).replace("enter_s = 5e-09", text))
-
-
-def test_a_front_end_says_where_its_numbers_come_from() -> None:
-    with pytest.raises(InputError, match=r"front_ends.mine.source = 'a friend'.*measured"):
-        msgspec.structs.replace(CARD, front_ends={"mine": msgspec.structs.replace(LIBRARY, source="a friend")})
-
-
-def test_an_unknown_front_end_is_named_with_those_that_are_known() -> None:
-    with pytest.raises(
-        InputError, match=r"front end = 'jax': expected one of calls, cuda-c\+\+, cupy, pytorch, pytorch_eager"
-    ):
-        load_device("h200:jax")
-
-
 # What a workload says
 
 
@@ -235,13 +207,6 @@ def test_a_sweep_is_of_the_workloads_front_end_unless_it_has_an_axis_of_them() -
     ]
 
 
-def test_an_unknown_front_end_of_a_workload_is_named_with_those_that_are_known() -> None:
-    for predicts in (lambda w: evaluate(w, [Config()], "h200"), lambda w: best(w, "h200", GRID), sweep):
-        with pytest.raises(InputError, match=r"front end = 'jax': expected one of calls, .*, pytorch_eager$"):
-            predicts(written("jax"))
-    assert evaluate(written("mine"), [Config()], WITH_LIBRARY) > evaluate(written(""), [Config()], WITH_LIBRARY)
-
-
 def test_a_workloads_front_end_is_in_its_file(tmp_path: Path) -> None:
     path = tmp_path / "workload.toml"
     write_workload(written("cupy"), path)
@@ -249,27 +214,3 @@ def test_a_workloads_front_end_is_in_its_file(tmp_path: Path) -> None:
     assert read_workload(path) == written("cupy")
     write_workload(written(""), path)
     assert "front_end" not in path.read_text()
-    path.write_text("inputs = [64]\nfront_end = 3\n")
-    with pytest.raises(InputError, match=r"workload\.toml: .*front_end"):
-        read_workload(path)
-
-
-FRONT_END = msgspec.to_builtins(LIBRARY)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        (0, "front_ends.third = 0: expected object, got int"),
-        ({}, "front_ends.third.copy_s: is missing"),
-        (FRONT_END | {"copy_s": -1.0}, "front_ends.third.copy_s = -1.0: expected a number from 0 to 86400"),
-        (FRONT_END | {"copy_s": [1]}, "front_ends.third.copy_s = [1]: expected float, got array"),
-        (FRONT_END | {"tea_s": 1}, "front_ends.third.tea_s = 1: unknown field"),
-    ],
-)
-def test_of_several_front_ends_the_wrong_one_is_named(wrong: Any, said: str) -> None:
-    tables = {"first": FRONT_END, "second": FRONT_END, "third": wrong, "fourth": FRONT_END}
-    plain = tomllib.loads(dump_device(load_device("ideal"))) | {"front_ends": tables}
-    with pytest.raises(InputError) as caught:
-        parse_device(tomli_w.dumps(plain))
-    assert said in str(caught.value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,7 +15,7 @@ from streamsim.cli import main
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import device_names, load_device
 from streamsim.device.profile import Device, LinkDirection
-from streamsim.device.settings import current, full_name, names, parse_settings
+from streamsim.device.settings import current, full_name, names
 from streamsim.device.variations import changed, with_memory_limit
 from streamsim.errors import InputError
 from streamsim.model import simulate
@@ -60,74 +59,6 @@ def test_no_two_names_are_the_same_without_their_units() -> None:
     assert len({full_name(H200, name) for name in known}) == len(known)
     shorts = {name.removesuffix("_s").removesuffix("_bytes_per").removesuffix("_bytes") for name in known}
     assert len(shorts) == len(known)
-
-
-@pytest.mark.parametrize(
-    ("setting", "words"),
-    [
-        ("h2d.__doc__=x", "'h2d.__doc__': no number or rule of a device profile"),
-        ("connections.real=2", "'connections.real': no number or rule of a device profile"),
-        ("compute.kernels=1", "'compute.kernels': no number or rule of a device profile"),
-        ("h2d=1", "'h2d': no number or rule of a device profile"),
-        ("h2d.bandwith=1GB/s", "'h2d.bandwith': no number or rule of a device profile; did you mean h2d.bandwidth?"),
-        ("connections=4", "'connections': cannot be set here; use --connections"),
-        ("memory_bytes=1GiB", "'memory_bytes': cannot be set here; use --memory-limit"),
-        ("host.copy", "set = 'host.copy': expected NAME=VALUE such as h2d.bandwidth=51GB/s"),
-        ("host.copy=4GB/s", "host.copy_s = '4GB/s': expected a time"),
-        ("host.copy=1us,2us", "host.copy_s = '1us,2us': expected one value; streamsim sweep takes several"),
-        ("h2d.latency_s=0..8us*2", "h2d.latency_s = '0..8us*2': expected one value"),
-        ("copy_engines.count=3", "copy_engines.count = 3: expected a whole number"),
-        ("copy_engines.arbitration=fair", "copy_engines.arbitration = 'fair': expected one of"),
-        ("d2h.duplex_bandwidth=9TB/s", "d2h.duplex_bandwidth_bytes_per_s = 9e+12: above bandwidth_bytes_per_s"),
-    ],
-)
-def test_a_bad_setting_is_one_line(capsys: pytest.CaptureFixture[str], setting: str, words: str) -> None:
-    assert main(["predict", *PIPELINE, "--set", setting]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith(f"streamsim: error: {words}")
-    assert err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ("h2d.latency_s=0..8us*2", "h2d.latency_s = '0..8us*2': no factor leads away from 0"),
-        ("h2d.latency_s=0..8us+0", "h2d.latency_s = '0..8us+0': expected a step above 0"),
-        ("h2d.__doc__=x", "'h2d.__doc__': no number or rule"),
-        ("copy_engines.arbitration=foo", "copy_engines.arbitration = 'foo': expected one of issue-order, "),
-    ],
-)
-def test_a_bad_axis_of_a_sweep_is_one_line(capsys: pytest.CaptureFixture[str], values: str, words: str) -> None:
-    assert main(["sweep", *PIPELINE, "--set", values]) == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert err.startswith(f"streamsim: error: {words}")
-
-
-@pytest.mark.parametrize(
-    ("twice", "words"),
-    [
-        (("host.copy=1us", "host.copy_s=2us"), "host.copy_s: set twice; keep one"),
-        (
-            ("link.latency=1us", "h2d.latency=2us"),
-            "h2d.latency_s: set twice, by link.latency_s and h2d.latency_s; keep one",
-        ),
-    ],
-)
-def test_one_number_is_set_once(twice: tuple[str, str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """In a sweep too, where it is no empty grid."""
-    with pytest.raises(InputError, match=f"^{re.escape(words)}$"):
-        changed(H200, parse_settings(H200, twice))
-    if "link" in words:
-        assert main(["sweep", *PIPELINE, "--set", twice[0], "--set", twice[1]]) == 2
-        assert capsys.readouterr().err == f"streamsim: error: {words}\n"
-
-
-@pytest.mark.parametrize("name", ["host.graph_edge", "host.graph_edge_s", "d2h.crowded_bytes"])
-def test_what_a_profile_had_once_is_said_to_be_gone(name: str) -> None:
-    with pytest.raises(InputError, match=f"^'{name}': is no longer part of a profile; leave it out$"):
-        changed(H200, {name: 1e-6})
 
 
 # What follows
@@ -366,10 +297,3 @@ def test_every_profile_says_its_link_in_one_line_short_enough_to_read(name: str)
     assert words.startswith(f"{device.link}; H2D ")
     assert "\n" not in words
     assert len(words) <= 200
-
-
-@pytest.mark.parametrize("name", ["h2d.latency", "link.bandwidth", "host.copy", "d2h.in_flight"])
-def test_a_value_that_no_field_holds_is_refused_before_others_follow_it(name: str) -> None:
-    for value in (10**400, 16**5000, -(10**400), float("inf"), float("nan"), True):
-        with pytest.raises(InputError, match=r"expected a (whole )?number from"):
-            changed(H200, {name: value})

@@ -1,0 +1,264 @@
+"""What the room refuses: a profile, a name, a front end or a setting is named in one line with its value."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pytest
+import tomli_w
+from msgspec import to_builtins
+from msgspec.structs import replace
+from refusals import refusal, refusal_of
+from strategies import link, make_device
+
+from streamsim import best, evaluate, sweep
+from streamsim.device.fields import FieldSpec, Table
+from streamsim.device.files import dump_device, parse_device
+from streamsim.device.front_end_calls import FrontEnd
+from streamsim.device.kernel_costs import KernelCost
+from streamsim.device.library import device_names, load_device
+from streamsim.device.profile import number_names
+from streamsim.device.settings import parse_settings
+from streamsim.device.variations import changed, without
+from streamsim.program.config import Config
+from streamsim.program.files import parse_workload
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.search.grid import Grid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streamsim.device.profile import Device
+
+DEVICE, H200 = make_device(), load_device("h200")
+RATES = sorted(name for name in number_names(DEVICE) if name.endswith("_bytes_per_s"))
+TIMES = sorted(name for name in number_names(DEVICE) if name.endswith("_s") and name not in RATES)
+LIBRARY = FrontEnd(2e-9, 3e-9, 0.0, 0.0, 0.0, 5e-9, "measured: by hand")
+WITH_LIBRARY = replace(DEVICE, front_ends={"mine": LIBRARY})
+
+
+def change(path: str, value: object) -> Device:
+    """The device with the number at ``path`` replaced."""
+    part, _, field = path.rpartition(".")
+    if part:
+        field, value = part, replace(getattr(DEVICE, part), **{field: value})
+    return replace(DEVICE, **{field: value})
+
+
+class Fan(Table, frozen=True):
+    """A table that no profile has."""
+
+    delay_s: float
+    spin_s: Annotated[float, FieldSpec(at_least=("delay_s",))]
+    blades: Annotated[int, FieldSpec(least=2, most=9)]
+
+
+# Numbers by their path, and what cannot stand there: the message begins with the field, and shows the value.
+CHANGES: list[tuple[str, object]] = [
+    *((path, bad) for path in TIMES for bad in (-1e-9, math.nan, math.inf, 1e6, "1us")),
+    *((path, bad) for path in RATES for bad in (0.0, -1e9, math.nan, math.inf, 25.0)),
+    ("connections", 0),
+    ("connections", 33),
+    ("connections", 8.0),
+    ("copy_engines.connections", 0),
+    ("copy_engines.connections", 33),
+    ("h2d.in_flight_bytes", 0),
+    ("h2d.in_flight_bytes", 1.5),
+    ("schema_version", 2),
+    ("copy_engines.count", 3),
+    ("copy_engines.count", -1),
+    ("copy_engines.arbitration", "fair"),
+    ("compute.arbitration", "fair"),
+    ("compute.kernel_signal", "none"),
+    ("compute.concurrent_kernels", 0),
+    ("compute.resident_threads", -1),
+    ("host.pageable_immediate_bytes", -1),
+    ("name", ""),
+    ("name", "a,b"),
+]
+FALL = (2e-6, 1e-6)  # a slope that would give kernels of negative time and share
+
+# What to make, how the message begins, and what it must show.
+PROFILES: list[tuple[Callable[[], object], str, str]] = [
+    *((partial(change, path, bad), path.rpartition(".")[2], repr(bad)) for path, bad in CHANGES),
+    (lambda: link(latency=2, duplex_latency=1), "duplex_latency_s", "1e-09"),
+    (lambda: link(latency=2, crowded_latency=1), "crowded_latency_s", "1e-09"),
+    (lambda: link(duplex_latency=2, crowded_duplex_latency=1), "crowded_duplex_latency_s", "1e-09"),
+    (lambda: link(crowded_latency=2, crowded_duplex_latency=1), "crowded_duplex_latency_s", "1e-09"),
+    (lambda: change("h2d.duplex_bandwidth_bytes_per_s", 2e9), "duplex_bandwidth_bytes_per_s", "2e+09"),
+    *(
+        (partial(change, "sources", {**DEVICE.sources, name: source}), f"sources.{name}", repr(source))
+        for name, source in (
+            ("host.coffee_s", "assumed: hot"),
+            ("host", "guessed: at night"),
+            ("host", "measured:"),
+        )
+    ),
+    *(
+        (partial(change, "sources", {k: v for k, v in DEVICE.sources.items() if k != name}), begins, "source")
+        for name, begins in (("connections", "connections"), ("d2h", "d2h."))
+    ),
+    (lambda: change("spread", {"host.coffee_s": 0.1}), "spread.host.coffee_s", "0.1"),
+    (lambda: change("spread", {"host.copy_s": -0.1}), "spread.host.copy_s", "-0.1"),
+    (lambda: KernelCost("k", 0, (10,), (1e-6,)), "elements", "(10,)"),
+    (lambda: KernelCost("k", 0, (10, 20), (1e-6,)), "elements", "(10, 20)"),
+    (lambda: KernelCost("k", 0, (20, 10), (1e-6, 2e-6)), "elements", "(20, 10)"),
+    (lambda: KernelCost("k", 0, (0, 10), (1e-6, 2e-6)), "elements", "(0, 10)"),
+    (lambda: KernelCost("k", 0, (10, 10**400), (1e-6, 2e-6)), "elements", "expected a whole number"),
+    (lambda: KernelCost("k", 0, (10, 1 << 43), (1e-6, 2e-6)), "elements", str(1 << 43)),
+    (lambda: KernelCost("k", 0, (10, 20), (1e-6, 0.0)), "duration_s", "0.0"),
+    (lambda: KernelCost("k", 0, (10, 20), (math.nan, 1e-6)), "duration_s", "nan"),
+    (lambda: KernelCost("k", 0, (10, 20), FALL), "duration_s", ""),
+    (lambda: Fan(-1.0, 1.0, 3), "delay_s = -1.0", ""),  # type: ignore[arg-type]
+    (lambda: Fan(1.0, 0.5, 3), "spin_s = 0.5: below delay_s = 1", ""),
+    (lambda: Fan(0.0, 0.5, 1), "blades = 1: expected a whole number from 2 to 9", ""),
+    (lambda: without(DEVICE, "wind"), "effect = 'wind': expected one of duplex, ", ""),
+]
+
+# Devices: their names, which list the shipped ones, and their paths.
+NEITHER = "neither a shipped profile (" + ", ".join(device_names())
+NAMES: list[tuple[Callable[[], object], str, str]] = [
+    *(
+        (partial(load_device, typed), f"device = {typed!r}: {NEITHER}", f"; did you mean {meant!r}?")
+        for typed, meant in (("h20", "h200"), ("RTX309O", "rtx3090"), ("idael", "ideal"))
+    ),
+    *(
+        (partial(load_device, name), "device = ", NEITHER)
+        for name in ("", "zzzzzz", "no/such/card", "h200\n", "\0", "1" * 5000)
+    ),
+    (lambda: load_device("nowhere/h200.toml"), "nowhere/h200.toml: cannot read it: no such file", ""),
+    (lambda: load_device("."), "device = '.': ", ""),
+    (lambda: load_device("x" * 5000 + ".toml"), "x", ""),
+]
+
+
+# Front ends: of profiles in files, of devices' names and of workloads.
+PLAIN = to_builtins(LIBRARY)
+KNOWN = "calls, cuda-c++, cupy, pytorch, pytorch_eager"
+JAX = Workload(1 << 18, (4,), (4,), (WorkloadKernel(duration_s=20e-6),), front_end="jax")
+
+
+def of_several(third: Any) -> Device:
+    """A profile whose third front end of four is as given."""
+    tables = {"first": PLAIN, "second": PLAIN, "third": third, "fourth": PLAIN}
+    return parse_device(tomli_w.dumps(tomllib.loads(dump_device(load_device("ideal"))) | {"front_ends": tables}))
+
+
+def of_one(text: str) -> Device:
+    """A profile whose front end has ``text`` in the place of a time."""
+    return parse_device(dump_device(WITH_LIBRARY).replace("enter_s = 5e-09", text))
+
+
+FRONT_ENDS: list[tuple[Callable[[], object], str, str]] = [
+    (lambda: of_one('enter_s = "7 parsecs"'), "device: front_ends.mine.enter_s", "'7 parsecs'"),
+    (lambda: of_one("enter_s = -1.0"), "device: front_ends.mine.enter_s", "-1.0"),
+    (lambda: of_one("enter_s = 5e-09\nexit_s = 1.0"), "device: front_ends.mine.exit_s", "1.0"),
+    *(
+        (partial(of_several, wrong), f"device: front_ends.third{said}", "")
+        for wrong, said in (
+            (0, " = 0: expected object, got int"),
+            ({}, ".copy_s: is missing"),
+            (PLAIN | {"copy_s": -1.0}, ".copy_s = -1.0: expected a number from 0 to 86400"),
+            (PLAIN | {"copy_s": [1]}, ".copy_s = [1]: expected float, got array"),
+            (PLAIN | {"tea_s": 1}, ".tea_s = 1: unknown field"),
+        )
+    ),
+    (
+        lambda: change("front_ends", {"mine": replace(LIBRARY, source="a friend")}),
+        "front_ends.mine.source = 'a friend'",
+        "measured",
+    ),
+    *(
+        (make, f"front end = 'jax': expected one of {KNOWN}", "")
+        for make in (
+            lambda: load_device("h200:jax"),
+            lambda: evaluate(JAX, [Config()], "h200"),
+            lambda: best(JAX, "h200", Grid((1, 2, 4, 8), (1, 2))),
+            lambda: sweep(JAX),
+        )
+    ),
+    (lambda: parse_workload("inputs = [64]\nfront_end = 3\n", "workload.toml"), "workload.toml: front_end", "3"),
+]
+
+
+# Settings: in the library, and as commands say them.
+HUGE = (10**400, 16**5000, -(10**400), math.inf, math.nan, True)  # no field holds them, so that nothing follows them
+SETTINGS: list[tuple[Callable[[], object], str, str]] = [
+    *(
+        (partial(changed, H200, {name: 1e-6}), f"'{name}': is no longer part of a profile; leave it out", "")
+        for name in ("host.graph_edge", "host.graph_edge_s", "d2h.crowded_bytes")
+    ),
+    *(
+        (partial(changed, H200, {name: value}), begins, "number from")
+        for name, begins in (
+            ("h2d.latency", "h2d.latency_s = "),
+            ("link.bandwidth", "h2d.bandwidth_bytes_per_s = "),
+            ("host.copy", "host.copy_s = "),
+            ("d2h.in_flight", "d2h.in_flight_bytes = "),
+        )
+        for value in HUGE
+    ),
+]
+TWICE = [
+    (("host.copy=1us", "host.copy_s=2us"), "host.copy_s: set twice; keep one"),
+    (
+        ("link.latency=1us", "h2d.latency=2us"),
+        "h2d.latency_s: set twice, by link.latency_s and h2d.latency_s; keep one",
+    ),
+]
+SET = [
+    ("h2d.__doc__=x", "'h2d.__doc__': no number or rule of a device profile"),
+    ("connections.real=2", "'connections.real': no number or rule of a device profile"),
+    ("compute.kernels=1", "'compute.kernels': no number or rule of a device profile"),
+    ("h2d=1", "'h2d': no number or rule of a device profile"),
+    ("h2d.bandwith=1GB/s", "'h2d.bandwith': no number or rule of a device profile; did you mean h2d.bandwidth?"),
+    ("connections=4", "'connections': cannot be set here; use --connections"),
+    ("memory_bytes=1GiB", "'memory_bytes': cannot be set here; use --memory-limit"),
+    ("host.copy", "set = 'host.copy': expected NAME=VALUE such as h2d.bandwidth=51GB/s"),
+    ("host.copy=4GB/s", "host.copy_s = '4GB/s': expected a time"),
+    ("host.copy=1us,2us", "host.copy_s = '1us,2us': expected one value; streamsim sweep takes several"),
+    ("h2d.latency_s=0..8us*2", "h2d.latency_s = '0..8us*2': expected one value"),
+    ("copy_engines.count=3", "copy_engines.count = 3: expected a whole number"),
+    ("copy_engines.arbitration=fair", "copy_engines.arbitration = 'fair': expected one of"),
+    ("d2h.duplex_bandwidth=9TB/s", "d2h.duplex_bandwidth_bytes_per_s = 9e+12: above bandwidth_bytes_per_s"),
+]
+SWEPT = [
+    ("h2d.latency_s=0..8us*2", "h2d.latency_s = '0..8us*2': no factor leads away from 0"),
+    ("h2d.latency_s=0..8us+0", "h2d.latency_s = '0..8us+0': expected a step above 0"),
+    ("h2d.__doc__=x", "'h2d.__doc__': no number or rule"),
+    ("copy_engines.arbitration=foo", "copy_engines.arbitration = 'foo': expected one of issue-order, "),
+]
+SIZES = ["--h2d", "1MiB", "--kernel", "20us", "--d2h", "1MiB"]
+COMMANDS = [
+    *((["predict", *SIZES, "--set", setting], said) for setting, said in SET),
+    *((["sweep", *SIZES, "--set", values], said) for values, said in SWEPT),
+    (["sweep", *SIZES, *(word for setting in TWICE[1][0] for word in ("--set", setting))], f"{TWICE[1][1]}\n"),
+]
+REFUSED: list[tuple[Callable[[], object], str, str]] = [
+    *PROFILES,
+    *NAMES,
+    *FRONT_ENDS,
+    *SETTINGS,
+    *((lambda both=both: changed(H200, parse_settings(H200, both)), said, "") for both, said in TWICE),  # type: ignore[misc]
+]
+
+
+@pytest.mark.parametrize(("make", "begins", "shows"), REFUSED, ids=[f"{b}{s}"[:40] for _, b, s in REFUSED])
+def test_bad_input_is_one_line_that_says_what_is_wrong(make: Callable[[], object], begins: str, shows: str) -> None:
+    said = refusal(make)
+    assert said.startswith(begins)
+    assert shows in said
+
+
+def test_a_long_name_is_not_repeated_whole() -> None:
+    assert len(refusal(lambda: load_device("1" * 5000))) < 500
+
+
+@pytest.mark.parametrize(("command", "begins"), COMMANDS, ids=[said[:40] for _, said in COMMANDS])
+def test_a_command_says_in_one_line_what_is_wrong(
+    command: list[str], begins: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refusal_of(command, capsys).startswith(begins)
