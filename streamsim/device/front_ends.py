@@ -8,7 +8,9 @@ on the same host. A profile without a front end uses the one in ``front_ends.tom
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +21,8 @@ from streamsim.files.documents import parse_toml
 from streamsim.text.shown import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streamsim.device.profile import Device
 
 CALLS = "calls"  # the front end of programs that make bare calls
@@ -36,9 +40,10 @@ class _Shipped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     front_ends: dict[str, FrontEnd]
 
 
-def shipped_front_ends() -> dict[str, FrontEnd]:
+@cache
+def shipped_front_ends() -> Mapping[str, FrontEnd]:
     """Return the shipped front ends by name, for profiles that have none of their own."""
-    return parse_toml(SHIPPED.read_bytes(), _Shipped, "front ends", SHIPPED.name).front_ends
+    return MappingProxyType(parse_toml(SHIPPED.read_bytes(), _Shipped, "front ends", SHIPPED.name).front_ends)
 
 
 def front_end_names(device: Device) -> list[str]:
