@@ -112,7 +112,7 @@ PROFILES: list[tuple[Callable[[], object], str, str]] = [
     (lambda: KernelCost("k", 0, (10, 20), (1e-6, 0.0)), "duration_s", "0.0"),
     (lambda: KernelCost("k", 0, (10, 20), (math.nan, 1e-6)), "duration_s", "nan"),
     (lambda: KernelCost("k", 0, (10, 20), FALL), "duration_s", ""),
-    (lambda: Fan(-1.0, 1.0, 3), "delay_s = -1.0", ""),  # type: ignore[arg-type]
+    (lambda: Fan(-1.0, 1.0, 3), "delay_s = -1.0", ""),
     (lambda: Fan(1.0, 0.5, 3), "spin_s = 0.5: below delay_s = 1", ""),
     (lambda: Fan(0.0, 0.5, 1), "blades = 1: expected a whole number from 2 to 9", ""),
     (lambda: without(DEVICE, "wind"), "effect = 'wind': expected one of duplex, ", ""),
@@ -242,7 +242,7 @@ REFUSED: list[tuple[Callable[[], object], str, str]] = [
     *NAMES,
     *FRONT_ENDS,
     *SETTINGS,
-    *((lambda both=both: changed(H200, parse_settings(H200, both)), said, "") for both, said in TWICE),  # type: ignore[misc]
+    *((lambda both=both: changed(H200, parse_settings(H200, both)), said, "") for both, said in TWICE),
 ]
 
 
