@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from campaigns import recordings, replayed, tuning
-from campaigns.assumed import with_assumed
 from streamsim import load_device
 from streamsim.analysis.model_error import works_in
 from streamsim.device.profile import EFFECTS
@@ -54,6 +53,7 @@ NEWEST = 2  # records of each card
 SAMPLES = 100  # of an interval
 GOOD_CHOICE = 0.05  # slower than the best measured
 BEYOND = 0.05
+LATENCIES = ("latency_s", "duplex_latency_s", "crowded_latency_s", "crowded_duplex_latency_s", "in_flight_bytes")
 LENGTHS_US = (0.0, 5.0, 10.0, 20.0, 50.0, 100.0, inf)
 LANGUAGES = {"cupy": "CuPy", "pytorch": "PyTorch", "cuda-c++": "CUDA C++"}
 PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n)\n?((?:\|[^\n]*\n)*)\n?")
@@ -264,6 +264,20 @@ def _changed(records: Iterable[Record], change: Callable[[Device], Device]) -> I
         profiles = {id(run): profiles_of(run, None) for run in record.runs}
         for run, entry in record.measured():
             yield row_of(entry, run, Profiles(change(profiles[id(run)].of(entry)), {}))
+
+
+def with_assumed(card: Device, other: Device) -> Device:
+    """Return ``card`` with the numbers of ``other`` that a profile assumes if nobody calibrated the card."""
+    links = {
+        way: msgspec.structs.replace(
+            getattr(card, way),
+            crowded_bandwidth_bytes_per_s=getattr(card, way).bandwidth_bytes_per_s,
+            **{name: getattr(getattr(other, way), name) for name in LATENCIES},
+        )
+        for way in ("h2d", "d2h")
+    }
+    compute = msgspec.structs.replace(card.compute, floor_s=other.compute.floor_s)
+    return msgspec.structs.replace(card, **links, compute=compute, hand_over=other.hand_over, host=other.host)
 
 
 def shipped() -> Table:

@@ -5,8 +5,7 @@ workloads is measured, and then what ten of these measurements find beside the f
 
     cd validate; python -m campaigns.tuning --seed 7 profile.toml campaigns/records/tuning-h200.json.gz
 
-Anywhere ``python -m campaigns.tuning campaigns/records/tuning-h200.json.gz`` prints the table, and ``python -m
-campaigns.tuning`` the one of truths that are made up: what cards would take that are not as the profile says.
+Anywhere ``python -m campaigns.tuning campaigns/records/tuning-h200.json.gz`` prints the table.
 """
 
 from __future__ import annotations
@@ -22,10 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from streamsim import Config, Device, Workload, WorkloadKernel, evaluate, load_device
+from streamsim import Config, Device, Workload, WorkloadKernel
 from streamsim.device.files import parse_device
-from streamsim.device.profile import number_names
-from streamsim.device.variations import multiplied, with_values
 from streamsim.files.atomic_files import write_bytes
 from streamsim.search.tuning import Beliefs, beliefs, candidates, default_grid
 from streamsim_validate.records import median_and_spread
@@ -33,7 +30,7 @@ from streamsim_validate.records.record import NORMAL
 from streamsim_validate.run.tuning import ratio_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -42,8 +39,6 @@ COUNT = 8
 WORK = (2, 10, 40, 176)  # of sincos, those whose cost a calibration measures
 LEAST, MOST = 1 << 18, 1 << 26  # elements
 REPEATS, REPEATS_SIDE_BY_SIDE = 9, 45
-SYNTHETIC_SEED = 2026
-NOISE = 0.01
 GOOD = 0.02
 TRIALS = 50  # of a strategy that draws
 COLDEST = 0.001  # Kernel Tuner's T_min; T begins at 1
@@ -260,75 +255,17 @@ def rows(found: Record) -> list[str]:
     return lines
 
 
-# Truths that are made up
-
-
-def _host(device: Device, factor: float) -> Device:
-    return multiplied(device, {name: factor for name in number_names(device) if name.startswith("host.")})
-
-
-def _all(device: Device) -> Device:
-    return with_values(multiplied(_host(device, 2.0), {"compute.kernels": 1.3}), {"copy_engines.count": 1})
-
-
-TRUTHS: dict[str, Callable[[Device], Device]] = {
-    "as the profile says": lambda device: device,
-    "the host twice as slow": lambda device: _host(device, 2.0),
-    "kernels 1.3 times as long": lambda device: multiplied(device, {"compute.kernels": 1.3}),
-    "one copy engine, not two": lambda device: with_values(device, {"copy_engines.count": 1}),
-    "all three": _all,
-    "one hardware queue": lambda device: device.with_connections(1),
-    "latencies five times as long": lambda device: multiplied(
-        device, {name: 5.0 for name in number_names(device) if "latency" in name or name.startswith("hand_over.")}
-    ),
-}
-
-
-def made_up(workload: Workload, device: Device, truth: str, thought: Beliefs, seed: int = 0) -> Regret:
-    """What is found where a card is as ``truth`` says and ``device`` is what is known of it; medians scatter by 1 %."""
-    configs = candidates(workload, device, default_grid())
-    true_s = np.array(evaluate(workload, configs, TRUTHS[truth](device)))
-    noise = np.exp(NOISE * np.random.default_rng(seed).standard_normal(len(configs)))
-    seen = Seen(configs, true_s * noise, np.full(len(configs), NOISE))
-    return regret_of(seen, thought, true_s, seed)
-
-
-def synthetic(seed: int = SYNTHETIC_SEED, count: int = COUNT) -> dict[str, list[Regret]]:
-    """Return by truth the regrets of so many workloads on each of two profiles."""
-    found: dict[str, list[Regret]] = {truth: [] for truth in TRUTHS}
-    for name in ("h100", "h200"):
-        device = load_device(name)
-        for k, workload in enumerate(drawn(seed, count)):
-            thought = beliefs(workload, candidates(workload, device, default_grid()), device, seed + k)
-            for truth, regret in found.items():
-                regret.append(made_up(workload, device, truth, thought, seed + k))
-    return found
-
-
-def synthetic_rows(found: dict[str, list[Regret]]) -> list[str]:
-    """Return a row of the table for each truth: the mean and the worst over its workloads."""
-    lines = []
-    for truth, some in found.items():
-        cells = [f"{100 * statistics.fmean(column):.1f}, {100 * max(column):.1f}" for column in zip(*some, strict=True)]
-        good = sum(regret.tuned <= GOOD for regret in some)
-        lines.append(f"| {truth} | {' | '.join(cells)} | {good} of {len(some)} |")
-    return lines
-
-
 def main() -> None:
-    """Measure, where there is a profile to go with it, or print the table of a record or of made-up truths."""
+    """Measure if a profile is given, and print the table of the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("profile", type=Path, nargs="?")
-    parser.add_argument("record", type=Path, nargs="?")
+    parser.add_argument("files", type=Path, nargs="+", metavar="[PROFILE] RECORD")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--date", default="")
     given = parser.parse_args()
-    if given.profile is None:
-        print("\n".join(synthetic_rows(synthetic())))
-        return
-    if given.record is not None:
-        record(given.seed, given.profile, given.record, given.date)
-    found = read_record(given.record or given.profile)
+    *profile, path = given.files
+    if profile:
+        record(given.seed, profile[0], path, given.date)
+    found = read_record(path)
     print("\n".join(rows(found)))
     print(f"{sum(map(is_good, found.tunings))} of {len(found.tunings)} within 2 % of the best, or their noise")
 
