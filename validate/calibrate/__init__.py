@@ -6,12 +6,9 @@ A file for each part of a profile holds its probes, their fit and its spread: ``
 profile together.
 """
 
-from streamsim_validate.calibrate.all_probes import probes
-from streamsim_validate.calibrate.fits import fit
 from streamsim_validate.calibrate.front_ends import (
     ALONE_KINDS,
     KINDS,
-    QUIET,
     TURNS,
     Rounds,
     kinds_of,
@@ -24,25 +21,3 @@ from streamsim_validate.calibrate.host_probes import host_calls
 from streamsim_validate.calibrate.measurement import measure_probes
 from streamsim_validate.calibrate.recorders import measure_recorders
 from streamsim_validate.calibrate.samples import PlainSamples, Samples, read_samples, write_samples
-
-__all__ = [
-    "ALONE_KINDS",
-    "KINDS",
-    "QUIET",
-    "TURNS",
-    "PlainSamples",
-    "Rounds",
-    "Samples",
-    "fit",
-    "host_calls",
-    "kinds_of",
-    "measure_front_ends",
-    "measure_probes",
-    "measure_recorders",
-    "pooled",
-    "probes",
-    "read_samples",
-    "time_round",
-    "variation",
-    "write_samples",
-]

@@ -9,7 +9,6 @@ from streamsim_validate.gpu.card import (
     Gpu,
     NoGpuError,
     connections,
-    first_error_line,
     import_cupy,
     open_gpu,
 )
@@ -21,40 +20,3 @@ from streamsim_validate.gpu.memory import Key, buffers_of, check_fits, free_host
 from streamsim_validate.gpu.nvcc import Compiled, has_nvcc
 from streamsim_validate.gpu.recorded_work import recorded_works
 from streamsim_validate.gpu.replayer import LostGpuError, Meter, Replayer, Sample, refuse_races
-
-__all__ = [
-    "CONNECTIONS_VARIABLE",
-    "MAIN",
-    "THREADS_PER_BLOCK",
-    "Arrays",
-    "Bench",
-    "Calls",
-    "Compiled",
-    "CudaRounds",
-    "Gpu",
-    "Key",
-    "Library",
-    "LinearLayers",
-    "LostGpuError",
-    "Meter",
-    "NoGpuError",
-    "Replayer",
-    "Sample",
-    "buffers_of",
-    "check_fits",
-    "compiled_rounds",
-    "connections",
-    "first_error_line",
-    "free_host_bytes",
-    "has_nvcc",
-    "import_cupy",
-    "installed_libraries",
-    "load_kernels",
-    "open_gpu",
-    "prepare",
-    "read_source",
-    "recorded_works",
-    "refuse_races",
-    "union",
-    "with_rounds",
-]
