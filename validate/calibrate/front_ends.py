@@ -82,31 +82,28 @@ def measure_front_ends(
     return found
 
 
-def measure_compiled(program: CompiledRounds, seed: int = 0) -> Rounds:
+def measure_compiled(program: CompiledRounds) -> Rounds:
     """Return the seconds of a round, by kind, as :func:`measure_front_end`."""
-    runs = _shuffled(KINDS, seed)
+    runs = _shuffled(KINDS)
     found: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for kind, seconds in zip(runs, program.rounds_s(runs, TURNS), strict=True):
         found[kind].append(seconds)
     return {kind: tuple(seconds) for kind, seconds in found.items()}
 
 
-def _shuffled(kinds: Iterable[str], seed: int) -> list[str]:
-    """Return the kinds of all runs, interleaved."""
+def _shuffled(kinds: Iterable[str]) -> list[str]:
+    """Return the kinds of all runs, interleaved in an order that is always the same."""
     runs = [kind for kind in kinds for _ in range(REPEATS)]
-    random.Random(seed).shuffle(runs)
+    random.Random(0).shuffle(runs)
     return runs
 
 
 def measure_front_end(
-    calls: Calls,
-    seed: int = 0,
-    clock: Callable[[], float] = time.perf_counter,
-    on_step: OnStep = quietly,
+    calls: Calls, clock: Callable[[], float] = time.perf_counter, on_step: OnStep = quietly
 ) -> Rounds:
     """Return the seconds of a round, by kind, the kinds interleaved in shuffled order."""
     kinds = kinds_of(calls)
-    runs = _shuffled(kinds, seed)
+    runs = _shuffled(kinds)
     found: dict[str, list[float]] = {kind: [] for kind in kinds}
     with collector_off():
         for kind in kinds[:: len(kinds) // WARM_UP]:
@@ -126,12 +123,7 @@ def kinds_of(calls: Calls) -> tuple[str, ...]:
     return (*KINDS, *ALONE_KINDS, *LINEAR_KINDS)
 
 
-def time_round(
-    calls: Calls,
-    kind: str,
-    clock: Callable[[], float] = time.perf_counter,
-    in_one_stream: bool = False,
-) -> float:
+def time_round(calls: Calls, kind: str, clock: Callable[[], float], in_one_stream: bool = False) -> float:
     """Return the seconds of a round of that kind. ``in_one_stream``: whoever enters, enters that one."""
     made: dict[str, Callable[[int], object]] = {
         "i": calls.copy_in,

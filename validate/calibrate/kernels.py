@@ -6,6 +6,8 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.profile import Compute
 from streamsim.program.schedule import Kernel, Region
@@ -24,7 +26,7 @@ from streamsim_validate.calibrate.probe import (
 from streamsim_validate.calibrate.simulated import misfits, rms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from streamsim.device.profile import Device
     from streamsim_validate.calibrate.samples import Samples
@@ -111,21 +113,13 @@ def stairs(points: Sequence[tuple[int, float]], layer: int, most: int) -> list[t
     its time, and the times of stairs of which none is known lie on a line between those of the nearest two.
     """
     known = {-(-elements // layer): seconds for elements, seconds in points}
+    stairs_of, times_s = zip(*sorted(known.items()), strict=True)
     found = [point for point in points if point[0] < layer]
     for stair in range(1, most // layer + 1):
-        seconds = _on_line(known, stair)
+        seconds = float(np.interp(stair, stairs_of, times_s))
         found += [((stair - 1) * layer + 1, seconds)] if stair > 1 else []
         found.append((stair * layer, seconds))
     return found + [point for point in points if point[0] > found[-1][0]]
-
-
-def _on_line(known: Mapping[int, float], at: int) -> float:
-    """The value at ``at``, on the line between the nearest two known ones; below the first of them, the first."""
-    above = min((x for x in known if x >= at), default=max(known))
-    below = max((x for x in known if x <= at), default=above)
-    if above == below:
-        return known[below]
-    return known[below] + (known[above] - known[below]) * (at - below) / (above - below)
 
 
 def kernel_spread(samples: Samples, device: Device) -> dict[str, float]:

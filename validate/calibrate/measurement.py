@@ -30,7 +30,7 @@ SWEPT = bytearray(8 << 20)  # more than a core's own caches hold; without it pro
 RUNS = dict.fromkeys(COPY_KINDS, 2) | dict.fromkeys(PROGRAM_KINDS, 4)  # in each round, of what scatters most
 
 
-def measure_probes(gpu: Gpu, seed: int = 0, on_step: OnStep = quietly) -> Samples:
+def measure_probes(gpu: Gpu, on_step: OnStep = quietly) -> Samples:
     """Measure every probe, repeats interleaved in shuffled order and some more often, and keep the raw samples.
 
     The probes that need a stream for each of many queues come last: the driver's queues, once made, make
@@ -41,7 +41,7 @@ def measure_probes(gpu: Gpu, seed: int = 0, on_step: OnStep = quietly) -> Sample
     found = dict(probes(gpu.card.resident_threads))
     timings: dict[Chain, list[Timing]] = {chain: [] for chain in found}
     paces_s: dict[Chain, list[float]] = {chain: [] for chain in found if chain.kind in PROGRAM_KINDS}
-    bench, rng = Bench(gpu, in_order=False), random.Random(seed)  # which queue a stream has matters to no probe
+    bench, rng = Bench(gpu, in_order=False), random.Random(0)  # which queue a stream has matters to no probe
     try:
         prepare(bench, found.values())
         with closing(Replayer(found[PACE_CHAIN], bench)) as pace:

@@ -74,7 +74,6 @@ def expectations(
     seed: int = 0,
     spread: Mapping[str, float] | None = None,
     device: Device | None = None,
-    level: float = LEVEL,
 ) -> list[Expected]:
     """Return the interval of each of some rows of the record's comparison.
 
@@ -92,11 +91,11 @@ def expectations(
             drawn = _with_spread(profile, spread)
             its_rows = [asked[run.connections, entry.key] for entry in entries]
             if entries[0].program is None:
-                predicted = _of_replays(entries, its_rows, drawn, profiles, samples, seed, level)
+                predicted = _of_replays(entries, its_rows, drawn, profiles, samples, seed)
             else:
                 pairs = zip(entries, its_rows, strict=True)
                 is_known = all(follows_host(entry, row.speeds, profiles) for entry, row in pairs)
-                predicted = _of_programs(entries, its_rows, drawn, is_known, samples, seed, level)
+                predicted = _of_programs(entries, its_rows, drawn, is_known, samples, seed)
             found += [Expected(row, interval) for row, interval in zip(its_rows, predicted, strict=True)]
     return found
 
@@ -108,7 +107,6 @@ def _of_replays(
     profiles: Profiles,
     samples: int,
     seed: int,
-    level: float,
 ) -> list[Interval]:
     """Of schedules; about what is predicted beside each sample where it is known what others left of the link then.
 
@@ -117,7 +115,7 @@ def _of_replays(
     schedules, links = [entry.build() for entry in entries], [profiles.links_of(entry) for entry in entries]
     is_known = all(profiles.speeds_of(entry) for entry in entries)
     drawn = with_link_spread(with_known_host(profile) if is_known else profile, links)
-    found = intervals(schedules, drawn, samples, seed, level, predict_device_s)
+    found = intervals(schedules, drawn, samples, seed, LEVEL, predict_device_s)
     return [
         _about(interval, row.predicted_s, predict_device_s(schedule, profile)) if times else interval
         for interval, row, schedule, times in zip(found, rows, schedules, links, strict=True)
@@ -131,7 +129,6 @@ def _of_programs(
     is_known: bool,
     samples: int,
     seed: int,
-    level: float,
 ) -> list[Interval]:
     """Of programs in one language, about what is predicted with the host and the link beside each run.
 
@@ -149,7 +146,7 @@ def _of_programs(
         drawn = with_host_spread(device, chain.from_iterable(row.speeds for entry, row in pairs if not entry.paces_s))
     drawn = with_link_spread(drawn, (links_beside(entry, profile, row.speeds) for entry, row in pairs))
     schedules = [schedule_of(entry, device) for entry in entries]
-    found = intervals(schedules, drawn, samples, seed, level, partial(drawn_wall_s, device))
+    found = intervals(schedules, drawn, samples, seed, LEVEL, partial(drawn_wall_s, device))
     return [
         _about(interval, row.predicted_s, predict_wall_s(schedule, device))
         for interval, row, schedule in zip(found, rows, schedules, strict=True)

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     Bytes = NDArray[np.uint8]
 
+MOST_MEMO_BYTES = 256 << 20
+
 
 class WrongOutputError(InputError):
     """The card computed something else than the reference: no time of this schedule counts."""
@@ -143,11 +145,10 @@ class Expected:
 class Memo:
     """The results of kernels on patterns, so that schedules of one workload compute them once.
 
-    The least recently used goes once all together hold more than ``most_bytes``.
+    If all together hold more than 256 MiB, the least recently used goes.
     """
 
-    def __init__(self, most_bytes: int = 256 << 20) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self) -> None:
         self._found: OrderedDict[object, list[Pattern]] = OrderedDict()
         self._bytes = 0
 
@@ -157,7 +158,7 @@ class Memo:
             self._found[key] = compute()
             self._bytes += _held(self._found[key])
         self._found.move_to_end(key)
-        while self._bytes > self._most_bytes and len(self._found) > 1:
+        while self._bytes > MOST_MEMO_BYTES and len(self._found) > 1:
             self._bytes -= _held(self._found.popitem(last=False)[1])
         return self._found[key]
 

@@ -43,54 +43,35 @@ FAR = 1 << 61
 CANNOT_RECORD = 3  # exit code, when the program was not begun
 LONGEST_NAME = 4096
 
-# CUPTI's kinds of records, and of each the table, and the attribute in each of its columns
-_PLACED = {"start": "start", "end": "end", "device": "device_id", "context": "context_id", "stream": "stream_id"}
-_PLACED |= {"correlation": "correlation_id"}
-_GRAPH = {"graph": "graph_id", "node": "graph_node_id"}
-_SHAPE = {name: name for name in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")}
-_CALL = {"start": "start", "end": "end", "thread": "thread_id", "correlation": "correlation_id", "name": "cbid"}
-_COPY = {
-    **_PLACED,
-    "bytes": "bytes",
-    "copy_kind": "copy_kind",
-    "src_kind": "src_kind",
-    "dst_kind": "dst_kind",
-    **_GRAPH,
-}
-_MARK = {"correlation": "correlation_id", "context": "context_id", "stream": "stream_id"}
+
+def _columns(text: str) -> dict[str, str]:
+    """Return the attribute of CUPTI's record in each column; ``column=attribute`` where the names differ."""
+    return {column: attribute or column for column, _, attribute in (word.partition("=") for word in text.split())}
+
+
+_PLACED = "start end device=device_id context=context_id stream=stream_id correlation=correlation_id"
+_GRAPH = "graph=graph_id node=graph_node_id"
+_CALL = _columns("start end thread=thread_id correlation=correlation_id name=cbid")
+_COPY = f"{_PLACED} bytes copy_kind src_kind dst_kind {_GRAPH}"
+_MARK = "correlation=correlation_id context=context_id stream=stream_id event={} sync=cuda_event_sync_id"
+_SHAPE = "grid_x grid_y grid_z block_x block_y block_z registers=registers_per_thread"
+_SHARED = "static_shared=static_shared_memory dynamic_shared=dynamic_shared_memory"
+_CARD = "id name memory_bytes=global_memory_size multiprocessors=num_multiprocessors copy_engines=num_memcpy_engines"
+# CUPTI's kinds of records: the table of each, and its columns
 RECORDS: dict[str, tuple[str, dict[str, str]]] = {
-    "DEVICE": (
-        "devices",
-        {
-            "id": "id",
-            "name": "name",
-            "memory_bytes": "global_memory_size",
-            "multiprocessors": "num_multiprocessors",
-            "copy_engines": "num_memcpy_engines",
-        },
-    ),
-    "CONTEXT": ("contexts", {"context": "context_id", "device": "device_id", "null_stream": "null_stream_id"}),
-    "STREAM": ("streams", {"context": "context_id", "stream": "stream_id", "flag": "flag"}),
+    "DEVICE": ("devices", _columns(_CARD)),
+    "CONTEXT": ("contexts", _columns("context=context_id device=device_id null_stream=null_stream_id")),
+    "STREAM": ("streams", _columns("context=context_id stream=stream_id flag")),
     "RUNTIME": ("calls", _CALL),
     "DRIVER": ("calls", _CALL),
-    "MEMCPY": ("copies", _COPY),
-    "MEMCPY2": ("copies", {**_COPY, "src_device": "src_device_id", "dst_device": "dst_device_id"}),
-    "MEMSET": ("memsets", {**_PLACED, "bytes": "bytes", **_GRAPH}),
-    "CONCURRENT_KERNEL": (  # not KERNEL, which would have them run one by one
-        "kernels",
-        {
-            **_PLACED,
-            "name": "name",
-            **_SHAPE,
-            "registers": "registers_per_thread",
-            "static_shared": "static_shared_memory",
-            "dynamic_shared": "dynamic_shared_memory",
-            **_GRAPH,
-        },
-    ),
-    "SYNCHRONIZATION": ("synchronizations", {**_MARK, "event": "cuda_event_id", "sync": "cuda_event_sync_id"}),
-    "CUDA_EVENT": ("events", {**_MARK, "event": "event_id", "sync": "cuda_event_sync_id"}),
-    "OVERHEAD": ("ranges", {"start": "start", "end": "end", "name": "overhead_kind"}),
+    "MEMCPY": ("copies", _columns(_COPY)),
+    "MEMCPY2": ("copies", _columns(f"{_COPY} src_device=src_device_id dst_device=dst_device_id")),
+    "MEMSET": ("memsets", _columns(f"{_PLACED} bytes {_GRAPH}")),
+    # not KERNEL, which would have them run one by one
+    "CONCURRENT_KERNEL": ("kernels", _columns(f"{_PLACED} name {_SHAPE} {_SHARED} {_GRAPH}")),
+    "SYNCHRONIZATION": ("synchronizations", _columns(_MARK.format("cuda_event_id"))),
+    "CUDA_EVENT": ("events", _columns(_MARK.format("event_id"))),
+    "OVERHEAD": ("ranges", _columns("start end name=overhead_kind")),
 }
 NEEDED = ("RUNTIME", "DRIVER", "MEMCPY", "CONCURRENT_KERNEL")
 OF_THE_HOST = ("RUNTIME", "DRIVER", "SYNCHRONIZATION", "CUDA_EVENT")

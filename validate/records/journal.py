@@ -141,6 +141,9 @@ class Journal:
     def _error(self, error: OSError) -> InputError:
         return InputError(one_line(f"{self.path}: cannot write the journal: {error.strerror}"))
 
+    def _not_resumed(self, why: str) -> InputError:
+        return InputError(f"{self.path}: cannot resume: {why}; choose another output")
+
     def _check(self, first: Header) -> None:
         if not self.lines:
             return
@@ -153,16 +156,11 @@ class Journal:
             ("schema_version", found.schema_version, first.schema_version),
         ):
             if was != now_:
-                raise InputError(
-                    f"{self.path}: cannot resume: its {what} is {was!r} and this one {now_!r}; choose another output"
-                )
+                raise self._not_resumed(f"its {what} is {was!r} and this one {now_!r}")
         if found.kernels != first.kernels:
-            raise InputError(
-                f"{self.path}: cannot resume: the files of --kernels are not what they were when it was begun; choose"
-                " another output"
-            )
+            raise self._not_resumed("the files of --kernels are not what they were when it was begun")
         if found.task != first.task:
-            raise InputError(f"{self.path}: cannot resume: another workload was tuned; choose another output")
+            raise self._not_resumed("another workload was tuned")
 
     def append(self, line: Line) -> None:
         """Write one line."""
@@ -173,18 +171,13 @@ class Journal:
             raise self._error(error) from None
         self.lines.append(line)
 
-    def check_planned(self, connections: int, digests: dict[str, str]) -> None:
-        """Raise InputError when other schedules were measured so far than those of these keys and digests."""
-        for run in fold(self.lines).runs:
-            for entry in run.entries if run.connections == connections else ():
-                if digests.get(entry.key) != entry.digest:
-                    raise InputError(
-                        f"{self.path}: cannot resume: it has measured another schedule {entry.key!r} than is asked for"
-                        " now; choose another output"
-                    )
+    def check_same(self, entry: Entry, digest: str | None) -> None:
+        """Raise InputError unless the schedule of an entry has this digest."""
+        if digest != entry.digest:
+            raise self._not_resumed(f"it has measured another schedule {entry.key!r} than is asked for now")
 
     def entries(self, connections: int) -> Iterator[Entry]:
-        """Return the entries of runs with so many connections; of each schedule the last one with most samples."""
+        """Return the entries of runs with so many connections: for each schedule the last one with most samples."""
         runs = (run for run in fold(self.lines).runs if run.connections == connections)
         return (entry for run in runs for entry in run.entries)
 

@@ -282,7 +282,9 @@ def _measure(
 def _left(plan: Plan, connections: int, journal: Journal) -> tuple[dict[str, Planned], list[Planned]]:
     """Return what is to be measured yet, by its key, and what is to be traced."""
     items = planned(plan, connections)
-    journal.check_planned(connections, {item.key: digest(item.schedule) for item in items})
+    digests = {item.key: digest(item.schedule) for item in items}
+    for entry in journal.entries(connections):
+        journal.check_same(entry, digests.get(entry.key))
     done, traced = journal.complete(connections, plan.repeats), journal.traced(connections)
     left = {item.key: item for item in items if item.key not in done}
     return left, [item for item in items if plan.timelines and item.key not in traced]

@@ -121,12 +121,8 @@ class _Measuring:
         ``times``: as many repeats as the task says. ``is_final``: one that has failed has failed for good.
         """
         for item in items:
-            was = self._done.get(item.key)
-            if was is not None and was.digest != digest(item.schedule):
-                raise InputError(
-                    f"{self._journal.path}: cannot resume: it has measured another schedule {item.key!r} than is asked"
-                    " for now; choose another output"
-                )
+            if item.key in self._done:
+                self._journal.check_same(self._done[item.key], digest(item.schedule))
         repeats = times * self._task.repeats
         if not all(self._is_done(item.key, repeats, is_final) for item in items):
             self._begin()
