@@ -1,6 +1,6 @@
 """Kernels that wait for copies, on records: how many there are on the card.
 
-As in ``streamsim.model.crowd``.
+As in ``streamsim.model.copies``.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False

@@ -1,6 +1,6 @@
 """The compute engine, on records: kernels side by side, and those whose work is done.
 
-As in ``streamsim.model.compute_engine``.
+As in ``streamsim.model.kernels``.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False

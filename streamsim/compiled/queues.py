@@ -1,6 +1,6 @@
 """The hardware queues in front of an engine, on records: what waits, comes, is chosen and leaves.
 
-As in ``streamsim.model.queues`` and ``streamsim.model.card``. The heads of an engine's queues lie side by side, in any
+As in ``streamsim.model.engines`` and ``streamsim.model.card``. The heads of an engine's queues lie side by side, in any
 order: there are ``engine.heads`` of them.
 """
 

@@ -6,11 +6,9 @@ from array import array
 from typing import TYPE_CHECKING
 
 from streamsim.lowering.costs import KERNEL, NOTHING
-from streamsim.model.compute_engine import ComputeEngine
-from streamsim.model.copy_engine import CopyEngine, LinkedCopyEngine
-from streamsim.model.crowd import Crowd
-from streamsim.model.link import Link
-from streamsim.model.queues import HardwareQueues
+from streamsim.model.copies import CopyEngine, Crowd, Link, LinkedCopyEngine
+from streamsim.model.engines import HardwareQueues
+from streamsim.model.kernels import ComputeEngine
 from streamsim.model.times import NOT_YET
 from streamsim.rules.hand_overs import crossing, heard
 from streamsim.rules.link import NEVER
@@ -19,12 +17,12 @@ if TYPE_CHECKING:
     import simpy
 
     from streamsim.lowering.lowered import Lowered
-    from streamsim.model.engine import Engine
+    from streamsim.model.engines import Engine
     from streamsim.model.times import Times
 
 
 class _Awaited:
-    """So many ops that a thread of the host waits for."""
+    """A number of ops that a thread of the host waits for."""
 
     def __init__(self, all_ended: simpy.Event, ops: int) -> None:
         self.all_ended, self._left = all_ended, ops
@@ -36,11 +34,11 @@ class _Awaited:
 
 
 class Card:
-    """A card with its engines and its link, and what every op on it still waits for.
+    """A card with its engines and its link, and the number of things that every op still waits for.
 
-    Time on the card goes by ticks: first all that happens at a tick happens, in whatever order SimPy has it (every
-    effect is a maximum, a count or a mark, so the order does not matter); then the engines choose what to start, one
-    after another. So whatever SimPy calls here, the last thing it does is :meth:`settle`.
+    Time on the card goes tick by tick. First, all events of a tick happen, in SimPy's order. That order does not
+    matter, because every effect is a maximum, a count or a mark. Then the engines choose what to start, one after
+    another. So every callback of SimPy ends with :meth:`settle`.
     """
 
     def __init__(self, env: simpy.Environment, lowered: Lowered, times: Times) -> None:
@@ -48,9 +46,9 @@ class Card:
         self.shapes = [lowered.shapes[index] for index in lowered.shape]  # by op
         self.crowd = Crowd(lowered)
         self._awaited: dict[int, list[_Awaited]] = {}  # ops that threads of the host wait for
-        self._waits_for = array("i", lowered.pending)  # so many things each op still waits for
+        self._waits_for = array("i", lowered.pending)  # the number of things each op still waits for
         self._kind, self._after, self._also = lowered.kind, lowered.after, lowered.also.by_op()
-        self._go_on: list[Link | ComputeEngine] = []  # on which what has started changes when the rest will end
+        self._go_on: list[Link | ComputeEngine] = []  # parts in which a start changes the ends of others
         self._engines = self._build()
         self._engine_of = [self._engines[engine] for engine in lowered.engine_of[:NOTHING]]
         self._settling = False
@@ -75,7 +73,7 @@ class Card:
         return engines
 
     def submit(self, first: int, last: int) -> None:
-        """The calls for the ops ``first <= op < last`` return at known ticks: the card has each a little later."""
+        """Receive the ops ``first <= op < last``, whose calls return at known ticks. Each arrives a little later."""
         later, crowd, kinds, returned = self.lowered.submit, self.crowd, self._kind, self.times.returned
         for op in range(first, last):
             kind = kinds[op]
@@ -86,7 +84,7 @@ class Card:
                 self._come(op, on_card)
 
     def ended(self, op: int, now: int) -> None:
-        """An engine has done with ``op``: what waits for it hears of that, and may start."""
+        """Note that an engine has ended ``op``. The ops that wait for it hear of that, and may start."""
         self.times.end[op] = now
         if self.crowd.matters and self._kind[op] != KERNEL:
             self.crowd.copy_ended(op)
@@ -101,19 +99,19 @@ class Card:
             awaited.ended()
 
     def all_end(self, ops: list[int]) -> simpy.Event:
-        """An event that happens when all of ``ops``, which have not ended, have."""
+        """Return an event that happens when all of ``ops`` have ended. None of them has ended yet."""
         awaited = _Awaited(self.env.event(), len(ops))
         for op in ops:
             self._awaited.setdefault(op, []).append(awaited)
         return awaited.all_ended
 
     def _comes(self, op: int) -> int:
-        """When the card has ``op``; not before now if its call has not been made."""
+        """Return the tick at which the card has ``op``, or NEVER if its call has not been made."""
         returned = self.times.returned[op]
         return NEVER if returned == NOT_YET else returned + self.lowered.submit
 
     def _come(self, op: int, tick: int) -> None:
-        """One of the things that ``op`` waits for has come, or will at ``tick``; before that it cannot start."""
+        """Note that a thing which ``op`` waits for comes at ``tick``. The op cannot start before."""
         ready = self.times.ready
         if tick > ready[op]:
             ready[op] = tick
@@ -122,7 +120,7 @@ class Card:
             self._engine_of[self._kind[op]].arrive(op, ready[op])
 
     def settle(self) -> None:
-        """Let the engines choose, as soon as all has happened that happens at this tick."""
+        """Let the engines choose, as soon as all events of this tick have happened."""
         if self._settling:
             return
         now: int = self.env.now  # type: ignore[assignment]  # SimPy's clock, which counts whole ticks here

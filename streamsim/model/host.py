@@ -1,4 +1,4 @@
-"""The host: threads that each make one call after another, held by those that wait."""
+"""The host's threads. Each makes one call after another, and some calls hold it until the card is done."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 
 class Host:
-    """The threads that issue a program to ``card``."""
+    """The threads that issue a program to a card."""
 
     def __init__(self, env: simpy.Environment, lowered: Lowered, times: Times, card: Card) -> None:
         self._env, self._lowered, self._times, self._card = env, lowered, times, card
         waited_for = {segment.behind for segment in lowered.segments}
-        # Of the segments that other threads wait for: it is known when they return.
+        # Events for segments that other threads wait for: the tick of their return is known.
         self._known = {behind: env.event() for behind in waited_for if behind != NO_SEGMENT}
         for thread in lowered.threads:
             env.process(self._issue(thread))
 
     def _issue(self, thread: int) -> simpy.events.ProcessGenerator:
-        """One thread's calls.
+        """Make the calls of one thread.
 
-        It makes those of a segment in one go: nothing on the card changes when a call returns, until one that waits. So
-        their times are known as soon as the first of them is made, and the card gets every op with its own. A call that
-        finds nothing to wait for holds nobody: the next segment follows at the same tick, before the engines choose.
+        The calls of a segment are made at once. Only the last one may wait, so the times of all are known as soon as
+        the first is made, and the card gets each op with its own time. A call that has nothing to wait for does not
+        hold the thread: the next segment follows at the same tick, before the engines choose.
         """
         now, end, returned = self._lowered.launch, self._times.end, self._times.returned
         for number, segment in enumerate(self._lowered.segments):
@@ -54,13 +54,13 @@ class Host:
         self._card.settle()
 
     def _held(self, until: simpy.Event) -> simpy.Event:
-        """The same event; if it has yet to happen, the thread makes no more calls at this tick."""
+        """Return ``until``. If it has not happened, let the engines choose: the thread calls no more at this tick."""
         if not until.processed:
             self._card.settle()
         return until
 
     def _call(self, segment: Segment, now: int) -> int:
-        """Make the calls of a segment one after another from ``now`` on; the tick at which the last one returns."""
+        """Make a segment's calls one after another from ``now`` on. Return the tick at which the last one returns."""
         times, own = self._times, slice(segment.first, segment.last)
         ticks = array("q", accumulate(self._lowered.call[own], initial=now))
         times.issued[own] = ticks[:-1]

@@ -1,4 +1,4 @@
-"""One run: a host and a card on one SimPy environment, and the time line that they leave."""
+"""One run of a host and a card in a SimPy environment, and its time line."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 def simulate(schedule: Schedule, device: Device | str | Path) -> Timeline:
-    """Predict when every op of ``schedule`` runs on ``device``: a Device, or the name or file of one.
+    """Predict when every op of ``schedule`` runs on ``device`` (a Device, or the name or file of one).
 
-    Deterministic. Raises InputError for an unknown device, and when it has no cost for a kernel that the schedule
-    names.
+    The same input always gives the same result. Raises InputError for an unknown device, and for a kernel whose time
+    neither the schedule nor the device knows.
     """
     return run(lower(schedule, as_device(device)))
 
 
 def run(lowered: Lowered) -> Timeline:
-    """Predict when every op of a schedule that has been made ready for a device runs."""
+    """Predict when every op of a lowered schedule runs."""
     env = simpy.Environment()
     times = Times.of(len(lowered.kind))
     card = Card(env, lowered, times)
@@ -39,6 +39,6 @@ def run(lowered: Lowered) -> Timeline:
 
 
 def timeline_of(lowered: Lowered, times: Times) -> Timeline:
-    """The time line of a run, whichever model it was that ran."""
+    """Return the time line of a run of either model."""
     engine: array[int] = lowered.engine()
     return Timeline(lowered.schedule, lowered.engine_names, engine, *times, device=lowered.device)

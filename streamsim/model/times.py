@@ -1,4 +1,4 @@
-"""When everything happens to the ops of a schedule, in whole ticks: what a run writes down as it goes."""
+"""The ticks at which each op is issued, starts and ends. A run writes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOT_YET = -1
 
 
 class Times(NamedTuple):
-    """Indexed by op: the host's call begins and returns, the op is ready, starts on its engine, and ends."""
+    """Ticks by op: its call begins and returns, the op is ready, starts on its engine, and ends."""
 
     issued: array[int]
     returned: array[int]
@@ -26,20 +26,20 @@ class Times(NamedTuple):
 
     @classmethod
     def of(cls, ops: int) -> Times:
-        """Of so many ops to which nothing has happened yet."""
+        """Return the times of ``ops`` ops to which nothing has happened yet."""
         issued, returned, start, end = (array("q", [NOT_YET]) * ops for _ in range(4))
         return cls(issued, returned, array("q", [0]) * ops, start, end)
 
 
 def complete_events(times: Times, lowered: Lowered) -> None:
-    """Events and host calls occupy no engine: a call completes on return, an event with what it stands for.
+    """Set the times of events and host calls, which occupy no engine.
 
-    Like any op an event is not on the card before its call has been submitted, and it hears of another stream's ops
-    as late as a kernel that waits for them.
+    A call completes when it returns, and an event when the ops before it have ended. An event is on the card a little
+    after its call, as any op. It hears of another stream's ops as late as a kernel that waits for them.
     """
     kinds, stream, frontier, submit = lowered.kind, lowered.stream, lowered.frontier, lowered.submit
     _, returned, ready, start, end = times
-    # No engine has to come to an event through other queues: by kind of op, when one of another stream is heard of.
+    # No queue is in the way of an event. By kind of op: the hand-over from another stream's op.
     alone = hand_over_table(lowered.device.hand_over, lowered.schedule.launch)
     late = [crossing(alone, kind, KERNEL, 1) for kind in range(KINDS)]
     for op in compress(count(), map(NOTHING.__eq__, kinds)):

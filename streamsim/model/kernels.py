@@ -1,11 +1,11 @@
-"""The compute engine: kernels side by side while there is room."""
+"""The compute engine runs kernels side by side while there is room."""
 
 from __future__ import annotations
 
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from streamsim.model.engine import Engine
+from streamsim.model.engines import Engine
 from streamsim.rules.link import NEVER, ticks_for
 from streamsim.rules.side_by_side import FULL_CARD, by_warps, given, suffices, warps
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from streamsim.lowering.costs import Shape
     from streamsim.model.card import Card
-    from streamsim.model.queues import HardwareQueues
+    from streamsim.model.engines import HardwareQueues
 
 
 class Running:
-    """A kernel on the card, ``given`` so much of it since the tick ``since``, when ``left`` of its work was to do.
+    """A kernel on the card: its share ``given`` since the tick ``since``, and the work ``left`` then.
 
-    Work is counted in ticks times the share of the card that does it. It is done at ``end`` unless that share changes.
+    Work is counted in ticks times the share of the card that does it. It is done at ``end`` unless the share changes.
     """
 
     __slots__ = ("end", "given", "left", "op", "shape", "since")
@@ -31,7 +31,7 @@ class Running:
         self.left = shape.works * shape.width
 
     def give(self, share: int, now: int) -> None:
-        """Give the kernel so much of the card from now on."""
+        """Give the kernel this share of the card from now on."""
         if share != self.given:
             self.left -= self.given * (now - self.since)
             self.since, self.given = now, share
@@ -39,9 +39,9 @@ class Running:
 
 
 class ComputeEngine(Engine):
-    """Kernels side by side, at most so many with work to do: see :mod:`streamsim.rules.side_by_side`.
+    """Kernels side by side, up to a largest number of them: see :mod:`streamsim.rules.side_by_side`.
 
-    A kernel whose work is done makes room for others, and ends when it has drained.
+    A kernel whose work is done makes room for others. It ends when it has drained.
     """
 
     def __init__(self, card: Card, queues: HardwareQueues) -> None:
@@ -57,7 +57,7 @@ class ComputeEngine(Engine):
         self._share(now)
 
     def _share(self, now: int) -> None:
-        """Give the card to the kernels on it."""
+        """Share the card among the kernels on it."""
         if any(kernel.shape.resident for kernel in self._running):
             room = self._share_by_warps(now)
         else:
@@ -66,7 +66,7 @@ class ComputeEngine(Engine):
         self.changed = True
 
     def _share_in_order(self, now: int) -> int:
-        """Give the card to the earliest of the kernels that can use it: what is left of it."""
+        """Give each kernel, in order of start, what it can use. Return what is left of the card."""
         room, held = FULL_CARD, 0  # what is left of the card, and the threads on it
         for kernel in self._running:
             shape = kernel.shape
@@ -77,7 +77,7 @@ class ComputeEngine(Engine):
         return room
 
     def _share_by_warps(self, now: int) -> int:
-        """Give the card to the warps on it, and what a kernel cannot use to the others: how many threads find room."""
+        """Share the card by warps; what a kernel cannot use goes to the others. Return the threads that have room."""
         held, sharing = 0, []
         for kernel in self._running:
             own = warps(kernel.shape.resident or kernel.shape.threads, held)
@@ -100,7 +100,7 @@ class ComputeEngine(Engine):
         return free
 
     def go_on(self, now: int) -> None:
-        """All that starts at this tick has started: set an alarm for when work is done or a kernel drained."""
+        """Set the alarm for the next tick at which work is done or a kernel has drained."""
         self.changed = False
         tick = self._draining[0][0] if self._draining else NEVER
         for kernel in self._running:
@@ -113,7 +113,7 @@ class ComputeEngine(Engine):
     def _ring(self, _: simpy.Event) -> None:
         now: int = self.env.now  # type: ignore[assignment]  # SimPy's clock, which counts whole ticks here
         if now != self._rings_at:
-            return  # the card was shared out anew since
+            return  # the card has been shared anew since then
         done = [kernel for kernel in self._running if kernel.end <= now]
         if done:
             self._running = [kernel for kernel in self._running if kernel.end > now]
