@@ -1,1 +1,1 @@
-"""What the host asks for: schedules, workloads and the patterns that make one of the other."""
+"""The host's requests: schedules, workloads, and the patterns that make schedules of workloads."""

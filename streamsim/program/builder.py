@@ -1,4 +1,4 @@
-"""A program written as with CuPy or CUDA: handles for streams, events and memory in place of numbers and names.
+"""A builder of schedules, used like CuPy or CUDA: handles stand for streams, events and memory.
 
     p = Program()
     x, h = p.device("x", "64MiB"), p.pinned("x.host", "64MiB")
@@ -10,10 +10,10 @@
     p.synchronize()
     schedule = p.schedule()
 
-Every call appends one op to the program; :meth:`Program.schedule` gives what has been issued so far as a
-:class:`Schedule`, which checks what only the whole can tell. All that a schedule can say can be said so. Sizes are
-numbers of bytes or text such as ``"64MiB"``, times seconds or text such as ``"0.57ms"``. Handles know their program:
-to use one in another program is an InputError.
+Every call appends one op to the program. :meth:`Program.schedule` returns the ops so far as a :class:`Schedule`, which
+checks the program as a whole. A builder can make every schedule. Sizes are numbers of bytes or text such as
+``"64MiB"``. Times are seconds or text such as ``"0.57ms"``. A handle works only in its own program; in another one it
+raises InputError.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
 
 class Memory(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """Bytes of a buffer of a program: all of them, or those of a slice, ``x[0:1024]`` or ``x["1MiB":]``.
+    """The bytes of a buffer of a program: all of them, or a slice, ``x[0:1024]`` or ``x["1MiB":]``.
 
-    ``kind``: on the device, or on the host pinned or pageable. No cycle goes through it.
+    ``kind``: the memory is on the device, or on the host, pinned or pageable. No reference cycle goes through a Memory.
     """
 
     _program: Program
@@ -58,11 +58,11 @@ class Memory(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def bytes(self) -> int:
-        """How many they are."""
+        """The number of bytes."""
         return self.region.bytes
 
     def __getitem__(self, wanted: slice) -> Memory:
-        """The bytes ``start .. stop`` of these. Raises InputError for a step and beyond the ends."""
+        """Return the bytes ``start .. stop``. Raises InputError for a step, and for bytes beyond the ends."""
         region = self.region
         if not isinstance(wanted, slice) or wanted.step is not None:
             what = f"{region.buffer}[{shown(wanted)}]"
@@ -77,7 +77,7 @@ class Memory(msgspec.Struct, frozen=True, eq=False, gc=False):
         return Memory(self._program, Region(region.buffer, region.offset + start, stop - start), self.kind)
 
     def cut(self, sizes: Sequence[int]) -> list[Memory | None]:
-        """Pieces of so many bytes, one after another; None for one of 0 bytes. Raises InputError beyond the end."""
+        """Return consecutive pieces with these numbers of bytes, None for 0 bytes. Raises InputError beyond the end."""
         try:
             total = sum(sizes)
         except TypeError:
@@ -106,7 +106,7 @@ class Event:
         self.number = number
 
     def synchronize(self) -> None:
-        """The host waits for the event's latest record."""
+        """Let the host wait for the event's latest record."""
         self._program._ops.append(Synchronize(event=self.number))
 
     def __repr__(self) -> str:
@@ -127,10 +127,10 @@ class Stream:
     def copy_in(
         self, to: Memory | int | str | None = None, source: Memory | int | str | None = None, *, blocking: bool = False
     ) -> None:
-        """Copy to the card: to the device memory ``to``, from the host memory ``source``.
+        """Copy to the device memory ``to`` from the host memory ``source``.
 
-        A side that is a size, or is not given, is memory that nothing else touches, pinned on the host. ``blocking``
-        holds the host until the copy is done. Raises InputError when the sides differ in size or are no such memory.
+        A side may be a size or None. It is then memory that no other op uses, pinned on the host. ``blocking``: the
+        host waits until the copy is done. Raises InputError if the sides differ in size or are other kinds of memory.
         """
         device, host = self._region("to", to, True), self._region("source", source, False)
         size = device.bytes if device and host else _bytes(to, source)
@@ -139,7 +139,7 @@ class Stream:
     def copy_out(
         self, to: Memory | int | str | None = None, source: Memory | int | str | None = None, *, blocking: bool = False
     ) -> None:
-        """Copy from the card: to the host memory ``to``, from the device memory ``source``; see :meth:`copy_in`."""
+        """Copy to the host memory ``to`` from the device memory ``source``; see :meth:`copy_in`."""
         host, device = self._region("to", to, False), self._region("source", source, True)
         size = host.bytes if device and host else _bytes(to, source)
         self._ops.append(Copy("d2h", size, self.number, host, device, blocking))
@@ -160,8 +160,9 @@ class Stream:
     ) -> None:
         """Launch a kernel that takes ``duration`` alone on the card, in seconds or as text.
 
-        Without a duration the device's table says what the kernel of that ``name`` takes for its ``elements`` and
-        ``parameter``. ``reads`` and ``writes``: the device memory that it touches. The rest as for :class:`Kernel`.
+        Without a duration, the device's table gives the time of the kernel ``name`` for its ``elements`` and
+        ``parameter``. ``reads`` and ``writes``: the device memory that the kernel uses. The other arguments are fields
+        of :class:`Kernel`.
         """
         self._ops.append(
             Kernel(
@@ -180,17 +181,17 @@ class Stream:
         )
 
     def record(self, event: Event | None = None) -> Event:
-        """Record ``event``, a new one unless it is given: it completes when all before it in the stream has."""
+        """Record ``event`` (default: a new one), which completes when all earlier ops of the stream have. Return it."""
         event = self._program.event() if event is None else self._own(event)
         self._ops.append(RecordEvent(event.number, self.number))
         return event
 
     def wait(self, event: Event) -> None:
-        """What comes later in the stream waits for the event's latest record before this call, if there is one."""
+        """Let later ops of the stream wait for the event's latest record before this call, if there is one."""
         self._ops.append(WaitEvent(self._own(event).number, self.number))
 
     def synchronize(self) -> None:
-        """The host waits for the stream."""
+        """Let the host wait for the stream."""
         self._ops.append(Synchronize(stream=self.number))
 
     def _own(self, event: Event) -> Event:
@@ -201,7 +202,7 @@ class Stream:
         return event
 
     def _region(self, field: str, memory: Memory | int | str | None, is_on_card: bool) -> Region | None:
-        """The bytes of ``memory``; None where it is only a size. Raises InputError unless they can be touched here."""
+        """Return the bytes of ``memory``, or None for a size. Raises InputError for memory that cannot be used here."""
         if type(memory) is not Memory:
             return None if memory is None or isinstance(memory, int | str) else _no_memory(field, memory)
         if memory._program is not self._program:
@@ -219,7 +220,7 @@ class Stream:
 
 
 class Program:
-    """A program as the host issues it, op by op; see above."""
+    """A program that the host issues op by op; see the top of this module."""
 
     def __init__(self) -> None:
         self._ops: list[Op] = []
@@ -228,7 +229,7 @@ class Program:
         self._events = 0
 
     def stream(self, *, blocking: bool = False) -> Stream:
-        """A new stream, non-blocking unless it is said: a ``blocking`` one synchronises with the legacy stream."""
+        """Return a new stream, non-blocking by default. A ``blocking`` stream synchronises with the legacy stream."""
         kind: StreamKind = "blocking" if blocking else "non-blocking"
         self._kinds.append(kind)
         return Stream(self, len(self._kinds), kind)
@@ -239,20 +240,20 @@ class Program:
         return Stream(self, LEGACY_STREAM, "blocking")
 
     def event(self) -> Event:
-        """A new event, not yet recorded. Mostly :meth:`Stream.record` makes one."""
+        """Return a new event, not yet recorded. :meth:`Stream.record` makes one, too."""
         self._events += 1
         return Event(self, self._events - 1)
 
     def device(self, name: str, size: int | str) -> Memory:
-        """A new buffer of ``size`` on the card. Raises InputError for a name that another buffer has."""
+        """Return a new buffer of ``size`` on the card. Raises InputError for a name that another buffer has."""
         return self._buffer(name, size, "device")
 
     def pinned(self, name: str, size: int | str) -> Memory:
-        """A new buffer in pinned (page-locked) host memory; the rest as for :meth:`device`."""
+        """Return a new buffer in pinned (page-locked) host memory; see :meth:`device`."""
         return self._buffer(name, size, "pinned")
 
     def pageable(self, name: str, size: int | str) -> Memory:
-        """A new buffer in pageable host memory; the rest as for :meth:`device`."""
+        """Return a new buffer in pageable host memory; see :meth:`device`."""
         return self._buffer(name, size, "pageable")
 
     def _buffer(self, name: str, size: int | str, kind: MemoryKind) -> Memory:
@@ -263,17 +264,17 @@ class Program:
         return Memory(self, Region(name, 0, buffer.bytes), kind)
 
     def synchronize(self) -> None:
-        """The host waits for the whole device."""
+        """Let the host wait for the whole device."""
         self._ops.append(Synchronize())
 
     def host_work(self, duration: float | str, name: str = "") -> None:
-        """The host does something else before its next call, for seconds or text such as ``"3ms"``."""
+        """Let the host do other work before its next call, for seconds or text such as ``"3ms"``."""
         self._ops.append(HostWork(parse_seconds(duration, "duration") if isinstance(duration, str) else duration, name))
 
     def schedule(self, name: str = "", *, launch: Launch = "live", unchunked: Schedule | None = None) -> Schedule:
-        """What has been issued so far, as a value; the arguments as for :class:`Schedule`.
+        """Return the ops so far as a schedule; the arguments are fields of :class:`Schedule`.
 
-        Raises InputError when nothing has been issued, and for ``launch="graph"`` when it cannot be captured.
+        Raises InputError if there are no ops, and for ``launch="graph"`` if the program cannot be captured.
         """
         return Schedule(
             ops=tuple(self._ops),
@@ -294,7 +295,7 @@ def _no_memory(field: str, given: object) -> NoReturn:
 
 
 def _bytes(to: Memory | int | str | None, source: Memory | int | str | None) -> int:
-    """What a copy moves: the size that is given, or the bytes of its memory."""
+    """Return the bytes of a copy: the given size, or the size of its memory."""
     sizes = [
         parse_bytes(side) if isinstance(side, str) else side for side in (to, source) if isinstance(side, int | str)
     ]

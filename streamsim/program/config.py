@@ -1,6 +1,6 @@
-"""How to cut and issue a workload, as a value: the one place that says which choices go together, and what they make.
+"""Configurations: values that say how to cut and issue a workload, and which choices go together.
 
-Whoever cuts, searches, prices or bounds programs makes a :class:`Config` and asks it.
+All code that cuts, searches, prices or bounds programs makes a :class:`Config` and asks it.
 """
 
 from __future__ import annotations
@@ -29,27 +29,30 @@ DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
 
 def useful_streams(order: Order, chunks: int) -> int:
-    """Over how many streams chunks can take turns: one where they take none, else no more than there are chunks."""
+    """Return the most streams over which ``chunks`` chunks can take turns; 1 if the order has streams of its own."""
     return 1 if ISSUE_ORDERS[order].own_streams else chunks
 
 
 def most_streams(workload: Workload, order: Order = "depth-first") -> int:
-    """Over how many streams the chunks of a workload may take turns."""
+    """Return the most streams over which the chunks of a workload may take turns."""
     return 1 if workload.in_order and not ISSUE_ORDERS[order].keeps_order else MOST_CHUNKS
 
 
 def useful_buffers(order: Order, buffers: int | None, chunks: int) -> int | None:
-    """How many buffers used in turn come into use: no more than chunks. None: no buffer is used twice."""
+    """Return how many buffers are in use, in turn: at most one for each chunk. None: no buffer is used twice."""
     buffers = ISSUE_ORDERS[order].least_buffers if buffers is None else buffers
     return None if buffers is None else min(buffers, chunks)
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How to cut and issue a workload. Raises InputError naming the field when the parts do not go together.
+    """A way to cut and issue a workload.
 
-    ``streams``: over which chunks take turns; a prefetching program has three of its own, one for each direction and
-    one for kernels, and here 1. ``buffers``: device buffers of one chunk used in turn; None: the whole workload has
-    room on the card, or where it is prefetched two of them.
+    - ``streams``: the number of streams over which chunks take turns; 1 for a prefetching program, which has three
+      streams of its own: one for each direction, and one for kernels.
+    - ``buffers``: the number of device buffers of one chunk that chunks use in turn. None: the card holds the whole
+      workload, or two chunks if the order is prefetch.
+
+    Raises InputError naming the field if the fields do not go together.
     """
 
     order: Order = "depth-first"
@@ -81,53 +84,53 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_blocking(self) -> bool:
-        """Whether the host waits for each copy."""
+        """True if the host waits for each copy."""
         return ISSUE_ORDERS[self.order].is_blocking
 
     @property
     def is_pageable(self) -> bool:
-        """Whether the host buffers are pageable memory."""
+        """True if host buffers are pageable memory."""
         return self.memory == "pageable"
 
     @property
     def slots(self) -> int | None:
-        """Device buffers of one chunk that come into use, in turn; None: none is used twice."""
+        """The number of device buffers of one chunk that are in use, in turn; None: no buffer is used twice."""
         return useful_buffers(self.order, self.buffers, self.chunks)
 
     @property
     def is_prefetch(self) -> bool:
-        """Whether each chunk is copied in beside the kernels of the one before it."""
+        """True if each chunk is copied in beside the kernels of the chunk before."""
         return self.order == "prefetch"
 
     @property
     def hands_buffers_over(self) -> bool:
-        """Whether chunks that use the same buffer of the ring run in different streams, so that events are needed."""
+        """True if chunks that use the same buffer run in different streams, and therefore need events."""
         slots = self.slots
         return slots is not None and slots % self.streams != 0
 
     @property
     def own_streams(self) -> int:
-        """The number of streams where nobody chooses it, else 0."""
+        """The number of streams that the order fixes; 0: the user chooses it."""
         return ISSUE_ORDERS[self.order].own_streams
 
     @property
     def pattern(self) -> str:
-        """What such programs are called: a ring, or by their issue order."""
+        """The name of such programs: "ring", or the issue order."""
         issued = ISSUE_ORDERS[self.order]
         return "ring" if self.buffers is not None and issued.ring is not issued.loop else self.order
 
     @property
     def turns(self) -> Turns:
-        """Over how many chunks, streams and buffers its loop goes."""
+        """The numbers of chunks, streams and buffers of the loop."""
         return Turns(self.chunks, self.streams, self.slots)
 
     def loop(self, workload: Workload) -> Loop:
-        """The loop that issues the chunks of a workload."""
+        """Return the loop that issues the chunks of a workload."""
         return loop_of(self.order, self.buffers is not None, stages_of(workload))
 
     @property
     def simplicity(self) -> tuple[int, int, int, int, int]:
-        """The smaller, the simpler: fewest chunks, then streams, then no ring or the smallest, depth-first, live."""
+        """A key to sort by simplicity: fewest chunks, then streams, then no or the smallest ring, depth-first, live."""
         return (
             self.chunks,
             max(self.own_streams, self.streams),
@@ -138,7 +141,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def words(self) -> str:
-        """In words, such as "16 chunks on 4 streams, depth-first"."""
+        """A description such as "16 chunks on 4 streams, depth-first"."""
         chunks, streams, buffers = (
             f"{n} {name}{'s' * (n != 1)}"
             for n, name in ((self.chunks, "chunk"), (self.streams, "stream"), (self.buffers, "buffer"))
@@ -149,16 +152,16 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{chunks}{on_streams}, {self.order}{ring}{graph}"
 
     def fitted(self) -> Config:
-        """The same program by its least numbers: no more streams and buffers than there are chunks."""
+        """Return the same program with the least numbers: at most as many streams and buffers as chunks."""
         streams = min(self.streams, useful_streams(self.order, self.chunks))
         return msgspec.structs.replace(self, streams=streams, buffers=self.slots)
 
     def without_ring(self) -> Config:
-        """The same with a place on the card for every chunk."""
+        """Return the same configuration with device memory for every chunk."""
         return msgspec.structs.replace(self, buffers=self.chunks if self.is_prefetch else None)
 
     def check(self, workload: Workload) -> None:
-        """Raise InputError unless the workload can be cut and issued so."""
+        """Raise InputError unless the workload can be cut and issued in this way."""
         if self.chunks > workload.most_chunks:
             workload.cut(self.chunks)  # says why
         check_calls(f"chunks = {self.chunks}", self.chunks * workload.in_chunks(self.chunks).calls_of_chunk)
@@ -175,7 +178,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
 
     def schedule(self, workload: Workload) -> Schedule:
-        """The program. Raises InputError when the workload cannot be cut and issued so."""
+        """Return the program of a workload. Raises InputError if it cannot be cut and issued in this way."""
         self.check(workload)
         program = program_of(workload, self.loop(workload), self.turns, self.is_pageable, self.is_blocking)
         unchunked = None
@@ -189,7 +192,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return program.schedule(name, launch=self.launch, unchunked=unchunked)
 
     def device_bytes(self, workload: Workload) -> int:
-        """Bytes of all device buffers of the program."""
+        """Return the bytes of all device buffers of the program."""
         slots = self.slots
         if slots is None:
             return sum(workload.input_bytes) + sum(workload.output_bytes) + workload.once_bytes
@@ -205,6 +208,6 @@ def ring_config(
     memory: HostMemory = "pinned",
     launch: Launch = "live",
 ) -> Config:
-    """Depth-first with so many device buffers of one chunk each; a stream for each of them, unless it is said."""
+    """Return a depth-first configuration with ``buffers`` device buffers; default: as many streams as buffers."""
     check_whole("buffers", buffers, 1, MOST_CHUNKS)
     return Config("depth-first", chunks, buffers if streams is None else streams, buffers, memory, launch)

@@ -1,6 +1,6 @@
-"""CUDA's order: streams, events and the legacy default stream.
+"""CUDA's order between ops: streams, events and the legacy default stream.
 
-Each set of ops that something waits for is kept as the latest op of each stream, which implies the ones before it.
+A set of ops to wait for holds only the latest op of each stream, because that implies the earlier ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class StreamOrder:
-    """Which ops must end before the next op of a stream may start; told of the calls in the order of issue.
+    """The order that streams and events enforce, built up from the calls in issue order.
 
     Raises InputError for a schedule of several cards, which can be written down but not yet ordered.
     """
@@ -29,16 +29,16 @@ class StreamOrder:
             i, card = next((i, op.card) for i, op in enumerate(schedule.ops) if op.card)
             raise InputError(f"ops[{i}].card = {card}: several cards cannot be ordered yet; give 0")
         self._ops = schedule.ops
-        # The legacy default stream and those that wait for it, and it for them.
+        # The legacy default stream, and the streams that synchronise with it.
         self.ordinary = [LEGACY_STREAM] + [
             number for number, kind in enumerate(schedule.streams, 1) if kind == "blocking"
         ]
-        # The ops whose end completes everything in each stream so far, but for the legacy stream.
+        # For each stream except the legacy stream: the ops whose end completes everything in it so far.
         self.tail: list[tuple[int, ...]] = [()] * (len(schedule.streams) + 1)
         self._recorded: dict[int, tuple[int, ...]] = {}
 
     def before(self, stream: int) -> tuple[int, ...]:
-        """The ops whose end completes everything in ``stream`` so far."""
+        """Return the ops whose end completes everything in ``stream`` so far."""
         if stream == LEGACY_STREAM:
             return self._union(self.tail[number] for number in self.ordinary)
         return self.tail[stream]
@@ -62,7 +62,7 @@ class StreamOrder:
         return both
 
     def awaited(self, sync: Synchronize) -> tuple[int, ...]:
-        """What a host synchronisation waits for."""
+        """Return the ops that a host synchronisation waits for."""
         if sync.event is not None:
             return self._recorded.get(sync.event, ())
         if sync.stream is not None:
@@ -76,7 +76,7 @@ class StreamOrder:
                 self.tail[number] = ops
 
     def _union(self, sets: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-        """All of the ops, less those that a later one of the same stream implies: never more than the streams."""
+        """Return the ops without those that a later op of the same stream implies: at most one for each stream."""
         ops = self._ops
         latest: dict[int | None, int] = {}
         for op in chain.from_iterable(sets):

@@ -1,10 +1,11 @@
 """Schedules as JSON and workloads as TOML.
 
-``streamsim schema schedule|workload`` prints the exact form of each as a JSON Schema. In a workload
-sizes and times may be text with a unit, ``inputs = ["64MiB"]``, and a kernel may be what ``--kernel`` takes:
-``"0.57ms,9us@64Ki"``, or a time in seconds. The file of a recorded program may say as well when its ops ran: that is of
-the file, not of the schedule, which any change would make another one. The file of a workload may likewise say how to
-cut, issue and predict it (:func:`read_plan`).
+``streamsim schema schedule|workload`` prints the exact form of each as a JSON Schema. Sizes and times in a workload may
+be text with a unit, ``inputs = ["64MiB"]``. A kernel may be text as for ``--kernel``, ``"0.57ms,9us@64Ki"``, or a time
+in seconds.
+
+The file of a recorded program may also hold the times of its ops. They belong to the file, because a changed schedule
+would have other times. The file of a workload may also say how to cut, issue and predict it (:func:`read_plan`).
 """
 
 import json
@@ -30,10 +31,10 @@ LARGEST_JSON_BYTES = 1 << 30
 
 
 class ProgramFile(NamedTuple):
-    """A schedule from a file, and what the file of a recorded program says as well.
+    """The content of a schedule's file.
 
-    ``recorded``: when its ops ran; ``profile``: its card's profile as TOML, or ""; ``notes``: what to know before using
-    it, such as a replay that is far from the recording.
+    - ``recorded``: the recorded times of its ops; ``profile``: its card's profile as TOML, or "".
+    - ``notes``: sentences to read before use, such as that the replay is far from the recording.
     """
 
     schedule: Schedule
@@ -43,17 +44,17 @@ class ProgramFile(NamedTuple):
 
 
 class ScheduleFile(Schedule, frozen=True):
-    """What the file of a schedule holds: see :class:`ProgramFile`."""
+    """The fields of a schedule's file: see :class:`ProgramFile`."""
 
     recorded: RecordedTimes | None = None
     profile: str = ""
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Nothing: the schedule that is made of it checks itself."""
+        """Check nothing: the schedule that is made of the file checks itself."""
 
     def schedule(self) -> Schedule:
-        """The schedule. Raises InputError for one that cannot be, and for recorded times that are not of its ops."""
+        """Return the schedule. Raises InputError for an impossible one, and for recorded times of other ops."""
         found = Schedule(*(getattr(self, name) for name in Schedule.__struct_fields__))
         if self.recorded is not None and len(self.recorded) != len(found):
             raise InputError(f"recorded: has times of {len(self.recorded)} ops; there are {len(found)}")
@@ -65,10 +66,10 @@ def _size(text: str, path: str) -> int:
 
 
 class WorkloadFile(Workload, frozen=True):
-    """What the file of a workload holds: a workload, and how to cut, issue and predict it unless options say otherwise.
+    """The fields of a workload's file: the workload, and how to cut, issue and predict it unless options say otherwise.
 
-    Names are those of the options; a sweep takes ranges, such as ``chunks = "1..64"``. ``measured``: what ``streamsim
-    diagnose`` takes.
+    The names are those of the options. A sweep takes ranges, such as ``chunks = "1..64"``. ``measured`` is for
+    ``streamsim diagnose``.
     """
 
     chunks: int | str | list[int | str] | None = None
@@ -83,34 +84,34 @@ class WorkloadFile(Workload, frozen=True):
 
 PLAN = WorkloadFile.__struct_fields__[len(Workload.__struct_fields__) :]
 
-# What text of a workload stands for: the sizes of arrays, and what it does of a kernel.
+# The parsers of text in a workload: sizes of arrays, and text of kernels.
 _PARSERS: Parsers = {**dict.fromkeys(("inputs", "outputs", "h2d_once", "d2h_once"), _size), **OF_KERNELS}
 
 
 def read_schedule(path: str | os.PathLike[str]) -> Schedule:
-    """The schedule in a JSON file. Raises InputError naming the file, the field and the value."""
+    """Return the schedule in a JSON file. Raises InputError naming the file, the field and the value."""
     return read_program(path).schedule
 
 
 def read_program(path: str | os.PathLike[str]) -> ProgramFile:
-    """The same, with what the file of a recorded program says as well. Raises InputError as :func:`read_schedule`."""
+    """Return everything in a schedule's JSON file. Raises InputError like :func:`read_schedule`."""
     return _parse_schedule(read_bytes(path, LARGEST_JSON_BYTES), one_line(str(path)))
 
 
 def read_workload(path: str | os.PathLike[str]) -> Workload:
-    """The workload in a TOML file. Raises InputError naming the file, the field and the value."""
+    """Return the workload in a TOML file. Raises InputError naming the file, the field and the value."""
     return parse_workload(read_bytes(path, LARGEST_TOML_BYTES), one_line(str(path)))
 
 
 def read_plan(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What the file of a workload says of how to cut, issue and predict it, by name; nothing where it is no TOML.
+    """Return how the file of a workload says to cut, issue and predict it, by option name; empty if it is no TOML.
 
-    A device's file is looked for beside it. Raises InputError where the file cannot be read.
+    A device's file may stand beside it. Raises InputError if the file cannot be read.
     """
     try:
         table = tomllib.loads(read_bytes(path, LARGEST_TOML_BYTES).decode())
     except (ValueError, RecursionError):
-        return {}  # reading the workload says why
+        return {}  # read_workload says why
     plan = {name: value for name, value in table.items() if name in PLAN}
     if isinstance(device := plan.get("device"), str) and (own := Path(path).parent / device).is_file():
         plan["device"] = str(own)
@@ -128,24 +129,24 @@ def write_schedule(
     profile: str = "",
     notes: tuple[str, ...] = (),
 ) -> None:
-    """Save ``schedule`` as JSON, one op a line, and when its ops ran if that was ``recorded``.
+    """Save ``schedule`` as JSON, one op a line, with the ``recorded`` times of its ops if they are given.
 
-    ``profile``, ``notes``: see :class:`ProgramFile`. Raises InputError when the file cannot be written.
+    ``profile``, ``notes``: see :class:`ProgramFile`. Raises InputError if the file cannot be written.
     """
     write_bytes(dump_schedule(schedule, recorded, profile, notes), path)
 
 
 def write_workload(workload: Workload, path: str | os.PathLike[str]) -> None:
-    """Save ``workload`` as TOML. Raises InputError when the file cannot be written."""
+    """Save ``workload`` as TOML. Raises InputError if the file cannot be written."""
     write_text(dump_workload(workload), path)
 
 
 def dump_schedule(
     schedule: Schedule, recorded: RecordedTimes | None = None, profile: str = "", notes: tuple[str, ...] = ()
 ) -> bytes:
-    """``schedule`` as JSON in UTF-8, one op a line, the program that it was cut from on the last one.
+    """Return ``schedule`` as JSON in UTF-8, one op a line.
 
-    On that as well when its ops ran, if that was ``recorded``, the ``profile`` of its card, and ``notes``.
+    The last line holds the unchunked program, the ``recorded`` times, the card's ``profile`` and the ``notes``.
     """
     encode = msgspec.json.Encoder().encode
     head = {
@@ -163,12 +164,12 @@ def dump_schedule(
 
 
 def dump_workload(workload: Workload) -> str:
-    """``workload`` as TOML."""
+    """Return ``workload`` as TOML."""
     return dump_toml(workload)
 
 
 def parse_schedule(data: bytes, where: str = "schedule") -> Schedule:
-    """The schedule that the JSON ``data`` holds; ``where`` begins the message of the InputError it may raise."""
+    """Return the schedule in the JSON ``data``. Raises InputError that begins with ``where``."""
     return _parse_schedule(data, where).schedule
 
 
@@ -176,7 +177,7 @@ def _parse_schedule(data: bytes, where: str) -> ProgramFile:
     try:
         file = msgspec.json.decode(data, type=ScheduleFile)
         schedule, said = file.schedule(), (file.recorded, file.profile, file.notes)
-        if dump_schedule(schedule, *said) != data:  # a file as we write it names nothing twice
+        if dump_schedule(schedule, *said) != data:  # a file that we wrote names nothing twice
             json.loads(data, object_pairs_hook=refuse_duplicates)
         return ProgramFile(schedule, *said)
     except (ValueError, RecursionError) as error:
@@ -185,6 +186,6 @@ def _parse_schedule(data: bytes, where: str) -> ProgramFile:
 
 
 def parse_workload(text: str | bytes, where: str = "workload") -> Workload:
-    """The workload that the TOML ``text`` holds; ``where`` begins the message of the InputError it may raise."""
+    """Return the workload in the TOML ``text``. Raises InputError that begins with ``where``."""
     data = text.encode() if isinstance(text, str) else text
     return parse_toml(data, Workload, "workload", where, _PARSERS, _without_plan)

@@ -26,8 +26,8 @@ Stage = Literal["copy in", "run", "copy out"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
 Distance = Literal[0, 1, "buffers"]  # from chunk to chunk
 Stages = tuple[Stage, ...]
-TURN = -1  # in place of a stream: the one whose turn it is, stream i mod S of chunk i
-PREFETCH_BUFFERS = 2  # unless it is said: the next chunk beside this one
+TURN = -1  # in place of a stream: stream i mod S for chunk i
+PREFETCH_BUFFERS = 2  # default: one for this chunk, one for the next
 
 
 class Prepare(NamedTuple):

@@ -1,7 +1,7 @@
-"""Patterns: the ways people cut a workload into chunks and issue it, each as a Schedule.
+"""Patterns: the usual ways to cut a workload into chunks and to issue them, each as a Schedule.
 
-Chunk i of N runs in stream i mod S. See :mod:`streamsim.program.loops` for the loops, and
-:mod:`streamsim.program.pipeline` for the memory.
+Chunk i of N runs in stream i mod S. The loops are in :mod:`streamsim.program.loops`, the memory in
+:mod:`streamsim.program.pipeline`.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ def build(
     memory: HostMemory = "pinned",
     launch: Launch = "live",
 ) -> Schedule:
-    """The schedule that the command's options describe. Raises InputError when they do not go together."""
+    """Return the schedule that the command's options describe. Raises InputError if they do not go together."""
     return Config(order, chunks, streams, buffers, memory, launch).schedule(workload)
 
 
 def serial(workload: Workload, chunks: int = 1, memory: HostMemory = "pinned") -> Schedule:
-    """The program people start from: blocking copies, one chunk after another, nothing overlaps."""
+    """Return the program that most people begin with: blocking copies, chunk by chunk, without overlap."""
     return Config("serial", chunks, memory=memory).schedule(workload)
 
 
 def depth_first(
     workload: Workload, chunks: int, streams: int, memory: HostMemory = "pinned", launch: Launch = "live"
 ) -> Schedule:
-    """For each chunk in turn: its H2D copies, its kernels, its D2H copies."""
+    """Return the program that issues chunk by chunk: H2D copies, kernels, D2H copies."""
     return Config("depth-first", chunks, streams, None, memory, launch).schedule(workload)
 
 
 def one_stream(workload: Workload, chunks: int = 1, memory: HostMemory = "pinned", launch: Launch = "live") -> Schedule:
-    """Asynchronous, but all in one stream: nothing overlaps on the card."""
+    """Return an asynchronous program in one stream: nothing overlaps on the card."""
     return depth_first(workload, chunks, 1, memory, launch)
 
 
 def breadth_first(
     workload: Workload, chunks: int, streams: int, memory: HostMemory = "pinned", launch: Launch = "live"
 ) -> Schedule:
-    """Stage by stage: the H2D copies of all chunks, then all kernels, then all D2H copies."""
+    """Return the program that issues stage by stage: all H2D copies, then all kernels, then all D2H copies."""
     return Config("breadth-first", chunks, streams, None, memory, launch).schedule(workload)
 
 
@@ -66,10 +66,10 @@ def ring(
     memory: HostMemory = "pinned",
     launch: Launch = "live",
 ) -> Schedule:
-    """Depth-first with ``buffers`` device buffers of one chunk each (2: double buffering).
+    """Return a depth-first program with ``buffers`` device buffers of one chunk each (2: double buffering).
 
-    Chunk i uses the buffer of chunk i - k again, so it waits until that chunk's work on it has ended: by
-    stream order where both run in one stream, by an event otherwise. ``streams`` defaults to ``buffers``.
+    Chunk i uses the buffer of chunk i - ``buffers`` again, and waits until the ops of that chunk have ended: by stream
+    order if both run in one stream, otherwise by an event. Default of ``streams``: ``buffers``.
     """
     return ring_config(chunks, buffers, streams, memory, launch).schedule(workload)
 
@@ -77,19 +77,19 @@ def ring(
 def prefetch(
     workload: Workload, chunks: int, buffers: int = 2, memory: HostMemory = "pinned", launch: Launch = "live"
 ) -> Schedule:
-    """Copy batch i + 1 beside the kernels of batch i, as a training or inference loop does.
+    """Return the program that copies batch i + 1 beside the kernels of batch i, as training and inference loops do.
 
-    Stream 1 copies in, stream 2 runs the kernels, stream 3 copies out; ``buffers`` batches fit on the card.
-    Events: 3i when batch i is on the card, 3i + 1 when its kernels have run, 3i + 2 when its output is back. What is
-    copied once goes before the first batch, and behind the last batch's kernels.
+    Stream 1 copies in, stream 2 runs the kernels, stream 3 copies out. The card holds ``buffers`` batches. Event 3i:
+    batch i is on the card; 3i + 1: its kernels have run; 3i + 2: its output is back. Arrays that are copied once go in
+    before the first batch, and out behind the last batch's kernels.
     """
     return Config("prefetch", chunks, 1, buffers, memory, launch).schedule(workload)
 
 
 def serialized(schedule: Schedule) -> Schedule:
-    """The same copies, kernels and host work one by one: in one stream, with blocking copies, as in :func:`serial`.
+    """Return the same copies, kernels and host work one by one: in one stream, with blocking copies.
 
-    That is what the schedule would take without overlap, cut as it is.
+    Its time is the time of the schedule without overlap, cut in the same way.
     """
     check_schedule("schedule", schedule)
     ops: list[Op] = []

@@ -1,8 +1,8 @@
-"""Pipelines: a workload cut into chunks and issued as a loop says, as a Schedule.
+"""Pipelines: workloads cut into chunks and issued by a loop, as Schedules.
 
-Copies name their buffers, so a schedule can be checked for races and replayed with its output verified. Host and device
-arrays hold the whole workload, except where buffers of one chunk each are used in turn. Arrays that are copied once go
-before the first chunk, in the loop's first stream, for which the others wait, and back after the last one.
+Copies name their buffers, so that a schedule can be checked for races and replayed with its output verified. Host and
+device arrays hold the whole workload, unless chunks use buffers in turn. Arrays that are copied once go in before the
+first chunk, in the loop's first stream, for which the other streams wait. They go back after the last chunk.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HOST_WORK = "host work"  # before a chunk
 
 
 class _Array(NamedTuple):
-    """An array on the card and on the host: all of it, and the piece that each chunk has of it (None: nothing)."""
+    """An array on the card and on the host: the whole array, and the piece of each chunk (None: no piece)."""
 
     card: Memory
     host: Memory
@@ -35,9 +35,10 @@ class _Array(NamedTuple):
 
 
 class _Pipeline:
-    """A workload put into a program: its memory, and what is copied and run for each of its chunks.
+    """A workload in a program: its memory, and the copies and kernels of each chunk.
 
-    What depends on no stream is worked out once for all chunks: a schedule of many costs little more than its ops.
+    What depends on no stream is worked out once for all chunks, so that a schedule of many chunks costs little more
+    than its ops.
     """
 
     def __init__(self, workload: Workload, turns: Turns, is_pageable: bool, is_blocking: bool) -> None:
@@ -54,16 +55,16 @@ class _Pipeline:
         self._kernels = self._spread([list(map(_arguments, cut.launches(part))) for part in self._parts])
         tables = [array.card for array in self._once_in]
         self._reads = [[*pieces, *tables] for pieces in self._on_card(inputs)]
-        # With no output array the last input is worked on in place.
+        # Without an output array, kernels write the last input.
         self._writes = self._on_card([*outputs, *self._once_out] or inputs[-1:])
 
     def _arrays(self, prefix: str, sizes: list[tuple[int, ...]], slots: int | None = None) -> list[_Array]:
-        """The arrays of which each part has so many bytes."""
+        """Return the arrays of which each part has these bytes."""
         columns = zip(*self._spread(sizes), strict=True)
         return [self._array(f"{prefix}{k}", column, slots) for k, column in enumerate(columns)]
 
     def _array(self, name: str, sizes: Sequence[int], slots: int | None = None) -> _Array:
-        """An array of which the chunks have so many bytes, ``slots`` of them at a time on the card (None: all)."""
+        """Return an array whose chunks have these bytes; the card holds ``slots`` chunks at a time (None: all)."""
         program, whole = self.program, sum(sizes)
         host = (program.pageable if self._is_pageable else program.pinned)(f"h_{name}", whole)
         if slots is None:
@@ -76,29 +77,29 @@ class _Pipeline:
         return _Array(cards[0], host, on_card, host.cut(sizes))
 
     def _spread(self, values: Sequence[T]) -> list[T]:
-        """For each chunk what its part has."""
+        """Return the value of each chunk's part, chunk by chunk."""
         return [value for value, part in zip(values, self._parts, strict=True) for _ in range(part.many)]
 
     def _pieces(self, arrays: Sequence[_Array]) -> list[list[tuple[Memory, Memory]]]:
-        """For each chunk the pieces that it has, on the card and on the host."""
+        """Return each chunk's pieces, on the card and on the host."""
         if not arrays:
             return [[]] * self._turns.chunks
         columns = [zip(array.on_card, array.on_host, strict=True) for array in arrays]
         return [[(card, host) for card, host in row if card and host] for row in zip(*columns, strict=True)]
 
     def _on_card(self, arrays: Sequence[_Array]) -> list[list[Memory]]:
-        """For each chunk the pieces that it has on the card."""
+        """Return each chunk's pieces on the card."""
         if not arrays:
             return [[]] * self._turns.chunks
         return [[card for card in row if card] for row in zip(*[array.on_card for array in arrays], strict=True)]
 
     def prepare(self, chunk: int) -> None:
-        """What the host does before it issues a chunk."""
+        """Add the host's work before it issues a chunk."""
         if self._host_s[chunk]:
             self.program.host_work(self._host_s[chunk], HOST_WORK)
 
     def has(self, stage: Stage, chunk: int) -> bool:
-        """Whether the chunk has anything to do in this stage."""
+        """Return whether the chunk has work in this stage."""
         of_stage: dict[Stage, Sequence[Sequence[Any]]] = {
             "copy in": self._copies_in,
             "run": self._kernels,
@@ -119,10 +120,10 @@ class _Pipeline:
                 stream.copy_out(host, card, blocking=self._is_blocking)
 
     def copy_in_once(self, first: Stream, others: Sequence[Stream]) -> None:
-        """The arrays that are copied once to the card in the first stream, and the others' wait for them."""
+        """Copy the arrays of ``h2d_once`` to the card in the first stream, and let the other streams wait for them."""
         for array in self._once_in:
             first.copy_in(array.card, array.host, blocking=self._is_blocking)
-        if others and (self._once_in or self._once_out):  # of the event's number those of the last copies follow
+        if others and (self._once_in or self._once_out):  # the events of the last copies have later numbers
             loaded = self.program.event()
             if self._once_in:
                 first.record(loaded)
@@ -130,7 +131,7 @@ class _Pipeline:
                     stream.wait(loaded)
 
     def copy_out_once(self, first: Stream, others: Sequence[Stream]) -> None:
-        """The first stream's wait for the others, and the arrays that are copied back once."""
+        """Let the first stream wait for the others, and copy the arrays of ``d2h_once`` back."""
         if not self._once_out:
             return
         for stream in others:
@@ -140,13 +141,13 @@ class _Pipeline:
 
 
 def _arguments(kernel: Kernel) -> dict[str, Any]:
-    """What a stream's ``kernel`` is called with, but for the memory."""
+    """Return the arguments of a stream's ``kernel``, without the memory."""
     names = ("name", "elements", "parameter", "fill", "threads", "share", "parts")
     return {"duration": kernel.duration_s, **{name: getattr(kernel, name) for name in names}}
 
 
 class _Issuer:
-    """The calls of a loop as it is issued, over the streams and events of a program."""
+    """The calls of a loop while it is issued, over the streams and events of a program."""
 
     def __init__(self, pipeline: _Pipeline, loop: Loop, turns: Turns) -> None:
         self._pipeline, self._loop, self._turns = pipeline, loop, turns
@@ -189,7 +190,7 @@ class _Issuer:
 
 
 def program_of(workload: Workload, loop: Loop, turns: Turns, is_pageable: bool, is_blocking: bool) -> Program:
-    """The program of a workload that is cut and issued so, at whose end the host waits for the card."""
+    """Return the program of a workload, cut and issued by ``loop``; at its end the host waits for the card."""
     pipeline = _Pipeline(workload, turns, is_pageable, is_blocking)
     issuer = _Issuer(pipeline, loop, turns)
     first, *others = issuer.streams[: turns.chunks]

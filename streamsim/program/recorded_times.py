@@ -1,4 +1,4 @@
-"""When the ops of a schedule were issued and ran, as a profiler recorded it."""
+"""Recorded times of a schedule's ops: when a profiler saw them issued and run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LATEST_NS = 1 << 52  # 52 days, and exact as a float
 class RecordedLane(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Recorded spans that belong to no op, such as moves of unified memory's pages, in whole nanoseconds.
 
-    Raises InputError for starts and ends of two lengths, and for spans that are not one after the other.
+    Raises InputError for different numbers of starts and ends, and for spans that overlap or are out of order.
     """
 
     name: str
@@ -32,11 +32,12 @@ class RecordedLane(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RecordedTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Columns by op, in whole nanoseconds since the first op's call; -1 where an op has no such time.
+    """Recorded times, one column entry for each op, in whole nanoseconds since the first op's call; -1: no such time.
 
-    ``issued_ns``, ``returned_ns``: its call began and returned. ``start_ns``, ``end_ns``: it ran on the card.
-    ``lanes``: recorded spans beside those of the ops. Raises InputError naming the column for columns of several
-    lengths, and for a time that cannot be.
+    - ``issued_ns``, ``returned_ns``: begin and return of its call. ``start_ns``, ``end_ns``: its run on the card.
+    - ``lanes``: recorded spans that belong to no op.
+
+    Raises InputError naming the column for columns of different lengths, and for impossible times.
     """
 
     issued_ns: tuple[int, ...]

@@ -1,7 +1,8 @@
-"""A memory of what is made of schedules, for when it is asked for again: the same programs on one device after another.
+"""A memory for results made of schedules, because the same programs are predicted on one device after another.
 
-A comparison predicts each program at several speeds of its host, an interval on each of its draws, and a calibration
-seeks the numbers with which some forty probes take what was measured. An explanation makes many changes of one program.
+A comparison predicts each program at several speeds of its host, and an interval predicts it for each draw. A
+calibration predicts some forty probes until it finds the numbers that give their measured times. An explanation makes
+many changes of one program.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from streamsim.program.schedule import Schedule
 
-MOST_OPS = 256_000  # of all schedules in a memory: a lowered one takes some 400 bytes an op, its dependences 1 or 2 kB
+MOST_OPS = 256_000  # ops of all schedules in a memory; lowered, each takes some 400 bytes, its dependences 1 or 2 kB
 MOST = 64  # schedules in a memory
 
 Made = TypeVar("Made")
@@ -23,18 +24,18 @@ Values = ParamSpec("Values")
 
 
 class Memory(Generic[Made]):
-    """The latest things that were made of schedules, by a key: of ``MOST`` schedules, and of ``MOST_OPS`` ops in all.
+    """The latest results made of schedules, by key: of at most ``MOST`` schedules and ``MOST_OPS`` ops in all.
 
-    What is made of a larger schedule is not kept. Nobody may change what is kept.
+    Results of a larger schedule are not kept. Kept results must not be changed.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[Hashable, tuple[Made, int]] = {}  # with the ops; the one used longest ago first
-        self._ops = 0  # of all; each schedule counts as MOST_OPS / MOST at least
+        self._kept: dict[Hashable, tuple[Made, int]] = {}  # results and their ops, the least recently used first
+        self._ops = 0  # of all results; each counts as MOST_OPS / MOST or more
         self._lock = Lock()
 
     def of(self, key: Hashable, make: Callable[[], tuple[Made, int]]) -> Made:
-        """Return what is kept by ``key``, else what ``make`` gives: it, and the number of ops that it holds."""
+        """Return the result kept under ``key``, else the one that ``make`` returns together with its number of ops."""
         with self._lock:
             found = self._kept.pop(key, None)
             if found is not None:
@@ -52,7 +53,7 @@ class Memory(Generic[Made]):
 
 
 class _Same:
-    """A schedule that equals itself alone: to hash and compare one op by op takes as long as looking at it anew."""
+    """A schedule that equals only itself: hashing and comparing ops takes as long as making the result again."""
 
     __slots__ = ("schedule",)
 

@@ -1,12 +1,11 @@
-"""The schedule language: what the host asks of the card, in the order in which it asks.
+"""Schedules: the calls that the host makes, in issue order.
 
-A :class:`Schedule` is data. The model simulates it and the validator replays it on a real card, so that
-a predicted and a measured time always belong to the same program. Every value here is frozen and checks
-itself when it is made.
+A :class:`Schedule` is data. The model simulates it, and the validator replays it on a card, so that a predicted time
+and a measured time always belong to the same program. Every value here is frozen, and checks itself when it is made.
 
-Streams are numbered. Stream 0 is CUDA's legacy default stream; 1, 2, ... are the entries of
-``Schedule.streams`` in order, each ``"non-blocking"`` or ``"blocking"`` (an ordinary stream, which the
-legacy default stream synchronises with). Events are numbered 0, 1, ... below ``Schedule.events``.
+Streams are numbered. Stream 0 is CUDA's legacy default stream. Streams 1, 2, ... are the entries of
+``Schedule.streams`` in order, each ``"non-blocking"`` or ``"blocking"`` (an ordinary stream, which synchronises with
+the legacy default stream). Events are numbered 0, 1, ... below ``Schedule.events``.
 """
 
 from collections.abc import Iterator
@@ -40,21 +39,21 @@ SCHEMA_VERSION = 1
 LEGACY_STREAM = 0
 MOST_CARDS = 64  # of a host
 MOST_THREADS = 1024  # of a program
-_FIRST, _WHOLE = 0, 1.0  # card, thread; share: what most ops have, and what need not be checked
+_FIRST, _WHOLE = 0, 1.0  # card or thread, and share, of most ops: they need no check
 MOST_OPS_SHOWN = 8
 
 
 class _Value(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, repr_omit_defaults=True, gc=False
 ):
-    """A frozen value; it holds no cycles, so the garbage collector need not look at it."""
+    """A frozen value without reference cycles, so that the garbage collector can skip it."""
 
 
 class _Issued(_Value, frozen=True, kw_only=True):
-    """An op as a host issues it: ``thread`` makes the call, and it is for ``card``; of both there is one by default.
+    """A call of host thread ``thread`` for ``card``; by default there is one of each.
 
-    ``call_s``: what the call costs the host in seconds, here and all in all, without what it waits for; None: as the
-    device's profile has it.
+    ``call_s``: seconds that the call costs the host, without the time that it waits; None: the device's profile gives
+    them.
     """
 
     card: int = 0
@@ -62,7 +61,7 @@ class _Issued(_Value, frozen=True, kw_only=True):
     call_s: float | None = None
 
     def __post_init__(self) -> None:
-        if self.card is not _FIRST or self.thread is not _FIRST:  # the usual ones cost no call
+        if self.card is not _FIRST or self.thread is not _FIRST:  # most ops need no check
             check_whole("card", self.card, 0, MOST_CARDS - 1)
             check_whole("thread", self.thread, 0, MOST_THREADS - 1)
         if self.call_s is not None:
@@ -70,7 +69,7 @@ class _Issued(_Value, frozen=True, kw_only=True):
 
 
 class Buffer(_Value, frozen=True):
-    """A named piece of memory: ``bytes`` on the device, or on the host pinned or pageable."""
+    """A named piece of memory: ``bytes`` on the device, or on the host, pinned or pageable."""
 
     name: str
     bytes: int
@@ -91,7 +90,7 @@ class Region(_Value, frozen=True):
     bytes: int
 
     def __post_init__(self) -> None:
-        if type(self.buffer) is not str:  # a call for each field of each op would take a third as long again
+        if type(self.buffer) is not str:  # checking each field by a call would take a third longer
             check_is("buffer", self.buffer, str)
         check_whole("offset", self.offset, 0, LARGEST_BYTES)
         check_whole("bytes", self.bytes, 1, LARGEST_BYTES)
@@ -103,9 +102,9 @@ _REGIONS = frozenset([Region])
 class Copy(_Issued, frozen=True, tag_field="op", tag="copy"):
     """A copy of ``bytes`` between host and device in a stream.
 
-    ``host`` and ``device`` say which bytes it touches; without them it touches memory of its own, pinned
-    on the host side. Asynchronous unless ``blocking``, which holds the host until the copy is done
-    (``cudaMemcpyAsync`` followed by ``cudaStreamSynchronize``; in stream 0, ``cudaMemcpy``).
+    ``host`` and ``device``: the bytes that it reads and writes. Without them, the copy uses memory of its own, pinned
+    on the host. A ``blocking`` copy holds the host until the copy is done (``cudaMemcpyAsync`` followed by
+    ``cudaStreamSynchronize``; in stream 0, ``cudaMemcpy``). Other copies are asynchronous.
     """
 
     direction: Direction
@@ -135,14 +134,17 @@ class Copy(_Issued, frozen=True, tag_field="op", tag="copy"):
 class Kernel(_Issued, frozen=True, tag_field="op", tag="kernel"):
     """A kernel launch in a stream.
 
-    ``duration_s``: its time in seconds alone on the card; without it the device profile's cost table for
-    ``name`` and ``parameter`` gives the time for ``elements``. ``share``: it is this part (0..1] of a launch that
-    takes ``duration_s / share``, and of which other ``parts`` are known, each (share, seconds), ascending; what this
-    part takes on a card is for :func:`streamsim.device.kernel_costs.part_s` to say.
-    ``elements``: what it works on, in ``threads`` threads (0: one each; without elements, enough to fill the card).
-    ``fill``: the share of the card (0..1] that the whole launch keeps busy while it runs alone (None: as its threads
-    fill it); kernels run side by side while there is room. ``parameter``: what the named kernel takes (iterations,
-    cycles). ``reads`` and ``writes``: the device bytes it touches.
+    - ``duration_s``: seconds alone on the card. Without it, the device profile's cost table for ``name`` and
+      ``parameter`` gives the time for ``elements``.
+    - ``share``: the launch is this part (0..1] of a launch that takes ``duration_s / share``. ``parts``: the known
+      times of other parts of that launch, as (share, seconds), ascending. :func:`streamsim.device.kernel_costs.part_s`
+      gives the time of this part on a card.
+    - ``elements``: the size of its work. ``threads``: the number of threads (0: one for each element; without elements,
+      enough to fill the card).
+    - ``fill``: the share of the card (0..1] that the whole launch keeps busy alone (None: as its threads fill it).
+      Kernels run side by side while there is room.
+    - ``parameter``: an argument of the named kernel, such as iterations or cycles.
+    - ``reads`` and ``writes``: the device bytes that it uses.
     """
 
     stream: int
@@ -200,7 +202,7 @@ def _check_parts(parts: tuple[tuple[float, float], ...]) -> None:
 
 
 class RecordEvent(_Issued, frozen=True, tag_field="op", tag="record"):
-    """``cudaEventRecord``: the event completes when everything before it in the stream has completed."""
+    """``cudaEventRecord``: the event completes when all earlier ops of the stream have completed."""
 
     event: int
     stream: int
@@ -214,7 +216,7 @@ class RecordEvent(_Issued, frozen=True, tag_field="op", tag="record"):
 class WaitEvent(_Issued, frozen=True, tag_field="op", tag="wait"):
     """``cudaStreamWaitEvent``: later ops of the stream wait for the event's latest record before this call.
 
-    Waiting on an event that was not recorded before is a no-op.
+    If the event was not recorded before, the wait does nothing.
     """
 
     event: int
@@ -227,9 +229,9 @@ class WaitEvent(_Issued, frozen=True, tag_field="op", tag="wait"):
 
 
 class Synchronize(_Issued, frozen=True, tag_field="op", tag="synchronize"):
-    """The host waits for a stream, for an event's latest record, or (neither given) for the whole device.
+    """The host waits for a stream, for an event's latest record, or (without both) for the whole device.
 
-    ``name``: the call that does so, where it is another one than CUDA's own, such as ``"cudaFree"``.
+    ``name``: the call that waits, if it is not CUDA's own synchronisation, such as ``"cudaFree"``.
     """
 
     stream: int | None = None
@@ -249,9 +251,10 @@ class Synchronize(_Issued, frozen=True, tag_field="op", tag="synchronize"):
 
 
 class HostWork(_Value, frozen=True, tag_field="op", tag="work"):
-    """The thread does something that is nobody else's business: it computes, allocates, reads a file.
+    """Work of a host thread between its calls: it computes, allocates or reads a file.
 
-    Its next call comes ``duration_s`` later. ``name``: what it does, such as ``"cudaMalloc"`` or ``"load a batch"``.
+    The thread's next call comes ``duration_s`` later. ``name``: the work, such as ``"cudaMalloc"`` or ``"load a
+    batch"``.
     """
 
     duration_s: float
@@ -268,12 +271,12 @@ class HostWork(_Value, frozen=True, tag_field="op", tag="work"):
 
     @property
     def call_s(self) -> float:
-        """As of a call: so long it keeps its thread busy."""
+        """The seconds for which the work keeps its thread busy."""
         return self.duration_s
 
 
 class WaitThread(_Value, frozen=True, tag_field="op", tag="wait-thread"):
-    """A thread of the host waits for the thread ``other``: until all calls of it that stand before have returned."""
+    """A host thread waits until all earlier calls of the thread ``other`` have returned."""
 
     other: int
     thread: int = 0
@@ -291,20 +294,21 @@ class WaitThread(_Value, frozen=True, tag_field="op", tag="wait-thread"):
 
 Op = Copy | Kernel | RecordEvent | WaitEvent | Synchronize | HostWork | WaitThread
 OP_TYPES = frozenset(get_args(Op))
-HostOp = Synchronize | HostWork | WaitThread  # they put nothing into a stream
+HostOp = Synchronize | HostWork | WaitThread  # ops that put nothing into a stream
 HOST_OP_TYPES = frozenset(get_args(HostOp))
 
 
 class Schedule(
     Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, repr_omit_defaults=True
 ):
-    """Operations in the order in which the host issues them. Immutable and checked.
+    """The ops of a program in issue order.
 
-    Several threads may issue them, each its own in this order and at its own pace; streams, events and hardware queues
-    have the order of ``ops``, whichever thread comes first.
-    ``launch`` is ``"live"`` (the host issues every op) or ``"graph"`` (captured once, launched once). ``unchunked``:
-    the program that this one was cut from, whose time its speed-up is over; every pattern says it. Raises InputError
-    naming the op (``ops[3].stream``), the value and what was expected.
+    - ``ops``: the calls. Several threads may make them, each in this order and at its own pace. Streams, events and
+      hardware queues follow the order of ``ops``, whichever thread comes first.
+    - ``launch``: ``"live"`` (the host issues every op) or ``"graph"`` (captured once, launched once).
+    - ``unchunked``: the program that this one was cut from; speed-ups compare with its time. Every pattern sets it.
+
+    Raises InputError naming the op (``ops[3].stream``), the value and what was expected.
     """
 
     ops: tuple[Op, ...]
@@ -343,7 +347,7 @@ class Schedule(
         return iter(self.ops)
 
     def __repr__(self) -> str:
-        """In full with few ops, else in words."""
+        """Return the full value if there are few ops, else a description."""
         if len(self.ops) <= MOST_OPS_SHOWN:
             return super().__repr__()
         name = f"{self.name}: " if self.name else ""
@@ -352,23 +356,23 @@ class Schedule(
 
     @property
     def used_streams(self) -> tuple[int, ...]:
-        """The streams that ops run in, by first use."""
+        """The streams of the ops, by first use."""
         found = dict.fromkeys([None if type(op) in HOST_OP_TYPES else op.stream for op in self.ops])
         return tuple(stream for stream in found if stream is not None)
 
     @property
     def device_bytes(self) -> int:
-        """Bytes of all device buffers: what it holds on the card (copies that name no buffer are not counted)."""
+        """The bytes of all device buffers. Copies that name no buffer are not counted."""
         return sum(buffer.bytes for buffer in self.buffers if buffer.memory == "device")
 
     @property
     def pageable_names(self) -> frozenset[str]:
-        """Names of the pageable host buffers."""
+        """The names of the pageable host buffers."""
         return frozenset(buffer.name for buffer in self.buffers if buffer.memory == "pageable")
 
 
 def check_schedule(field: str, value: object) -> None:
-    """Raise InputError unless ``value`` is a Schedule; a workload has to be cut into one first."""
+    """Raise InputError unless ``value`` is a Schedule; a workload must be cut into one first."""
     if not isinstance(value, Schedule):
         raise InputError(f"{field} = {shown(value)}: expected a Schedule, such as depth_first() makes of a workload")
 
@@ -382,12 +386,12 @@ def _check_names(buffers: tuple[Buffer, ...]) -> None:
 
 
 def _check_ops(schedule: Schedule) -> None:
-    """Every stream, event and buffer that an op names exists, and its ranges lie inside their buffers."""
+    """Raise InputError unless the ops' streams, events and buffers exist, and regions lie inside their buffers."""
     streams, events = len(schedule.streams), schedule.events
     on_device = {buffer.name: buffer.bytes for buffer in schedule.buffers if buffer.memory == "device"}
     on_host = {buffer.name: buffer.bytes for buffer in schedule.buffers if buffer.memory != "device"}
     for i, op in enumerate(schedule.ops):
-        if type(op) is HostWork:  # half of what is recorded of real programs; it names nothing
+        if type(op) is HostWork:  # half of the ops of recorded programs; it names nothing
             continue
         if isinstance(op, Copy):
             if op.host is not None and _outside(op.host, on_host):
@@ -408,7 +412,7 @@ def _check_ops(schedule: Schedule) -> None:
 
 
 def _where(i: int, kernel: Kernel, region: Region) -> str:
-    """The name of a region among those of a kernel: the first that is equal to it."""
+    """Return the name of a region among the regions of a kernel: the first one that is equal to it."""
     field = "reads" if region in kernel.reads else "writes"
     return f"ops[{i}].{field}[{getattr(kernel, field).index(region)}]"
 
@@ -426,7 +430,7 @@ def _outside(region: Region, sizes: dict[str, int]) -> bool:
 
 
 def _misplaced(where: str, region: Region, sizes: dict[str, int], other: dict[str, int], side: str) -> InputError:
-    """The error for a region that does not lie inside one of the buffers in ``sizes``."""
+    """Return the error for a region that does not lie inside one of the buffers in ``sizes``."""
     name = region.buffer
     if name in sizes:
         reach = f"bytes {region.offset}..{region.offset + region.bytes}"
@@ -437,7 +441,7 @@ def _misplaced(where: str, region: Region, sizes: dict[str, int], other: dict[st
 
 
 def _check_capturable(schedule: Schedule) -> None:
-    """CUDA refuses to capture calls that block the host, and anything in the legacy default stream."""
+    """Raise InputError for calls that block the host, and for the legacy default stream, which CUDA cannot capture."""
     remedy = 'use launch = "live", or take it out'
     pageable = schedule.pageable_names
     last_work = max((i for i, op in enumerate(schedule.ops) if not isinstance(op, HostOp)), default=-1)

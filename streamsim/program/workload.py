@@ -1,7 +1,7 @@
-"""What a program has to do, before anyone has decided how to cut and issue it; and how it is cut into chunks.
+"""Workloads: the work of a program, before it is cut into chunks; and the rule that cuts it.
 
-A workload says how large its arrays are and how long its kernels take; :meth:`Workload.cut` says what each of N
-chunks has of them. That rule stands here alone: patterns, the compiled search and its bounds all ask it.
+A workload gives the sizes of its arrays and the times of its kernels. :meth:`Workload.cut` gives each chunk's share.
+This rule stands only here: patterns, the compiled search and its bounds ask it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     Runs = Sequence[tuple[int, int]]  # (how many in a row, value)
 
-BYTES_PER_ELEMENT = 4  # of what nobody has said more about: floats, one thread each
-THREADS_PER_S = 250_000_000  # of a launch at least: a wave of a large card takes no longer than a millisecond
-ALIGN_BYTES = 16  # where arrays are cut: what the widest load of a thread takes, a float4
+BYTES_PER_ELEMENT = 4  # default: floats, one thread for each
+THREADS_PER_S = 250_000_000  # least threads of a launch: a wave of a large card takes at most 1 ms
+ALIGN_BYTES = 16  # arrays are cut at multiples of a thread's widest load, a float4
 SHORTEST_KERNEL_S = 1e-9
 MOST_LAUNCHES = 1_000_000
 
@@ -45,7 +45,7 @@ Timed = Literal["alone", "events"]
 
 
 class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A measured time of a kernel: ``duration_s`` for ``at``, a share of the workload (up to 1) or so many elements."""
+    """A measured time of a kernel: ``duration_s`` for ``at``, a share of the work (up to 1) or a number of elements."""
 
     at: float
     duration_s: float
@@ -56,21 +56,25 @@ class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A kernel over the whole workload. Raises InputError naming the field.
+    """A kernel over the whole workload.
 
-    ``duration_s``: its time alone on the card, in seconds; without it, and without ``points``, the device profile's
-    cost of ``name`` and ``parameter`` says. A chunk's share of the time is its share of the work, down to what a launch
-    takes at least: ``latency_s`` where that is known, otherwise by the rule of
-    :func:`streamsim.device.kernel_costs.part_s`, which takes the launch to have ``threads`` threads (0: see
-    :meth:`Workload.threads`) and minds ``points``, measured times of parts of it; of the whole they say what a line
-    through the last two does. ``launches``: so many equal launches, one after another, that take all of these times
-    together, but for ``latency_s``, which is that of one. ``per``: whose launches they are. ``"chunk"``: each chunk
-    goes through all of them, over its share of the work, as it does through the layers of a network. ``"item"``: each
-    belongs to an item of the work, and a chunk makes its share of the launches; ``"item, cut"`` is what
-    :meth:`Workload.in_chunks` makes of that. ``timed``: how its times were taken. ``"alone"``: they are the kernel's
-    own. ``"events"``: between two events around all launches, which show more
-    (:func:`streamsim.analysis.event_pairs.timed_alone`). ``fill``: the share of the card (0..1] that it keeps busy
-    (None: as its threads fill it).
+    - ``duration_s``: seconds alone on the card. Without it, and without ``points``, the device profile's cost of
+      ``name`` and ``parameter`` gives the time. A chunk's share of the time is its share of the work, but at least the
+      time of a launch: ``latency_s`` if it is known, otherwise by the rule of
+      :func:`streamsim.device.kernel_costs.part_s`.
+    - ``points``: measured times of parts. Without ``duration_s``, a line through the last two gives the time of the
+      whole.
+    - ``threads``: the threads of a launch over the whole work (0: see :meth:`Workload.threads`).
+    - ``launches``: the number of equal launches, one after another, that take these times together; ``latency_s`` is
+      the time of one.
+    - ``per``: "chunk": each chunk makes all launches over its share of the work, like the layers of a network. "item":
+      each launch belongs to an item of the work, and a chunk makes its share of the launches. "item, cut": the same, as
+      :meth:`Workload.in_chunks` returns it.
+    - ``timed``: "alone": the times are the kernel's own. "events": they are the times between two events around all
+      launches, which are longer (:func:`streamsim.analysis.event_pairs.timed_alone`).
+    - ``fill``: the share of the card (0..1] that it keeps busy (None: as its threads fill it).
+
+    Raises InputError naming the field.
     """
 
     name: str = "kernel"
@@ -111,12 +115,12 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
     @property
     def is_timed(self) -> bool:
-        """Whether it says itself how long it takes."""
+        """True if it has a time of its own."""
         return self.duration_s is not None or bool(self.points)
 
     @property
     def _times_s(self) -> list[float]:
-        """Seconds of all its launches, over everything or a part, as they are given."""
+        """The given times of all its launches, in seconds, of the whole and of parts."""
         whole = [] if self.duration_s is None else [self.duration_s]
         return [*whole, *(point.duration_s for point in self.points)]
 
@@ -128,21 +132,21 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             )
 
     def in_chunks(self, chunks: int) -> WorkloadKernel:
-        """The same for so many chunks: :meth:`Workload.in_chunks`."""
+        """Return the kernel for work in ``chunks`` chunks; see :meth:`Workload.in_chunks`."""
         if self.per != "item":
             return self
         return msgspec.structs.replace(self, launches=-(-self.launches // chunks), per="item, cut")
 
     def check_alone(self) -> None:
-        """Raise InputError unless its times are its own."""
+        """Raise InputError unless its times are the kernel's own."""
         if self.timed == "events":
             what = f"kernel {self.name!r}: its time is that between two events, and here no device says what the kernel"
             raise InputError(f"{what} takes of that; give its own time, or in Python timed_alone(workload, device)")
 
     def launch_s(self, elements: int) -> float:
-        """Seconds of one launch over a whole workload of so many elements; of a kernel that is timed.
+        """Return the seconds of one launch of a timed kernel over a whole workload of ``elements`` elements.
 
-        Raises InputError for points that do not go together, and where a launch would take less than ``latency_s``.
+        Raises InputError for contradictory points, and for a time below ``latency_s``.
         """
         shares, seconds = zip(*self._curve(elements), strict=True)
         whole_s = _on_line(shares, seconds, 1.0)
@@ -150,15 +154,15 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         return whole_s
 
     def whole_s(self, elements: int) -> float:
-        """Seconds of all launches over a whole workload of so many elements; errors as of :meth:`launch_s`."""
+        """Return the seconds of all launches over ``elements`` elements; errors as in :meth:`launch_s`."""
         return self.launches * self.launch_s(elements) if self.duration_s is None else self.duration_s
 
     def is_extrapolated(self, elements: int) -> bool:
-        """Whether the time of the whole lies beyond all that are given; of a kernel that is timed."""
+        """Return whether the whole of a timed kernel is larger than all parts with known times."""
         return self._curve(elements)[-1][0] < 1
 
     def scaled(self, factor: float) -> WorkloadKernel:
-        """The same with all its times so many times as long; of a kernel that is timed."""
+        """Return the timed kernel with all its times multiplied by ``factor``."""
         points = tuple(Point(point.at, _times(point.duration_s, factor)) for point in self.points)
         duration_s = None if self.duration_s is None else _times(self.duration_s, factor)
         scaled = msgspec.structs.replace(self, duration_s=duration_s, points=points, latency_s=0.0)
@@ -166,11 +170,11 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         return msgspec.structs.replace(scaled, latency_s=latency_s)
 
     def over(self, factor: float, elements: float) -> WorkloadKernel:
-        """The same kernel over so many times the work, then so many ``elements``; of one that is timed.
+        """Return the timed kernel over ``factor`` times the work, which then has ``elements`` elements.
 
-        The whole and each share of it take so many times as long, in so many times the threads where these are told;
-        so many elements, and the least that a launch takes, what they did. No part that is known takes longer than the
-        whole: where that would, the whole takes as long.
+        The whole, and each share of it, take ``factor`` times as long. ``threads`` grows as much if it is given. The
+        times of numbers of elements stay, and so does the least time of a launch. A known part never takes longer than
+        the whole; if it would, the whole takes as long as this part.
         """
         least_s, is_whole = self.latency_s * self.launches, self.duration_s is not None
         shares = (Point(p.at, max(least_s, _times(p.duration_s, factor))) for p in self.points if p.at <= 1)
@@ -182,21 +186,21 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         )
 
     def _at_least_s(self, elements: float) -> float:
-        """What so many elements take at least, by the times of no more of them that are known, or of the fewest."""
+        """Return the least seconds of ``elements`` elements: the longest known time of no more, or of the fewest."""
         counted = sorted((point.at, point.duration_s) for point in self.points if point.at > 1)
         fewer = [seconds for at, seconds in counted if at <= elements]
         return max(fewer or [seconds for _, seconds in counted[:1]], default=0.0)
 
     def parts(self, elements: int) -> tuple[tuple[float, float], ...]:
-        """(share, seconds of one launch) of the parts of which more is known than the time of the whole, ascending.
+        """Return (share, seconds of one launch) of the parts with known times, ascending, without the whole.
 
-        Raises InputError for points whose time falls as the work grows.
+        Raises InputError for points whose time falls while the work grows.
         """
         known = [(share, seconds) for share, seconds in self._curve(elements) if 0 < share < 1]
         return ((LEAST_SHARE, self.latency_s), *known) if self.latency_s else tuple(known)
 
     def _curve(self, elements: int) -> list[tuple[float, float]]:
-        """(share, seconds of one launch), ascending; at least two."""
+        """Return (share, seconds of one launch), ascending; at least two."""
         times = [(self._share(point.at, elements), point.duration_s) for point in self.points]
         whole = [] if self.duration_s is None else [(1.0, self.duration_s)]
         curve = [(share, seconds / self.launches) for share, seconds in sorted([*times, *whole])]
@@ -217,18 +221,18 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
 
 def _times(seconds: float, factor: float) -> float:
-    """The time of a kernel so many times as long, as far as it may be."""
+    """Return ``seconds * factor`` within the limits of a kernel's time."""
     return min(LONGEST_S, max(SHORTEST_KERNEL_S, seconds * factor))
 
 
 def _so_much(share: float, elements: int) -> str:
-    """A part of a workload of so many elements, in words."""
+    """Return the words for a share of a workload of ``elements`` elements."""
     whole = f"the whole ({elements:,} elements)" if elements else "the whole"
     return whole if share == 1 else f"{share:.6g} {'of' if share < 1 else 'times'} {whole}"
 
 
 def _on_line(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
-    """Linear between the points and beyond the last, constant below the first."""
+    """Interpolate linearly between the points and beyond the last one; constant below the first one."""
     if x <= xs[0] and xs[0] > 0:
         return ys[0]
     i = min(max(1, bisect_left(xs, x)), len(xs) - 1)
@@ -236,10 +240,11 @@ def _on_line(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
 
 
 class Part(NamedTuple):
-    """``many`` chunks alike, one after another, and what each of them has of the workload.
+    """``many`` equal chunks in a row, and the share of the workload that each has.
 
-    ``share``: of the work (0..1). ``elements``: those it has or, where none are given, what stands for them: see
-    :attr:`Workload.work`. ``inputs``, ``outputs``, ``d2h_once``: bytes of each array; 0: nothing of it.
+    - ``share``: of the work (0..1). ``elements``: their number; if the workload has none, a substitute
+      (:attr:`Workload.work`).
+    - ``inputs``, ``outputs``, ``d2h_once``: bytes of each array (0: none of it).
     """
 
     many: int
@@ -251,15 +256,19 @@ class Part(NamedTuple):
 
 
 class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Arrays in, kernels that run one after another on each chunk, arrays out. Raises InputError naming the field.
+    """Arrays to copy in, kernels that run one after another on each chunk, and arrays to copy back.
 
-    ``inputs`` and ``outputs``: the bytes of each array; where ``elements`` is given, the bytes of an element in each
-    array, and chunks are whole elements. ``h2d_once``: bytes of arrays that are copied once, before the first chunk,
-    and read by every kernel (weights, tables); ``d2h_once``: of arrays that are copied back once, after the last chunk
-    (what a reduction leaves). ``front_end``: what the program is written in, such as ``cupy`` ("": as the device says).
-    The host works ``host_work_s`` seconds before it issues each chunk, such as a data loader does, however large that
-    is, and ``host_load_s`` over all of them, before each its share of that. ``in_order``: chunks need each other's
-    result, as the steps of a training loop do, which share weights: their kernels stay in one stream.
+    - ``inputs`` and ``outputs``: the bytes of each array. With ``elements``: the bytes of an element in each array, and
+      chunks have whole elements.
+    - ``h2d_once``: bytes of arrays that are copied once, before the first chunk, and that every kernel reads (weights,
+      tables). ``d2h_once``: bytes of arrays that are copied back once, after the last chunk, such as sums.
+    - ``front_end``: the library that makes the calls, such as "cupy" ("": the device's).
+    - ``host_work_s``: seconds of the host's work before it issues each chunk, whatever its size, as in a data loader.
+      ``host_load_s``: seconds of host work over all chunks; each chunk's share comes before the chunk.
+    - ``in_order``: True if each chunk needs the result of the chunk before, like the steps of a training loop. The
+      kernels then stay in order.
+
+    Raises InputError naming the field.
     """
 
     elements: int | None = None
@@ -301,12 +310,12 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     @property
     def input_bytes(self) -> tuple[int, ...]:
-        """Bytes of each array that is cut and copied to the card."""
+        """The bytes of each array that is cut and copied to the card."""
         return tuple(n * (self.elements or 1) for n in self.inputs)
 
     @property
     def output_bytes(self) -> tuple[int, ...]:
-        """Bytes of each array that is cut and copied back."""
+        """The bytes of each array that is cut and copied back."""
         return tuple(n * (self.elements or 1) for n in self.outputs)
 
     def __repr__(self) -> str:
@@ -317,25 +326,25 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     @property
     def h2d_bytes(self) -> int:
-        """Bytes copied to the card in all."""
+        """The sum of the bytes that are copied to the card."""
         return sum(self.input_bytes) + sum(self.h2d_once)
 
     @property
     def d2h_bytes(self) -> int:
-        """Bytes copied back in all."""
+        """The sum of the bytes that are copied back."""
         return sum(self.output_bytes) + sum(self.d2h_once)
 
     @property
     def has_host_work(self) -> bool:
-        """Whether the host does something before it issues a chunk."""
+        """True if the host works before it issues a chunk."""
         return self.host_work_s > 0 or self.host_load_s > 0
 
     def host_s(self, part: Part) -> float:
-        """Seconds that the host works before it issues each such chunk."""
+        """Return the seconds of the host's work before it issues each chunk of ``part``."""
         return self.host_work_s + part.share * self.host_load_s
 
     def loaded_once(self, chunks: int) -> Workload:
-        """The same with what the host does before so many chunks as work over all: cut anew it takes as long in all."""
+        """Return the workload with the host work of ``chunks`` chunks as load: any cut has as much in all."""
         if not self.host_work_s:
             return self
         load_s = self.host_load_s + chunks * self.host_work_s
@@ -343,37 +352,37 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     @property
     def once_bytes(self) -> int:
-        """Bytes of the arrays that are copied once."""
+        """The bytes of the arrays that are copied once."""
         return sum(self.h2d_once) + sum(self.d2h_once)
 
     @property
     def _largest_bytes(self) -> int:
-        """Of the arrays that are cut; 0 without one."""
+        """The bytes of the largest array that is cut; 0 without one."""
         return max((*self.input_bytes, *self.output_bytes), default=0)
 
     @property
     def floats(self) -> int:
-        """How often 4 bytes go into the largest array that is cut; 0 without one."""
+        """The number of floats (4 bytes) in the largest array that is cut; 0 without one."""
         return self._largest_bytes // BYTES_PER_ELEMENT
 
     @property
     def work(self) -> int:
-        """Elements; where none are given :attr:`floats` stand for them."""
+        """The number of elements, or :attr:`floats` in their place."""
         return self.elements or self.floats
 
     @property
     def most_chunks(self) -> int:
-        """How many chunks there can be: each has an element; without elements a kernel to run, or a piece to copy."""
+        """The most chunks: one for each element. Without elements: no limit with kernels, else one for each piece."""
         if not (self.inputs or self.outputs or self.kernels):
             return 1
         return self.elements or (LARGEST_COUNT if self.kernels else _units(max((*self.inputs, *self.outputs))))
 
     def cut(self, chunks: int) -> tuple[Part, ...]:
-        """What the chunks have, in their order: runs of equal ones.
+        """Return the shares of the chunks, in order, as runs of equal chunks.
 
-        Arrays are cut at whole elements or, where none are given, each by itself at multiples of 16 bytes; an array
-        with fewer of those than there are chunks leaves the last ones without. The work is shared out as the elements
-        or the largest array are. Raises InputError when there are more chunks than ``most_chunks``.
+        Arrays are cut at whole elements. Without elements, each array is cut by itself at multiples of 16 bytes; if it
+        has fewer such pieces than there are chunks, the last chunks have none of it. The work is divided like the
+        elements or the largest array. Raises InputError for more chunks than ``most_chunks``.
         """
         check_whole("chunks", chunks, 1, LARGEST_COUNT)
         if chunks > self.most_chunks:
@@ -408,9 +417,9 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         return Part(many, share, count, tuple(sizes[:inputs]), tuple(sizes[inputs:arrays]), tuple(sizes[arrays:]))
 
     def in_chunks(self, chunks: int) -> Workload:
-        """The same for so many chunks, where launches belong to items: each chunk then makes its share of them.
+        """Return the workload for ``chunks`` chunks: each makes its share of the launches that belong to items.
 
-        All chunks make equally many, one at least. They take as long together as all launches do.
+        All chunks make equally many launches, at least one. Together they take as long as all launches of the workload.
         """
         if all(kernel.per != "item" for kernel in self.kernels):
             return self
@@ -418,28 +427,28 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     @property
     def calls_of_chunk(self) -> int:
-        """How many copies and launches a chunk is, at most."""
+        """The most copies and launches of a chunk."""
         return len(self.inputs) + self.launches_of_chunk + len(self.outputs)
 
     @property
     def launches_of_chunk(self) -> int:
-        """How many of its calls launch kernels."""
+        """The number of kernel launches of a chunk."""
         return sum(kernel.launches for kernel in self.kernels)
 
     def launches(self, part: Part, stream: int = 1) -> list[Kernel]:
-        """The kernels of a chunk, launch by launch, less the bytes that they touch."""
+        """Return the kernels of a chunk, launch by launch, without the bytes that they use."""
         return [op for launch, many in self.kernels_of(part, stream) for op in [launch] * many]
 
     def kernels_of(self, part: Part, stream: int = 1) -> Iterator[tuple[Kernel, int]]:
-        """A launch of each kernel of a chunk, less the bytes that it touches, and how many there are of it in a row."""
+        """Return (launch, number in a row) for each kernel of a chunk, without the bytes that it uses."""
         return ((self.launch(kernel, part, stream), kernel.launches) for kernel in self.kernels)
 
     def threads(self, kernel: WorkloadKernel) -> int:
-        """Threads of a launch over all the work, of a kernel that is timed; 0: not known.
+        """Return the threads of a timed kernel's launch over all the work; 0: unknown.
 
-        Unless told one for every 4 bytes of the largest array that is cut, and one at least for every 4 ns that the
-        launch takes: what works long on little data has many threads for each of them. Other rules
-        were tried: docs/tried.md.
+        If the kernel does not give them: one thread for every 4 bytes of the largest array that is cut, and at least
+        one for every 4 ns of the launch, because long work on little data has many threads for each float.
+        docs/evidence.md has the source of that number.
         """
         if kernel.threads or not self._largest_bytes:
             return kernel.threads
@@ -447,11 +456,11 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         return max(floats, min(LARGEST_BYTES, round(kernel.launch_s(self.work) * THREADS_PER_S)))
 
     def launch(self, kernel: WorkloadKernel, part: Part, stream: int = 1) -> Kernel:
-        """One launch of a kernel over a chunk, less the bytes that it touches."""
+        """Return one launch of a kernel over a chunk, without the bytes that it uses."""
         if not kernel.is_timed:
             return Kernel(stream, kernel.name, part.elements, kernel.parameter, fill=kernel.fill)
         kernel.check_alone()
-        if kernel.per == "item, cut":  # a whole launch, of which no part is run
+        if kernel.per == "item, cut":  # always whole launches
             duration_s = kernel.launch_s(self.work) * part.share
             return Kernel(stream, kernel.name, 0, kernel.parameter, duration_s, kernel.fill, threads=kernel.threads)
         threads = self.threads(kernel)
@@ -464,9 +473,9 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 def chunk_counts(elements: int, chunks: int) -> tuple[int, int, int]:
-    """(m, a, b): the first m of so many chunks have a elements each, the others b; equal, or the last one smaller.
+    """Return (m, a, b): the first m chunks have a elements each, the others b: equal, or only the last one smaller.
 
-    Where that would leave the last chunk nothing, they differ by one. There are no more chunks than elements.
+    If the last chunk would then have none, the counts differ by one. ``chunks`` is at most ``elements``.
     """
     size, over = divmod(elements, chunks)
     if over and (size + 1) * (chunks - 1) < elements:
@@ -480,12 +489,12 @@ def _equal(elements: int, chunks: int) -> list[tuple[int, int]]:
 
 
 def _units(n_bytes: int) -> int:
-    """Pieces that an array can be cut into, the last one perhaps smaller."""
+    """Return the number of pieces into which an array can be cut; the last one may be smaller."""
     return -(-n_bytes // ALIGN_BYTES)
 
 
 def _pieces(n_bytes: int, chunks: int) -> list[tuple[int, int]]:
-    """Runs of the bytes that each chunk has of an array."""
+    """Return the runs of the bytes that each chunk has of an array."""
     units = _units(n_bytes)
     runs = [(many, ALIGN_BYTES * count) for many, count in _equal(units, min(units, chunks))]
     many, size = runs.pop()
@@ -495,7 +504,7 @@ def _pieces(n_bytes: int, chunks: int) -> list[tuple[int, int]]:
 
 
 def _together(columns: Sequence[Runs]) -> Iterator[tuple[int, list[int]]]:
-    """The columns' runs cut where any of them changes: how many rows are alike, and the value of each column."""
+    """Cut the columns' runs at every change: yield the number of equal rows, and the value of each column."""
     rest = [list(reversed(column)) for column in columns]
     while rest[0]:
         many = min(column[-1][0] for column in rest)

@@ -1,4 +1,4 @@
-"""A workload as people give it: sizes and times as numbers, or as text such as "64MiB" and "0.57ms@16Mi,9us@64Ki"."""
+"""Workloads as people write them: sizes and times are numbers, or text such as "64MiB" and "0.57ms@16Mi,9us@64Ki"."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def parse_fill(text: str, field: str) -> float:
-    """The share of the card that a kernel keeps busy: ``"50%"``. Raises InputError naming ``field``."""
+    """Return the share of the card from text such as "50%". Raises InputError naming ``field``."""
     return parse_share(text, field, least=LEAST_FILL)
 
 
 def _one_of(words: tuple[str, ...], text: str, field: str) -> str:
-    """One of some words. Raises InputError naming ``field``."""
+    """Return ``text`` if it is one of ``words``. Raises InputError naming ``field``."""
     if text not in words:
         raise InputError(f"{field} = {shown(text)}: expected {' or '.join(words)}")
     return text
@@ -55,12 +55,14 @@ def workload_of_sizes(
     host_work: float | str = 0.0,
     host_load: float | str = 0.0,
 ) -> Workload:
-    """The workload with input arrays ``h2d`` and output arrays ``d2h`` (bytes in all) and ``kernels``.
+    """Return the workload with input arrays ``h2d`` and output arrays ``d2h`` (whole sizes in bytes) and ``kernels``.
 
-    A kernel is its time in seconds, text (see :func:`parse_kernel`), or a :class:`WorkloadKernel`. With ``elements``
-    chunks are whole elements; it must divide every size. ``h2d_once`` and ``d2h_once``: arrays that are copied once.
-    ``host_work`` and ``host_load``: what the host does before each chunk, and over all, in seconds or as text. Raises
-    InputError naming what cannot be read or does not go together.
+    - A kernel is its time in seconds, text (see :func:`parse_kernel`), or a :class:`WorkloadKernel`.
+    - ``elements``: chunks have whole elements; it must divide every size.
+    - ``h2d_once`` and ``d2h_once``: arrays that are copied once.
+    - ``host_work`` and ``host_load``: the host's work before each chunk, and over all chunks, in seconds or as text.
+
+    Raises InputError naming what cannot be read or does not go together.
     """
     inputs, outputs = _sizes("h2d", h2d), _sizes("d2h", d2h)
     check_listed("kernels", kernels)
@@ -89,14 +91,14 @@ def _seconds(field: str, time: float | str) -> float:
 
 
 def kernel_given(kernel: Kernel, field: str = "kernel") -> WorkloadKernel:
-    """A kernel as it is, as text or by its time in seconds. Raises InputError naming ``field``."""
+    """Return a kernel given as a value, as text or by its seconds. Raises InputError naming ``field``."""
     if isinstance(kernel, WorkloadKernel):
         return kernel
     return parse_kernel(kernel, field) if isinstance(kernel, str) else _made(field, duration_s=kernel)
 
 
 def _made(what: str, **fields: Any) -> WorkloadKernel:
-    """The kernel with these fields. Raises InputError, which begins with ``what``."""
+    """Return the kernel with these fields. Raises InputError that begins with ``what``."""
     try:
         return WorkloadKernel(**fields)
     except InputError as error:
@@ -104,7 +106,7 @@ def _made(what: str, **fields: Any) -> WorkloadKernel:
 
 
 def _named(kernels: list[WorkloadKernel]) -> tuple[WorkloadKernel, ...]:
-    """``kernels``, told apart by their numbers where several have the name of all."""
+    """Return ``kernels``, with numbers in their names if several have the default name."""
     import msgspec
 
     usual = WorkloadKernel().name
@@ -117,7 +119,7 @@ def _named(kernels: list[WorkloadKernel]) -> tuple[WorkloadKernel, ...]:
 
 
 def per_element(name: str, size: int, elements: int) -> int:
-    """Bytes per element of an array. Raises InputError naming it when ``elements`` does not divide its ``size``."""
+    """Return an array's bytes per element. Raises InputError if ``elements`` does not divide its ``size``."""
     if size % elements:
         raise InputError(
             f"elements = {elements}: does not divide {name} = {size} bytes; give one that does, or none: then arrays"
@@ -127,12 +129,15 @@ def per_element(name: str, size: int, elements: int) -> int:
 
 
 def parse_kernel(text: str, field: str = "kernel") -> WorkloadKernel:
-    """A kernel as text: ``0.57ms``, ``0.57ms@16Mi,9us@64Ki``, ``25ms/600``, ``4ms,threads=64Ki,latency=3us``.
+    """Return a kernel from text: ``0.57ms``, ``0.57ms@16Mi,9us@64Ki``, ``25ms/600``, ``4ms,threads=64Ki,latency=3us``.
 
-    The first time is that of the whole, unless it says ``@`` how much it is of; the others are of a part: so many
-    elements (more than 1), or a share of the whole (up to 1, as ``0.004`` or ``1/256``). ``/600``: so many equal
-    launches that take these times together, all of which each chunk makes; with ``per=item`` each makes its share of
-    them. ``timed=events``: the times are those between two events. Raises InputError naming ``field``.
+    - ``0.57ms``: the time of the whole. ``9us@64Ki``: the time of a part, given as a number of elements (more than 1)
+      or a share of the whole (up to 1, such as ``0.004`` or ``1/256``).
+    - ``/600``: these times belong to 600 equal launches together. Each chunk makes all of them; with ``per=item``, its
+      share.
+    - ``timed=events``: the times are those between two events.
+
+    Raises InputError naming ``field``.
     """
     times: list[tuple[float, float | None]] = []
     fields: dict[str, Any] = {}
@@ -157,7 +162,7 @@ def parse_kernel(text: str, field: str = "kernel") -> WorkloadKernel:
 
 
 def _items(text: str) -> Iterator[str]:
-    """What stands between commas; of ``25ms/600`` both halves."""
+    """Yield the items between commas; ``25ms/600`` yields both halves."""
     for item in text.split(","):
         time, slash, launches = item.partition("/")
         is_both = slash and not {"@", "="} & {*item}
@@ -165,7 +170,7 @@ def _items(text: str) -> Iterator[str]:
 
 
 def parse_point(text: str, field: str) -> Point:
-    """The time of a part as text: ``9us@64Ki``. Raises InputError naming ``field``."""
+    """Return the time of a part from text such as ``9us@64Ki``. Raises InputError naming ``field``."""
     kernel = parse_kernel(str(text), field)
     if kernel != WorkloadKernel(points=kernel.points[:1]) or not kernel.points:
         raise InputError(f"{field} = {shown(text)}: expected the time of a part, such as 9us@64Ki")
@@ -173,7 +178,7 @@ def parse_point(text: str, field: str) -> Point:
 
 
 def parse_part(text: str, field: str) -> float:
-    """A share of the whole, up to 1, or a number of elements: ``"1/256"``, ``"64Ki"``. Raises InputError."""
+    """Return a share of the whole or a number of elements, from "1/256" or "64Ki". Raises InputError."""
     if not (any(c in text for c in "./%") or text == "1"):
         return parse_count(text, field)
     try:
@@ -188,7 +193,7 @@ def parse_part(text: str, field: str) -> float:
         ) from None
 
 
-# What text, or a time, stands for in the table of a kernel, by its type or the name of the field.
+# The parsers of text and times in a kernel's table, by type or by the name of the field.
 OF_KERNELS: dict[type | str, Callable[[Any, str], Any]] = {
     "at": parse_part,
     "fill": parse_fill,
