@@ -38,11 +38,16 @@ class Result(Displayed):
     __slots__ = ()
     schema_version: ClassVar[int] = 1
 
+    @property
+    def known_within(self) -> float:
+        """The relative error of the times if the profile's latencies are assumed: 0.10 is 10 %; else 0."""
+        raise NotImplementedError
+
     def to_json(self, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return plain numbers and strings; units are in the names. ``inputs``: what was asked."""
         from msgspec import to_builtins
 
-        said = {"schema_version": self.schema_version, **self._json()}
+        said = {"schema_version": self.schema_version, **self._json(), "known_within": self.known_within or None}
         plain: dict[str, Any] = to_builtins(said if inputs is None else {**said, "inputs": inputs})
         return plain
 

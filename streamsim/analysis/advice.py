@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.rules.clock import ticks
-from streamsim.text.quantities import format_seconds
+from streamsim.text.quantities import format_seconds, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,13 +45,18 @@ class Advice(NamedTuple):
 
 
 def advise(
-    losses: Sequence[Loss], limits: Sequence[Loss], makespan_s: float, together: Together | None = None
+    losses: Sequence[Loss],
+    limits: Sequence[Loss],
+    makespan_s: float,
+    together: Together | None = None,
+    within: float = 0.0,
 ) -> Advice:
-    """Choose what to say first, in whatever order the causes come."""
+    """Choose what to say first, in whatever order the causes come. ``within``: the times' relative error, if known."""
     best, largest = best_of(losses), largest_of(losses, limits, makespan_s)
     if best is None and largest is None:
         return Advice(None, "nothing is lost")
-    assuming = _assumed(losses, best, makespan_s)
+    assuming = _assumed(losses, best, makespan_s, within)
+    most = _most(best, makespan_s, within)
     gain_s = best.gain_alone_s if best else 0.0
     part_s = largest.lost_s if largest in losses and largest else 0.0
     is_large, is_worth = part_s >= WORTH * makespan_s, gain_s >= WORTH * makespan_s
@@ -59,15 +64,15 @@ def advise(
     if is_worth and (chosen or not is_large):
         chosen = chosen or best  # which then lowers the bound itself
         assert chosen is not None
-        more = f"; better still, {together.words}" if together else ""
+        more = f"; better still, {together.words(within)}" if together else ""
         return Advice(chosen, f"{chosen.title}: {chosen.remedy}{more}{assuming}")
     if together is not None and largest is not None:
-        alone = f"; {_most(best, makespan_s)}" * (len(together.changes) > 1)
-        return Advice(largest, f"{together.words}{alone}{assuming}")
+        alone = f"; {most}" if len(together.changes) > 1 else ""
+        return Advice(largest, f"{together.words(within)}{alone}{assuming}")
     if largest is not None and is_large and (is_worth or _says_more(largest)):
-        return Advice(largest, f"{largest.title}: {largest.meaning}; {_most(best, makespan_s)}{assuming}")
+        return Advice(largest, f"{largest.title}: {largest.meaning}; {most}{assuming}")
     limit = f"; what limits it is {largest.title}" if largest else ""
-    return Advice(None, f"nothing is worth changing: {_most(best, makespan_s)}{limit}{assuming}")
+    return Advice(None, f"nothing is worth changing: {most}{limit}{assuming}")
 
 
 def best_of(losses: Sequence[Loss]) -> Loss | None:
@@ -102,17 +107,18 @@ def _says_more(largest: Loss) -> bool:
     return largest.cause not in FIXED and not (largest.cause in TRIED and largest.made)
 
 
-def _assumed(losses: Sequence[Loss], best: Loss | None, makespan_s: float) -> str:
+def _assumed(losses: Sequence[Loss], best: Loss | None, makespan_s: float, within: float) -> str:
     """The change that gains most if something holds that is not shown, where it gains more than the best one."""
     known_s = max(best.gain_alone_s if best else 0.0, WORTH * makespan_s)
     found = [loss.assuming for loss in losses if loss.assuming and loss.assuming.gain_alone_s > known_s]
-    return f"; {max(found, key=lambda one: one.gain_alone_s).words}" if found else ""
+    return f"; {max(found, key=lambda one: one.gain_alone_s).words(within)}" if found else ""
 
 
-def _most(best: Loss | None, makespan_s: float) -> str:
+def _most(best: Loss | None, makespan_s: float, within: float) -> str:
     """What the best single change gains, in words."""
     if best is None:
         return "no single change helps"
     share = best.gain_alone_s / makespan_s
-    gain = f"{format_seconds(best.gain_alone_s)} ({'under 0.1%' if share < 1e-3 else f'{share:.1%}'})"
+    percent = "under 0.1%" if share < 1e-3 else format_share(share, within)
+    gain = f"{format_seconds(best.gain_alone_s, within)} ({percent})"
     return f"no single change gains more than {gain}: {best.remedy}"

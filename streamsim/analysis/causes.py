@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
+from streamsim.text.words import listed
 
 if TYPE_CHECKING:
     from streamsim.transform.scenario import Scenario
@@ -158,10 +159,9 @@ class Assuming(NamedTuple):
     gain_alone_s: float
     remedied: Scenario
 
-    @property
-    def words(self) -> str:
-        """The condition, the remedy and its gain."""
-        return f"if {self.assumes}: {self.remedy} (gains {format_seconds(self.gain_alone_s)})"
+    def words(self, within: float = 0.0) -> str:
+        """Return the condition, the remedy and its gain. ``within``: the relative error of times, if known."""
+        return f"if {self.assumes}: {self.remedy} (gains {format_seconds(self.gain_alone_s, within)})"
 
 
 class Together(NamedTuple):
@@ -171,12 +171,10 @@ class Together(NamedTuple):
     makespan_s: float
     remedied: Scenario
 
-    @property
-    def words(self) -> str:
-        """The changes and the time with all of them."""
+    def words(self, within: float = 0.0) -> str:
+        """Return the changes and the time with all of them. ``within``: the relative error of times, if known."""
         several = f"{len(self.changes)} changes together: " if len(self.changes) > 1 else ""
-        *most, last = self.changes
-        return f"{several}{', '.join(most)}{' and ' * bool(most)}{last}: {format_seconds(self.makespan_s)}"
+        return f"{several}{listed(self.changes)}: {format_seconds(self.makespan_s, within)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,12 +219,12 @@ class Loss:
         """The cause in words."""
         return CAUSES[self.cause].title
 
-    @property
-    def remedies(self) -> str:
-        """The remedy, and what more could be done if something holds."""
+    def remedies(self, within: float = 0.0) -> str:
+        """Return the remedy, and what more could be done if something holds. ``within``: as of times, if known."""
         if self.assuming is None:
             return self.remedy
-        return "; ".join((*[self.remedy] * self.made, self.assuming.words))
+        more = self.assuming.words(within)
+        return f"{self.remedy}; {more}" if self.made else more
 
     @property
     def meaning(self) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from streamsim.analysis.advice import advise, best_of, largest_of
+from streamsim.device.assumptions import known_within
 from streamsim.displayed import Result, attributes
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_seconds
@@ -52,8 +53,13 @@ class Explanation(Result):
     together: Together | None = None
 
     def __repr__(self) -> str:
-        took, lost = format_seconds(self.makespan_s), format_seconds(self.gap_s)
+        took, lost = (format_seconds(seconds, self.known_within) for seconds in (self.makespan_s, self.gap_s))
         return short(f"Explanation({took} on {self.device}, {lost} of it lost; {self.advice})")
+
+    @property
+    def known_within(self) -> float:
+        """The relative error of the times if the profile's latencies are assumed: 0.10 is 10 %; else 0."""
+        return known_within(self.timeline.device)
 
     @property
     def gap_s(self) -> float:
@@ -62,7 +68,7 @@ class Explanation(Result):
 
     @property
     def _said(self) -> Advice:
-        return advise(self.losses, self.limits, self.makespan_s, self.together)
+        return advise(self.losses, self.limits, self.makespan_s, self.together, self.known_within)
 
     @property
     def first(self) -> Loss | None:

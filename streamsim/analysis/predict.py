@@ -17,7 +17,7 @@ from streamsim.lowering.lowered import lower
 from streamsim.program.patterns import serialized
 from streamsim.program.schedule import check_schedule
 from streamsim.rules.clock import TICKS_PER_S, ticks
-from streamsim.text.quantities import format_seconds
+from streamsim.text.quantities import format_ratio, format_seconds
 from streamsim.text.shown import short
 from streamsim.timeline.critical_path import critical_path_of
 
@@ -81,7 +81,8 @@ class Prediction(Result, msgspec.Struct, frozen=True):
     without_ring: WithoutRing | None = None
 
     def __repr__(self) -> str:
-        return short(f"Prediction({format_seconds(self.makespan_s)} on {self.device}, {self.speedup:.2f}x)")
+        took = format_seconds(self.makespan_s, self.known_within)
+        return short(f"Prediction({took} on {self.device}, {format_ratio(self.speedup, self.known_within)})")
 
     @property
     def device_bytes(self) -> int:
@@ -95,8 +96,8 @@ class Prediction(Result, msgspec.Struct, frozen=True):
 
     @property
     def known_within(self) -> float:
-        """How far it may be off, as a share, where the profile's latencies are assumed; 0 where they are measured."""
-        return 0.0 if self.timeline.device is None else known_within(self.timeline.device)
+        """The relative error of the times if the profile's latencies are assumed: 0.10 is 10 %; else 0."""
+        return known_within(self.timeline.device)
 
     @property
     def speedup(self) -> float:
@@ -133,7 +134,6 @@ class Prediction(Result, msgspec.Struct, frozen=True):
         times = ("makespan_s", "serial_s", "serial_program", "serial_fits", "speedup")
         return {
             **attributes(self, *times, "one_by_one_s", "speedup_over_one_by_one"),
-            "known_within": self.known_within or None,
             **bound_json("work", self.work_bound),
             **bound_json("issued", self.issued_bound),
             **attributes(self, "calls_return_s", "overlap_s", "engines"),

@@ -9,13 +9,14 @@ import msgspec
 
 from streamsim.analysis.bounds import lower_bound
 from streamsim.compiled import simulate_one_of_many
+from streamsim.device.assumptions import known_within
 from streamsim.device.library import as_device
 from streamsim.device.variations import changed
 from streamsim.displayed import Result, attributes
 from streamsim.errors import InputError
 from streamsim.program.recorded_times import FIRST_TOUCH
 from streamsim.program.schedule import Copy, HostWork, check_schedule
-from streamsim.text.quantities import format_bytes, format_seconds
+from streamsim.text.quantities import format_bytes, format_ratio, format_seconds
 from streamsim.text.shown import short
 from streamsim.transform.calls_and_memory import has_pageable
 from streamsim.transform.changes import Change, Changed, changed_by
@@ -69,8 +70,13 @@ class WhatIf(Result, msgspec.Struct, frozen=True):
         return self.case.scenario
 
     def __repr__(self) -> str:
-        times = f"{format_seconds(self.before.makespan_s)} -> {format_seconds(self.together.makespan_s)}"
-        return short(f"WhatIf({self.together.change}: {times})")
+        before, after = (format_seconds(one.makespan_s, self.known_within) for one in (self.before, self.together))
+        return short(f"WhatIf({self.together.change}: {before} -> {after})")
+
+    @property
+    def known_within(self) -> float:
+        """The relative error of the times if a profile's latencies are assumed: 0.10 is 10 %; else 0."""
+        return max(self.as_it_is.known_within, self.timeline.known_within)
 
     def _json(self) -> dict[str, Any]:
         device = self.as_it_is.device
@@ -140,6 +146,7 @@ def _outcome(change: str, case: Scenario, before: Outcome | None) -> tuple[Outco
 
 
 def _notes(before: Scenario, after: Scenario) -> Iterator[str]:
+    within = known_within(before.device)
     touched_s = sum(op.duration_s for op in after.schedule.ops if isinstance(op, HostWork) and op.name == FIRST_TOUCH)
     if has_pageable(before.schedule) and not has_pageable(after.schedule):
         names = before.schedule.pageable_names
@@ -147,9 +154,11 @@ def _notes(before: Scenario, after: Scenario) -> Iterator[str]:
         n_bytes = sum(op.bytes for op in copies)
         links = {"h2d": before.device.h2d, "d2h": before.device.d2h}
         staging_s = sum(op.bytes / links[op.direction].pageable_bandwidth_bytes_per_s for op in copies)
+        staging = format_seconds(staging_s, within)
         yield (
-            "pinned memory is dear to allocate: once, before the loop; where the data comes from elsewhere, copying its"
-            f" {format_bytes(n_bytes)} into pinned buffers takes the host about {format_seconds(staging_s)} each time"
+            "pinned memory is expensive to allocate: allocate it once, before the loop; if the data comes from"
+            f" elsewhere, the copy of its {format_bytes(n_bytes)} into pinned buffers takes the host about {staging}"
+            " each time"
         )
         if touched_s:
             yield (
@@ -165,14 +174,15 @@ def _assumed_range(before: Scenario, after: Scenario) -> Iterator[str]:
     assumed = {name: link for name, link in rates.items() if after.device.source(name)[0] == "assumed"}
     if not assumed:
         return
-    takes_s = []
+    within, takes_s = max(known_within(before.device), known_within(after.device)), []
     for factor in ASSUMED_RATES:
         device = changed(after.device, {name: link.bandwidth_bytes_per_s * factor for name, link in assumed.items()})
         takes_s.append(simulate_one_of_many(after.schedule, device).makespan_s)
     gains = [simulate_one_of_many(*before).makespan_s / max(seconds, 1e-9) for seconds in takes_s]
     rate = min(link.bandwidth_bytes_per_s for link in assumed.values())
+    low, high = (format_seconds(seconds, within) for seconds in takes_s)
+    least, most = (format_ratio(gain, within) for gain in gains)
     yield (
         f"pinned copies of {after.device.name} are assumed to run at {rate / 1e9:.3g} GB/s, which nobody measured: with"
-        f" half of that or a quarter more it takes {format_seconds(takes_s[0])} to {format_seconds(takes_s[1])}"
-        f" ({gains[0]:.2f}x to {gains[1]:.2f}x)"
+        f" half of that or a quarter more it takes {low} to {high} ({least} to {most})"
     )

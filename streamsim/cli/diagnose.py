@@ -172,12 +172,12 @@ def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:
     if found.open_ended and not everything:
         console.print(f"Or the clock was wrong: {'; '.join(one.title for one in found.open_ended)}")
     if others:
-        console.print(other_table(others, equal))
+        console.print(other_table(others, found, "Nearest of the others" if equal else "Nearest"))
     left = len(found.explanations) - len(equal) - len(others) - (0 if everything else len(found.open_ended))
     if left:
         console.print(f"{left} more were tried: --all or --json has them.", style="dim")
     if found.next is not None:
-        console.print(apart_table(found.next))
+        console.print(apart_table(found.next, found))
 
 
 def _shown(found: Diagnosis, everything: bool) -> tuple[list[CandidateProgram], list[CandidateProgram]]:

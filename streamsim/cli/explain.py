@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -209,10 +210,10 @@ def print_explanation(explanation: "Explanation", work: "Bound | None" = None) -
     console = open_console()
     name = explanation.timeline.schedule.name or "schedule"
     issued_s = max(explanation.own_bound_s, work.seconds if work else 0.0)  # neither is beaten
-    times = [explanation.makespan_s, explanation.bound_s, issued_s]
-    makespan, alone, issued = (format_seconds(seconds) for seconds in times)
+    seconds = partial(format_seconds, within=explanation.known_within)
+    makespan, alone, issued = map(seconds, (explanation.makespan_s, explanation.bound_s, issued_s))
     console.print(f"{name} on {explanation.device}: {makespan}")
-    bounds = [f"{BOUND_OF_WORK}: {format_seconds(work.seconds)} by {work.bound_by}"] if work else []
+    bounds = [f"{BOUND_OF_WORK}: {seconds(work.seconds)} by {work.bound_by}"] if work else []
     console.print("; ".join([*bounds, f"{BOUND_AS_ISSUED}: {issued}"]))
     console.print(f"{BUSIEST_ENGINE}: {alone} by {explanation.bound_by}; all time above it is lost")
     console.print(f"first: {explanation.advice}")

@@ -157,13 +157,15 @@ def schedule_of_layers(layers: Layers, config: Offload, device: Device) -> Sched
 def kernel_first_words(layers: Layers, config: Offload, device: Device, took_s: float) -> list[str]:
     """Return a line with the time of the program with kernels issued first, if this is faster."""
     from streamsim.analysis.predict import predict
-    from streamsim.text.quantities import format_seconds
+    from streamsim.device.assumptions import known_within
+    from streamsim.text.quantities import format_ratio, format_seconds
 
     other = config.other_order()
     seconds = took_s if other is None else predict(other.schedule(layers), device).makespan_s
     if seconds * WORTH >= took_s:
         return []
-    gain = f"{format_seconds(seconds)}, {took_s / seconds:.2f}x as fast"
+    within = known_within(device)
+    gain = f"{format_seconds(seconds, within)}, {format_ratio(took_s / seconds, within)} as fast"
     return [f"with each layer's kernels issued before the next copy (--kernel-first): {gain}"]
 
 

@@ -14,6 +14,7 @@ from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import FILE, OUTPUT, SIZE, WAIT, Chosen, Quantity, device_options, format_options, taken
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json
+from streamsim.device.assumptions import within_words
 from streamsim.errors import InputError
 from streamsim.text.quantities import (
     format_bytes,
@@ -28,6 +29,7 @@ from streamsim.text.shown import one_line, shown
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from streamsim.device.profile import Device
     from streamsim.files.documents import Parsers
     from streamsim.training.loop import Loop, LoopAdvice
 
@@ -125,7 +127,7 @@ def loop_command(
     elif form == "csv":
         print_csv(found.to_json()["loops"])
     else:
-        print_loop(found, file if file is not None and is_program(file) else None)
+        print_loop(found, device, file if file is not None and is_program(file) else None)
 
 
 def _asked(
@@ -245,7 +247,7 @@ def _words(loop: Loop) -> str:
     )
 
 
-def print_loop(found: LoopAdvice, recording: Path | None = None) -> None:
+def print_loop(found: LoopAdvice, device: Device, recording: Path | None = None) -> None:
     """The verdict, the loops, and what is assumed of them, for people."""
     from streamsim.cli.consoles import open_console
     from streamsim.report.training import loop_table
@@ -259,5 +261,5 @@ def print_loop(found: LoopAdvice, recording: Path | None = None) -> None:
     for row in found.rows:
         if row.assumes:
             console.print(f"{row.title}: assumes that {row.assumes}", style="dim")
-    for line in found.notes:
+    for line in (*found.notes, *within_words(device)):
         console.print(line)

@@ -40,6 +40,7 @@ from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_data, print_json, with_assumed
 from streamsim.cli.process import verdict
 from streamsim.cli.side_by_side import Listed, Shown, listed, print_configurations, print_programs, take_several
+from streamsim.device.assumptions import within_words
 from streamsim.device.profile import Device
 from streamsim.errors import OK, InputError
 from streamsim.files.atomic_files import write_bytes
@@ -383,7 +384,7 @@ def _print_prediction(
 
     console = open_console()
     console.print(summary(prediction, formulas))
-    for line in (f"{prediction.device}: {prediction.link}", *assumed):
+    for line in (f"{prediction.device}: {prediction.link}", *within_words(prediction.timeline.device), *assumed):
         console.print(f"  {line}", soft_wrap=True)
     console.print()
     if interval is not None:

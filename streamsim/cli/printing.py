@@ -42,10 +42,14 @@ def stamp(device: "Device | None" = None) -> dict[str, Any]:
     that results of two profiles of one name can be told apart.
     """
     from streamsim import __version__  # here and below: tables do without what looks it up
+    from streamsim.device.assumptions import known_within
     from streamsim.device.library import digest_of
 
     found: dict[str, Any] = {"schema_version": 1, "streamsim": __version__}
-    return found if device is None else {**found, "profile": {"name": device.name, "digest": digest_of(device)}}
+    if device is None:
+        return found
+    profile = {"name": device.name, "digest": digest_of(device)}
+    return {**found, "profile": profile, "known_within": known_within(device) or None}
 
 
 def _as_unicode(value: Any) -> Any:

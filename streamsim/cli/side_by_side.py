@@ -11,7 +11,9 @@ from streamsim.cli.beside import write_beside
 from streamsim.cli.given import read_given
 from streamsim.cli.page import write_called
 from streamsim.cli.printing import print_csv, print_json
+from streamsim.device.assumptions import within_words
 from streamsim.device.settings import split_setting
+from streamsim.displayed import attributes
 from streamsim.errors import InputError
 from streamsim.text.shown import one_line
 
@@ -105,6 +107,7 @@ def names_of(chosen: Chosen) -> list[Device | str]:
 def print_programs(paths: Sequence[Path], chosen: Chosen, shown: Shown) -> None:
     """Predict the programs in files on every device that ``chosen`` names, by default on the programs' own."""
     from streamsim.analysis.predict import predict
+    from streamsim.search.sweep import WITHIN
 
     rows: list[dict[str, Any]] = []
     lines: dict[str, Timeline] = {}
@@ -114,10 +117,10 @@ def print_programs(paths: Sequence[Path], chosen: Chosen, shown: Shown) -> None:
         for name in names_of(chosen):
             card = replace(chosen, device=name).of(click.get_current_context(), given).load()
             p = predict(given.schedule, card)
-            times = {"makespan_s": p.makespan_s, "serial_s": p.serial_s, "speedup": p.speedup}
+            times = {**attributes(p, "makespan_s", "serial_s", "speedup"), WITHIN: p.known_within or None}
             rows.append({"schedule": str(path), "device": card.name, "connections": card.connections, **times})
             lines[f"{path} on {card.name}"] = p.timeline
-            links[f"{p.device}: {p.link}"] = None
+            links |= dict.fromkeys((f"{p.device}: {p.link}", *within_words(card)))
     _show(rows, shown, lines, list(links))
 
 

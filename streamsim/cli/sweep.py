@@ -35,7 +35,7 @@ from streamsim.program.schedule import LAUNCHES
 from streamsim.program.workload import Workload
 from streamsim.report.pictures import picture_format
 from streamsim.search.evaluate import SLOW, evaluate, is_fast
-from streamsim.search.sweep import RETRIES, Sweep, sweep_blocks
+from streamsim.search.sweep import RETRIES, WITHIN, Sweep, sweep_blocks
 from streamsim.search.sweep_output import (
     FORMATS,
     Format,
@@ -310,7 +310,7 @@ def _say_left_out(written: Journal) -> None:
 
 
 def _summarise(sweep: Sweep, written: Journal, output: Path) -> None:
-    from streamsim.text.quantities import format_seconds
+    from streamsim.text.quantities import format_ratio, format_seconds
 
     _say_left_out(written)
     if not output.is_file():  # the rows went where this would go
@@ -318,8 +318,9 @@ def _summarise(sweep: Sweep, written: Journal, output: Path) -> None:
     if written.fastest is not None:
         row = dict(zip(sweep.columns, written.fastest, strict=True))
         found = ", ".join(f"{name} {row[name]}" for name in ("device", "chunks", "streams", "order"))
-        took = f"{format_seconds(row['makespan_s'])}, {row['speedup']:.2f}x as fast as the unchunked program"
-        tell(f"{written.rows} rows in {output}; the fastest: {found}: {took}")
+        within = row[WITHIN] or 0.0
+        took, gain = format_seconds(row["makespan_s"], within), format_ratio(row["speedup"], within)
+        tell(f"{written.rows} rows in {output}; the fastest: {found}: {took}, {gain} as fast as the unchunked program")
     tell(*taken_for_granted(sweep))
 
 

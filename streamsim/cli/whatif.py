@@ -24,8 +24,9 @@ from streamsim.cli.options import (
     taken,
 )
 from streamsim.cli.page import page_option, save_page
-from streamsim.cli.printing import print_csv, print_json
+from streamsim.cli.printing import print_csv, print_json, tell
 from streamsim.code.steps import LANGUAGES, Language
+from streamsim.device.assumptions import within_words
 from streamsim.device.profile import MOST_CONNECTIONS
 from streamsim.errors import InputError
 
@@ -153,6 +154,7 @@ def whatif_command(
         print_json(found.to_json(), device)
     else:
         open_console().print(what_if_table(found, title))
+        tell(*within_words(device))
 
 
 def _program(context: click.Context, path: Path, own: Chosen) -> tuple[Case, RecordedTimes | None, Device | None]:

@@ -18,19 +18,22 @@ PUBLISHED_WITHIN = 0.10  # how far predictions with assumed latencies were off: 
 COUNTS = ("no", "one", "two", "three", "four")
 
 
-def known_within(device: Device) -> float:
+def known_within(device: Device | None) -> float:
     """Return the relative error of predictions on ``device`` if its latencies are assumed, else 0.
 
-    The error was seen in published cases: 0.10 is 10 %.
+    The error was seen in published cases: 0.10 is 10 %. A recorded time line has no device, and no error.
     """
+    if device is None:
+        return 0.0
     has_latencies = "h2d.latency_s" in device.sources
     return PUBLISHED_WITHIN if has_latencies and device.source("h2d.latency_s")[0] == "assumed" else 0.0
 
 
-def within_words(device: Device) -> list[str]:
+def within_words(device: Device | None) -> list[str]:
     """Return a line that says how far predictions may be off if the latencies of ``device`` are assumed, else none."""
-    within = known_within(device)
-    return [f"{device.name}: times may be off by {within * 100:g} %; its latencies are assumed"] if within else []
+    if device is None or not (within := known_within(device)):
+        return []
+    return [f"{device.name}: times may be off by {within * 100:g} %; its latencies are assumed"]
 
 
 def link_words(device: Device | str | Path, pageable: bool = False) -> str:

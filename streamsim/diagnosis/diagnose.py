@@ -21,8 +21,9 @@ from streamsim.displayed import Result, attributes
 from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.schedule import Copy, Kernel, Schedule, Synchronize
-from streamsim.text.quantities import format_seconds
+from streamsim.text.quantities import format_between, format_seconds
 from streamsim.text.shown import short
+from streamsim.text.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,8 +67,8 @@ class Measured(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """The conditions of the measurement, such as "on 4 streams, copies only"; "" for none."""
-        streams = [] if self.streams is None else [f"on {self.streams} stream{'s' * (self.streams > 1)}"]
-        return ", ".join([*streams, *(["copies only"] * self.without_kernels)])
+        streams = "" if self.streams is None else f"on {counted(self.streams, 'stream')}"
+        return ", ".join(filter(None, (streams, "copies only" if self.without_kernels else "")))
 
 
 class Range(NamedTuple):
@@ -81,12 +82,9 @@ class Range(NamedTuple):
         nearest_s = min(max(seconds, self.low_s), self.high_s)
         return nearest_s / seconds - 1
 
-    @property
-    def words(self) -> str:
-        """The time, or the range of times, with units."""
-        if self.high_s == self.low_s:
-            return format_seconds(self.low_s)
-        return f"{format_seconds(self.low_s)} to {format_seconds(self.high_s)}"
+    def words(self, within: float) -> str:
+        """Return the range of the times, widened by a relative error, with units and the figures that it leaves."""
+        return format_between(self.low_s * (1 - within), self.high_s * (1 + within), within)
 
 
 class CandidateProgram(msgspec.Struct, frozen=True):
@@ -123,14 +121,14 @@ class NextMeasurement(msgspec.Struct, frozen=True):
 class Diagnosis(Result, msgspec.Struct, frozen=True):
     """The explanations of measured times.
 
-    - ``known``: the relative error that a right explanation may have.
+    - ``known_within``: the relative error that a right explanation may have.
     - ``explanations``: programs that fit come first, with few mistakes before many; then the others, the nearest first.
     - ``next``: the measurement that distinguishes the explanations that fit (None: none is needed or known).
     """
 
     device: str
     measured: tuple[Measured, ...]
-    known: float
+    known_within: float
     explanations: tuple[CandidateProgram, ...]
     next: NextMeasurement | None = None
 
@@ -186,7 +184,8 @@ class Diagnosis(Result, msgspec.Struct, frozen=True):
     def _nothing(self) -> str:
         measured_s, times = self.measured[0].seconds, [found.times_s[0] for found in self.explanations]
         if measured_s > max(time.high_s for time in times):
-            return f"nothing known takes so long: at most {format_seconds(max(t.high_s for t in times))} is explained"
+            most = format_seconds(max(time.high_s for time in times), self.known_within)
+            return f"nothing known takes so long: at most {most} is explained"
         if measured_s < min(found.times_s[0].low_s for found in self.explanations if found.titles != (STOPPED_EARLY,)):
             return "it takes less time than it should: check the sizes, the kernel's time and the device"
         return "no usual mistake takes just so long"
@@ -194,7 +193,6 @@ class Diagnosis(Result, msgspec.Struct, frozen=True):
     def _json(self) -> dict[str, Any]:
         return {
             "device": self.device,
-            "known_within": self.known,
             "verdict": self.verdict,
             "measured": self.measured,
             "explanations": [
@@ -397,7 +395,7 @@ def _measurable(meant: _IntendedWork, times: Sequence[Measured]) -> Iterator[tup
     if not isinstance(meant.program, Schedule):
         for streams in (1, 2, 4):
             if streams != meant.config.streams and (streams, False) not in had and meant.config.order != "serial":
-                yield f"the same over {streams} stream{'s' * (streams > 1)}", Measured(1.0, streams)
+                yield f"the same over {counted(streams, 'stream')}", Measured(1.0, streams)
 
 
 def _has_both(program: Workload | Schedule) -> bool:

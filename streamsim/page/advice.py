@@ -10,7 +10,8 @@ from streamsim.page.timelines import Shown
 from streamsim.report.diagnosis import diagnosis_tables, nearest
 from streamsim.report.tables import Table
 from streamsim.report.training import loop_table
-from streamsim.text.quantities import format_seconds
+from streamsim.text.quantities import format_ratio, format_seconds
+from streamsim.text.words import listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ def diagnosis_page(found: Diagnosis, as_meant: Timeline | None = None) -> Page:
         for time, predicted in zip(found.measured, meant.times_s, strict=True)
         for figure, words in (
             (format_seconds(time.seconds), "measured"),
-            (predicted.words, "predicted as it was meant"),
+            (predicted.words(found.known_within), "predicted as it was meant"),
         )
     ]
     return Page(
@@ -52,11 +53,13 @@ def _remedies(explaining: Sequence[CandidateProgram]) -> tuple[Table, ...]:
 def loop_page(found: LoopAdvice, timelines: Mapping[str, Timeline] | None = None) -> Page:
     """Return the page of advice on a training loop: what each change brings, and some loops' first steps."""
     first, best = found.rows[0], found.best
-    gain = () if best is first else ((f"{best.gain:.2f}x", f"as fast with {best.title}"),)
+    within = found.known_within
+    gain = () if best is first else ((format_ratio(best.gain, within), f"as fast with {best.title}"),)
+    as_it_is = f"a step as it is; it waits for {listed(first.binds)}"
     assumed = tuple(f"{row.title}: assumes that {row.assumes}" for row in found.rows if row.assumes)
     return Page(
         title=f"training loop on {found.device}",
-        headline=((format_seconds(first.step_s), f"a step as it is; it waits for {' and '.join(first.binds)}"), *gain),
+        headline=((format_seconds(first.step_s, within), as_it_is), *gain),
         advice=f"First: {found.verdict}.",
         lines=tuple(Shown(f"{title}, the first steps", timeline) for title, timeline in (timelines or {}).items()),
         tables=(loop_table(found),),

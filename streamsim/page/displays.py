@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from streamsim.page.document import Page, write_page
 from streamsim.report.tables import Table, in_html
-from streamsim.text.quantities import format_bytes, format_seconds
+from streamsim.text.quantities import format_bytes, format_seconds, format_share
 from streamsim.text.shown import printable
 
 if TYPE_CHECKING:
@@ -116,15 +116,15 @@ def _explanation(value: Explanation, whole: bool) -> Page:
 def _timeline(value: Timeline) -> Page:
     from streamsim.page.timelines import Shown
 
-    took, name = format_seconds(value.makespan_s), value.schedule.name or "schedule"
+    seconds, name = partial(format_seconds, within=value.known_within), value.schedule.name or "schedule"
     where = "measured" if value.device is None else f"on {value.device.name}"
     used = value.utilisation
     rows = (
-        ("makespan", took, ""),
-        *((f"{k} busy", format_seconds(s), f"{used[k]:.1%}") for k, s in value.busy_s.items()),
-        *((lane.name, format_seconds(lane.busy_s), "unified memory") for lane in value.lanes),
+        ("makespan", seconds(value.makespan_s), ""),
+        *((f"{k} busy", seconds(s), format_share(used[k], value.known_within)) for k, s in value.busy_s.items()),
+        *((lane.name, seconds(lane.busy_s), "unified memory") for lane in value.lanes),
     )
-    overlap = ("overlap", format_seconds(value.overlap_s), "two engines or more busy")
+    overlap = ("overlap", seconds(value.overlap_s), "two engines or more busy")
     table = Table(f"{name} {where}", ((*rows, overlap),), right=frozenset({1}))
     return Page(table.title, lines=(Shown(where, value),), tables=(table,))
 

@@ -152,7 +152,7 @@ def lines_html(lines: tuple[Shown, ...]) -> str:
     """Return the places of some time lines that share one scale."""
     numbers = " ".join(map(str, range(len(lines))))
     heading = "Time line" if len(lines) == 1 else "Time lines, on one scale"
-    places = [(line.name, format_seconds(line.timeline.makespan_s)) for line in lines]
+    places = [(line.name, format_seconds(line.timeline.makespan_s, line.timeline.known_within)) for line in lines]
     return f"<section class='lines' data-lines='{numbers}'><h2>{heading}</h2>{_view(places)}</section>"
 
 

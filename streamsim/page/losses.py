@@ -9,7 +9,7 @@ import msgspec
 from streamsim.analysis.bounds import BUSIEST_ENGINE
 from streamsim.report.gantt import BOUND_COLOUR, CAUSE_COLOURS
 from streamsim.report.tables import in_html
-from streamsim.text.quantities import format_seconds
+from streamsim.text.quantities import format_seconds, format_share
 
 if TYPE_CHECKING:
     from streamsim.analysis.causes import Loss
@@ -28,9 +28,13 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Losses(msgspec.Struct, frozen=True):
-    """Parts that add up to the makespan: the busiest engine alone first, then what each cause lost, largest first."""
+    """Parts that add up to the makespan: the busiest engine alone first, then what each cause lost, largest first.
+
+    ``within``: the relative error of the times, if known.
+    """
 
     parts: tuple[Part, ...]
+    within: float = 0.0
 
     @property
     def whole_s(self) -> float:
@@ -41,21 +45,25 @@ class Losses(msgspec.Struct, frozen=True):
 def losses_of(explanation: Explanation) -> Losses:
     """Return the time of the busiest engine alone, and what each cause has lost above it."""
     bound = f"These ops take the {explanation.bound_by} this long, even if it never waits."
-    limits = tuple(f"In it, {loss.title}: {format_seconds(loss.lost_s)}; {loss.remedy}." for loss in explanation.limits)
+    within = explanation.known_within
+    limits = tuple(
+        f"In it, {loss.title}: {format_seconds(loss.lost_s, within)}; {loss.remedy}." for loss in explanation.limits
+    )
     lost = sorted((loss for loss in explanation.losses if loss.ticks > 0), key=lambda loss: -loss.ticks)
     first = Part(BUSIEST_ENGINE, explanation.bound_s, BOUND_COLOUR, (bound, *limits))
-    parts = (Part(loss.title, loss.lost_s, CAUSE_COLOURS[loss.cause], _remedy(loss)) for loss in lost)
-    return Losses((first, *parts))
+    parts = (Part(loss.title, loss.lost_s, CAUSE_COLOURS[loss.cause], _remedy(loss, within)) for loss in lost)
+    return Losses((first, *parts), within)
 
 
-def _remedy(loss: Loss) -> tuple[str, ...]:
+def _remedy(loss: Loss, within: float) -> tuple[str, ...]:
     if (under := loss.assuming) is None:
-        return _without_assuming(loss)
-    return *_without_assuming(loss), f"If {under.assumes}: {under.remedy}; gains {format_seconds(under.gain_alone_s)}."
+        return _without_assuming(loss, within)
+    gain = format_seconds(under.gain_alone_s, within)
+    return *_without_assuming(loss, within), f"If {under.assumes}: {under.remedy}; gains {gain}."
 
 
-def _without_assuming(loss: Loss) -> tuple[str, ...]:
-    gain = format_seconds(abs(loss.gain_alone_s))
+def _without_assuming(loss: Loss, within: float) -> tuple[str, ...]:
+    gain = format_seconds(abs(loss.gain_alone_s), within)
     if not loss.made:
         worth = (f"Without this cause the schedule would be {gain} shorter.",) if loss.gain_alone_s > 0 else ()
         return (f"No change of the schedule removes it: {loss.remedy}.", *worth)
@@ -69,10 +77,10 @@ def losses_html(losses: Losses) -> str:
     bars, items, at = [], [], 0.0
     for number, part in enumerate(losses.parts):
         share = part.seconds / whole
-        bars.append(_bar(number, part, at, share))
-        items.append(_item(number, part, share))
+        bars.append(_bar(number, part, at, share, losses.within))
+        items.append(_item(number, part, share, losses.within))
         at += share
-    words = "; ".join(f"{part.title}: {format_seconds(part.seconds)}" for part in losses.parts)
+    words = "; ".join(f"{part.title}: {format_seconds(part.seconds, losses.within)}" for part in losses.parts)
     return "\n".join(
         (
             "<section><h2>Where the time goes</h2>",
@@ -85,16 +93,16 @@ def losses_html(losses: Losses) -> str:
     )
 
 
-def _bar(number: int, part: Part, at: float, share: float) -> str:
+def _bar(number: int, part: Part, at: float, share: float, within: float) -> str:
     shape = f'<rect x="{at:.3%}" y="0" width="{share:.3%}" height="{HEIGHT}" fill="{part.colour}"/>'
     named = f'<text x="{at + share / 2:.3%}" y="22" text-anchor="middle" fill="#000">{number}</text>'
-    words = f"<title>{in_html(part.title)}: {format_seconds(part.seconds)}</title>"
+    words = f"<title>{in_html(part.title)}: {format_seconds(part.seconds, within)}</title>"
     return f"<g>{words}{shape}{named if number and share > LEAST_NUMBERED else ''}</g>"
 
 
-def _item(number: int, part: Part, share: float) -> str:
+def _item(number: int, part: Part, share: float, within: float) -> str:
     swatch = f'<svg viewBox="0 0 14 12" aria-hidden="true"><rect width="14" height="12" fill="{part.colour}"/></svg>'
     name = f"{number} {part.title}" if number else part.title
-    summary = f"{swatch}{in_html(name)}: <b>{format_seconds(part.seconds)}</b>, {share:.1%}"
+    summary = f"{swatch}{in_html(name)}: <b>{format_seconds(part.seconds, within)}</b>, {format_share(share, within)}"
     sentences = "".join(f"<p>{in_html(sentence)}</p>" for sentence in part.sentences)
     return f"<details><summary>{summary}</summary>{sentences}</details>"

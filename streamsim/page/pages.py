@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -15,7 +16,8 @@ from streamsim.report.recording import recording_table
 from streamsim.report.replay import replay_table
 from streamsim.report.sweep import common_words, sweep_table
 from streamsim.report.what_if import what_if_table
-from streamsim.text.quantities import format_change, format_seconds
+from streamsim.search.sweep import WITHIN
+from streamsim.text.quantities import format_change, format_ratio, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,12 +42,12 @@ __all__ = [
 
 def what_if_page(found: WhatIf, title: str, timelines: Mapping[str, Timeline]) -> Page:
     """Return the page of changes: the program before and after them, and what each of them brings."""
-    before, together = found.before, found.together
+    before, together, within = found.before, found.together, found.known_within
     return Page(
         title=title,
         headline=(
-            (format_seconds(together.makespan_s), f"with {together.change}"),
-            (f"{together.gain:.2f}x", f"as fast as before, {format_seconds(before.makespan_s)}"),
+            (format_seconds(together.makespan_s, within), f"with {together.change}"),
+            (format_ratio(together.gain, within), f"as fast as before, {format_seconds(before.makespan_s, within)}"),
         ),
         lines=tuple(Shown(name, timeline) for name, timeline in timelines.items()),
         tables=(what_if_table(found, title),),
@@ -54,10 +56,10 @@ def what_if_page(found: WhatIf, title: str, timelines: Mapping[str, Timeline]) -
 
 def side_by_side_page(rows: Sequence[dict[str, Any]], timelines: Mapping[str, Timeline], notes: Sequence[str]) -> Page:
     """Return the page of several predictions: their table, and their time lines one under the other."""
-    fastest = min(row["makespan_s"] for row in rows)
+    fastest = min(rows, key=itemgetter("makespan_s"))
     return Page(
         title=f"{len(rows)} predictions side by side",
-        headline=((format_seconds(fastest), "the fastest"),),
+        headline=((format_seconds(fastest["makespan_s"], fastest[WITHIN] or 0.0), "the fastest"),),
         lines=tuple(Shown(name, timeline) for name, timeline in timelines.items()),
         tables=(sweep_table(rows),),
         notes=(common_words(rows), *notes),

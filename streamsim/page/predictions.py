@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK, BUSIEST_ENGINE
@@ -12,7 +13,7 @@ from streamsim.report.explanation import loss_tables
 from streamsim.report.serial import SERIAL_WORDS, serial_timeline
 from streamsim.report.text import summary
 from streamsim.report.titles import title_of
-from streamsim.text.quantities import format_seconds
+from streamsim.text.quantities import format_ratio, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,14 +49,13 @@ def headline_of(prediction: Prediction, interval: Interval | None = None) -> tup
     """Return the figures of a prediction, each with a few words."""
     p = prediction
     found = (
-        (format_seconds(p.makespan_s), "predicted"),
-        (f"{p.speedup:.2f}x", f"as fast as {p.serial_program} ({SERIAL_WORDS[p.serial_program]})"),
-        (format_seconds(p.issued_bound.seconds), f"{BOUND_AS_ISSUED}, by {p.issued_bound.bound_by}"),
+        (format_seconds(p.makespan_s, p.known_within), "predicted"),
+        (format_ratio(p.speedup, p.known_within), f"as fast as {p.serial_program} ({SERIAL_WORDS[p.serial_program]})"),
+        (format_seconds(p.issued_bound.seconds, p.known_within), f"{BOUND_AS_ISSUED}, by {p.issued_bound.bound_by}"),
     )
     if interval is None:
         return found
-    between = f"{format_seconds(interval.low_s)} to {format_seconds(interval.high_s)}"
-    return *found, (between, f"{interval.level:.0%} interval, shaded in the time line")
+    return *found, (interval.between, f"{interval.level:.0%} interval, shaded in the time line")
 
 
 def lines_of(prediction: Prediction, interval: Interval | None = None) -> tuple[Shown, ...]:
@@ -82,13 +82,14 @@ def explanation_page(explanation: Explanation, assumed: Sequence[str] = (), work
     ``work``: the bound of the work, if it is known.
     """
     e = explanation
-    bounds = () if work is None else ((format_seconds(work.seconds), f"{BOUND_OF_WORK}, by {work.bound_by}"),)
+    seconds = partial(format_seconds, within=e.known_within)
+    bounds = () if work is None else ((seconds(work.seconds), f"{BOUND_OF_WORK}, by {work.bound_by}"),)
     return Page(
         title=title_of(e.timeline),
         headline=(
-            (format_seconds(e.makespan_s), "predicted"),
-            (format_seconds(e.gap_s), f"of it lost above the {BUSIEST_ENGINE}"),
-            (format_seconds(e.bound_s), f"{BUSIEST_ENGINE}, the {e.bound_by}"),
+            (seconds(e.makespan_s), "predicted"),
+            (seconds(e.gap_s), f"of it lost above the {BUSIEST_ENGINE}"),
+            (seconds(e.bound_s), f"{BUSIEST_ENGINE}, the {e.bound_by}"),
             *bounds,
         ),
         advice=advice_words(e),

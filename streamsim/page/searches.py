@@ -19,8 +19,8 @@ from streamsim.report.heatmap import column_words, value_words
 from streamsim.report.sweep import common_words, sweep_table
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.search.evaluate import evaluate_ticks, is_fast
-from streamsim.search.sweep import CONFIG, RESULTS
-from streamsim.text.quantities import format_seconds
+from streamsim.search.sweep import CONFIG, RESULTS, WITHIN
+from streamsim.text.quantities import format_ratio, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -62,7 +62,7 @@ def best_page(found: Best[Any], command: str = "", assumed: Sequence[str] = ()) 
 
 def best_summary(found: Best[Any], assumed: Sequence[str] = ()) -> Page:
     """Return the page of a search without the map: what to use, with its time line if it is a workload's."""
-    use, work, table = found.simplest, found.work, best_table(found)
+    use, work, table, within = found.simplest, found.work, best_table(found), found.known_within
     lines: tuple[Shown, ...] = ()
     if isinstance(work, Workload):
         lines = (Shown(use.words, simulate(use.config.schedule(work), found.card)),)
@@ -70,12 +70,12 @@ def best_summary(found: Best[Any], assumed: Sequence[str] = ()) -> Page:
     return Page(
         title=table.title,
         headline=(
-            (format_seconds(use.makespan_s), f"use {use.words}"),
+            (format_seconds(use.makespan_s, within), f"use {use.words}"),
             (
-                format_seconds(found.best.makespan_s),
+                format_seconds(found.best.makespan_s, within),
                 f"{'optimum' if found.exact else 'best found'}: {found.best.words}",
             ),
-            (f"{found.speedup:.2f}x", f"as fast as {first.words}"),
+            (format_ratio(found.speedup, within), f"as fast as {first.words}"),
         ),
         lines=lines,
         tables=(table,),
@@ -123,6 +123,7 @@ def sweep_page(
     names = [name for name in sweep.columns if name not in RESULTS]
     found = map_of(rows, names, axes, _option)
     fastest = min(rows, key=lambda row: row["makespan_s"])
+    within = fastest[WITHIN] or 0.0
     if points := _points(rows, sweep):
         found = _with_lines(
             found,
@@ -137,8 +138,8 @@ def sweep_page(
     return Page(
         title=f"sweep of {len(rows):,} rows",
         headline=(
-            (format_seconds(fastest["makespan_s"]), f"the fastest: {where}"),
-            (f"{fastest['speedup']:.2f}x", "as fast as its unchunked program with blocking copies"),
+            (format_seconds(fastest["makespan_s"], within), f"the fastest: {where}"),
+            (format_ratio(fastest["speedup"], within), "as fast as its unchunked program with blocking copies"),
         ),
         map=replace(found, command=command),
         tables=(sweep_table(rows),),

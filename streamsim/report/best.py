@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -10,18 +11,18 @@ from streamsim.program.layers import Layers
 from streamsim.program.workload import Workload
 from streamsim.report.tables import Fact, Table, facts
 from streamsim.search.result import FASTER
-from streamsim.text.quantities import format_bytes, format_change, format_seconds
+from streamsim.text.quantities import format_bytes, format_change, format_ratio, format_seconds, format_share
 
 if TYPE_CHECKING:
-    from streamsim.search.result import Best, Flatness
+    from streamsim.search.result import Best
 
 NAMES = {"one_by_one": "pinned", "kernel_first": "kernel first", "resident": "all stay", "before": "as it is"}
 
 
 def best_table(best: Best[Any]) -> Table:
     """Return what to use, the optimum, and what it is compared with; its memory, what binds, and what would help."""
-    groups = (_times(best), _alone(best), _memory(best), _binds(best), _flat(best.flatness, _named(best)), _gains(best))
-    return facts(f"best on {best.device}{_described(best)}", (*groups, _assumed(best)))
+    groups = (_times(best), _alone(best), _memory(best), _binds(best), _flat(best), _gains(best), _assumed(best))
+    return facts(f"best on {best.device}{_described(best)}", groups, best.known_within)
 
 
 def _described(best: Best[Any]) -> str:
@@ -46,7 +47,7 @@ def _times(best: Best[Any]) -> list[Fact]:
     rows.append(("optimum" if best.exact else "best found", best.best.makespan_s, f"{best.best.words}{on_card}"))
     for name, one in best.compared.items():
         room = "" if best.fits(one) else ", which needs more memory than allowed"
-        gain = f"{the_best} is {best.gain(one.makespan_s):.2f}x as fast"
+        gain = f"{the_best} is {format_ratio(best.gain(one.makespan_s), best.known_within)} as fast"
         row = "unchunked" if name == "serial" and isinstance(best.work, Workload) else NAMES.get(name, name)
         rows.append((row, one.makespan_s, f"{one.words}{room}: {gain}"))
     return rows
@@ -54,7 +55,8 @@ def _times(best: Best[Any]) -> list[Fact]:
 
 def _alone(best: Best[Any]) -> list[Fact]:
     alone = best.changes.alone if best.changes else ()
-    return [(one.change, one.makespan_s, f"alone {one.gain:.2f}x as fast; then {one.binds} binds") for one in alone]
+    ratio = partial(format_ratio, within=best.known_within)
+    return [(one.change, one.makespan_s, f"alone {ratio(one.gain)} as fast; then {one.binds} binds") for one in alone]
 
 
 def _memory(best: Best[Any]) -> list[Fact]:
@@ -77,37 +79,43 @@ def _memory(best: Best[Any]) -> list[Fact]:
 
 def _binds(best: Best[Any]) -> list[Fact]:
     name, bound = (BOUND_OF_WORK, best.work_bound) if best.work_bound else (BOUND_AS_ISSUED, best.issued_bound)
-    over = best.best.makespan_s / bound.seconds - 1 if bound.seconds else 0.0
-    rows: list[Fact] = [(name, bound.seconds, f"by {bound.bound_by}; {_named(best)} is {over:.1%} above")]
+    over = format_share(best.best.makespan_s / bound.seconds - 1 if bound.seconds else 0.0, best.known_within)
+    rows: list[Fact] = [(name, bound.seconds, f"by {bound.bound_by}; {_named(best)} is {over} above")]
     if best.critical_s:
         waits = max(best.critical_s, key=lambda name: best.critical_s[name])
-        remark = f"{format_seconds(best.critical_s[waits])} of it {'on ' if waits != 'waiting' else ''}{waits}"
+        part = format_seconds(best.critical_s[waits], best.known_within)
+        remark = f"{part} of it {'on ' if waits != 'waiting' else ''}{waits}"
         rows.append(("critical path", sum(best.critical_s.values()), remark))
     return rows
 
 
 def _gains(best: Best[Any]) -> list[Fact]:
     took = best.best.makespan_s
-    changes = {name: format_change(seconds / took - 1 if took else 0.0) for name, seconds in best.faster_s.items()}
+    changes = {name: seconds / took - 1 if took else 0.0 for name, seconds in best.faster_s.items()}
     return [
-        (f"{name} {FASTER}x as fast", seconds, f"{changes[name]} with the same schedule")
+        (
+            f"{name} {FASTER}x as fast",
+            seconds,
+            f"{format_change(changes[name], best.known_within)} with the same schedule",
+        )
         for name, seconds in best.faster_s.items()
     ]
 
 
-def _flat(flatness: Flatness, the_best: str) -> list[Fact]:
+def _flat(best: Best[Any]) -> list[Fact]:
+    flatness = best.flatness
     if not flatness.share_within:
         return []
     known = {margin: share for margin, share in flatness.share_within.items() if share is not None}
     unknown = [str(margin) for margin in flatness.share_within if margin not in known]
-    shares = [f"{share:.1%} within {margin} %" for margin, share in known.items()]
+    shares = [f"{format_share(share, best.known_within)} within {margin} %" for margin, share in known.items()]
     shares += [f"unknown within {', '.join(unknown)} %"] if unknown else []
     stay = f"within {flatness.range_percent} % if nothing else changes"
     reach = f"it is not known which numbers of chunks stay {stay}"
     if flatness.chunks_within is not None:
         low, high = flatness.chunks_within
         reach = f"{low} to {high} chunks stay {stay}"
-    return [("flatness", "", f"{', '.join(shares)} of {the_best}"), ("", "", reach)]
+    return [("flatness", "", f"{', '.join(shares)} of {_named(best)}"), ("", "", reach)]
 
 
 def _assumed(best: Best[Any]) -> list[Fact]:

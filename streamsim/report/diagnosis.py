@@ -23,29 +23,30 @@ def nearest(found: Diagnosis) -> tuple[list[CandidateProgram], list[CandidatePro
 def diagnosis_tables(found: Diagnosis) -> list[Table]:
     """Return the tables of the nearest explanations, and of what tells them apart."""
     equal, others = nearest(found)
-    tables = [explaining_table(equal, found)] * bool(equal) + [other_table(others, equal)] * bool(others)
-    return tables if found.next is None else [*tables, apart_table(found.next)]
+    tables = [explaining_table(equal, found)] if equal else []
+    tables += [other_table(others, found, "Nearest of the others" if equal else "Nearest")] if others else []
+    return tables if found.next is None else [*tables, apart_table(found.next, found)]
 
 
 def explaining_table(equal: Sequence[CandidateProgram], found: Diagnosis) -> Table:
     """Return the explanations that fit, as rows."""
-    return _table(equal, f"Explanations within {found.known:.0%} of the measured time")
+    return other_table(equal, found, f"Explanations within {found.known_within:.0%} of the measured time")
 
 
-def other_table(others: Sequence[CandidateProgram], equal: Sequence[CandidateProgram]) -> Table:
-    """Return explanations that do not fit, as rows."""
-    return _table(others, "Nearest of the others" if equal else "Nearest")
-
-
-def apart_table(measure: NextMeasurement) -> Table:
-    """Return what each explanation says of a second measurement."""
-    rows = [(title, time.words) for title, time in measure.says]
-    return _of_rows(rows, f"To tell them apart, measure {measure.what}", ("if", "it takes"))
-
-
-def _table(found: Sequence[CandidateProgram], title: str) -> Table:
-    rows = [(one.title, ", ".join(time.words for time in one.times_s), format_change(one.off)) for one in found]
+def other_table(others: Sequence[CandidateProgram], found: Diagnosis, title: str) -> Table:
+    """Return explanations as rows: what the program does, its times, and how far they are off."""
+    within = found.known_within
+    rows = [
+        (one.title, ", ".join(time.words(within) for time in one.times_s), format_change(one.off, within))
+        for one in others
+    ]
     return _of_rows(rows, title, ("what the program does", "takes", "off"))
+
+
+def apart_table(measure: NextMeasurement, found: Diagnosis) -> Table:
+    """Return what each explanation says of a second measurement."""
+    rows = [(title, time.words(found.known_within)) for title, time in measure.says]
+    return _of_rows(rows, f"To tell them apart, measure {measure.what}", ("if", "it takes"))
 
 
 def _of_rows(rows: Iterable[Row], title: str, names: Row) -> Table:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from streamsim.analysis.bounds import BUSIEST_ENGINE
 from streamsim.report.tables import Row, Table
 from streamsim.text.quantities import format_seconds
+from streamsim.text.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,30 +26,40 @@ def loss_tables(explanation: Explanation, folded: float = 0.0) -> tuple[Table, .
     Causes that neither lost nor would gain the part ``folded`` of the makespan are one line, except the first.
     """
     e, inside_s = explanation, explanation.bound_s - explanation.even_s
-    parts = (
-        (f"Lost: {format_seconds(e.gap_s)}", e.losses, e.gap_s),
-        (f"In the {BUSIEST_ENGINE}: {format_seconds(inside_s)}", e.limits, inside_s),
-    )
+    parts = (("Lost", e.losses, e.gap_s), (f"In the {BUSIEST_ENGINE}", e.limits, inside_s))
     least_s = folded * e.makespan_s
     return tuple(
-        Table(title, (_rows(losses, whole_s, least_s),), HEADS, NUMBERS, NUMBERS, (3, 0, 0, 0, 4))
+        Table(
+            f"{title}: {format_seconds(whole_s, e.known_within)}",
+            (_rows(losses, whole_s, least_s, e.known_within),),
+            HEADS,
+            NUMBERS,
+            NUMBERS,
+            (3, 0, 0, 0, 4),
+        )
         for title, losses, whole_s in parts
         if losses
     )
 
 
-def _rows(losses: Sequence[Loss], whole_s: float, least_s: float) -> tuple[Row, ...]:
+def _rows(losses: Sequence[Loss], whole_s: float, least_s: float, within: float) -> tuple[Row, ...]:
     small = [loss for loss in losses[1:] if max(loss.lost_s, _gain_s(loss)) < least_s]
     rows = [
-        (loss.title, format_seconds(loss.lost_s), _share(loss.lost_s, whole_s), _alone(loss), loss.remedies)
+        (
+            loss.title,
+            format_seconds(loss.lost_s, within),
+            _share(loss.lost_s, whole_s),
+            _alone(loss, within),
+            loss.remedies(within),
+        )
         for loss in losses
         if loss not in small
     ]
     if small:
         lost_s, most_s = sum(loss.lost_s for loss in small), max(map(_gain_s, small))
-        several = f"{len(small)} more cause{'s' * (len(small) > 1)}, together"
-        gain = f"<= {format_seconds(most_s)}" if most_s > 0 else ""
-        rows.append((several, format_seconds(lost_s), _share(lost_s, whole_s), gain, "each below 1 %: --json"))
+        several = f"{counted(len(small), 'more cause')}, together"
+        gain = f"<= {format_seconds(most_s, within)}" if most_s > 0 else ""
+        rows.append((several, format_seconds(lost_s, within), _share(lost_s, whole_s), gain, "each below 1 %: --json"))
     return tuple(rows)
 
 
@@ -57,9 +68,9 @@ def _gain_s(loss: Loss) -> float:
     return max(loss.gain_alone_s, loss.assuming.gain_alone_s if loss.assuming else 0.0)
 
 
-def _alone(loss: Loss) -> str:
+def _alone(loss: Loss, within: float) -> str:
     """Return what its remedy gains, or in brackets what removing the cause would gain if it could be done."""
-    gain = ("-" if loss.gain_alone_s < 0 else "") + format_seconds(abs(loss.gain_alone_s))
+    gain = ("-" if loss.gain_alone_s < 0 else "") + format_seconds(abs(loss.gain_alone_s), within)
     if loss.made:
         return gain
     return f"({gain})" if loss.gain_alone_s > 0 else ""

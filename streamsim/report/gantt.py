@@ -33,7 +33,7 @@ from streamsim.report.pictures import DisplayedPanels, displayed_axes, new_figur
 from streamsim.report.serial import SERIAL_WORDS, serial_timeline
 from streamsim.report.titles import title_of
 from streamsim.rules.clock import S_PER_TICK, TICKS_PER_S
-from streamsim.text.quantities import format_seconds
+from streamsim.text.quantities import format_ratio, format_seconds
 from streamsim.text.shown import one_line
 from streamsim.timeline.critical_path import critical_path
 from streamsim.timeline.timeline import Timeline
@@ -163,7 +163,7 @@ def plot_gantts(
         named = [(title_of(timeline), timeline) for timeline in map(timeline_of, timelines)]
     if not named:
         raise InputError("timelines = []: nothing to draw; give at least one")
-    titles = [f"{name}: makespan {format_seconds(timeline.makespan_s)}" for name, timeline in named]
+    titles = [f"{name}: {_makespan_words(timeline)}" for name, timeline in named]
     return _plot_several(titles, [_rows(timeline) for _, timeline in named])
 
 
@@ -172,7 +172,7 @@ def plot_compared(prediction: Prediction) -> list[Axes]:
     above, name = serial_timeline(prediction), prediction.serial_program
     what = f"{name} ({SERIAL_WORDS[name]}), on {prediction.device}"
     titles = [
-        f"{what}: makespan {format_seconds(above.makespan_s)}",
+        f"{what}: {_makespan_words(above)}",
         _title(prediction.timeline, above.makespan_s, name),
     ]
     return _plot_several(titles, [_rows(above), _rows(prediction.timeline)])
@@ -220,8 +220,8 @@ def plot_explanation(explanation: Explanation, ax: Axes | None = None, until_s: 
     ax = _new_axes([[lost, *rows]], _legend_lines(lost))[0] if ax is None else ax
     chart = _Chart([lost, *rows], ax, until_s, COLOURS | _lost_colours(explanation))
     chart.draw(path_of=timeline)
-    lost_s = format_seconds(explanation.gap_s)
-    set_title(ax, f"{_title(timeline, None, '')}, of which {lost_s} above the {BUSIEST_ENGINE}")
+    above = format_seconds(explanation.gap_s, explanation.known_within)
+    set_title(ax, f"{_title(timeline, None, '')}, of which {above} above the {BUSIEST_ENGINE}")
     return ax
 
 
@@ -246,12 +246,16 @@ def _last_s(rows: Sequence[_Row]) -> float:
 
 
 def _title(timeline: Timeline, serial_s: float | None, serial_program: str) -> str:
-    makespan_s = timeline.makespan_s
-    title = f"{title_of(timeline)}: makespan {format_seconds(makespan_s)}"
+    makespan_s, within = timeline.makespan_s, timeline.known_within
+    title = f"{title_of(timeline)}: {_makespan_words(timeline)}"
     if serial_s is None:
         return title
-    speed_up = f", speed-up {serial_s / makespan_s:.2f}x" if makespan_s else ""
-    return f"{title}, {serial_program} {format_seconds(serial_s)}{speed_up}"
+    speed_up = f", speed-up {format_ratio(serial_s / makespan_s, within)}" if makespan_s else ""
+    return f"{title}, {serial_program} {format_seconds(serial_s, within)}{speed_up}"
+
+
+def _makespan_words(timeline: Timeline) -> str:
+    return f"makespan {format_seconds(timeline.makespan_s, timeline.known_within)}"
 
 
 # What to draw
@@ -396,7 +400,8 @@ def _lost_colours(explanation: Explanation) -> dict[str, str]:
     """Return the colours of the bound and of each cause that lost time, by their entry in the legend."""
     colours = {BUSIEST_ENGINE: BOUND_COLOUR}
     for number, loss in enumerate(_largest_first(explanation), 1):
-        colours[f"{number} {loss.title.partition(' (')[0]}: {format_seconds(loss.lost_s)}"] = CAUSE_COLOURS[loss.cause]
+        lost = format_seconds(loss.lost_s, explanation.known_within)
+        colours[f"{number} {loss.title.partition(' (')[0]}: {lost}"] = CAUSE_COLOURS[loss.cause]
     return colours
 
 

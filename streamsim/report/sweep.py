@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from streamsim.report.heatmap import VALUE, column_words, value_words
 from streamsim.report.tables import Table
-from streamsim.search.sweep import RESULTS
-from streamsim.text.quantities import format_change, format_seconds
+from streamsim.search.sweep import RESULTS, WITHIN
+from streamsim.text.quantities import format_change, format_ratio, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +33,7 @@ def sweep_table(rows: Sequence[dict[str, Any]]) -> Table:
     """
     varying = _varying(rows)
     best_s = min(row[VALUE] for row in rows)
+    roughly = max(row[WITHIN] or 0.0 for row in rows)
     few = len(rows) <= MOST_ROWS
     shown = rows if few else sorted(rows, key=lambda row: float(row[VALUE]))[:MOST_ROWS]
     title = f"{len(rows):,} rows" if few else f"the {MOST_ROWS} fastest of {len(rows):,} rows"
@@ -40,9 +41,9 @@ def sweep_table(rows: Sequence[dict[str, Any]]) -> Table:
     found = tuple(
         (
             *(value_words(name, row[name]) for name in varying),
-            format_seconds(row[VALUE]),
-            format_change(row[VALUE] / best_s - 1 if best_s else 0.0),
-            f"{row['speedup']:.2f}x",
+            format_seconds(row[VALUE], row[WITHIN] or 0.0),
+            format_change(row[VALUE] / best_s - 1 if best_s else 0.0, roughly),
+            format_ratio(row["speedup"], row[WITHIN] or 0.0),
         )
         for row in shown
     )

@@ -90,14 +90,17 @@ class Table(msgspec.Struct, frozen=True):
         return " class='number'" if column in self.right else ""
 
 
-def facts(title: str, groups: Iterable[Iterable[Fact | Row]]) -> Table:
-    """Return a table of facts: name, amount, remark. Groups without rows are left out."""
-    found = (tuple(tuple(map(_words, row)) for row in group) for group in groups)
+def facts(title: str, groups: Iterable[Iterable[Fact | Row]], within: float = 0.0) -> Table:
+    """Return a table of facts: name, amount, remark. Groups without rows are left out.
+
+    ``within``: the relative error of amounts that are numbers, if known.
+    """
+    found = (tuple(tuple(_words(cell, within) for cell in row) for row in group) for group in groups)
     return Table(title, tuple(group for group in found if group), right=frozenset({1}))
 
 
-def _words(cell: str | float) -> str:
-    return cell if isinstance(cell, str) else format_seconds(cell)
+def _words(cell: str | float, within: float) -> str:
+    return cell if isinstance(cell, str) else format_seconds(cell, within)
 
 
 def cut(row: Row) -> Row:

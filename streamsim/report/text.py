@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK
@@ -12,7 +13,14 @@ from streamsim.analysis.predict import ELSEWHERE, Prediction, WithoutRing
 from streamsim.report.serial import SERIAL_WORDS
 from streamsim.report.tables import Row, Table, facts
 from streamsim.rules.clock import TICKS_PER_S
-from streamsim.text.quantities import format_between, format_bytes, format_change, format_seconds
+from streamsim.text.quantities import (
+    format_between,
+    format_bytes,
+    format_change,
+    format_ratio,
+    format_seconds,
+    format_share,
+)
 from streamsim.text.shown import to_cell
 
 if TYPE_CHECKING:
@@ -31,31 +39,26 @@ STREAM_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 def summary(prediction: Prediction, formulas: bool = False) -> Table:
     """Return the figures: name, value, remark; with what the published ``formulas`` say or without."""
     p = prediction
+    seconds = partial(format_seconds, within=p.known_within)
     waits = max(p.critical_s, key=lambda name: p.critical_s[name])
-    times = [
-        *_serials(p),
-        *_bounds(p),
-        (
-            "critical path",
-            format_seconds(sum(p.critical_s.values())),
-            f"{format_seconds(p.critical_s[waits])} of it {_place(waits)}",
-        ),
-    ]
+    path = f"{seconds(p.critical_s[waits])} of it {_place(waits)}"
+    times = [*_serials(p), *_bounds(p), ("critical path", seconds(sum(p.critical_s.values())), path)]
     engines = [
-        (f"{k} busy", format_seconds(u.busy_s), f"{u.utilisation:.1%} of the time") for k, u in p.engines.items()
+        (f"{name} busy", seconds(use.busy_s), f"{format_share(use.utilisation, p.known_within)} of the time")
+        for name, use in p.engines.items()
     ]
-    engines.append(("overlap", format_seconds(p.overlap_s), "two engines or more busy"))
+    engines.append(("overlap", seconds(p.overlap_s), "two engines or more busy"))
     has = "" if p.memory_bytes is None else f"of {format_bytes(p.memory_bytes)}"
     memory = [("on the card", format_bytes(p.device_bytes), has)]
     if p.without_ring is not None:
-        memory.append(("without the ring", format_seconds(p.without_ring.makespan_s), _ring_words(p, p.without_ring)))
+        memory.append(("without the ring", seconds(p.without_ring.makespan_s), _ring_words(p, p.without_ring)))
     published = _formulas(p) if formulas else []
     return facts(f"{p.schedule.name or 'schedule'} on {p.device}", (times, engines, memory, published))
 
 
 def _formulas(p: Prediction) -> list[Row]:
     return [
-        (name, format_seconds(s), f"{_against(s, p.makespan_s)}: {FORMULA_WORDS[name]}")
+        (name, format_seconds(s, p.known_within), f"{_against(s, p)}: {FORMULA_WORDS[name]}")
         for name, s in p.formulas.items()
     ]
 
@@ -63,8 +66,13 @@ def _formulas(p: Prediction) -> list[Row]:
 def _bounds(p: Prediction) -> list[Row]:
     """Return the rows of the lower bounds: of the work, if known, and of this schedule."""
     known = [(BOUND_OF_WORK, p.work_bound)] if p.work_bound else []
+    within = p.known_within
     return [
-        (name, format_seconds(bound.seconds), f"by {bound.bound_by}; predicted is {p.over(bound) - 1:.1%} above")
+        (
+            name,
+            format_seconds(bound.seconds, within),
+            f"by {bound.bound_by}; predicted is {format_share(p.over(bound) - 1, within)} above",
+        )
         for name, bound in (*known, (BOUND_AS_ISSUED, p.issued_bound))
     ]
 
@@ -74,37 +82,38 @@ def _ring_words(p: Prediction, other: WithoutRing) -> str:
     cost = p.makespan_s / other.makespan_s - 1 if other.makespan_s else 0.0
     saved = other.device_bytes - p.device_bytes
     change = f"saves {format_bytes(saved)}" if saved >= 0 else f"takes {format_bytes(-saved)} more"
-    return f"{holds}; the ring costs {format_change(cost)} of time and {change}"
+    return f"{holds}; the ring costs {format_change(cost, p.known_within)} of time and {change}"
 
 
 def _serials(p: Prediction) -> list[Row]:
     """Return what the prediction is compared with, each under its name, and the prediction."""
+    seconds, ratio = partial(format_seconds, within=p.known_within), partial(format_ratio, within=p.known_within)
     room = "" if p.serial_fits else f"; {format_bytes(p.serial_device_bytes)}, for which there is no room"
-    rows = [(p.serial_program, format_seconds(p.serial_s), f"{SERIAL_WORDS[p.serial_program]}{room}")]
-    gain = f"{p.speedup:.2f}x as fast as {p.serial_program}"
+    rows = [(p.serial_program, seconds(p.serial_s), f"{SERIAL_WORDS[p.serial_program]}{room}")]
+    gain = f"{ratio(p.speedup)} as fast as {p.serial_program}"
     if p.serial_program != "serial":
-        times = f"{SERIAL_WORDS['serial']}: {p.speedup_over_one_by_one:.2f}x as long"
-        rows.append(("serial", format_seconds(p.one_by_one_s), times))
-    returns = ("calls return", format_seconds(p.calls_return_s), "to the host, before it waits for the card")
+        times = f"{SERIAL_WORDS['serial']}: {ratio(p.speedup_over_one_by_one)} as long"
+        rows.append(("serial", seconds(p.one_by_one_s), times))
+    returns = ("calls return", seconds(p.calls_return_s), "to the host, before it waits for the card")
     return [*rows, ("predicted", _predicted(p), gain), returns]
 
 
 def _predicted(p: Prediction) -> str:
     """Return the predicted time, or its range if the profile's latencies are assumed."""
     within = p.known_within
-    return (
-        format_between(p.makespan_s * (1 - within), p.makespan_s * (1 + within), 3)
-        if within
-        else format_seconds(p.makespan_s)
-    )
+    if not within:
+        return format_seconds(p.makespan_s)
+    return format_between(p.makespan_s * (1 - within), p.makespan_s * (1 + within), within)
 
 
 def _place(name: str) -> str:
     return "waiting for host calls and hand-overs" if name == ELSEWHERE else f"on {name}"
 
 
-def _against(seconds: float, makespan_s: float) -> str:
-    return f"{format_change(seconds / makespan_s - 1)} against the model" if makespan_s else ""
+def _against(seconds: float, p: Prediction) -> str:
+    if not p.makespan_s:
+        return ""
+    return f"{format_change(seconds / p.makespan_s - 1, p.known_within)} against the model"
 
 
 def gantt(timeline: Timeline, width: int = 100) -> str:
@@ -117,7 +126,7 @@ def gantt(timeline: Timeline, width: int = 100) -> str:
     columns = max(20, width - margin)
     rows = _columns(timeline, columns)
     lines = [f"{name:<{margin}}{''.join(row)}" for name, row in rows.items()]
-    end = format_seconds(timeline.makespan_s)
+    end = format_seconds(timeline.makespan_s, timeline.known_within)
     return "\n".join([*lines, f"{'':<{margin}}0{end:>{columns - 1}}"])
 
 

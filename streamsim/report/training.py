@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamsim.report.tables import Row, Table
+from streamsim.text.quantities import format_ratio, rounded
 
 if TYPE_CHECKING:
     from streamsim.training.loop import LoopAdvice, LoopRow
@@ -13,9 +14,12 @@ if TYPE_CHECKING:
 def loop_table(found: LoopAdvice) -> Table:
     """Return the loops, the loop as it is first: time of a step, samples a second, gain, and what it waits for."""
     heads = ("loop", "ms a step", "samples a second", "gain", "waits for")
-    return Table("", (tuple(map(_cells, found.rows)),), heads, frozenset({1, 2, 3}))
+    rows = tuple(_cells(row, found.known_within) for row in found.rows)
+    return Table("", (rows,), heads, frozenset({1, 2, 3}))
 
 
-def _cells(row: LoopRow) -> Row:
-    gain = f"{row.gain:.2f}x" if row.title != "as it is" else ""
-    return row.title, f"{row.step_s * 1e3:.4g}", f"{row.samples_per_s:,.0f}", gain, ", ".join(row.binds)
+def _cells(row: LoopRow, within: float) -> Row:
+    gain = format_ratio(row.gain, within) if row.title != "as it is" else ""
+    step_ms, samples = rounded(row.step_s * 1e3, within), row.samples_per_s
+    samples = rounded(samples, within) if within else samples
+    return row.title, f"{step_ms:g}", f"{samples:,.0f}", gain, ", ".join(row.binds)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from streamsim.report.tables import Row, Table, cut
-from streamsim.text.quantities import format_seconds
+from streamsim.text.quantities import format_ratio, format_seconds
 
 if TYPE_CHECKING:
     from streamsim.analysis.what_if import Outcome, WhatIf
@@ -14,14 +15,15 @@ if TYPE_CHECKING:
 def what_if_table(found: WhatIf, title: str) -> Table:
     """Return the program as it is, with each change alone and with all of them; then what they do and assume."""
     is_same = len(found.alone) == 1 and found.alone[0].change == found.together.change
-    together = [] if is_same else [_row(found.together)]
+    row = partial(_row, within=found.known_within)
+    together = [] if is_same else [row(found.together)]
     told = [(option, words) for option, words in zip(found.options, found.words, strict=True) if words]
     told += [("assumed", text) for text in found.assumed] + [("note", text) for text in found.notes]
-    groups = ([_row(found.before)], map(_row, found.alone), together, ((what, "", "", text) for what, text in told))
+    groups = ([row(found.before)], map(row, found.alone), together, ((what, "", "", text) for what, text in told))
     heads = ("change", "time", "gain", "what binds then")
     return Table(title, tuple(tuple(group) for group in groups), heads, frozenset({1, 2}))
 
 
-def _row(outcome: Outcome) -> Row:
-    gain = f"{outcome.gain:.2f}x" if outcome.gain != 1 else ""
-    return cut((outcome.change, format_seconds(outcome.makespan_s), gain, outcome.binds))
+def _row(outcome: Outcome, within: float) -> Row:
+    gain = format_ratio(outcome.gain, within) if outcome.gain != 1 else ""
+    return cut((outcome.change, format_seconds(outcome.makespan_s, within), gain, outcome.binds))

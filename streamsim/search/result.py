@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import msgspec
 
 from streamsim.analysis.bounds import bound_json
+from streamsim.device.assumptions import known_within
 from streamsim.device.variations import faster
 from streamsim.displayed import Result, attributes
 from streamsim.program.layers import Layers
 from streamsim.program.workload import Workload
-from streamsim.text.quantities import format_seconds
+from streamsim.text.quantities import format_ratio, format_seconds
 from streamsim.text.shown import short
 
 if TYPE_CHECKING:
@@ -156,8 +157,14 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
     not_tried: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        took = format_seconds(self.best.makespan_s)
-        return short(f"Best({self.best.words}: {took} on {self.device}, {self.speedup:.2f}x)")
+        took = format_seconds(self.best.makespan_s, self.known_within)
+        gain = format_ratio(self.speedup, self.known_within)
+        return short(f"Best({self.best.words}: {took} on {self.device}, {gain})")
+
+    @property
+    def known_within(self) -> float:
+        """The relative error of the times if the profile's latencies are assumed: 0.10 is 10 %; else 0."""
+        return known_within(self.card)
 
     @property
     def device(self) -> str:

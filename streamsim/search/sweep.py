@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from streamsim.checks import check_number, check_tuple
+from streamsim.device.assumptions import known_within
 from streamsim.device.variations import changed
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError, NoRoomError
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CONFIG = Config.__struct_fields__
 HOST, ONCE = ("host_work_s", "host_load_s"), ("h2d_once", "d2h_once")  # fields of a workload
-RESULTS = ("makespan_s", "serial_s", "speedup")
+WITHIN = "known_within"  # the relative error of the times if the device's latencies are assumed, else None
+RESULTS = ("makespan_s", "serial_s", "speedup", WITHIN)
 OTHERS = ("device", "connections", "scale", *HOST, *CONFIG)  # axes except arrays, kernels and a profile's numbers
 _ARRAY = re.compile(r"(h2d_bytes|kernel_s|d2h_bytes)(?:_([1-9][0-9]*))?")
 BLOCK_OPS = {False: 20_000, True: 10_000_000}  # ops of a block, a fraction of a second: on SimPy, on the compiled twin
@@ -336,11 +338,11 @@ class _Block:
     def predict(self, fast: bool, threads: int | None) -> Rows:
         found: list[tuple[int, tuple[Any, ...]]] = []
         for key, (workload, device, numbered) in self._groups.items():
-            head = self._heads[key]
+            head, within = self._heads[key], known_within(device) or None
             configs = [config for _, config in numbered]
             ticks = _with_serial(workload, configs, partial(evaluate_ticks, device=device, fast=fast, threads=threads))
             for (number, config), took in zip(numbered, ticks, strict=True):
-                found.append((number, head + _tail(config, *took)))
+                found.append((number, (*head, *_tail(config, *took), within)))
         found.sort()
         left_out = self._left_out, self._reason, self._too_large, self._too_large_reason
         return Rows(self._stop, [row for _, row in found], *left_out)

@@ -29,6 +29,7 @@ _TIMES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _RANGE = re.compile(r"\s*([0-9]+)\s*(?:-|\.\.+|:|,)\s*([0-9]+)\s*", re.ASCII)
 _PARTS = {"m": 10**3, "u": 10**6, "\u00b5": 10**6, "\u03bc": 10**6, "n": 10**9, "%": 100}  # dividing rounds once
 
+FIGURES = 4  # of a number without a known error
 RATE, SIZE, TIME = "_bytes_per_s", "_bytes", "_s"
 UNITS = (RATE, SIZE, TIME)  # a name that ends in one of them and in a later one is of the first
 
@@ -113,16 +114,29 @@ def check_listed(field: str, values: object) -> None:
         raise InputError(f"{field} = {shown(values)}: expected a list; put it into brackets: [{shown(values)}]")
 
 
-def format_seconds(seconds: float) -> str:
-    """Return a time with four figures and a prefix: ``1.554 ms``."""
+def figures(within: float) -> int:
+    """Return the number of figures that a number deserves if it is known ``within`` a relative error.
+
+    Without an error (0) there are four, with an error of 10 % two.
+    """
+    return min(FIGURES, 1 + math.ceil(-math.log10(within))) if within else FIGURES
+
+
+def rounded(value: float, within: float = 0.0) -> float:
+    """Return ``value`` with the :func:`figures` that it deserves."""
+    return float(f"{value:.{figures(within)}g}")
+
+
+def format_seconds(seconds: float, within: float = 0.0) -> str:
+    """Return a time with the figures that it deserves and a prefix: ``1.554 ms``, or ``1.6 ms`` if known to 10 %."""
     if seconds == 0 or seconds >= 1:  # no kiloseconds
-        return f"{float(f'{seconds:.4g}'):g} s"
-    return _with_prefix(seconds, "s", 1000, {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0})
+        return f"{rounded(seconds, within):g} s"
+    return _with_prefix(rounded(seconds, within), "s", 1000, {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0})
 
 
-def format_between(low_s: float, high_s: float, figures: int = 4) -> str:
+def format_between(low_s: float, high_s: float, within: float = 0.0) -> str:
     """Return a range of two times, with a common unit written once: ``1.4 .. 1.7 ms``."""
-    low, high = (format_seconds(float(f"{seconds:.{figures}g}")) for seconds in (low_s, high_s))
+    low, high = (format_seconds(seconds, within) for seconds in (low_s, high_s))
     if low.split()[1] == high.split()[1]:
         low = low.split()[0]
     return f"{low} .. {high}"
@@ -140,10 +154,33 @@ def _with_prefix(value: float, unit: str, most: int, prefixes: Mapping[str, floa
     return f"{figure:.10g} {prefix}{binary if prefix else ''}{unit}"
 
 
-def format_change(relative: float) -> str:
-    """Return a relative change in per cent: ``+5.1%`` for 0.051. A change that rounds to zero is ``0.0%``, unsigned."""
-    rounded = round(relative, 3)
-    return f"{rounded:+.1%}" if rounded else "0.0%"
+def format_change(relative: float, within: float = 0.0) -> str:
+    """Return a relative change in per cent: ``+5.1%`` for 0.051, or ``+5%`` if the times are known ``within`` an error.
+
+    A change that rounds to zero has no sign.
+    """
+    places = _places(within)
+    change = round(relative, places + 2)
+    return f"{change:+.{places}%}" if change else f"{0:.{places}%}"
+
+
+def format_share(share: float, within: float = 0.0) -> str:
+    """Return a share in per cent: ``69.3%``, or ``69%`` if the times are known ``within`` an error."""
+    return f"{share:.{_places(within)}%}"
+
+
+def format_ratio(ratio: float, within: float = 0.0) -> str:
+    """Return one time over another: ``2.14x``, or ``2.1x`` if the times are known ``within`` 10 %."""
+    if not within:
+        return f"{ratio:.2f}x"
+    value = rounded(ratio, within)
+    places = 2 if value < 1 else max(0, figures(within) - len(str(int(value))))
+    return f"{value:.{places}f}x"
+
+
+def _places(within: float) -> int:
+    """Return the decimal places of a percentage."""
+    return 0 if within else 1
 
 
 def _parse(form: re.Pattern[str], text: str, field: str, hint: str) -> float:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from streamsim.device.assumptions import known_within
 from streamsim.displayed import Displayed
 from streamsim.program.schedule import (
     Copy,
@@ -96,7 +97,13 @@ class Timeline(Displayed, msgspec.Struct, frozen=True, eq=False):
 
     def __repr__(self) -> str:
         where = "" if self.device is None else f" on {self.device.name}"
-        return short(f"Timeline({len(self)} ops, {format_seconds(self.makespan_s)}{where})")
+        took = format_seconds(self.makespan_s, self.known_within)
+        return short(f"Timeline({len(self)} ops, {took}{where})")
+
+    @property
+    def known_within(self) -> float:
+        """The relative error of the times if the profile's latencies are assumed: 0.10 is 10 %; else 0."""
+        return known_within(self.device)
 
     @property
     def makespan_s(self) -> float:

@@ -274,7 +274,7 @@ def test_a_training_loop_is_told_to_prefetch_and_of_streams_only_if_its_steps_ar
     under = found.first.assuming
     if under is not None:
         assert under.assumes == "your steps are independent"
-        assert found.advice.endswith(f"; {under.words}")
+        assert found.advice.endswith(f"; {under.words()}")
 
 
 def test_what_explain_recommends_whatif_does_not_refuse(tmp_path: Path) -> None:

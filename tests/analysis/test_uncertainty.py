@@ -362,7 +362,7 @@ def test_simulate_says_what_the_function_gives(schedule_path: Path, capsys: pyte
 
 def test_an_interval_reads_well() -> None:
     assert str(Interval(1.45e-3, 1.53e-3, 0.9, 1000, 0)) == "90 % interval: 1.45 .. 1.53 ms (1000 draws, seed 0)"
-    assert str(Interval(999e-6, 1.5e-3, 0.5, 20, 1)) == "50 % interval: 999 us .. 1.5 ms (20 draws, seed 1)"
+    assert str(Interval(990e-6, 1.51e-3, 0.5, 20, 1)) == "50 % interval: 990 us .. 1.5 ms (20 draws, seed 1)"
 
 
 def test_a_failing_command_writes_one_line_and_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

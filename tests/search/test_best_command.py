@@ -87,6 +87,7 @@ def test_json_has_all_that_is_known() -> None:
     )
     assert found == {
         "schema_version": 3,
+        "known_within": None,
         "best": best,
         "simplest": best,
         "usual": best | {"chunks": 4, "streams": 4, "makespan_s": pytest.approx(18 * NS), "speedup": pytest.approx(2)},

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from strategies import NS, make_device, pipeline_of
 from sweeps import rows_of, small
 
+from streamsim.device.assumptions import known_within
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
@@ -72,6 +73,7 @@ def test_every_row_is_what_predicting_it_gives() -> None:
                     **{"h2d_bytes": h2d, "kernel_s": 10e-6, "d2h_bytes": 65536, "order": order, "chunks": chunks},
                     **{"streams": streams, "buffers": buffers, "memory": "pinned", "launch": "live"},
                     **{"makespan_s": took, "serial_s": alone, "speedup": pytest.approx(alone / took)},
+                    "known_within": known_within(device) or None,
                 }
             )
     sweep = sweep_of(ASKED)

@@ -21,7 +21,7 @@ def test_the_verdict_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*LOOP, "--load", "240ms", "--workers", "4"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "training loop on a100:pytorch"
-    assert lines[1].startswith("first: a prefetcher and 6 workers: 1.57 times as fast")
+    assert lines[1].startswith("first: a prefetcher and 6 workers: 1.6x as fast")
 
 
 def test_a_file_says_what_options_do_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
