@@ -1,4 +1,4 @@
-"""What a profiler recorded of a real program."""
+"""``streamsim import``: the contents of a recording, and its replay."""
 
 from __future__ import annotations
 
@@ -45,8 +45,12 @@ def _profile(context: click.Context, _param: click.Parameter, value: str | None)
     help="Only calls that begin in this NVTX range, ProfilerStep or user annotation (NAME[2]: the second of that name),"
     " or between these times since the recording began, such as 1ms..5ms; and their work.",
 )
-@click.option("--skip-first", is_flag=True, help="Without the first copy or launch, which the profiler slows down.")
-@click.option("--output", "-o", type=OUTPUT, help="Write the program that it is, as a schedule, to this file.")
+@click.option(
+    "--skip-first",
+    is_flag=True,
+    help="Leave out the first copy or launch of each process, which the profiler slows down by 0.4 ms.",
+)
+@click.option("--output", "-o", type=OUTPUT, help="Write the recorded program, as a schedule, to this file.")
 @click.option(
     "--device",
     "--profile",
@@ -54,16 +58,15 @@ def _profile(context: click.Context, _param: click.Parameter, value: str | None)
     metavar="NAME|FILE",
     callback=_profile,
     shell_complete=complete_device,
-    help="Replay it on this device. Without it: on the profile of the card's name, shipped or made, with the copy rates"
-    " of the recording.",
+    help="Replay it on this device. Default: the profile of the card's name, shipped or made, with the copy rates of"
+    " the recording.",
 )
-@click.option("--save-profile", type=OUTPUT, help="Write the profile that it is replayed on to this file.")
+@click.option("--save-profile", type=OUTPUT, help="Write the profile of the replay to this file.")
 @click.option(
     "--untraced-time",
     metavar="TIME",
-    help="What the program takes when nothing records it: so much of the host's time is taken out of the schedule that"
-    " the prediction is that. Default: what the runs that a capture has timed say, else what profilers are known to"
-    " cost.",
+    help="The time of the program when nothing records it. The cost of recording is then chosen so that the prediction"
+    " takes this time. Default: the time of a capture's runs without CUPTI, else what profilers are known to cost.",
 )
 @beside_options
 @page_option
@@ -87,18 +90,15 @@ def import_command(
     as_list: bool,
     form: str,
 ) -> int:
-    """Read what a profiler recorded of a program: what the card did when, why it stood still, and what program it is.
+    """Say what a profiler recorded of a program, why the card stood still, and what would help.
 
-    \b
-    TRACE is one of these, told by its content:
-      PyTorch profiler (Kineto)   .json, .json.gz
-      Nsight Systems              .sqlite: nsys export --type sqlite FILE.nsys-rep
-      streamsim-validate capture  .json.gz
+    TRACE is a trace of PyTorch's profiler (.json, .json.gz), an SQLite export of Nsight Systems (nsys export --type
+    sqlite FILE.nsys-rep), or what streamsim-validate capture wrote. Its content shows its format.
 
-    First comes a verdict: what binds, what stands still and why, what to try. What could not be understood is counted.
-    At the end the program is replayed by the model, as it was recorded and without what recording cost; each card of
-    several by itself. With -o it becomes a schedule like any other, without what recording it cost, with the profile
-    of its card. --plot and --trace show what was recorded above the replay.
+    First comes a verdict: what sets the time, what stands still and why, what to try. Then follow the facts of the
+    recording, and its replay by the model, with and without what recording cost. Each card of a file is replayed by
+    itself. With -o, the program becomes a schedule like any other, beside the profile of its card. --plot, --page and
+    --trace show the recording above its replay.
 
     \b
     Examples:
