@@ -1,9 +1,9 @@
 """Calibration: isolated micro-benchmarks, their measurement, and the profile that is fitted to them.
 
 A file for each part of a profile holds its probes, their fit and its spread: ``copies``, ``shared_link``, ``kernels``,
-``hand_overs``, ``host_probes``, ``queues``; ``front_ends`` and ``recorders`` hold those of libraries and profilers.
-``all_probes`` has all probes, ``measurement`` measures them, ``samples`` keeps what was measured, and ``fits`` puts the
-profile together.
+``hand_overs``, ``host_probes``, ``queues``, and for libraries and profilers ``front_ends`` and ``recorders``.
+``all_probes`` has all probes, ``measurement`` measures them, ``samples`` keeps the measured times, and ``fits`` puts
+the profile together.
 """
 
 from streamsim_validate.calibrate.front_ends import (

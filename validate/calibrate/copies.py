@@ -90,7 +90,7 @@ class Link(NamedTuple):
 
 
 def fit_link(points: Sequence[tuple[float, float]]) -> Link:
-    """Least squares of latency + bytes * s_per_byte over (bytes, seconds), every point's error relative to its time."""
+    """Return the weighted least squares line through (bytes, seconds): errors are relative to each point's time."""
     weights = [1 / seconds**2 for _, seconds in points]
     total = sum(weights)
     mean_x = sum(w * x for w, (x, _) in zip(weights, points, strict=True)) / total
@@ -118,9 +118,10 @@ def quiet_link(samples: Samples, direction: Direction, host: Host, link: Link) -
 
 
 def cold_link(samples: Samples, direction: Direction, host: Host, pinned: Link) -> Link:
-    """Return pageable copies of memory that no cache of the host holds, or of warm memory without such samples.
+    """Return pageable copies of memory that no cache holds; of warm memory if the samples have no cold copies.
 
-    The latency is that of warm copies: no size of cold ones tells them apart. Cold copies are never faster than warm.
+    The latency is the one of warm copies, because all cold copies have one size. Cold copies are never faster than warm
+    ones.
     """
     warm, kind = warm_link(samples, direction, host, pinned), COLD_KINDS[direction]
     if not samples.has({kind}):
@@ -132,9 +133,9 @@ def cold_link(samples: Samples, direction: Direction, host: Host, pinned: Link) 
 def warm_link(samples: Samples, direction: Direction, host: Host, pinned: Link) -> Link:
     """Return pageable copies of memory that has just been copied.
 
-    The latency is no less than that of pinned memory, whatever the noise of the line says. If the line says less, the
-    rate is the middle one of those that the sizes show: small copies may come out of the host's caches, three times as
-    fast as large ones.
+    The latency is at least the one of pinned memory, whatever the noise of the line gives. If the line gives less, the
+    rate is the median over the sizes: small copies may come out of the host's caches, three times as fast as large
+    ones.
     """
     kind = f"pageable {direction}"
     points = [(n, samples.per_link(kind, n) - _held_s(host)) for n in PAGEABLE_BYTES]

@@ -1,7 +1,7 @@
 """The fit of a profile to the raw samples of the calibration's probes: pure arithmetic, with or without a card.
 
-Where a number shows in a probe alone it is read off; where several act together, those are sought with which
-the model, run on the same probes, shows what was measured.
+If a probe shows one number alone, that number is read off. If several numbers act together, the fit looks for those
+with which the model, run on the same probes, predicts the measured times.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 def fit(samples: Samples) -> Device:
     """Return the profile that explains the samples.
 
-    Raises InputError when probes are missing or were others than today's, and when no card can have shown them.
+    Raises InputError if probes are missing or differ from today's, and if no card can have shown these times.
     """
     _check_complete(samples)
     try:
@@ -94,7 +94,7 @@ def _fit(samples: Samples) -> Device:
 
 
 def _check_complete(samples: Samples) -> None:
-    """The model is run on the probes as they are now: what others have shown would give another profile unnoticed."""
+    """Raise InputError unless the samples are of today's probes, on which the model is run."""
     chains = dict.fromkeys(chain for chain, _ in probes(samples.card.resident_threads))  # a set in their order
     missing = next((c for c in chains if c not in samples.timings and not _is_later(samples, c)), None)
     if missing is not None:
@@ -105,7 +105,7 @@ def _check_complete(samples: Samples) -> None:
 
 
 def _is_later(samples: Samples, chain: Chain) -> bool:
-    """Return whether samples of before there were such chains are complete without them: what they show is off."""
+    """Return whether the chain is of a group of probes that older samples lack as a whole. Its effect is then off."""
     return any(chain.kind in kinds and not samples.has(kinds) for kinds in LATER)
 
 

@@ -1,7 +1,7 @@
 """The host's costs of a front end's calls: rounds of a chunk's calls, and the costs that add up to them.
 
-A call by itself, over and over, has warm caches; so most rounds are mixtures, as a chunk's loop makes them, and each
-cost is what explains all rounds best, relative to each. A call counts with the slices that it takes.
+A call that is repeated alone has warm caches. So most rounds are mixtures, as a chunk's loop makes them. The fitted
+costs explain all rounds best, relative to each. A call includes the slices that it takes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class CompiledRounds(Protocol):
     version: str  # of what they are written in, in words
 
     def rounds_s(self, kinds: Sequence[str], turns: int) -> Sequence[float]:
-        """Return the seconds of a round of each of these kinds, so many in a run, in this order."""
+        """Return the seconds of a round of each kind, in this order, from runs of ``turns`` rounds."""
 
 
 def measure_front_ends(
@@ -68,7 +68,7 @@ def measure_front_ends(
 ) -> dict[str, LibrarySamples]:
     """Return the rounds of every library and of compiled programs, by the name of the front end.
 
-    Without those of compiled programs where there is a compiler that does not work: ``on_step`` is told why.
+    If the compiler does not work, compiled programs are left out, and ``on_step`` gets the reason.
     """
     found = {
         calls.name: LibrarySamples(calls.version, measure_front_end(calls, on_step=on_step)) for calls in libraries
@@ -83,7 +83,7 @@ def measure_front_ends(
 
 
 def measure_compiled(program: CompiledRounds) -> Rounds:
-    """Return the seconds of a round, by kind, as :func:`measure_front_end`."""
+    """Return the seconds of a round of compiled programs, by kind."""
     runs = _shuffled(KINDS)
     found: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for kind, seconds in zip(runs, program.rounds_s(runs, TURNS), strict=True):
@@ -101,7 +101,7 @@ def _shuffled(kinds: Iterable[str]) -> list[str]:
 def measure_front_end(
     calls: Calls, clock: Callable[[], float] = time.perf_counter, on_step: OnStep = quietly
 ) -> Rounds:
-    """Return the seconds of a round, by kind, the kinds interleaved in shuffled order."""
+    """Return the seconds of a round of a library, by kind. The kinds are interleaved in shuffled order."""
     kinds = kinds_of(calls)
     runs = _shuffled(kinds)
     found: dict[str, list[float]] = {kind: [] for kind in kinds}
@@ -124,7 +124,7 @@ def kinds_of(calls: Calls) -> tuple[str, ...]:
 
 
 def time_round(calls: Calls, kind: str, clock: Callable[[], float], in_one_stream: bool = False) -> float:
-    """Return the seconds of a round of that kind. ``in_one_stream``: whoever enters, enters that one."""
+    """Return the seconds of a round of that kind. ``in_one_stream``: all turns enter the same stream."""
     made: dict[str, Callable[[int], object]] = {
         "i": calls.copy_in,
         "o": calls.copy_out,
@@ -159,19 +159,22 @@ def time_round(calls: Calls, kind: str, clock: Callable[[], float], in_one_strea
 
 
 def pooled(rounds: Sequence[Mapping[str, Sequence[float]]]) -> Rounds:
-    """Return the runs of all these together, of the kinds that the first one has."""
+    """Return all runs together, of the kinds that the first mapping has."""
     return {kind: tuple(seconds for some in rounds for seconds in some.get(kind, ())) for kind in rounds[0]}
 
 
 def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str, is_library: bool = True) -> FrontEnd:
     """Return the costs that explain the fast quarter of the rounds best, in relative terms; none is below zero.
 
-    What else runs on a host slows it for a while, by half at times, and never hurries it. ``spread`` is what rounds
-    scatter by and what the costs miss them by, in quadrature. What a single turn behind a wait takes longer than its
-    calls in loops is that of its first calls, and what it takes beyond that with an operation that has not been called
-    of late, that of the operation's first call; 0 where there are no such rounds. ``is_library``: whether it makes a
-    call to enter a stream and is dearer where it turns to another kind of call; if not, as of compiled programs, rounds
-    are of its other calls alone. Raises InputError where rounds are missing or took no time.
+    Other work on a host slows it for a while, by half at times, and never speeds it up.
+
+    - ``spread``: the scatter of the rounds and the misfit of the costs, in quadrature.
+    - ``after_wait_s``: the extra time of the first calls of a single turn behind a wait. ``first_launch_s``: the extra
+      time beyond that with an operation that was not called recently. Both are 0 without such rounds.
+    - ``is_library``: whether the front end makes a call to enter a stream and costs more if the kind of call changes.
+      The rounds of compiled programs have only the other costs.
+
+    Raises InputError if rounds are missing or took no time.
     """
     in_loops = {kind: seconds for kind, seconds in rounds.items() if kind not in ALONE_KINDS}
     complete = set(in_loops) in (set(KINDS), {*KINDS, *LINEAR_KINDS})

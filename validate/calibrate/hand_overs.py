@@ -33,7 +33,7 @@ NO_STEPS = (EVENT, "event_streams_s", "kernel_to_kernel_s")  # of the numbers of
 
 
 def hand_overs() -> Iterator[Probe]:
-    """Yield cycles of ops of known time in one stream, live behind a gate; and from stream to stream by events."""
+    """Yield cycles of ops of known time in one stream, behind a gate; and ops from stream to stream by events."""
     for cycle in CYCLES:
         for n in (8, 40):
             yield probe_of(f"cycle {cycle}", 0, n, [gate(), *_cycle(cycle, n)])
@@ -73,8 +73,8 @@ def rounds() -> Iterator[Probe]:
 def fit_hand_overs(samples: Samples, alone: dict[Direction, Link]) -> HandOver:
     """Return the hand-overs that cycles of ops in one stream show.
 
-    A cycle gives the sum of its hand-overs, and no sums of cycles tell all six apart; the smallest solution
-    shares them out evenly; if it has one below zero, a solution that has none comes as near as can be.
+    A cycle gives the sum of its hand-overs, and no sums of cycles tell all six apart. The smallest solution shares them
+    out evenly. If it has one below zero, the nearest solution without one is taken.
     """
     kernel_s = samples.per_link(kernel_kind(*KERNELS[0]), KI)
     rows: list[Sequence[float]] = []
@@ -100,7 +100,7 @@ def fit_hand_overs(samples: Samples, alone: dict[Direction, Link]) -> HandOver:
 
 
 def _own_s(samples: Samples, cycle: str, alone: dict[Direction, Link], kernel_s: float) -> float:
-    """Seconds that the ops of one turn of a cycle take alone, mean of the turns that its chains differ by."""
+    """Return the seconds that the ops of one turn of a cycle take alone: the mean over the turns between its chains."""
     short, long = (length for length, _ in samples.points(f"cycle {cycle}"))
     links = {"h": alone["h2d"], "d": alone["d2h"]}
     copies = [links[letter] for letter in cycle * long if letter in links]
@@ -110,7 +110,7 @@ def _own_s(samples: Samples, cycle: str, alone: dict[Direction, Link], kernel_s:
 
 
 def fit_event_streams(samples: Samples, device: Device) -> Device:
-    """Return the device with what streams beyond two add to an event's hand-over, as rounds over six show."""
+    """Return the device with the cost that streams beyond two add to an event's hand-over, from rounds over six."""
     if not samples.has(ROUND_KINDS):
         return device
     shown = simulated_per_link(rounds(), device)
@@ -124,7 +124,7 @@ def fit_event_streams(samples: Samples, device: Device) -> Device:
 
 
 def hand_over_spread(samples: Samples, device: Device) -> dict[str, float]:
-    """Return the spread of the mean hand-over of a run: single ones scatter by more, and a program has many."""
+    """Return the spread of a run's mean hand-over: single ones scatter more, but a program has many."""
     steps = {f: getattr(device.hand_over, f) for f in HandOver.__struct_fields__ if f not in NO_STEPS}
     mean_s = sum(steps.values()) / len(steps)
     scatter_s = rms(math.sqrt(variance) / count for variance, count in _cycle_runs(samples))
@@ -146,7 +146,7 @@ def _cycle_runs(samples: Samples) -> Iterator[tuple[float, int]]:
 
 
 def event_streams_spread(samples: Samples, device: Device) -> dict[str, float]:
-    """Return the spread of what more streams add to an event's hand-over: the part that the model misses."""
+    """Return the spread of the cost of more streams at an event's hand-over: the share that the model misses."""
     streams_s = device.hand_over.event_streams_s
     if not streams_s:
         return {}

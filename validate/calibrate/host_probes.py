@@ -1,6 +1,6 @@
 """The costs of calls that wait and of a graph's launch, and the host's speed: probes, fit and spread.
 
-What the calls of programs cost that wait for nothing: :mod:`streamsim_validate.calibrate.program_calls`.
+Calls of programs that wait for nothing are in :mod:`streamsim_validate.calibrate.program_calls`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def waiting_calls() -> Iterator[Probe]:
 
 
 def serial() -> Iterator[Probe]:
-    """Yield chunks whose copies all hold the host, each of memory of its own: most calls come after a wait."""
+    """Yield chunks whose copies all hold the host, each from memory of its own: most calls come after a wait."""
     made: dict[str, Callable[[int], list[Op]]] = {
         "hkd": lambda i: [_held("h2d", i), *_touched(i), _held("d2h", i)],
         "hgkd": lambda i: [_held("h2d", 2 * i), _held("h2d", 2 * i + 1), *_touched(i), _held("d2h", i)],
@@ -108,7 +108,7 @@ def fit_host(samples: Samples, h2d: Link) -> Host:
 
 
 def fit_after_wait(samples: Samples, device: Device) -> Device:
-    """Return the device with what first calls after a wait take longer: what the model misses of serial chunks."""
+    """Return the device with the extra time of first calls after a wait: the model's misfit of serial chunks."""
 
     def made(seconds: float) -> Device:
         return replace(device, host=replace(device.host, after_wait_s=seconds))
@@ -120,7 +120,7 @@ def fit_after_wait(samples: Samples, device: Device) -> Device:
 
 
 def host_spread(samples: Samples, device: Device) -> dict[str, float]:
-    """Return the spread of the host's calls: those of programs, and the scatter of the chains that show the others."""
+    """Return the spread of the host's calls: of programs, and from the scatter of the chains of other calls."""
     host = device.host
     found = calls_spread(samples, host.after_wait_s)
     found["synchronize_s"] = samples.scatter(SYNCHRONISE_CHAINS, "wall_s")
@@ -130,7 +130,7 @@ def host_spread(samples: Samples, device: Device) -> dict[str, float]:
 
 
 def after_wait_spread(samples: Samples, device: Device) -> dict[str, float]:
-    """Return the spread of what the first calls after a wait take longer: the part that the model misses."""
+    """Return the spread of the extra time of first calls after a wait: the share that the model misses."""
     after_wait_s = device.host.after_wait_s
     if not after_wait_s:
         return {}

@@ -63,7 +63,8 @@ def elements_of(name: str, resident_threads: int) -> tuple[int, ...]:
 def kernels(resident_threads: int) -> Iterator[Probe]:
     """Yield each kernel back to back in one stream, over its elements.
 
-    On the same memory, so that it is in the card's cache, as what a copy or a kernel has just written is.
+    All launches use the same memory, so it is in the card's cache, like memory that a copy or a kernel has just
+    written.
     """
     for name, parameter in KERNELS:
         for elements in elements_of(name, resident_threads):
@@ -79,7 +80,7 @@ def kernels(resident_threads: int) -> Iterator[Probe]:
 
 
 def fit_compute(samples: Samples) -> Compute:
-    """Return the kernels' costs; and of the card what its specification says."""
+    """Return the kernels' costs, and the numbers of the card's specification."""
     card = samples.card
     kernels = tuple(_fit_kernel(samples, name, parameter) for name, parameter in KERNELS)
     floor_s = min(cost.duration_s[0] for cost in kernels)
@@ -95,7 +96,7 @@ def fit_compute(samples: Samples) -> Compute:
 
 
 def _fit_kernel(samples: Samples, name: str, parameter: int) -> KernelCost:
-    """Return the cost from launches back to back in one stream, with what passes between two kernels of a stream."""
+    """Return the cost from launches back to back in one stream, including the time between two kernels."""
     sizes = elements_of(name, samples.card.resident_threads)
     times = [samples.per_link(kernel_kind(name, parameter), n) for n in sizes]
     for i, (before, after) in enumerate(pairwise(times)):
@@ -106,11 +107,11 @@ def _fit_kernel(samples: Samples, name: str, parameter: int) -> KernelCost:
 
 
 def stairs(points: Sequence[tuple[int, float]], layer: int, most: int) -> list[tuple[int, float]]:
-    """Return a kernel's curve, (elements, seconds) ascending, with the stairs that are in it up to ``most`` elements.
+    """Return a kernel's curve, (elements, seconds) ascending, with its stairs up to ``most`` elements.
 
-    Blocks are whole, and the multiprocessors share them evenly. So a launch takes as long as the one with the most of
-    them does: the same from one full ``layer``, a block on each, to the next. The largest launch known of a stair tells
-    its time, and the times of stairs of which none is known lie on a line between those of the nearest two.
+    Blocks are whole, and the multiprocessors share them evenly. So a launch takes as long as the multiprocessor with
+    the most blocks: the same time from one full ``layer``, a block on each, to the next. The largest known launch of a
+    stair gives its time. Unknown stairs lie on a line between the nearest known ones.
     """
     known = {-(-elements // layer): seconds for elements, seconds in points}
     stairs_of, times_s = zip(*sorted(known.items()), strict=True)

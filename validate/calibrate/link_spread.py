@@ -61,5 +61,5 @@ def _direction_spread(
 
 
 def _of_copy(misfit: Misfit) -> float:
-    """Return the misfit of a copy: of two in series in ``duplex h2d`` and ``duplex d2h``, one is beside another."""
+    """Return the misfit of a copy: in ``duplex h2d`` and ``duplex d2h`` two are in series beside one."""
     return misfit.relative * (2 if misfit.kind in TWO_IN_SERIES else 1)

@@ -31,12 +31,11 @@ RUNS = dict.fromkeys(COPY_KINDS, 2) | dict.fromkeys(PROGRAM_KINDS, 4)  # in each
 
 
 def measure_probes(gpu: Gpu, on_step: OnStep = quietly) -> Samples:
-    """Measure every probe, repeats interleaved in shuffled order and some more often, and keep the raw samples.
+    """Measure every probe, repeats interleaved in shuffled order and some more often. Return the raw samples.
 
-    The probes that need a stream for each of many queues come last: the driver's queues, once made, make
-    everything else a little slower. So do the programs, each between two runs of the pace and behind a sweep of the
-    host's caches, which stands for the other programs that run between two runs of one in a record. ``on_step`` is told
-    how far it is.
+    The probes that need a stream for each of many queues come late: once the driver has made its queues, everything
+    else is a little slower. Last come the programs. Each stands between two runs of the pace and behind a sweep of the
+    host's caches, which stands for the other programs between two runs of one in a record.
     """
     found = dict(probes(gpu.card.resident_threads))
     timings: dict[Chain, list[Timing]] = {chain: [] for chain in found}
@@ -62,7 +61,7 @@ def _part_of(chain: Chain) -> str:
 
 
 class _Ready(NamedTuple):
-    """A probe that is ready: where its runs go, and the pace that is to be issued beside them if there is one."""
+    """A probe that is ready, the lists for its samples, and the pace to issue beside it, if any."""
 
     replayer: Replayer
     timings: list[Timing]
@@ -70,7 +69,7 @@ class _Ready(NamedTuple):
     paces_s: list[float]
 
     def run(self, counts: bool) -> None:
-        """Measure it; ``counts``: and keep that."""
+        """Measure the probe. The sample is kept if it ``counts``."""
         if self.pace:
             bytes(SWEPT)
         sample, paces_s = self.replayer.run_beside([self.pace.issue] if self.pace else [])

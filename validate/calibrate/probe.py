@@ -1,13 +1,14 @@
 """The parts of the calibration's probes: isolated micro-benchmarks and small programs, each of them a Schedule.
 
-They are replayed by the same machinery as any other schedule, so that a host call costs in a probe what it costs
-in a pipeline. Probes come as chains of two lengths: the difference of their times over the difference of their
-lengths is the time of one link, free of what a run costs once. Chains whose ops are shorter than the calls that
-issue them stand behind a gate, which holds their engine until all is queued: a long copy for copies, a spinning
-kernel for the rest. Behind a gate copies of several streams that take turns with kernels start later than in a program
-that is issued as it runs, so these stand behind none: short ones are a graph. Mixes of calls come over few streams and
-over many instead, and programs (:mod:`streamsim_validate.calibrate.program_calls`) in many sizes, of which nothing
-counts but how long the host issued them. None of them is a pipeline that is later predicted.
+They are replayed like any other schedule, so a call costs in a probe what it costs in a pipeline. Probes come as chains
+of two lengths. The difference of their times over the difference of their lengths is the time of one link, free of what
+a run costs once.
+
+Chains whose ops are shorter than their calls stand behind a gate, which holds their engine until all is queued: a long
+copy for copies, a spinning kernel for other ops. Behind a gate, copies of several streams that take turns with kernels
+start later than in a live program. So these stand behind no gate, and short ones are a graph. Mixes of calls come over
+few and over many streams. Of programs (:mod:`streamsim_validate.calibrate.program_calls`), only the time to issue them
+counts. No probe is a pipeline that is predicted later.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ Probe = tuple[Chain, Schedule]
 
 
 def cycle_bytes(copy: int) -> int:
-    """Return the size of copy number ``copy`` of a cycle: 256 to 768 KiB, all different, evenly spread at any length.
+    """Return the bytes of copy number ``copy`` of a cycle: 256 to 768 KiB, all different, evenly spread.
 
-    An engine that waits for another looks for its signal at intervals (8 us on an H200), so cycles of like
-    ops fall into step with it and their hand-overs come out all short or all long.
+    An engine that waits for another looks for its signal at intervals (8 us on an H200). Cycles of equal ops fall into
+    step with these intervals, and their hand-overs come out all short or all long.
     """
     return (256 + copy * 197 % 512) * KI
 
 
 def probe_of(kind: str, size: int, length: int, ops: list[Op], streams: int = 1, **more: object) -> Probe:
-    """The probe of that chain: its ops and a wait for all of them, in so many streams; ``more``: of the schedule."""
+    """Return the probe of a chain: its ops and a wait for all of them. ``more``: fields of the schedule."""
     chain = Chain(kind, size, length)
     closed = (*ops, Synchronize())
     schedule = Schedule(closed, ("non-blocking",) * streams, name=f"probe {chain.key}", **more)  # type: ignore[arg-type]
@@ -60,9 +61,9 @@ def gate() -> Op:
 
 
 def moved(direction: Direction, n_bytes: int, stream: int, number: int) -> Copy:
-    """Return copy number ``number`` of a chain, of memory of its own as in a pipeline.
+    """Return copy number ``number`` of a chain, from or to memory of its own as in a pipeline.
 
-    Copies back of one and the same stretch would stay in the host's cache and be a little faster.
+    Copies back into one place would stay in the host's cache and be a little faster.
     """
     offset = number % (HOST_BYTES // n_bytes) * n_bytes
     device = DEVICE_IN if direction == "h2d" else DEVICE_OUT
@@ -70,9 +71,9 @@ def moved(direction: Direction, n_bytes: int, stream: int, number: int) -> Copy:
 
 
 def with_kernel(direction: Direction, n_bytes: int, stream: int, number: int) -> tuple[Copy | Kernel, Copy | Kernel]:
-    """Return a copy, and the kernel that reads what it has brought or writes what it takes back.
+    """Return a copy with the kernel that reads its data, or that writes the data which it takes back.
 
-    From and to memory of the card as in a pipeline; the chains of the two directions share none of it.
+    The memory of the card is used as in a pipeline. The chains of the two directions share none of it.
     """
     copy = moved(direction, n_bytes, stream, number)
     assert copy.device is not None

@@ -1,10 +1,10 @@
 """The host's costs of the calls of whole programs: probes, fit and spread.
 
-The same calls take longer in a program than in a chain of their own: each works on memory of its own, copies, launches
-and events take turns, and the first of each stream are cold. So the probes are small programs of many makes, and what a
-call costs is what explains them all best. A host runs at another speed from one tenth of a second to the next, so each
-run is set beside a chain of calls that is issued just before it and just after, the pace. Samples of before there were
-such programs have the mixes of calls alone, and what these say.
+The same calls take longer in a program than in a chain: each works on memory of its own, copies, launches and events
+take turns, and the first calls of each stream are cold. So the probes are small programs of many kinds, and the fitted
+costs explain them all best. A host changes its speed within tenths of a second, so each run is set beside a chain of
+calls, the pace, that is issued just before and just after it. Older samples have no such programs; their mixes of calls
+are fitted instead.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ CALLS = (Copy, Kernel, RecordEvent, WaitEvent)
 
 
 def mixes() -> Iterator[Probe]:
-    """Yield copies and launches in the mix of a live pipeline, over few streams and many: they show the host's speed.
+    """Yield copies and launches in the mix of a live pipeline, over few and many streams: they show the host's speed.
 
-    Short, and without named buffers: cheap enough to stand among other schedules and be measured with them.
+    They are short and name no buffers, so they can be measured among other schedules.
     """
     for letters, streams in MIXES:
         ops = [op for i in range(MIX_LENGTH) for op in _mix(letters, 1 + i % streams)]
@@ -118,7 +118,7 @@ def _mix(letters: str, stream: int) -> Iterator[Op]:
 
 
 def programs() -> Iterator[Probe]:
-    """Yield every program; its chain's size is how many streams it has, and its length how many chunks."""
+    """Yield every program. The size of its chain is its number of streams, and the length its number of chunks."""
     for name, (sizes, made) in PROGRAMS.items():
         for chunks, streams in sizes:
             chain = Chain(f"program {name}", streams, chunks)
@@ -128,10 +128,7 @@ def programs() -> Iterator[Probe]:
 
 
 class _Fit(NamedTuple):
-    """The calls, with which standard deviation each is known, in seconds, and what they leave of the programs' times.
-
-    ``missed``: of each program, relative.
-    """
+    """The fitted calls, the standard deviation of each in seconds, and the relative misfit of each program."""
 
     calls: HostCalls
     deviations: HostCalls
@@ -139,29 +136,29 @@ class _Fit(NamedTuple):
 
 
 def fit_calls(samples: Samples, after_wait_s: float = 0.0) -> HostCalls:
-    """Return what explains the programs best, relative error for relative error.
+    """Return the costs of calls that explain the programs best, with relative errors.
 
-    ``after_wait_s``: what the first copy and the first kernel of a program take longer. Raises InputError when some
-    have no runs or no paces beside them or took less than that, or there are no chains of events.
+    ``after_wait_s``: the extra time of the first copy and the first kernel of a program. Raises InputError if programs
+    have no runs or no paces, or took less than that, and if there are no chains of events.
     """
     return _fit(samples, after_wait_s).calls
 
 
 def refit_calls(samples: Samples, device: Device) -> Device:
-    """Return the device with calls that leave room for what the first ones after a wait take longer.
+    """Return the device with calls fitted again, now that the extra time of first calls after a wait is known.
 
-    Once: copies and kernels, by which that was found, move by 0.06 us at most (eight calibrations on two cards).
+    Once is enough: copies and kernels move by 0.06 us at most (eight calibrations on two cards).
     """
     return with_calls(device, fit_calls(samples, device.host.after_wait_s))
 
 
 def with_calls(device: Device, calls: HostCalls) -> Device:
-    """Return the device whose calls cost the host so much."""
+    """Return the device with these costs of calls."""
     return replace(device, host=replace(device.host, **calls._asdict()))
 
 
 def _fit(samples: Samples, after_wait_s: float) -> _Fit:
-    """Least squares. Records and waits come in pairs, so what each costs is to the other as in chains of its own."""
+    """Return the least squares fit. Records and waits come in pairs: their ratio is the one of their own chains."""
     events_s = {kind: max(0.0, samples.per_link(kind, 0, "issue_s")) for kind in (RECORD_CHAINS, WAIT_CHAINS)}
     found = _issued(samples)
     took_s = np.array([seconds - after_wait_s * _after_waits(schedule) for schedule, seconds in found])
@@ -179,7 +176,7 @@ def _fit(samples: Samples, after_wait_s: float) -> _Fit:
 
 
 def _issued(samples: Samples) -> list[tuple[Schedule, float]]:
-    """Return the programs, and in how many seconds the host issued each; or the mixes of calls."""
+    """Return the programs with the seconds in which the host issued each; or the mixes of calls."""
     if not samples.has(PROGRAM_KINDS):
         return [(schedule, samples.median(chain, "issue_s")) for chain, schedule in mixes()]
     return [(schedule, took_in_paces(samples, chain) * samples.pace_s) for chain, schedule in programs()]
@@ -198,13 +195,13 @@ def _calls(samples: Samples, each: np.ndarray, events_s: Mapping[str, float]) ->
 
 
 def _after_waits(schedule: Schedule) -> int:
-    """Return how many calls of a program feel that whatever was before it ended with a wait."""
+    """Return how many calls of a program take longer because it begins after a wait."""
     kinds = {type(op) for op in schedule.ops}
     return 2 * ({Copy, Kernel} <= kinds)
 
 
 def took_in_paces(samples: Samples, chain: Chain) -> float:
-    """Return the issue time of a program over that of the pace beside it. Raises InputError without runs or paces."""
+    """Return the issue time of a program over its pace's. Raises InputError without runs or paces."""
     if not samples.timings.get(chain) or chain not in samples.paces_s:
         raise InputError(f"calibration: no chain {chain.key!r} with the pace beside it; calibrate again")
     runs = zip(samples.timings[chain], samples.paces_s[chain], strict=True)
@@ -224,8 +221,8 @@ def _counts(schedule: Schedule, events_s: Mapping[str, float]) -> tuple[float, .
 def calls_spread(samples: Samples, after_wait_s: float) -> dict[str, float]:
     """Return the relative spread of each call that waits for nothing.
 
-    The scatter of the programs' runs and, in quadrature, what the fit misses of them; of what it can tell least from
-    the rest, its own standard deviation, too.
+    It is the scatter of the programs' runs and the misfit, in quadrature. The first call on a stream adds its own
+    standard deviation, because the fit can tell it least from the others.
     """
     found, of_programs = _fit(samples, after_wait_s), samples.has(PROGRAM_KINDS)
     kinds = PROGRAM_KINDS if of_programs else {chain.kind for chain, _ in mixes()}
@@ -240,7 +237,7 @@ def calls_spread(samples: Samples, after_wait_s: float) -> dict[str, float]:
 
 
 def _among_others(samples: Samples, calls: HostCalls) -> float:
-    """How far the calls of the cycles are from the mixes', which leave nothing to be missed: each to the middle one."""
+    """Return how far the calls of the cycles are from the mixes', relative to their median."""
     calls_s = {"h": calls.copy_s, "d": calls.copy_s, "k": calls.kernel_s}
     issued_s = (samples.per_link(f"cycle {cycle}", 0, "issue_s") for cycle in CYCLES)
     found = [seconds / sum(map(calls_s.__getitem__, cycle)) for seconds, cycle in zip(issued_s, CYCLES, strict=True)]

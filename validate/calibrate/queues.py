@@ -23,9 +23,9 @@ FULL = Kernel(1, "sincos", MI, 176)  # four waves of the largest cards: it leave
 
 
 def queues() -> Iterator[Probe]:
-    """Yield probes of the queues: with ops blocked in n streams, is the next stream's op blocked too? Then there are n.
+    """Yield probes of the queues: with ops blocked in n streams, the next stream's op is blocked if there are n queues.
 
-    The host waits for that op and then issues one more: its issue time tells.
+    The host waits for that op and then issues one more, so its issue time tells.
     """
     ops: dict[str, Callable[[int], Op]] = {
         "compute": lambda stream: replace(TINY, stream=stream),
@@ -44,11 +44,11 @@ def queues() -> Iterator[Probe]:
 def rules() -> Iterator[Probe]:
     """Yield probes that show which of several ready heads goes first: the host waits for stream 1's second op.
 
-    Stream 1 has two ops; stream 4 one issued between them, which is ready at once (and takes what room the first
-    kernel leaves); streams 2 and 3 have one each behind a copy back, issued between them and last, and ready
-    while the first one runs, stream 3's before stream 2's. So the second op of stream 1 comes before all of
-    those under same-queue-first, after stream 4's and stream 2's in issue order, and last in ready order. Kernels
-    leave the card before they end, and with them the turn of their queue: same-queue-first shows as ready order.
+    Stream 1 has two ops. Stream 4 has one, issued between them, which is ready at once and takes the room that the
+    first kernel leaves. Streams 2 and 3 have one each behind a copy back, issued between them and last; they become
+    ready while the first op runs, stream 3's before stream 2's. So the second op of stream 1 comes first under
+    same-queue-first, after stream 4's and stream 2's in issue order, and last in ready order. Kernels leave the card
+    before they end, and with them the turn of their queue: same-queue-first shows as ready order.
     """
     makers: dict[str, Callable[[int], Op]] = {
         "compute": lambda stream: replace(FULL, stream=stream),
@@ -65,13 +65,13 @@ def rules() -> Iterator[Probe]:
 
 
 def fit_queues(samples: Samples, kind: str) -> int:
-    """Return the number of hardware queues: with so many streams blocked, the next one's op waits for them."""
+    """Return the number of hardware queues: the fewest blocked streams that also block the next one."""
     held = (chain.length for chain in samples.of(kind) if samples.median(chain, "issue_s") > QUEUE_GATE_S / 2)
     return min(held, default=MOST_QUEUES)
 
 
 def fit_rules(samples: Samples, device: Device) -> Device:
-    """Return the device with, for each engine, the arbitration rule with which the model is closest to its probe."""
+    """Return the device with the arbitration rule of each engine that brings the model closest to its probe."""
     schedules = {chain.kind: schedule for chain, schedule in rules()}
 
     def best(kind: str, with_rule: Callable[[Arbitration], Device]) -> Arbitration:

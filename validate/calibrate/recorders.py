@@ -1,8 +1,8 @@
-"""The cost of profilers: calls of PyTorch timed as they are and inside a recording, in turn.
+"""The cost of profilers: calls of PyTorch timed in turn without a recording and inside one.
 
-A ratio of the two carries over from host to host, since a fast host records faster, too. So a profile keeps ratios
-(:mod:`streamsim.device.recorders`): the median over the kinds of calls that programs are made of, the same of those
-with a backward pass, and the least and the most of them.
+The ratio carries over from host to host, since a fast host records faster, too. So a profile keeps ratios
+(:mod:`streamsim.device.recorders`): the median over the kinds of calls, the median of those with a backward pass, and
+the least and the most.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class RecorderSamples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RecordedWork(Protocol):
-    """A library and a profiler of it. ``kinds``: calls by name, whose work the card does long before the host."""
+    """A library and a profiler of it. ``kinds``: calls by name, whose work on the card ends before the host's."""
 
     name: str  # of the recorder
     version: str
     kinds: Mapping[str, Callable[[], object]]
 
     def recording(self) -> AbstractContextManager[object]:
-        """Return what records all that is done in it."""
+        """Return a context that records everything done in it."""
 
     def synchronize(self) -> None:
         """Wait for the card."""
@@ -52,7 +52,7 @@ class RecordedWork(Protocol):
 def measure_recorders(
     works: Iterable[RecordedWork], clock: Callable[[], float] = time.perf_counter, on_step: OnStep = quietly
 ) -> dict[str, RecorderSamples]:
-    """Measure each kind of call plain and recorded, in turn, of every profiler, by its name."""
+    """Return the times of each kind of call, plain and recorded in turn, by the name of the profiler."""
     found: dict[str, RecorderSamples] = {}
     for work in works:
         pairs: dict[str, list[tuple[float, float]]] = {kind: [] for kind in work.kinds}
@@ -73,7 +73,7 @@ def measure_recorders(
 
 
 def _timed(work: RecordedWork, clock: Callable[[], float]) -> dict[str, float]:
-    """Return the seconds of the host for a call of each kind; nothing is waited for in between."""
+    """Return the host's seconds for a call of each kind, without waiting between calls."""
     found = {}
     for kind, call in work.kinds.items():
         work.synchronize()
@@ -96,6 +96,6 @@ def fit_recorder(pairs: Pairs, source: str) -> Recorder:
 
 
 def _ratio(both: tuple[tuple[float, float], ...]) -> float:
-    """Return the ratio of recorded over plain: the middle one of the repeats, and at least 1."""
+    """Return the median over the repeats of recorded over plain time, at least 1."""
     found = median(recorded / plain for plain, recorded in both)
     return min(max(found, 1.0), LARGEST_RATIO)

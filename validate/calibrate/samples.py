@@ -59,8 +59,9 @@ class PlainSamples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Samples:
     """The raw samples of a calibration.
 
-    ``paces_s``: of the programs among the chains, for each run, in how many seconds the host issued
-    :data:`~streamsim_validate.records.host_calls.PACE_CHAIN` just before it and just after, the mean of both.
+    ``front_ends``, ``recorders``: by name. ``paces_s``: for each run of the programs among the chains, the seconds in
+    which the host issued :data:`~streamsim_validate.records.host_calls.PACE_CHAIN`, the mean of just before and just
+    after it.
     """
 
     card: Card
@@ -81,7 +82,7 @@ class Samples:
     def from_plain(cls, plain: PlainSamples) -> Samples:
         """Return the samples that a file holds.
 
-        Raises InputError when it is of another version, or has a chain without runs or times that no clock shows.
+        Raises InputError if it is of another version, or has a chain without runs or times that no clock shows.
         """
         if plain.schema_version != SAMPLES_VERSION:
             raise InputError(
@@ -98,14 +99,14 @@ class Samples:
 
     @cached_property
     def pace_s(self) -> float:
-        """Seconds in which the host mostly issued the pace. Raises InputError where that was not measured."""
+        """The median seconds in which the host issued the pace. Raises InputError if that was not measured."""
         return usual_pace_s(self.paces_s.values())
 
     def per_link(self, kind: str, size: int, column: str = "device_s") -> float:
         """Return the seconds of one more link of a chain; see :func:`~streamsim_validate.records.chains.per_link`.
 
-        Between medians; of the runs of chains that show how copies go, between means of the faster halves. (Cycles, in
-        which a copy is one link among others, and chains that hold the host count by their medians.)
+        The slope is between medians; for chains that show how copies go, between means of the faster halves. Cycles, in
+        which a copy is one link among others, and chains that hold the host count by their medians.
         """
         return per_link(self.timings, kind, size, column, _undisturbed if kind in COPY_KINDS else median)
 
@@ -123,7 +124,7 @@ class Samples:
         return any(chain.kind in kinds for chain in self.timings)
 
     def of(self, kind: str) -> list[Chain]:
-        """Return the chains of a kind. Raises InputError when there are none."""
+        """Return the chains of a kind. Raises InputError if there are none."""
         found = [chain for chain in self.timings if chain.kind == kind]
         if not found:
             raise InputError(f"calibration: no probes of {kind!r}; calibrate again")
@@ -135,7 +136,7 @@ class Samples:
 
 
 def _check_runs(chain: Chain, runs: Sequence[Timing]) -> None:
-    """The fits divide by medians of every time but those of chains that do nothing on the card."""
+    """Raise InputError for a time that no clock shows: the fits divide by the medians."""
     if not runs:
         raise InputError(f"calibration: chain {chain.key!r} has no runs; calibrate again")
     for timing in runs:
@@ -161,12 +162,12 @@ def _check_paces(chain: Chain, seconds: Sequence[float], runs: Sequence[Timing])
 
 
 def _undisturbed(runs: Sequence[float]) -> float:
-    """Return the mean of the faster half: whatever else goes through the host's memory only ever slows a copy."""
+    """Return the mean of the faster half: other traffic in the host's memory only ever slows a copy."""
     return mean(sorted(runs)[: (len(runs) + 1) // 2])
 
 
 def write_samples(samples: Samples, path: Path) -> None:
-    """Keep the raw samples (gzipped JSON), from which ``fit`` makes the profile again."""
+    """Write the raw samples (gzipped JSON), from which ``fit`` makes the profile again."""
     from streamsim.files.atomic_files import write_bytes
 
     write_bytes(gzip.compress(msgspec.json.encode(samples.plain()), mtime=0), path)
@@ -175,7 +176,7 @@ def write_samples(samples: Samples, path: Path) -> None:
 def read_samples(path: Path) -> Samples:
     """Return the raw samples of a calibration.
 
-    Raises InputError naming the file when it holds none, a damaged archive, or samples that cannot be fitted.
+    Raises InputError naming the file if it holds none, a damaged archive, or samples that cannot be fitted.
     """
     data = read_stored(path)
     try:

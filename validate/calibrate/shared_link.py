@@ -38,10 +38,10 @@ DUPLEX_STARTS = [(1e-6, 4e-6, 0.1, 0.05, 64.0 * KI), (3e-6, 1e-6, 0.05, 0.1, 64.
 
 
 def duplex() -> Iterator[Probe]:
-    """Both ways: n copies one way and twice as many the other way, so that the first are never alone; and in step.
+    """Yield copies both ways: n one way beside twice as many the other way, so the first are never alone; and in step.
 
-    In step: behind each copy there is one back, in its stream, so neither direction runs ahead of the other. That
-    shows what both cost together to a per cent or two; how it is shared out shows in the chains of unlike numbers.
+    In step: each copy is followed by one back in its stream, so neither direction runs ahead. That shows the cost of
+    both together to a per cent or two. The chains of unlike numbers show how it is shared.
     """
     for direction in DIRECTIONS:
         other: Direction = "d2h" if direction == "h2d" else "h2d"
@@ -62,8 +62,9 @@ def duplex() -> Iterator[Probe]:
 def crowded() -> Iterator[Probe]:
     """Yield copies that take turns with light kernels, over several queues: during a copy the other queues wait.
 
-    A kernel behind each copy to the card, and before each copy back, whose data it has just written; then both kinds
-    of chain at a time. Long chains: with the first dozens of kernels that are issued ahead the cost still grows.
+    A kernel stands behind each copy to the card, and before each copy back, whose data it has just written. Then both
+    kinds of chain run at a time. The chains are long, because the cost grows over the first dozens of kernels issued
+    ahead.
     """
     for n_bytes in CROWDED_BYTES:
         launch = "live" if n_bytes >= ISSUED_BYTES else "graph"
@@ -104,7 +105,7 @@ def fit_duplex(samples: Samples, device: Device) -> Device:
 
 
 def fit_crowded(samples: Samples, device: Device) -> Device:
-    """Return the device with what kernels that wait in several queues cost a copy, alone and in both directions."""
+    """Return the device with the cost for a copy of kernels that wait in several queues, one way and both ways."""
     if device.connections == 1:
         return device
 

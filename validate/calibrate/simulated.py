@@ -20,12 +20,12 @@ A_LITTLE_S = 50e-9  # so little that no op comes late for it which did not befor
 
 
 def simulated_issue_s(schedule: Schedule, device: Device) -> float:
-    """Return the seconds until the host has issued all but the last call, which waits for everything."""
+    """Return the seconds until the host has issued every call except the last, which waits for everything."""
     return simulate_one_of_many(schedule, device).issued[-1] * 1e-9
 
 
 def simulated_per_link(probes: Iterable[Probe], device: Device) -> dict[tuple[str, int], float]:
-    """Return what the model shows in chains, as ``Samples.per_link`` does of the measured ones."""
+    """Return the model's time of one more link of each chain, as ``Samples.per_link`` does of measured ones."""
     ends: dict[tuple[str, int], list[tuple[int, float]]] = {}
     for chain, schedule in probes:
         ends.setdefault((chain.kind, chain.size), []).append(
@@ -35,7 +35,7 @@ def simulated_per_link(probes: Iterable[Probe], device: Device) -> dict[tuple[st
 
 
 def nearest_number(samples: Samples, probes: Sequence[Probe], made: Callable[[float], Device]) -> float:
-    """The number, at least 0, in which the model's chains are linear, with which they come closest to the samples."""
+    """Return the number, at least 0, with which the model's chains, linear in it, come closest to the samples."""
     without, some = simulated_per_link(probes, made(0.0)), simulated_per_link(probes, made(A_LITTLE_S))
     more = {key: some[key] - seconds for key, seconds in without.items()}
     missed = sum(more[key] * (samples.per_link(*key) - seconds) for key, seconds in without.items())
@@ -48,10 +48,10 @@ def nearest_numbers(
     made: Callable[[Sequence[float]], Device],
     starts: Sequence[Sequence[float]],
 ) -> list[float]:
-    """The positive numbers with which the model's chains come closest to the measured ones, error for error relative.
+    """Return the positive numbers with which the model's chains come closest to the samples, by relative errors.
 
-    Levenberg and Marquardt's steps in the logarithms, with differences for derivatives; the best of what several
-    starts lead to, since the errors have more than one least.
+    The method is Levenberg and Marquardt's, in the logarithms, with differences for derivatives. The errors have
+    several minima, so the best result of several starts is taken.
     """
     import numpy as np
 
@@ -80,7 +80,7 @@ def nearest_numbers(
 
 
 class Misfit(NamedTuple):
-    """A chain of a profile's probes: seconds of one link as measured, and what the model misses of it."""
+    """A chain of a profile's probes: the measured seconds of one link, and the seconds that the model misses."""
 
     kind: str
     size: int
@@ -94,9 +94,9 @@ class Misfit(NamedTuple):
 
 
 def misfits(samples: Samples, probes: Sequence[Probe], device: Device, fitted: int = 0) -> list[Misfit]:
-    """Return what the model misses of probes, had it not been fitted to them.
+    """Return the model's misfits of probes, as if it had not been fitted to them.
 
-    Numbers that were ``fitted`` to n chains make their mean square smaller by (n - fitted) / n.
+    With ``fitted`` numbers, a fit to n chains reduces their mean square by (n - fitted) / n.
     """
     shown = simulated_per_link(probes, device)
     more = math.sqrt(len(shown) / (len(shown) - fitted))

@@ -52,8 +52,8 @@ class Summary(msgspec.Struct, frozen=True):
 class Choice(msgspec.Struct, frozen=True):
     """The cost of following the model for one workload: its pick among the measured configurations.
 
-    ``regret``: the measured time of the pick over the best measured, less one. Of configurations predicted
-    equal, the simplest is picked, as ``streamsim best`` does. ``noise``: of the pick's time.
+    If predictions are equal, the simplest is picked, as ``streamsim best`` does. ``noise``: the noise of the pick's
+    time.
     """
 
     workload: str
@@ -125,7 +125,7 @@ class Comparison(Result, msgspec.Struct, frozen=True):
 
     @property
     def front_ends(self) -> tuple[str, ...]:
-        """Return those of the programs, in the order in which they were measured."""
+        """The front ends of the programs, in the order in which they were measured."""
         return tuple(dict.fromkeys(row.front_end for row in self.rows if row.front_end))
 
     def by_front_end(self, error: Callable[[Row], float] = lambda row: row.error) -> dict[str, Summary]:
@@ -143,7 +143,7 @@ class Comparison(Result, msgspec.Struct, frozen=True):
 
     @property
     def formulas(self) -> dict[str, dict[str, Summary]]:
-        """The errors of each published formula, as ``summaries["class"]`` has those of the model; none for programs."""
+        """The errors of each published formula by class; none for programs."""
         names = self.rows[0].formulas_s if self.rows else ()
         return {name: self.by_class(lambda row, name=name: row.formula_error(name)) for name in names}  # type: ignore[misc]
 
@@ -280,9 +280,10 @@ def _summaries(
 
 
 def choose(rows: Sequence[Row], time_s: Callable[[Row], float]) -> Choice:
-    """Return what is picked by ``time_s`` among configurations of one workload, and what was best.
+    """Return the configuration of one workload that ``time_s`` picks, beside the fastest measured one.
 
-    Of equals the simplest, as :mod:`streamsim.search.best` has it; of equally simple ones the slowest.
+    If times are equal, the simplest is picked, as by :mod:`streamsim.search.best`; if these are equally simple, the
+    slowest.
     """
     picked = min(rows, key=lambda row: (time_s(row), row.simplicity, -row.measured_s))
     best = min(rows, key=lambda row: row.measured_s)

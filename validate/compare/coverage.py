@@ -108,9 +108,10 @@ def _of_replays(
     samples: int,
     seed: int,
 ) -> list[Interval]:
-    """Of schedules; about what is predicted beside each sample where it is known what others left of the link then.
+    """Return the interval of each replayed schedule.
 
-    Where it is known how fast the host was beside each, calls are known as well as they are then.
+    If the copies beside the samples were timed, the interval is about the prediction beside each sample. If the pace
+    beside all schedules was timed, calls are as uncertain as they are at a known speed.
     """
     schedules, links = [entry.build() for entry in entries], [profiles.links_of(entry) for entry in entries]
     is_known = all(profiles.speeds_of(entry) for entry in entries)
@@ -130,12 +131,12 @@ def _of_programs(
     samples: int,
     seed: int,
 ) -> list[Interval]:
-    """Of programs in one language, about what is predicted with the host and the link beside each run.
+    """Return the interval of each program in one language, about its prediction beside each run.
 
-    Where nothing tells how fast the host was then, it was as fast as it was beside any of them. ``is_known``: all are
-    predicted with it as fast as it was beside each run, and calls are known as well as they are then. The link was as
-    it was beside each run, give or take what it changed by from one to the next. Kernels are known as well as those
-    that were calibrated.
+    - ``is_known``: all are predicted at the host's speed beside each run; calls are as uncertain as they are at a known
+      speed. Otherwise the host's speed is as uncertain as it was over all programs.
+    - The link is as uncertain as it changed from one run to the next.
+    - Kernels are as uncertain as the calibrated kernels.
     """
     assert entries[0].program is not None
     device = device_of(profile, entries[0].program)

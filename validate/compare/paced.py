@@ -1,9 +1,9 @@
-"""Predictions of samples that were each measured while the host had another speed.
+"""Predictions of samples that were measured at different speeds of the host and of the link.
 
 A shared host doubles the cost of calls for tenths of a second, so the median of some samples may fall on any speed. A
-chain of calls, the pace, was issued just before each sample and just after. Each is predicted with the host as fast as
-it was then; the prediction stands to the measured median as it does for the sample in the middle. Beside programs the
-link is timed likewise, of which others leave more or less.
+chain of calls, the pace, was issued just before and just after each sample. Each sample is predicted with the host at
+that speed. The prediction of the median is to the measured median as the prediction of the middle sample is to that
+sample. The link is timed beside each sample in the same way.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the speeds, at which is predicted;
 
 
 def at_speed(device: Device, calls: Iterable[str], speed: float) -> Device:
-    """Return the device with calls, by their names in its host, that take so many times as long."""
+    """Return the device with calls, by their names in its host, that take ``speed`` times as long."""
     return with_values(device, {f"host.{call}": getattr(device.host, call) * speed for call in calls})
 
 
 def with_link(device: Device, times: float) -> Device:
-    """Return the device where others use the link, so that copies both ways at once take so many times as long.
+    """Return the device with a link that others use: copies both ways at once take ``times`` times as long.
 
-    They take from what both directions share. One direction alone does not need all of that: it keeps its rate as long
-    as so much is left.
+    The others take from the bandwidth that both directions share. One direction alone does not need all of it, so it
+    keeps its own bandwidth if as much is left.
     """
     each = [getattr(device, way) for way in DIRECTIONS]
     shared = sum(link.duplex_bandwidth_bytes_per_s for link in each) / times
@@ -57,9 +57,10 @@ def expected_beside(
 def slower_by_link(
     predict: Callable[[Device], float], device: Device, links: Sequence[float], usual_s: float
 ) -> np.ndarray:
-    """How many times as long it takes beside each sample where copies both ways at once took so many (``links``) times.
+    """Return the factor by which the link slows each sample.
 
-    ``usual_s``: what is predicted on ``device``; what takes no time takes no more of it on a slower link.
+    ``links``: for each sample, the time of copies both ways at once, over the usual time. ``usual_s``: the prediction
+    on ``device``. A program that takes no time is not slowed.
     """
     return expected_beside(predict, partial(with_link, device), links) / usual_s if usual_s else np.ones(len(links))
 

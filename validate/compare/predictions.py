@@ -1,8 +1,8 @@
-"""Predict the schedules of a record and set that beside what was measured; the published formulas beside it.
+"""Predictions of the schedules of a record, beside the measured times and the published formulas.
 
-Pure: a record and a device profile in, numbers out; no card. What is compared is the device's time, between the timing
-events of :func:`streamsim_validate.records.timed.with_timing_events`, which the model simulates as well; the whole
-program's time, as the host's clock sees it, stands beside it.
+Pure: a record and a device profile in, numbers out; no card. The compared time is the device's, between the timing
+events of :func:`streamsim_validate.records.timed.with_timing_events`, which the model simulates too. The time of the
+whole program on the host's clock stands beside it.
 """
 
 from __future__ import annotations
@@ -50,12 +50,14 @@ OWN_SCHEDULE = "own schedule"  # the pattern and the effect of a schedule that n
 
 
 def compare(record: Record, device: Device | None = None) -> Comparison:
-    """Predict every schedule of ``record`` and set it beside what was measured.
+    """Predict every schedule of ``record`` and set it beside the measured time.
 
-    With the mean of the profiles that each run calibrated before it measured and after, and the host's calls as fast
-    as they were beside each sample; or with ``device``, as it is, for all of them. Either way with
-    the run's number of connections. Raises InputError when nothing was measured, when the record has no profile and
-    none is given, and when the profile is another card's, or can predict none of the schedules.
+    Without ``device``, each run is predicted with the mean of its calibrations before and after, and with the host's
+    calls as fast as they were beside each sample. With ``device``, all runs are predicted with that profile alone. Each
+    run keeps its own number of connections.
+
+    Raises InputError if nothing was measured, if the record has no profile and none is given, and if the profile is of
+    another card or can predict none of the schedules.
     """
     _check_measured(record)
     profiles = {id(run): profiles_of(run, device) for run in record.runs}
@@ -132,11 +134,10 @@ def row_of(entry: Entry, run: Run, profiles: Profiles) -> Row:
 
 
 def classify(schedule: Schedule, issue_s: float, wall_s: float) -> str:
-    """Return what sets a schedule's time, as measured: both times of the same program.
+    """Return what sets a schedule's time: the class by the measured times of one program, in seconds.
 
-    Where a call before the closing synchronisation is held until the card is done, be it the last one, issuing takes as
-    long as the card does and the share says nothing of the host: such schedules are a class of their own, so that they
-    flatter none of the others.
+    A call before the closing synchronisation may hold the host until the card is done. Then issuing takes as long as
+    the card, and its share says nothing about the host: such schedules are a class of their own.
     """
     if schedule.pageable_names:
         return PAGEABLE
@@ -148,7 +149,10 @@ def classify(schedule: Schedule, issue_s: float, wall_s: float) -> str:
 def predicted_beside_s(
     predict: Callable[[Device], float], entry: Entry, profiles: Profiles, samples_s: Sequence[float]
 ) -> float:
-    """Seconds beside the median of samples of an entry, the host and the link as they were by each where known."""
+    """Return the predicted seconds beside the median of an entry's samples.
+
+    Host and link are as fast as they were beside each sample, if that was measured.
+    """
     speeds, links = profiles.speeds_of(entry), profiles.links_of(entry)
     if not speeds or min(samples_s) < SHORTEST_S:
         return predict(profiles.of(entry))
@@ -160,11 +164,11 @@ def predicted_beside_s(
 
 
 def formulas(schedule: Schedule, device: Device, workload: Workload | None = None) -> dict[str, float]:
-    """Return what a user of each published formula would get: seconds, by its name.
+    """Return the seconds that each published formula gives its user, by name.
 
-    Stage times are those of the whole stage in one go, as a user measures them before cutting anything into
-    chunks. A program in one stream, or one whose calls wait before the last of its work, overlaps nothing, and its user
-    knows: it counts as one chunk, and its copy engines as none. Pageable copies go at the pageable rate.
+    Stage times are those of the whole stage, as a user measures them before cutting anything into chunks. A program in
+    one stream, or with calls that wait before its last work, overlaps nothing, and its user knows: it counts as one
+    chunk, without copy engines. Pageable copies go at the pageable rate.
     """
     stages = stages_of(schedule, device)
     if schedule.pageable_names:
@@ -198,9 +202,9 @@ def _pageable_transfers_s(schedule: Schedule, device: Device, chunks: int) -> di
 
 
 def time_lines(record: Record, row: Row, device: Device | None = None) -> tuple[Timeline, Timeline | None]:
-    """Return the predicted time line of a row's schedule, and the measured one where the record has it.
+    """Return the predicted time line of a row's schedule, and the measured one if the record has it.
 
-    Of the program as it stands, without timing events. Arguments as for :func:`compare`.
+    The time lines have no timing events. The arguments are those of :func:`compare`.
     """
     place = (row.connections, row.key)
     run, entry = next((run, entry) for run, entry in record.measured() if (run.connections, entry.key) == place)

@@ -1,12 +1,12 @@
-"""The drift during a run, and the profile that each of its schedules is predicted with.
+"""The profile that predicts each schedule of a run, and how far it moved during the run.
 
 A run calibrates before it measures and after, and its profile is the mean of both: no two calibrations agree better
 than to some per cent. A host's calls cost 10 to 25 % more or less within minutes, and half as much again for tenths of
-a second. So a run that calibrates issues a chain of calls just before each sample and just after it
-(:mod:`streamsim_validate.run.replays`), and a sample is predicted with the run's profile, in which calls take as many
-times as long as that chain did beside the programs of the calibrations, and nothing else is changed. In records of
-before, the chains that are measured with every group of schedules say how fast the host was. A schedule's own times say
-nothing about it: no number is fitted to them.
+a second. So a chain of calls, the pace, is issued just before and just after each sample
+(:mod:`streamsim_validate.run.replays`). Each sample is predicted with calls that take as many times as long as the pace
+beside the sample took, over the pace beside the programs of the calibrations. Nothing else of the profile changes. In
+records without paces, the chains that are measured with every group of schedules show the host's speed. No number is
+fitted to a schedule's own times.
 """
 
 from __future__ import annotations
@@ -50,11 +50,12 @@ FEWEST_REPEATS = 3  # of a probe: no median of fewer is safe from an outlier
 
 @dataclass(frozen=True)
 class Profiles:
-    """The profiles with which a run's schedules are predicted.
+    """The profiles that predict a run's schedules.
 
-    ``whole``: the run's. ``speeds``: how many times as long as in it calls took the host, by the number of each group
-    that says so. ``is_own``: it was calibrated in the run. ``pace_s``: in how many seconds the host issued the pace
-    beside the programs of its calibrations; 0 where that is not known.
+    - ``whole``: the run's profile. ``is_own``: it was calibrated in the run.
+    - ``speeds``: by number of the group, the time of calls over the time in ``whole``; only groups for which it is
+      known.
+    - ``pace_s``: seconds in which the host issued the pace beside the programs of the calibrations; 0 if not known.
     """
 
     whole: Device
@@ -63,12 +64,12 @@ class Profiles:
     pace_s: float = 0.0
 
     def of(self, entry: Entry) -> Device:
-        """Return the profile for one of the run's entries, the host as fast as it was for most of its samples."""
+        """Return the profile for one of the run's entries, with the host at the median speed beside its samples."""
         speeds = self.speeds_of(entry)
         return self.at_speed(median(speeds)) if speeds else self.of_group(entry)
 
     def of_group(self, entry: Entry) -> Device:
-        """Return the profile for its group, the host as fast as it was for most of that."""
+        """Return the profile for an entry's group, with the host at the group's median speed."""
         return self._groups.get(entry.group, self.whole)
 
     @cached_property
@@ -77,7 +78,7 @@ class Profiles:
         return {number: self.at_speed(speed) for number, speed in self.speeds.items()}
 
     def at_speed(self, speed: float) -> Device:
-        """Return the profile with calls that take so many times as long."""
+        """Return the profile with calls that take ``speed`` times as long."""
         known = self._at_speeds
         if speed not in known:
             known[speed] = at_speed(self.whole, HostCalls._fields, speed)
@@ -85,15 +86,15 @@ class Profiles:
 
     @cached_property
     def _at_speeds(self) -> dict[float, Device]:
-        """The profiles by speed: both times of a schedule are predicted at the same speeds."""
+        """The known profiles by speed: both times of a schedule are predicted at the same speeds."""
         return {}
 
     def speeds_of(self, entry: Entry) -> list[float]:
-        """Return how many times as long as calibrated calls took beside each sample of a replay; none if not known."""
+        """Return the time of calls beside each sample of a replay, over the calibrated time; [] if not known."""
         return [seconds / self.pace_s for seconds in entry.paces_s] if self.pace_s and _has_paces(entry) else []
 
     def links_of(self, entry: Entry) -> list[float]:
-        """Return a copy each way at once beside each sample, over its predicted time; none if not known."""
+        """Return the time of a copy each way at once beside each sample, over its predicted time; [] if not known."""
         if not self.is_own or not entry.links_s or min(entry.links_s) < SHORTEST_S:
             return []
         return [seconds / self._link_s for seconds in entry.links_s]
@@ -104,9 +105,9 @@ class Profiles:
 
 
 def profiles_of(run: Run, device: Device | None = None) -> Profiles:
-    """Return ``device`` for all of a run, or else its own profiles; with the run's connections.
+    """Return the profiles of a run: ``device`` for all of it, or else its own; with the run's connections.
 
-    Its own is the mean of those from before and after, or the one there is. Raises InputError when there is neither.
+    Raises InputError if the run has no profile and none is given.
     """
     profile = _own_profile(run) if device is None else device
     if profile is None:
@@ -125,7 +126,7 @@ def profiles_of(run: Run, device: Device | None = None) -> Profiles:
 
 
 def _own_profile(run: Run) -> Device | None:
-    """Return the mean of those from before and after a run, or the one there is; None where there is none."""
+    """Return the mean of the profiles before and after a run, or the only one; None if there is none."""
     before, after = run.profile("before"), run.profile("after")
     return mean_of(before, after) if before and after else before or after
 
@@ -157,9 +158,9 @@ def _known(samples: dict[str, Any] | None) -> _Known | None:
 
 
 def _speeds(run: Run, known: Sequence[_Known]) -> dict[int, float]:
-    """Return how many times as long as in calibrations calls took the host, by the number of each group that says so.
+    """Return the time of calls over the calibrated time, by number of the group, from the probes of each group.
 
-    None does that was interrupted too early, or of whose probes one failed or shows a time of 0.
+    A group without complete probes, or with a probe of 0 s, has none.
     """
     found: dict[int, float] = {}
     usual_s = {chain: mean(one.mixes_s[chain] for one in known) for chain in known[0].mixes_s} if known else {}
@@ -170,7 +171,7 @@ def _speeds(run: Run, known: Sequence[_Known]) -> dict[int, float]:
 
 
 def _speeds_by_pace(run: Run, pace_s: float) -> dict[int, float]:
-    """Return the same, by the pace beside the samples of each group, of entries that say how fast the host was."""
+    """Return the time of calls over the calibrated time, by number of the group, from the paces of its entries."""
     paces: dict[int, list[float]] = {}
     for entry in run.entries if pace_s else ():
         if entry.group and _has_paces(entry):
@@ -179,7 +180,7 @@ def _speeds_by_pace(run: Run, pace_s: float) -> dict[int, float]:
 
 
 def _has_paces(entry: Entry) -> bool:
-    """Return whether it is a replay with enough paces beside its samples, and each took the host time."""
+    """Return whether an entry is a replay with enough paces beside its samples, none of them 0 s."""
     is_enough = len(entry.paces_s) >= FEWEST_REPEATS and min(entry.paces_s) >= SHORTEST_S
     return is_enough and not entry.program
 
@@ -189,7 +190,7 @@ def _telling(probes: tuple[ChainRow, ...]) -> dict[Chain, list[Timing]]:
 
 
 def _tells(runs: list[Timing]) -> bool:
-    """Return whether a probe's runs are enough, and each took the host time: speeds are divided by it."""
+    """Return whether a probe has enough runs, none of them 0 s: speeds are divided by them."""
     return len(runs) >= FEWEST_REPEATS and all(min(run.wall_s, run.issue_s) >= SHORTEST_S for run in runs)
 
 
@@ -197,11 +198,12 @@ def _tells(runs: list[Timing]) -> bool:
 
 
 class Drift(msgspec.Struct, frozen=True):
-    """The relative moves of the numbers of the profile before a run, by dotted name.
+    """The moves during a run, relative to the profile before it.
 
-    ``changes``: until after the run. ``calls``: the smallest and the largest move of what calls cost the host, over
-    the ``groups`` that say so. ``links``: how many times as long as calibrated a copy each way at once took beside the
-    samples, of twenty the shortest, the one in the middle and the longest; empty where that was not measured.
+    - ``changes``: of the profile's numbers, by dotted name, until after the run.
+    - ``calls``: the smallest and the largest move of the host's calls over the ``groups`` for which it is known.
+    - ``links``: the 5th, 50th and 95th percentile of the time of copies both ways at once beside the samples, over the
+      calibrated time; empty if not measured.
     """
 
     connections: int
@@ -222,7 +224,7 @@ class Drift(msgspec.Struct, frozen=True):
 
 
 def drift_of(run: Run) -> Drift:
-    """Return how far the run's profile moved while it measured; nothing where there is no pair to compare."""
+    """Return how far the profile of a run moved; empty if the run did not calibrate."""
     before, after = run.profile("before"), run.profile("after")
     if before is None:
         return Drift(run.connections, {})
@@ -242,9 +244,9 @@ def _links_beside(run: Run) -> tuple[float, ...]:
 
 
 def changes(before: Device, after: Device) -> dict[str, float]:
-    """Return the relative changes of the numbers that both profiles have and the first has above 0.
+    """Return the relative changes of the numbers that both profiles have, if they are above 0 before.
 
-    Of a table of kernel costs the largest, as ``kernels.NAME(PARAMETER)``.
+    A table of kernel costs has its largest change, under the name ``kernels.NAME(PARAMETER)``.
     """
     found: dict[str, float] = {}
     for name in sorted(number_names(before) & number_names(after) - {"compute.kernels"}):

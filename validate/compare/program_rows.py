@@ -1,13 +1,10 @@
 """Programs in a language beside their predictions: wall time, from the first call until the last synchronisation ends.
 
-A program is predicted with the calls of its front end as they were calibrated in its run, and with what its kernels
-take alone, over all the work and over a chunk; each of its runs with the host as fast as rounds of calls just before it
-and just after say that it was. What issuing it took, which tells the host-bound from the device-bound, says of a miss
-whether it is the calls' or the model's: it is predicted once more with calls that take just that. Nothing is fitted to
-the programs.
-
-Earlier records know no more of the host than rounds before all runs and after them, and are predicted with calls as
-they were calibrated.
+A program is predicted with the calls of its front end as calibrated in its run, and with the measured times of its
+kernels alone, over all the work and over a chunk. Each of its runs is predicted with the host as fast as the rounds of
+calls just before and just after it show. The time that issuing took tells host-bound from device-bound programs. With
+calls that take just that time, the program is predicted once more: this tells a miss of the calls from a miss of the
+model. Nothing is fitted to the programs.
 """
 
 from __future__ import annotations
@@ -48,24 +45,24 @@ CALLS_MISSED = 0.075
 
 
 def device_of(profile: Device, program: Program) -> Device:
-    """Return the card as calibrated, with the calls of the program's front end. Raises InputError if unknown."""
+    """Return the card with the calls of the program's front end. Raises InputError if it is unknown."""
     return with_front_end(profile, program.language)
 
 
 def speeds_beside(program: Program, device: Device) -> tuple[float, ...]:
-    """Return how many times as long as calibrated the calls of a chunk took, before the program and after it."""
+    """Return the time of a chunk's calls before and after the program, over the calibrated time."""
     return _over(program.rounds_s, round_s(device.host, CHUNK_ROUND))
 
 
 def _over(times_s: Sequence[float], usual_s: float) -> tuple[float, ...]:
-    """Return how many times as long as usual; nothing says so where calls usually cost nothing."""
+    """Return times over the usual time; none if calls usually cost nothing."""
     return tuple(seconds / usual_s for seconds in times_s) if usual_s else ()
 
 
 def schedule_of(entry: Entry, device: Device) -> Schedule:
-    """Return the schedule of a program, with the times that its kernels take.
+    """Return the schedule of a program, with the measured times of its kernels.
 
-    Raises InputError as :meth:`~streamsim_validate.records.record.Entry.build`, and where none were measured.
+    Raises InputError as :meth:`~streamsim_validate.records.record.Entry.build` does, and if no times were measured.
     """
     entry.build()
     recipe, program = entry.recipe, entry.program
@@ -90,15 +87,15 @@ def schedule_of(entry: Entry, device: Device) -> Schedule:
 def drawn_wall_s(usual: Device, schedule: Schedule, drawn: Device) -> float:
     """Return :func:`predict_wall_s` on a device drawn from the spread of ``usual``.
 
-    Kernels that were timed beside a program are known no better than those that were calibrated: all are drawn by the
-    same factor. Where none were calibrated nothing says how well they are known.
+    Kernels that were timed beside a program are as uncertain as calibrated ones: all are drawn by the same factor.
+    Without calibrated kernels, nothing shows how uncertain they are.
     """
     longest_s = [card.compute.kernels[0].duration_s[-1] if card.compute.kernels else 1.0 for card in (drawn, usual)]
     return predict_wall_s(_with_kernels(schedule, longest_s[0] / longest_s[1]), drawn)
 
 
 def _with_kernels(schedule: Schedule, factor: float) -> Schedule:
-    """Return the schedule with kernels that take so many times as long."""
+    """Return the schedule with kernels that take ``factor`` times as long."""
     if factor == 1:
         return schedule
     ops = tuple(_scaled(op, factor) if isinstance(op, Kernel) else op for op in schedule.ops)
@@ -112,20 +109,20 @@ def _scaled(kernel: Kernel, factor: float) -> Kernel:
 
 
 def calls_s(schedule: Schedule, device: Device) -> float:
-    """Return what its calls cost the host, without what they wait for."""
+    """Return the seconds that the calls of a schedule cost the host, without waiting."""
     return sum(lower(schedule, device).call) / TICKS_PER_S
 
 
 def issuing_s(schedule: Schedule, device: Device) -> float:
-    """Return the same without the synchronisation that ends it: what issuing it takes."""
+    """Return the seconds that issuing a schedule takes: its calls without the synchronisation that ends it."""
     return calls_s(msgspec.structs.replace(schedule, ops=schedule.ops[:-1]), device)
 
 
 class _Host(NamedTuple):
     """The host of a program.
 
-    ``speeds``: how many times as long as calibrated calls took beside each run, or beside all of them. ``issue_s``:
-    what issuing the program took. ``then``: the device with calls that take that.
+    - ``speeds``: the time of calls beside each run, or beside all runs, over the calibrated time.
+    - ``issue_s``: seconds that issuing the program took. ``then``: the device with calls that take these seconds.
     """
 
     speeds: tuple[float, ...]
@@ -145,7 +142,10 @@ def _host_of(entry: Entry, schedule: Schedule, device: Device) -> _Host:
 
 
 def program_row(entry: Entry, run: Run, profiles: Profiles) -> Row:
-    """Predict one program with its run's profile. Raises InputError as :func:`schedule_of`, and for a time of 0."""
+    """Return the row of a program, predicted with its run's profile.
+
+    Raises InputError as :func:`schedule_of` does, and for a measured time of 0.
+    """
     recipe, program = entry.recipe, entry.program
     assert recipe is not None
     assert program is not None
@@ -180,7 +180,7 @@ def program_row(entry: Entry, run: Run, profiles: Profiles) -> Row:
 def _predicted_s(
     entry: Entry, schedule: Schedule, device: Device, host: _Host, profiles: Profiles
 ) -> tuple[float, float]:
-    """Return the seconds with calls as fast as beside each run, if that is known, and as fast as issuing them was."""
+    """Return the predicted seconds: with the host's speed beside each run, if known, and with the speed of issuing."""
     predict = partial(predict_wall_s, schedule)
     predicted_s, at_speed_s = predict(device), predict(host.then)
     if not follows_host(entry, host.speeds, profiles):
@@ -194,15 +194,15 @@ def _predicted_s(
 
 
 def follows_host(entry: Entry, speeds: Sequence[float], profiles: Profiles) -> bool:
-    """Return whether it is predicted with the host's speed beside each run: not with a device that is given."""
+    """Return whether an entry is predicted with the host's speed beside each run: not with a given device."""
     return bool(profiles.is_own and entry.paces_s and speeds)
 
 
 def links_beside(entry: Entry, profile: Device, speeds: Sequence[float]) -> tuple[float, ...]:
-    """Return how many times as long as usual copies took beside each run; none where that was not measured.
+    """Return the time of copies both ways at once beside each run, over the usual time; none if not measured.
 
-    Whatever the program's language, those copies are bare calls: ``profile`` is without a front end. ``speeds``: how
-    many times as long as calibrated calls took beside each run, which is not the link's doing; none: nobody knows.
+    These copies are bare calls in any language, so ``profile`` has no front end. ``speeds``: the time of calls beside
+    each run, over the calibrated time; what calls take longer is not due to the link.
     """
     assert entry.program is not None
     links_s = entry.program.run_links_s
@@ -214,33 +214,33 @@ def links_beside(entry: Entry, profile: Device, speeds: Sequence[float]) -> tupl
 
 
 def with_host_spread(device: Device, speeds: Iterable[float]) -> Device:
-    """Return the same with calls as uncertain as their calibration says and, beyond that, as rounds of them varied.
+    """Return the device with calls as uncertain as calibrated and, beyond that, as rounds beside programs varied.
 
-    ``speeds``: of rounds beside all of its programs, over what was calibrated.
+    ``speeds``: the times of these rounds, over the calibrated times.
     """
     logs = [math.log(speed) for speed in speeds if speed > 0]
     return _less_certain(device, HOST_TIMES, logs)
 
 
 def with_known_host(device: Device) -> Device:
-    """The same with calls known as well as they are where the host's speed is, whatever it was in the calibration."""
+    """Return the device with calls that are as uncertain as they are at a known speed of the host."""
     if not device.spread:
         return device
     return msgspec.structs.replace(device, spread={**device.spread, **dict.fromkeys(HOST_TIMES, CALLS_MISSED)})
 
 
 def with_link_spread(device: Device, links: Iterable[Sequence[float]]) -> Device:
-    """The same with copies both ways at once as uncertain as calibrated and, beyond that, as those beside runs varied.
+    """Return the device with copies both ways at once as uncertain as calibrated and as they varied beside runs.
 
-    ``links``: of each program or schedule how many times as long as usual they took beside each of its runs. What a run
-    saw of the link is known no better than it changed from one run to the next.
+    ``links``: for each program or schedule, their times beside its runs, over the usual time. A run shows the link no
+    better than it changed from one run to the next.
     """
     logs = [math.log(times / statistics.median(runs)) for runs in links for times in runs]
     return _less_certain(device, [f"{way}.duplex_bandwidth_bytes_per_s" for way in DIRECTIONS], logs)
 
 
 def _less_certain(device: Device, names: Iterable[str], logs: Sequence[float]) -> Device:
-    """Return ``logs``: logarithms of what these numbers were over what they are taken to be."""
+    """Return the device with more spread of some numbers. ``logs``: logarithms of measured over known values."""
     if not device.spread or not logs:
         return device
     varied = math.sqrt(statistics.fmean(log**2 for log in logs))

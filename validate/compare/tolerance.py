@@ -2,10 +2,10 @@
 
     STATISTIC [GROUP] > NUMBER%
 
-``median``, ``p95`` and ``worst`` are of absolute errors, over the schedules of a group: a class, a pattern, an
-effect, ``8 connections``, ``8 connections host-bound``; without one, all but those of pageable memory. The
-group ``choice`` is what following the model's choices costs, and ``choice`` alone its worst. ``unpredicted``
-is the share of the measured schedules that the profile could not predict.
+- ``median``, ``p95`` and ``worst`` are of absolute errors over a group: a class, a pattern, an effect, ``8
+  connections``, ``8 connections host-bound``. Without a group, they are over everything except pageable memory.
+- ``choice`` is the worst cost of following the model's choices; ``median choice`` and ``p95 choice`` exist too.
+- ``unpredicted`` is the share of the measured schedules that the profile could not predict.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def parse_tolerance(text: str) -> Tolerance:
 
 
 def judge(comparison: Comparison, tolerance: Tolerance) -> Verdict:
-    """Hold a comparison against a tolerance. Raises InputError when it has no such group."""
+    """Return the verdict of a tolerance on a comparison. Raises InputError if the comparison has no such group."""
     if tolerance.statistic == "unpredicted":
         absent, present = len(comparison.unpredicted), len(comparison.rows)
         value = absent / (absent + present) if absent else 0.0

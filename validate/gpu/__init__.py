@@ -1,6 +1,6 @@
 """The card: its memory, streams, events and kernels, the replay of a schedule on it, and its profiler.
 
-CuPy is imported in functions only, so that what needs no card (``fit`` on kept samples, the tests) runs without it.
+Only functions import CuPy. So code that needs no card, such as ``fit`` on kept samples and the tests, runs without it.
 """
 
 from streamsim_validate.gpu.bench import Bench, prepare

@@ -29,8 +29,8 @@ SPIN_PROBE_S, SPIN_PROBE_CHAINS, SPIN_PROBE_RUNS = 50e-6, (4, 20), 7  # longer t
 class Bench:
     """The resources of a card's replayers: memory, compiled kernels, references, the stand-in's launch times.
 
-    ``allow_races``: replay schedules whose output depends on luck all the same. ``in_order``: every replay finds
-    the hardware queues as in a process of its own, if their number is known.
+    ``allow_races``: also replay schedules whose output depends on luck. ``in_order``: every replay finds the hardware
+    queues as in a process of its own, if their number is known.
     """
 
     gpu: Gpu
@@ -60,7 +60,7 @@ class Bench:
 
     @cached_property
     def most_blocks(self) -> int:
-        """Return the blocks of the stand-in that the card holds at once, by the driver."""
+        """The blocks of the stand-in that the card holds at once, by the driver."""
         cuda, card = self.gpu.cuda, self.gpu.card
         each = cuda.occupancyMaxActiveBlocksPerMultiprocessor(self.function(SPIN), THREADS_PER_BLOCK, 0)
         return card.multiprocessors * max(1, int(each))
@@ -73,20 +73,21 @@ class Bench:
         return self._busy(blocks, slices, (duration_s - self._spin_launch_s(blocks, slices)) / slices)
 
     def _busy(self, blocks: int, slices: int, slice_s: float) -> Busy:
-        """Return what keeps so many blocks of the card busy for some slices of time.
+        """Return the launch that keeps this many blocks of the card busy for some slices of time.
 
-        All of them by short blocks one after another, as kernels that fill the card are: where others hold a part of it
-        they go on in the rest. Fewer by as many blocks, which could not be one after another without more of the card.
+        A launch that fills the card does so by short blocks one after another: if others hold a part of the card, the
+        blocks go on in the rest. A smaller launch has as many blocks as it fills, since more would take more of the
+        card.
         """
         if blocks < self.most_blocks:
             return Busy(blocks, slices, slice_s)
         return Busy(blocks * slices, 1, slice_s)
 
     def _spin_launch_s(self, blocks: int, slices: int) -> float:
-        """Return what a launch takes beyond the time that its blocks are told.
+        """Return the seconds of a launch beyond the time that its blocks are given.
 
-        Measured for each number of blocks, as it does not grow in proportion to them: on an H100 it is 2.6 us of one
-        block, 2.8 of 0.1 of the card, 3.4 of 0.7 and 6 of 0.9.
+        It is measured for each number of blocks, because it is not proportional to them: on an H100 it is 2.6 us for
+        one block, 2.8 us for 0.1 of the card, 3.4 us for 0.7 and 6 us for 0.9.
         """
         if (blocks, slices) not in self._launch_s:
             slice_s = max(SPIN_PROBE_S, slices * shortest_slice_s(blocks == self.most_blocks)) / slices
@@ -101,15 +102,15 @@ class Bench:
 
 
 def source_of(spec: KernelSpec) -> str:
-    """Return the CUDA source to compile: a user's own gets the declaration of ``Arrays`` in front."""
+    """Return the CUDA source to compile. A user's source gets the declaration of ``Arrays`` in front."""
     assert spec.source is not None
     return spec.source if spec.source is BUILT_IN_SOURCE else f"{PRELUDE}#line 1\n{spec.source}"
 
 
 def each_launch_s(bench: Bench, busy: Busy) -> float:
-    """Return the seconds that a launch of the stand-in takes, back to back in one stream.
+    """Return the seconds of a launch of the stand-in, back to back in one stream.
 
-    As the kernels of a profile are measured: the difference of two chains, so that what a run costs once drops out.
+    It is the slope between two chains, as for the kernels of a profile, so that the cost of a run drops out.
     """
     cuda = bench.gpu.cuda
     stream = bench.gpu.streams(("non-blocking",))[1]
@@ -133,7 +134,7 @@ def each_launch_s(bench: Bench, busy: Busy) -> float:
 
 
 def prepare(bench: Bench, schedules: Iterable[Schedule]) -> None:
-    """Have the buffers of all these schedules at once. Raises InputError when there is not that much memory."""
+    """Allocate the buffers of all these schedules. Raises InputError if there is not enough memory."""
     needs = [buffers_of(schedule) for schedule in schedules]
     wanted = union(needs)
     check_fits(wanted, bench.arena.room(bench.gpu.free_bytes()), free_host_bytes())

@@ -1,4 +1,4 @@
-"""Schedules turned into calls of CUDA with their arguments, ready to be made one after another."""
+"""Schedules as calls of CUDA with their arguments, prepared to be made one after another."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class Calls(NamedTuple):
-    """A program ready to run: the calls that issue it, and those that wait for its end."""
+    """A prepared program: the calls that issue it, and the calls that wait for its end."""
 
     issue: list[Call]
     closing: list[Call]
 
 
 class Compiler:
-    """Turns ops into calls. ``keep`` holds what the calls point to."""
+    """A translator of ops into calls. ``keep`` holds the objects to which the calls point."""
 
     def __init__(self, bench: Bench, schedule: Schedule, timing: dict[int, int] | None = None) -> None:
         """``timing``: addresses for the events that carry times."""
@@ -139,14 +139,14 @@ class Compiler:
 
 
 def _work(duration_s: float) -> None:
-    """Keep the thread busy, and not asleep: the system would wake it late."""
+    """Keep the thread busy. It does not sleep, because the system would wake it late."""
     until = time.perf_counter() + duration_s
     while time.perf_counter() < until:
         pass
 
 
 class _ForeignStream:
-    """A stream's address in the form in which CUDA libraries for Python hand streams to each other."""
+    """A stream's address in the form that CUDA libraries for Python share."""
 
     def __init__(self, address: int) -> None:
         self._address = address
@@ -169,9 +169,9 @@ def _launch_on(spec: KernelSpec, stream: Any, *arguments: Any) -> None:
 def capture(cuda: Any, schedule: Schedule, compiler: Compiler, streams: list[int], fork: list[int]) -> int:
     """Capture the schedule's work as a graph and return the graph's address.
 
-    Capture begins in the first stream used; an event recorded there draws the other streams in, and the
-    first waits for their ends. ``fork``: an event for each stream used. A wait for an event that was not
-    recorded before is a no-op in the language and an error in a capture, so it is left out.
+    Capture begins in the first stream used. An event recorded there draws the other streams in, and the first stream
+    waits for their ends. ``fork``: an event for each stream used. A wait for an event that was not recorded before does
+    nothing in a schedule and is an error in a capture, so it is left out.
     """
     first, *others = schedule.used_streams
     origin = streams[first]

@@ -1,7 +1,7 @@
-"""The card: whether it is there, whether it is free, what it is, and its streams and events.
+"""The card: whether it is there and free, its properties, and its streams and events.
 
-The only file that imports CuPy for the replayer. Everything else calls the functions of ``Gpu.cuda`` on raw
-addresses, so that a test can put recorded or emulated calls in their place.
+The replayer imports CuPy only here. All other code calls the functions of ``Gpu.cuda`` on raw addresses, so a test can
+put recorded or emulated calls in their place.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Gpu:
     """A card in use: its CUDA calls, and streams and events that live as long as it is open.
 
     ``cuda`` has the functions of ``cupy.cuda.runtime`` under their names, ``launchKernel`` and
-    ``occupancyMaxActiveBlocksPerMultiprocessor`` of ``cupy.cuda.driver``, and ``compile_module(source, names)`` ->
-    addresses of the functions.
+    ``occupancyMaxActiveBlocksPerMultiprocessor`` of ``cupy.cuda.driver``, and ``compile_module(source, names)``, which
+    returns the addresses of the functions.
 
     Streams are made once and shared by all schedules, so stream 3 of every schedule is the same CUDA stream.
-    ``queues``: the hardware queues in front of every engine, 0 if they are not known to be as many.
+    ``queues``: the hardware queues in front of every engine, 0 if their number is not known.
     """
 
     def __init__(self, cuda: Any, card: Card, queues: int = 0) -> None:
@@ -57,7 +57,7 @@ class Gpu:
 
     @property
     def threads(self) -> int:
-        """Return the threads that the card holds at once."""
+        """The threads that the card holds at once."""
         return self.card.multiprocessors * self.card.threads_per_multiprocessor
 
     def streams(self, kinds: Sequence[StreamKind]) -> list[int]:
@@ -83,7 +83,7 @@ class Gpu:
     def events(self, count: int, captured: bool = False) -> list[int]:
         """Return the addresses of ``count`` events without timing, as a program that only orders its streams uses.
 
-        ``captured``: for a capture. CUDA refuses those to live programs, which therefore have their own.
+        ``captured``: for a capture. CUDA refuses such events to live programs, which therefore have their own.
         """
         pool = self._events[captured]
         while len(pool) < count:
@@ -101,7 +101,7 @@ class Gpu:
         return int(self.cuda.memGetInfo()[0])
 
     def close(self) -> None:
-        """Destroy the streams and events; what a dead context refuses to destroy dies with it."""
+        """Destroy the streams and events. What a dead context refuses to destroy dies with it."""
         with contextlib.suppress(Exception):
             for stream in (*self._streams["non-blocking"], *self._streams["blocking"]):
                 self.cuda.streamDestroy(stream)
@@ -112,7 +112,7 @@ class Gpu:
 
 
 class CupyCuda:
-    """``cupy.cuda.runtime``, with the driver's cheap launch and the compiler beside it."""
+    """``cupy.cuda.runtime``, with the driver's cheap launch and the compiler."""
 
     def __init__(self, cupy: types.ModuleType) -> None:
         self._cupy = cupy
@@ -141,7 +141,7 @@ class CupyCuda:
 
 
 def first_error_line(log: str) -> str:
-    """Return the line of a compiler's log that says what is wrong."""
+    """Return the line of a compiler's log that names the error."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     return next((line for line in lines if "error" in line.lower()), lines[0] if lines else "no reason given")
 
@@ -162,8 +162,8 @@ def import_cupy() -> types.ModuleType:
 def open_gpu(device: int = 0) -> Iterator[Gpu]:
     """Open the card number ``device``, for this process alone among validators, with its context made.
 
-    Raises NoGpuError when there is no CuPy or no usable card, and InputError when another validator
-    measures on it: two at once would measure each other.
+    Raises NoGpuError if there is no CuPy or no usable card, and InputError if another validator measures on it: two at
+    once would measure each other.
     """
     cupy = import_cupy()
     runtime = cupy.cuda.runtime
@@ -196,7 +196,7 @@ def _built_for(runtime: Any) -> int:
 
 
 def describe_card(cupy: Any, device: int) -> Card:
-    """Return what the driver says of the card."""
+    """Return the driver's description of the card."""
     runtime = cupy.cuda.runtime
     properties = runtime.getDeviceProperties(device)
     name = properties["name"]
@@ -221,7 +221,7 @@ def version_text(number: int) -> str:
 
 
 def driver_version() -> str:
-    """Return the display driver's version, such as "580.159.04", or "unknown" where nothing tells it."""
+    """Return the display driver's version, such as "580.159.04"; "unknown" without nvidia-smi."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return "unknown"
@@ -235,24 +235,24 @@ def driver_version() -> str:
 
 
 def connections() -> int:
-    """Return the number of hardware queues that a context made by this process has."""
+    """Return the number of hardware queues of a context that this process makes."""
     value = os.environ.get(CONNECTIONS_VARIABLE, "")
     return min(32, max(1, int(value))) if value.isdigit() else DEFAULT_CONNECTIONS
 
 
 def equal_queues() -> int:
-    """Return the number of hardware queues in front of every engine, 0 where the variable is not set.
+    """Return the number of hardware queues in front of every engine, 0 if the variable is not set.
 
-    Without it an engine may have fewer: those for copies on an H200 have 4, that for kernels 8.
+    Without the variable an engine may have fewer: on an H200, the copy engines have 4 and the compute engine has 8.
     """
     return connections() if os.environ.get(CONNECTIONS_VARIABLE, "").isdigit() else 0
 
 
 @contextlib.contextmanager
 def device_lock(device_id: str) -> Iterator[None]:
-    """Hold the card ``device_id`` against other validators; the system lets go of it when the process dies.
+    """Hold the card ``device_id`` against other validators; the system releases it when the process dies.
 
-    Raises InputError when another process holds it.
+    Raises InputError if another process holds it.
     """
     path = os.path.join(tempfile.gettempdir(), f"streamsim-validate-{re.sub(r'[^0-9A-Za-z]', '_', device_id)}.lock")
     with _open_shared(path) as file:
@@ -267,7 +267,7 @@ def device_lock(device_id: str) -> Iterator[None]:
 def _open_shared(path: str) -> IO[bytes]:
     """Open a lock file that another user may own: reading is enough to lock it.
 
-    Raises InputError when it can neither be made nor read.
+    Raises InputError if it can neither be made nor read.
     """
     try:
         try:
@@ -285,7 +285,7 @@ def _open_shared(path: str) -> IO[bytes]:
 
 
 def _open_to_all(number: int) -> None:
-    """Let every user lock the open file: the umask of who made it may have kept the others out."""
+    """Let every user lock the open file: the umask of its maker may have kept the others out."""
     if sys.platform != "win32":
         with contextlib.suppress(OSError):  # another user's, or in a file system without modes
             os.fchmod(number, 0o666)

@@ -1,8 +1,8 @@
-"""The content of a buffer, described instead of held: stretches of patterns that repeat.
+"""The content of a buffer, described by stretches of repeating patterns instead of held.
 
-The host's data repeat, poison does, and so does what kernels make of them that work element by element. So the content
-of any buffer of a schedule is known without its bytes, whatever its size: copies move descriptions, and what a card
-left in a buffer is compared with the pattern, row by row.
+The host's data repeat, poison repeats, and so do the outputs of kernels that work element by element. So the content of
+any buffer of a schedule is known without its bytes, whatever its size. Copies move descriptions, and the card's output
+is compared with the pattern row by row.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ ROW_BYTES = 1 << 16  # a row that is compared or filled in one go has at least s
 
 @dataclass(eq=False)
 class Pattern:
-    """Bytes that repeat. Two patterns are one only if they are the same object.
+    """Bytes that repeat. Two patterns are equal only if they are the same object.
 
-    ``tolerance``: how far the card's float32 may be from these; 0 where every byte must agree. ``accepted`` is a row of
-    the card's that was within it: another one that equals it byte for byte is too, and bytes compare much faster.
+    ``tolerance``: how far the card's float32 may be from these; 0 if every byte must agree. ``accepted``: a row of the
+    card's output that was within the tolerance. A row that equals it byte for byte is accepted at once, because bytes
+    compare much faster.
     """
 
     values: Bytes
@@ -43,7 +44,7 @@ class Pattern:
         return np.tile(self.values, times) if times > 1 else self.values
 
     def takes(self, got: Bytes, first: int) -> bool:
-        """Return whether ``got`` may stand at byte ``first`` of the row and behind it."""
+        """Return whether ``got`` may stand from byte ``first`` of the row on."""
         want = self.row[first : first + len(got)]
         if _same(got, want):
             return True
@@ -56,9 +57,9 @@ class Pattern:
         return True
 
     def far(self, got: Bytes, want: Bytes, first: int) -> NDArray[np.bool_]:
-        """Return which bytes of ``got`` are not as near as they must be to those that stand from byte ``first`` on.
+        """Return a mask of the bytes of ``got`` that are too far from ``want``, from byte ``first`` of the row on.
 
-        All four of a float that is too far; those of a float that is cut off must be the same.
+        All four bytes of a float that is too far are marked. The bytes of a float that is cut off must be equal.
         """
         wrong: NDArray[np.bool_] = got != want
         if self.tolerance:
@@ -70,18 +71,18 @@ class Pattern:
 
 
 class Stretch(NamedTuple):
-    """``bytes`` of a pattern, from its byte ``phase`` on."""
+    """``bytes`` bytes of a pattern, from its byte ``phase`` on."""
 
     pattern: Pattern
     phase: int
     bytes: int
 
     def part(self, offset: int, n_bytes: int) -> Stretch:
-        """Return so many of its bytes."""
+        """Return ``n_bytes`` of its bytes, from ``offset`` on."""
         return Stretch(self.pattern, (self.phase + offset) % len(self.pattern.values), n_bytes)
 
     def rows(self) -> Iterator[tuple[int, int, int]]:
-        """Yield (begin, end, where in the pattern's row it begins) of the pieces of it that lie within one row."""
+        """Yield (begin, end, first byte in the pattern's row) of the pieces of it that lie within one row."""
         length = len(self.pattern.row)
         begin, first = 0, self.phase
         while begin < self.bytes:
@@ -90,22 +91,22 @@ class Stretch(NamedTuple):
             begin, first = end, 0
 
     def fill(self, target: Bytes) -> None:
-        """Write it to an array of as many bytes."""
+        """Write the bytes to an array of the same size."""
         row = self.pattern.row
         for begin, end, first in self.rows():
             target[begin:end] = row[first : first + end - begin]
 
     def far(self, got: Bytes) -> NDArray[np.bool_]:
-        """Return which bytes of an array of as many are not as near to it as they must be."""
+        """Return a mask of the bytes of an array of the same size that are too far from it."""
         return self.pattern.far(got, to_bytes([self]), self.phase)
 
     def is_in(self, got: Bytes) -> bool:
-        """Return whether an array of as many bytes holds it, within the pattern's tolerance."""
+        """Return whether an array of the same size holds it, within the pattern's tolerance."""
         return all(self.pattern.takes(got[begin:end], first) for begin, end, first in self.rows())
 
 
 def joined(stretches: Iterable[Stretch]) -> list[Stretch]:
-    """Return the same bytes in as few stretches as can be."""
+    """Return the same bytes in the fewest stretches."""
     found: list[Stretch] = []
     for stretch in stretches:
         last = found[-1] if found else None
@@ -136,14 +137,14 @@ def to_bytes(stretches: Iterable[Stretch]) -> Bytes:
 
 
 class Content:
-    """The content of a buffer of ``n_bytes``, at first a pattern from its beginning."""
+    """The content of a buffer of ``n_bytes``: at first one pattern from its beginning."""
 
     def __init__(self, n_bytes: int, pattern: Pattern) -> None:
         self._starts = [0]
         self._stretches = [Stretch(pattern, 0, n_bytes)]
 
     def read(self, offset: int, n_bytes: int) -> list[Stretch]:
-        """Return the stretches of a region, as few as can be."""
+        """Return the fewest stretches of a region."""
         i, j = self._within(offset, offset + n_bytes)
         found = []
         for start, stretch in zip(self._starts[i:j], self._stretches[i:j], strict=True):
@@ -152,7 +153,7 @@ class Content:
         return joined(found)
 
     def write(self, offset: int, stretches: Iterable[Stretch]) -> None:
-        """Put these there, from byte ``offset`` on."""
+        """Put the stretches there, from byte ``offset`` on."""
         new = list(stretches)
         end = offset + sum(stretch.bytes for stretch in new)
         i, j = self._within(offset, end)
@@ -173,7 +174,7 @@ def _same(a: Bytes, b: Bytes) -> bool:
 
 
 def _far_floats(got: NDArray[np.float32], want: NDArray[np.float32], tolerance: float) -> NDArray[np.bool_]:
-    """Return which are neither within the tolerance nor the same bits."""
+    """Return a mask of the floats that are neither within the tolerance nor the same bits."""
     with np.errstate(invalid="ignore", over="ignore"):
         near = np.abs(got - want) <= tolerance
     far: NDArray[np.bool_] = ~(near | (got.view(np.uint32) == want.view(np.uint32)))

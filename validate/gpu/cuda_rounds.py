@@ -1,7 +1,7 @@
-"""Rounds of the calls that compiled programs make, as the array libraries' calls are probed, in C++.
+"""Rounds of the calls of compiled programs, in C++; the calls of array libraries are probed in the same way.
 
-In processes of their own: in one that does nothing else, or in that of a program just before and just after it. What
-else a host does slows one of its processors, and another process may run on another one.
+The rounds run in processes of their own, or in the process of a program just before and just after it. Other work on a
+host slows one of its processors, and another process may run on another processor.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ int main(int argc, char** argv) {  // KINDS and what the program is given
 
 
 def all_rounds() -> str:
-    """Return the program that measures rounds of the kinds that it is given, behind how many there are in a run."""
+    """Return the program that measures rounds. Its arguments: the number of rounds in a run, then their kinds."""
     plain = code_of(Workload(1, (FLOAT_BYTES,), (FLOAT_BYTES,), (WorkloadKernel(),)), Config(), "cuda-c++")
     return plain.partition(MAIN)[0] + ROUNDS + ALL_ROUNDS
 
@@ -171,9 +171,9 @@ class CudaRounds:
         self._compiled = Compiled(card)
 
     def rounds_s(self, kinds: Sequence[str], turns: int) -> list[float]:
-        """Return the seconds of a round of each of these kinds, so many in a run, in this order.
+        """Return the seconds of a round of each kind, in this order, from runs of ``turns`` rounds.
 
-        Raises InputError where it does not compile or run.
+        Raises InputError if the program does not compile or run.
         """
         (seconds,) = self._compiled.said(all_rounds(), [str(turns), *kinds], ["rounds_s"])
         return list(map(float, seconds))
@@ -185,7 +185,7 @@ class CudaRounds:
 
 @contextmanager
 def compiled_rounds(card: int = 0, wanted: bool = True) -> Iterator[CudaRounds | None]:
-    """Yield the calls of compiled programs to be probed; None if there is no compiler, or they are not wanted."""
+    """Yield the calls of compiled programs to be probed; None if they are not ``wanted`` or there is no compiler."""
     if not (wanted and has_nvcc()):
         yield None
         return
@@ -197,11 +197,11 @@ def compiled_rounds(card: int = 0, wanted: bool = True) -> Iterator[CudaRounds |
 
 
 def with_rounds(text: str, turns: int, runs: int) -> str:
-    """Return a program that measures rounds, too, just before it measures itself and just after.
+    """Return a program that also measures rounds, just before it measures itself and just after.
 
-    It takes their kinds, with commas between them, before its own words, and says the medians of so many runs of each,
-    before and after: ``rounds_s``; and of each run of its own the mean of two rounds of the kind ``PACE_ROUND``, just
-    before it and just after: ``paces_s``; and of a copy each way at once, likewise: ``links_s``.
+    Its first argument is the kinds, with commas between them. It prints ``rounds_s``: for each kind, the medians of
+    ``runs`` runs of ``turns`` rounds, before and after. For each of its own runs it prints the mean of just before and
+    just after of a round of the kind ``PACE_ROUND`` (``paces_s``), and of a copy each way at once (``links_s``).
     """
     head, _, tail = text.partition(MAIN)
     body = tail.replace(MEASURES, PACED_RUNS, 1)

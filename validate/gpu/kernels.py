@@ -1,11 +1,11 @@
 """The kernels that a schedule can name: CUDA source or a Python launch, and a NumPy reference for each.
 
 Every CUDA kernel takes one argument, the struct ``Arrays`` of :mod:`streamsim_validate.gpu.cuda_source`: the elements,
-the parameter, and for each region that the schedule's kernel reads and writes its address and its bytes per element. So
-one kernel serves one input or several, outputs smaller than inputs, and work in place. Thread i works on element i.
+the parameter, and the address and the bytes per element of each region that it reads and writes. So one kernel serves
+one input or several, outputs smaller than inputs, and work in place. Thread i works on element i.
 
-A kernel that is given by its time and has no name here is replayed by a stand-in (:data:`SPIN`), which holds the share
-of the card that the kernel fills until that time is over. To it each region is one element, of any number of bytes.
+A stand-in (:data:`SPIN`) replays a kernel that is given by its time and has no name here. It holds the share of the
+card that the kernel fills until the time is over. Each region is one element for it, of any number of bytes.
 """
 
 from __future__ import annotations
@@ -49,14 +49,16 @@ def exact(parameter: int) -> float:  # noqa: ARG001  (a tolerance may depend on 
 class KernelSpec:
     """A kernel that schedules can name.
 
-    ``source``: CUDA source with ``extern "C" __global__ void entry(const Arrays a)``; ``Arrays`` is
-    declared for it. ``launch``: or a Python callable ``launch(stream, reads, writes, elements, parameter)``
-    that launches on the CuPy stream given, on CuPy uint8 arrays. ``reference``: what it computes, in NumPy;
-    without one its output is compared with the same ops run one at a time on the card. ``tolerance``:
-    parameter -> largest absolute difference of its float32 outputs (0: byte for byte). ``elementwise``:
-    output element i depends on input element i alone. ``unit_bytes``: elements must be a multiple of it.
-    ``threads``: one for each element, or as many as hold the kernel's share of the card, which then take each region
-    as one element.
+    - ``source``: CUDA source with ``extern "C" __global__ void entry(const Arrays a)``; ``Arrays`` is declared for it.
+    - ``launch``: or a Python callable ``launch(stream, reads, writes, elements, parameter)`` that launches on the given
+      CuPy stream, on CuPy uint8 arrays.
+    - ``reference``: the same computation in NumPy. Without one, its output is compared with the same ops run one at a
+      time on the card.
+    - ``tolerance``: parameter -> largest absolute difference of its float32 outputs (0: byte for byte).
+    - ``elementwise``: output element i depends on input element i alone. ``unit_bytes``: elements must be a multiple of
+      it.
+    - ``threads``: one for each element; or as many as hold the kernel's share of the card, and each region is one
+      element.
     """
 
     name: str
@@ -99,7 +101,7 @@ def _spread(x: NDArray[np.float32], widths: Sequence[int]) -> list[Bytes]:
 def sincos_reference(inputs: Sequence[Bytes], widths: Sequence[int], elements: int, parameter: int) -> list[Bytes]:
     """Return ``parameter`` times x = sin(x) cos(x) in double precision, from the float32 sum of the inputs.
 
-    As sin(2x) / 2, which is the same and half the work.
+    It is computed as sin(2x) / 2, which is equal and half the work.
     """
     x = _sum_of(inputs, elements).astype(np.float64)
     for _ in range(parameter):
@@ -162,20 +164,20 @@ _REGISTRY: dict[str, KernelSpec] = {
 
 
 def register(spec: KernelSpec) -> None:
-    """Let schedules name this kernel; a kernel of the same name is replaced."""
+    """Let schedules name this kernel. It replaces a kernel of the same name."""
     _REGISTRY[spec.name] = spec
 
 
 def read_source(path: str) -> bytes:
-    """Return a file of kernels. Raises InputError when it cannot be read or is larger than any source."""
+    """Return a file of kernels. Raises InputError if it cannot be read or is larger than any source."""
     return read_bytes(path, LARGEST_SOURCE_BYTES)
 
 
 def load_kernels(path: str) -> list[str]:
     """Register the kernels of a file and return their names.
 
-    A ``.cu`` file: each ``extern "C" __global__ void NAME(const Arrays a)`` becomes the kernel NAME, without
-    a NumPy reference. A ``.py`` file is executed, and calls :func:`register` itself. Raises InputError.
+    A ``.cu`` file: each ``extern "C" __global__ void NAME(const Arrays a)`` becomes the kernel NAME, without a NumPy
+    reference. A ``.py`` file is executed, and calls :func:`register` itself. Raises InputError.
     """
     before = dict(_REGISTRY)
     if path.endswith(".cu"):
@@ -206,8 +208,8 @@ def known_kernels() -> list[str]:
 def find_kernel(kernel: Kernel) -> KernelSpec:
     """Return what to launch for a kernel of a schedule.
 
-    A name that is not registered stands for a kernel that takes ``duration_s``: see :data:`SPIN` and
-    :func:`stand_in`. Raises InputError when such a kernel has no duration.
+    A name that is not registered stands for a kernel that takes ``duration_s``: see :data:`SPIN` and :func:`stand_in`.
+    Raises InputError if such a kernel has no duration.
     """
     spec = _REGISTRY.get(kernel.name)
     if spec is not None:
@@ -223,9 +225,9 @@ def find_kernel(kernel: Kernel) -> KernelSpec:
 def compute_reference(
     spec: KernelSpec, inputs: Sequence[Bytes], widths: Sequence[int], elements: int, parameter: int
 ) -> list[Bytes]:
-    """Return what the kernel leaves in each output, in NumPy. ``spec.reference`` must be given.
+    """Return the kernel's outputs, in NumPy. ``spec.reference`` must be given.
 
-    ``inputs``: the bytes of each region that is read. Raises InputError when the reference does.
+    ``inputs``: the bytes of each region that is read. Raises InputError if the reference does.
     """
     assert spec.reference is not None, "the caller checks"
     try:
@@ -239,5 +241,5 @@ def compute_reference(
 
 
 def broken(spec: KernelSpec, what: str, error: Exception) -> InputError:
-    """Return what to raise when code of the user's own fails."""
+    """Return the error to raise if the user's own code fails."""
     return InputError(one_line(f"kernel {spec.name!r}: its {what} raises {type(error).__name__}: {error}"))

@@ -26,9 +26,9 @@ SHORTEST_SLICE_S, MOST_SLICES = 3e-6, 64  # that a block takes while it is there
 
 
 def elements_of(spec: KernelSpec, kernel: Kernel) -> int:
-    """Elements that a launch works on: the kernel's own number, or the floats of the largest region it touches.
+    """Return the elements of a launch: the kernel's own number, or the floats of the largest region it touches.
 
-    A single one where each region is taken whole.
+    It is 1 if each region is taken whole.
     """
     if spec.threads == "card":
         return 1
@@ -39,7 +39,7 @@ def elements_of(spec: KernelSpec, kernel: Kernel) -> int:
 def widths_of(spec: KernelSpec, kernel: Kernel) -> tuple[list[int], list[int]]:
     """Return the bytes per element of each region that is read and written.
 
-    Raises InputError when the regions do not divide into the kernel's elements or are too many.
+    Raises InputError if the regions do not divide into the kernel's elements or are too many.
     """
     elements = elements_of(spec, kernel)
     for field, regions in (("reads", kernel.reads), ("writes", kernel.writes)):
@@ -55,7 +55,7 @@ def widths_of(spec: KernelSpec, kernel: Kernel) -> tuple[list[int], list[int]]:
 
 
 def blocks_of(elements: int) -> int:
-    """Return the blocks of ``THREADS_PER_BLOCK`` threads that have one for each element."""
+    """Return the number of blocks of ``THREADS_PER_BLOCK`` threads with one thread for each element."""
     return -(-elements // THREADS_PER_BLOCK)
 
 
@@ -75,7 +75,7 @@ class Arrays(ctypes.Structure):
 
 
 class Argument:
-    """An ``Arrays`` and the pointer to it that a launch takes; keep it for as long as it is launched."""
+    """An ``Arrays`` and the pointer to it that a launch takes. Keep it for as long as the kernel is launched."""
 
     def __init__(
         self, elements: int, parameter: int, reads: Sequence[tuple[int, int]], writes: Sequence[tuple[int, int]]
@@ -93,8 +93,8 @@ class Argument:
 class Busy(NamedTuple):
     """The orders to a launch of the stand-in: ``blocks``, and the ``slices`` of ``slice_s`` seconds that each takes.
 
-    With several slices they are all blocks' together: where some of these find no room, the others do the work. The
-    shorter they are, the less time is lost at the end, when some blocks still have one and others none.
+    Several slices belong to all blocks together: if some blocks find no room, the others do the work. Short slices lose
+    less time at the end, when some blocks still have a slice and others have none.
     """
 
     blocks: int
@@ -115,14 +115,14 @@ def slices_in(duration_s: float, fills_card: bool) -> int:
 
 
 def shortest_slice_s(fills_card: bool) -> float:
-    """Return the least time that a slice or wave is told."""
+    """Return the shortest time of a slice or wave."""
     return SHORTEST_WAVE_S if fills_card else SHORTEST_SLICE_S
 
 
 def stand_in(kernel: Kernel, card_threads: int, launch_s: float) -> tuple[float, float]:
     """Return (seconds, share of the card held meanwhile) of the launch that stands for a kernel with a duration.
 
-    What a prediction reckons with on a card of so many threads where a launch takes ``launch_s`` at least: the rule
+    It is the prediction on a card of ``card_threads`` threads on which a launch takes at least ``launch_s``: the rule
     for parts of a launch has one home.
     """
     card = _bare_card(card_threads, launch_s)
@@ -132,7 +132,7 @@ def stand_in(kernel: Kernel, card_threads: int, launch_s: float) -> tuple[float,
 
 @cache
 def _bare_card(threads: int, launch_s: float) -> Device:
-    """Return a card of which nothing else is known."""
+    """Return a card with these two numbers and nothing else."""
     ideal = load_device("ideal")
     compute = msgspec.structs.replace(ideal.compute, resident_threads=threads, floor_s=launch_s)
     return msgspec.structs.replace(ideal, compute=compute)

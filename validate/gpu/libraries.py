@@ -1,8 +1,7 @@
-"""Array libraries as programs call them: the calls of a chunk's loop, each by itself, for probes of what they cost.
+"""Array libraries as programs call them: the calls of a chunk's loop, each by itself, for probes of their cost.
 
-Small slices, so that the card is done long before the host, but of more than 24 KiB: what is less and finds its stream
-empty is written into the command by the host, in a call that takes longer. A library is imported when its calls are
-made ready.
+Slices are small, so that the card is done long before the host, but larger than 24 KiB: the host writes a smaller copy
+on an empty stream into the command, in a call that takes longer. A library is imported when its calls are made ready.
 """
 
 from __future__ import annotations
@@ -25,46 +24,47 @@ SPIN = 'extern "C" __global__ void spin(long long n) { long long t = clock64(); 
 
 
 class Calls(Protocol):
-    """The calls of a library; ``turn``, below ``SLICES``, chooses the slices, the stream and the event."""
+    """The calls of a library. ``turn``, below ``SLICES``, chooses the slices, the stream and the event."""
 
     name: str  # of the front end
     version: str  # of the library, in words
 
     def copy_in(self, turn: int) -> None:
-        """A slice of pinned memory to one on the card, and the slice that kernels read."""
+        """Copy a slice of pinned memory to the card, and take the slice that kernels read."""
 
     def copy_out(self, turn: int) -> None:
-        """And back, and the slice that kernels write."""
+        """Copy a slice back, and take the slice that kernels write."""
 
     def kernel(self, turn: int) -> None:
-        """An operation on the latest slices, element by element."""
+        """Run an operation on the latest slices, element by element."""
 
     def other(self, turn: int) -> None:
-        """Another operation, that nothing else calls: what is seldom called has cold code."""
+        """Run another operation, which nothing else calls: the code of rare calls is cold."""
 
     def linear(self, turn: int) -> None:
-        """A linear layer, whose output is new memory. Raises NotImplementedError where the library has none."""
+        """Run a linear layer, whose output is new memory. Raises NotImplementedError if the library has none."""
 
     def record(self, turn: int) -> None:
-        """An event."""
+        """Record an event."""
 
     def wait(self, turn: int) -> None:
-        """For an event that was recorded."""
+        """Wait in a stream for a recorded event."""
 
     def entered(self, turn: int) -> AbstractContextManager[Any]:
-        """Return the block that makes a stream the current one."""
+        """Return a context in which a stream is the current one."""
 
     def synchronize(self) -> None:
-        """With the whole device."""
+        """Wait for the whole device."""
 
 
 class Library(Calls, Protocol):
     """An array library that is installed."""
 
     def chain_s(self, launch: Callable[[Any, Any], object], floats: int, length: int) -> float:
-        """Seconds on the card of so many ``launch(x, y)`` of arrays of so many floats, all issued before one runs.
+        """Return the card's seconds for ``length`` calls of ``launch(x, y)``, all issued before the first one runs.
 
-        ``x`` is random, from 0 to 1, as the programs' inputs are: some kernels take twice as long over zeros.
+        ``x`` and ``y`` have ``floats`` floats. ``x`` is random, from 0 to 1, like the programs' inputs: some kernels
+        take twice as long over zeros.
         """
 
 
@@ -210,9 +210,9 @@ class PytorchEagerCalls(PytorchCalls):
 
 
 class LinearLayers:
-    """PyTorch's linear layers, and a ReLU that writes where it is told: of rows of so many features.
+    """PyTorch's linear layers over rows of ``features``, and a ReLU that writes into a given array.
 
-    What they compute depends on nothing but the rows.
+    The results depend on the rows alone.
     """
 
     def __init__(self, features: int, layers: int) -> None:
@@ -227,23 +227,23 @@ class LinearLayers:
         ]
 
     def __call__(self, x: Any, y: Any) -> None:
-        """All of them."""
+        """Run all layers."""
         rows = x.view(-1, self._features)
         for weights, bias in self._weights:
             rows = self._torch.nn.functional.linear(rows, weights, bias)
         self._torch.clamp_min(rows, 0.0, out=y.view(-1, self._features))
 
     def layer(self, x: Any, _y: Any) -> None:
-        """The first layer, whose output is new memory."""
+        """Run the first layer, whose output is new memory."""
         self._torch.nn.functional.linear(x.view(-1, self._features), *self._weights[0])
 
     def last(self, x: Any, y: Any) -> None:
-        """The operation behind the layers."""
+        """Run the operation behind the layers."""
         self._torch.clamp_min(x, 0.0, out=y)
 
 
 def installed_libraries(device: int) -> Iterator[Library]:
-    """Yield the libraries that can be imported and see the card of that number, in each way of writing programs."""
+    """Yield the installed libraries that see the card of that number, in each way of writing programs."""
     for library in (CupyCalls, PytorchCalls, PytorchEagerCalls):
         try:
             yield library(device)

@@ -1,8 +1,7 @@
-"""The memory that schedules replay in, and what is in it.
+"""The memory in which schedules are replayed, and its content.
 
-Buffers are known by name, kept from one schedule to the next and only ever grow, because pinning 64 MiB
-takes tens of milliseconds. The content of a host buffer depends on its name alone, so that schedules of
-different sizes share it too.
+Buffers are known by name, kept from one schedule to the next, and only ever grow, because pinning 64 MiB takes tens of
+milliseconds. The content of a host buffer depends on its name alone, so schedules of different sizes share it.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Key(NamedTuple):
 
 
 def buffers_of(schedule: Schedule) -> dict[Key, int]:
-    """Return the bytes of every buffer that replaying the schedule needs, scratch for anonymous copies included."""
+    """Return the bytes of every buffer that the replay of a schedule needs, with scratch for anonymous copies."""
     found = {Key(buffer.memory, buffer.name): buffer.bytes for buffer in schedule.buffers}
     for op in schedule.ops:
         if isinstance(op, Copy):
@@ -68,7 +67,7 @@ def union(needs: Iterable[dict[Key, int]]) -> dict[Key, int]:
 
 
 def check_fits(need: dict[Key, int], free_device: int, free_host: int) -> None:
-    """Raise InputError when buffers of these sizes cannot be had. Checked before anything is allocated."""
+    """Raise InputError if buffers of these sizes cannot be allocated. Nothing has been allocated yet."""
     device = sum(size for key, size in need.items() if key.memory == "device")
     host = sum(size for key, size in need.items() if key.memory != "device")
     for what, needed, free in (("device", device, free_device - SPARE_DEVICE_BYTES), ("host", host, free_host)):
@@ -84,7 +83,7 @@ def _mib(n_bytes: int) -> str:
 
 
 def free_host_bytes() -> int:
-    """Return the host memory that can be had, or no limit if the system does not say."""
+    """Return the host memory that can be allocated; no limit if the system does not say."""
     with contextlib.suppress(OSError, ValueError, StopIteration), open("/proc/meminfo", encoding="ascii") as file:
         return int(next(line for line in file if line.startswith("MemAvailable:")).split()[1]) * 1024
     return 1 << 62
@@ -97,12 +96,12 @@ def view(address: int, n_bytes: int) -> NDArray[np.uint8]:
 
 @lru_cache(1024)
 def host_pattern(name: str) -> Pattern:
-    """Return what a host buffer of this name holds: float32 in [0, 1) that repeat after ``PERIOD``."""
+    """Return the content of a host buffer of this name: float32 in [0, 1) that repeat after ``PERIOD``."""
     return Pattern(np.random.default_rng(zlib.crc32(name.encode())).random(PERIOD, np.float32).view(np.uint8))
 
 
 def data(name: str, n_bytes: int) -> NDArray[np.uint8]:
-    """Return the first bytes that a host buffer of this name holds."""
+    """Return the first bytes of a host buffer of this name."""
     return to_bytes([Stretch(host_pattern(name), 0, n_bytes)])
 
 
@@ -114,7 +113,7 @@ class Block(NamedTuple):
 
 
 class Arena:
-    """Named buffers that grow. Growing one moves it: whoever holds its address must ask again."""
+    """Named buffers that grow. Growing one moves it, so its address must be asked for again."""
 
     def __init__(self, gpu: Gpu) -> None:
         self._cuda = gpu.cuda
@@ -126,7 +125,7 @@ class Arena:
         return self._blocks[key]
 
     def grow(self, need: dict[Key, int]) -> None:
-        """Have at least these buffers; host buffers that are new hold their data."""
+        """Allocate these buffers unless they are large enough. New host buffers hold their data."""
         for key, size in need.items():
             block = self._blocks.get(key)
             if block is None or block.bytes < size:
@@ -140,7 +139,7 @@ class Arena:
         return view(*self._blocks[key])
 
     def fill_host(self, key: Key, n_bytes: int) -> None:
-        """Put its data into the first bytes of a host buffer."""
+        """Write a host buffer's data into its first bytes."""
         Stretch(host_pattern(key.name), 0, n_bytes).fill(self.host(key)[:n_bytes])
 
     def read_device(self, name: str, n_bytes: int) -> NDArray[np.uint8]:
@@ -152,15 +151,15 @@ class Arena:
         return found
 
     def poison_device(self, name: str, n_bytes: int) -> None:
-        """Fill the first bytes of a device buffer so that what is never written there is noticed."""
+        """Fill the first bytes of a device buffer with poison, so that missing writes are noticed."""
         self._cuda.memset(self._blocks[Key("device", name)].address, DEVICE_POISON, n_bytes)
 
     def room(self, free_device: int) -> int:
-        """Return the device bytes to be had: what is free, and what is held here."""
+        """Return the device bytes that can be used: the free ones, and those held here."""
         return free_device + sum(block.bytes for key, block in self._blocks.items() if key.memory == "device")
 
     def clear(self) -> None:
-        """Give everything back; what a dead context refuses to free dies with it."""
+        """Free everything. What a dead context refuses to free dies with it."""
         for key in list(self._blocks):
             with contextlib.suppress(Exception):
                 self._free(key)

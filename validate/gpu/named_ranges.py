@@ -1,7 +1,8 @@
 """The named ranges of a Python program, noted where Python opens and closes them.
 
-NVTX as PyTorch, CuPy and the package nvtx call it, and PyTorch's record_function. A run that nothing records has them
-as well so, and they need no profiler to be seen. Standard library alone: see :mod:`streamsim_validate.gpu.runner`.
+Hooked are NVTX as PyTorch, CuPy and the package nvtx call it, and PyTorch's record_function. So a run without a
+recording has its ranges too, and no profiler is needed. This file uses the standard library alone: see
+:mod:`streamsim_validate.gpu.runner`.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ Hook = Callable[[Any, "Ranges"], None]
 
 
 class Ranges:
-    """Notes what opens and closes. ``windows``: by name the how many-th of it has the card idle at both of its ends.
+    """A log of ranges. ``windows``: by name, the number of the range that has the card idle at both of its ends.
 
-    ``clock``: nanoseconds. ``wait``: until the card is idle. ``rows``: start, end, thread and name of each that closed.
+    ``clock``: nanoseconds. ``wait``: waits until the card is idle. ``rows``: start, end, thread and name of each closed
+    range.
     """
 
     def __init__(self, clock: Callable[[], int], windows: Mapping[str, int], wait: Callable[[], None]) -> None:
@@ -35,7 +37,7 @@ class Ranges:
         self._open: dict[Any, list[tuple[int, str, bool]]] = {}
 
     def open(self, key: Any, name: object) -> None:
-        """One, inside those with the same key."""
+        """Open a range, inside those with the same key."""
         text = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
         asked = text in self._windows and next(self._seen[text]) == self._windows[text]
         if asked:
@@ -43,7 +45,7 @@ class Ranges:
         self._open.setdefault(key, []).append((self._clock(), text[:LONGEST_NAME], asked))
 
     def close(self, key: Any) -> None:
-        """The latest that was opened with this key, if there is one."""
+        """Close the latest range that was opened with this key, if there is one."""
         opened = self._open.get(key)
         if opened:
             start, name, asked = opened.pop()
@@ -55,13 +57,13 @@ class Ranges:
 
 
 class Watcher:
-    """Finds the modules that open ranges, the first time that each is imported, and has them noted from then on."""
+    """A finder that hooks the modules that open ranges, the first time that each is imported."""
 
     def __init__(self, ranges: Ranges) -> None:
         self._ranges, self._hooks = ranges, dict(HOOKS)
 
     def find_spec(self, name: str, *_: object) -> Any:
-        """Return what the other finders find; None, which leaves it to them, for all but those modules."""
+        """Return what the other finders find, with a hook; None for other modules, which leaves it to them."""
         hook = self._hooks.pop(name, None)
         spec = importlib.util.find_spec(name) if hook else None  # asks here again, in vain
         if hook is None or spec is None or spec.loader is None:
@@ -71,7 +73,7 @@ class Watcher:
 
 
 class _Loader:
-    """Another loader, and a hook behind it."""
+    """A loader that calls a hook behind another loader."""
 
     def __init__(self, loader: Any, hook: Callable[[ModuleType], None]) -> None:
         self._loader, self._hook = loader, hook
@@ -149,7 +151,7 @@ HOOKS: dict[str, Hook] = {
 def _stacked(
     ranges: Ranges, module: Any, push: str, pop: str, domain_at: tuple[int | None, int | None] = (None, None)
 ) -> None:
-    """Functions that open and close ranges one inside another, by thread; ``domain_at``: where each takes a domain."""
+    """Hook functions that open and close nested ranges of a thread. ``domain_at``: where each takes a domain."""
     closes = getattr(module, pop)
     setattr(module, push, _opening(ranges, getattr(module, push), pop, domain_at[0]))
 
@@ -182,13 +184,13 @@ def _domain(place: int | None, arguments: tuple[Any, ...], named: dict[str, Any]
 
 
 class _Handle:
-    """A range that is closed by what opening it gave; ``given``: by the library, maybe the same each time."""
+    """The handle of a range. ``given``: the library's own handle, which may be the same each time."""
 
     given: Any = None
 
 
 def _by_handle(ranges: Ranges, module: Any, begin: str, end: str) -> None:
-    """Functions of which one gives what the other takes, maybe in another thread."""
+    """Hook a function that returns a handle and one that takes it, maybe in another thread."""
     begins, ends = getattr(module, begin), getattr(module, end)
 
     @functools.wraps(begins)
@@ -211,7 +213,7 @@ def _by_handle(ranges: Ranges, module: Any, begin: str, end: str) -> None:
 
 
 def _as_context(ranges: Ranges, kind: Any, name_of: Callable[[Any], Any]) -> None:
-    """A class whose ``with`` blocks are ranges."""
+    """Hook a class whose ``with`` blocks are ranges."""
     enters, leaves = kind.__enter__, kind.__exit__
 
     def enter(self: Any) -> Any:

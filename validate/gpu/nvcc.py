@@ -1,6 +1,6 @@
-"""Programs in C++, compiled with nvcc in a folder of their own that goes with them.
+"""Programs in C++, compiled with nvcc in a folder that is removed with them.
 
-Those that are known beforehand are compiled side by side, before anything is measured.
+Programs that are known beforehand are compiled side by side, before anything is measured.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def has_nvcc() -> bool:
 
 
 class Compiled:
-    """Compiles programs, each once, and runs them on the card of that number, in processes of their own."""
+    """A compiler of programs, each once, which runs them on the card of that number, in processes of their own."""
 
     def __init__(self, card: int = 0) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="streamsim-")
@@ -40,9 +40,9 @@ class Compiled:
         self._environment = os.environ | {VISIBLE: seen[card] if card < len(seen) else str(card)}
 
     def said(self, text: str, words: Sequence[str], names: Sequence[str]) -> list[Any]:
-        """Return what the program of that text, given these words, says under these names in its lines of JSON.
+        """Return the values that a program, run with ``words``, prints under ``names`` in its lines of JSON.
 
-        Raises InputError where it does not compile, or does not say it.
+        Raises InputError if it does not compile, or does not print them.
         """
         program = self._compiled(text)
         done = subprocess.run([program, *words], capture_output=True, text=True, env=self._environment, check=False)
@@ -56,7 +56,7 @@ class Compiled:
             raise InputError(f"exit code {done.returncode}: {reason[0]}") from None
 
     def prepare(self, texts: Iterable[str], on_step: OnStep = quietly) -> None:
-        """Compile these side by side; what is wrong with one is said when it is to run."""
+        """Compile these side by side. An error is raised when its program is to run."""
         new = [text for text in dict.fromkeys(texts) if text not in self._programs]
         numbers = range(len(self._programs), len(self._programs) + len(new))
         pool = ThreadPoolExecutor(os.cpu_count())

@@ -1,8 +1,7 @@
-"""The measured time line of a schedule: when every copy and kernel really ran, as CUPTI saw it.
+"""The measured time line of a schedule: when every copy and kernel ran, as CUPTI saw it.
 
-Needs NVIDIA's ``cupti-python`` (``pip install 'streamsim[cupti]'``). Tracing slows the issuing host, so the
-time line shows structure: order, engines, gaps and durations on the card. Times to compare with come from
-untraced runs.
+Needs NVIDIA's ``cupti-python`` (``pip install 'streamsim[cupti]'``). Tracing slows the issuing host, so the time line
+shows structure: order, engines, gaps and durations on the card. Times to compare with come from untraced runs.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ def is_available() -> bool:
 def profile(replayer: Replayer, gpu: Gpu) -> Timeline:
     """Replay a schedule once under the profiler and return its measured time line.
 
-    Time 0 is the start of the first op on the card. Raises InputError when the profiler library is missing
-    or has not seen every op.
+    Time 0 is the start of the first op on the card. Raises InputError if the profiler library is missing or has not
+    seen every op.
     """
     if not is_available():
         raise InputError(f"no measured time line: {INSTALL}")
@@ -51,7 +50,7 @@ def profile(replayer: Replayer, gpu: Gpu) -> Timeline:
 def profile_all(
     jobs: Iterable[tuple[str, Schedule]], gpu: Gpu, allow_races: bool = False
 ) -> Iterator[tuple[str, Spans | InputError]]:
-    """Yield the key of each schedule with its measured time line, or with the reason why there is none."""
+    """Yield the key of each schedule with its measured time line, or with the error if there is none."""
     from streamsim_validate.gpu.bench import Bench, prepare
     from streamsim_validate.gpu.replayer import Replayer
 
@@ -73,12 +72,11 @@ def profile_all(
 
 
 def match(schedule: Schedule, activities: Sequence[Activity], stream_ids: Sequence[int] | None) -> Timeline:
-    """Return the time line of ``schedule`` from what ran.
+    """Return the time line of ``schedule`` from the activities that ran.
 
-    ``stream_ids``: CUPTI's ids of the schedule's streams; within a stream the ops ran in order. None for a
-    graph, whose branches the driver puts on streams of its own: there an op is matched to the earliest
-    activity of its engine and size, so ops that are alike may be exchanged. Raises InputError when the
-    activities are not those of the schedule.
+    ``stream_ids``: CUPTI's ids of the schedule's streams; within a stream the ops ran in order. None for a graph, whose
+    branches the driver puts on streams of its own: there, an op is matched to the earliest activity of its engine and
+    size, so equal ops may be exchanged. Raises InputError if the activities are not the schedule's.
     """
     waiting: defaultdict[tuple[int, ...], deque[Activity]] = defaultdict(deque)
     for activity in sorted(activities, key=lambda activity: activity.start_ns):
@@ -100,7 +98,7 @@ def match(schedule: Schedule, activities: Sequence[Activity], stream_ids: Sequen
 
 
 def _place(engine: int, size: int, stream: int | None) -> tuple[int, ...]:
-    """Return the place whose activities ran in issue order: a stream, or the like ones of a graph."""
+    """Return the place whose activities ran in issue order: a stream, or equal ops of a graph."""
     return (engine, size) if stream is None else (stream,)
 
 

@@ -1,9 +1,9 @@
-"""The hardware queues, dealt out to streams as in a process that has used none of them yet.
+"""The hardware queues, assigned to streams as in a new process.
 
-Streams own hardware queues, and where they are more than the queues they take them from each other. So which queue a
-stream has depends on all that ran in the process before, and with it in which order a copy engine comes to a program's
-streams and which of them share a queue. On an H200 with 8 queues, 8 chunks of 4 MiB handed on by events over 8 streams
-take 0.87 ms in a process of their own and up to 1.22 ms behind programs over more streams.
+Streams own hardware queues. If there are more streams than queues, streams take queues from each other. So the queue of
+a stream depends on all earlier work of the process. This decides in which order a copy engine comes to a program's
+streams, and which streams share a queue. On an H200 with 8 queues, 8 chunks of 4 MiB handed on by events over 8 streams
+take 0.87 ms in a process of their own, and up to 1.22 ms behind programs over more streams.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ GATE_BYTES_A_QUEUE = 1 << 20  # copied while a copy and an event are issued to e
 
 
 class QueueOrder:
-    """Puts a card's queues in order, and knows when they are not.
+    """A keeper of the order of a card's queues.
 
-    ``queues``: so many in front of every engine; where they are fewer than two there is nothing to do.
-    ``spin``: gives the address of the compiled kernel :data:`streamsim_validate.gpu.kernels.SPIN`.
+    ``queues``: their number in front of every engine; with fewer than two there is nothing to do. ``spin``: returns the
+    address of the compiled kernel :data:`streamsim_validate.gpu.kernels.SPIN`.
     """
 
     def __init__(self, gpu: Gpu, queues: int, spin: Callable[[], int]) -> None:
@@ -43,7 +43,7 @@ class QueueOrder:
         self._argument = Argument(1, 0, (), ())  # at once
 
     def before(self, schedule: Schedule) -> None:
-        """Call this before each replay of ``schedule``: it finds the queues as a new process does."""
+        """Restore the order if needed. Call this before each replay of ``schedule``."""
         if self._queues < 2:
             return
         disturbs = self._disturbs(schedule)
@@ -52,11 +52,11 @@ class QueueOrder:
         self._in_order = not disturbs
 
     def lose(self) -> None:
-        """Something else has used queues, nobody knows which."""
+        """Note that other work has used the queues."""
         self._in_order = False
 
     def close(self) -> None:
-        """Give everything back; what a dead context refuses to destroy dies with it."""
+        """Free everything. What a dead context refuses to destroy dies with it."""
         with contextlib.suppress(Exception):
             for stream in self._holders:
                 self._cuda.streamDestroy(stream)
@@ -68,7 +68,7 @@ class QueueOrder:
         self._holders, self._events, self._host, self._device = [], [], 0, 0
 
     def _disturbs(self, schedule: Schedule) -> bool:
-        """Return whether it uses more than the streams that own a queue each, or lets the driver choose."""
+        """Return whether it uses more streams than own a queue each, or lets the driver choose."""
         return (
             schedule.launch == "graph"
             or len(schedule.streams) > self._queues
@@ -78,12 +78,12 @@ class QueueOrder:
         )
 
     def _restore(self) -> None:
-        """Stream i of all schedules gets the queue number i of each engine, and so they were used last.
+        """Give stream i of all schedules the queue number i of each engine, used last in this order.
 
-        A stream that has no queue takes the one that was used least recently. So the holders take all queues; a copy
-        engine shows by the order in which it serves them which holder has which; they use them in that order; and the
-        schedules' streams then take them one after another. Kernels are started in the order in which they become
-        ready, whatever their queues' numbers.
+        A stream without a queue takes the least recently used one. So streams of its own, the holders, take all queues.
+        The order in which a copy engine serves them shows which holder has which queue. The holders use their queues in
+        that order. Then the schedules' streams take them one after another. Kernels start in the order in which they
+        become ready, whatever their queues' numbers.
         """
         if not self._holders:
             self._make()
@@ -106,7 +106,7 @@ class QueueOrder:
         self._cuda.deviceSynchronize()
 
     def _served(self, copy: Callable[..., None]) -> Sequence[int]:
-        """Return the holders in the order in which a copy engine serves their queues, after that of the first one."""
+        """Return the holders in the order in which a copy engine serves their queues, from the first holder's on."""
         cuda, events = self._cuda, self._events
         copy(self._holders[0], len(self._holders) * GATE_BYTES_A_QUEUE)
         for holder, event in zip(self._holders, events, strict=True):

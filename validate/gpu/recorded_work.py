@@ -1,4 +1,4 @@
-"""PyTorch and its profiler, for probes of what recording costs: the calls that training and inference are made of."""
+"""PyTorch and its profiler, for probes of the cost of recording: calls of training and inference."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The reference output of a schedule: its ops done one after another in NumPy, in the order of issue.
+"""The reference output of a schedule: its ops done one after another in NumPy, in issue order.
 
-A schedule without races gives the same bytes however its ops overlap, so a measured time is accepted only
-when the card's output is this output.
+A schedule without races gives the same bytes however its ops overlap. So a measured time is accepted only if the card's
+output is this output.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MOST_MEMO_BYTES = 256 << 20
 
 
 class WrongOutputError(InputError):
-    """The card computed something else than the reference: no time of this schedule counts."""
+    """The card's output is not the reference: no time of this schedule counts."""
 
 
 def has_reference(schedule: Schedule) -> bool:
@@ -55,7 +55,7 @@ def host_buffers(schedule: Schedule, direction: Direction) -> set[str]:
 def outputs(schedule: Schedule) -> list[Key]:
     """Return the buffers whose content is checked.
 
-    The named host buffers that are copied to; without any, the named device buffers that are written.
+    They are the named host buffers that are copied to; if there are none, the named device buffers that are written.
     """
     written = host_buffers(schedule, "d2h")
     if not written:
@@ -87,22 +87,22 @@ class Output:
 
     @classmethod
     def of(cls, want: Bytes, tolerance: float) -> Output:
-        """Return these very bytes; ``tolerance``: as :class:`Pattern` has it."""
+        """Return the expected content ``want``. ``tolerance``: as for :class:`Pattern`."""
         return cls((Stretch(Pattern(want, tolerance), 0, len(want)),))
 
     @property
     def bytes(self) -> int:
-        """The number of them."""
+        """The number of bytes."""
         return sum(stretch.bytes for stretch in self.stretches)
 
     @property
     def want(self) -> Bytes:
-        """The bytes themselves."""
+        """The bytes."""
         return to_bytes(self.stretches)
 
     @property
     def tolerance(self) -> float:
-        """The largest of its parts."""
+        """The largest tolerance of its parts."""
         return max(stretch.pattern.tolerance for stretch in self.stretches)
 
     def check(self, name: str, got: Bytes) -> None:
@@ -114,7 +114,7 @@ class Output:
             begin += stretch.bytes
 
     def _what_is_wrong(self, name: str, got: Bytes) -> str:
-        """Return the first wrong element, and how many are: floats where they have a tolerance, else bytes."""
+        """Return the first wrong element and the number of wrong ones: floats if they have a tolerance, else bytes."""
         starts = np.cumsum([0, *(stretch.bytes for stretch in self.stretches)])
         parts = zip(self.stretches, np.split(got, starts[1:-1]), strict=True)
         wrong, want = np.concatenate([stretch.far(part) for stretch, part in parts]), self.want
@@ -153,7 +153,7 @@ class Memo:
         self._bytes = 0
 
     def get(self, key: Hashable, compute: Callable[[], list[Pattern]]) -> list[Pattern]:
-        """Return what is known under the key, or else what ``compute`` finds."""
+        """Return the result that is known under the key; otherwise ``compute`` it."""
         if key not in self._found:
             self._found[key] = compute()
             self._bytes += _held(self._found[key])
@@ -212,7 +212,7 @@ class _Executor:
             self._memory[region.buffer].write(region.offset, result)
 
     def _computed(self, spec: KernelSpec, kernel: Kernel, reads: list[list[Stretch]]) -> list[list[Stretch]]:
-        """Return what the kernel makes of its inputs: of one period of them where they repeat, and that only once."""
+        """Return the kernel's outputs. If its inputs repeat, one period is computed, and only once."""
         elements, (in_widths, out_widths) = elements_of(spec, kernel), widths_of(spec, kernel)
         tolerance = spec.tolerance(kernel.parameter) + _inherited(reads, in_widths)
 
@@ -235,13 +235,13 @@ class _Executor:
 
 
 def _inherited(reads: list[list[Stretch]], widths: list[int]) -> float:
-    """Return how far a sum of all floats that an element reads may be off: each float counts."""
+    """Return how far a sum of all floats that an element reads may be off: the tolerances of the floats add up."""
     off = [max(stretch.pattern.tolerance for stretch in stretches) for stretches in reads]
     return sum(each * max(1, width // FLOAT_BYTES) for each, width in zip(off, widths, strict=True))
 
 
 def _passed_through(reads: list[list[Stretch]], sizes: list[int]) -> list[list[Stretch]]:
-    """Return what :func:`streamsim_validate.gpu.kernels.pass_through_reference` gives, without the bytes."""
+    """Return the result of :func:`streamsim_validate.gpu.kernels.pass_through_reference`, without the bytes."""
     found = []
     for k, size in enumerate(sizes if reads else ()):
         source = reads[min(k, len(reads) - 1)]
@@ -253,10 +253,10 @@ def _passed_through(reads: list[list[Stretch]], sizes: list[int]) -> list[list[S
 
 
 class _Repeated(NamedTuple):
-    """Inputs that repeat after so many ``elements``: one period of each.
+    """Inputs that repeat after ``elements`` elements: one period of each.
 
-    Turned so that the first begins as near to its pattern's beginning as it can, so whatever chunk of a workload they
-    are read for, they are the same. The chunk begins with the element ``first`` of them.
+    They are turned so that the first begins as near to its pattern's beginning as possible. So they are the same for
+    every chunk of a workload. The chunk begins with their element ``first``.
     """
 
     inputs: tuple[Stretch, ...]
@@ -265,7 +265,7 @@ class _Repeated(NamedTuple):
 
 
 def _repeated(reads: list[list[Stretch]], widths: list[int]) -> _Repeated | None:
-    """Return None if there are no inputs or one of them does not repeat."""
+    """Return the inputs as one period each; None if there are none or one of them does not repeat."""
     if not reads or any(len(stretches) > 1 for stretches in reads):
         return None
     stretches = [found for (found,) in reads]

@@ -1,12 +1,13 @@
-"""Replay schedules on a real card: the same calls as a CUDA program, timed, with the output verified.
+"""Replays of schedules on a card: the same calls as a CUDA program, timed, with the output verified.
 
-Every sample replays a schedule twice. Once as it stands: ``wall_s`` from the host's first call until its
-last call has returned, ``issue_s`` until the last call before the closing synchronisation has returned
-(time in which a call was held is part of it: the host cannot tell waiting from working). And once with
-timing events around it (:func:`streamsim_validate.records.timed.with_timing_events`): ``device_s`` from the
-start event to the stop event. The events and waits of that choreography cost time too, so a prediction of
-``device_s`` simulates that same instrumented schedule. The hot loop only calls functions on arguments prepared
-before.
+Every sample replays a schedule twice.
+
+- Without timing events. ``wall_s``: from the host's first call until its last call has returned. ``issue_s``: until the
+  last call before the closing synchronisation has returned, including time in which a call was held.
+- With timing events (:func:`streamsim_validate.records.timed.with_timing_events`). ``device_s``: from the start event
+  to the stop event. These events and waits cost time, so a prediction of ``device_s`` simulates the same schedule.
+
+The hot loop only calls functions on arguments that were prepared before.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Meter = Callable[[], float]  # reads so many seconds
 
 
 class Sample(NamedTuple):
-    """One repeat, in seconds: between the timing events, of the whole program, of issuing it."""
+    """The seconds of one repeat: between the timing events, of the whole program, and of issuing it."""
 
     device_s: float
     wall_s: float
@@ -45,11 +46,11 @@ class Sample(NamedTuple):
 
 
 class LostGpuError(InputError):
-    """The card's context is dead (a kernel touched memory that is not its own, say): nothing more can be measured."""
+    """The card's context is dead, perhaps because a kernel touched foreign memory: nothing more can be measured."""
 
 
 def refuse_races(schedule: Schedule) -> None:
-    """Raise InputError when two ops of the schedule race: what it computes, and so its time, means nothing."""
+    """Raise InputError if two ops of the schedule race: then its output, and so its time, means nothing."""
     races = [finding for finding in check(schedule) if finding.severity == "error"]
     if races:
         first, more = races[0], f" ({len(races) - 1} more races)" if len(races) > 1 else ""
@@ -62,8 +63,8 @@ def refuse_races(schedule: Schedule) -> None:
 class Replayer:
     """A schedule made ready on a card: ``verify()`` its output, ``run()`` it for a sample.
 
-    Its buffers must be in ``bench.arena`` (see :func:`prepare`), and it must be made again when they move.
-    Raises InputError when the card cannot run it, or when its ops race and ``bench`` does not allow races.
+    Its buffers must be in ``bench.arena`` (see :func:`prepare`). If they move, make a new replayer. Raises InputError
+    if the card cannot run the schedule, or if its ops race and ``bench`` does not allow races.
     """
 
     def __init__(self, schedule: Schedule, bench: Bench) -> None:
@@ -95,7 +96,7 @@ class Replayer:
         return Calls(compiler.calls(schedule.ops[:cut]), compiler.calls(schedule.ops[cut:]))
 
     def _graph_calls(self) -> tuple[Calls, Calls]:
-        """Return the graph's launch, and the same between the timing events."""
+        """Return the graph's launch alone, and between the timing events."""
         schedule, cuda, gpu = self.schedule, self._cuda, self._bench.gpu
         compiler = Compiler(self._bench, schedule)
         self._keep.append(compiler.keep)
@@ -134,19 +135,19 @@ class Replayer:
             raise InputError(f"{name}: CUDA refuses it ({error})") from error
 
     def replay(self) -> None:
-        """Run the program once as it stands, untimed, and nothing else: for a profiler."""
+        """Run the program once without timing events, untimed, and nothing else: for a profiler."""
         with self._named_errors():
             _replay(self._plain)
             self._bench.queue_order.lose()
 
     def run(self) -> Sample:
-        """Replay the program twice, as it stands and between timing events."""
+        """Replay the program twice, without and with timing events."""
         with self._named_errors():
             issue_ns, wall_ns = self._replay_in_order(self._plain)
         return Sample(self.device_s(), wall_ns * NS, issue_ns * NS)
 
     def device_s(self) -> float:
-        """Replay the program once between timing events; seconds from one to the other, 0 for one without work."""
+        """Replay the program once between timing events. Return the seconds between them, 0 for one without work."""
         with self._named_errors():
             if not self._timed.issue:
                 return 0.0
@@ -154,13 +155,13 @@ class Replayer:
             return float(self._cuda.eventElapsedTime(*self._timing)) * 1e-3
 
     def run_beside(self, meters: Sequence[Meter]) -> tuple[Sample, tuple[float, ...]]:
-        """Return a sample, and the seconds that each meter reads: the mean of just before it and just after."""
+        """Return a sample, and the seconds of each meter: the mean of just before and just after it."""
         before_s, sample = [read() for read in meters], self.run()
         after_s = [read() for read in reversed(meters)]
         return sample, tuple((one + other) / 2 for one, other in zip(before_s, reversed(after_s), strict=True))
 
     def issue(self) -> float:
-        """Replay once a program that leaves the hardware queues as they are; seconds in which it was issued."""
+        """Replay once a program that does not disturb the hardware queues. Return the seconds that issuing took."""
         with self._named_errors():
             issue_ns, _ = _replay(self._plain)
         return issue_ns * NS
@@ -171,9 +172,9 @@ class Replayer:
         return _replay(calls)
 
     def verify(self, timed: bool = False) -> bool:
-        """Poison what it writes, replay it, compare its output; False when it names no output.
+        """Poison the outputs, replay the program and compare them. Return False if it names no output.
 
-        ``timed``: the program with the timing events, else as it stands. Raises WrongOutputError.
+        ``timed``: the program with timing events. Raises WrongOutputError.
         """
         program = self._timed if timed else self._plain
         with self._named_errors():
@@ -193,7 +194,7 @@ class Replayer:
         return self._expected
 
     def _one_at_a_time(self) -> Expected:
-        """Return the outputs of the same ops, each waited for: the reference of a kernel that has none in NumPy."""
+        """Return the outputs of the ops, each waited for: the reference of a kernel without one in NumPy."""
         self._reset()
         self._bench.queue_order.lose()
         live = msgspec.structs.replace(self.schedule, launch="live")
@@ -206,7 +207,7 @@ class Replayer:
         return Expected(found)
 
     def _reset(self) -> None:
-        """Put every named buffer that it uses into the state from which the reference starts."""
+        """Put every named buffer that it uses into the state in which the reference starts."""
         arena = self._bench.arena
         for buffer in self.schedule.buffers:
             key = Key(buffer.memory, buffer.name)
@@ -239,7 +240,7 @@ class Replayer:
 
 
 def _replay(calls: Calls) -> tuple[int, int]:
-    """Return (ns until the last issuing call has returned, ns until the last closing call has)."""
+    """Return (ns until the last issuing call has returned, ns until the last closing call has returned)."""
     issue, closing = calls
     begin = perf_counter_ns()
     for call, arguments in issue:

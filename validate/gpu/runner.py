@@ -1,11 +1,13 @@
-"""Runs a Python program for ``streamsim-validate capture``, in the program's own interpreter.
+"""A runner of a Python program for ``streamsim-validate capture``, in the program's own interpreter.
 
-That may be another one than the validator's, so this file is run by its path, and nothing is imported but the standard
-library, the file beside it and, to record, NVIDIA's ``cupti-python``. Asked to ``probe``, it says whether there are a
-card and that library; to ``time``, it runs the program and notes when its named ranges begin and end; to ``record``, it
-also has CUPTI record every call and all work of the card.
+That interpreter may be another one than the validator's. So this file is run by its path, and imports only the standard
+library, the file beside it and, to record, NVIDIA's ``cupti-python``.
 
-What was found is written at the end of the process, as the lines that :mod:`streamsim.recorded.captured` reads. The
+- ``probe``: says whether there are a card and that library.
+- ``time``: runs the program and notes when its named ranges begin and end.
+- ``record``: also has CUPTI record every call and all work of the card.
+
+The results are written at the end of the process, as the lines that :mod:`streamsim.recorded.captured` reads. The
 program's output, exceptions and exit code are its own.
 """
 
@@ -45,7 +47,7 @@ LONGEST_NAME = 4096
 
 
 def _columns(text: str) -> dict[str, str]:
-    """Return the attribute of CUPTI's record in each column; ``column=attribute`` where the names differ."""
+    """Return the attribute of CUPTI's record for each column: ``column=attribute`` if the names differ."""
     return {column: attribute or column for column, _, attribute in (word.partition("=") for word in text.split())}
 
 
@@ -82,7 +84,7 @@ Row = tuple["Any", ...]
 
 
 def wait_for_card() -> None:
-    """Until the card has done what the thread's context was asked for; nothing where there is no context."""
+    """Wait until the card has done the work of the thread's context, if there is one."""
     if _DRIVER is not None:
         _DRIVER.cuCtxSynchronize()
 
@@ -100,7 +102,7 @@ def _driver() -> Any:
 
 
 class Recorder:
-    """CUPTI's records, copied as they come; ``cupti``: the module of that name in the package of that name."""
+    """CUPTI's records, copied as they come. ``cupti``: the module of that name in the package of that name."""
 
     def __init__(self, cupti: Any) -> None:
         self._cupti = cupti
@@ -114,7 +116,7 @@ class Recorder:
         self.clock: Callable[[], int] = cupti.get_timestamp
 
     def start(self) -> None:
-        """Record from here on. Raises whatever CUPTI says when it cannot record what is needed."""
+        """Record from here on. Raises CUPTI's error if it cannot record what is needed."""
         cupti = self._cupti
         with contextlib.suppress(Exception):  # else threads have other numbers than the system's
             cupti.set_thread_id_type(cupti.ActivityThreadIdType.SYSTEM)
@@ -140,7 +142,7 @@ class Recorder:
                     self._lost += 1
 
     def stop(self) -> None:
-        """Have what is left handed over. That the card is waited for here is no part of the program."""
+        """Have the remaining records handed over. The wait for the card is not part of the program."""
         self._disable(OF_THE_HOST)
         wait_for_card()
         self._cupti.activity_flush_all(1)
@@ -148,7 +150,7 @@ class Recorder:
         self._cupti.activity_flush_all(1)
 
     def lost(self) -> int:
-        """The number of records that CUPTI had no room for, and of those that could not be read."""
+        """Return the number of records for which CUPTI had no room, and of those that could not be read."""
         dropped = ctypes.c_size_t()
         with contextlib.suppress(Exception):
             self._cupti.activity_get_num_dropped_records(0, 0, ctypes.addressof(dropped))
@@ -160,7 +162,7 @@ class Recorder:
                 self._cupti.activity_disable(self._enabled.pop(name))
 
     def write(self, lines: Lines) -> None:
-        """All records."""
+        """Write all records."""
         for kind, (table, columns) in RECORDS.items():
             rows: Iterable[Row] = self._rows[kind]
             names = list(columns)
@@ -194,7 +196,7 @@ def _taker(fields: Callable[[Any], Row], keep: Callable[[Row], None]) -> Callabl
 
 @functools.cache
 def demangled(name: str) -> str:
-    """Return a C++ name as it is in the source: CUPTI has that of the linker. The same where nothing can tell."""
+    """Return a C++ name as in the source, from CUPTI's name for the linker; unchanged if that fails."""
     if not name.startswith("_Z"):
         return name
     with contextlib.suppress(Exception):
@@ -213,7 +215,7 @@ def demangled(name: str) -> str:
 
 
 class Lines:
-    """The file: names are written before the first rows that have them."""
+    """The file of results: names are written before the first rows that have them."""
 
     def __init__(self, path: str, **head: Any) -> None:
         self._file = open(path, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115 - closed by close
@@ -221,7 +223,7 @@ class Lines:
         self._line({FORMAT: VERSION, "process": os.getpid(), **head})
 
     def rows(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
-        """Rows of a table; text in them becomes the place of a name."""
+        """Write rows of a table. A text in them becomes the number of its name."""
         left = iter(rows)
         while some := list(itertools.islice(left, ROWS_AT_ONCE)):
             new: list[str] = []
@@ -242,7 +244,7 @@ class Lines:
         return number if -FAR < number < FAR else -1  # all ones: none
 
     def close(self, lost: int = 0) -> None:
-        """With the line that says that all is there but for what was ``lost``."""
+        """Write the last line, which says that the file is complete except for ``lost`` records."""
         self._line({"end": True, "dropped": lost})
         self._file.close()
 
@@ -251,7 +253,7 @@ class Lines:
 
 
 def write_probe(path: str) -> None:
-    """Whether there are a card and CUPTI for Python, as one object."""
+    """Write whether there are a card and CUPTI for Python, as one object."""
     found: dict[str, Any] = {"cards": 0, "why": "", "no_cupti": ""}
     if _DRIVER is None:
         found["why"] = "no NVIDIA driver: libcuda.so.1 cannot be loaded"
@@ -272,7 +274,7 @@ def write_probe(path: str) -> None:
 
 
 def run(words: Sequence[str]) -> None:
-    """The program that Python would run with these words: a script, ``-m module`` or ``-c code``, and its arguments."""
+    """Run the program that Python would run with these words: a script, ``-m module`` or ``-c code``, and arguments."""
     safe = getattr(sys.flags, "safe_path", False)
     if words[0] == "-m":
         sys.path[:0] = [] if safe else [os.getcwd()]
@@ -290,7 +292,7 @@ def run(words: Sequence[str]) -> None:
 
 
 def show_own_frames(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """A program's exception without what ran the program."""
+    """Show a program's exception without the frames of this runner."""
     outer = (__file__, "<frozen runpy>")
     while trace is not None and trace.tb_frame.f_code.co_filename in outer and trace.tb_next is not None:
         trace = trace.tb_next
@@ -298,9 +300,9 @@ def show_own_frames(kind: type[BaseException], error: BaseException, trace: Trac
 
 
 def main(arguments: Sequence[str]) -> None:
-    """``arguments``: what to do, where to write what was found, what is asked (JSON), and the program's words.
+    """Do what the ``arguments`` say: the mode, the file for the results, what is asked (JSON), the program's words.
 
-    Asked: ``windows`` of :class:`Ranges`, and the files ``timed`` that timed runs have written.
+    Asked: ``windows`` of :class:`Ranges`, and the files ``timed`` of timed runs.
     """
     global _DRIVER
     what, path, asked, *words = arguments
@@ -358,7 +360,7 @@ def ranges_in(path: str) -> Iterator[Row]:
 def finish(
     process: int, path: str, recorder: Recorder | None, ranges: Ranges, timed: Sequence[Row], program: str
 ) -> None:
-    """Write what was found; a process that was forked has nothing to write."""
+    """Write the results. A process that was forked has none to write."""
     if os.getpid() != process:
         return
     tool = ""

@@ -1,4 +1,4 @@
-"""The card on which was measured, as a record and a profile's description name it."""
+"""The card that was measured, as a record and a profile's description name it."""
 
 from __future__ import annotations
 
@@ -32,15 +32,14 @@ class Card(msgspec.Struct, frozen=True):
 
     @property
     def resident_threads(self) -> int:
-        """Return the threads that fill the card."""
+        """The threads that fill the card."""
         return self.multiprocessors * self.threads_per_multiprocessor
 
 
 def check_same_card(card: Card, device: Device) -> None:
-    """Raise InputError when the profile is not of this card, whose record is to be predicted with it.
+    """Raise InputError if the profile is of another card than the record that it is to predict.
 
-    A profile that ``calibrate`` wrote names its card in its description; one that does not name any is
-    taken as it is.
+    A profile of ``calibrate`` names its card in its description. A profile that names none is accepted.
     """
     named = device.description
     _, calibrated, on = named.rpartition(CALIBRATED_ON)
@@ -52,5 +51,5 @@ def check_same_card(card: Card, device: Device) -> None:
 
 
 def _begins_with(text: str, card: str) -> bool:
-    """Return whether the text begins with the whole name of the card: an "NVIDIA H200 NVL" is no "NVIDIA H200"."""
+    """Return whether the text begins with the whole name of the card: "NVIDIA H200 NVL" does not with "NVIDIA H200"."""
     return text.startswith(card) and text[len(card) :].lstrip()[:1] in AFTER_A_NAME

@@ -1,4 +1,4 @@
-"""The times of a probe's chains, as records and files of calibration samples hold them, and what one link takes."""
+"""The times of a probe's chains, as records and calibration samples hold them, and the time of one link."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PaceRow = tuple[str, int, int, tuple[float, ...]]  # of each of its runs how lon
 
 
 class Chain(NamedTuple):
-    """A probe: ``length`` times what ``kind`` says, of ``size`` bytes or elements, or over so many streams."""
+    """A probe: a chain of ``length`` links of one ``kind``. ``size``: bytes, elements or streams, by the kind."""
 
     kind: str
     size: int
@@ -30,7 +30,7 @@ class Chain(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """One run: on the card between events, for the host until all was done, and until all was issued."""
+    """The seconds of one run: on the card between events, for the host until all was done, and until all was issued."""
 
     device_s: float
     wall_s: float
@@ -71,9 +71,9 @@ def per_link(
     column: str = "device_s",
     typical: Callable[[Sequence[float]], float] = median,
 ) -> float:
-    """Return the seconds that one more link of a chain takes: the slope between its shortest and longest length.
+    """Return the seconds of one more link: the slope between the shortest and the longest chain.
 
-    Between what is ``typical`` of the runs of each. Raises InputError unless there are two lengths.
+    ``typical``: the statistic of the runs of each length. Raises InputError unless there are two lengths.
     """
     lengths = sorted(chain.length for chain in timings if (chain.kind, chain.size) == (kind, size))
     if len(lengths) < 2:

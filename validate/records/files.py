@@ -37,9 +37,9 @@ class _Versioned(msgspec.Struct):
 
 
 def read_record(path: str | os.PathLike[str]) -> Record:
-    """Return the record in a file, or in the journal of one that was not finished.
+    """Return the record in a file, or in the journal of an unfinished one.
 
-    Raises InputError with one line when it is truncated, damaged or of another schema version.
+    Raises InputError with one line if it is truncated, damaged or of another schema version.
     """
     where = Path(path)
     journal = journal_path(where)
@@ -72,10 +72,10 @@ def read_record(path: str | os.PathLike[str]) -> Record:
 def finish(
     journal: Path, record: str | os.PathLike[str], complete: Callable[[Record], Record] = lambda found: found
 ) -> Record:
-    """Write the record that the journal holds, once it is complete, and remove the journal.
+    """Write the record that the journal holds, after ``complete``, and remove the journal.
 
-    Raises InputError when it cannot be written, when another process holds the journal, and when that has made the
-    record of it already.
+    Raises InputError if it cannot be written, if another process holds the journal, or if that process has made the
+    record already.
     """
     with ExitStack() as held:
         with suppress(OSError):  # reading it says what is wrong
@@ -88,9 +88,9 @@ def finish(
 
 
 def check_replaceable(path: Path, kind: str) -> None:
-    """Raise InputError unless a file of that kind, of those that are known by their content, can be written there.
+    """Raise InputError unless a file of that ``kind`` can be written to ``path``.
 
-    Over one of its kind; nobody's file of another is written over.
+    A file of another kind is never replaced. Kinds are recognised by their content.
     """
     check_writable(path)
     if os.path.isfile(path):

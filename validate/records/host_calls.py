@@ -1,8 +1,8 @@
 """The host's speed, from the chains of calls that are measured with every group of schedules.
 
-A host's calls cost 10 to 25 % more or less within minutes, so a record says how long such chains took among its
-schedules and in its calibrations. The schedules of the chains are calibration's
-(:mod:`streamsim_validate.calibrate`), and so is what each call costs.
+A host's calls cost 10 to 25 % more or less within minutes. So a record holds the times of these chains among its
+schedules and in its calibrations. :mod:`streamsim_validate.calibrate` has the schedules of the chains, and fits the
+cost of each call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RECORD_CHAINS, WAIT_CHAINS, SYNCHRONISE_CHAINS = "record", "wait", "synchronise"
 
 
 class HostCalls(NamedTuple):
-    """Seconds that calls which wait for nothing cost the host: numbers of :class:`streamsim.device.profile.Host`."""
+    """Seconds of calls that wait for nothing: numbers of :class:`streamsim.device.profile.Host`."""
 
     copy_s: float
     kernel_s: float
@@ -43,7 +43,7 @@ def mix_kind(letters: str) -> str:
 
 
 def mix_chain(letters: str, streams: int) -> Chain:
-    """Return the chain of a mix over so many streams."""
+    """Return the chain of a mix of calls over this many streams."""
     return Chain(mix_kind(letters), streams, MIX_LENGTH)
 
 
@@ -51,9 +51,9 @@ PACE_CHAIN = mix_chain(CHUNK, FEW_STREAMS)  # issued beside each sample of a sch
 
 
 def usual_pace_s(paces_s: Iterable[Sequence[float]]) -> float:
-    """Seconds in which the host mostly issued the pace while it was calibrated, of those beside every program.
+    """Return the median seconds in which the host issued the pace beside the programs of a calibration.
 
-    Raises InputError when there are none.
+    Raises InputError if there are none.
     """
     found = [*chain.from_iterable(paces_s)]
     if not found:
@@ -72,9 +72,9 @@ def mixes_s(timings: Timings) -> dict[Chain, float]:
 
 
 def speed_of(took_s: Mapping[Chain, float], usual_s: Mapping[Chain, float]) -> float:
-    """Return how many times as long as usual the host's calls took, by what the same mixes took it.
+    """Return the time of the host's calls over the usual time, from the times of the same mixes.
 
-    One number for all calls, the geometric mean over the mixes: a host that changes its speed does so for every call,
-    and the medians of two mixes may fall on either of its speeds, so their difference says little of a call.
+    The result is the geometric mean over the mixes. A host changes its speed for all calls at once. The medians of two
+    mixes may fall on two of its speeds, so their difference says little about one call.
     """
     return math.exp(mean(math.log(took_s[mix] / usual_s[mix]) for mix in usual_s))

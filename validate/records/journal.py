@@ -1,7 +1,7 @@
 """Journals: records while they are being measured, one JSON object a line.
 
-Every settled schedule is appended at once: whatever stops the program, what was measured stands in the journal and
-the run can be resumed. The lines: a header, then for each process :class:`RunBegins`, entries and their groups,
+Each settled schedule is appended at once. So whatever stops the program, its measurements stand in the journal, and the
+run can be resumed. The lines: a header; for each process :class:`RunBegins`, entries and their groups,
 :class:`RunEnds`, time lines.
 """
 
@@ -25,9 +25,10 @@ JOURNAL_SUFFIX = ".journal"
 
 
 class Header(msgspec.Struct, frozen=True, tag_field="line", tag="header"):
-    """First line of a journal. ``kernels``: a fingerprint of the files of kernels of one's own, "" for none.
+    """The first line of a journal.
 
-    ``task``: a fingerprint of what is tuned; "" where a suite or schedules are measured.
+    ``kernels``: a fingerprint of the user's files of kernels, "" for none. ``task``: a fingerprint of the tuned
+    workload, "" for a suite or schedules.
     """
 
     card: Card
@@ -40,7 +41,7 @@ class Header(msgspec.Struct, frozen=True, tag_field="line", tag="header"):
 
 
 class RunBegins(msgspec.Struct, frozen=True, tag_field="line", tag="begin"):
-    """A process begins to measure; the entries that follow are its own. ``samples``: what it calibrated first."""
+    """The line of a process that begins to measure the entries behind it. ``samples``: its first calibration."""
 
     connections: int
     started: str
@@ -51,7 +52,7 @@ class RunBegins(msgspec.Struct, frozen=True, tag_field="line", tag="begin"):
 
 
 class Traced(msgspec.Struct, frozen=True, tag_field="line", tag="timeline"):
-    """The time line of the entry with that key, traced in a process with so many ``connections``."""
+    """The time line of the entry ``key``, traced in a process with this number of ``connections``."""
 
     key: str
     timeline: Spans
@@ -59,7 +60,7 @@ class Traced(msgspec.Struct, frozen=True, tag_field="line", tag="timeline"):
 
 
 class RunEnds(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
-    """It has measured everything. ``samples``: what it calibrated last."""
+    """The line of a process that has measured everything. ``samples``: its last calibration."""
 
     finished: str
     samples: dict[str, Any] | None = None
@@ -80,12 +81,12 @@ def header(card: Card, suite: str, kernels: str = "", task: str = "") -> Header:
 
 
 def journal_path(record: str | os.PathLike[str]) -> Path:
-    """Return where the record of that name is while it is being measured."""
+    """Return the path of the journal of a record."""
     return Path(f"{os.fspath(record)}{JOURNAL_SUFFIX}")
 
 
 def check_unused(record: str | os.PathLike[str]) -> None:
-    """Raise InputError where there is a file of that name, which is not written over, or the name is a journal's."""
+    """Raise InputError if there is a file of this name, which is not replaced, or if the name is a journal's."""
     if os.fspath(record).endswith(JOURNAL_SUFFIX):
         raise InputError(one_line(f"{record}: is the name of an unfinished record; choose one that ends otherwise"))
     if os.path.exists(record):
@@ -93,19 +94,19 @@ def check_unused(record: str | os.PathLike[str]) -> None:
 
 
 def lock(file: IO[bytes], path: Path) -> None:
-    """Hold the open journal until it is closed. Raises InputError when another process does."""
+    """Hold the open journal until it is closed. Raises InputError if another process holds it."""
     if not try_lock(file.fileno()):
         who = holder(file.fileno())
         raise InputError(one_line(f"{path}: {who} writes to it; wait for it, or choose another output"))
 
 
 class Journal:
-    """Appends lines to a journal; every line is in the file when ``append`` returns."""
+    """A writer of a journal. Each line is in the file when :meth:`append` returns."""
 
     def __init__(self, path: Path, first: Header) -> None:
         """Open or begin the journal.
 
-        Raises InputError when it is another card's or suite's, cannot be written, or has become a record.
+        Raises InputError if it is of another card or suite, cannot be written, or has become a record.
         """
         self.path = path
         self._check_unfinished()
@@ -122,7 +123,7 @@ class Journal:
             self.append(first)
 
     def _resume(self, first: Header) -> None:
-        """Lock the file, before it is read: whoever holds it may be writing a line. Without that torn when one died."""
+        """Lock the file before it is read: its holder may be writing a line. Drop a line that was cut off."""
         lock(self._file, self.path)
         self._check_unfinished()  # by whoever held it a moment ago
         data = read_stored(self.path)
@@ -177,7 +178,7 @@ class Journal:
             raise self._not_resumed(f"it has measured another schedule {entry.key!r} than is asked for now")
 
     def entries(self, connections: int) -> Iterator[Entry]:
-        """Return the entries of runs with so many connections: for each schedule the last one with most samples."""
+        """Return the entries with this number of connections: for each schedule the last one with most samples."""
         runs = (run for run in fold(self.lines).runs if run.connections == connections)
         return (entry for run in runs for entry in run.entries)
 
@@ -215,7 +216,7 @@ class Journal:
 
 
 def _is_complete(entry: Entry, repeats: int) -> bool:
-    """Return False for one to measure again. What did not fit will not fit; what broke the context would again."""
+    """Return False for an entry to measure again. What did not fit or broke the context is not measured again."""
     return len(entry.wall_s) >= repeats if entry.status == "ok" else entry.status.startswith(("skipped", "lost"))
 
 
@@ -244,9 +245,9 @@ def lines_of(path: Path, data: bytes) -> list[Line]:
 
 
 def fold(lines: list[Line]) -> Record:
-    """Return the record that a journal's lines make, without the profiles that its calibrations show.
+    """Return the record of a journal's lines, without the profiles of its calibrations.
 
-    Of a schedule measured several times only the entry with the most samples stays, of these the last one.
+    If a schedule was measured several times, the last entry with the most samples stays.
     """
     first = lines[0]
     assert isinstance(first, Header), "read_journal checks"

@@ -1,6 +1,6 @@
-"""Programs in a language, as records hold them: what was measured beside each.
+"""Programs in a language, as records hold them, and the rounds of calls beside them.
 
-A program's recipe names its kernels by what they compute; how long they take is measured beside it.
+A program's recipe names its kernels by what they compute. Their times are measured beside the program.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ ELEMENT_BYTES = 4
 
 
 def stand_ins(elements: int, kernels: int, work: int) -> Workload:
-    """Return a float in and a float out of each element, through so many stand-ins of ``work`` rounds."""
+    """Return a workload of a float in and out of each element, with ``kernels`` stand-ins of ``work`` rounds."""
     kernel = WorkloadKernel(STAND_IN, parameter=work)
     return Workload(elements, (ELEMENT_BYTES,), (ELEMENT_BYTES,), (kernel,) * kernels)
 
 
 def linear_layers(rows: int, features: int, layers: int) -> Workload:
-    """Return so many rows of floats through linear layers of as many features each, and one operation more."""
+    """Return a workload of rows of floats through linear layers of ``features``, and one operation more."""
     kernels = (WorkloadKernel(LINEAR, parameter=features),) * layers
     size = (ELEMENT_BYTES * features,)
     return Workload(rows, size, size, (*kernels, WorkloadKernel(LAST)))
 
 
 def costs_in(kind: str) -> Counter[str]:
-    """Return how often each cost of a host is paid in a round of that kind, one of many in a row.
+    """Return how often a round of that kind, one of many in a row, pays each cost of a host.
 
-    Raises InputError for a call that is none.
+    Raises InputError for an unknown call.
     """
     if not set(kind) <= CALLS.keys():
         raise InputError(f"pace = {kind!r}: expected letters of {''.join(CALLS)}; measure it again")
@@ -66,7 +66,7 @@ def costs_in(kind: str) -> Counter[str]:
 
 
 def round_s(host: Host, kind: str) -> float:
-    """Return the seconds of a round of that kind, by what its calls cost. Raises InputError as :func:`costs_in`."""
+    """Return the seconds of a round of that kind. Raises InputError as :func:`costs_in` does."""
     known = host if host.linear_s else msgspec.structs.replace(host, linear_s=host.kernel_s)
     return sum(float(getattr(known, name)) * times for name, times in costs_in(kind).items())
 

@@ -1,7 +1,7 @@
-"""A schedule as a suite gives it: pattern, arguments and workload, from which anybody builds the very same ops.
+"""Recipes: a schedule as a suite gives it, by pattern, arguments and workload, from which anybody builds the same ops.
 
-Records hold recipes in place of schedules, which are a hundred times as long, with a digest of what was built and
-measured. They are here because reading a record must not need what measures.
+Records hold recipes in place of schedules, which are a hundred times as long, with a digest of the measured schedule.
+Recipes are in this room because reading a record must not need the rooms that measure.
 """
 
 import hashlib
@@ -115,7 +115,7 @@ PATTERNS: dict[str, Callable[..., Schedule]] = {
 
 
 class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A schedule by what it is made of, and the effect it is there to show."""
+    """A schedule by its pattern, arguments and workload, and the ``effect`` that it is there to show."""
 
     pattern: str
     arguments: dict[str, Value]
@@ -123,9 +123,9 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
     effect: str
 
     def schedule(self) -> Schedule:
-        """Build it.
+        """Build the schedule.
 
-        Raises InputError when the pattern is unknown or refuses the arguments, and for more ops than any run measures.
+        Raises InputError if the pattern is unknown or refuses the arguments, and for more ops than any run measures.
         """
         if self.pattern not in PATTERNS:
             raise InputError(f"pattern = {self.pattern!r}: expected one of {', '.join(PATTERNS)}")
@@ -141,7 +141,7 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def simplicity(self) -> tuple[int, ...]:
-        """The smaller, the simpler, by :class:`~streamsim.program.config.Config`; prefetch and other patterns last."""
+        """The smaller, the simpler, as for :class:`~streamsim.program.config.Config`; other patterns come last."""
         arguments: dict[str, Any] = self.arguments
         if self.pattern == "ring":
             return (0, *ring_config(**arguments).simplicity)
@@ -153,13 +153,13 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """Return one line that names it and no other recipe."""
+        """One line that names this recipe and no other."""
         arguments = " ".join(f"{name}={value}" for name, value in self.arguments.items())
         return f"{self.pattern} {arguments} of {workload_key(self.workload)}"
 
 
 def recipe_of(config: Config, workload: Workload, effect: str) -> Recipe:
-    """Return the recipe of a workload that is cut and issued so."""
+    """Return the recipe of a workload with this configuration."""
     numbers: dict[str, Value | None] = {"chunks": config.chunks, "buffers": config.buffers}
     if not config.own_streams:
         numbers["streams"] = config.streams
@@ -184,7 +184,7 @@ def _kernel_key(kernel: WorkloadKernel) -> str:
 
 
 def digest(schedule: Schedule) -> str:
-    """Return a short fingerprint, which changes if a pattern builds another schedule than what was measured."""
+    """Return a short fingerprint of a schedule, which changes if a pattern builds another one than was measured."""
     # A fill that is not given was written as 1.0 once, and a kernel that the profile knows makes no use of it.
     ops = tuple(
         msgspec.structs.replace(op, fill=1.0) if isinstance(op, Kernel) and op.fill is op.duration_s is None else op

@@ -1,4 +1,4 @@
-"""Records: measured runs, raw samples included, so that a comparison needs no card."""
+"""Records: measured runs with their raw samples, so that a comparison needs no card."""
 
 import os
 import platform
@@ -36,12 +36,12 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Program(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The language in which a recipe was written as a program, and what was measured beside it, in seconds.
+    """The language of a recipe that was written as a program, and the measurements beside it, in seconds.
 
-    - ``kernels_s``, ``chunks_s``: each kernel alone, over all the work and the largest chunk; empty if not measured.
+    - ``kernels_s``, ``chunks_s``: each kernel alone, over all the work and over the largest chunk; empty if not
+      measured.
     - ``rounds_s``: a round of a chunk's calls just before the program and, if measured, just after it.
-    - ``others_s``: by kind, rounds of other kinds.
-    - ``pace``: the kind of round beside each run.
+    - ``others_s``: rounds of other kinds, by kind. ``pace``: the kind of round beside each run.
     - ``run_links_s``: a copy each way at once beside each run
       (:data:`~streamsim_validate.records.program_rounds.LINK_PAIR`), the mean of before and after, or empty.
     """
@@ -61,16 +61,20 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", tag="entry"):
-    """A schedule and its samples, in seconds (see :mod:`streamsim_validate.records.timed` for what each time is of).
+    """A schedule and its samples, in seconds (:mod:`streamsim_validate.records.timed` has the schedule of each time).
 
-    The schedule is a suite's ``recipe`` (in files ``case``) or a ``schedule`` given whole; ``digest``: its fingerprint,
-    "" in a record of before there was one. ``status`` is "ok", or says why it was skipped or failed. ``verified``: its
-    output was compared; False when it names none. ``timeline``: where the run was told to trace. ``group``: number of
-    the :class:`Group` in which it was measured, 0 for none. A program in a language has ``wall_s`` alone; one of the
-    suite of them says more (``program``), and ``issue_s`` as well. ``paces_s``: how long the host took to issue
-    :data:`~streamsim_validate.records.host_calls.PACE_CHAIN` just before each sample and just after, the mean of both,
-    or a round of its program's ``pace``; ``links_s``: of a replay how long a copy each way at once took likewise
-    (:data:`~streamsim_validate.records.program_rounds.LINK_PAIR`). Both are empty where that was not measured.
+    - ``recipe`` (in files ``case``) or ``schedule``: the schedule, from a suite or given whole. ``digest``: its
+      fingerprint, "" in records that had none.
+    - ``status``: "ok", or the reason why it was skipped or failed. ``verified``: its output was compared; False if it
+      has none.
+    - ``timeline``: the measured time line, if the run traced it. ``group``: the number of its :class:`Group`, 0 for
+      none.
+    - ``program``: for a program of the suite of programs. A program has ``wall_s``, and in that suite ``issue_s``; no
+      ``device_s``.
+    - ``paces_s``: seconds to issue :data:`~streamsim_validate.records.host_calls.PACE_CHAIN`, or a round of the
+      program's ``pace``: the mean of just before and just after each sample.
+    - ``links_s``: the same for a copy each way at once beside a replay
+      (:data:`~streamsim_validate.records.program_rounds.LINK_PAIR`). Both are empty if not measured.
     """
 
     key: str
@@ -107,7 +111,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
     def build(self) -> Schedule:
         """Return the schedule that was measured.
 
-        Raises InputError when the pattern builds another one today than when it was measured.
+        Raises InputError if the pattern builds another one today.
         """
         schedule = self.schedule if self.recipe is None else self.recipe.schedule()
         if schedule is None:
@@ -123,9 +127,9 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
 
 
 class Group(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", tag="group"):
-    """Schedules whose repeats were interleaved, by number from 1, and the probes measured among them, in seconds.
+    """Schedules whose repeats were interleaved, by number from 1, and the probes among them, in seconds.
 
-    They say what the host's calls cost in those seconds (:mod:`streamsim_validate.compare.profiles`).
+    The probes show the cost of the host's calls in those seconds (:mod:`streamsim_validate.compare.profiles`).
     """
 
     number: int
@@ -138,10 +142,11 @@ class Group(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
 class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     """The measurements of one process, with one number of connections.
 
-    ``before`` and ``after``: the device profile calibrated then, as plain data so that a record outlives
-    changes of the profile's form; see :meth:`profile`. ``samples`` and ``samples_after``: what they were fitted to,
-    likewise. ``groups``: what was probed meanwhile. ``seed``: of the order of the repeats and, with the number
-    ``count`` of them (0 for the other suites), of the schedules of the suite ``random``.
+    - ``before``, ``after``: the calibrated device profiles, as plain data that outlives changes of the profile's form;
+      see :meth:`profile`. ``samples``, ``samples_after``: the samples to which they were fitted.
+    - ``groups``: the probes among the entries.
+    - ``seed``: of the order of the repeats and, with their number ``count``, of drawn schedules (0 for the other
+      suites).
     """
 
     connections: int
@@ -158,9 +163,9 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     count: int = 0
 
     def profile(self, when: str = "before") -> Device | None:
-        """Return the profile calibrated ``"before"`` or ``"after"``; None when there was no calibration.
+        """Return the profile calibrated ``"before"`` or ``"after"``, without numbers that profiles no longer have.
 
-        Without numbers that profiles no longer have. Raises InputError when it is of another form for another reason.
+        None if there was no calibration. Raises InputError if it has another form for another reason.
         """
         plain = getattr(self, when)
         if plain is None:
@@ -186,7 +191,7 @@ class Record(msgspec.Struct, frozen=True):
         return ((run, entry) for run in self.runs for entry in run.entries if entry.status == "ok" and entry.wall_s)
 
     def skipped(self) -> Iterator[tuple[Run, Entry]]:
-        """Yield every entry without, with its run; its ``status`` says why."""
+        """Yield every entry without samples, with its run; its ``status`` gives the reason."""
         return ((run, entry) for run in self.runs for entry in run.entries if entry.status != "ok" or not entry.wall_s)
 
 
@@ -202,18 +207,18 @@ def median_and_spread(samples: Times) -> tuple[float, float]:
 
 
 def relative_deviation(samples: Times) -> float:
-    """Return the standard deviation of what scatters normally, over its median; outliers count for little."""
+    """Return the standard deviation of normal scatter, over the median; outliers count for little."""
     middle, half = median_and_spread(samples)
     return NORMAL * half / middle
 
 
 def to_times(values: Iterable[float]) -> Times:
-    """Return the seconds in whole nanoseconds: no clock here resolves more."""
+    """Return the seconds in whole nanoseconds: no clock here resolves less."""
     return tuple(round(value, 9) for value in values)
 
 
 def this_machine() -> Machine:
-    """Return the host this runs on; no name of it, so that a record can be published."""
+    """Return the host of this process, without its name, so that a record can be published."""
     system = f"{platform.system()} {platform.machine()}"
     return Machine(system, _processor(), os.cpu_count() or 1, platform.python_version())
 

@@ -1,4 +1,4 @@
-"""Measured time lines: as a record keeps them, and as the :class:`~streamsim.timeline.timeline.Timeline` they are."""
+"""Measured time lines: as a record keeps them, and as a :class:`~streamsim.timeline.timeline.Timeline`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ LONGEST_NS = round(LONGEST_S * 1e9)
 
 
 class Spans(msgspec.Struct, frozen=True):
-    """A measured time line: when each copy and kernel of a schedule started and ended, in issue order.
+    """A measured time line: the start and the end of each copy and kernel of a schedule, in issue order.
 
-    Nanoseconds on the card's clock since the first of them started. Seen by the profiler in a run of its own,
-    because tracing slows the host: for order, engines, gaps and durations, not for the whole time.
+    Nanoseconds on the card's clock since the first start. The profiler saw them in a run of its own. Tracing slows the
+    host, so they show order, engines, gaps and durations, and not the time of the whole.
     """
 
     start_ns: tuple[int, ...]
@@ -43,7 +43,7 @@ def spans_of(timeline: Timeline) -> Spans:
 
 
 def timeline_of(schedule: Schedule, spans: Spans) -> Timeline:
-    """Return the measured time line of ``schedule`` from a record. Raises InputError when it is another schedule's."""
+    """Return the measured time line of ``schedule`` from a record. Raises InputError if it is another schedule's."""
     columns = MeasuredColumns(schedule, 0)
     ran = [(index, *engine_of(op)) for index, op in enumerate(schedule.ops) if engine_of(op)[0] != NOTHING]
     if len(ran) != len(spans.start_ns):
@@ -71,7 +71,7 @@ def engine_of(op: Op) -> tuple[int, int]:
 
 
 class MeasuredColumns:
-    """The columns of a measured time line, filled op by op; ``zero_ns`` on the card's clock is its time 0."""
+    """The columns of a measured time line, filled op by op. ``zero_ns``: its time 0 on the card's clock."""
 
     def __init__(self, schedule: Schedule, zero_ns: int) -> None:
         self._schedule = schedule
@@ -80,7 +80,7 @@ class MeasuredColumns:
         self._engine, self._start, self._end = (array("q", [NOTHING]) * n for _ in range(3))
 
     def put(self, op: int, activity: Activity) -> None:
-        """Enter what ran as the op of that number. Raises InputError when it is another one's."""
+        """Enter the activity of op number ``op``. Raises InputError if it is another op's."""
         engine, size = engine_of(self._schedule.ops[op])
         if (engine, size) != (activity.engine, activity.bytes):
             raise InputError(f"the profiler has seen another op than ops[{op}]: no measured time line; try again")
@@ -88,6 +88,6 @@ class MeasuredColumns:
         self._start[op], self._end[op] = activity.start_ns - self._zero, activity.end_ns - self._zero
 
     def timeline(self) -> Timeline:
-        """Return what has been entered; an op that was not ran on no engine."""
+        """Return the time line. An op that was not entered ran on no engine."""
         unknown = array("q", [NOTHING]) * len(self._schedule.ops)
         return Timeline(self._schedule, ENGINES, self._engine, unknown, unknown, unknown, self._start, self._end)

@@ -1,7 +1,7 @@
-"""The common part of files of measurements: how many bytes and values they hold, and their version.
+"""Limits of files of measurements: their bytes, their values and their version.
 
-A file of some kilobytes can unpack to gigabytes, and a byte of JSON can become forty of memory. So as much is read as
-a run could honestly have measured, and no more.
+A file of some kilobytes can unpack to gigabytes, and a byte of JSON can become forty in memory. So no more is read than
+a run could have measured.
 """
 
 import os
@@ -23,10 +23,10 @@ def read_stored(path: str | os.PathLike[str]) -> bytes:
 
 
 def unzipped(data: bytes) -> bytes:
-    """Return what gzip has packed.
+    """Return the content of gzipped ``data``.
 
-    Raises InputError when it is larger or holds more values than any file of measurements, EOFError when its
-    end is missing, and ValueError when it is damaged.
+    Raises InputError if it is larger or holds more values than any file of measurements, EOFError if its end is
+    missing, and ValueError if it is damaged.
     """
     decompressor = zlib.decompressobj(wbits=31)  # gzip
     try:
@@ -41,7 +41,7 @@ def unzipped(data: bytes) -> bytes:
 
 
 def check_values(data: bytes) -> bytes:
-    """Return the same document. Raises InputError when it has more values than any run measures."""
+    """Return the document unchanged. Raises InputError if it has more values than any run measures."""
     if sum(map(data.count, _BEFORE_VALUES)) > MOST_VALUES:
         raise InputError(f"holds more than {MOST_VALUES} values; no run measures that many")
     return data

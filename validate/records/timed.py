@@ -9,7 +9,7 @@ from streamsim.program.schedule import Op, RecordEvent, Schedule, Synchronize, W
 
 
 def closed(schedule: Schedule) -> Schedule:
-    """Return the schedule with the host waiting for the whole device at its end, so that its time has an end."""
+    """Return the schedule with a synchronisation of the whole device at its end."""
     if schedule.ops[-1] == Synchronize():
         return schedule
     return msgspec.structs.replace(schedule, ops=(*schedule.ops, Synchronize()))
@@ -19,10 +19,10 @@ def closed(schedule: Schedule) -> Schedule:
 def with_timing_events(schedule: Schedule) -> Schedule:
     """Return the schedule as a timed program issues it, closed.
 
-    Event ``schedule.events`` is recorded first, in the first stream used, and every other stream waits for
-    it. Before the closing synchronisation the first stream waits for an event recorded at the end of every
-    other, and event ``schedule.events + 1`` is recorded in it. The device's time lies between the two.
-    A graph is timed from outside, by an event before and one after its launch: it comes back closed, no more.
+    Event ``schedule.events`` is recorded first, in the first stream used, and every other stream waits for it. Before
+    the closing synchronisation, the first stream waits for an event at the end of every other stream. Then event
+    ``schedule.events + 1`` is recorded in the first stream. The device's time lies between the two. A graph is timed by
+    events before and after its launch, so it is only closed.
     """
     schedule = closed(schedule)
     streams = schedule.used_streams

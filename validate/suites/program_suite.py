@@ -1,8 +1,8 @@
 """The suite ``programs``: programs as ``streamsim code`` writes them, drawn from a seed.
 
-So many configurations of each drawn workload, so that a choice among them can be judged. Every language has the same
-ones, but that only PyTorch has linear layers; in their place the others have stand-ins. As for the suite ``random``, a
-seed gives the same programs on every machine, and more of them begin with the fewer.
+Each drawn workload has several configurations, so that a choice among them can be judged. Every language has the same
+ones, except that only PyTorch has linear layers; the other languages have stand-ins instead. A seed gives the same
+programs on every machine, and a larger number of programs begins with the smaller one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Drawn(NamedTuple):
 
 
 def drawn_programs(seed: int, count: int) -> list[Drawn]:
-    """``count`` programs, all different, from the seed alone; the first of them are those of any smaller count."""
+    """Return ``count`` different programs, from the seed alone; they begin with those of any smaller count."""
     return list(islice(_programs(Draws(seed)), count))
 
 
@@ -70,7 +70,7 @@ def _programs(draws: Draws) -> Iterator[Drawn]:
 
 
 def _workloads(draws: Draws) -> tuple[Workload, Workload]:
-    """Return what is drawn, and the same of stand-ins."""
+    """Return the drawn workload, and its counterpart with stand-ins."""
     elements, kernels, work = _one(draws, ELEMENTS), _one(draws, KERNELS), _one(draws, WORK)
     is_linear, features, layers = draws.happens(LINEAR_PERCENT), _one(draws, FEATURES), _one(draws, LAYERS)
     plain = stand_ins(elements, kernels, work)

@@ -66,7 +66,7 @@ IN_ONE_STREAM = {"serial", "legacy"}
 
 
 def random_recipes(seed: int, count: int) -> list[Recipe]:
-    """``count`` recipes of as many keys, from the seed alone; the first of them are those of any smaller count."""
+    """Return ``count`` recipes with different keys, from the seed alone; they begin with those of any smaller count."""
     return list(islice(_distinct(Draws(seed)), count))
 
 
@@ -128,9 +128,9 @@ def _recipe(draws: Draws) -> Recipe:
 
 
 def _threads_told(workload: Workload) -> Workload:
-    """Return the same where each timed kernel that tells no threads has one for every 4 bytes of the largest array.
+    """Return the workload with threads for each timed kernel that names none: one for each float of the largest array.
 
-    Without an array that is cut, one for each element.
+    Without an array that is cut, there is one for each element.
     """
     threads = workload.floats or workload.elements or 0
     kernels = (
@@ -173,7 +173,7 @@ def _arguments(draws: Draws, pattern: str) -> dict[str, Value]:
 
 
 def _several(draws: Draws, most: int) -> int:
-    """Return several, rarely a single one: where nothing can overlap there is little to predict."""
+    """Return several, rarely a single one: without overlap there is little to predict."""
     alone = draws.happens(8)
     found = draws.size(min(2, most), most)
     return 1 if alone else found
@@ -206,9 +206,9 @@ def _element_s(kernel: WorkloadKernel) -> float:
 
 
 def _within_limits(kernel: WorkloadKernel, passed: int, elements: int, chunks: int) -> WorkloadKernel:
-    """A kernel given by its time, not longer than it may be nor shorter than passing so many bytes through allows.
+    """Return the kernel with a duration that is within the limits, and long enough to pass these bytes through.
 
-    Where a chunk has fewer threads than a wave of the card, it may take a quarter of the time of a wave of the launch.
+    If a chunk has fewer threads than a wave of the card, it may take a quarter of the time of a wave of the launch.
     """
     if kernel.duration_s is None:
         return kernel

@@ -22,9 +22,9 @@ SUITES = (*FIXED, RANDOM)  # of schedules; the programs of :mod:`~streamsim_vali
 
 
 def suite(name: str, connections: int = CONNECTIONS[0], seed: int = 0, count: int = RANDOM_COUNT) -> list[Recipe]:
-    """Return the recipes of a suite for a process with so many connections, those of one workload together.
+    """Return the recipes of a suite for a process with this number of connections, grouped by workload.
 
-    ``seed`` and ``count`` are those of ``random``. Raises InputError when there is no such suite.
+    ``seed`` and ``count`` are those of ``random``. Raises InputError if there is no such suite.
     """
     if name not in SUITES:
         raise InputError(f"suite = {name!r}: expected one of {', '.join(SUITES)}")

@@ -1,4 +1,4 @@
-"""The sizes and kernels of which the suites' workloads are made."""
+"""The sizes and kernels of the suites' workloads."""
 
 from streamsim.program.workload import Workload, WorkloadKernel
 
