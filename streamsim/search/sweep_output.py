@@ -1,12 +1,12 @@
-"""The output of a sweep: CSV or JSON lines, written as it goes; a sweep that was stopped goes on.
+"""The output of a sweep: CSV or JSON lines, written block by block; a sweep that was stopped continues.
 
 Beside an unfinished output lies a journal. This small file, replaced in one step, says which combination comes next and
-how many bytes of the output belong to those before it. Rows reach the disk before the journal names them. So whenever a
-sweep is killed, the rows that the journal knows are whole; what was written after them is cut off, and its combinations
-are predicted again. Rows do not depend on when or where they are made, so the file ends up the same, byte for byte.
+how many bytes of the output belong to those before it. Rows reach the disk before the journal counts them, so that the
+counted rows are whole even if a sweep is killed. The bytes after them are cut off, and their combinations are predicted
+again. Rows do not depend on when or where they are made. The file therefore ends up the same, byte for byte.
 
-The process that writes to the file holds a lock on it, and a second process is refused. Before anything is cut off, a
-checksum tells whether the rows are those that were written.
+The process that writes to the file holds a lock on it, and a second process is refused. Two checksums show whether the
+journal and the rows are those that were written. If either is not, the sweep is refused before anything is cut off.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from zlib import crc32
 
 import msgspec
 
-from streamsim.checks import LARGEST_BYTES, check_whole
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import file_error, read_bytes, write_bytes
 from streamsim.files.locks import this_process, try_lock
@@ -39,18 +38,19 @@ Format = Literal["csv", "jsonl"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 BINARY = getattr(os, "O_BINARY", 0)  # Windows would write other line ends than those that are counted
 JOURNAL = ".journal"
-COUNTS = ("connections", "elements", "chunks", "streams", "buffers")
 LARGEST_JOURNAL_BYTES = BLOCK_BYTES = 1 << 20
 TEXT_COLUMNS = ("device", "order", "memory", "launch")
 
 
 class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far a sweep has come: the next combination, the bytes of the output that hold those before it.
+    """The progress of a sweep.
 
-    ``sweep``: a fingerprint of what is swept, into what. ``checksum``: the CRC-32 of those bytes. ``left_out``
-    combinations have no row: they cannot be issued, the first because of ``reason``, or, ``too_large`` of them, need
-    more memory than their card has. ``fastest``: the row with the shortest makespan so far. ``writer``: the process
-    that wrote it. Raises InputError when the numbers do not go together.
+    - ``sweep``: the fingerprint of the sweep and its format.
+    - ``next``: the next combination; ``bytes``, ``checksum``: the length of the output before it, and its CRC-32.
+    - ``rows``: the number of rows; ``fastest``: the row with the shortest makespan (None: no row yet).
+    - ``left_out``: the number of combinations without a row. ``too_large`` of them need more memory than their card
+      has, the first one as ``too_large_reason`` says. The others cannot be issued, the first one because of ``reason``.
+    - ``writer``: the process that writes.
     """
 
     sweep: str
@@ -65,21 +65,18 @@ class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fastest: list[Any] | None = None
     writer: str = ""
 
-    def __post_init__(self) -> None:
-        for name in ("next", "bytes", "rows", "left_out"):
-            check_whole(name, getattr(self, name), 0, LARGEST_BYTES)
-        if self.rows + self.left_out != self.next:
-            raise InputError(f"next = {self.next}: expected the {self.rows} rows and the {self.left_out} left out")
-        check_whole("too_large", self.too_large, 0, self.left_out)
-        for count, reason in ((self.left_out - self.too_large, self.reason), (self.too_large, self.too_large_reason)):
-            if bool(count) != bool(reason):
-                raise InputError(f"left_out = {self.left_out}: expected a reason where there is one, and only there")
+
+class _Saved(msgspec.Struct, forbid_unknown_fields=True):
+    """The file of a journal: the journal's JSON, and the CRC-32 of that JSON."""
+
+    journal: msgspec.Raw
+    checksum: int
 
 
 def journal_after(
     journal: Journal, rows: Rows, columns: tuple[str, ...], n_bytes: int = 0, checksum: int = 0
 ) -> Journal:
-    """``journal`` with the next rows, after which the output has ``n_bytes`` of that checksum."""
+    """Return the journal after more ``rows``; ``n_bytes`` and ``checksum`` are those of the output with them."""
     return Journal(
         sweep=journal.sweep,
         next=rows.stop,
@@ -96,7 +93,7 @@ def journal_after(
 
 
 def format_of(path: str | os.PathLike[str], given: str | None = None) -> Format:
-    """The format by the suffix of ``path``, CSV without one. Raises InputError for another suffix."""
+    """Return the format that the suffix of ``path`` names; CSV if it has none. Raises InputError for other suffixes."""
     name = given or Path(path).suffix.lower().removeprefix(".") or "csv"
     for form in FORMATS:
         if name == form:
@@ -115,10 +112,13 @@ def write_sweep(
     fast: bool | None = None,
     progress: Progress | None = None,
 ) -> Journal:
-    """Write every row of ``sweep`` to ``path``; go on where a run of the same sweep into it was stopped.
+    """Write every row of ``sweep`` to ``path``, and continue if a run of the same sweep was stopped there.
 
-    ``executor``, ``retries``, ``block`` and ``fast`` as for :func:`sweep_blocks`; ``progress`` is told how many
-    combinations are done. Raises InputError when ``path`` holds anything else, and when it cannot be written.
+    - ``form``: "csv" or "jsonl" (None: as the suffix of ``path`` says).
+    - ``executor``, ``retries``, ``block``, ``fast``: as for :func:`sweep_blocks`.
+    - ``progress``: a function that is called with the number of combinations done and of all.
+
+    Return the journal of the finished sweep. Raises InputError if ``path`` holds anything else or cannot be written.
     """
     form = format_of(path, form)
     output = _Output(sweep, Path(path), form)
@@ -132,10 +132,10 @@ def write_sweep(
 
 
 class _Output:
-    """A file of rows with its journal; a pipe or a device (/dev/stdout) is written to without one."""
+    """A file of rows and its journal. A pipe or a device, such as /dev/stdout, has no journal."""
 
     def __init__(self, sweep: Sweep, path: Path, form: Format) -> None:
-        self._path, self._form, self._columns, self._combinations = path, form, sweep.columns, len(sweep)
+        self._path, self._form, self._columns = path, form, sweep.columns
         try:
             self._special = path.exists() and not path.is_file()
         except (OSError, ValueError) as error:
@@ -165,7 +165,7 @@ class _Output:
             self._file = -1
 
     def _open(self) -> None:
-        """Open the file for what comes next, cut to what the journal knows."""
+        """Open the file for the next rows, and cut off the bytes that the journal does not count."""
         if not self._journal_path.exists():
             self._refuse_finished()  # before anything is made
         self._file = self._lock()
@@ -173,15 +173,15 @@ class _Output:
         if begun is None:
             self._refuse_finished()  # by another process, since
         else:
-            self.journal = self._checked(begun)
-            self._checksum = begun.checksum
+            self._check_rows(begun)
+            self.journal, self._checksum = begun, begun.checksum
         self.journal = msgspec.structs.replace(self.journal, writer=this_process())
         self._save()
         os.ftruncate(self._file, self.journal.bytes)
         os.lseek(self._file, self.journal.bytes, os.SEEK_SET)
 
     def _lock(self) -> int:
-        """The file of rows, open and held against other processes."""
+        """Return the file of rows, open and locked against other processes."""
         while True:
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | BINARY, 0o666)
             if not try_lock(file):
@@ -192,24 +192,24 @@ class _Output:
                 )
             if self._path.exists() and os.path.samestat(os.fstat(file), os.stat(self._path)):
                 return file
-            os.close(file)  # a process that has finished meanwhile took it away
+            os.close(file)  # another process has finished and removed it
 
     def _writer(self) -> str:
-        """Who holds the lock, as far as the journal tells."""
+        """Return the process that holds the lock, as the journal names it."""
         try:
-            journal = msgspec.json.decode(read_bytes(self._journal_path, LARGEST_JOURNAL_BYTES), type=Journal)
-        except (ValueError, RecursionError):  # just begun or just finished
+            return _decoded(read_bytes(self._journal_path, LARGEST_JOURNAL_BYTES)).writer or "another process"
+        except (ValueError, RecursionError):  # the sweep has just begun or just finished
             return "another process"
-        return journal.writer or "another process"
 
     def _read_journal(self) -> Journal | None:
         if not self._journal_path.exists():
             return None
-        data = read_bytes(self._journal_path, LARGEST_JOURNAL_BYTES)
         try:
-            journal = msgspec.json.decode(data, type=Journal)
+            journal = _decoded(read_bytes(self._journal_path, LARGEST_JOURNAL_BYTES))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise InputError(one_line(f"{self._journal_path}: is no journal of a sweep; remove it")) from None
+            raise InputError(
+                one_line(f"{self._journal_path}: is no journal of a sweep, or was edited; remove it and its output")
+            ) from None
         if journal.sweep != self.journal.sweep:
             raise InputError(
                 one_line(
@@ -219,19 +219,17 @@ class _Output:
             )
         return journal
 
-    def _checked(self, journal: Journal) -> Journal:
-        """Return the journal if the sweep and the rows bear it out. Raises InputError."""
+    def _check_rows(self, journal: Journal) -> None:
+        """Raise InputError unless the file begins with the rows that the journal counts."""
         if os.fstat(self._file).st_size < journal.bytes:
             raise InputError(one_line(f"{self._path}: is shorter than its journal says; remove both, then start again"))
-        is_sound = journal.next <= self._combinations and _may_be_row(self._columns, journal.fastest)
-        if not is_sound or _checksum_of(self._path, journal.bytes) != journal.checksum:
+        if _checksum_of(self._path, journal.bytes) != journal.checksum:
             raise InputError(
                 one_line(
                     f"{self._path}: is not what its journal {self._journal_path.name} says; remove both, then"
                     " start again"
                 )
             )
-        return journal
 
     def _refuse_finished(self) -> None:
         if self._path.exists() and self._path.stat().st_size:
@@ -240,7 +238,7 @@ class _Output:
             )
 
     def append(self, rows: Rows) -> None:
-        """Write the next rows; then, not before, take note of them."""
+        """Write the next rows, and then count them in the journal."""
         self._write(self._encode(self._columns, rows.rows))
         written = 0 if self._special else os.lseek(self._file, 0, os.SEEK_CUR)
         self.journal = journal_after(self.journal, rows, self._columns, written, self._checksum)
@@ -252,7 +250,7 @@ class _Output:
             os.fsync(self._file)
         except OSError as error:
             raise self._error(error) from None
-        write_bytes(msgspec.json.encode(self.journal), self._journal_path)
+        write_bytes(_encoded(self.journal), self._journal_path)
 
     def _write(self, data: bytes) -> None:
         self._checksum = crc32(data, self._checksum)
@@ -271,19 +269,32 @@ class _Output:
         return InputError(one_line(f"{reason}; make room, and the same command goes on where it stopped"))
 
     def finish(self) -> None:
-        """All rows are there: make it a finished output."""
+        """Close the finished output and remove its journal."""
         if not self._special:
             self._journal_path.unlink(missing_ok=True)
         self.__exit__()
 
 
 def fingerprint(sweep: Sweep, form: str) -> str:
-    """What tells a sweep's output from any other's: what is swept, the format and the version of the model."""
+    """Return a hash of the sweep, the format and the version of streamsim."""
     return sha256(msgspec.json.encode((version("streamsim"), form, sweep.columns, sweep))).hexdigest()
 
 
+def _encoded(journal: Journal) -> bytes:
+    data = msgspec.json.encode(journal)
+    return msgspec.json.encode(_Saved(msgspec.Raw(data), crc32(data)))
+
+
+def _decoded(data: bytes) -> Journal:
+    """Return the journal in the bytes of its file. Raises DecodeError if they are not those that were written."""
+    saved = msgspec.json.decode(data, type=_Saved)
+    if crc32(saved.journal) != saved.checksum:
+        raise msgspec.DecodeError("the checksum is that of another journal")
+    return msgspec.json.decode(saved.journal, type=Journal)
+
+
 def _checksum_of(path: Path, n_bytes: int) -> int:
-    """Of the first ``n_bytes`` of a file."""
+    """Return the CRC-32 of the first ``n_bytes`` of a file."""
     found = 0
     with open(path, "rb") as file:
         while n_bytes > 0 and (data := file.read(min(n_bytes, BLOCK_BYTES))):
@@ -291,19 +302,8 @@ def _checksum_of(path: Path, n_bytes: int) -> int:
     return found
 
 
-def _may_be_row(columns: tuple[str, ...], row: list[Any] | None) -> bool:
-    """Return whether a row of a journal, which anybody may have edited, has a value of its kind in each column."""
-    if row is None:
-        return True
-    values = dict(zip(columns, row, strict=False))
-    numbers = [value for name, value in values.items() if name.endswith(("_s", "_bytes", "speedup")) or name in COUNTS]
-    is_sound = all(value is None or type(value) in (int, float) for value in numbers)
-    answers = [values.get(name) for name in ("makespan_s", "serial_s", "speedup") if name in columns]
-    return len(row) == len(columns) and is_sound and all(isinstance(value, float) for value in answers)
-
-
 def _fastest(columns: tuple[str, ...], before: list[Any] | None, rows: list[tuple[Any, ...]]) -> list[Any] | None:
-    """The row with the shortest makespan; the first of equals."""
+    """Return the row with the shortest makespan, the first one of equal ones."""
     at = columns.index("makespan_s")
     best = min(rows, key=lambda row: row[at], default=None)
     if best is None or (before is not None and before[at] <= best[at]):
@@ -312,12 +312,12 @@ def _fastest(columns: tuple[str, ...], before: list[Any] | None, rows: list[tupl
 
 
 def encoder(form: Format) -> Callable[[tuple[str, ...], Iterable[tuple[Any, ...]]], bytes]:
-    """What makes bytes of columns and rows: lines of CSV (without a header) or of JSON."""
+    """Return the function that encodes columns and rows as lines of CSV, without a header, or of JSON."""
     return _to_csv if form == "csv" else _to_json_lines
 
 
 def header(form: Format, columns: tuple[str, ...]) -> bytes:
-    """What stands before the first row."""
+    """Return the bytes before the first row."""
     return _to_csv((), [columns]) if form == "csv" else b""
 
 
@@ -335,23 +335,23 @@ def _to_json_lines(columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) ->
     return msgspec.json.Encoder().encode_lines([dict(zip(columns, row, strict=True)) for row in rows])
 
 
-# Reading it back: a row as a dict
+# Reading: a row is a dict
 
 
 def read_rows(path: str | os.PathLike[str], form: str | None = None) -> Iterator[dict[str, Any]]:
-    """The rows of a finished output, one at a time."""
+    """Yield the rows of a finished output."""
     return read_json_lines(path) if format_of(path, form) == "jsonl" else read_csv(path)
 
 
 def read_json_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """The objects of a file of JSON lines."""
+    """Yield the objects of a file of JSON lines."""
     decode = msgspec.json.Decoder(dict[str, Any]).decode
     with open(path, "rb") as file:
         yield from map(decode, file)
 
 
 def read_csv(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """The rows of a CSV file, numbers as numbers and None for what is empty."""
+    """Yield the rows of a CSV file, with numbers as numbers and None for empty cells."""
     with open(path, newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             yield {name: _value(name, text) for name, text in row.items()}

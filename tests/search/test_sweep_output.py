@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import re
 import signal
@@ -14,13 +13,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 from sweeps import NOTE, rows_of, small
 
 from streamsim.cli import main
 from streamsim.errors import InputError
 from streamsim.files.locks import try_lock
 from streamsim.search import sweep_output
-from streamsim.search.sweep_output import JOURNAL, read_rows, write_sweep
+from streamsim.search.sweep_output import JOURNAL, _decoded, _encoded, read_rows, write_sweep
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -226,7 +226,7 @@ def test_what_cannot_be_resumed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"out\.csv: is shorter than its journal says; remove both"):
         write_sweep(small(), path)
     path.with_name(path.name + JOURNAL).write_text("{}")
-    with pytest.raises(InputError, match="is no journal of a sweep; remove it"):
+    with pytest.raises(InputError, match="is no journal of a sweep, or was edited; remove it and its output"):
         write_sweep(small(), path)
 
 
@@ -279,38 +279,36 @@ def test_processes_that_begin_at_once_leave_one_whole_file(whole: Path, tmp_path
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 @pytest.mark.parametrize(
-    "wrong",
+    ("right", "wrong"),
     [
-        {"next": -1},
-        {"next": 19},  # one twice
-        {"next": 21},  # one left out
-        {"next": 1_000_000},
-        {"next": 1_000_000, "left_out": 1_000_000 - 20},
-        {"bytes": 10},
-        {"bytes": -1},
-        {"bytes": 0},
-        {"rows": 19, "left_out": 1},
-        {"next": 21, "left_out": 1},  # as if the next one could not be issued, or had no room, for no reason
-        {"next": 21, "left_out": 1, "too_large": 1},
-        {"too_large": 1, "too_large_reason": "of a card"},
-        {"reason": "of nothing"},
-        {"rows": "many"},
-        {"fewer bytes": 1},
-        {"checksum": 0},
+        (b'"next":20', b'"next":21'),
+        (b'"rows":20', b'"rows":19'),
+        (b'"left_out":0', b'"left_out":1'),
+        (b'"reason":""', b'"reason":"of nothing"'),
+        (b'"fastest":["h200"', b'"fastest":["h100"'),
+        (b'"fastest":["h200"', b'"fastest":[1e400'),
+        (b",", b", "),
     ],
 )
-def test_a_journal_that_the_rows_do_not_bear_out_is_refused(tmp_path: Path, form: str, wrong: dict[str, Any]) -> None:
-    """And nothing is cut off."""
+def test_a_journal_that_somebody_edited_is_refused(tmp_path: Path, form: str, right: bytes, wrong: bytes) -> None:
+    """And nothing is cut off. One that says something else of the rows, but is whole, is refused as well."""
     path = tmp_path / f"out.{form}"
+    journal = path.with_name(path.name + JOURNAL)
     with pytest.raises(Stopped):
         write_sweep(small(), path, block=5, progress=stop_after(20))
-    journal = json.loads(path.with_name(path.name + JOURNAL).read_bytes())
-    wrong = {"bytes": journal["bytes"] - 1} if "fewer bytes" in wrong else wrong
-    path.with_name(path.name + JOURNAL).write_text(json.dumps(journal | wrong))
-    before = path.read_bytes()
-    with pytest.raises(InputError, match=r"is not what its journal .* says; remove both|is no journal of a sweep"):
+    before, text = path.read_bytes(), journal.read_bytes()
+    assert right in text
+    journal.write_bytes(text.replace(right, wrong, 1))
+    with pytest.raises(InputError, match="is no journal of a sweep, or was edited; remove it and its output"):
+        write_sweep(small(), path)
+    shorter = replace(_decoded(text), bytes=len(before) - 1)
+    journal.write_bytes(_encoded(shorter))
+    with pytest.raises(InputError, match=r"is not what its journal .* says; remove both"):
         write_sweep(small(), path)
     assert path.read_bytes() == before
+    journal.write_bytes(text)
+    write_sweep(small(), path)
+    assert list(read_rows(path)) == rows_of(small())
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
@@ -344,7 +342,7 @@ def test_the_fastest_row_may_be_of_any_block(tmp_path: Path) -> None:
 def test_a_journal_nested_without_end_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     path.with_name(path.name + JOURNAL).write_text('{"next": 5, "ch": ' + "[" * 5000 + "]" * 5000 + "}")
-    with pytest.raises(InputError, match="is no journal of a sweep; remove it"):
+    with pytest.raises(InputError, match="is no journal of a sweep, or was edited; remove it and its output"):
         write_sweep(small(), path)
 
 
