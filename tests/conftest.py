@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from once import compare_once, fit_once
 
 from streamsim import compiled
 from streamsim.device import library
@@ -31,9 +32,8 @@ from streamsim_validate.calibrate import fits
 from streamsim_validate.gpu import open_gpu
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from streamsim_validate.calibrate import Samples
     from streamsim_validate.gpu import Gpu
 
 # No law is timed: the machine may be busy.
@@ -119,15 +119,25 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
         def _split_scope(self, nodeid: str) -> str:
-            file = Path(nodeid.partition("::")[0]).stem
-            return ON_CARD if file.startswith(ON_CARD) else file if file in SHARING else nodeid
+            name = Path(nodeid.partition("::")[0]).name + nodeid.removeprefix(nodeid.partition("::")[0])
+            return next((together for together, first in TOGETHER.items() if name.startswith(first)), nodeid)
 
     return Scheduling(config, log)
 
 
 ON_CARD = "test_gpu"  # how the files begin whose tests need it
-# A cluster, comparisons of records, a fit, more comparisons, a wheel.
-SHARING = ("test_sweep_dask", "test_accuracy", "test_calibrate", "test_page_tables", "test_wheel")
+PAGE = "test_docs.py::test_every_block_does_what_it_says"
+TOGETHER: dict[str, tuple[str, ...]] = {
+    "the card": (ON_CARD,),
+    "a cluster": ("test_sweep_dask",),
+    "a wheel": ("test_wheel",),
+    "records of few schedules": ("test_page_tables",),
+    "a record that is made": ("test_figures",),
+    "fits and comparisons of records": (
+        *("test_accuracy", "test_calibrate", "test_program_compare", f"{PAGE}[validate]", f"{PAGE}[evidence]"),
+        *("test_campaign.py::test_schedules_are_measured", "test_campaign.py::test_the_hosts_calls_are_probed"),
+    ),
+}
 
 
 # What takes long and is the same
@@ -149,15 +159,10 @@ def fitting_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fits, "fit", fit_once)
 
 
-def fit_once(samples: Samples, fit: Callable[[Samples], Device] = fits.fit) -> Device:
-    """``fits.fit``, once for the same samples."""
-    content = msgspec.json.encode(samples.plain())
-    if content not in _FITTED:
-        _FITTED[content] = fit(samples)
-    return _FITTED[content]
-
-
-_FITTED: dict[bytes, Device] = {}
+@pytest.fixture
+def comparing_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records that a command has compared are not compared again."""
+    monkeypatch.setattr("streamsim_validate.cli.compare.compare", compare_once)
 
 
 @pytest.fixture(scope="module")

@@ -453,6 +453,7 @@ def meets_the_goals(of_one: dict[str, Any], fewest: int) -> None:
         assert of_one["errors"][klass]["p95_percent"] <= p95
 
 
+@pytest.mark.usefixtures("comparing_once")
 @pytest.mark.parametrize("name", ["h100-11", "h200-8"])
 def test_programs_drawn_after_the_model_was_made_take_what_is_predicted(
     name: str, capsys: pytest.CaptureFixture[str]

@@ -1,0 +1,39 @@
+"""What takes seconds and is the same for several tests of a process: a fit of samples, a comparison of a record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from streamsim_validate.calibrate import fits
+from streamsim_validate.compare import predictions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streamsim.device.profile import Device
+    from streamsim_validate.calibrate import Samples
+    from streamsim_validate.compare import Comparison
+    from streamsim_validate.records import Record
+
+_FITTED: dict[bytes, Device] = {}
+_COMPARED: dict[bytes, Comparison] = {}
+
+
+def fit_once(samples: Samples, fit: Callable[[Samples], Device] = fits.fit) -> Device:
+    """``fits.fit``, once for the same samples."""
+    content = msgspec.json.encode(samples.plain())
+    if content not in _FITTED:
+        _FITTED[content] = fit(samples)
+    return _FITTED[content]
+
+
+def compare_once(record: Record, device: Device | None = None) -> Comparison:
+    """``compare``, once for the same record and its own profiles."""
+    if device is not None:
+        return predictions.compare(record, device)
+    content = msgspec.json.encode(record)
+    if content not in _COMPARED:
+        _COMPARED[content] = predictions.compare(record)
+    return _COMPARED[content]
