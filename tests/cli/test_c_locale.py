@@ -27,7 +27,8 @@ ESCAPED = r"\u5361"
 PLAIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "TERM": "xterm", "COLUMNS": "100"}
 WORKLOAD = Workload(1 << 16, (4,), (4,), (WorkloadKernel(duration_s=20e-6),))
 SIZES = ("--h2d", "256KiB", "--kernel", "20us", "--d2h", "256KiB")
-PICTURES = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+PICTURES = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
+FORMS = ("png", "svg", "pdf", "png")
 SWEEP = ("sweep", *SIZES, "--chunks", "1..3", "--device", f"{NAME}.toml,ideal", "--plot-by", "chunks,device")
 COMMANDS = {
     "predict": ("predict", *SIZES, "--chunks", "2", "--device", f"{NAME}.toml", "--explain"),
@@ -44,19 +45,29 @@ def here(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def in_a_terminal(folder: Path, *arguments: str) -> tuple[int, bytes]:
-    """The exit code, and what was on the screen of an ASCII terminal."""
+ONE_BY_ONE = """
+import sys
+from streamsim.cli import main
+
+commands = " ".join(sys.argv[1:]).split(" then ")
+sys.exit(max(main(command.split(" ")) for command in commands if not print(end="\\f", flush=True)))
+"""
+
+
+def in_a_terminal(folder: Path, *commands: tuple[str, ...]) -> tuple[int, list[bytes]]:
+    """The largest exit code, and what was on the screen of an ASCII terminal for each command, in one process."""
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONIOENCODING", "PYTHONPATH")} | PLAIN
+    words = " then ".join(" ".join(command) for command in commands).split(" ")
     ours, its = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", "streamsim", *arguments], cwd=folder, env=environment, stdout=its, stderr=its
+        [sys.executable, "-P", "-c", ONE_BY_ONE, *words], cwd=folder, env=environment, stdout=its, stderr=its
     ) as process:
         os.close(its)
         screen = b""
         while data := _read(ours):
             screen += data
     os.close(ours)
-    return process.returncode, screen
+    return process.returncode, screen.split(b"\f")[1:]
 
 
 def _read(terminal: int) -> bytes:
@@ -66,28 +77,29 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-@pytest.mark.parametrize(("command", "form"), [*zip(COMMANDS, ("png", "svg", "pdf", "png"), strict=True)])
-def test_what_plots_draws_and_says_the_name_escaped(here: Path, command: str, form: str) -> None:
-    picture = here / f"{NAME}-picture.{form}"
-    code, screen = in_a_terminal(here, *COMMANDS[command], "--plot", picture.name)
-    assert code == 0, screen
-    assert screen.isascii()
-    assert b"Traceback" not in screen
-    assert ESCAPED.encode() in screen
-    assert rb"\udc" not in screen  # half a letter is no letter
-    assert picture.read_bytes().startswith(PICTURES[form])
+def test_what_plots_draws_and_says_the_name_escaped(here: Path) -> None:
+    pictures = [here / f"{NAME}-{command}.{form}" for command, form in zip(COMMANDS, FORMS, strict=True)]
+    commands = [(*COMMANDS[command], "--plot", file.name) for command, file in zip(COMMANDS, pictures, strict=True)]
+    code, screens = in_a_terminal(here, *commands)
+    assert code == 0, screens
+    for screen, picture in zip(screens, pictures, strict=True):
+        assert screen.isascii()
+        assert b"Traceback" not in screen
+        assert ESCAPED.encode() in screen
+        assert rb"\udc" not in screen  # half a letter is no letter
+        assert picture.read_bytes().startswith(PICTURES[picture.suffix])
 
 
 def test_the_names_of_files_are_text_in_json(here: Path) -> None:
-    for command in ("predict", "simulate", "explain"):
-        code, screen = in_a_terminal(here, *COMMANDS[command], "--json")
-        assert code == 0, screen
+    code, screens = in_a_terminal(here, *((*COMMANDS[name], "--json") for name in ("predict", "simulate", "explain")))
+    assert code == 0, screens
+    for screen in screens:
         assert msgspec.json.decode(screen)["inputs"]["device"] == f"{NAME}.toml"
         assert json.loads(screen)["inputs"]["device"] == f"{NAME}.toml"
 
 
 def test_a_complaint_has_the_name_of_the_file(here: Path) -> None:
-    code, screen = in_a_terminal(here, "simulate", "nö.json")
+    code, (screen,) = in_a_terminal(here, ("simulate", "nö.json"))
     assert (code, screen.strip()) == (2, rb"streamsim: error: n\xf6.json: cannot read it: no such file or directory")
 
 

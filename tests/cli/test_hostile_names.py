@@ -41,10 +41,8 @@ if TYPE_CHECKING:
 CLIPBOARD = "\x1b]52;c;aGk=\x07"  # an OSC 52 sequence
 HOSTILE = [
     f"{CLIPBOARD}\x1b[2J\x9b31m",
-    "a\rb\nc\td\x00\x08\x7f",
-    "\u202egnp.exe",
-    "[red]a[/red]",
-    "[/]",
+    "a\rb\nc\td\x00\x08\x7f\u202egnp.exe",
+    "[red]a[/red][/]",
     "=1+1",
 ]
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)  # a file of JSON has no halves

@@ -19,6 +19,7 @@ from streamsim.rules.queues import MOST_QUEUES
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
 
+RULES = ("issue-order", "ready-order", "same-queue-first")
 CHUNKS = (3, 8, 13, *((31,) if THOROUGH else ()))  # fewer than queues, more, and more than streams
 
 
@@ -30,7 +31,7 @@ def test_equals_the_model_with_runs_of_kernels(case: tuple[Schedule, Device]) ->
 
 
 @compiled
-@pytest.mark.parametrize("rule", ["issue-order", "ready-order", "same-queue-first"])
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("copy_engines", [2, 1, 0])
 @pytest.mark.parametrize(("connections", "copy_connections"), [(2, 2), (3, 2), (5, 3), (1, 4)])
 def test_streams_that_take_queues_from_each_other(
@@ -63,7 +64,8 @@ def test_streams_that_take_queues_from_each_other(
         for launch in LAUNCHES
     ]
     found = list(makespans(workload, ways, device))
-    assert found == [by_simpy(workload, way, device) for way in ways]
+    part = slice((connections + copy_engines + RULES.index(rule)) % 3, None, 3)  # each way on a third of the devices
+    assert found[part] == [by_simpy(workload, way, device) for way in ways[part]]
     if copy_engines:  # it matters: a queue for each stream takes another time
         assert found != list(makespans(workload, ways, device.with_connections(32)))
 
@@ -77,7 +79,7 @@ def test_three_streams_alternate_between_two_queues_in_the_twin_too() -> None:
 
 
 @compiled
-@pytest.mark.parametrize("rule", ["issue-order", "ready-order", "same-queue-first"])
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("connections", [1, 2, 3])
 def test_the_events_of_a_ring_end_the_runs_of_a_graph(rule: str, connections: int) -> None:
     """Of kernels alone chunks of a stream are one run, but for a record behind a chunk or a wait before it."""
@@ -90,12 +92,13 @@ def test_the_events_of_a_ring_end_the_runs_of_a_graph(rule: str, connections: in
         for streams in (2, 3, 4, 5)
         for buffers in (None, 2, 3, 4, 5, 7)
     ]
-    assert list(makespans(workload, ways, device)) == [by_simpy(workload, way, device) for way in ways]
+    part = slice((connections + RULES.index(rule)) % 3, None, 3)  # each way on a third of the devices
+    assert list(makespans(workload, ways[part], device)) == [by_simpy(workload, way, device) for way in ways[part]]
 
 
 @compiled
 @pytest.mark.parametrize("copy_engines", [2, 1, 0])
-@pytest.mark.parametrize("rule", ["issue-order", "ready-order", "same-queue-first"])
+@pytest.mark.parametrize("rule", RULES)
 def test_runs_of_more_streams_than_an_engine_has_places_for_queues(copy_engines: int, rule: str) -> None:
     """Heads in front of the engine of the kernels are as many as streams, since no run but its first is in a queue."""
     rules = {"copy_rule": rule, "kernel_rule": rule}
