@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from effort import examples
 from explained import PLAIN, WORKLOAD, lost
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import (
@@ -325,7 +325,7 @@ def test_all_in_the_default_stream_loses_what_it_does_in_another(data: st.DataOb
     assert (lost(found), limits(found)) == (lost(expected), limits(expected))
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(schedules(), devices())
 def test_the_parts_add_up_exactly_and_none_is_negative(schedule: Schedule, device: Device) -> None:
     found = explain(schedule, device)
@@ -333,7 +333,7 @@ def test_the_parts_add_up_exactly_and_none_is_negative(schedule: Schedule, devic
     check_sums(found)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(draining())
 def test_the_parts_add_up_with_kernels_that_leave_the_card(case: tuple[Schedule, Device]) -> None:
     check_sums(explain(*case))
@@ -400,7 +400,6 @@ def amounts(schedule: Schedule, device: Device) -> list[tuple[Any, ...]]:
     return sorted(copies + kernels)
 
 
-@settings(deadline=None)
 @given(schedules(), devices())
 def test_no_remedy_changes_the_work(schedule: Schedule, device: Device) -> None:
     probe = Removals(Scenario(schedule, device))

@@ -8,8 +8,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from effort import examples
 from grids import issued
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from race_oracle import races
@@ -67,7 +68,7 @@ def all_remedies(case: Scenario, source: Source | None = None) -> list[tuple[str
     return [(key, remedy) for key in KEYS for remedy in remedies.of(key)]
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(pipelines())
 def test_a_remedy_computes_and_copies_the_same_and_has_no_race(schedule: Schedule) -> None:
     """Of a program with races, what it means is what it computes with the waits that it lacks."""
@@ -83,7 +84,7 @@ def test_a_remedy_computes_and_copies_the_same_and_has_no_race(schedule: Schedul
         assert output(changed, terms, whole=tables) == meant, text
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(st.one_of(schedules(), pipelines()), devices())
 def test_doing_what_is_best_gains_what_is_promised_and_most(schedule: Schedule, device: Device) -> None:
     found = explain(schedule, device)
@@ -103,7 +104,7 @@ def test_doing_what_is_best_gains_what_is_promised_and_most(schedule: Schedule, 
         assert ticks(simulate(*found.best.remedied).makespan_s) == shortest < ticks(found.makespan_s)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(issued(), devices())
 def test_a_loop_whose_host_works_is_put_right_and_works_as_much_for_each_chunk(
     asked: tuple[Workload, Config], device: Device
@@ -140,7 +141,7 @@ def as_said(text: str, config: Config) -> Config:
     return config.without_ring() if "device buffers of their own" in text else config
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(pipelines(), st.integers(0, 1 << 20))
 def test_no_remedy_needs_more_room_than_there_is(schedule: Schedule, spare: int) -> None:
     """Whatever is to blame; and those that have room are the ones that there are without a limit."""
@@ -173,7 +174,6 @@ def test_a_ring_that_has_no_room_for_more_is_told_something_else() -> None:
         assert found.first.remedied.schedule.device_bytes <= limit
 
 
-@settings(deadline=None)
 @given(issued(), devices())
 def test_chunks_streams_and_buffers_as_said_are_what_predict_makes_of_them(
     asked: tuple[Workload, Config], device: Device

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import NS, d2h, h2d, kernel, link, make_device, pipeline_of, program
 
@@ -80,7 +80,6 @@ def test_what_has_no_steps_is_refused(ops: tuple[Op, ...], message: str) -> None
         steps_of(program(*ops))
 
 
-@settings(deadline=None)
 @given(st.integers(2, 12), st.integers(1, 6), st.sampled_from(("ideal", "h200", "c1060")))
 def test_chunks_dealt_out_to_streams_are_the_depth_first_pattern(chunks: int, streams: int, name: str) -> None:
     """A pipeline in one stream, its steps in so many: what the pattern for that many streams takes, on any card."""

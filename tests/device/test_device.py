@@ -7,7 +7,7 @@ import copy
 import msgspec
 import pytest
 import strategies as card
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim.device.kernel_costs import KernelCost
@@ -30,7 +30,6 @@ SECONDS = [
 BANDWIDTHS = [f"{d}.{f}" for d in ("h2d", "d2h") for f in LinkDirection.__struct_fields__ if f.endswith("_bytes_per_s")]
 
 
-@settings(deadline=None)
 @given(card.devices())
 def test_a_device_is_frozen_and_comes_back_from_json_as_it_was(device: Device) -> None:
     assert copy.deepcopy(device) == device
@@ -102,7 +101,6 @@ def test_what_leaves_the_card_to_others_is_part_of_a_kernels_time() -> None:
     assert device.kernel_time(Kernel(1, "table", 10, 7)) == pytest.approx((12e-6, 1 / 3))
 
 
-@settings(deadline=None)
 @given(st.integers(1, 10**6), st.integers(1, 10**6))
 def test_more_elements_never_take_less_time(few: int, more: int) -> None:
     device = card.make_device(kernels=(COST,), floor=5)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import strategies as card
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim.model import simulate
@@ -34,7 +34,6 @@ def makespan(schedule: Schedule, device: Device = IDEAL) -> int:
     return ticks // 10
 
 
-@settings(deadline=None)
 @given(STAGE, STAGE, STAGE, st.integers(1, 40), st.integers(1, 45))
 def test_depth_first_over_streams_on_two_copy_engines(h: int, k: int, d: int, chunks: int, streams: int) -> None:
     # A chunk waits for the chunk N - S before it in its stream (whole chunks of s in J + 1 rounds), or the stages of
@@ -45,7 +44,6 @@ def test_depth_first_over_streams_on_two_copy_engines(h: int, k: int, d: int, ch
     assert makespan(depth_first(chunked(h, k, d, chunks), chunks, streams)) == expected
 
 
-@settings(deadline=None)
 @given(STAGE, STAGE, STAGE, st.integers(1, 20), st.integers(1, 20))
 def test_depth_first_on_one_copy_engine_in_issue_order_overlaps_nothing(
     h: int, k: int, d: int, chunks: int, streams: int
@@ -55,7 +53,6 @@ def test_depth_first_on_one_copy_engine_in_issue_order_overlaps_nothing(
     assert makespan(depth_first(chunked(h, k, d, chunks), chunks, streams), device) == chunks * (h + k + d)
 
 
-@settings(deadline=None)
 @given(STAGE, STAGE, STAGE, st.integers(1, 20))
 def test_breadth_first_with_a_stream_a_chunk_equals_depth_first_on_two_copy_engines(
     h: int, k: int, d: int, chunks: int
@@ -69,7 +66,6 @@ def test_breadth_first_with_a_stream_a_chunk_equals_depth_first_on_two_copy_engi
         assert makespan(depth_first(workload, chunks, chunks), device) == expected
 
 
-@settings(deadline=None)
 @given(STAGE, STAGE, STAGE, st.integers(1, 20))
 def test_breadth_first_with_a_stream_a_chunk_on_one_copy_engine(h: int, k: int, d: int, chunks: int) -> None:
     # All H2D first, N h; kernel j ends at h + k + (j - 1) max(h, k) for chunk j = 1..N; D2H j follows D2H j - 1.
@@ -80,7 +76,6 @@ def test_breadth_first_with_a_stream_a_chunk_on_one_copy_engine(h: int, k: int, 
     assert makespan(breadth_first(workload, chunks, chunks), card.make_device(copy_engines=1, connections=1)) == end
 
 
-@settings(deadline=None)
 @given(STAGE, STAGE, STAGE, st.integers(1, 20))
 def test_serial_and_one_stream_take_the_sum(h: int, k: int, d: int, chunks: int) -> None:
     workload = chunked(h, k, d, chunks)
@@ -91,7 +86,6 @@ def test_serial_and_one_stream_take_the_sum(h: int, k: int, d: int, chunks: int)
         assert makespan(serial(workload), device) == chunks * (h + k + d)
 
 
-@settings(deadline=None)
 @given(STAGE, st.integers(1, 30))
 def test_equal_stages_gain_the_textbook_factor(stage: int, chunks: int) -> None:
     # (N + 2) / (3 N) of the serial time; with N = 4 one half.
@@ -101,7 +95,6 @@ def test_equal_stages_gain_the_textbook_factor(stage: int, chunks: int) -> None:
     assert chunks != 4 or overlapped * 2 == alone
 
 
-@settings(deadline=None)
 @given(STAGE, STAGE, st.integers(1, 20), st.integers(2, 5))
 def test_prefetch_hides_the_shorter_of_copy_and_kernel(h: int, k: int, batches: int, buffers: int) -> None:
     # No output. Copies one after another (N h) and the last kernel; or the first copy and kernels back to back (N k).
@@ -109,7 +102,6 @@ def test_prefetch_hides_the_shorter_of_copy_and_kernel(h: int, k: int, batches: 
     assert makespan(prefetch(workload, batches, buffers)) == max(batches * h + k, h + batches * k)
 
 
-@settings(deadline=None)
 @given(STAGE, STAGE, STAGE, st.integers(1, 20), st.integers(1, 6))
 def test_a_ring_of_k_buffers_equals_k_streams(h: int, k: int, d: int, chunks: int, buffers: int) -> None:
     # Chunk i waits for chunk i - K as a whole, as it does in one of K streams, however many streams there are.

@@ -66,7 +66,6 @@ def test_equals_the_tick_by_tick_oracle(schedule: Schedule, device: Device) -> N
     check_by_oracle(schedule, device)
 
 
-@settings(deadline=None)
 @given(
     card.schedules(most=40, streams=8), card.devices(copy_engines=2, concurrent_kernels=3, kernel_rule="ready-order")
 )
@@ -74,7 +73,6 @@ def test_equals_the_tick_by_tick_oracle_on_longer_schedules(schedule: Schedule, 
     check_by_oracle(schedule, device)
 
 
-@settings(deadline=None)
 @given(card.draining())
 def test_equals_the_tick_by_tick_oracle_with_kernels_that_leave_the_card(case: tuple[Schedule, Device]) -> None:
     check_by_oracle(*case)
@@ -86,7 +84,6 @@ def test_equals_the_tick_by_tick_oracle_with_calls_that_cost_nothing(case: tuple
     check_by_oracle(*case)
 
 
-@settings(deadline=None)
 @given(card.runs())
 def test_equals_the_tick_by_tick_oracle_with_runs_of_kernels(case: tuple[Schedule, Device]) -> None:
     check_by_oracle(*case)
@@ -105,7 +102,6 @@ def long_hand_overs(draw: st.DrawFn) -> tuple[Schedule, Device]:
     return card.program(*ops, buffers=card.BUFFERS), device
 
 
-@settings(deadline=None)
 @given(long_hand_overs())
 def test_equals_the_tick_by_tick_oracle_with_long_hand_overs(case: tuple[Schedule, Device]) -> None:
     check_by_oracle(*case)
@@ -145,7 +141,6 @@ def asynchronous(draw: st.DrawFn) -> Schedule:
     return card.program(*draw(st.lists(op, min_size=1, max_size=60)), streams=5)
 
 
-@settings(deadline=None)
 @given(asynchronous(), st.sampled_from((0, 1, 2)))
 def test_single_queues_in_issue_order_follow_the_recurrence(schedule: Schedule, copy_engines: int) -> None:
     device = card.make_device(copy_engines=copy_engines, connections=1)
@@ -158,7 +153,6 @@ def test_single_queues_in_issue_order_follow_the_recurrence(schedule: Schedule, 
 # -- everything runs, and within capacity ------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(card.schedules(), card.devices())
 def test_every_op_runs_exactly_once(schedule: Schedule, device: Device) -> None:
     timeline = simulate(schedule, device)
@@ -173,7 +167,6 @@ def test_every_op_runs_exactly_once(schedule: Schedule, device: Device) -> None:
             assert timeline.ready[i] == timeline.start[i] == timeline.end[i] >= timeline.returned[i]
 
 
-@settings(deadline=None)
 @given(card.schedules(), card.devices())
 def test_no_engine_exceeds_its_capacity(schedule: Schedule, device: Device) -> None:
     check_capacity(schedule, device)
@@ -196,13 +189,11 @@ def check_capacity(schedule: Schedule, device: Device) -> None:
         assert area <= busy
 
 
-@settings(deadline=None)
 @given(card.draining())
 def test_no_engine_exceeds_its_capacity_with_kernels_that_leave_the_card(case: tuple[Schedule, Device]) -> None:
     check_capacity(*case)
 
 
-@settings(deadline=None)
 @given(card.schedules(), card.devices())
 def test_no_op_is_faster_than_alone(schedule: Schedule, device: Device) -> None:
     timeline = simulate(schedule, device)
@@ -239,7 +230,6 @@ def rate_over(timeline: Timeline, copy: int, needs: dict[int, oracle.Need], flow
     return rates
 
 
-@settings(deadline=None)
 @given(card.schedules(), card.devices(copy_engines=2))
 def test_bytes_are_conserved_under_sharing(schedule: Schedule, device: Device) -> None:
     timeline = simulate(schedule, device)
@@ -253,7 +243,6 @@ def test_bytes_are_conserved_under_sharing(schedule: Schedule, device: Device) -
 # -- determinism ------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(card.schedules(), card.devices())
 def test_the_same_schedule_gives_the_same_time_line(schedule: Schedule, device: Device) -> None:
     assert columns(simulate(schedule, device)) == columns(simulate(schedule, device))
@@ -316,7 +305,6 @@ def longest_chain(schedule: Schedule, device: Device) -> int:
     return max(end.values(), default=0)
 
 
-@settings(deadline=None)
 @given(card.schedules(), card.devices())
 @example(DRAINING, card.make_device(resident_threads=16, kernels=(card.COST,)))
 def test_the_makespan_lies_between_the_bounds(schedule: Schedule, device: Device) -> None:
@@ -338,7 +326,6 @@ def test_the_makespan_lies_between_the_bounds(schedule: Schedule, device: Device
     assert makespan(timeline) <= calls + sum(map(most_ticks, needs.values())) + overhead * len(needs)
 
 
-@settings(deadline=None)
 @given(card.schedules(streams=1, launch="graph"), card.plain_devices())
 def test_one_stream_equals_the_serial_sum_plus_hand_overs(schedule: Schedule, device: Device) -> None:
     """Nothing is ever shared and nothing overlaps, whatever the engines and rules. A graph: no call holds the host."""
@@ -383,7 +370,6 @@ def stretched(schedule: Schedule, c: int) -> Schedule:
     return msgspec.structs.replace(schedule, ops=tuple(ops))
 
 
-@settings(deadline=None)
 @given(card.schedules(), card.devices(concurrent_kernels=1), st.sampled_from((2, 3, 7, 1000)))
 def test_scaling_all_times_scales_every_time(schedule: Schedule, device: Device, c: int) -> None:
     """Exact where no tick is rounded: rates of 1 and 1/2 byte per tick halve what is left at most once a copy.

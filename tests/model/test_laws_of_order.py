@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import oracle
 import oracle_queues
 import strategies as card
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from laws import DRAINING, makespan, works
 from msgspec.structs import replace
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 # -- order ------------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(card.schedules(), card.devices())
 def test_streams_events_and_the_legacy_stream_keep_cudas_order(schedule: Schedule, device: Device) -> None:
     """And what has come before the end of what it waits for, a hand-over behind that."""
@@ -44,7 +43,6 @@ def came(timeline: Timeline, device: Device, op: int) -> int:
     return timeline.issued[op] + call + oracle.in_ticks(device.host.submit_s)
 
 
-@settings(deadline=None)
 @given(card.schedules(), card.devices())
 def test_hardware_queues_dispatch_in_issue_order(schedule: Schedule, device: Device) -> None:
     timeline = simulate(schedule, device)
@@ -71,7 +69,6 @@ def come_through(schedule: Schedule, device: Device) -> list[tuple[int, list[tup
     return [(most.get(engine, device.copy_engines.connections), ops) for engine, ops in engines.items()]
 
 
-@settings(deadline=None)
 @given(card.schedules(most=40, streams=8), card.devices())
 def test_no_streams_share_a_queue_while_there_are_enough(schedule: Schedule, device: Device) -> None:
     """On each engine, up to the first op of one stream more than it has queues; and each stream has but one."""
@@ -82,7 +79,6 @@ def test_no_streams_share_a_queue_while_there_are_enough(schedule: Schedule, dev
             assert len(streams) == len(used) == len(pairs) or len(streams) > queues
 
 
-@settings(deadline=None)
 @given(card.schedules(most=40, streams=8), card.devices())
 def test_a_stream_keeps_its_queue_until_it_is_the_one_used_least_recently(schedule: Schedule, device: Device) -> None:
     """And another stream, which has none, needs one when all have been used."""
@@ -105,13 +101,11 @@ SLOWED = card.link(latency=2, shared=0.5, duplex_latency=3, crowded_latency=2, c
 QUIET = {"floor": 0, "graph_gap": 0, "event": 0, "event_streams": 0, "h2d": SLOWED, "d2h": card.link(1)}
 
 
-@settings(deadline=None)
 @given(GRAPHS, card.plain_devices(connections=8, copy_connections=8, **QUIET))
 def test_with_a_queue_for_each_stream_a_graph_runs_as_a_live_program(graph: Schedule, device: Device) -> None:
     assert simulate(graph, device).start == simulate(replace(graph, launch="live"), device).start
 
 
-@settings(deadline=None)
 @given(GRAPHS, card.plain_devices(**QUIET))
 def test_a_graph_without_runs_of_kernels_runs_as_a_live_program(graph: Schedule, device: Device) -> None:
     """An event that nobody waits for is recorded behind each kernel."""
@@ -121,7 +115,6 @@ def test_a_graph_without_runs_of_kernels_runs_as_a_live_program(graph: Schedule,
     assert simulate(graph, device).start == simulate(replace(graph, launch="live"), device).start
 
 
-@settings(deadline=None)
 @given(GRAPHS, card.plain_devices(copy_engines=2, concurrent_kernels=128))
 def test_where_all_kernels_find_room_those_of_a_run_follow_each_other(graph: Schedule, device: Device) -> None:
     """However many streams share a queue."""
@@ -136,7 +129,6 @@ def test_where_all_kernels_find_room_those_of_a_run_follow_each_other(graph: Sch
             assert timeline.start[i] == timeline.end[before] + oracle.hand_over_ticks(graph, device, before, i)
 
 
-@settings(deadline=None)
 @given(card.schedules(), card.devices())
 def test_the_host_calls_one_after_another_and_blocking_calls_hold_it(schedule: Schedule, device: Device) -> None:
     timeline = simulate(schedule, device)
@@ -154,7 +146,6 @@ def test_the_host_calls_one_after_another_and_blocking_calls_hold_it(schedule: S
     assert round(timeline.host_s * 1e9) == max(threads.values())
 
 
-@settings(deadline=None)
 @given(card.schedules(), card.devices())
 @example(DRAINING, card.make_device(resident_threads=16, kernels=(card.COST,)))
 def test_no_engine_idles_while_a_head_of_its_queues_is_ready(schedule: Schedule, device: Device) -> None:
@@ -175,7 +166,6 @@ def test_no_engine_idles_while_a_head_of_its_queues_is_ready(schedule: Schedule,
             assert all(any(s <= t < e for s, e in running) for t in range(could, timeline.start[i]))
 
 
-@settings(deadline=None)
 @given(card.schedules(most=40), card.devices())
 def test_what_an_event_stands_for_is_at_most_one_op_a_stream(schedule: Schedule, device: Device) -> None:
     """Otherwise long chains of waits, or of records in the legacy stream, take quadratic time and memory."""
@@ -206,7 +196,6 @@ BESIDE_A_HEAD = card.program(
 # -- the critical path ------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(card.schedules(), card.devices())
 @example(BLOCKED_HEAD, card.make_device(connections=1, concurrent_kernels=4))
 @example(DRAINING, card.make_device(resident_threads=16, kernels=(card.COST,)))
@@ -215,7 +204,6 @@ def test_the_critical_path_is_a_chain_from_the_beginning_to_the_makespan(schedul
     check_critical_path(schedule, device)
 
 
-@settings(deadline=None)
 @given(card.runs())
 @example((BEHIND_A_RUN, card.make_device(connections=1, concurrent_kernels=4)))
 @example((BESIDE_A_HEAD, card.make_device(connections=1, concurrent_kernels=4)))

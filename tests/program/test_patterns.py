@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import oracle
 import pytest
 import strategies as card
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim.device.library import device_names, load_device
@@ -88,7 +88,6 @@ def copied(schedule: Schedule, direction: str) -> Iterator[tuple[str, int]]:
 # -- laws of every pattern --------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(card.built())
 def test_every_byte_is_copied_exactly_once(made: tuple[Workload, Schedule, int]) -> None:
     workload, schedule, _ = made
@@ -99,7 +98,6 @@ def test_every_byte_is_copied_exactly_once(made: tuple[Workload, Schedule, int])
         assert set(counted.values()) <= {1}
 
 
-@settings(deadline=None)
 @given(card.built())
 def test_no_two_conflicting_accesses_are_unordered(made: tuple[Workload, Schedule, int]) -> None:
     assert races(made[1]) == []
@@ -110,7 +108,6 @@ def has_arrays(workload: Workload) -> bool:
     return bool(workload.inputs or workload.outputs)
 
 
-@settings(deadline=None)
 @given(card.built())
 def test_every_kernel_and_every_output_gets_the_data_of_its_chunk(made: tuple[Workload, Schedule, int]) -> None:
     """Without races every order that CUDA allows gives what the issue order gives, so one symbolic run is enough.
@@ -145,7 +142,6 @@ def test_every_kernel_and_every_output_gets_the_data_of_its_chunk(made: tuple[Wo
     assert len(kernels_run) == (chunks if workload.kernels else 0)
 
 
-@settings(deadline=None)
 @given(card.built())
 def test_the_kernels_of_the_chunks_add_up_to_the_whole(made: tuple[Workload, Schedule, int]) -> None:
     workload, schedule, chunks = made
@@ -156,7 +152,6 @@ def test_the_kernels_of_the_chunks_add_up_to_the_whole(made: tuple[Workload, Sch
     assert total == pytest.approx(sum(k.duration_s or 0 for k in workload.kernels))
 
 
-@settings(deadline=None)
 @given(card.built(), card.devices())
 def test_every_pattern_runs_and_ends_with_the_host_waiting_for_all(
     made: tuple[Workload, Schedule, int], device: Device
@@ -167,7 +162,6 @@ def test_every_pattern_runs_and_ends_with_the_host_waiting_for_all(
     assert timeline.returned[-1] >= max(on_card, default=0)
 
 
-@settings(deadline=None)
 @given(card.built())
 def test_every_wait_is_for_an_event_recorded_before(made: tuple[Workload, Schedule, int]) -> None:
     recorded = set()
@@ -204,7 +198,6 @@ def test_a_ring_without_its_waits_would_race() -> None:
 # -- chunks -----------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(st.integers(1, 10**6), st.data())
 def test_chunks_cover_the_elements_and_the_last_is_the_smallest(elements: int, data: st.DataObject) -> None:
     chunks = data.draw(st.integers(1, min(elements, 300)))
@@ -262,7 +255,6 @@ def test_a_ring_waits_for_the_chunk_that_had_its_buffer() -> None:
     assert shape(ring(Workload(4, (4,), (), (card.MS_KERNEL,)), 4, buffers=2)) == "h1 k1 h2 k2 h1 k1 h2 k2"
 
 
-@settings(deadline=None)
 @given(card.small_workloads(), st.integers(1, 9), st.integers(1, 9), st.data())
 def test_a_ring_uses_as_many_chunk_sized_buffers_as_it_says(
     workload: Workload, buffers: int, streams: int, data: st.DataObject
@@ -323,7 +315,6 @@ def test_build_gives_the_pattern_that_the_options_describe() -> None:
     assert build(workload, "depth-first", 4, 2, buffers=3) == ring(workload, 4, 3, 2)
 
 
-@settings(deadline=None)
 @given(card.built(), card.plain_devices())
 def test_serialised_runs_the_same_work_one_at_a_time(made: tuple[Workload, Schedule, int], device: Device) -> None:
     _, schedule, _ = made
@@ -336,7 +327,6 @@ def test_serialised_runs_the_same_work_one_at_a_time(made: tuple[Workload, Sched
     assert timeline.overlap_s == 0
 
 
-@settings(deadline=None)
 @given(card.small_workloads(), st.data())
 def test_more_streams_than_chunks_add_nothing(workload: Workload, data: st.DataObject) -> None:
     chunks = data.draw(st.integers(1, min(workload.work, 12)))
@@ -345,7 +335,6 @@ def test_more_streams_than_chunks_add_nothing(workload: Workload, data: st.DataO
     assert simulate(one_each, DEVICE).end == simulate(many, DEVICE).end
 
 
-@settings(deadline=None)
 @given(st.sampled_from(device_names()), st.integers(1, 1 << 22), st.integers(1, 1 << 22), st.floats(1e-5, 1.0))
 def test_a_given_time_is_that_of_the_kernel_over_all_elements(
     name: str, elements: int, chunk: int, time_s: float

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import strategies as card
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim import Grid, Sweep, Workload, WorkloadKernel, check, explain, load_device, predict, simulate
@@ -39,7 +39,6 @@ def test_what_is_just_within_the_limits_is_accepted() -> None:
     assert schedule(K, Synchronize(), Synchronize(stream=1), launch="graph")
 
 
-@settings(deadline=None)
 @given(card.schedules())
 def test_a_schedule_is_an_immutable_value(made: Schedule) -> None:
     assert hash(made) == hash(copy.deepcopy(made)) == hash(pickle.loads(pickle.dumps(made)))
@@ -53,13 +52,11 @@ def test_a_schedule_is_an_immutable_value(made: Schedule) -> None:
     assert list(made) == list(made.ops)
 
 
-@settings(deadline=None)
 @given(card.schedules())
 def test_json_keeps_a_schedule_exactly(made: Schedule) -> None:
     assert msgspec.json.decode(msgspec.json.encode(made), type=Schedule) == made
 
 
-@settings(deadline=None)
 @given(card.schedules(), st.data())
 def test_a_part_of_a_schedule_is_a_schedule(made: Schedule, data: st.DataObject) -> None:
     """No op needs a later one: every prefix is accepted (of a graph, as far as its last piece of work)."""

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 import strategies as card
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from perfect_profiler import recorded
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
@@ -53,7 +53,6 @@ def without_idle_waits(schedule: Schedule) -> Schedule:
     return msgspec.structs.replace(schedule, ops=tuple(kept))
 
 
-@settings(deadline=None)
 @given(card.schedules(launch="live"), card.devices(concurrent_kernels=1, resident_threads=0, kernel_signal="each"))
 def test_what_was_recorded_of_a_program_is_that_program(schedule: Schedule, device: Device) -> None:
     """Every copy and kernel starts and ends when it did, counted from the call of the first one.

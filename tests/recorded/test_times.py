@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 import strategies as card
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from perfect_profiler import recorded
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
 
 
-@settings(deadline=None)
 @given(card.schedules(launch="live"), card.devices())
 def test_a_recorded_time_line_is_that_of_the_program_that_was_recorded(schedule: Schedule, device: Device) -> None:
     """Every call, copy and kernel when it was, from the first call of work on; on every thread one thing at a time.

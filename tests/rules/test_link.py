@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import strategies as card
 from effort import examples
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim.checks import LARGEST_BYTES
@@ -70,7 +70,6 @@ def test_two_copies_slow_each_other_for_as_long_as_they_overlap(there: Side, bac
     assert tuple(timeline.end) == expected
 
 
-@settings(deadline=None)
 @given(sides(), sides())
 def test_the_directions_are_alike(there: Side, back: Side) -> None:
     one = simulate(
@@ -84,7 +83,6 @@ def test_the_directions_are_alike(there: Side, back: Side) -> None:
     assert (one.start, one.end) == (other.start, other.end)
 
 
-@settings(deadline=None)
 @given(sides(), st.integers(1, 20))
 def test_one_direction_alone_is_linear(side: Side, copies: int) -> None:
     """Whatever its rate beside the other direction: the engine is kept back to back."""

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from effort import examples
 from grids import EVALUATORS, grids, workloads
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import NS, devices, link, make_device, pipeline_of
 
@@ -123,7 +123,7 @@ def chunks_within(tried: dict[Config, int], winner: Config, shortest: int) -> tu
 # Within a budget
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(workloads(), devices(), grids, st.integers(1, 800))
 def test_whatever_the_budget_what_is_said_to_be_known_is_so(
     workload: Workload, device: Device, grid: Grid, budget: int
@@ -161,7 +161,7 @@ def test_nothing_is_faster_than_what_takes_no_time() -> None:
     assert (found.speedup, found.nearness) == (1.0, 0.0)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(workloads(), devices(), grids, st.integers(1, 800))
 def test_no_more_is_simulated_than_the_budget_allows(
     workload: Workload, device: Device, grid: Grid, budget: int

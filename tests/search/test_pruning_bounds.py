@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from effort import examples
 from grids import EVALUATORS, grids, workloads
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from strategies import NS, devices, link, make_device
 
@@ -90,7 +90,7 @@ def test_the_bound_holds_where_it_is_close(case: tuple[Workload, Device]) -> Non
         assert bound(config) <= ticks, config
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(tight())
 def test_a_bound_does_not_hang_on_those_worked_out_before(case: tuple[Workload, Device]) -> None:
     """Parts of it are kept from one configuration for the next."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import strategies as card
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import d2h, h2d, kernel, make_device, program
 
@@ -111,7 +111,6 @@ def test_the_path_leads_over_the_op_that_blocked_the_queue() -> None:
     assert path(device, *longer) == [(0, "start"), (2, "stream"), (3, "engine")]
 
 
-@settings(deadline=None)
 @given(card.schedules(), card.devices())
 def test_busy_and_overlap_agree_with_counting_ticks(schedule: Schedule, device: Device) -> None:
     timeline = simulate(schedule, device)
@@ -128,7 +127,6 @@ def test_busy_and_overlap_agree_with_counting_ticks(schedule: Schedule, device: 
     assert all(0 <= share <= 1 for share in timeline.utilisation.values())
 
 
-@settings(deadline=None)
 @given(st.integers(1, 40), st.integers(1, 8))
 def test_the_path_of_a_chain_is_the_chain(n: int, streams: int) -> None:
     ops: list[Op] = []

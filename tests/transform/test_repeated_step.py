@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from perfect_profiler import recorded
@@ -60,7 +60,6 @@ def issued(schedule: Schedule) -> list[tuple[object, ...]]:
     return found
 
 
-@settings(deadline=None)
 @given(
     st.integers(2, 6), st.sampled_from((1, 2, 3, 4, 6)), st.integers(1, 5), st.integers(1, 2), st.integers(0, 2),
     st.integers(1, 3),
@@ -76,7 +75,6 @@ def test_the_pipeline_that_is_read_issues_what_the_schedule_does(
     assert issued(config.schedule(workload)) == issued(schedule)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 2), st.integers(0, 2), st.booleans())
 def test_a_program_issued_stage_by_stage_is_read_as_such(
     chunks: int, streams: int, inputs: int, outputs: int, is_named: bool
@@ -156,7 +154,6 @@ def test_what_is_no_pipeline_is_refused_with_its_reason(ops: tuple[Op, ...], mes
         repeated_step(program(*ops))
 
 
-@settings(deadline=None)
 @given(st.integers(2, 9), st.integers(1_000_001, 20_000_000), st.integers(0, 3))
 def test_the_hosts_own_work_for_a_step_is_before_its_chunk(steps: int, work: int, streams: int) -> None:
     """A program of like steps, each behind so many nanoseconds of work, recorded at no cost: the pipeline has that.
