@@ -36,7 +36,7 @@ _STREAMS = {"non-blocking": "cudaStreamNonBlocking", "blocking": "cudaStreamDefa
 
 
 class Cuda:
-    """Writes a plan in CUDA C++."""
+    """A writer of plans in CUDA C++."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -47,7 +47,7 @@ class Cuda:
         self.sizes = plan.sizes
 
     def text(self) -> str:
-        """The program."""
+        """Return the program."""
         plan = self.plan
         parts = [self._head()]
         if plan.timed_kernels:
@@ -85,12 +85,12 @@ class Cuda:
 
     @staticmethod
     def _in_stand_in(target: str, kernels: Kernels) -> str:
-        """The name of what the stand-in writes, in its own text."""
+        """Return the name of a target in the text of the stand-in."""
         return f"new_{target}" if target in kernels.sources else target
 
     @staticmethod
     def _with_sizes(arrays: Sequence[str], kernels: Kernels, kind: str = "") -> list[str]:
-        """The arrays, each with its size behind it; where all are equally long with one size, behind them all."""
+        """Return the arrays, each followed by its size; if all are equally long, followed by one size."""
         if kernels.is_even:
             return [*arrays, f"{kind}n"]
         words: list[str] = []
@@ -100,7 +100,7 @@ class Cuda:
         return words
 
     def _stand_in(self, kernels: Kernels) -> list[str]:
-        """An element a thread. Of arrays of several sizes each thread has its own element, where there is one."""
+        """Return the body of the stand-in: one thread for each element. Shorter arrays end before the last thread."""
         written = [self._in_stand_in(name, kernels) for name in kernels.targets]
         values = [name + "[i]" if kernels.is_even else f"(i < n_{name} ? {name}[i] : 0)" for name in kernels.sources]
         values += [f"{name}[0]" for name in kernels.tables]
@@ -117,7 +117,7 @@ class Cuda:
         ]
 
     def _launches(self, kernels: Kernels) -> list[str]:
-        """The launches of each kernel, with what is known of it; beside them where all have room."""
+        """Return the launches of each kernel with comments, beside the launches if all have room."""
         said = []
         for k, kernel in enumerate(kernels.calls):
             count = kernel.launches - (k == 0)
@@ -138,14 +138,14 @@ class Cuda:
         return _alternating(said, beside)
 
     def _launch(self, sources: Sequence[str], kernels: Kernels, weight: float, depth: int) -> list[str]:
-        """A launch of the stand-in, in a block of this depth."""
+        """Return a launch of the stand-in, in a block of this depth."""
         words = self._with_sizes([*sources, *kernels.tables, *kernels.targets], kernels)
         return filled("StandIn<<<(n + 255) / 256, 256, 0, stream>>>(", [*words, _rounds(weight)], ");", depth)
 
     # The program
 
     def _main(self) -> list[str]:
-        """The main function, step by step."""
+        """Return the main function, section by section."""
         plan = self.plan
         roles = ", ".join(f"cudaStream_t {name}" for name in self._roles())
         head = f"auto pipeline = [&]({roles or 'const std::vector<cudaStream_t>& stream'}) {{"
@@ -171,7 +171,7 @@ class Cuda:
         return ["int main(int argc, char** argv) {", *indented(lines[1:]), "}"]
 
     def _rounds_found(self) -> list[str]:
-        """What sets ``work`` where it is not given."""
+        """Return the lines that set ``work`` if it is not given."""
         timed_kernels = self.plan.timed_kernels
         if timed_kernels is None:
             return []
@@ -188,7 +188,7 @@ class Cuda:
         ]
 
     def _arguments(self) -> list[str]:
-        """What the program is asked: whole numbers from 1."""
+        """Return the lines that read the arguments: whole numbers from 1."""
         plan = self.plan
         given = [f'{{"--{name}", {value}}}' for name, value in self.defaults.items()]
         wrong, says = f"value < 1 || given.size() > {len(given)}", "unknown, or below 1"
@@ -223,7 +223,7 @@ class Cuda:
         return lines
 
     def _cut(self, name: str, floats: int, unit: int) -> list[str]:
-        """The only cut, where it is needed."""
+        """Return the lines that cut arrays of ``floats`` floats into chunks."""
         at, size = _at(name), self.sizes[floats]
         begin = f"{at}[i] = std::min((even * i + std::min(i, over)) * {unit}, {size});"
         return [
@@ -236,7 +236,7 @@ class Cuda:
     # Its memory
 
     def _floats(self, memory: Memory) -> str:
-        """How many floats an array has; of buffers, each of them."""
+        """Return the number of floats of an array, or of each of its buffers."""
         return f"{_at(memory.part)}[1]" if memory.slots else self.sizes.get(memory.floats, str(memory.floats))
 
     def _bytes(self, memory: Memory) -> str:
@@ -244,7 +244,7 @@ class Cuda:
         return str(FLOAT_BYTES * int(floats)) if floats.isdecimal() else f"{FLOAT_BYTES} * {floats}"
 
     def _each(self, arrays: Iterable[Memory], call: _Call, of: str = "", depth: int = 1) -> list[str]:
-        """A call for each of these arrays, in one loop for those of a size; ``of``: & where it needs the address."""
+        """Return a call for each array, in one loop for arrays of a size; ``of``: "&" if the call needs addresses."""
         alike: dict[tuple[str, str], list[Memory]] = {}
         for memory in arrays:
             alike.setdefault((self._floats(memory), memory.slots), []).append(memory)
@@ -293,7 +293,7 @@ class Cuda:
         return [*lines, *declared("std::vector<float>", found)]
 
     def _freed(self) -> list[str]:
-        """What frees the memory of the host and of the card."""
+        """Return the lines that free the memory of the host and of the card."""
         lines: list[str] = []
         for place, call in _FREED.items():
             lines += self._each([m for m in self.plan.memory if m.place == place], call)
@@ -322,7 +322,7 @@ class Cuda:
     # Its runs
 
     def _runs(self) -> list[str]:
-        """What runs a program; clearing arrays, which spoils the caches of the host, is in the second alone."""
+        """Return the functions that run a program; only the second clears arrays, which spoils the host's caches."""
         synchronise = "Check(cudaDeviceSynchronize());"
         now = "std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();"
         timed = [
@@ -337,7 +337,7 @@ class Cuda:
         ]
 
     def _fresh(self) -> list[str]:
-        """What makes all arrays as they are before a run."""
+        """Return the lines that reset all arrays before a run."""
         memory = self.plan.memory
         cards = [m for m in memory if m.place == "device" and m.start != "resident"]
         lines = self._each(cards, lambda it, _, n_bytes: f"Check(cudaMemset({it}, 0, {n_bytes}));", depth=2)
@@ -348,11 +348,11 @@ class Cuda:
         return [*lines, *(f"std::copy_n(start_{m.name}.data(), {self._floats(m)}, {m.name});" for m in again)]
 
     def _results(self, *places: str) -> list[Memory]:
-        """The arrays that are compared; those in these places alone, if any are given."""
+        """Return the arrays that are compared, or only those in ``places``."""
         return [self.at[name] for name in self.plan.results if not places or self.at[name].place in places]
 
     def _output(self) -> list[str]:
-        """The arrays that are compared, copied."""
+        """Return the lines that copy the arrays that are compared."""
         lines: list[str] = []
         copies: list[tuple[str, ...]] = []
         for m in self._results():
@@ -391,7 +391,7 @@ class Cuda:
         return [name for name in self.plan.roles if name != "_"]
 
     def _captured(self, pipeline: str) -> list[str]:
-        """The pipeline captured as a graph, in which all streams follow the first and end in it."""
+        """Return the lines that capture the pipeline as a graph, which begins and ends in the first stream."""
         each = (("edge[0]", "pool[0]"), ("edge[k]", "pool[k]"))
         fork = (Record(*each[0]), Loop("k", "1", self.streams, (Wait("edge[0]", "pool[k]"),)))
         join = tuple(Loop("k", "1", self.streams, (step,)) for step in (Record(*each[1]), Wait("edge[k]", "pool[0]")))
@@ -422,7 +422,7 @@ class Cuda:
     # Steps
 
     def piece(self, piece: Piece) -> str:
-        """Where its floats begin."""
+        """Return the address of the piece's first float."""
         if piece.has_slots:
             return f"{piece.name}[{piece.chunk} % buffers]"
         if piece.part:
@@ -430,14 +430,14 @@ class Cuda:
         return f"{piece.name} + {piece.first}" if piece.first else piece.name
 
     def size(self, piece: Piece) -> str:
-        """How many they are."""
+        """Return the number of the piece's floats."""
         if piece.part:
             at, chunk = _at(piece.part), piece.chunk
             return f"{at}[{chunk} + 1] - {at}[{chunk}]"
         return str(piece.floats) if piece.floats else self._floats(self.at[piece.name])
 
     def _run(self, pieces: tuple[Piece, ...], stream: str, depth: int) -> list[str]:
-        """The call of the user's kernels."""
+        """Return the call of the user's kernels."""
         words: list[str] = []
         is_even = self.plan.kernels is None or self.plan.kernels.is_even
         for piece in pieces:
@@ -446,7 +446,7 @@ class Cuda:
         return filled("Kernels(", [*words, *sizes, "work", stream], ");", depth)
 
     def _steps(self, steps: Sequence[Step], depth: int = 2, stream: str = "") -> list[str]:
-        """Lines for ``steps`` in a block of this depth, where ``stream`` is the one of copies and kernels."""
+        """Return the lines of ``steps`` in a block of this depth; ``stream``: the stream of copies and kernels."""
         return [line for step in steps for line in self._step(step, depth, stream)]
 
     def _step(self, step: Step, depth: int, stream: str) -> list[str]:
@@ -498,17 +498,17 @@ class Cuda:
 
 
 def _at(part: str) -> str:
-    """The name of where chunks begin."""
+    """Return the name of the array that holds the first float of each chunk."""
     return "at" + part.removeprefix("part")
 
 
 def _rounds(weight: float) -> str:
-    """The rounds of a launch of the stand-in, of this weight."""
+    """Return the rounds of a launch of the stand-in with this weight."""
     return "work" if weight == 1 else f"std::max(1, int({weight:.4g} * work))"
 
 
 def _alternating(said: Sequence[tuple[list[str], str]], beside: list[str]) -> list[str]:
-    """Launches and comments: beside each other where all have room, else each comment above its launch."""
+    """Return launches and comments: side by side if all have room, else each comment above its launch."""
     if all(len(lines) == 1 for lines, _ in said) and max(map(len, beside)) + len(INDENT) <= WIDTH:
         return beside
     return [line for lines, comment in said for line in (comment, *lines)]

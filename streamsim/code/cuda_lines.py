@@ -12,12 +12,12 @@ INDENT = "  "
 
 
 def indented(lines: Iterable[str], by: int = 1) -> list[str]:
-    """The lines so many blocks deeper."""
+    """Return the lines ``by`` blocks deeper."""
     return [f"{INDENT * by}{line}" if line else "" for line in lines]
 
 
 def filled(head: str, words: Sequence[str], tail: str, depth: int, between: str = ",") -> list[str]:
-    """``head`` and words up to ``tail``, in a block of this depth: as many in a line as have room, the rest below."""
+    """Return ``head``, the words and ``tail`` in a block of this depth, with as many words in each line as fit."""
     room = WIDTH - len(INDENT) * depth
     lines = [head]
     for k, word in enumerate(words):
@@ -31,7 +31,7 @@ def filled(head: str, words: Sequence[str], tail: str, depth: int, between: str 
 
 
 def assigned(name: str, head: str, words: Sequence[str], tail: str, depth: int) -> list[str]:
-    """As :func:`filled`, behind ``name =``: in a line of its own, where one does for all words."""
+    """Return the same as :func:`filled`, after ``name =``; the value in a line of its own if it fits there only."""
     value = f"{head}{', '.join(words)}{tail}"
     room = WIDTH - len(INDENT) * depth
     if len(name) + 1 + len(value) > room >= len(value) + 4:
@@ -40,13 +40,13 @@ def assigned(name: str, head: str, words: Sequence[str], tail: str, depth: int) 
 
 
 def opened(head: str, items: str, tail: str, depth: int) -> list[str]:
-    """A list in braces, in a line of its own where that of ``head`` has no room."""
+    """Return a list in braces, in a line of its own if it does not fit behind ``head``."""
     line = f"{head}{items}{tail}"
     return [line] if len(line) + len(INDENT) * depth <= WIDTH else [head, f"    {items}{tail}"]
 
 
 def packed(head: str, words: Iterable[str], tail: str, room: int) -> list[str]:
-    """``head``, words and ``tail`` in each line, with as many of the words as have room."""
+    """Return lines of ``head``, words and ``tail``, with as many words in each line as fit."""
     lines: list[str] = []
     for word in words:
         longer = f"{lines[-1].removesuffix(tail)}, {word}{tail}" if lines else ""
@@ -58,12 +58,12 @@ def packed(head: str, words: Iterable[str], tail: str, room: int) -> list[str]:
 
 
 def declared(kind: str, words: Iterable[str]) -> list[str]:
-    """Variables of a kind, in the block of a function."""
+    """Return the declarations of variables of a kind, in the block of a function."""
     return packed(f"{kind} ", words, ";", WIDTH - len(INDENT))
 
 
 def block(head: str, body: list[str], depth: int) -> list[str]:
-    """A loop or condition; of a single call without braces, in one line where it has room."""
+    """Return a loop or condition; a single call needs no braces, and stands in the same line if it fits."""
     if len(body) > 1 or not body[0].endswith(";"):
         return [f"{head} {{", *indented(body), "}"]
     line = f"{head} {body[0]}"
@@ -71,7 +71,7 @@ def block(head: str, body: list[str], depth: int) -> list[str]:
 
 
 def over(variable: str, items: Iterable[str], body: list[str], depth: int) -> list[str]:
-    """The body for each of the items, in a loop that needs no braces."""
+    """Return a loop that runs the body for each of the items, without braces."""
     room = WIDTH - len(INDENT) * depth
     lines: list[str] = []
     for head in packed(f"for ({variable} : {{", items, "})", room):

@@ -1,6 +1,6 @@
-"""The PyTorch program of layers that are streamed to the card, for the layers of an ``nn.Sequential``.
+"""The program of layers that are streamed to the card: PyTorch, for the layers of an ``nn.Sequential``.
 
-The tests hold its calls to those of :meth:`streamsim.program.offload.Offload.schedule`, op for op.
+It is a loop over the layers. The tests compare it with :meth:`streamsim.program.offload.Offload.schedule`, op for op.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The loops of :mod:`streamsim.program.loops` as steps of a program, for any number of chunks.
+"""The loops of :mod:`streamsim.program.loops` as plans of programs, for any number of chunks.
 
-The tests hold each program to the schedule of its pattern, op for op.
+The tests compare each program with the schedule of its pattern, op for op.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ OF_CHUNK = "stream[i % streams]"
 
 
 class _Array(NamedTuple):
-    """An array of the workload: its letter and number, its floats, the floats of a unit that stays whole."""
+    """An array of the workload: its name, its floats, and the floats of a unit that is never cut."""
 
     name: str
     floats: int
@@ -56,12 +56,12 @@ class _Array(NamedTuple):
 
     @property
     def key(self) -> tuple[int, int]:
-        """Arrays of which this is the same have the same chunks."""
+        """A key that is equal for arrays with the same chunks."""
         return self.floats, self.unit
 
 
 class _Arrays:
-    """The arrays of a workload, and how each is cut. Raises InputError for what cannot be an array of floats."""
+    """The arrays of a workload, and how each is cut. Raises InputError for bytes that are not whole floats."""
 
     def __init__(self, workload: Workload, config: Config) -> None:
         unit = 0 if workload.elements else ALIGN_BYTES // FLOAT_BYTES
@@ -89,11 +89,11 @@ class _Arrays:
         return self._names[array.key]
 
     def is_sliced(self, array: _Array) -> bool:
-        """Whether the card has room for a few of its chunks only."""
+        """Return whether the card holds only some chunks of the array."""
         return self.slots is not None and array in (*self.inputs, *self.outputs)
 
     def on_card(self, array: _Array, chunk: str) -> Piece:
-        """What a chunk has of it; of a table all."""
+        """Return a chunk's piece of an array on the card; of a table, the whole."""
         if array in self.tables:
             return Piece(f"d_{array.name}")
         return Piece(f"d_{array.name}", self.part(array), self.is_sliced(array), chunk)
@@ -111,7 +111,7 @@ class _Arrays:
         return (*hosts, *cards, *(Memory(f"d_{a.name}", "device", a.floats, "resident") for a in self.resident))
 
     def worked_on(self) -> tuple[list[_Array], list[_Array], list[_Array]]:
-        """What kernels read of each chunk, what they read whole, and what they write."""
+        """Return the arrays that kernels read chunk by chunk, those that they read whole, and those that they write."""
         return self.inputs or self.resident, self.tables, [*self.outputs, *self.once] or self.inputs[-1:]
 
     def kernels(self, workload: Workload) -> Kernels:
@@ -127,7 +127,7 @@ class _Arrays:
 
 
 def _named(letter: str, field: str, sizes: Sequence[int], elements: int, unit: int) -> list[_Array]:
-    """``unit``: floats that stay together; 0: those of an element."""
+    """Return the arrays of a field; ``unit``: floats that stay together (0: the floats of an element)."""
     for k, size in enumerate(sizes):
         if size % FLOAT_BYTES:
             what = "bytes" if unit else "bytes an element"
@@ -148,8 +148,8 @@ def _words(kernel: WorkloadKernel) -> str:
 
 
 def plan_of(workload: Workload, config: Config) -> Plan:
-    """The program of a workload in a pattern. Raises InputError for a workload that such a program cannot have."""
-    config.check(workload)  # what is an error for predict is one here
+    """Return the plan of a workload's program. Raises InputError for a workload that no such program can run."""
+    config.check(workload)  # the errors of predict are errors here, too
     arrays = _Arrays(workload, config)
     if config.chunks > arrays.most_chunks:
         raise InputError(
@@ -188,24 +188,24 @@ def plan_of(workload: Workload, config: Config) -> Plan:
 
 
 def _host_work(workload: Workload) -> tuple[HostWork, ...]:
-    """What the host does before it issues a chunk."""
+    """Return the host's work before it issues a chunk."""
     share = f"{workload.host_load_s!r} / chunks" if workload.host_load_s else ""
     seconds = " + ".join(text for text in (repr(workload.host_work_s) * (workload.host_work_s > 0), share) if text)
     return (HostWork(seconds),) if seconds else ()
 
 
 class _Issued:
-    """The calls of a loop, as steps of a program."""
+    """The calls of a loop, as steps of a plan."""
 
     def __init__(self, arrays: _Arrays, loop: IssueLoop, is_blocking: bool, work: tuple[HostWork, ...]) -> None:
         self._arrays, self._loop, self._is_blocking, self._work = arrays, loop, is_blocking, work
 
     def steps(self) -> tuple[Step, ...]:
-        """All calls, in order."""
+        """Return all calls, in order."""
         return (*self._once_in(), *map(self._pass, self._loop.passes), *self._once_out())
 
     def timed_kernels(self, workload: Workload) -> TimedKernels | None:
-        """The kernels of all chunks, one chunk after another; None where the time of one of them is not known."""
+        """Return the kernels of all chunks, one chunk after another; None if the time of a kernel is unknown."""
         if not workload.kernels or not all(kernel.is_timed for kernel in workload.kernels):
             return None
         turn = (Turn("i"),) if self._arrays.slots is not None else ()
@@ -214,7 +214,7 @@ class _Issued:
         return TimedKernels((Within("pool[0]", (chunks,)),), seconds, "the kernels of all chunks")
 
     def events(self) -> tuple[Events, ...]:
-        """The events that are recorded."""
+        """Return the events that are recorded."""
         recorded = {step.event for step in self._loop.steps if isinstance(step, loops.Record)}
         found = [Events(name, "chunks") for name in self._loop.events if name in recorded]
         if self._arrays.tables and self._others:
@@ -225,7 +225,7 @@ class _Issued:
 
     @property
     def _others(self) -> str:
-        """The number of streams over which chunks take turns, where there can be several."""
+        """The number of streams over which chunks take turns, as text; "" if there is only one or they have roles."""
         return "" if self._is_blocking or self._loop.roles else "streams"
 
     def _stream(self, number: int) -> str:
@@ -234,7 +234,7 @@ class _Issued:
         return self._loop.roles[number] if self._loop.roles else f"stream[{number}]"
 
     def _pass(self, bodies: loops.Pass) -> Loop:
-        """One pass over the chunks; what follows is for chunk k, behind chunk i."""
+        """Return one pass over the chunks. Bodies that follow are for chunk k, behind chunk i."""
         now, behind = (
             [step for body in bodies if body.follows is follows for step in body.steps] for follows in (False, True)
         )
@@ -277,7 +277,7 @@ class _Issued:
         return If(_where(step, f"{chunk} + {step.awaited} < chunks"), (record,))
 
     def _stage(self, stage: loops.Stage, chunk: str) -> tuple[Step, ...]:
-        """The calls of a stage of a chunk."""
+        """Return the calls of a stage of a chunk."""
         arrays = self._arrays
         if stage == "copy in":
             return tuple(self._copy("h2d", array, chunk) for array in arrays.inputs)
@@ -296,7 +296,7 @@ class _Issued:
         return Within(self._stream(stream), copies)
 
     def _once_in(self) -> list[Step]:
-        """The tables in the first stream, and the wait of the others."""
+        """Return the copies of the tables in the first stream, and the waits of the other streams."""
         if not self._arrays.tables:
             return []
         steps: list[Step] = [self._copies_once("h2d", self._arrays.tables, 0)]
@@ -306,7 +306,7 @@ class _Issued:
         return steps
 
     def _once_out(self) -> list[Step]:
-        """The first stream's wait for the others, and what is copied back once."""
+        """Return the waits of the first stream for the others, and the copies of arrays that go back once."""
         if not self._arrays.once:
             return []
         first, *others = self._loop.ends or (0,)

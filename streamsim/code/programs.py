@@ -1,4 +1,4 @@
-"""The door: a program in a language, from a workload and how to cut and issue it, or from a schedule."""
+"""The door: programs in a language, from a workload with a configuration, or from a schedule."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ _WRITERS: dict[Language, Callable[[Plan], Cuda | CuPy | PyTorch]] = {"cupy": CuP
 
 
 def code_of(workload: Workload, config: Config, language: Language) -> str:
-    """The source of a program that runs ``workload`` cut and issued so, in the loop of its pattern.
+    """Return the source of a program that runs ``workload``, cut and issued as ``config`` says, in a loop.
 
-    The program takes other numbers of chunks, streams and buffers as arguments and prints its wall times as JSON.
-    Raises InputError for a workload or a configuration that the language cannot say.
+    The program takes other numbers of chunks, streams and buffers as arguments, and prints its wall times as JSON.
+    Raises InputError for a workload or a configuration that the language cannot express.
     """
     return _written(plan_of(workload.in_chunks(config.chunks), config), language)
 
 
 def code_of_schedule(schedule: Schedule, language: Language) -> str:
-    """The source of a program that makes the calls of ``schedule`` one by one. Raises InputError."""
+    """Return the source of a program that makes the calls of ``schedule`` one by one. Raises InputError if none can."""
     return _written(plan_of_schedule(schedule), language)
 
 
 def code_of_steps(schedule: Schedule, language: Language, depth: int = 0) -> str:
-    """The source of the pipeline that a schedule of like steps is: in a loop, each step a chunk.
+    """Return the source of a loop that makes the calls of a ``schedule`` with equal steps, each step as a chunk.
 
-    ``depth``: with the copies to the card of so many of the next steps beside a step's work. Raises InputError saying
-    why there is no such loop.
+    ``depth``: the number of next steps whose copies to the card run beside a step's work. Raises InputError with the
+    reason if there is no such loop.
     """
     try:
         workload, config = repeated_step(schedule)

@@ -1,4 +1,4 @@
-"""Programs in Python: CuPy's and PyTorch's calls in one frame. What is written is formatted as ruff does."""
+"""Programs in Python, with the calls of CuPy or PyTorch in a common frame. The text is formatted as ruff formats it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MANY_EVENTS = 3  # lists of them, from which on one that all take their parts of
 
 
 def call(head: str, arguments: Sequence[str], room: int) -> list[str]:
-    """``head(arguments)``; the arguments in a line of their own, or a line each, where one line has no room."""
+    """Return ``head(arguments)``; if one line is too short, the arguments in a line of their own, or a line each."""
     said = ", ".join(arguments)
     if len(f"{head}({said})") <= room:
         return [f"{head}({said})"]
@@ -45,7 +45,7 @@ def call(head: str, arguments: Sequence[str], room: int) -> list[str]:
 
 
 def rounds(weight: float) -> str:
-    """The rounds of a launch of the stand-in, of this weight."""
+    """Return the rounds of a launch of the stand-in with this weight."""
     return "work" if weight == 1 else f"max(1, round({weight:.4g} * work))"
 
 
@@ -54,7 +54,7 @@ def _indented(lines: Iterable[str], by: int = 1) -> list[str]:
 
 
 class Writer(ABC):
-    """Writes a plan; what differs between the libraries is for the classes below."""
+    """A writer of plans in Python. The classes of the libraries write what differs between them."""
 
     name: str
     imports: tuple[str, ...]
@@ -72,52 +72,52 @@ class Writer(ABC):
     # What a library says in its own way
 
     def functions(self) -> list[list[str]]:
-        """Functions of its own."""
+        """Return the functions that only this library needs."""
         return []
 
     @abstractmethod
     def stand_in(self, kernels: Kernels) -> list[str]:
-        """The stand-in for the user's kernels, before their function."""
+        """Return the stand-in for the user's kernels, which stands before their function."""
 
     @abstractmethod
     def launches(self, kernels: Kernels) -> list[str]:
-        """The body of the function of the kernels."""
+        """Return the body of the function of the kernels."""
 
     @abstractmethod
     def launch(self, source: str, to: str, work: str, depth: int) -> list[str]:
-        """One launch of the stand-in, of so many rounds, in a block of this depth."""
+        """Return one launch of the stand-in with ``work`` rounds, in a block of this depth."""
 
     @abstractmethod
     def stream(self, kind: str) -> str:
-        """A new stream."""
+        """Return the expression of a new stream."""
 
     @abstractmethod
     def within(self, stream: str) -> str:
-        """The head of a block of calls in a stream."""
+        """Return the head of a block of calls in a stream."""
 
     @abstractmethod
     def copy(self, step: Copy, stream: str, depth: int) -> list[str]:
-        """A copy in the current stream, which ``stream`` is, in a block of this depth."""
+        """Return a copy in the current stream, called ``stream``, in a block of this depth."""
 
     @abstractmethod
     def host(self, memory: Memory, size: str) -> str:
-        """A new array on the host."""
+        """Return the expression of a new array on the host."""
 
     def begun(self, memory: Memory) -> list[str]:  # noqa: ARG002 - most libraries make an array and its numbers at once
-        """What is done with a new array."""
+        """Return the lines that fill a new array."""
         return []
 
     @abstractmethod
     def card(self, memory: Memory, size: str) -> str:
-        """A new array on the card."""
+        """Return the expression of a new array on the card."""
 
     @abstractmethod
     def fresh(self, memory: Sequence[Memory]) -> list[str]:
-        """Makes arrays of the host, that begin alike, as they are before a run."""
+        """Return the lines that reset host arrays before a run; all of ``memory`` begin alike."""
 
     @abstractmethod
     def capture(self, body: list[str]) -> list[str]:
-        """Lines that capture the body as ``graph``."""
+        """Return the lines that capture the body as ``graph``."""
 
     after: str  # the stream ``{0}`` waits for all that is in ``{1}``
     cleared: str  # an array of the card without what an earlier run left there
@@ -130,7 +130,7 @@ class Writer(ABC):
     # What all have in common
 
     def text(self) -> str:
-        """The program."""
+        """Return the program."""
         plan = self.plan
         parts = [[*self._head(), *([] if plan.kernels is None else ["", *self._kernels(plan.kernels)])]]
         parts += [_HOST_WORK.splitlines()] if plan.has_host_work else []
@@ -175,7 +175,7 @@ class Writer(ABC):
         return lines
 
     def _measure(self) -> list[str]:
-        """The function that does everything, step by step."""
+        """Return the function that does everything, section by section."""
         plan = self.plan
         kinds = plan.kinds or ("non-blocking",)
         if len(set(kinds)) == 1:
@@ -199,7 +199,7 @@ class Writer(ABC):
         return [head if len(head) <= WIDTH else head.partition("  #")[0], *_indented(lines[1:])]
 
     def _rounds_found(self) -> list[str]:
-        """What sets ``work`` where it is not given."""
+        """Return the lines that set ``work`` if it is not given."""
         if not self.timed_kernels:
             return []
         return [
@@ -230,7 +230,7 @@ class Writer(ABC):
         return lines
 
     def _cut(self, name: str, floats: int, unit: int) -> list[str]:
-        """The only cut, where it is needed."""
+        """Return the lines that cut arrays of ``floats`` floats into chunks."""
         size = self.sizes[floats]
         return [
             f"even, over = divmod({-(-floats // unit)}, chunks)  # units of {unit} floats",
@@ -258,14 +258,14 @@ class Writer(ABC):
         return lines
 
     def _made(self, memory: Memory) -> str:
-        """A new array, or new buffers."""
+        """Return the expression of a new array, or of new buffers."""
         if memory.slots:
             return f"[{self.card(memory, f'{_head_of(memory.part)}[0].stop')} for _ in range({memory.slots})]"
         size = self.sizes.get(memory.floats, str(memory.floats))
         return self.card(memory, size) if memory.place == "device" else self.host(memory, size)
 
     def _events(self) -> list[str]:
-        """A list of each; where each is of chunks and they are many, its part of one list."""
+        """Return the lines that make the events: a list for each name, or a part of one long list."""
         events = self.plan.events
         if len(events) < MANY_EVENTS or {count for _, count in events} != {"chunks"}:
             return [
@@ -279,7 +279,7 @@ class Writer(ABC):
         ]
 
     def _captured(self) -> list[str]:
-        """The pipeline captured as a graph, in which all streams follow the first and end in it."""
+        """Return the lines that capture the pipeline as a graph, which begins and ends in the first stream."""
         fork, join = (self.after.format(*some) for some in (("s", "pool[0]"), ("pool[0]", "s")))
         others = "for s in pool[1:]:"
         return self.capture([others, INDENT + fork, self._called("pool"), others, INDENT + join])
@@ -288,13 +288,13 @@ class Writer(ABC):
         return f"pipeline({self._streams(streams)})"
 
     def _streams(self, streams: str) -> str:
-        """The streams as the pipeline takes them."""
+        """Return the streams as arguments of the pipeline."""
         return f"{'*' * bool(self.plan.roles)}{streams}"
 
     def _runs(self) -> list[str]:
-        """The functions that run a program: one takes its time, the other its output.
+        """Return the functions that run a program: the first takes its time, the second its output.
 
-        What spoils the caches of the host, as clearing and comparing arrays does, is in the second alone.
+        Only the second one clears and compares arrays, which spoils the host's caches.
         """
         plan = self.plan
         cards = [m for m in plan.memory if m.place == "device" and m.start != "resident"]
@@ -330,7 +330,7 @@ class Writer(ABC):
 
     @property
     def _program(self) -> str:
-        """The program, and the streams that it is given."""
+        """Return the program, and its streams as arguments."""
         return self.replay if self.plan.is_graph else f"pipeline, {self._streams('pool')}"
 
     def _compared(self) -> list[str]:
@@ -379,7 +379,7 @@ class Writer(ABC):
     # Steps
 
     def piece(self, piece: Piece) -> str:
-        """Its floats."""
+        """Return the expression of a piece's floats."""
         if piece.has_slots:
             head = "n" if len(self.plan.cuts) == 1 else f"{_head_of(piece.part)}[{piece.chunk}]"
             return f"{piece.name}[slot][{head}]"
@@ -388,7 +388,7 @@ class Writer(ABC):
         return f"{piece.name}[{piece.first}:{piece.first + piece.floats}]" if piece.floats else piece.name
 
     def _steps(self, steps: Sequence[Step], depth: int = 2, stream: str = "") -> list[str]:
-        """Lines for ``steps`` in a block of this depth, where ``stream`` is the current one."""
+        """Return the lines of ``steps`` in a block of this depth; ``stream``: the current stream."""
         return [line for step in steps for line in self._step(step, depth, stream)]
 
     def _step(self, step: Step, depth: int, stream: str) -> list[str]:
@@ -430,7 +430,7 @@ class Writer(ABC):
 
 
 def _head_of(part: str) -> str:
-    """The name of the heads of buffers that hold one chunk of a ``part``."""
+    """Return the name of the buffers' heads, each of which holds one chunk of a ``part``."""
     return "head" + part.removeprefix("part")
 
 

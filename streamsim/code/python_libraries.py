@@ -1,4 +1,4 @@
-"""What CuPy and PyTorch say each in their own way."""
+"""The writers for CuPy and PyTorch."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
     from streamsim.code.steps import Copy, Kernels, Memory, Plan
 
-MOST_TORCH_STREAMS = 32  # PyTorch's pool of them; who asks for more gets the same ones again
-MOST_TORCH_SOURCES = 3  # that one element-wise operation reads: addcmul
+MOST_TORCH_STREAMS = 32  # the size of PyTorch's pool: beyond it, streams are used again
+MOST_TORCH_SOURCES = 3  # the most that one element-wise operation reads: addcmul
 
 
 def _called(kernels: Kernels, first: list[str], later: Callable[[int], list[str]]) -> list[str]:
-    """The launches of a chunk: the ``first``, and what kernel k launches ``later``; with what is known of each."""
+    """Return the launches of a chunk, with comments: the ``first`` launch, then those of kernel k, ``later(k)``."""
     lines: list[str] = []
     for k, kernel in enumerate(kernels.calls):
         count = kernel.launches - (k == 0)
@@ -34,7 +34,7 @@ def _called(kernels: Kernels, first: list[str], later: Callable[[int], list[str]
 
 
 class CuPy(Writer):
-    """Arrays of CuPy, whose kernels are ElementwiseKernels."""
+    """Programs with CuPy's arrays, whose kernels are ElementwiseKernels."""
 
     name = "cupy"
     synchronise = "cp.cuda.Device().synchronize()"
@@ -93,7 +93,7 @@ class CuPy(Writer):
 
     def copy(self, step: Copy, stream: str, depth: int) -> list[str]:
         card, host = self.piece(step.card), self.piece(step.host)
-        if self.plan.is_graph:  # set, get and the like refuse to be captured
+        if self.plan.is_graph:  # set, get and similar methods cannot be captured
             return call("copy", [host, card] if step.direction == "d2h" else [card, host], WIDTH - 4 * depth)
         if step.direction == "d2h":
             more = [] if step.is_blocking else ["blocking=False"]
@@ -135,7 +135,7 @@ class CuPy(Writer):
 
 
 def _target(name: str, kernels: Kernels) -> str:
-    """The name of what a kernel writes, in its own text."""
+    """Return the name of a target in the text of the stand-in."""
     return f"new_{name}" if name in kernels.sources else name
 
 
@@ -144,7 +144,7 @@ def _listed(words: list[str]) -> list[str]:
 
 
 def _string(words: list[str]) -> list[str]:
-    """An argument of a call: a string of these words, as many in a line as have room."""
+    """Return the lines of an argument that is a string of these words, with as many in each line as fit."""
     lines: list[str] = []
     for part in (part for word in words for part in wrap(word, WIDTH - 8, break_on_hyphens=False)):
         longer = f"{lines[-1]} {part}" if lines else part
@@ -152,13 +152,13 @@ def _string(words: list[str]) -> list[str]:
     return [*(f'    "{line} "' for line in lines[:-1]), f'    "{lines[-1]}",']
 
 
-# The threads with which PyTorch compares arrays look for more work for some 5 ms. With 16 of them beside it the host
-# makes its calls in 1.4 times the time.
+# PyTorch's threads that compare arrays look for more work for some 5 ms. Beside 16 such threads, the host's calls take
+# 1.4 times as long.
 SINGLE = "torch.set_num_threads(1)  # those that compare outputs spin on beside the calls"
 
 
 class PyTorch(Writer):
-    """Tensors of PyTorch, whose kernels are eager operations that write where they are told."""
+    """Programs with PyTorch's tensors, whose kernels are eager operations with an ``out`` tensor."""
 
     name = "pytorch"
     imports = ("import torch",)

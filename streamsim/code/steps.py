@@ -1,7 +1,7 @@
-"""What a program does, in no language: its memory, its loops, and the calls in them.
+"""Plans of programs, without a language: memory, loops, and the calls in them.
 
-Conditions, numbers of streams and events are text that Python and C++ read alike, ``i - buffers``; ``and`` alone is
-spelt differently. Sizes are in floats, which all arrays of these programs hold.
+Conditions, numbers of streams and events are text that is the same in Python and C++, such as ``i - buffers``; only
+``and`` is spelt differently. Sizes are in floats, because all arrays of these programs hold floats.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Memory as Place
 
 FLOAT_BYTES = 4
-VERIFIED = 3  # runs of a program, before those that are timed
-# A program whose kernels' time is known measures its stand-in at its start, and sets its rounds by that, so many times.
-# The first rounds are many enough that they, not the memory's bandwidth, say what it takes.
+VERIFIED = 3  # runs whose output is compared, before the timed ones
+# If the kernels' time is known, the program measures its stand-in and sets its rounds, TRIALS times. With FIRST_ROUNDS,
+# the time depends on the rounds, not on the memory's bandwidth.
 FIRST_ROUNDS, TRIALS = 256, 4
-ROUNDS_UNTIMED = 16  # of a stand-in for kernels of which no time is known
-ONCE = "r"  # begins the names of arrays that are copied back once, of which a chunk may have nothing
+ROUNDS_UNTIMED = 16  # of a stand-in for kernels without a known time
+ONCE = "r"  # first letter of arrays that are copied back once; a chunk may have none of them
 
 Language = Literal["cupy", "pytorch", "cuda-c++"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
@@ -29,7 +29,7 @@ FRONT_END_OF: dict[Language, str] = {"cupy": "cupy", "pytorch": "pytorch", "cuda
 
 
 def language_of(front_end: str) -> Language | None:
-    """The language of programs in a front end; None where there is none."""
+    """Return the language of programs in a front end; None if there is none."""
     wanted = COMPILED if front_end == CALLS else front_end
     return next((language for language, name in FRONT_END_OF.items() if name == wanted), None)
 
@@ -37,10 +37,11 @@ def language_of(front_end: str) -> Language | None:
 class Memory(NamedTuple):
     """An array of the program.
 
-    ``start``: what the host puts there before each run: ``random`` numbers; ``nothing`` that could be taken for a
-    result; ``blank`` the same where the program may leave a part of it so; ``resident``: random numbers that are on the
-    card before the first run and stay. ``slots``: it is that many buffers, each for the largest chunk that ``part``
-    has; ``floats`` then says nothing.
+    - ``start``: its content before each run. "random": random numbers; "nothing": a value that cannot be a result;
+      "blank": such a value, but the program may leave a part unwritten; "resident": random numbers that are on the card
+      before the first run and stay there.
+    - ``slots``: the number of buffers in its place, each for the largest chunk of ``part``; ``floats`` then has no
+      meaning.
     """
 
     name: str
@@ -52,7 +53,7 @@ class Memory(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """How an array of so many floats is cut into chunks of whole units; ``name``: of the chunks."""
+    """The cut of arrays with ``floats`` floats into chunks of whole units; ``name``: the name of the chunks."""
 
     name: str
     floats: int
@@ -60,9 +61,9 @@ class Cut(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Floats of an array: all of it; those of a ``chunk``, by the name of its ``part``; or ``floats`` from ``first``.
+    """Floats of an array: all of them; the floats of a ``chunk`` in ``part``; or ``floats`` floats from ``first`` on.
 
-    ``has_slots``: the array is buffers used in turn, of which the chunk has the head of one.
+    ``has_slots``: the array is a ring of buffers, and the chunk has the head of one buffer.
     """
 
     name: str
@@ -83,9 +84,9 @@ class Copy(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """One launch of the stand-in in the current stream, from ``source`` to ``to``: floats of one array each.
+    """One launch of the stand-in in the current stream: it reads ``source`` and writes ``to``.
 
-    ``weight``: its rounds over those of the launch of the program that has most (0..1].
+    ``weight``: its rounds, as a share (0..1] of the most rounds of any launch in the program.
     """
 
     source: Piece
@@ -94,54 +95,54 @@ class Launch(NamedTuple):
 
 
 class Run(NamedTuple):
-    """The kernels of a chunk in the current stream, on these pieces."""
+    """The kernels of a chunk in the current stream, with these pieces as arguments."""
 
     pieces: tuple[Piece, ...]
 
 
 class Record(NamedTuple):
-    """The event is recorded in the stream."""
+    """A record of the event in the stream."""
 
     event: str
     stream: str
 
 
 class Wait(NamedTuple):
-    """The stream waits for the event."""
+    """A wait of the stream for the event."""
 
     event: str
     stream: str
 
 
 class Synchronise(NamedTuple):
-    """The host waits for a stream, an event, or (neither given) the card."""
+    """A wait of the host for a stream, an event, or (without both) the card."""
 
     stream: str = ""
     event: str = ""
 
 
 class HostWork(NamedTuple):
-    """The host works for so many seconds, which are an expression."""
+    """Host work; ``seconds`` is an expression."""
 
     seconds: str
 
 
 class Within(NamedTuple):
-    """The calls of the body are in this stream."""
+    """Calls in this stream."""
 
     stream: str
     body: tuple[Step, ...]
 
 
 class Let(NamedTuple):
-    """A number of the program."""
+    """A variable of the program, and its value."""
 
     name: str
     value: str
 
 
 class If(NamedTuple):
-    """The body where the condition holds, which may be of a number of its own."""
+    """The body, if the condition holds; ``let``: a variable that condition and body use."""
 
     condition: str
     body: tuple[Step, ...]
@@ -149,7 +150,7 @@ class If(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """The body for ``name`` from ``first`` up to, and without, ``end``, which may be of a number of its own."""
+    """The body for ``name`` from ``first`` to ``end - 1``; ``let``: a variable that ``end`` and the body use."""
 
     name: str
     first: str
@@ -159,7 +160,7 @@ class Loop(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What follows is of this chunk and its buffers, which are used in turn."""
+    """The chunk whose buffers the next steps use."""
 
     chunk: str
 
@@ -168,7 +169,7 @@ Step = Copy | Launch | Run | Record | Wait | Synchronise | HostWork | Within | I
 
 
 def copies_in(steps: Iterable[Step]) -> Iterator[Copy]:
-    """Every copy among the steps and in their bodies, in their order."""
+    """Yield every copy among the steps and in their bodies, in order."""
     for step in steps:
         match step:
             case Copy():
@@ -178,16 +179,16 @@ def copies_in(steps: Iterable[Step]) -> Iterator[Copy]:
 
 
 class Events(NamedTuple):
-    """So many events of one name, or (no number) one."""
+    """The events of one name: ``number`` of them, or one if it is ""."""
 
     name: str
     number: str = ""
 
 
 class KernelCall(NamedTuple):
-    """A kernel of the workload: so many launches over each chunk, and what is known of it.
+    """A kernel of the workload: the number of its launches over each chunk, and a comment.
 
-    ``weight``: the rounds of a launch over those of the kernel that has most (0..1].
+    ``weight``: the rounds of a launch, as a share (0..1] of the most rounds of any kernel.
     """
 
     launches: int
@@ -196,9 +197,9 @@ class KernelCall(NamedTuple):
 
 
 class Kernels(NamedTuple):
-    """What runs on each chunk: ``calls`` one after another, from arrays ``sources`` and ``tables`` to ``targets``.
+    """The kernels of each chunk: ``calls`` in a row, which read ``sources`` and ``tables`` and write ``targets``.
 
-    The names are those of the pieces of a chunk. ``is_even``: those of sources and targets are equally long.
+    The names are those of a chunk's pieces. ``is_even``: sources and targets are equally long.
     """
 
     calls: tuple[KernelCall, ...]
@@ -209,25 +210,25 @@ class Kernels(NamedTuple):
 
     @property
     def launches(self) -> int:
-        """How many launches a chunk has."""
+        """The number of launches of a chunk."""
         return sum(call.launches for call in self.calls)
 
     @property
     def again(self) -> tuple[str, ...]:
-        """What later launches read: what the first one has written, or where a chunk may have none of that the same."""
+        """The arrays that later launches read: the first one's targets, or its sources if a chunk may lack these."""
         written = [name for name in self.targets if not name.startswith(ONCE)] or self.sources
         return tuple(written[k % len(written)] for k in range(len(self.sources)))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all arrays, each once: the arguments of the place where the user's kernels go."""
+        """The names of all arrays, each once: the arguments of the user's kernels."""
         return tuple(dict.fromkeys((*self.sources, *self.tables, *self.targets)))
 
 
 class TimedKernels(NamedTuple):
-    """Kernels whose time is known: what ``steps`` launch takes ``seconds``, alone on the card in the first stream.
+    """Kernels whose time is known: what ``steps`` launch takes ``seconds`` alone on the card, in the first stream.
 
-    ``words``: what that is the time of.
+    ``words``: a description of these launches.
     """
 
     steps: tuple[Step, ...]
@@ -236,14 +237,15 @@ class TimedKernels(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A whole program.
+    """The plan of a whole program.
 
-    ``title``: what it is, in words. ``streams``: their number where the user cannot choose it, else 0. ``kinds``: of
-    the streams of a schedule, the legacy default stream's being ``legacy``; empty: all non-blocking. ``defaults``: the
-    arguments of the program and what they are unless given. ``issue``: its calls, but for the last synchronisation of
-    the card. ``results``: the arrays that are compared. ``most_chunks``: into how many each array can be cut.
-    ``roles``: what each of the streams is for, ``_``: nothing; empty: chunks take turns over them. ``timed_kernels``:
-    by which the program finds how many rounds its stand-in computes; None where no time is known.
+    - ``title``: a description. ``defaults``: the arguments of the program, and their default values.
+    - ``issue``: its calls, without the last synchronisation of the card.
+    - ``results``: the arrays that are compared. ``most_chunks``: the most chunks into which each array can be cut.
+    - ``streams``: the number of streams, if the user cannot choose it, else 0. ``kinds``: the kinds of a schedule's
+      streams, "legacy" for the legacy default stream; empty: all are non-blocking.
+    - ``roles``: the purpose of each stream, "_" for none; empty: chunks take turns over the streams.
+    - ``timed_kernels``: launches from which the program finds the rounds of its stand-in; None: no time is known.
     """
 
     title: str
@@ -264,28 +266,28 @@ class Plan(NamedTuple):
 
     @property
     def is_pattern(self) -> bool:
-        """Whether it has chunks; otherwise it is a schedule written out."""
+        """True if it has chunks; otherwise it is a schedule written call by call."""
         return "chunks" in self.defaults
 
     @property
     def pattern(self) -> str:
-        """What kind of program it is."""
+        """The kind of program."""
         return self.title if self.is_pattern else "schedule"
 
     @property
     def has_slots(self) -> bool:
-        """Whether buffers are used in turn."""
+        """True if chunks use buffers in turn."""
         return "buffers" in self.defaults
 
     @property
     def summary(self) -> str:
-        """What it is, in a line."""
+        """A description in one line."""
         what = "Copies in, kernels and copies out, {}" if self.is_pattern else "Copies and kernels, call by call: {}"
         return f"{what.format(self.title)}; prints its times as JSON."
 
     @property
     def sizes(self) -> dict[int, str]:
-        """The names of the sizes of arrays, where it cuts them."""
+        """The names of the sizes of arrays, by floats; empty if no arrays are cut."""
         if not self.is_pattern:
             return {}
         first: dict[int, str] = {}

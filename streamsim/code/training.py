@@ -1,4 +1,4 @@
-"""A training loop in PyTorch with the arguments and the prefetcher that a prediction asks for."""
+"""The PyTorch program of a training loop, with the arguments and the prefetcher of a prediction."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ _IN_TURN = """\
 
 
 def training_program(loop: Loop, words: str, steps: int = 40) -> str:
-    """The program of a loop in PyTorch, with stand-ins for its data and its step; it runs as it is."""
+    """Return the source of a loop in PyTorch, with stand-ins for its data and its step; it runs unchanged."""
     is_prefetching = loop.issue != "in turn"
     body = Template(_PREFETCHED if is_prefetching else _IN_TURN).substitute(
         non_blocking=", non_blocking=True" if loop.non_blocking else "",

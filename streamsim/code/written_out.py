@@ -1,4 +1,4 @@
-"""A schedule that is no pattern, written out: its ops one by one, over its own buffers, streams and events."""
+"""Schedules without a pattern as plans: their ops one by one, with their own buffers, streams and events."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from streamsim.code.steps import Step
     from streamsim.program.schedule import Op, Region, Schedule
 
-MOST_OPS = 2000  # of a program that somebody may still read
+MOST_OPS = 2000  # a longer program cannot be read any more
 LONGEST_NAME = 24
-LAUNCHES_TIMED = 10  # of the kernel by which the rounds of the stand-in are set, in a row
-SCRATCH, SCRATCH_FLOATS = "d_scratch", 1 << 16  # what kernels work on that name no memory
+LAUNCHES_TIMED = 10  # launches in a row of the kernel that sets the stand-in's rounds
+SCRATCH, SCRATCH_FLOATS = "d_scratch", 1 << 16  # memory of kernels that name none
 OWN = {"h2d": ("h_own_in", "d_own_in"), "d2h": ("h_own_out", "d_own_out")}  # memory of copies that name none
 
 
 class _Written:
-    """A schedule that is being written out. Raises InputError naming the op that cannot be."""
+    """The plan of a schedule while it is written. Raises InputError naming an op that cannot be written."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
@@ -58,7 +58,7 @@ class _Written:
         self._longest: tuple[Launch | None, float] = None, 0.0  # the launch with most seconds a float, and its seconds
 
     def _buffers(self) -> dict[str, str]:
-        """The names of buffers in the program; declares their memory."""
+        """Return the names of the buffers in the program, and declare their memory."""
         sent = {
             op.host.buffer for op in self.schedule.ops if isinstance(op, CopyOp) and op.direction == "h2d" and op.host
         }
@@ -77,7 +77,7 @@ class _Written:
         return names
 
     def piece(self, where: str, region: Region) -> Piece:
-        """The floats of a region."""
+        """Return the floats of a region."""
         for field in ("offset", "bytes"):
             if getattr(region, field) % FLOAT_BYTES:
                 raise _no_floats(f"{where}.{field}", getattr(region, field))
@@ -111,14 +111,14 @@ class _Written:
             self.steps.append(Record(f"event[{op.event}]", self.stream(op.stream)))
         elif isinstance(op, WaitEvent):
             if self.schedule.launch == "graph" and op.event not in self._recorded:
-                return  # it waits for nothing, and what is not in a graph cannot be waited for in it
+                return  # it waits for nothing, and CUDA refuses it in a graph
             self.steps.append(Wait(f"event[{op.event}]", self.stream(op.stream)))
         else:
             stream = "" if op.stream is None else self.stream(op.stream)
             self.steps.append(Synchronise(stream, "" if op.event is None else f"event[{op.event}]"))
 
     def close(self) -> None:
-        """The calls in one stream are complete."""
+        """End the block of calls in one stream."""
         if self._body:
             self.steps.append(Within(self._stream, tuple(self._body)))
         self._body, self._stream = [], ""
@@ -143,7 +143,7 @@ class _Written:
         return Copy(op.direction, card, host, op.blocking)
 
     def _kernel(self, i: int, op: Kernel) -> Launch:
-        """One launch from the first region that it reads to the first that it writes, as far as both reach."""
+        """Return a launch from the kernel's first read region to its first written one, as long as the shorter."""
         to = self.piece(f"ops[{i}].writes[0]", op.writes[0]) if op.writes else Piece(SCRATCH)
         source = self.piece(f"ops[{i}].reads[0]", op.reads[0]) if op.reads else to
         if SCRATCH in (to.name, source.name):
@@ -159,7 +159,7 @@ class _Written:
         return launch
 
     def weigh(self) -> TimedKernels | None:
-        """Turn each launch's seconds of a float into its weight; return the launch by which the rounds are set."""
+        """Turn each launch's seconds a float into its weight; return the launch that sets the rounds."""
         launch, seconds = self._longest
         is_timed = all(op.duration_s for op in self.schedule.ops if isinstance(op, Kernel))
         self.steps = [_weighed(step, launch.weight if is_timed and launch else 0.0) for step in self.steps]
@@ -174,7 +174,7 @@ class _Written:
 
 
 def _weighed(step: Step, most: float) -> Step:
-    """With the weights of launches as shares of ``most``; 0: all alike."""
+    """Return a step whose launches have their weights as shares of ``most`` (0: all are equal)."""
     if isinstance(step, Within):
         return Within(step.stream, tuple(_weighed(call, most) for call in step.body))
     return step._replace(weight=step.weight / most if most else 1.0) if isinstance(step, Launch) else step
@@ -185,7 +185,7 @@ def _no_floats(where: str, value: int) -> InputError:
 
 
 def plan_of_schedule(schedule: Schedule) -> Plan:
-    """The program that makes the calls of ``schedule`` one by one. Raises InputError naming what it cannot have."""
+    """Return the plan of a program with the calls of ``schedule`` one by one. Raises InputError if none can."""
     ops = list(schedule.ops)
     while ops and isinstance(ops[-1], Synchronize) and (schedule.launch == "graph" or ops[-1] == Synchronize()):
         ops.pop()  # the program waits for the card at its end

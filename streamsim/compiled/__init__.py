@@ -1,8 +1,8 @@
-"""The model once more, compiled: the same ticks as ``streamsim.model``, a hundred and more times as fast.
+"""The compiled twin of the model: the same ticks as ``streamsim.model``, over a hundred times as fast.
 
-Needs numba (``pip install 'streamsim[fast]'``), which is imported at the first call. The first call on a
-machine compiles for some ten seconds (``telling`` says when); the result is kept beside this file, or in the user's
-cache where that cannot be written.
+It needs numba (``pip install 'streamsim[fast]'``), which is imported at the first call. The first call on a machine
+compiles for some ten seconds (``telling`` says when). The result is kept beside this file, or in the user's cache if
+that folder cannot be written.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ __all__ = [
     "telling",
 ]
 
-SWITCH = "NUMBA_DISABLE_JIT"  # numba's own: its functions run uncompiled, which ours cannot
+SWITCH = "NUMBA_DISABLE_JIT"  # numba's switch: its functions then run uncompiled, which ours cannot
 COMPILATION = "which takes 10 to 30 seconds"
-LOADING_OPS = 20_000  # that SimPy simulates in the second that loading numba takes
-MANY = 1000  # schedules of a job that cannot say how many it will simulate
-_to_tell: list[Callable[[], None]] = []  # who wants to know that compilation begins
-_listening: list[Any] = []  # numba's listener that tells them
+LOADING_OPS = 20_000  # ops that SimPy simulates in the second that loading numba takes
+MANY = 1000  # schedules of a job of unknown size
+_to_tell: list[Callable[[], None]] = []  # called when compilation begins
+_listening: list[Any] = []  # numba's listener, which calls them
 
 
 def available() -> bool:
-    """Tell whether numba is installed and its compiler is on (``NUMBA_DISABLE_JIT``); does not import numba."""
+    """Return whether numba is installed and its compiler is on (``NUMBA_DISABLE_JIT``); does not import numba."""
     is_off = os.environ.get(SWITCH, "0").strip() not in ("", "0")
     return not is_off and find_spec("numba") is not None
 
 
 def keeps_code() -> bool:
-    """Tell whether numba finds a folder in which it can keep what it compiles; True before it has looked."""
+    """Return whether numba can keep compiled code in a folder; True before numba is loaded."""
     numba_code = sys.modules.get("streamsim.compiled.numba_code")
     return numba_code is None or numba_code.keeps_code()
 
@@ -64,7 +64,7 @@ def _check_available() -> None:
     if not available():
         raise InputError("numba is not installed: the compiled model needs it; pip install 'streamsim[fast]'")
     try:
-        import numba.core.event  # a NumPy that is too new for it, say
+        import numba.core.event  # fails, for example, with a NumPy that is too new
     except ImportError as error:
         reason = " ".join(str(error).split())
         raise InputError(
@@ -78,7 +78,7 @@ def _check_available() -> None:
 
 @contextmanager
 def telling(tell: Callable[[], None]) -> Iterator[None]:
-    """Call ``tell``, once and in whatever thread, when the model begins to be compiled within the block."""
+    """Call ``tell`` once, in any thread, if the model begins to be compiled within the block."""
     _to_tell.append(tell)
     try:
         yield
@@ -88,7 +88,7 @@ def telling(tell: Callable[[], None]) -> Iterator[None]:
 
 
 def _listen(events: Any) -> None:
-    """Hear of numba's compilations; what is in its cache is none."""
+    """Listen to numba's compilations; loading from its cache is none."""
 
     class Begins(events.Listener):  # type: ignore[misc]
         def on_start(self, event: Any) -> None:  # noqa: ARG002
@@ -103,9 +103,9 @@ def _listen(events: Any) -> None:
 
 
 def simulate(schedule: Schedule, device: Device) -> Timeline:
-    """Predict when every op of ``schedule`` runs on ``device``: what ``streamsim.model.simulate`` gives.
+    """Return the predicted time line of ``schedule`` on ``device``, equal to that of ``streamsim.model.simulate``.
 
-    Raises InputError without numba, and when the device has no cost for a kernel that the schedule names.
+    Raises InputError without numba, and if the device has no cost for a kernel that the schedule names.
     """
     _check_available()
     from streamsim.compiled.timelines import run
@@ -115,9 +115,9 @@ def simulate(schedule: Schedule, device: Device) -> Timeline:
 
 
 def simulate_one_of_many(schedule: Schedule, device: Device, many: int = MANY) -> Timeline:
-    """Predict when every op of ``schedule`` runs on ``device``, in a job of about so ``many`` schedules of its size.
+    """Return the time line of ``schedule`` on ``device``, in a job of about ``many`` schedules of its size.
 
-    Errors as of :func:`streamsim.model.simulate`; on which simulator: see :func:`run_one_of_many`.
+    Errors as in :func:`streamsim.model.simulate`. :func:`run_one_of_many` chooses the simulator.
     """
     from streamsim.lowering.lowered import lower
 
@@ -125,10 +125,10 @@ def simulate_one_of_many(schedule: Schedule, device: Device, many: int = MANY) -
 
 
 def run_one_of_many(lowered: Lowered, many: int = 1) -> Timeline:
-    """The same of a schedule that has been made ready for a device.
+    """Return the time line of a lowered schedule, in a job of about ``many`` schedules of its size.
 
-    Both simulators give the same ticks. Loading numba takes a second, so a job that SimPy does in less is SimPy's, and
-    a larger one the compiled model's where numba is installed. What ran before makes no difference.
+    Both simulators give the same ticks. Loading numba takes a second. Jobs that SimPy does in less time run on SimPy,
+    larger jobs on the compiled model if numba is installed. Earlier runs make no difference.
     """
     if many * len(lowered.kind) > LOADING_OPS and available():
         _check_available()
@@ -143,10 +143,10 @@ def run_one_of_many(lowered: Lowered, many: int = 1) -> Timeline:
 def makespans(
     workload: Workload, configs: Sequence[Config], device: Device, threads: int | None = None
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Predict the makespan, in ticks (ns), of the pattern that each config names, in the order of ``configs``.
+    """Return the makespan, in ticks (ns), of the program of each config, in the order of ``configs``.
 
-    The work is spread over ``threads`` (None: one for each core). Raises InputError without numba, for a config
-    of more chunks than the workload has elements and for a kernel of which the device has no cost.
+    The work is spread over ``threads`` (None: one for each core). Raises InputError without numba, for a config with
+    more chunks than the workload has elements, and for a kernel without a cost on the device.
     """
     _check_available()
     from streamsim.compiled.configurations import makespans

@@ -1,8 +1,7 @@
 """Makespans of many configurations of a workload, without building their schedules.
 
-What an op costs depends on the elements of its chunk and on few other things, so costs are worked out once, by
-the model's own functions, and kept in a table; the compiled kernel writes down the ops of each configuration
-from it and runs them.
+The cost of an op depends on its chunk's elements and on little else. The model's own functions therefore give all costs
+once, for a table. The compiled kernel writes the ops of each configuration from this table, and runs them.
 """
 
 from __future__ import annotations
@@ -69,12 +68,12 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-OPS_WORTH_A_THREAD = 200_000  # some milliseconds
-BLOCK_ROWS = 512  # made by one thread, the only one that runs Python meanwhile: some tenths of a millisecond
-SHARES = 4  # of what is left, the part of a thread that is its next block: towards the end no one waits for long
-MOST_SHAPES = 1 << 17  # and cuts: kept from call to call
-MOST_JOINED_STREAMS = 2048  # streams whose last kernels all copies back wait for: pairs of them are written down
-LEFT_OUT = -1  # in place of a makespan: the kernel cannot run it
+OPS_WORTH_A_THREAD = 200_000  # they take some milliseconds
+BLOCK_ROWS = 512  # one thread makes them in some tenths of a millisecond; meanwhile no other runs Python
+SHARES = 4  # a thread's next block is a SHARES-th of its part of the rest, so that threads end together
+MOST_SHAPES = 1 << 17  # shapes, runs or cuts that are kept from call to call
+MOST_JOINED_STREAMS = 2048  # most streams if all copies back wait for all last kernels: each pair is a wait
+LEFT_OUT = -1  # the kernel cannot run this configuration
 _WAY = attrgetter("order", "chunks", "buffers", "memory", "launch")
 _STREAMS = attrgetter("streams")
 
@@ -93,8 +92,8 @@ class _Costs:
         self.passes = passes_of(stages_of(workload), self.jobs, self.run_signal)
         self._overhead = overhead_of(device)
         self._rows: dict[tuple[tuple[object, ...], HostMemory, Launch, bool], tuple[int, int]] = {}
-        self._ways: dict[tuple[Any, ...], int] = {}  # where the cuts of these are: see _WAY
-        self._cuts = np.zeros(64, CONFIG)  # what a configuration is but for its streams; the first one has none
+        self._ways: dict[tuple[Any, ...], int] = {}  # the place of the cut, by _WAY
+        self._cuts = np.zeros(64, CONFIG)  # configurations without their streams; the first one has none
         self._n_cuts = 1
         self._shapes = np.zeros(64, SHAPE)
         self._n = 0
@@ -105,7 +104,7 @@ class _Costs:
 
     @property
     def given(self) -> Given:
-        """The tables as they are now; what they say does not change when they grow."""
+        """The present tables. Rows do not change when the tables grow."""
         card, engine_of_kind = self.card
         tables = self._shapes, engine_of_kind, self._runs, *self.passes[:3]
         return Given(card, self.hand_overs, *tables)
@@ -115,9 +114,9 @@ class _Costs:
         return max(self._n, self._n_runs, len(self._ways)) > MOST_SHAPES
 
     def rows(self, configs: Sequence[Config]) -> Array:
-        """The configurations as records; of those that the kernel cannot run with no streams.
+        """Return the configurations as records; those that the kernel cannot run have no streams.
 
-        Many at a time: what is done for each one by itself costs as much as some of its ops.
+        Many configurations are done at a time, because work on a single one costs as much as some of its ops.
         """
         ways = self._ways
         places = [ways[way] if way in ways else self._add(way, configs[k]) for k, way in enumerate(map(_WAY, configs))]
@@ -131,7 +130,7 @@ class _Costs:
         return rows
 
     def _add(self, way: tuple[Any, ...], config: Config) -> int:
-        """The place among the cuts of what has just been met; 0, that of a cut with no streams: for SimPy."""
+        """Add a cut to the table, and return its place; 0, the place of a cut without streams, if SimPy must run it."""
         cut = self._cut(config)
         place = self._ways[way] = 0 if cut is None else self._place(cut)
         return place
@@ -144,11 +143,12 @@ class _Costs:
         return place
 
     def _cut(self, config: Config) -> tuple[int, ...] | None:
-        """The record of a configuration with as many streams as are of use; None if the kernel cannot run it.
+        """Return the record of a configuration with as many streams as are useful; None if the kernel cannot run it.
 
-        That is if int64 cannot hold its ticks, or where the end of a kernel is signalled with those of the whole run
-        and chunks are not alike, or are prefetched; and if prefetched chunks lack copies in or kernels, some of them
-        an array, or there is something to copy back once.
+        The kernel cannot run a configuration whose ticks exceed an int64. If the end of a kernel is signalled with the
+        end of its run, it cannot run chunks that lack an array, arrays that are copied once, or prefetching programs.
+        In prefetching programs, it needs copies in and kernels, a piece of each array in each chunk, and nothing to
+        copy back once.
         """
         chunks, memory, launch = config.chunks, config.memory, config.launch
         loop = config.loop(self.workload)
@@ -160,7 +160,7 @@ class _Costs:
             return None
         blocking = config.is_blocking
         found = [self._row(part._replace(many=1), memory, launch, blocking) for part in parts]
-        behind = sum(self.jobs[:3])  # where in a graph the shapes of kernels right behind kernels are: see ``_row``
+        behind = sum(self.jobs[:3])  # in a graph, the offset of shapes right behind kernels: see ``_row``
         once, most_once = self._once(memory, launch, blocking)
         most = max(most_once, *(most for _, most in found))
         absent = sum(part.many * (part.inputs + part.outputs).count(0) for part in parts)
@@ -178,10 +178,10 @@ class _Costs:
         streams = len(used) if loop.roles else useful_streams(config.order, chunks)
         passes = self.passes.of_loop[config.order, config.buffers is not None]
         issued = bool(loop.roles), launch == "graph", chunks, streams, config.slots or 0, *passes
-        return *issued, *runs, once, behind, *self._events[launch], begins, *dearer, 0  # ``rows`` fills the last place
+        return *issued, *runs, once, behind, *self._events[launch], begins, *dearer, 0  # ``rows`` sets the last field
 
     def _add_runs(self, *columns: list[int]) -> tuple[int, int]:
-        """Add runs to the table; from where to where they are."""
+        """Add runs to the table; return the first row, and the row behind the last."""
         first, self._n_runs = self._n_runs, self._n_runs + len(columns[0])
         if self._n_runs > len(self._runs):
             self._runs = np.concatenate([self._runs, np.zeros(self._n_runs, RUN)])
@@ -189,23 +189,23 @@ class _Costs:
         return first, self._n_runs
 
     def _once(self, memory: HostMemory, launch: Launch, blocking: bool) -> tuple[int, int]:
-        """Where the shapes of what is copied once begin, and the most ticks that one of these adds."""
+        """Return the first shape of the copies that are made once, and the most ticks that one of them adds."""
         key = ((), memory, launch, blocking)
         if key not in self._rows:
             self._rows[key] = self._add_row(self._chunk_costs(memory, launch, blocking).once(), repeat(0))
         return self._rows[key]
 
     def _event_calls(self, launch: Launch) -> tuple[int, int]:
-        """Where the shapes of a record and of a wait are."""
+        """Return the shapes of a record and of a wait."""
         calls = self._calls[launch]
         rows = [shape_row(Shape(NOTHING, calls[kind])) for kind in (RecordEvent, WaitEvent)]
         first = self._append(rows)
         return first, first + 1
 
     def _row(self, part: Part, memory: HostMemory, launch: Launch, blocking: bool) -> tuple[int, int]:
-        """Where the shapes of such a chunk begin, and the most ticks that one of its ops adds.
+        """Return the first shape of a chunk, and the most ticks that one of its ops adds.
 
-        In a graph those of its kernels behind others follow: in a row like the first one.
+        In a graph, a second row of shapes follows, for kernels right behind other kernels.
         """
         key = tuple(part), memory, launch, blocking
         if key not in self._rows:
@@ -222,7 +222,7 @@ class _Costs:
         return self._append(list(map(shape_row, shapes, numbers))), most
 
     def _append(self, rows: list[tuple[Any, ...]]) -> int:
-        """Add rows to the table; where they begin."""
+        """Add rows to the table; return the first one."""
         first, self._n = self._n, self._n + len(rows)
         if self._n > len(self._shapes):
             self._shapes = np.concatenate([self._shapes, np.zeros(self._n, SHAPE)])
@@ -231,14 +231,14 @@ class _Costs:
 
 
 def _numbers_of(workload: Workload) -> list[int]:
-    """Of each op of a chunk the number of its kernel's name, from 1; 0 of a copy."""
+    """Return, for each op of a chunk, the number of its kernel's name, from 1; 0 for a copy."""
     of_name: defaultdict[str, int] = defaultdict(count(1).__next__)
     launches = [of_name[kernel.name] for kernel in workload.kernels for _ in range(kernel.launches)]
     return [*[0] * len(workload.inputs), *launches, *[0] * len(workload.outputs)]
 
 
 _lock = Lock()
-_latest: list[_Costs] = []  # of the last call: the next one is often for the same workload and device
+_latest: list[_Costs] = []  # the costs of the last call: the next call often has the same workload and device
 
 
 def _costs_of(workload: Workload, device: Device) -> _Costs:
@@ -261,13 +261,13 @@ def makespans(
 
 
 def _by_simpy(workload: Workload, config: Config, device: Device) -> int:
-    """What the kernel leaves."""
+    """Return the makespan, in ticks, of a configuration that the kernel cannot run, simulated by SimPy."""
     timeline = simulate(config.schedule(workload), device)
     return max((end for end, engine in zip(timeline.end, timeline.engine, strict=True) if engine >= 0), default=0)
 
 
 class _Block(NamedTuple):
-    """Some of a job's configurations: from which one on, and their records."""
+    """Some of a job's configurations: the number of the first one, and their records."""
 
     first: int
     rows: Array
@@ -276,8 +276,9 @@ class _Block(NamedTuple):
 class _Job:
     """Configurations to run, block by block.
 
-    Threads make the blocks in turns, in order, and run them beside each other: Python is held by one at a time, the
-    kernel by none. So only the first block is waited for, and whoever is done early takes more.
+    Threads take turns to make the blocks, in order, and run them in parallel: only one thread at a time holds Python,
+    and the kernel needs none. So threads wait only for the first block, and a thread that is done early takes more
+    blocks.
     """
 
     def __init__(self, costs: _Costs, configs: Sequence[Config]) -> None:
@@ -285,7 +286,7 @@ class _Job:
         self._makespans = np.full(len(configs), LEFT_OUT, np.int64)
 
     def run(self, threads: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """The makespans, worked out on so many threads; LEFT_OUT for those that the kernel cannot run."""
+        """Return the makespans, computed on ``threads`` threads; LEFT_OUT for those that the kernel cannot run."""
         threads = min(threads, self._threads_worth(threads))
         blocks = self._blocks(threads)
         if threads <= 1:
@@ -296,7 +297,7 @@ class _Job:
         return self._makespans
 
     def _threads_worth(self, most: int) -> int:
-        """How many threads have enough to do; looks no further than ``most`` of them need."""
+        """Return the number of threads that have enough to do, at most ``most``."""
         ops, enough = 0, (most - 1) * OPS_WORTH_A_THREAD
         for config in self._configs:
             if ops >= enough:
@@ -305,14 +306,14 @@ class _Job:
         return max(1, min(len(self._configs), 1 + ops // OPS_WORTH_A_THREAD))
 
     def _blocks(self, threads: int) -> Iterator[_Block]:
-        first, shares = 0, SHARES * threads if threads > 1 else 1  # a thread by itself leaves nothing to others
+        first, shares = 0, SHARES * threads if threads > 1 else 1  # a single thread takes everything
         while left := len(self._configs) - first:
             size = min(BLOCK_ROWS, -(-left // shares))
             yield _Block(first, self._costs.rows(self._configs[first : first + size]))
             first += size
 
     def _work(self, blocks: Iterator[_Block]) -> None:
-        """Run blocks until there are no more, or none could be made."""
+        """Run blocks until there are no more."""
         runner = Runner(self._costs)
         while True:
             with _lock:
@@ -325,16 +326,16 @@ class _Job:
 
 
 class Runner:
-    """What one thread runs configurations with: scratch, and room for the ops of one of them, which grows."""
+    """The scratch memory with which one thread runs configurations; it grows with them."""
 
     def __init__(self, costs: _Costs) -> None:
         self._costs = costs
-        self._chunks = self._streams = 0  # there is room for
+        self._chunks = self._streams = 0  # the present room
         self._state: tuple[Array, ...] = ()
         self._room: Room | None = None
 
     def run(self, rows: Array) -> Array:
-        """The makespans of configurations, at least one, that the kernel can run."""
+        """Return the makespans of at least one configuration; the kernel can run all of them."""
         chunks, streams = int(rows["chunks"].max()), int(rows["streams"].max())
         if chunks > self._chunks or streams > self._streams:
             self._make_room(max(chunks, self._chunks), max(streams, self._streams))
@@ -343,12 +344,12 @@ class Runner:
         return found
 
     def _make_room(self, chunks: int, streams: int) -> None:
-        """Room for any program: memory that is not written to costs nothing."""
+        """Make room for any program; memory that is never written costs nothing."""
         self._chunks, self._streams = chunks, streams
         self._state = new_state(self._costs.device, chunks * self._costs.jobs[1])
         jobs, joined = self._costs.jobs, min(streams, MOST_JOINED_STREAMS) if self._costs.run_signal else 0
         ops = chunks * (sum(jobs[:3]) + 8) + sum(jobs[3:]) + 3 * streams
-        _, bodies, steps, _ = self._costs.passes  # no loop has more than all of them
+        _, bodies, steps, _ = self._costs.passes  # all loops together: an upper limit
         waits = len(steps) * chunks + 2 * streams + joined**2
         self._room = Room(
             ops=np.empty(ops, OP),

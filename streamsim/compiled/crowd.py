@@ -1,6 +1,6 @@
-"""Kernels that wait for copies, on records: how many there are on the card.
+"""Kernels that wait for copies, on records: how many of them the card has.
 
-As in ``streamsim.model.copies``.
+The rules are those of ``streamsim.model.crowd``.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -18,7 +18,7 @@ from streamsim.rules.link import CROWD
 
 @inlined
 def _waits_for_copy(op):
-    """Note that ``op`` waits for one more copy if it is a kernel; the bit of its queue, 0 if it is none."""
+    """Note that ``op``, if it is a kernel, waits for one more copy; return the bit of its queue, 0 for other ops."""
     bit = np.int64(0)
     if op.kind == KERNEL:
         op.copies += 1
@@ -28,7 +28,7 @@ def _waits_for_copy(op):
 
 @inlined
 def count_copies(ops, also):
-    """Note for how many copies every kernel waits; returns in how many queues such kernels are, CROWD at most."""
+    """Note for how many copies each kernel waits; return the number of queues with such kernels, at most CROWD."""
     queues = np.int64(0)
     for k in range(len(ops)):
         copy = ops[uintp(k)]
@@ -48,9 +48,9 @@ def count_copies(ops, also):
 
 @inlined
 def arrive(arriving, issued, coming, kernel, tick):
-    """The card will have ``kernel``, which waits for copies, at ``tick``; returns how many have been issued now.
+    """Note that the card will have ``kernel``, which waits for copies, at ``tick``; return the number issued so far.
 
-    ``arriving`` is in the order of ticks, which is that of issue where one thread issues.
+    ``arriving`` is in the order of ticks, which is the issue order if one thread issues.
     """
     at = issued
     while at > coming and arriving[uintp(at - 1)].tick > tick:
@@ -63,9 +63,9 @@ def arrive(arriving, issued, coming, kernel, tick):
 
 @inlined
 def come(ops, arriving, issued, waiting, coming, now):
-    """Count the kernels that wait among those that have come by ``now``; returns that and which comes next.
+    """Count the waiting kernels that have come by ``now``; return their number, and the next kernel to come.
 
-    ``arriving``: kernels that wait for copies, ``issued`` of them so far.
+    ``arriving``: kernels that wait for copies, of which ``issued`` are issued so far.
     """
     while coming < issued and arriving[uintp(coming)].tick <= now:
         kernel = ops[uintp(arriving[uintp(coming)].op)]
@@ -78,7 +78,7 @@ def come(ops, arriving, issued, waiting, coming, now):
 
 @inlined
 def copy_ended(ops, kernel):
-    """One of the copies that a kernel waits for has ended; returns how many kernels on the card wait no longer."""
+    """Note the end of a copy that a kernel waits for; return True if the card has it and it waits for no other."""
     left = ops[uintp(kernel)].copies - 1
     ops[uintp(kernel)].copies = left
     return left == COME

@@ -1,6 +1,6 @@
-"""The compute engine, on records: kernels side by side, and those whose work is done.
+"""The compute engine, on records: kernels that run side by side, and kernels that drain.
 
-As in ``streamsim.model.kernels``.
+The rules are those of ``streamsim.model.compute_engine``.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -19,7 +19,7 @@ by_warps, ticks_for = rule(side_by_side.by_warps), rule(link.ticks_for)
 
 @inlined
 def _give(kernel, share, now):
-    """Give a kernel so much of the card from now on."""
+    """Give a kernel this share of the card from now on."""
     if share != kernel.given:
         kernel.left -= kernel.given * (now - kernel.since)
         kernel.since = now
@@ -29,7 +29,7 @@ def _give(kernel, share, now):
 
 @inlined
 def _share(running, n, now, shapes):
-    """Give the card to the kernels on it: what is left for one more, and when the work of one is done."""
+    """Divide the card among its kernels; return the room for one more, and the tick at which one's work is done."""
     end, room, held, shares = NEVER, FULL_CARD, 0, False
     for k in range(n):
         shares |= shapes[uintp(running[uintp(k)].shape)].resident > 0
@@ -49,7 +49,7 @@ def _share(running, n, now, shapes):
 
 @inlined
 def _share_by_warps(running, n, now, shapes):
-    """Give the card to the warps on it, and what a kernel cannot use to the others: how many threads find room."""
+    """Divide the card by warps, and what a kernel cannot use among the others; return the room for threads."""
     room, held = FULL_CARD, 0
     for k in range(n):
         kernel = running[uintp(k)]
@@ -78,7 +78,7 @@ def _share_by_warps(running, n, now, shapes):
 
 @inlined
 def start_kernel(running, n, op, row, now, shapes):
-    """Put a kernel on the card beside ``n`` others: what is left of the card, and when a kernel's work is done."""
+    """Put a kernel on the card beside ``n`` others; return the room left, and the tick at which one's work is done."""
     kernel, shape = running[uintp(n)], shapes[uintp(row)]
     works = shape.duration - shape.drain
     kernel.op = op
@@ -94,9 +94,9 @@ def start_kernel(running, n, op, row, now, shapes):
 
 @inlined
 def _drain(draining, first, last, op, tick):
-    """Note when a kernel whose work is done will end, among draining[first:last], the next to end first.
+    """Note when a kernel whose work is done will end, in draining[first:last], the next to end first.
 
-    Kernels of one shape drain for as long, so there is seldom one to put it before.
+    Kernels of one shape drain for the same time, so kernels are seldom moved.
     """
     k = last
     while k > first and draining[uintp(k - 1)].tick > tick:
@@ -109,7 +109,7 @@ def _drain(draining, first, last, op, tick):
 def finish_kernels(running, n, now, draining, first, last, shapes):
     """Take the kernels whose work is done off the card, and put them into draining[first:last].
 
-    How many stay, and as in start_kernel; and the new ``last``.
+    Return the number of kernels that stay, the two results of start_kernel, and the new ``last``.
     """
     if n == 1:
         _drain(draining, first, last, running[0].op, now + shapes[uintp(running[0].shape)].drain)
@@ -132,5 +132,5 @@ def finish_kernels(running, n, now, draining, first, last, shapes):
 
 @inlined
 def next_drained(draining, first, last):
-    """When the next kernel whose work is done ends, or NEVER."""
+    """Return the tick at which the next draining kernel ends, or NEVER."""
     return draining[uintp(first)].tick if first < last else NEVER

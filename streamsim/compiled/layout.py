@@ -1,4 +1,4 @@
-"""Loops as programs: the ops of a configuration written down for the event loop, as ``schedule`` and ``lower`` would.
+"""Configurations laid out as ops for the event loop, as ``schedule`` and ``lower`` would lay them out.
 
 The loops are those of :mod:`streamsim.program.loops`, as tables (:mod:`streamsim.compiled.passes`).
 """
@@ -28,10 +28,7 @@ CALLED_OWN, CALLED_RECORD, CALLED_WAIT = calls.OWN_WORK, calls.RECORD, calls.WAI
 
 
 class Given(NamedTuple):
-    """What is alike for all configurations of a workload on a device.
-
-    ``jobs``: copies in, kernels and copies back of a chunk, and the copies before the first and behind the last one.
-    """
+    """The tables that all configurations of a workload on a device share."""
 
     card: Any
     hand_overs: Any
@@ -44,30 +41,30 @@ class Given(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Room for the ops of any of the configurations, and for what is known as they are written down."""
+    """Memory for the ops of any configuration, and for the state while they are laid out."""
 
     ops: Any
     segments: Any
     host_waits: Any  # the ops that segments wait for
-    also: Any  # ops that wait for others which are not the last of their stream
+    also: Any  # waits for ops of other streams, and for earlier ops
     calls: Any  # ticks of each call
     threads: Any
-    at: Any  # one record: how far it is, and what the host has called
-    chunks: Any  # for each body of a pass where it is: the stream whose turn it is, and the run of its chunk
-    waiting: Any  # for each stream where in ``also`` its next op is
-    events: Any  # of each chunk: the op that completes it, and the stream
+    at: Any  # one record: the numbers so far, and the host's state
+    chunks: Any  # for each body of a pass: the next stream, and the run of its chunk
+    waiting: Any  # for each stream: the first wait of its next op, in ``also``
+    events: Any  # of each chunk: the op that completes the event, and its stream
     last: Any  # the last op of each stream
-    kinds: Any  # the kind of what came last in each stream, an event among it
+    kinds: Any  # the kind of the last op of each stream, events included
     tails: Any  # the last op of each queue
     owners: Any  # the stream that owns each queue
-    owned: Any  # and the queue that each stream has had on each engine
+    owned: Any  # the queue of each stream on each engine
     known: Any  # whether each stream has had an op of each kind
     launched: Any  # whether each kernel was launched
 
 
 @called
 def _clear(config, room):
-    """Nothing has been issued yet, to any queue or in any stream."""
+    """Reset the state: no op is issued yet, to any queue or in any stream."""
     streams, thread, at = config.streams, room.threads[0], room.at[0]
     room.last[:streams] = NONE
     room.waiting[:streams] = NONE
@@ -86,7 +83,7 @@ def _clear(config, room):
 
 @inlined
 def _wait_too(room, stream, before, source):
-    """The next op of ``stream`` waits for ``before``, and for nothing else of the stream ``source``."""
+    """Let the next op of ``stream`` wait for ``before``, its only wait for an op of the stream ``source``."""
     place = room.at[0].waits
     new = room.also[uintp(place)]
     new.before, new.source, new.crosses = before, source, 1
@@ -97,9 +94,9 @@ def _wait_too(room, stream, before, source):
 
 @inlined
 def _wait(room, stream, before, source):
-    """The next op of ``stream`` waits for ``before``, the last one so far of the stream ``source``.
+    """Let the next op of ``stream`` wait for ``before``, the last op so far of the stream ``source``.
 
-    A wait for an earlier op of that stream is in it.
+    If it waits for an earlier op of that stream already, the later op takes its place.
     """
     also, k = room.also, room.waiting[uintp(stream)]
     while k != NONE and also[uintp(k)].source != source:
@@ -112,7 +109,7 @@ def _wait(room, stream, before, source):
 
 @inlined
 def _event_call(config, given, room, stream, shape, called):
-    """Write down a record or a wait in a stream."""
+    """Lay out a record or a wait in a stream."""
     at = room.at[0]
     room.ops[uintp(at.ops)].kind, room.ops[uintp(at.ops)].copies = NOTHING, 0
     room.calls[uintp(at.ops)] = given.shapes[uintp(shape)].call + turn_surcharge(config, at, called)
@@ -122,7 +119,7 @@ def _event_call(config, given, room, stream, shape, called):
 
 @inlined
 def _prepare(room, ticks):
-    """Write down that the host works for so many ticks, if any."""
+    """Lay out host work of these ticks, if any."""
     at = room.at[0]
     if ticks:
         room.ops[uintp(at.ops)].kind, room.ops[uintp(at.ops)].copies = NOTHING, 0
@@ -133,7 +130,7 @@ def _prepare(room, ticks):
 
 @inlined
 def _segment(room, waits):
-    """Write down that a segment ends behind the latest op, with a wait for that if there are so many waits."""
+    """End a segment behind the latest op; ``waits``: 1 if the host waits for this op, else 0."""
     at, segments = room.at[0], room.segments
     segment = segments[uintp(at.segments)]
     segment.first = segments[uintp(at.segments - 1)].last if at.segments else 0
@@ -144,10 +141,10 @@ def _segment(room, waits):
 
 @inlined
 def _put(config, given, room, stream, shape, is_next):
-    """Write down the next op of a stream, which waits for its call, for the op before it, and for what is waited for.
+    """Lay out the next op of a stream. It waits for its call, for the op before it, and for the ops in ``waiting``.
 
-    ``is_next``: its arrays show that it is of another chunk than what was issued since a stream was entered. It comes
-    through the queue that its stream owns, or that of its run.
+    ``is_next``: its arrays show another chunk than the ops since a stream was entered. The op goes through the queue
+    that its stream owns, or through the queue of its run.
     """
     at, card, row = room.at[0], given.card, given.shapes[uintp(shape)]
     kind, place, n = np.int64(row.kind), uintp(stream), at.ops
@@ -193,7 +190,7 @@ def _put(config, given, room, stream, shape, is_next):
     new.pending = pending
     room.last[place], room.kinds[place] = n, kind
     at.ops = n + 1
-    if row.holds:  # the host goes on only when it has ended
+    if row.holds:  # the host waits until it has ended
         room.host_waits[uintp(at.segments)] = n
         _segment(room, 1)
         held(at)
@@ -201,10 +198,10 @@ def _put(config, given, room, stream, shape, is_next):
 
 @inlined
 def _is_next(given, room, config, this, chunk, shape, job, run):
-    """Whether the arrays of a job show that it is of another chunk than what was issued since a stream was entered.
+    """Return whether the arrays of a job show another chunk than the ops since a stream was entered.
 
-    So it is with the first job of a chunk in a round. In the first chunk of a later pass a job is behind the stage
-    before, which worked on what the chunk has for which a stream was entered last.
+    The first job of a chunk in a round does so. In the first chunk of a later pass, a job follows the stage before,
+    which worked on the pieces of the chunk for which a stream was entered last.
     """
     kind = given.shapes[uintp(shape)].kind
     if room.at[0].leads and chunk > 0:
@@ -220,7 +217,7 @@ def _is_next(given, room, config, this, chunk, shape, job, run):
 
 @inlined
 def _join_kernels(config, room):
-    """The first copy back of every stream waits for the last kernel of every other stream too."""
+    """Let the first copy back of every stream wait for the last kernel of every other stream, too."""
     for stream in range(config.streams):
         for other in range(config.streams):
             if other != stream:
@@ -229,7 +226,7 @@ def _join_kernels(config, room):
 
 @inlined
 def _open(config, given, room):
-    """All other streams wait for the first one."""
+    """Let all other streams wait for the first one."""
     if config.streams > 1:
         _event_call(config, given, room, 0, config.record, CALLED_RECORD)
         for stream in range(1, config.streams):
@@ -239,7 +236,7 @@ def _open(config, given, room):
 
 @inlined
 def _join(config, given, room):
-    """The first stream waits for all others."""
+    """Let the first stream wait for all others."""
     for stream in range(1, config.streams):
         _event_call(config, given, room, stream, config.record, CALLED_RECORD)
         _event_call(config, given, room, 0, config.wait, CALLED_WAIT)
@@ -248,7 +245,7 @@ def _join(config, given, room):
 
 @inlined
 def _end(room):
-    """All is written down: close the last segment."""
+    """Close the last segment."""
     at = room.at[0]
     if at.segments == 0 or room.segments[uintp(at.segments - 1)].last < at.ops:
         _segment(room, 0)
@@ -257,9 +254,9 @@ def _end(room):
 
 @inlined
 def _issue(config, given, room, this, step, stream, row, chunk, run):
-    """Write down the jobs of a step, whose shapes begin at ``row``."""
+    """Lay out the jobs of a step, whose shapes begin at ``row``."""
     for shape in range(row + step.begin, row + step.end):
-        if given.shapes[uintp(shape)].kind == NOTHING:  # the chunk has nothing of the array
+        if given.shapes[uintp(shape)].kind == NOTHING:  # the chunk has no piece of the array
             continue
         is_next = config.enter != 0 and _is_next(given, room, config, this, chunk, shape, shape - row, run)
         _put(config, given, room, stream, shape, is_next)
@@ -270,7 +267,7 @@ def _issue(config, given, room, this, step, stream, row, chunk, run):
 
 @inlined
 def _event(config, given, room, step, stream, chunk):
-    """Write down a record of an event of the chunk, or a wait for one of a chunk before, if there is such."""
+    """Lay out a record of the chunk's event, or a wait for the event of an earlier chunk if there is such a chunk."""
     distance = config.slots if step.distance == BUFFERS else step.distance
     if step.does == RECORD:
         if chunk + distance < config.chunks:
@@ -285,7 +282,7 @@ def _event(config, given, room, step, stream, chunk):
 
 @inlined
 def _steps(config, given, room, this, body, chunk, own, hands_over):
-    """Write down a body for a chunk; ``own``: where the body is; ``hands_over``: buffers go from stream to stream."""
+    """Lay out a body for a chunk; ``own``: the state of the body; ``hands_over``: buffers go from stream to stream."""
     if chunk == given.runs[uintp(own.run)].end:
         own.run += 1
     run = given.runs[uintp(own.run)]
@@ -311,7 +308,7 @@ def _steps(config, given, room, this, body, chunk, own, hands_over):
 
 @called
 def _lay_out(config, given, room):
-    """Write the ops and segments of a configuration; ``room.at`` says how many of each."""
+    """Lay out the ops and segments of a configuration; ``room.at`` holds their numbers."""
     _clear(config, room)
     hands_over = config.slots % config.streams != 0
     for p in range(config.passes_from, config.passes_to):

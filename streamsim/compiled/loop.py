@@ -1,8 +1,9 @@
-"""The event loop: what ``streamsim.model`` does, on records instead of objects.
+"""The event loop: what ``streamsim.model`` does, on records in place of objects.
 
-The rules are those of :mod:`streamsim.rules`, put in place by numba. What happens at a tick does not depend on the
-order in which it is noticed (every effect is a maximum, a count or a mark), so all that ends at a tick is noted first,
-then the host goes on, then every engine chooses; SimPy's heap of events becomes the least of five ticks.
+The rules are those of :mod:`streamsim.rules`, inlined by numba. The effects of a tick do not depend on the order in
+which they are noticed, because every effect is a maximum, a count or a mark. So the loop first notes all that ends at a
+tick. Then the host goes on, and then every engine chooses. The least of five ticks takes the place of SimPy's heap of
+events.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -27,26 +28,26 @@ next_end = rule(link.next_end)
 
 @compiled
 def run(sources):
-    """Make the loop: one function, longer than others, because its state is in its local variables."""
+    """Make the loop. It is one long function, because its state is in its local variables."""
 
     def run(card, hand_over, shapes, ops, calls, threads, segments, waits, also, state, times):
-        """Run a program; returns the tick at which the last copy or kernel ends, 0 if there is none.
+        """Run a program; return the tick at which the last copy or kernel ends, 0 if there is none.
 
-        ``hand_over``, ``calls``: ticks from kind to kind, and of each call. ``ops``, ``threads`` and ``segments`` are
-        used up. ``times``: int64 of shape (5, ops) for issued, returned, ready, start and end, or None where only the
-        makespan is wanted. ``state``: of :func:`streamsim.compiled.tables.new_state`.
+        ``hand_over``: ticks from kind to kind; ``calls``: ticks of each call. The run changes ``ops``, ``threads`` and
+        ``segments``. ``times``: int64 of shape (5, ops) for issued, returned, ready, start and end, or None to get only
+        the makespan. ``state``: scratch from :func:`streamsim.compiled.tables.new_state`.
         """
         _ = sources
         engines, heads, running, draining, arriving, at_rest = state
         linked, crowds, most = card.linked, card.crowds, card.concurrent
         reset(engines, at_rest)
-        op_a = op_b = NONE  # what the copy engines carry, and when it ends if they do not share a link
+        op_a = op_b = NONE  # the copies on the copy engines, and their ends without a shared link
         end_a = end_b = copies_end = NEVER
-        begins_a = begins_b = NEVER  # the flows on a shared link, accounted for up to `settled`
+        begins_a = begins_b = NEVER  # the flows on a shared link, counted up to `settled`
         left_a = left_b = then_a = then_b = settled = 0
         alone_a = alone_b = shared_a = shared_b = 1
         changed = False
-        n_running, room, compute_end = 0, FULL_CARD, NEVER  # when the work of a kernel is done
+        n_running, room, compute_end = 0, FULL_CARD, NEVER  # when the next kernel's work is done
         drained = drains = 0  # kernels that have ended, of those whose work is done; drain_end: when the next one ends
         drain_end = NEVER
         done_a = done_b = NONE  # copies that end at a tick
@@ -97,7 +98,7 @@ def run(sources):
                             times[1, this.last - 1] = thread.returns
                         thread.called = 0
                         thread.segment = this.next
-                        go_on = len(threads) > 1  # another one may have waited for this
+                        go_on = len(threads) > 1  # another thread may have waited for this one
 
             # every engine chooses
             if op_a == NONE and engines[H2D].next <= now:

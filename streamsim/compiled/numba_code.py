@@ -1,7 +1,7 @@
-"""How numba compiles: what is put in place of its calls, the rules among it, and what is kept on disk.
+"""How numba compiles: inlined calls, the rules among them, and compiled code on disk.
 
-Reference counts are off (``_nrt``): counting references to the arrays would take most of the time. Indices are made
-unsigned where they are used often: numba would look at the sign of each, to count from the end.
+Reference counts are off (``_nrt``), because counting references to the arrays would take most of the time. Indices that
+are used often are unsigned, because numba checks the sign of signed ones, to count from the end.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ called: Any = njit(**_OPTIONS)  # a function that is compiled with its callers, 
 
 @cache
 def rule(function: Any) -> Any:
-    """A function of :mod:`streamsim.rules` and those that it calls, for compiled code: put in place of the calls.
+    """Return a function of :mod:`streamsim.rules` for compiled code, inlined with the rules that it calls.
 
-    It looks its names up in a copy of its module's, in which rules are those that numba knows.
+    It looks its names up in a copy of its module's names, in which rules are compiled ones.
     """
     names = dict(function.__globals__)
     for name in function.__code__.co_names:
@@ -42,7 +42,7 @@ def rule(function: Any) -> Any:
 
 
 def sources() -> int:
-    """A number that changes with the source of anything that is compiled: of rules, numbers, and this folder."""
+    """Return a number that changes with the source of all that is compiled: rules, numbers, and this folder."""
     read = [file for room in ("rules", "compiled") for file in files(f"streamsim.{room}").iterdir()]
     read = sorted((file for file in read if file.name.endswith(".py")), key=str)
     digest = hashlib.sha256()
@@ -52,15 +52,15 @@ def sources() -> int:
 
 
 def keeps_code() -> bool:
-    """Tell whether what is compiled is kept on disk."""
+    """Return whether compiled code is kept on disk."""
     return _cache
 
 
 def compiled(make: Callable[[int], Any]) -> Any:
-    """The function that ``make`` makes, compiled, and kept on disk where a folder can be written.
+    """Return the compiled function that ``make`` makes, kept on disk if a folder can be written.
 
-    Numba looks only at that function's own file and at what it closes over to see whether what is on disk still holds,
-    not at the code that it puts in place of calls. So ``make`` gets :func:`sources`, and its function names that.
+    To see whether code on disk is current, numba looks only at the function's own file and at the values that it closes
+    over, not at inlined code. So ``make`` gets :func:`sources`, and its function closes over this number.
     """
     global _cache
     function = make(sources())

@@ -21,9 +21,9 @@ PREPARE, ISSUE, RECORD, WAIT, OPEN, JOIN = range(6)
 
 
 class Passes(NamedTuple):
-    """Loops: their passes, the bodies of these, and the steps of those; and which passes each loop has.
+    """Tables of the loops' passes, bodies and steps; ``of_loop``: the passes of each loop.
 
-    Copies before the first chunk and behind the last are passes of one round.
+    Copies before the first chunk and behind the last one are passes of one round.
     """
 
     passes: Array
@@ -34,9 +34,10 @@ class Passes(NamedTuple):
 
 @lru_cache(maxsize=16)
 def passes_of(stages: Stages, jobs: Jobs, is_run_signal: bool) -> Passes:
-    """The loops of all issue orders, for chunks with these stages; ``jobs``: see :class:`..layout.Given`.
+    """Return the loops of all issue orders for chunks with these stages.
 
-    ``is_run_signal``: the end of a kernel is signalled with those of its run.
+    ``jobs``: the numbers of copies in, kernels and copies back of a chunk, and of the copies before the first and
+    behind the last chunk. ``is_run_signal``: the end of a kernel is signalled with the end of its run.
     """
     tables = _Tables(jobs, is_run_signal)
     of_loop = {
@@ -47,7 +48,7 @@ def passes_of(stages: Stages, jobs: Jobs, is_run_signal: bool) -> Passes:
 
 
 class _Tables:
-    """Rows of the tables, as loops are added."""
+    """Rows of the tables, while loops are added."""
 
     def __init__(self, jobs: Jobs, is_run_signal: bool) -> None:
         copies_in, kernels, copies_out, self._once_in, self._once_out = jobs
@@ -62,7 +63,7 @@ class _Tables:
         self.steps: list[tuple[int, ...]] = []
 
     def add(self, loop: Loop) -> tuple[int, int]:
-        """Add a loop; from which pass to which it is."""
+        """Add a loop; return its first pass, and the pass behind its last."""
         first = len(self.passes)
         opens, joins = ([], []) if loop.roles else ([_step(OPEN)], [_step(JOIN)])
         if self._once_in:
@@ -83,7 +84,7 @@ class _Tables:
         return first, len(self.passes)
 
     def _once(self, *steps: tuple[int, ...]) -> None:
-        """A pass of one round."""
+        """Add a pass of one round."""
         self._body(list(steps), False)
         self.passes.append((len(self.bodies) - 1, len(self.bodies), True, False, False, False))
 
@@ -92,7 +93,7 @@ class _Tables:
         self.steps += steps
 
     def _steps(self, body: Body, loop: Loop) -> list[tuple[int, ...]]:
-        """The steps of a body; stages that follow each other in a stream are one step."""
+        """Return the steps of a body; stages that follow each other in a stream are one step."""
         found = []
         for stream, some in groupby(body.steps, lambda step: step.stream if isinstance(step, Issue) else None):
             steps = list(some)
@@ -104,7 +105,7 @@ class _Tables:
         return found
 
     def _other(self, step: Step, loop: Loop) -> tuple[int, ...]:
-        """A step that issues no stage."""
+        """Return a step that issues no stage."""
         if isinstance(step, Prepare):
             return _step(PREPARE)
         assert not isinstance(step, Issue)

@@ -1,7 +1,7 @@
-"""The hardware queues in front of an engine, on records: what waits, comes, is chosen and leaves.
+"""The hardware queues of the engines, on records: ops that wait, come, are chosen and leave.
 
-As in ``streamsim.model.engines`` and ``streamsim.model.card``. The heads of an engine's queues lie side by side, in any
-order: there are ``engine.heads`` of them.
+The rules are those of ``streamsim.model.queues`` and ``streamsim.model.card``. The heads of an engine's queues lie side
+by side, in any order; ``engine.heads`` is their number.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -28,7 +28,7 @@ def reset(engines, at_rest):
 
 @inlined
 def release(ops, engines, heads, op, tick):
-    """One of the things that ``op`` waits for has come; it cannot start before ``tick``."""
+    """Note that one of the things that ``op`` waits for has come; the op cannot start before ``tick``."""
     waiting = ops[uintp(op)]
     if tick > waiting.tick:
         waiting.tick = tick
@@ -48,7 +48,10 @@ def release(ops, engines, heads, op, tick):
 
 @inlined
 def take(ops, engines, heads, engine, now, times):
-    """The op that starts now, taken out of its queue: the op behind it is the head now. NONE when no head is ready."""
+    """Take the op that starts now out of its queue, and return it; NONE if no head is ready.
+
+    The op behind it in the queue becomes the head.
+    """
     own, first = engines[uintp(engine)], engine * QUEUES
     place = choose(own, heads, first, first + own.heads, now)
     if place == NO_HEAD:

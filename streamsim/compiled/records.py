@@ -1,4 +1,4 @@
-"""A lowered schedule as the records that the compiled loop runs: the one place that reads the model's ``Lowered``."""
+"""Lowered schedules as the records that the compiled loop runs: the only reader of the model's ``Lowered`` here."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Launch
 
 Array = np.ndarray[Any, Any]
-ENGINE_OF_KIND = {0: (0, 0, 0, 0), 1: (0, 0, 2, 0), 2: (0, 1, 2, 0)}  # by the number of copy engines
-ROLES = 3  # streams that have roles, at most
-LARGEST = NEVER // 2  # for any tick, and for any product that makes one
-# Programs that hand over alike: how they are launched, their streams, and those of them with kernels. In order a graph,
-# 0 to MANY streams, and 0 to ROLES of a program whose streams have roles, of which one runs the kernels.
+ENGINE_OF_KIND = {0: (0, 0, 0, 0), 1: (0, 0, 2, 0), 2: (0, 1, 2, 0)}  # of each kind, by number of copy engines
+ROLES = 3  # most streams with roles
+LARGEST = NEVER // 2  # limit of ticks, and of the products from which they are computed
+# Programs with equal hand-overs: launch, streams, and streams with kernels. First a graph, then 0 to MANY streams, then
+# 0 to ROLES streams with roles, one of which runs the kernels.
 GRAPH, ISSUED, WITH_ROLES = 0, 1, 2 + MANY
 PROGRAMS: tuple[tuple[Launch, int, int], ...] = (
     ("graph", 1, 1),
@@ -47,14 +47,14 @@ PROGRAMS: tuple[tuple[Launch, int, int], ...] = (
 
 
 class Card(NamedTuple):
-    """A device: its record, and the engine of each kind."""
+    """A device: its record, and the engine of each kind of op."""
 
     record: np.void
     engine_of_kind: Array
 
 
 class Arrays(NamedTuple):
-    """The arguments of ``loop.run``, less its scratch and its results."""
+    """The arguments of ``loop.run``, without its scratch and its results."""
 
     card: np.void
     hand_over: Array
@@ -68,15 +68,15 @@ class Arrays(NamedTuple):
 
 
 def slowest_rates(device: Device) -> tuple[Rate, Rate]:
-    """How the copies that feel most of what else the card does use the link: no copy feels more."""
+    """Return the rates, in both directions, of the copies that feel other work on the card most."""
     return copy_rate(device.h2d, LARGEST_BYTES), copy_rate(device.d2h, LARGEST_BYTES)
 
 
 def card_of(device: Device) -> Card:
-    """The device as the loop sees it.
+    """Return the device as the loop needs it.
 
-    Whether copies feel each other and crowds is asked of the copies that would feel it most: of others the loop
-    finds the same ticks, whether it looks at the rest of the card or not.
+    ``linked`` and ``crowds`` are those of the copies that feel other work most. For the others, the loop finds the same
+    ticks whether it looks at other work or not.
     """
     rates, copy_engines = slowest_rates(device), device.copy_engines.count
     known = {
@@ -94,12 +94,12 @@ def card_of(device: Device) -> Card:
 
 
 def hand_overs_of(device: Device) -> Array:
-    """For each of ``PROGRAMS`` the ticks from kind to kind."""
+    """Return the ticks from kind to kind, for each of ``PROGRAMS``."""
     return np.array([hand_over_table(device.hand_over, *program) for program in PROGRAMS], np.int64)
 
 
 def _times(table: Table) -> dict[str, int]:
-    """The ticks of every time of a profile's table, by its name without the unit: so ``CARD`` names what it wants."""
+    """Return the ticks of all times of a profile's table, by name without the unit, which are the names in ``CARD``."""
     return {
         field.name.removesuffix(TIME): ticks(getattr(table, field.name))
         for field in fields_of(type(table))
@@ -108,7 +108,7 @@ def _times(table: Table) -> dict[str, int]:
 
 
 def overhead_of(device: Device) -> int:
-    """Ticks that an op may take beyond its call and its engine: all that lies between two ops, at most."""
+    """Return the most ticks that an op takes beyond its call and its engine."""
     host = device.host
     between = max(hand_over_table(device.hand_over, "live", MANY, MANY))
     calls = sum(surcharges_of("live", device))
@@ -116,30 +116,30 @@ def overhead_of(device: Device) -> int:
 
 
 def most_ticks(shape: Shape, overhead: int) -> int:
-    """The most that an op adds to any tick; above LARGEST if an int64 cannot hold what is worked out for it.
+    """Return the most that an op adds to any tick; above LARGEST if its products exceed an int64.
 
-    The model's numbers have no such limit. Work on the card is counted in ticks times width, and bytes that
-    may flow during a latency in ticks times rate.
+    The model's numbers have no such limit. Work on the card is counted in ticks times width, and bytes that may flow
+    during a latency in ticks times rate.
     """
     rate = shape.rate
     if shape.kind == KERNEL:
         return max(shape.duration + shape.call + overhead, shape.works * shape.width)
-    latency = rate.duplex_latency[-1]  # the longest
+    latency = rate.duplex_latency[-1]  # the longest one
     if (latency + overhead) * rate.alone > LARGEST:
         return LARGEST + 1
     return latency - -shape.units // rate.shared + shape.call + overhead
 
 
 def fits(launch: int, ops: int, shapes: Iterable[Shape], overhead: int) -> bool:
-    """Whether so many ops of these shapes stay within an int64, whatever waits for whatever.
+    """Return whether the ticks of ``ops`` ops with these shapes fit into an int64, whatever they wait for.
 
-    ``launch``: ticks of the launch, and of all calls that say what they cost.
+    ``launch``: ticks of the launch, and of all calls that have costs of their own.
     """
     return launch + ops * max(most_ticks(shape, overhead) for shape in shapes) <= LARGEST
 
 
 def shape_row(shape: Shape, number: int = 0) -> tuple[Any, ...]:
-    """A shape as a record; ``number``: of a workload's kernel that of its name, from 1."""
+    """Return a shape as a record; ``number``: the number of its kernel's name in a workload, from 1."""
     rate = shape.rate
     costs = shape.kind, shape.call, shape.duration, shape.units, rate.alone, rate.shared
     of_card = shape.width, shape.threads, shape.resident, shape.drain
@@ -147,7 +147,7 @@ def shape_row(shape: Shape, number: int = 0) -> tuple[Any, ...]:
 
 
 def flatten(lowered: Lowered) -> Arrays | None:
-    """A lowered schedule as records, or None if int64 cannot hold its ticks."""
+    """Return a lowered schedule as records, or None if its ticks exceed an int64."""
     device = lowered.device
     if not fits(lowered.launch + sum(lowered.call), len(lowered.kind), lowered.shapes, overhead_of(device)):
         return None
@@ -168,7 +168,7 @@ def flatten(lowered: Lowered) -> Arrays | None:
 
 
 def _queue_up(ops: Array, runs_on: frozenset[int]) -> None:
-    """In front of each engine the ops of a hardware queue wait for the one before them to be dispatched."""
+    """Let each op of a hardware queue wait until the op before it is dispatched."""
     queued = ops["kind"] != NOTHING
     queued[list(runs_on)] = False
     work = np.flatnonzero(queued)
@@ -179,7 +179,7 @@ def _queue_up(ops: Array, runs_on: frozenset[int]) -> None:
 
 
 def _next_alike(column: Array) -> Array:
-    """For each row the next one with the same entry, or NONE."""
+    """Return, for each row, the next row with the same entry, or NONE."""
     order = np.argsort(column, kind="stable")
     same = np.diff(column[order]) == 0
     found = np.full(len(column), NONE)
@@ -193,7 +193,7 @@ def _threads(lowered: Lowered) -> Array:
 
 
 def _segments(segments: Segments) -> tuple[Array, Array]:
-    """The segments, and the ops that they wait for, one after another."""
+    """Return the segments, and the ops that they wait for, one after another."""
     found = np.empty(len(segments), SEGMENT)
     found["returned"] = NOT_YET
     found["last"], found["behind"], found["waits_to"] = segments.last, segments.behind, segments.waits_to
@@ -204,7 +204,7 @@ def _segments(segments: Segments) -> tuple[Array, Array]:
 
 
 def _also(lowered: Lowered, ops: Array) -> Array:
-    """Who else waits for an op, as ``ops`` then says: see ALSO."""
+    """Return the other waits for ops, and link them from ``ops``; see ALSO."""
     stream = np.frombuffer(lowered.stream, np.intc)
     before, waiting = (np.array(column, np.intc) for column in lowered.also)
     by_op = np.argsort(before, kind="stable")

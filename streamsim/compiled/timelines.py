@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def run(lowered: Lowered) -> Timeline:
-    """What ``streamsim.model.run`` gives."""
+    """Return the time line of a lowered schedule, equal to that of ``streamsim.model.run``."""
     arrays = flatten(lowered)
     if arrays is None:  # SimPy counts in Python's integers
         return streamsim.model.run(lowered)
