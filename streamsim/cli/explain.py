@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+import msgspec
 
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers, schedule_of_layers
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
+    FILE,
     OUTPUT,
     PICTURE,
     Chosen,
@@ -27,8 +29,9 @@ from streamsim.cli.options import (
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json, tell, with_assumed
 from streamsim.cli.process import verdict
+from streamsim.cli.side_by_side import check_single
 from streamsim.device.assumptions import within_words
-from streamsim.errors import InputError
+from streamsim.errors import OK, InputError
 from streamsim.program.config import Config
 from streamsim.program.files import write_schedule
 from streamsim.program.schedule import Schedule
@@ -51,6 +54,7 @@ ALONE = (
 
 @click.command("explain", cls=BriefCommand)
 @pipeline_options
+@click.argument("others", metavar="[PROGRAM.json]...", type=FILE, nargs=-1)
 @place_layers
 @device_options
 @format_options
@@ -67,6 +71,7 @@ def explain_command(
     page: Path | None,
     remedied: Path | None,
     fail_if: tuple[Condition, ...],
+    others: tuple[Path, ...],
     **options: Any,
 ) -> int:
     """Say why a pipeline takes longer than its busiest engine alone: what each cause loses, and what to do first.
@@ -76,18 +81,27 @@ def explain_command(
     removes much of the largest cause, the advice is this cause. If no change gains 3 %, the advice is to change
     nothing. The parts of the causes add up to the lost time.
 
+    Several schedules or recordings give one table, a row for each file: its time, its largest loss, and the first
+    remedy with its gain.
+
     \b
     Examples:
       streamsim explain --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --order breadth-first
       streamsim explain --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --memory pageable --json
       streamsim explain workload.toml --chunks 64 --streams 4 --device a100 --plot why.png
       streamsim explain schedule.json --device k20c --connections 1 --remedied better.json
+      streamsim explain before.json after.json --device a100
     """  # noqa: D301 - click wants the backspace itself
     from streamsim.analysis.bounds import bound_json
     from streamsim.analysis.explanation import LOSS_FIELDS
 
-    chosen, of_layers = taken(Chosen, options), taken(LayerOptions, options)
-    asked = asked_for(context, Pipeline(**options), chosen, of_layers)
+    chosen, of_layers, pipeline = taken(Chosen, options), taken(LayerOptions, options), Pipeline(**options)
+    if others:
+        single = {"plot": plot, "page": page, "remedied": remedied, "fail-if": fail_if, "layers": of_layers.layers}
+        check_single(name for name, value in single.items() if value)
+        _explain_several([path for path in (pipeline.workload, *others) if path], context, pipeline, chosen, form)
+        return OK
+    asked = asked_for(context, pipeline, chosen, of_layers)
     with noting_compilation():
         explanation = explained(asked.schedule, asked.device, asked.source)
     if remedied is not None:
@@ -110,6 +124,32 @@ def explain_command(
             rows = [{"where": where, **loss} for where in ("losses", "limits") for loss in said[where]]
             print_csv(rows or [dict.fromkeys(("where", *LOSS_FIELDS), "")])
     return judged(fail_if, said)
+
+
+def _explain_several(
+    paths: Sequence[Path], context: click.Context, pipeline: Pipeline, chosen: Chosen, form: str
+) -> None:
+    """Explain the programs in several files, and print a row for each."""
+    from streamsim.cli.consoles import open_console
+    from streamsim.report.explanation import summary_of, summary_table
+
+    found: list[tuple[str, Explanation]] = []
+    links: dict[str, None] = {}
+    for path in paths:
+        given = schedule_given(context, msgspec.structs.replace(pipeline, workload=path))
+        if given is None:
+            raise InputError(one_line(f"{path}: one of several files is a schedule or a recording; explain it alone"))
+        device = chosen.of(context, given).load()
+        with noting_compilation():
+            found.append((str(path), explained(given.schedule, device, None)))
+        links |= dict.fromkeys((f"{device.name}: {found[-1][1].link}", *within_words(device)))
+    if form == "json":
+        print_json({"rows": [{"schedule": name, **explanation.to_json()} for name, explanation in found]})
+    elif form == "csv":
+        print_csv([summary_of(*one) for one in found])
+    else:
+        open_console().print(summary_table(found))
+        tell(*links)
 
 
 def explained(schedule: Schedule, device: "Device", source: "Origin | None") -> "Explanation":

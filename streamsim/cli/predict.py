@@ -39,7 +39,15 @@ from streamsim.cli.options import (
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_data, print_json, with_assumed
 from streamsim.cli.process import verdict
-from streamsim.cli.side_by_side import Listed, Shown, listed, print_configurations, print_programs, take_several
+from streamsim.cli.side_by_side import (
+    Listed,
+    Shown,
+    check_single,
+    listed,
+    print_configurations,
+    print_programs,
+    take_several,
+)
 from streamsim.device.assumptions import within_words
 from streamsim.device.profile import Device
 from streamsim.errors import OK, InputError
@@ -185,11 +193,8 @@ def _programs(paths: Sequence[Path], chosen: Chosen, wanted: _Wanted) -> int:
 
 def _shown(wanted: _Wanted) -> Shown:
     """Return what to show of several predictions. Raises InputError for options that need a single prediction."""
-    for name in ("explain", "formulas", "samples", "plot_before", "fail_if"):
-        if getattr(wanted, name):
-            raise InputError(
-                f"--{name.replace('_', '-')}: needs a single prediction; give one value of each option, or leave it out"
-            )
+    names = ("explain", "formulas", "samples", "plot_before", "fail_if")
+    check_single(name.replace("_", "-") for name in names if getattr(wanted, name))
     return Shown(wanted.form, wanted.plot, wanted.trace, wanted.page)
 
 

@@ -60,6 +60,19 @@ def _check_once(command: click.Command, arguments: list[str], context: click.Con
             raise click.UsageError(f"{option.opts[0]}: given twice; give it once", inner)
 
 
+# Other words for options, by the word that people write.
+MEANT = {
+    **dict.fromkeys(("in", "input", "inputs", "upload"), "h2d"),
+    **dict.fromkeys(("out", "output", "outputs", "download"), "d2h"),
+    **dict.fromkeys(("time", "compute", "kernel-time", "duration"), "kernel"),
+    **dict.fromkeys(("pinned", "pageable", "pin-memory"), "memory"),
+    **dict.fromkeys(("gpu", "card", "profile"), "device"),
+    **dict.fromkeys(("step-time", "forward"), "step"),
+    **dict.fromkeys(("batch-size", "batch_size"), "batch"),
+    **dict.fromkeys(("num-workers", "num_workers"), "workers"),
+}
+
+
 class LazyGroup(Group):
     """Commands of which only the one called is imported. ``places``: each one's ``module:name``, by its name."""
 
@@ -156,18 +169,23 @@ def _flushed(code: int, name: str) -> int:
 
 
 def _usage(error: click.ClickException) -> str:
-    if isinstance(error, click.NoSuchOption):
-        error = _with_near_options(error)
-    message = " ".join(error.format_message().split())
+    said = _no_such_option(error) if isinstance(error, click.NoSuchOption) else error.format_message()
+    message = " ".join(said.split())
     context = error.ctx if isinstance(error, click.UsageError) else None
     return f"{message} Try {context.command_path} --help" if context else message
 
 
-def _with_near_options(error: click.NoSuchOption) -> click.NoSuchOption:
-    """The same with those of its suggestions that are like it: Click counts the dashes, which all options have."""
-    names = {option.lstrip("-"): option for option in error.possibilities or ()}
-    near = [names[name] for name in get_close_matches(error.option_name.lstrip("-"), names)]
-    return click.NoSuchOption(error.option_name, possibilities=near or None, ctx=error.ctx)
+def _no_such_option(error: click.NoSuchOption) -> str:
+    """Return a message that suggests the option of the command that the word means, or those with a similar name.
+
+    Click's own suggestions count the dashes, which all options have.
+    """
+    params = error.ctx.command.params if error.ctx else []
+    names = {name.lstrip("-"): name for param in params for name in param.opts if name.startswith("--")}
+    asked = error.option_name.lstrip("-")
+    near = [MEANT[asked]] if MEANT.get(asked) in names else get_close_matches(asked, names)
+    suggested = f" Did you mean {' or '.join(repr(names[name]) for name in near)}?" if near else ""
+    return f"No such option {error.option_name!r}.{suggested}"
 
 
 def _unexpected(error: Exception) -> str:

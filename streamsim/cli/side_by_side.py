@@ -18,7 +18,7 @@ from streamsim.errors import InputError
 from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from streamsim.cli.options import Chosen
@@ -73,6 +73,12 @@ def take_several(command: click.Command) -> None:
 def listed(options: Mapping[str, Any]) -> dict[str, str]:
     """Return the options that were given several values."""
     return {name: value for name, value in options.items() if isinstance(value, Listed)}
+
+
+def check_single(options: Iterable[str]) -> None:
+    """Raise InputError for an option that needs a single program; ``options``: the names of those that were given."""
+    for name in options:
+        raise InputError(f"--{name}: needs a single program; give one, and one value of each option, or leave it out")
 
 
 class Shown(NamedTuple):

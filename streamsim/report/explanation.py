@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamsim.analysis.bounds import BUSIEST_ENGINE
-from streamsim.report.tables import Row, Table
+from streamsim.report.tables import Row, Table, cut
 from streamsim.text.quantities import format_seconds
 from streamsim.text.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from streamsim.analysis.causes import Loss
     from streamsim.analysis.explanation import Explanation
@@ -40,6 +40,33 @@ def loss_tables(explanation: Explanation, folded: float = 0.0) -> tuple[Table, .
         for title, losses, whole_s in parts
         if losses
     )
+
+
+def summary_of(name: str, explanation: Explanation) -> dict[str, str | float | None]:
+    """Return a row for an explained program: its time, its largest loss, and what to do first."""
+    largest, first = explanation.largest, explanation.first
+    return {
+        "schedule": name,
+        "device": explanation.device,
+        "makespan_s": explanation.makespan_s,
+        "largest": largest.title if largest else None,
+        "lost_s": largest.lost_s if largest else None,
+        "first": first.remedy if first else "nothing is worth changing",
+        "gain_alone_s": first.gain_alone_s if first and first.made else None,
+    }
+
+
+def summary_table(explained: Sequence[tuple[str, Explanation]]) -> Table:
+    """Return a row for each explained program, by its name."""
+    rows = tuple(cut(tuple(_summary_row(name, explanation))) for name, explanation in explained)
+    heads = ("file", "device", "time", "largest loss", "part", "first", "gain")
+    return Table("", (rows,), heads, frozenset({2, 4, 6}), frozenset({0, 2, 4, 6}), (0, 0, 0, 2, 0, 3, 0))
+
+
+def _summary_row(name: str, explanation: Explanation) -> Iterator[str]:
+    within = explanation.known_within
+    for value in summary_of(name, explanation).values():
+        yield format_seconds(value, within) if isinstance(value, float) else value or ""
 
 
 def _rows(losses: Sequence[Loss], whole_s: float, least_s: float, within: float) -> tuple[Row, ...]:

@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "simulate": ("simulate", "program.json"),
     "simulate several": ("simulate", "program.json", "pageable.json"),
     "explain": ("explain", *CUT, "--memory", "pageable"),
+    "explain several": ("explain", "program.json", "pageable.json"),
     "best": ("best", *WORK, "--max-chunks", "9", "--max-streams", "3"),
     "best of a program": ("best", "pageable.json"),
     "best of layers": ("best", "--layers", "layers.toml", "--memory-limit", "200MiB"),

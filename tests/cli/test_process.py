@@ -73,7 +73,9 @@ def test_a_mistyped_command_is_told_what_it_is_like(
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [
-        ("--input", None),
+        ("--input", "--h2d"),
+        ("--gpu", "--device"),
+        ("--pinned", "--memory"),
         ("--kernl", "--kernel"),
         ("--chunk", "--chunks"),
         ("--h2d-onc", "--h2d-once"),
@@ -83,7 +85,7 @@ def test_a_mistyped_command_is_told_what_it_is_like(
 def test_a_mistyped_option_is_told_only_what_is_like_it(
     capsys: pytest.CaptureFixture[str], typed: str, meant: str | None
 ) -> None:
-    """The dashes do not count: all options have them."""
+    """The dashes do not count: all options have them. Some words have the meaning of an option with another name."""
     assert main(["predict", typed, "3"]) == 2
     said = capsys.readouterr().err
     assert typed in said

@@ -56,3 +56,23 @@ def test_each_program_is_predicted_as_it_is_alone(capsys: pytest.CaptureFixture[
     assert set(json.loads(trace.read_text())["otherData"]["makespan_s"]) == {
         f"{row['schedule']} on {row['device']}" for row in rows
     }
+
+
+def test_each_program_is_explained_as_it_is_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Pinned copies in one stream and pageable ones: each row of the table is the explanation of its file."""
+    files = [str(tmp_path / name) for name in ("one-stream.json", "pageable.json")]
+    for options, file in zip((("--streams", "1"), ("--memory", "pageable")), files, strict=True):
+        assert main(["schedule", *SIZES, "--chunks", "4", *options, "-o", file]) == 0
+    rows = alone(capsys, "explain", *files)["rows"]
+    assert [row["schedule"] for row in rows] == files
+    for row in rows:
+        found = alone(capsys, "explain", row["schedule"])
+        assert {name: found[name] for name in row if name not in ("schedule", "inputs")} == {
+            name: value for name, value in row.items() if name not in ("schedule", "inputs")
+        }
+    assert "allocate the host buffers as pinned memory" in " ".join(printed(capsys, "explain", *files).split())
+    lines = list(csv.DictReader(printed(capsys, "explain", *files, "--format", "csv").splitlines()))
+    assert [float(line["makespan_s"]) for line in lines] == [row["makespan_s"] for row in rows]
+    for option in (("--plot", str(tmp_path / "why.svg")), ("--chunks", "4")):
+        assert main(["explain", *files, *option]) == 2
+        assert f"{option[0]}: " in capsys.readouterr().err
