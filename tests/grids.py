@@ -47,9 +47,9 @@ grids = st.builds(
     Grid,
     chunks=some(range(1, 9)),
     streams=some(range(1, 6)),
-    orders=some(ORDERS),
+    order=some(ORDERS),
     buffers=some((None, 1, 2, 3, 5)),
-    launches=some(LAUNCHES),
+    launch=some(LAUNCHES),
     memory=st.sampled_from(HOST_MEMORIES),
 )
 

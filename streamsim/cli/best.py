@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from streamsim.search.result import Best
 
 SEARCHED = {"--chunks", "--streams", "--order", "--buffers", "--launch"}  # options of predict that a search varies
-NOT_TAKEN = ("orders", "exact", "page")  # of a workload's options, besides those of a pipeline
+NOT_TAKEN = ("exact", "page")  # of a workload's options, besides those of a pipeline
 RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or limited
 
 
@@ -61,7 +61,9 @@ RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or li
 @click.option("--max-chunks", type=CHUNKS, default=256, show_default=True, help="Search 1 to this many chunks.")
 @click.option("--max-streams", type=CHUNKS, default=32, show_default=True, help="Search 1 to this many streams.")
 @click.option(
+    "--order",
     "--orders",
+    "order",
     default="depth-first,breadth-first",
     show_default=True,
     shell_complete=complete_list(lambda: ORDERS),
@@ -101,7 +103,7 @@ def best_command(
     /,
     max_chunks: int,
     max_streams: int,
-    orders: str,
+    order: str,
     buffers: str | None,
     launch: str,
     exact: bool,
@@ -152,9 +154,9 @@ def best_command(
     grid = Grid(
         chunks=tuple(range(1, max_chunks + 1)),
         streams=tuple(range(1, max_streams + 1)),
-        orders=chosen("orders", orders, ORDERS),
+        order=chosen("order", order, ORDERS),
         buffers=parse_buffers(buffers or ("all" if room and device_chosen.memory_limit is None else RINGS)),
-        launches=_launches(launch),
+        launch=_launches(launch),
         memory=memory,
         memory_limit_bytes=device_chosen.memory_limit,
     )

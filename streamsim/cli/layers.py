@@ -30,7 +30,7 @@ WORTH = 1.01  # a gain below this is not worth a line
 OF_WORKLOADS = (
     *("workload", "h2d", "kernel", "d2h", "h2d_once", "d2h_once", "elements"),
     *("host_work", "host_load"),
-    *("chunks", "streams", "order", "buffers", "launch", "max_chunks", "max_streams", "orders"),
+    *("chunks", "streams", "order", "buffers", "launch", "max_chunks", "max_streams"),
 )
 
 which_layers = all_of(

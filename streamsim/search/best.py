@@ -101,7 +101,7 @@ def best(
         simplest_exact=not found.open_within(NEAR_PERCENT),
         floor_s=found.floor / TICKS_PER_S,
         work_bound=min(
-            (work_bound(workload, device, grid.memory, launch) for launch in grid.launches), key=attrgetter("seconds")
+            (work_bound(workload, device, grid.memory, launch) for launch in grid.launch), key=attrgetter("seconds")
         ),
         issued_bound=prediction.issued_bound,
         critical_s=prediction.critical_s,

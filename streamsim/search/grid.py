@@ -28,8 +28,10 @@ MOST_PROGRAMS = 1_000_000  # of a grid: to list and bound them takes half a minu
 class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All combinations of numbers of chunks and streams, issue orders, device buffers and launches.
 
+    The fields have the names of :class:`Config` and of the axes of :func:`streamsim.sweep`.
+
     - ``buffers``: numbers of device buffers that the chunks take turns over (None: each chunk has its own).
-    - ``launches``: "live" (issued call by call) or "graph"; ``memory``: the kind of host memory of all programs.
+    - ``launch``: "live" (issued call by call) or "graph"; ``memory``: the kind of host memory of all programs.
     - ``memory_limit_bytes``: the most bytes that the device buffers of a program may hold (None: no limit).
 
     Raises InputError naming the field if one is empty, or if there are over a million combinations.
@@ -37,18 +39,18 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     chunks: tuple[int, ...] = tuple(range(1, 257))
     streams: tuple[int, ...] = tuple(range(1, 33))
-    orders: tuple[Order, ...] = ("depth-first", "breadth-first")
+    order: tuple[Order, ...] = ("depth-first", "breadth-first")
     buffers: tuple[int | None, ...] = (None,)
-    launches: tuple[Launch, ...] = ("live",)
+    launch: tuple[Launch, ...] = ("live",)
     memory: HostMemory = "pinned"
     memory_limit_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        for field in ("chunks", "streams", "orders", "buffers", "launches"):
+        for field in ("chunks", "streams", "order", "buffers", "launch"):
             check_tuple(field, getattr(self, field))
             if not getattr(self, field):
                 raise InputError(f"{field} = []: an empty grid; give at least one")
-        axes = (self.chunks, self.streams, self.orders, self.buffers, self.launches)
+        axes = (self.chunks, self.streams, self.order, self.buffers, self.launch)
         if (count := prod(map(len, axes))) > MOST_PROGRAMS:
             chunks, streams = len(self.chunks), len(self.streams)
             raise InputError(
@@ -59,7 +61,7 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             check_whole("memory_limit_bytes", self.memory_limit_bytes, 1, LARGEST_BYTES)
 
     def __repr__(self) -> str:
-        axes = ("chunks", "streams", "orders", "buffers", "launches")
+        axes = ("chunks", "streams", "order", "buffers", "launch")
         counts = ", ".join(f"{name} x {len(getattr(self, name))}" for name in axes)
         limit = "" if self.memory_limit_bytes is None else f", {format_bytes(self.memory_limit_bytes)} on the card"
         return f"Grid({counts}, {self.memory} memory{limit})"
@@ -81,7 +83,7 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def _no_room(self, workload: Workload, needed: int) -> InputError:
         limit = self.memory_limit_bytes or 0
-        order: Order = "prefetch" if {*self.orders} == {"prefetch"} else "depth-first"
+        order: Order = "prefetch" if {*self.order} == {"prefetch"} else "depth-first"
         usual = Config(order, max(1, min(max(self.chunks), workload.most_chunks)), memory=self.memory)
         return InputError(
             f"memory_limit_bytes = {limit} ({format_bytes(limit)}): no program of the grid fits into so much of the"
@@ -116,7 +118,7 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """In the order of simplicity; rings as large as the number of chunks come more than once."""
         programs = self._programs(workload)
         for chunks in sorted(n for n in self.chunks if n <= workload.most_chunks):
-            own = {order: ISSUE_ORDERS[order].own_streams for order in self.orders}  # whatever the grid has
+            own = {order: ISSUE_ORDERS[order].own_streams for order in self.order}  # whatever the grid has
             allowed = {
                 order: {own[order]}
                 if own[order]
@@ -136,7 +138,7 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Combine what is not a number, as far as it goes together: serial programs are live, and without a ring."""
         found: list[Config] = []
         refused: InputError | None = None
-        for order, buffers, launch in product(self.orders, self.buffers, self.launches):
+        for order, buffers, launch in product(self.order, self.buffers, self.launch):
             try:
                 config = Config(order, 1, 1, useful_buffers(order, buffers, MOST_CHUNKS), self.memory, launch)
                 config.check(workload)

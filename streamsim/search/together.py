@@ -42,8 +42,8 @@ def together(source: Source, device: Device, explanation: Explanation) -> Togeth
     enough = ticks((1 - WORTH) * explanation.makespan_s - best_s)
     if min(_coarse(source, device).values(), default=enough) >= enough:
         return None
-    grid = replace(Grid(), orders=_orders(source), buffers=_buffers(config), memory=config.memory)
-    found = best(workload, device, replace(grid, launches=(config.launch,)))
+    grid = replace(Grid(), order=_orders(source), buffers=_buffers(config), memory=config.memory)
+    found = best(workload, device, replace(grid, launch=(config.launch,)))
     tried = _coarse(source, device, (found.best.config, found.simplest.config))
     shortest = min(ticks(found.best.makespan_s), *tried.values())
     near = [way for way, took in tried.items() if within(took, shortest, NEAR_PERCENT)]
@@ -57,9 +57,9 @@ def _coarse(source: Source, device: Device, more: tuple[Config, ...] = ()) -> di
     grid = Grid(
         chunks=tuple({*CHUNKS, *(min(way.chunks, workload.most_chunks) for way in (config, *more))}),
         streams=tuple({*STREAMS, *(way.streams for way in (config, *more))}),
-        orders=_orders(source),
+        order=_orders(source),
         buffers=_buffers(config),
-        launches=(config.launch,),
+        launch=(config.launch,),
         memory=config.memory,
     )
     configs = grid.within(device.memory_bytes).configs(workload)  # the simplest first
@@ -70,7 +70,7 @@ def _coarse(source: Source, device: Device, more: tuple[Config, ...] = ()) -> di
 
 def _orders(source: Source) -> tuple[Order, ...]:
     """The order that it has, and those that ``best`` tries; a prefetcher, too, where chunks stay in order."""
-    orders: tuple[Order, ...] = (source.config.order, *Grid().orders)
+    orders: tuple[Order, ...] = (source.config.order, *Grid().order)
     return tuple(dict.fromkeys((*orders, "prefetch") if source.workload.in_order else orders))
 
 

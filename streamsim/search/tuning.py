@@ -56,7 +56,7 @@ def candidates(workload: Workload, device: Device, grid: Grid) -> list[Config]:
     With one chunk, breadth-first equals depth-first.
     """
     configs = grid.within(device.memory_bytes).configs(workload)
-    twice = "depth-first" in grid.orders
+    twice = "depth-first" in grid.order
     return [config for config in configs if config.chunks > 1 or not twice or config.order != "breadth-first"]
 
 

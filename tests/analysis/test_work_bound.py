@@ -163,7 +163,7 @@ def test_nothing_is_faster_on_any_device(workload: Workload, device: Device, gri
         configs = grid.configs(workload)
     except InputError:
         assume(False)
-    for launch in grid.launches:
+    for launch in grid.launch:
         own = [config for config in configs if config.launch == launch]
         nothing_is_faster(workload, device, own, memory=grid.memory, launch=launch)
 

@@ -163,7 +163,7 @@ LINES = {
     "best --layers device.toml": "device.toml: is a device profile, for --device; expected the layers of a model",
     "best none.json": "ops: there is no copy and no kernel to cut",
     "best odd.json --as cupy -o x.py": "no pipeline can be written: step 8 has 4 copies and",
-    "best p.json --orders serial": "--orders: does not go with the program p.json",
+    "best p.json --order serial": "--order: p.json is a schedule, cut and issued already",
     "best p.json --memory pageable": "--memory: p.json is a schedule, cut and issued already",
     "best p.json --as cupy": "--as, --output: the program needs a language and a file",
     "best --h2d 1MiB --independent": "--independent: needs a program with steps",

@@ -217,7 +217,7 @@ def test_one_schedule_has_one_speed_up_everywhere(capsys: pytest.CaptureFixture[
     simulated = figures(capsys, "simulate", str(path))
     p = predict(build(WORKLOAD, "breadth-first", 3, 2), load_device("h200"))
     swept = json.loads(run(capsys, "sweep", *PIPELINE[1:], *shape, "--json"))
-    grid = Grid(chunks=(3,), streams=(2,), orders=("breadth-first",))
+    grid = Grid(chunks=(3,), streams=(2,), order=("breadth-first",))
     best = streamsim.best(WORKLOAD, load_device("h200"), grid).to_json()
     for said in (predicted, simulated, p.to_json(), swept, best | {"speedup": best["best"]["speedup"]}):
         assert (said["serial_s"], said["speedup"]) == (p.serial_s, p.speedup)

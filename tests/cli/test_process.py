@@ -173,7 +173,7 @@ def completed(
         ("sweep --device h200,h1", ["plain,h200,h100", "plain,h200,h100-pcie"]),
         ("predict --order br", ["plain,breadth-first"]),
         ("sweep --order serial,pre", ["plain,serial,prefetch"]),
-        ("best --orders br", ["plain,breadth-first"]),
+        ("best --order br", ["plain,breadth-first"]),
         ("sweep --launch gr", ["plain,graph"]),
         ("sweep --memory pa", ["plain,pageable"]),
         ("predict --front-end cup", ["plain,cupy"]),

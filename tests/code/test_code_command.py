@@ -14,7 +14,7 @@ from streamsim.program.config import Config
 from streamsim.program.files import read_schedule, write_workload
 from streamsim.program.workload_text import workload_of_sizes
 
-FEW = ("--max-chunks", "2", "--max-streams", "2", "--orders", "depth-first", "--device", "ideal")
+FEW = ("--max-chunks", "2", "--max-streams", "2", "--order", "depth-first", "--device", "ideal")
 SIZES = ("--h2d", "64KiB", "--kernel", "20us", "--d2h", "64KiB")
 WORKLOAD = workload_of_sizes(["64KiB"], ["20us"], ["64KiB"])
 

@@ -108,7 +108,7 @@ def test_the_optimum_is_one_on_every_shipped_device(name: str, program: tuple[Wo
     workload = program[0]
     launches = LAUNCHES if not workload.has_host_work else ("live",)
     chunks = tuple(n for n in (1, 2, 3, 5) if n <= workload.most_chunks)
-    grid = Grid(chunks=chunks, streams=(1, most), orders=ORDERS, buffers=(None, 1, 2), launches=launches)
+    grid = Grid(chunks=chunks, streams=(1, most), order=ORDERS, buffers=(None, 1, 2), launch=launches)
     one, other = (streamsim.best(workload, load_device(name), grid, fast=fast) for fast in (True, False))
     assert (one.exact, other.exact) == (True, True)
     assert (one.best, one.simplest, one.compared["usual"]) == (other.best, other.simplest, other.compared["usual"])

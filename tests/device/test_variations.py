@@ -164,7 +164,7 @@ def test_every_command_takes_the_setting(capsys: pytest.CaptureFixture[str], tmp
         assert said["makespan_s"] == expected
         assert said["inputs"]["set"] == ["link.bandwidth=5GB/s", "host.copy=9us"]
         assert said["link"].startswith("PCIe gen 5 x16 as changed; H2D 5, D2H 5 GB/s assumed (as set); both at once")
-    one = ["--max-chunks", "4", "--max-streams", "1", "--orders", "serial"]
+    one = ["--max-chunks", "4", "--max-streams", "1", "--order", "serial"]
     assert main(["best", *PIPELINE, *one, *setting, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["serial_s"] > 2 * (1 << 20) / 5e9
@@ -259,7 +259,7 @@ def test_a_sweep_leaves_out_what_has_no_room_and_says_so(capsys: pytest.CaptureF
 def test_best_leaves_out_what_has_no_room_on_the_card(capsys: pytest.CaptureFixture[str]) -> None:
     """Too large for a T4, it comes in rings; those that do not fit are counted: 64 GiB in n chunks, k at a time."""
     sizes = ["--h2d", "32GiB", "--kernel", "1s", "--d2h", "32GiB", "--elements", "64Ki", "--device", "t4"]
-    assert main(["best", *sizes, "--max-chunks", "16", "--max-streams", "1", "--orders", "depth-first", "--json"]) == 0
+    assert main(["best", *sizes, "--max-chunks", "16", "--max-streams", "1", "--order", "depth-first", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     memory = load_device("t4").memory_bytes
     assert memory is not None

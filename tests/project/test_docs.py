@@ -253,7 +253,7 @@ def test_the_picture_of_a_search_stars_what_best_finds(monkeypatch: pytest.Monke
     workload = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
     for order, heat in maps_by_order(rows).items():
         numbers = tuple(map(int, chunks.split(",")))
-        grid = Grid(chunks=numbers, streams=tuple(range(1, 17)), orders=(order,))  # type: ignore[arg-type]
+        grid = Grid(chunks=numbers, streams=tuple(range(1, 17)), order=(order,))  # type: ignore[arg-type]
         best = streamsim.best(workload, load_device("h200"), grid).best
         assert heat.optimum == (best.config.chunks, best.config.streams)
         assert heat.cells[heat.optimum] == best.makespan_s

@@ -37,7 +37,7 @@ WORK = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
 def everything(workload: Workload, grid: Grid, device: Device) -> dict[Config, int]:
     """Ticks of all combinations as they are written in the grid, straight from the patterns and SimPy."""
     found: dict[Config, int] = {}
-    for order, n, s, k, launch in product(grid.orders, grid.chunks, grid.streams, grid.buffers, grid.launches):
+    for order, n, s, k, launch in product(grid.order, grid.chunks, grid.streams, grid.buffers, grid.launch):
         if order == "serial" and k is not None:
             continue  # a ring is issued depth-first
         streams = 1 if order in ("serial", "prefetch") else s  # of a serial program one, of a prefetching one its own
@@ -233,7 +233,7 @@ def test_what_is_simpler() -> None:
     found = order[::-1]
     found.sort(key=lambda config: config.simplicity)
     assert found == order
-    grid = Grid((3, 2), (2, 1), ("breadth-first", "depth-first"), launches=("graph", "live"))
+    grid = Grid((3, 2), (2, 1), ("breadth-first", "depth-first"), launch=("graph", "live"))
     configs = grid.configs(pipeline_of(8))
     assert configs == sorted(configs, key=lambda config: config.simplicity)
 
@@ -245,7 +245,7 @@ def test_ties_go_to_the_simplest(workload: Workload, device: Device) -> None:
     assert workload.elements
     grid = Grid(tuple(range(1, min(6, workload.elements) + 1)), (1, 2, 3), ("breadth-first", "depth-first"))
     best = streamsim.best(workload, device, grid, fast=False).best
-    for chunks, streams, order in product(grid.chunks, grid.streams, grid.orders):
+    for chunks, streams, order in product(grid.chunks, grid.streams, grid.order):
         if (chunks, streams) < (best.config.chunks, best.config.streams):
             assert seconds(Config(order, chunks, streams), workload, device) > best.makespan_s
 

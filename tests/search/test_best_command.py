@@ -46,7 +46,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_the_command_says_what_the_library_says(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     workload = workload_of_sizes(["1MiB"], ["20us"], ["1MiB"])
     grid = Grid(tuple(range(1, 7)), (1, 2, 3), ("depth-first",), (2, 3), ("live", "graph"))
-    options = ["--orders", "depth-first", "--buffers", "2..3", "--launch", "both", "--device", "a100"]
+    options = ["--order", "depth-first", "--buffers", "2..3", "--launch", "both", "--device", "a100"]
     value = json.loads(said(capsys, *PIPELINE, *options, "--json"))
     inputs = unstamped(value).pop("inputs")
     expected = json.loads(json.dumps(streamsim.best(workload, load_device("a100"), grid).to_json()))

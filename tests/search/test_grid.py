@@ -11,7 +11,7 @@ from streamsim.search.grid import Grid
 
 def test_it_says_of_itself_how_many_there_are_of_each_choice_and_what_may_be_held() -> None:
     assert repr(Grid((1, 2, 3), (1, 2))) == (
-        "Grid(chunks x 3, streams x 2, orders x 2, buffers x 1, launches x 1, pinned memory)"
+        "Grid(chunks x 3, streams x 2, order x 2, buffers x 1, launch x 1, pinned memory)"
     )
     assert repr(Grid(memory="pageable", memory_limit_bytes=2048)).endswith(", pageable memory, 2 KiB on the card)")
 

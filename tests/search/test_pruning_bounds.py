@@ -66,7 +66,7 @@ def tight(draw: st.DrawFn) -> tuple[Workload, Device]:
 
 
 ORDERS: tuple[Order, ...] = ("depth-first", "breadth-first", "prefetch", "relay")
-CLOSE = Grid(tuple(range(1, 8)), (1, 2, 3, 5), ORDERS, buffers=(None, 1, 2, 3), launches=("live", "graph"))
+CLOSE = Grid(tuple(range(1, 8)), (1, 2, 3, 5), ORDERS, buffers=(None, 1, 2, 3), launch=("live", "graph"))
 
 
 @examples(50)

@@ -37,8 +37,8 @@ COMMANDS = [
         "best --h2d 4KiB --max-chunks 1000000 --max-streams 1000",
         "chunks, streams = 1000000, 1000 numbers: a grid of 2000000000 programs, more than 1000000; give fewer",
     ),
-    ("best --h2d 4KiB --orders random", "orders = 'random': expected one of"),
-    ("best --h2d 4KiB --orders breadth-first --buffers 2", "an empty grid: buffers = 2: a ring"),
+    ("best --h2d 4KiB --order random", "order = 'random': expected one of"),
+    ("best --h2d 4KiB --order breadth-first --buffers 2", "an empty grid: buffers = 2: a ring"),
     ("best --h2d 4KiB --buffers 0", "buffers = '0': "),
     ("best --h2d 4KiB --buffers 3..2", "buffers = '3..2': an empty range"),
     ("best --h2d 4KiB --memory pageable --launch graph", "an empty grid: launch = 'graph': pageable"),
@@ -49,7 +49,7 @@ COMMANDS = [
         " takes 40 B; the arrays that are copied once take 8 B of it: cut them, allow more, or take a larger card",
     ),
     (
-        "best --h2d 4KiB --memory-limit 64 --orders breadth-first",
+        "best --h2d 4KiB --memory-limit 64 --order breadth-first",
         "memory_limit_bytes = 64 (64 B): no program of the grid fits into so much of the card's memory; the"
         " smallest takes 4 KiB; use buffers = 4, chunks = 256, depth-first over 2 streams: that holds 64 B",
     ),
@@ -198,7 +198,7 @@ VALUES: list[tuple[Callable[[], object], str]] = [
     ),
     *(
         (partial(Grid, **{field: value}), f"{field} = {said}")  # type: ignore[arg-type]
-        for field in ("chunks", "streams", "orders", "buffers", "launches")
+        for field in ("chunks", "streams", "order", "buffers", "launch")
         for value, said in (((), "[]: an empty grid; give at least one"), ([1], "list: expected a tuple"))
     ),
     *(

@@ -253,7 +253,7 @@ def test_the_next_promises_most(seed: int, count: int) -> None:
 # What the model says of programs
 
 
-SMALL = Grid(chunks=(1, 2, 4), streams=(1, 2), buffers=(None, 2), launches=("live", "graph"))
+SMALL = Grid(chunks=(1, 2, 4), streams=(1, 2), buffers=(None, 2), launch=("live", "graph"))
 
 
 @pytest.mark.parametrize("wake", [0, 5000])
@@ -307,7 +307,7 @@ def test_candidates_are_distinct_programs_that_fit() -> None:
     assert {config.buffers for config in found} == {2}  # 8 MiB whole; of two chunks the ring is as large
     assert {config.chunks for config in found} == {4, 6, 8}
     everything = candidates(
-        workload, make_device(), default_grid(4, 2, orders=("depth-first", "breadth-first", "serial"))
+        workload, make_device(), default_grid(4, 2, order=("depth-first", "breadth-first", "serial"))
     )
     assert [config.order for config in everything if config.chunks == 1] == ["depth-first", "serial"]
     assert len(set(everything)) == len(everything)

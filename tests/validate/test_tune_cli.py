@@ -96,7 +96,7 @@ def test_the_csv_has_a_row_for_each_that_was_measured(capsys: pytest.CaptureFixt
 
 @pytest.mark.usefixtures("card")
 def test_the_grid_is_what_the_options_say(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tune", *QUICK, "--orders", "depth-first", "--buffers", "2", "--launch", "graph", "--json"]) == 0
+    assert main(["tune", *QUICK, "--order", "depth-first", "--buffers", "2", "--launch", "graph", "--json"]) == 0
     tried = json.loads(capsys.readouterr().out)["tried"]
     ways = {(one["order"], one["buffers"], one["launch"]) for one in tried}
     assert ways <= {("depth-first", 2, "graph"), ("depth-first", 1, "graph")}  # of one chunk there is one buffer

@@ -58,7 +58,7 @@ class _Axes(msgspec.Struct, frozen=True):
 
     max_chunks: int
     max_streams: int
-    orders: str
+    order: str
     buffers: str
     memory: HostMemory
     launch: str
@@ -68,9 +68,9 @@ class _Axes(msgspec.Struct, frozen=True):
         return default_grid(
             self.max_chunks,
             self.max_streams,
-            orders=chosen("orders", self.orders, ORDERS),
+            order=chosen("order", self.order, ORDERS),
             buffers=parse_buffers(self.buffers),
-            launches=tuple(name for name in LAUNCHES if self.launch in (name, "both")),
+            launch=tuple(name for name in LAUNCHES if self.launch in (name, "both")),
             memory=self.memory,
         )
 
@@ -84,7 +84,9 @@ class _Axes(msgspec.Struct, frozen=True):
 @click.option("--max-chunks", type=CHUNKS, default=256, show_default=True, help="Try 1 to this many chunks.")
 @click.option("--max-streams", type=CHUNKS, default=32, show_default=True, help="Try 1 to this many streams.")
 @click.option(
+    "--order",
     "--orders",
+    "order",
     default="depth-first,breadth-first",
     show_default=True,
     help=f"Issue orders to try: {', '.join(ORDERS)}.",
