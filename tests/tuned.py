@@ -63,14 +63,14 @@ def ctrl_c_on(words: str) -> Callable[[str, int, int], None]:
     return stop
 
 
-class Spy:
+class Spy(Replays):
     """The meter of replays, which remembers what it was asked for."""
 
     def __init__(self, gpu: Gpu) -> None:
-        self.gpu, self._meter = gpu, Replays(WORKLOAD, gpu)
-        self.title, self.planned, self.predicted = self._meter.title, self._meter.planned, self._meter.predicted
+        super().__init__(WORKLOAD, gpu)
+        self.gpu = gpu
         self.asked: list[str] = []
 
     def measure(self, items: Any, *rest: Any) -> None:
         self.asked += [item.key for item in items]
-        self._meter.measure(items, *rest)
+        super().measure(items, *rest)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streamsim.program.workload import Workload
     from streamsim_validate.gpu import Gpu
     from streamsim_validate.progress import OnStep
-    from streamsim_validate.run.runners import Runner
+    from streamsim_validate.run.runners import Cuda, Python
 
 TITLE = EFFECT = "tune"
 TURNS = 3  # in which several programs are run
@@ -43,27 +43,11 @@ OnEntry = Callable[[Entry], None]
 Measures = Callable[[Sequence[Planned]], list[Entry]]
 
 
-class Meter(Protocol):
-    """Measures candidates of a workload. ``title``: what the record says was done."""
-
-    title: str
-
-    def planned(self, config: Config, key: str) -> Planned:
-        """Return the candidate with this configuration."""
-
-    def predicted(self, configs: Sequence[Config], device: Device, measured: Measures, on_step: OnStep) -> Workload:
-        """Return the workload to predict. It may have to measure its kernels first."""
-
-    def measure(self, items: Sequence[Planned], repeats: int, seed: int, group: int, on_entry: OnEntry) -> None:
-        """Measure each ``repeats`` times, repeats interleaved; ``on_entry`` is called with the result of each.
-
-        ``group``: their number. One that fails has the reason in its ``status``. Raises InputError if nothing more can
-        be measured, and KeyboardInterrupt.
-        """
-
-
 class Replays:
-    """Measures schedules as the validator replays them: bare calls, output verified."""
+    """A meter of schedules as the validator replays them: bare calls, output verified.
+
+    ``title``: what the record says was measured.
+    """
 
     title = TITLE
 
@@ -71,14 +55,20 @@ class Replays:
         self._workload, self._gpu = workload, gpu
 
     def planned(self, config: Config, key: str) -> Planned:
+        """Return the candidate with this configuration."""
         recipe = recipe_of(config, self._workload, EFFECT)
         return Planned(key, recipe.schedule(), recipe)
 
     def predicted(self, configs: Sequence[Config], device: Device, measured: Measures, on_step: OnStep) -> Workload:  # noqa: ARG002
-        """Return the workload as it is: a kernel that is given by its time takes that time."""
+        """Return the workload to predict: a kernel that is given by its time takes that time."""
         return self._workload
 
     def measure(self, items: Sequence[Planned], repeats: int, seed: int, group: int, on_entry: OnEntry) -> None:
+        """Measure each ``repeats`` times, repeats interleaved; ``on_entry`` is called with the result of each.
+
+        If one fails, its ``status`` has the reason. Raises InputError if nothing more can be measured, and
+        KeyboardInterrupt. ``group``: the number of these candidates.
+        """
         measure(items, self._gpu, repeats, seed, on_result=lambda found: on_entry(found.entry), first_group=group)
 
 
@@ -91,12 +81,12 @@ class Kernels(NamedTuple):
 
 
 class Programs:
-    """Measures programs in a language, which time themselves and verify their own output.
+    """A meter, as :class:`Replays`, of programs in a language, which time themselves and verify their own output.
 
     ``kernels``: the time of the workload's kernels, once it is known.
     """
 
-    def __init__(self, workload: Workload, runner: Runner, gpu: Gpu) -> None:
+    def __init__(self, workload: Workload, runner: Python | Cuda, gpu: Gpu) -> None:
         self.title = f"{TITLE} as {runner.language}"
         self.kernels: Kernels | None = None
         self._workload, self._runner, self._gpu = workload, runner, gpu
@@ -162,6 +152,9 @@ class Programs:
         assert isinstance(item, WrittenProgram)
         made = item.config, repeats, item.work, item.times
         return run_on(self._gpu, item.key, lambda: self._runner.run(self._workload, *made)).checked().wall_s
+
+
+Meter = Replays | Programs
 
 
 # The time of kernels

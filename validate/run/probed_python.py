@@ -25,13 +25,12 @@ from streamsim_validate.records import CHUNK_ROUND, LINEAR_ROUND, LINK_PAIR
 from streamsim_validate.run.runners import CHAIN_LENGTH, FUNCTION, PROBE_RUNS, Pace, Python
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from streamsim.code.steps import Language
     from streamsim.program.workload import Workload
     from streamsim_validate.calibrate import Rounds
     from streamsim_validate.gpu import Gpu, Library
-    from streamsim_validate.progress import OnStep
     from streamsim_validate.run.runners import Result
 
 
@@ -55,7 +54,7 @@ class Link:
 
 
 class ProbedPython:
-    """A :class:`~streamsim_validate.run.runners.ProbedRunner` of programs in CuPy or PyTorch."""
+    """A runner of programs in CuPy or PyTorch, and of their probes, with the methods of :class:`Cuda`."""
 
     def __init__(self, language: Language, library: Library, both_s: Callable[[], float], card: int = 0) -> None:
         """``both_s``: measures a copy each way at once. Raises InputError if the library cannot be imported."""
@@ -64,9 +63,6 @@ class ProbedPython:
         self._layers = cache(self._make_layers)
         self._alone_s = cache(self._measure_alone_s)
         self.kinds = kinds_of(library)
-
-    def prepare(self, asked: Iterable[tuple[Workload, Config]], on_step: OnStep) -> None:
-        """Do nothing: programs are loaded as they are run."""
 
     def run_probed(
         self, workload: Workload, config: Config, repeats: int, work: int, kinds: Sequence[str]
@@ -118,9 +114,6 @@ class ProbedPython:
                 return time_round(self._library, kind, time.perf_counter)
             rounds_s = [time_round(self._library, kind, time.perf_counter) for _ in range(1 + PROBE_RUNS)]
         return median(rounds_s[1:])
-
-    def close(self) -> None:
-        """Do nothing: the memory is the library's."""
 
 
 def _is_linear(workload: Workload) -> bool:

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
     from streamsim_validate.gpu import Gpu
     from streamsim_validate.records import Run
-    from streamsim_validate.run.runners import ProbedRunner, Result
+    from streamsim_validate.run.runners import Result
+
+    ProbedRunner = ProbedPython | Cuda
 
 OTHERS = 2  # kinds of rounds beside each program, in turn, by which its front end is calibrated too
 
@@ -96,7 +98,7 @@ class _Suite:
         """Do all that needs no quiet host."""
         for language in dict.fromkeys(item.language for item in items):
             self._runners[language] = runner = _runner_of(language, self._link, self._card)
-            if not isinstance(runner, str):
+            if isinstance(runner, Cuda):
                 runner.prepare([(item.workload, item.config) for item in items if item.language == language], on_step)
 
     def entry(self, item: WrittenProgram) -> Entry:
@@ -137,7 +139,7 @@ class _Suite:
     def close(self) -> None:
         """Leave nothing behind."""
         for runner in self._runners.values():
-            if not isinstance(runner, str):
+            if isinstance(runner, Cuda):
                 runner.close()
         self._link.close()
 

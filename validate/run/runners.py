@@ -15,7 +15,7 @@ from functools import cache
 from importlib import import_module
 from itertools import cycle
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -119,47 +119,7 @@ class Result(NamedTuple):
         return self
 
 
-class Runner(Protocol):
-    """Writes programs in a language and runs them. ``has_own``: the kernels are the user's own."""
-
-    language: Language
-    has_own: bool
-
-    def run(self, workload: Workload, config: Config, repeats: int, work: int = 1, times: int = 1) -> Result:
-        """Run one program ``repeats`` times. ``work``: rounds of the stand-in. ``times``: how often it makes a launch.
-
-        Raises InputError if the program cannot be written, and whatever else goes wrong in it.
-        """
-
-    def close(self) -> None:
-        """Leave nothing behind."""
-
-
-class ProbedRunner(Protocol):
-    """Runs programs in a language, and measures the conditions of each run. ``kinds``: the rounds that it can make."""
-
-    @property
-    def kinds(self) -> tuple[str, ...]: ...
-
-    def prepare(self, asked: Iterable[tuple[Workload, Config]], on_step: OnStep) -> None:
-        """Do what can be done before these programs are run."""
-
-    def run_probed(
-        self, workload: Workload, config: Config, repeats: int, work: int, kinds: Sequence[str]
-    ) -> tuple[Result, Rounds]:
-        """Run one program; return its times, and by kind the seconds of a round just before it and just after.
-
-        The process that runs the program makes the rounds.
-        """
-
-    def kernels_s(self, workload: Workload, elements: int) -> tuple[float, ...]:
-        """Return the seconds of each kernel of the workload over ``elements`` of its elements, alone on the card."""
-
-    def close(self) -> None:
-        """Leave nothing behind."""
-
-
-def runner_of(language: Language, kernels: Sequence[str] = (), card: int = 0) -> Runner:
+def runner_of(language: Language, kernels: Sequence[str] = (), card: int = 0) -> Python | Cuda:
     """Return what runs programs in a language on the card of that number.
 
     ``kernels``: a file of the user's own. Raises InputError as :func:`check_language` and :func:`function_of`, and
@@ -232,7 +192,11 @@ class Python:
         times: int = 1,
         pace: Callable[[], Pace] | None = None,
     ) -> Result:
-        """Write, load and measure a program. ``pace``: is called just before each run and just after."""
+        """Write and load a program, and run it ``repeats`` times. Raises InputError if it cannot be written.
+
+        ``work``: rounds of the stand-in. ``times``: how often it makes each launch. ``pace``: is called just before
+        and just after each run.
+        """
         names = self.loaded(workload, config)
         clock = names["time"] = _PacedClock(pace) if pace else names["time"]
         if workload.kernels:
@@ -291,6 +255,7 @@ class Cuda:
         self._each_s = cache(self._measure_each_s)
 
     def run(self, workload: Workload, config: Config, repeats: int, work: int = 1, times: int = 1) -> Result:
+        """Compile and run one program, as :meth:`Python.run` does."""
         text, words = self._program(workload, config, repeats, work, times)
         verified, issue_s, wall_s = self._compiled.said(text, words, SAID)
         return Result(bool(verified), tuple(issue_s), tuple(wall_s))
@@ -306,6 +271,10 @@ class Cuda:
     def run_probed(
         self, workload: Workload, config: Config, repeats: int, work: int, kinds: Sequence[str]
     ) -> tuple[Result, Rounds]:
+        """Run one program. Return its times, and by kind the seconds of a round just before it and just after.
+
+        The process that runs the program makes the rounds.
+        """
         text, words = self._with_rounds(workload, config, repeats, work)
         asked = [*SAID, "paces_s", "links_s", "rounds_s"]
         verified, *times, rounds_s = self._compiled.said(text, [",".join(kinds), *words], asked)
@@ -335,6 +304,7 @@ class Cuda:
         return text, [word for name, value in numbers.items() for word in (f"--{name}", str(value))]
 
     def kernels_s(self, workload: Workload, elements: int) -> tuple[float, ...]:
+        """Return the seconds of each kernel over ``elements`` elements, alone on the card."""
         return (self._each_s(elements, workload.kernels[0].parameter),) * len(workload.kernels)
 
     def _measure_each_s(self, elements: int, work: int) -> float:
