@@ -58,6 +58,7 @@ def test_json_by_hand() -> None:
     schedules = found.pop("schedules")
     assert found == {
         "schema_version": 1,
+        "known_within": None,
         "card": "a card",
         "suite": "a suite",
         "device": "a device",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,7 +22,6 @@ from streamsim_validate.compare.program_rows import (
     follows_host,
     links_beside,
     schedule_of,
-    with_host_spread,
     with_known_host,
     with_link_spread,
 )
@@ -134,17 +132,14 @@ def _of_programs(
     """Return the interval of each program in one language, about its prediction beside each run.
 
     - ``is_known``: all are predicted at the host's speed beside each run; calls are as uncertain as they are at a known
-      speed. Otherwise the host's speed is as uncertain as it was over all programs.
+      speed.
     - The link is as uncertain as it changed from one run to the next.
     - Kernels are as uncertain as the calibrated kernels.
     """
     assert entries[0].program is not None
     device = device_of(profile, entries[0].program)
     pairs = list(zip(entries, rows, strict=True))
-    if is_known:
-        drawn = with_known_host(device)
-    else:
-        drawn = with_host_spread(device, chain.from_iterable(row.speeds for entry, row in pairs if not entry.paces_s))
+    drawn = with_known_host(device) if is_known else device
     drawn = with_link_spread(drawn, (links_beside(entry, profile, row.speeds) for entry, row in pairs))
     schedules = [schedule_of(entry, device) for entry in entries]
     found = intervals(schedules, drawn, samples, seed, LEVEL, partial(drawn_wall_s, device))

@@ -28,7 +28,7 @@ from streamsim.rules.clock import TICKS_PER_S
 from streamsim_validate.compare.clocks import predict_wall_s
 from streamsim_validate.compare.paced import at_speed, beside_median, expected_beside, slower_by_link
 from streamsim_validate.compare.rows import DEVICE_BOUND, HOST_BOUND, Row
-from streamsim_validate.records import CHUNK_ROUND, LINK_PAIR, SHORTEST_S, median_and_spread, round_s, workload_key
+from streamsim_validate.records import LINK_PAIR, SHORTEST_S, median_and_spread, round_s, workload_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,11 +47,6 @@ CALLS_MISSED = 0.075
 def device_of(profile: Device, program: Program) -> Device:
     """Return the card with the calls of the program's front end. Raises InputError if it is unknown."""
     return with_front_end(profile, program.language)
-
-
-def speeds_beside(program: Program, device: Device) -> tuple[float, ...]:
-    """Return the time of a chunk's calls before and after the program, over the calibrated time."""
-    return _over(program.rounds_s, round_s(device.host, CHUNK_ROUND))
 
 
 def _over(times_s: Sequence[float], usual_s: float) -> tuple[float, ...]:
@@ -108,20 +103,16 @@ def _scaled(kernel: Kernel, factor: float) -> Kernel:
     return msgspec.structs.replace(kernel, duration_s=kernel.duration_s * factor, parts=parts)
 
 
-def calls_s(schedule: Schedule, device: Device) -> float:
-    """Return the seconds that the calls of a schedule cost the host, without waiting."""
-    return sum(lower(schedule, device).call) / TICKS_PER_S
-
-
 def issuing_s(schedule: Schedule, device: Device) -> float:
     """Return the seconds that issuing a schedule takes: its calls without the synchronisation that ends it."""
-    return calls_s(msgspec.structs.replace(schedule, ops=schedule.ops[:-1]), device)
+    issued = msgspec.structs.replace(schedule, ops=schedule.ops[:-1])
+    return sum(lower(issued, device).call) / TICKS_PER_S
 
 
 class _Host(NamedTuple):
     """The host of a program.
 
-    - ``speeds``: the time of calls beside each run, or beside all runs, over the calibrated time.
+    - ``speeds``: the time of calls beside each run, over the calibrated time; empty if not measured.
     - ``issue_s``: seconds that issuing the program took. ``then``: the device with calls that take these seconds.
     """
 
@@ -131,14 +122,13 @@ class _Host(NamedTuple):
 
 
 def _host_of(entry: Entry, schedule: Schedule, device: Device) -> _Host:
+    """Return the host of a program. Raises InputError if it was not measured how long issuing the program took."""
     assert entry.program is not None
-    if entry.issue_s:
-        speeds = _over(entry.paces_s, round_s(device.host, entry.program.pace))
-        issue_s = statistics.median(entry.issue_s)
-        return _Host(speeds, issue_s, at_speed(device, TIMES, issue_s / max(SHORTEST_S, issuing_s(schedule, device))))
-    speeds = speeds_beside(entry.program, device)
-    then = at_speed(device, TIMES, statistics.geometric_mean(speeds)) if speeds and min(speeds) > 0 else device
-    return _Host(speeds, calls_s(schedule, then), then)
+    if not entry.issue_s:
+        raise InputError(f"entry {entry.key!r}: nothing says how long issuing it took; measure it again")
+    speeds = _over(entry.paces_s, round_s(device.host, entry.program.pace))
+    issue_s = statistics.median(entry.issue_s)
+    return _Host(speeds, issue_s, at_speed(device, TIMES, issue_s / max(SHORTEST_S, issuing_s(schedule, device))))
 
 
 def program_row(entry: Entry, run: Run, profiles: Profiles) -> Row:
@@ -211,15 +201,6 @@ def links_beside(entry: Entry, profile: Device, speeds: Sequence[float]) -> tupl
     predict, changed_to = partial(predict_wall_s, LINK_PAIR), partial(at_speed, profile, TIMES)
     usual_s = expected_beside(predict, changed_to, speeds if entry.paces_s and speeds else (1.0,) * len(links_s))
     return tuple(map(float, np.asarray(links_s) / usual_s))
-
-
-def with_host_spread(device: Device, speeds: Iterable[float]) -> Device:
-    """Return the device with calls as uncertain as calibrated and, beyond that, as rounds beside programs varied.
-
-    ``speeds``: the times of these rounds, over the calibrated times.
-    """
-    logs = [math.log(speed) for speed in speeds if speed > 0]
-    return _less_certain(device, HOST_TIMES, logs)
 
 
 def with_known_host(device: Device) -> Device:

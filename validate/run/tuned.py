@@ -42,6 +42,7 @@ class Tuned(Result, msgspec.Struct, frozen=True):
     - ``gain``: ``picked_s`` over ``found_s``, from ``gain_low`` to ``gain_high`` with a probability of 90 %.
     - ``promise``: the share by which any other candidate is expected to be faster.
     - ``left_out``: the candidates that could not be measured, with the reasons.
+    - ``known_within``: the relative error of the predictions if the profile's latencies are assumed; else 0.
     """
 
     workload: Workload
@@ -55,6 +56,7 @@ class Tuned(Result, msgspec.Struct, frozen=True):
     promise: float
     candidates: int
     left_out: dict[str, str]
+    known_within: float = 0.0
 
     @property
     def picked(self) -> Config:

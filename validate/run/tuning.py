@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from streamsim.device.assumptions import known_within
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import check_writable
 from streamsim.search.tuning import Beliefs, beliefs
@@ -222,6 +223,7 @@ def _tuned(task: Task, workload: Workload, measuring: _Measuring, on_step: OnSte
         promise=search.promise,
         candidates=len(task.configs),
         left_out={task.configs[k].words: why for k, why in search.left_out.items()},
+        known_within=known_within(task.device),
     )
 
 
