@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _profile(context: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    """The profile; a number was a card's before."""
+    """Return the profile; a number is a card's, as before."""
     if value is None or not value.isdecimal():
         return value
     take_old_gpu(context, int(value))
@@ -154,32 +154,32 @@ def import_command(
 
 
 def _judged(conditions: tuple[Condition, ...], replay: dict[str, Any] | None) -> int:
-    """Hold the replay of the busiest card against conditions; its error counts whichever way it is."""
+    """Return the exit code for ``conditions`` on the replay of the busiest card; its error counts without its sign."""
     return judged(conditions, {**replay, "error": abs(replay["error"])}) if replay else OK
 
 
 class Replayed(NamedTuple):
-    """A card's part of a recording, replayed as it was recorded and without what recording it cost."""
+    """The two replays of a card's part of a recording: with and without the cost of recording."""
 
     card: int
     found: Replay
     without: Unrecorded
 
     def table(self) -> Table:
-        """Both, for people."""
+        """Return the table of both."""
         from streamsim.report.replay import replay_table
 
         return replay_table(self.found, self.without)
 
     def to_json(self) -> dict[str, Any]:
-        """Both, as plain numbers and strings."""
+        """Return both as plain numbers and strings."""
         from streamsim.report.replay import replay_json
 
         return {"card": self.card, **replay_json(self.found, self.without)}
 
 
 def _each_card(recording: Recording, writes: Path | None) -> list[tuple[int | None, Recording]]:
-    """The part of each card that has work, the busiest first. Raises InputError for several where one is written."""
+    """Return the part of each card with work, the busiest first. Raises InputError for several if one is written."""
     from streamsim.recorded.windows import busiest_card, part_of
 
     busiest, others = busiest_card(recording)
@@ -192,7 +192,7 @@ def _each_card(recording: Recording, writes: Path | None) -> list[tuple[int | No
 
 
 def _verdict(replayed: Replayed | str, summary: RecordingSummary, program: str) -> list[str]:
-    """What binds, what stands still, what to try; then what is assumed of the card, and whether the replay is bad."""
+    """Return the verdict's lines, then the assumptions on the card and the warnings about a bad replay."""
     from streamsim.recorded.verdict import verdict_of
 
     if isinstance(replayed, str):
@@ -206,14 +206,14 @@ def _verdict(replayed: Replayed | str, summary: RecordingSummary, program: str) 
 
 
 def _spare(file: Path, written: dict[str, Path | None]) -> None:
-    """Raise InputError where the recording would be written over."""
+    """Raise InputError if the recording would be written over."""
     for option, path in written.items():
         if path is not None and path.exists() and file.exists() and path.samefile(file):
             raise InputError(f"{option} = {path}: is the recording itself; give another name")
 
 
 def _untraced_s(said: str | None, timed: tuple[Recording, str | None, int | None] | None) -> float | None:
-    """What the program takes when nothing records it: as it is ``said``, or as a capture has ``timed`` it."""
+    """Return the seconds of the program without a profiler: as ``said``, or as a capture has ``timed`` them."""
     from streamsim.recorded.untraced_times import untraced_time_s
     from streamsim.text.quantities import parse_seconds
 
@@ -225,9 +225,9 @@ def _untraced_s(said: str | None, timed: tuple[Recording, str | None, int | None
 def _replayed(
     recording: Recording, file: Path, card: int | None, profile: str | None, untraced_s: float | None, must: bool
 ) -> Replayed | str:
-    """Both replays of a recording of one card; or why there are none, unless there ``must`` be.
+    """Return both replays of a recording of one card, or the reason if there are none.
 
-    ``untraced_s``: what the program takes when nothing records it.
+    ``untraced_s``: the seconds without a profiler. Raises InputError with the reason if there ``must`` be replays.
     """
     from streamsim.recorded.card_profile import profile_of
     from streamsim.recorded.replay import replay, without_recording
@@ -240,13 +240,13 @@ def _replayed(
     except InputError as error:
         if must:
             raise
-        return str(error)  # what it is a recording of is told all the same
+        return str(error)  # the recording's facts are printed all the same
 
 
 def _write(
     replayed: Replayed, output: Path | None, save_profile: Path | None, plot: Path | None, trace: Path | None
 ) -> None:
-    """Write what was asked for: the pictures first, whose names may be wrong."""
+    """Write the files: the pictures first, because their names may be wrong."""
     from streamsim.device.files import dump_device, write_device
     from streamsim.program.files import write_schedule
     from streamsim.recorded.op_times import recorded_times
@@ -263,7 +263,7 @@ def _write(
 
 
 def _rows(summary: RecordingSummary) -> Iterator[dict[str, Any]]:
-    """What was recorded, as rows of CSV: work of the cards and the host, annotations, calls, times of each card."""
+    """Yield the rows of CSV: work of the cards and of the host, annotations, calls, times of each card."""
     for where in ("work", "host", "annotations"):
         for amount in getattr(summary, where):
             yield {"where": where, **_plain(amount)}
@@ -276,7 +276,7 @@ def _rows(summary: RecordingSummary) -> Iterator[dict[str, Any]]:
 
 
 def _listed(recording: Recording, title: str, asked: dict[str, Any], form: str) -> None:
-    """Print what may be chosen of a recording; as JSON with what was ``asked``."""
+    """Print the parts of a recording that options can name; as JSON with the options ``asked``."""
     from streamsim.cli.consoles import open_console
     from streamsim.recorded.windows import named_spans
     from streamsim.report.recording import choices_table

@@ -122,7 +122,7 @@ def refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
         raise InputError(f"{shown(twice)} stands twice in one object; keep one")
 
 
-# Errors: msgspec says where ("$.ops[3].bytes"); the plain objects say what stands there.
+# Errors: msgspec gives the place ("$.ops[3].bytes"); the plain objects have the value.
 
 
 def explain_json(error: ValueError | RecursionError, data: bytes) -> str:
@@ -150,7 +150,7 @@ _NO_TABLES = dict  # a schedule has none whose keys anyone may choose
 def _explain(
     error: msgspec.ValidationError, plain: Any, convert: Callable[[Any], Any], kind: type[msgspec.Struct] | None = None
 ) -> str:
-    """``convert``: what raised the error, of ``plain``, that was to become a ``kind``."""
+    """Return the reason why ``convert`` of ``plain``, which should become a ``kind``, raised ``error``."""
     place = _PLACE.search(str(error))
     reason = str(error)[: place.start()] if place else str(error)
     path, value = _look_up(plain, place.group(2) if place else "", str(error), convert)
@@ -170,7 +170,7 @@ def _explain(
 
 
 def _kind_at(kind: Any, place: str) -> Any:
-    """What stands at ``place`` of a ``kind``; None where that may be several."""
+    """Return the type at ``place`` of a ``kind``; None if it may be one of several."""
     for name, _ in _STEP.findall(place):
         if name:
             kind = next((_bare(field.type) for field in _fields_of(kind) if field.encode_name == name), None)
@@ -182,13 +182,13 @@ def _kind_at(kind: Any, place: str) -> Any:
 
 
 def _fields_of(kind: Any) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Those of a struct, else none."""
+    """Return the fields of a struct; none for another type."""
     is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
     return msgspec.structs.fields(kind) if is_struct else ()
 
 
 def _look_up(plain: Any, place: str, message: str, convert: Callable[[Any], Any]) -> tuple[str, Any]:
-    """The path to ``place`` without msgspec's ``$`` and ``[...]`` ("some key"), and what stands there."""
+    """Return the path to ``place`` without msgspec's ``$`` and ``[...]`` ("some key"), and the value there."""
     path, value, keep = "", plain, lambda table: table
     for name, index in _STEP.findall(place):
         if index == "...":
@@ -200,7 +200,7 @@ def _look_up(plain: Any, place: str, message: str, convert: Callable[[Any], Any]
 
 
 def _to_blame(table: dict[str, Any], is_wrong: Callable[[dict[str, Any]], bool]) -> str:
-    """The key, found by halves: the table may have very many."""
+    """Return the key whose value is wrong, found by halving the table, which may be large."""
     keys = list(table)
     while len(keys) > 1:
         half = keys[: len(keys) // 2]
@@ -209,12 +209,12 @@ def _to_blame(table: dict[str, Any], is_wrong: Callable[[dict[str, Any]], bool])
 
 
 def _with(keep: Callable[[Any], Any], table: Any, key: Any, value: Any) -> Any:
-    """The whole document, where ``table`` stands in it with another value of its ``key``."""
+    """Return the whole document with another value of ``key`` in ``table``."""
     return keep({**table, key: value} if isinstance(table, dict) else [*table[:key], value, *table[key + 1 :]])
 
 
 def _is_wrong(convert: Callable[[Any], Any], keep: Callable[[Any], Any], message: str, table: dict[str, Any]) -> bool:
-    """Whether a document in which no more than ``table`` stands in a place gets the same message."""
+    """Return True if the document with only this ``table`` in its place gets the same message."""
     try:
         convert(keep(table))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""A file that one process at a time may write: the system lets go of the lock when that process ends, in any way."""
+"""Locks of files that one process at a time may write. The system frees a lock when its process ends, in any way."""
 
 import errno
 import os
@@ -6,14 +6,14 @@ import socket
 import sys
 from contextlib import suppress
 
-HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # what a lock that is taken is called
+HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # errors for a lock that another process holds
 FAR = 1 << 40  # Windows locks bytes, for reading too: one beyond any file of ours
 
 
 def try_lock(number: int) -> bool:
-    """Lock the open file of that descriptor against others until it is closed; False when one of them holds it.
+    """Lock the open file of this descriptor until it is closed. Return False if another process holds the lock.
 
-    Where the file system knows no locks there is none to hold: True.
+    Return True if the file system has no locks.
     """
     try:
         if sys.platform == "win32":
@@ -35,12 +35,12 @@ def try_lock(number: int) -> bool:
 
 
 def this_process() -> str:
-    """Name this process for others to whom it is in the way: ``process 4711 on tesla``."""
+    """Return the name of this process for messages of others: ``process 4711 on tesla``."""
     return _process(os.getpid())
 
 
 def holder(number: int) -> str:
-    """Name who holds the lock on the open file of that descriptor, where the system tells (Linux does), so too."""
+    """Return the name of the process that holds the lock on the open file of this descriptor (only Linux tells)."""
     try:
         with open("/proc/locks", encoding="ascii") as file:
             locks = [line.split() for line in file]
@@ -54,7 +54,7 @@ def holder(number: int) -> str:
 
 
 def _has_open(pid: int, file: os.stat_result) -> bool:
-    """Inodes of two file systems may have one number."""
+    """Return True if a process has this file open; inodes of two file systems may have one number."""
     folder = f"/proc/{pid}/fd"
     for name in os.listdir(folder):
         with suppress(OSError):  # closed since

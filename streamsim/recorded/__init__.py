@@ -1,1 +1,1 @@
-"""What a profiler recorded of a real program: readers of each format, one value for all, windows of it, a summary."""
+"""Recordings by profilers: a reader for each format, one value for all of them, parts of it, summaries, replays."""

@@ -139,14 +139,14 @@ class RecordingBuilder:
         self.marks = _Rows(dict.fromkeys(marks, np.int64), {})
 
     def count(self, what: tuple[str, str], times: int = 1) -> None:
-        """Something is left out or not understood, so many times."""
+        """Count something that is left out or not understood: ``what`` it is and the reason, and how many ``times``."""
         if times:
             if what not in self._unread and len(self._unread) >= MOST_KINDS_UNREAD:
                 what = ("records of other kinds", "not read")
             self._unread[what] += times
 
     def name(self, text: str) -> int:
-        """The index of a name. Raises InputError when there are too many of them to keep."""
+        """Return the index of a name, which is kept up to 4096 letters. Raises InputError for too many names."""
         found = self._names.get(text)
         if found is None:
             kept = text[:LONGEST_NAME]
@@ -159,33 +159,33 @@ class RecordingBuilder:
         return found
 
     def card(self, number: int) -> int:
-        """The index of a card."""
+        """Return the index of the card with the profiler's ``number``."""
         if number not in self._cards:
             self.cards.setdefault(number, RecordedCard(number))
             self._cards[number] = len(self._cards)
         return self._cards[number]
 
     def stream(self, process: int, context: int, number: int, card: int = NONE) -> int:
-        """The index of a stream; ``card``: the profiler's number of its card, where that can be trusted."""
+        """Return the index of a stream; ``card``: the profiler's number of its card, or -1 if it is not known."""
         key = (process, context, number)
         if card != NONE:
             self._cards_of_streams.setdefault(key, self.card(card))
         return self._streams.setdefault(key, len(self._streams))
 
     def known_streams(self) -> list[tuple[int, int, int]]:
-        """The process, context and number of each."""
+        """Return the process, context and number of each stream so far."""
         return list(self._streams)
 
     def thread(self, process: int, number: int) -> int:
-        """The index of a thread."""
+        """Return the index of the thread with the system's ``number``."""
         return self._threads.setdefault((process, number), len(self._threads))
 
     def names(self) -> list[str]:
-        """Every name so far, by its index."""
+        """Return all names so far, by their indices."""
         return list(self._names)
 
     def check_size(self, more: int = 0) -> None:
-        """Raise InputError when there are more records than are kept; ``more``: that are still to come."""
+        """Raise InputError if there are more than ten million records, counting ``more`` that are still to come."""
         tables = (self.calls, self.work, self.annotations, self.pages, self.marks)
         if more + sum(rows.count for rows in tables) > MOST_RECORDS:
             raise InputError(f"{self.where}: has over {MOST_RECORDS:,} records; {SHORTER}")

@@ -1,8 +1,8 @@
-"""What ``streamsim-validate capture`` recorded: CUPTI's activity records, as lines of JSON, plain or as gzip.
+"""Captures of ``streamsim-validate capture``: CUPTI's activity records, as lines of JSON, plain or packed with gzip.
 
-The first line says what it is and of which version; each other one has some rows of a table, as columns of whole
-numbers, or names, to which these refer by their places. The last line says that nothing is missing. Times are in
-nanoseconds of CUPTI's clock; those of ``untraced`` of another one, since they are from runs that CUPTI did not see.
+The first line holds the format's name and version. Each other line holds some rows of a table as columns of whole
+numbers, or names. Columns refer to names by their places in the file. The last line says that nothing is missing. Times
+are nanoseconds of CUPTI's clock, except in ``untraced``: these runs were timed with another clock, without CUPTI.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PLACED = ("start", "end", "device", "context", "stream", "correlation")
 IN_GRAPH = ("graph", "node")
 MARKED = ("correlation", "context", "stream", "event", "sync")
 SHAPE = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
-TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # columns that a table must have, and that it may have
+TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # needed columns of each table, and optional ones
     "calls": (("start", "end", "thread", "correlation", "name"), ()),
     "copies": ((*PLACED, "bytes", "copy_kind", "src_kind", "dst_kind"), (*IN_GRAPH, "src_device", "dst_device")),
     "memsets": ((*PLACED, "bytes"), IN_GRAPH),
@@ -85,16 +85,16 @@ class _Line(msgspec.Struct):
 
 
 class _Event(NamedTuple):
-    """The record of an event: its call's correlation, and the stream in which it is, as an index."""
+    """The record of an event: the correlation of its call, and the index of its stream."""
 
     correlation: int
     stream: int
 
 
 def read_captured(path: str | os.PathLike[str], blocks: Iterator[bytes]) -> Recording:
-    """The recording in a file of ``streamsim-validate capture``, of this content. Raises InputError of one line.
+    """Return the recording in the ``blocks`` of a capture. Raises InputError of one line, which begins with ``path``.
 
-    It may be one of nothing: so is the program that puts nothing on a card.
+    The recording is empty if the program put nothing on a card.
     """
     reader = _Reader(str(path))
     ended = False
@@ -122,7 +122,7 @@ def _lines(path: str | os.PathLike[str], blocks: Iterator[bytes]) -> Iterator[by
 
 
 class _Reader:
-    """Turns lines into rows of a builder; those on the card last, so that streams have the order of their creation."""
+    """A reader of lines. It adds the card's rows last, so that streams have the order of their creation."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -134,7 +134,7 @@ class _Reader:
         self._rows = 0
 
     def take(self, number: int, line: bytes) -> bool:
-        """A line; whether it is the last."""
+        """Take the line of this ``number``, from 1. Return True for the last line."""
         try:
             if number == 1:
                 self._head(msgspec.json.decode(line, type=_Head))
@@ -180,7 +180,7 @@ class _Reader:
         return None
 
     def recording(self) -> Recording:
-        """All of it."""
+        """Return the recording of all lines."""
         tables = {name: _joined(name, blocks) for name, blocks in self._tables.items()}
         self._know(tables)
         self._calls(tables["calls"])
@@ -192,12 +192,12 @@ class _Reader:
         runs = tuple(self._untraced(tables["untraced"]))
         return msgspec.structs.replace(self._builder.recording(), untraced=runs)
 
-    # What there is
+    # Cards, streams and names
 
     def _know(self, tables: dict[str, Columns]) -> None:
-        """Cards, and streams in the order of their numbers, which is that of their creation.
+        """Tell the builder of all cards, and of all streams in the order of their creation, used or not.
 
-        Also those that are never used: by that order streams get their hardware queues.
+        Their numbers show this order, in which streams get their hardware queues.
         """
         builder = self._builder
         for row, name in zip(_rows(tables["devices"]), self._texts(tables["devices"]["name"]), strict=True):
@@ -213,12 +213,12 @@ class _Reader:
             builder.stream_kinds[self._process, context, stream] = kinds.get((context, stream)) or "unknown"
 
     def _texts(self, places: NDArray[np.int64]) -> list[str]:
-        """The names at these places in the file."""
+        """Return the names at these places in the file."""
         indices, names = self._named(places), self._builder.names()
         return [names[index] for index in indices.tolist()]
 
     def _named(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The builder's indices of the names at these places in the file."""
+        """Return the builder's indices of the names at these places in the file."""
         there = (places >= 0) & (places < len(self._names))
         found = np.array([*self._names, NONE], np.int64)[np.where(there, places, len(self._names))]
         if not there.all():
@@ -243,7 +243,7 @@ class _Reader:
         return _mapped(ids, {number: self._builder.thread(self._process, number) for number in np.unique(ids).tolist()})
 
     def _placed(self, table: Columns, kind: WorkKind) -> dict[str, Any]:
-        """What all work has: times, process, card, stream, call, graph."""
+        """Return the columns that all work has: times, process, card, stream, call and graph."""
         cards = {number: self._builder.card(number) for number in np.unique(table["device"]).tolist()}
         columns: dict[str, Any] = _times(table) | {"kind": kind, "process": self._process}
         columns |= {"card": _mapped(table["device"], cards), "stream": self._streams(table, table["device"])}
@@ -291,7 +291,7 @@ class _Reader:
         self._builder.work.add(len(table["start"]), columns)
 
     def _marks(self, tables: dict[str, Columns]) -> None:
-        """Records of events, and what waits and synchronisations wait for."""
+        """Add the records of events, and what waits and synchronisations wait for."""
         events, waits = tables["events"], tables["synchronizations"]
         in_streams = self._streams(events)
         rows = zip(events["sync"].tolist(), events["correlation"].tolist(), in_streams.tolist(), strict=True)
@@ -315,7 +315,7 @@ class _Reader:
         self._builder.annotations.add(len(name), columns)
 
     def _untraced(self, table: Columns) -> Iterator[Annotations]:
-        """The ranges of each run that was only timed, in the order of their starts."""
+        """Yield the ranges of each run without CUPTI, in the order of their starts."""
         right = (table["end"] >= table["start"]) & (table["end"] - table["start"] < 1 << 52)
         self._builder.count(("untraced ranges that end before they start", "left out"), int((~right).sum()))
         for run in np.unique(table["run"][right]).tolist():
@@ -346,7 +346,7 @@ def _keys(table: Columns) -> set[tuple[int, int]]:
 
 
 def _is_id(number: int) -> bool:
-    """CUPTI writes all ones for no stream and no event, of 32 bits or of 64, which the capture has as -1."""
+    """Return False for CUPTI's "none": 32 ones, or 64 ones, which a capture holds as -1."""
     return number >= 0 and number != NO_ID
 
 

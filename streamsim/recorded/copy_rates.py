@@ -54,7 +54,7 @@ class Staged(NamedTuple):
 
 
 def copy_rates(recording: Recording, device: Device) -> dict[str, float]:
-    """By name the numbers of a profile that the recording's copies show; ``device`` gives the latencies and limits."""
+    """Return the numbers of a profile that the copies show, by name; ``device`` has the latencies and limits."""
     found: dict[str, float] = {}
     most = link_limit(device.link)
     for direction in DIRECTIONS:
@@ -67,7 +67,7 @@ def copy_rates(recording: Recording, device: Device) -> dict[str, float]:
 
 
 class Held(NamedTuple):
-    """How long a slow pageable copy held the host beyond what its rate explains, in nanoseconds.
+    """The nanoseconds by which a slow pageable copy held the host longer than its rate explains.
 
     ``before_ns``: until the copy had ended on the card; ``after_ns``: from then until its call returned.
     ``has_waited``: its stream was busy when it was called.
@@ -79,7 +79,7 @@ class Held(NamedTuple):
 
 
 def held_ns(recording: Recording, device: Device) -> dict[int, Held]:
-    """By row of the work what slow pageable copies held the host beyond their rate; nothing for all others."""
+    """Return the excess time of each slow pageable copy, by its row of the work."""
     found: dict[int, Held] = {}
     for direction in DIRECTIONS:
         link, staged = getattr(device, direction), _staged(recording, direction)
@@ -87,7 +87,7 @@ def held_ns(recording: Recording, device: Device) -> dict[int, Held]:
         excess_ns = np.rint(staged.took_ns - expected_ns).astype(np.int64)
         after_ns = np.minimum(staged.after_ns, excess_ns)
         slow = staged.took_ns > SLOW * expected_ns + SLOW_NS
-        slow &= ~(staged.is_early & (staged.sizes <= device.host.pageable_immediate_bytes))  # their calls say it all
+        slow &= ~(staged.is_early & (staged.sizes <= device.host.pageable_immediate_bytes))  # their calls have the time
         for k in np.flatnonzero(slow).tolist():
             before_ns = int(excess_ns[k] - after_ns[k])
             found[int(staged.rows[k])] = Held(before_ns, int(after_ns[k]), bool(staged.has_waited[k]))
@@ -95,10 +95,10 @@ def held_ns(recording: Recording, device: Device) -> dict[int, Held]:
 
 
 def occupied_ns(recording: Recording, device: Device) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """By row of the work from when until when it kept its engine, as the model counts it.
+    """Return the start and end of each row of the work on its engine, as the model counts them; shape (rows,).
 
-    A large pageable copy keeps it from when the host begins to stage it until all is there, without what else held the
-    host.
+    A large pageable copy occupies its engine from the begin of its staging until all bytes have arrived, without the
+    time in which something else held the host.
     """
     starts, ends = recording.work.start_ns.copy(), recording.work.end_ns.copy()
     for direction in DIRECTIONS:
@@ -115,10 +115,10 @@ def occupied_ns(recording: Recording, device: Device) -> tuple[NDArray[np.int64]
 
 
 def _pinned(recording: Recording, device: Device, direction: str, most: float) -> dict[str, float]:
-    """The rates of pinned copies: alone, and beside the other direction where enough of the copies' time is.
+    """Return the rates of pinned copies: alone, and beside the other direction if enough copies ran beside it.
 
-    A copy moves its bytes at the one rate while it is alone and at the other while it is not: least squares over all
-    copies, in which large ones weigh most.
+    A copy has one rate while it is alone, and another one while the other direction is busy. Both are found by least
+    squares over all copies, in which large copies weigh most.
     """
     work, link = recording.work, getattr(device, direction)
     rows = np.flatnonzero(_copies(work, direction, CopyMemory.PINNED))
@@ -147,7 +147,7 @@ def _pinned(recording: Recording, device: Device, direction: str, most: float) -
 
 
 def _latency(work: CardWork, rows: NDArray[np.int64], direction: str, device: Device) -> dict[str, float]:
-    """The latency of pinned copies that are all small: what they took beyond their bytes, at the median."""
+    """Return the latency of pinned copies that are all small: the median of their times less those of their bytes."""
     if len(rows) < FEW:
         return {}
     link = getattr(device, direction)
@@ -156,10 +156,9 @@ def _latency(work: CardWork, rows: NDArray[np.int64], direction: str, device: De
 
 
 def _between_ns(recording: Recording, direction: str, most_ns: float) -> float:
-    """What passes between two copies of a direction, the second of which waited for the first.
+    """Return the median nanoseconds between copies of a direction that waited for each other, at most ``most_ns``.
 
-    No more than ``most_ns``.
-    A profiler's times of a copy begin with its bytes on some cards, and with its command on others.
+    On some cards, a profiler's times of a copy begin with its bytes, and on others with its command.
     """
     work, calls = recording.work, recording.calls
     rows = np.flatnonzero(_copies(work, direction, CopyMemory.PINNED) & (work.call != NONE))
@@ -171,14 +170,14 @@ def _between_ns(recording: Recording, direction: str, most_ns: float) -> float:
 
 
 def _beside_ns(work: CardWork, rows: NDArray[np.int64], direction: str) -> NDArray[np.int64]:
-    """For how long each copy ran beside a copy in the other direction."""
+    """Return for how long each copy ran beside a copy in the other direction, in nanoseconds."""
     others = _copies(work, OTHER[direction])
     covered = Covered(merged(work.start_ns[others], work.end_ns[others]))
     return np.array([covered.within(work.start_ns[row], work.end_ns[row]) for row in rows.tolist()], np.int64)
 
 
 def _rate(sizes: NDArray[np.int64], took_ns: NDArray[np.int64]) -> float:
-    """Bytes a second of copies that took so long, without their latencies; large ones weigh most."""
+    """Return the bytes a second of copies with these times, without latencies; large copies weigh most."""
     took = np.maximum(took_ns, 1).astype(np.float64)
     return float((sizes * took).sum() / (took * took).sum() * 1e9)
 
@@ -192,9 +191,9 @@ def _copies(work: CardWork, direction: str, memory: CopyMemory | None = None) ->
 
 
 def _pageable(recording: Recording, device: Device, direction: str) -> float | None:
-    """The rate of pageable copies without the slow ones; None where none is large enough to tell.
+    """Return the bytes a second of pageable copies, without slow ones; None if no copy is large enough.
 
-    Copies back at the pace of page faults tell none, unless the profile's own rate is about as low: the host copies
+    Copies back at the rate of page faults do not count, unless the profile's own rate is about as low: the host copies
     faster once its memory has been touched.
     """
     staged, link = _staged(recording, direction), getattr(device, direction)
@@ -220,10 +219,11 @@ def _weighted_median(values: NDArray[np.float64], weights: NDArray[np.int64]) ->
 
 
 def _staged(recording: Recording, direction: str) -> Staged:
-    """What pageable copies took: those from the card from when they began until their call returned.
+    """Return the times of pageable copies.
 
-    To the card the host begins with the call, once its stream is free; and where the call returned before the copy
-    began, as of few bytes, all that it had staged was still to be copied.
+    A copy from the card counts from its begin until its call returned. For a copy to the card, the host begins with the
+    call, once its stream is free. If the call returned before the copy began, as for few bytes, all staged bytes were
+    still to be copied.
     """
     work = recording.work
     rows = np.flatnonzero(_copies(work, direction, CopyMemory.PAGEABLE) & (work.bytes > 0) & (work.call != NONE))
@@ -246,7 +246,7 @@ def _staged(recording: Recording, direction: str) -> Staged:
 
 
 def _free_ns(work: CardWork) -> NDArray[np.int64]:
-    """By row when all that was before it in its stream had ended; 0 where there was nothing."""
+    """Return for each row when all earlier work of its stream had ended, in nanoseconds; 0 without earlier work."""
     found = np.zeros(len(work), np.int64)
     for stream in np.unique(work.stream):
         rows = np.flatnonzero(work.stream == stream)

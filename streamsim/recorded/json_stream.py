@@ -1,8 +1,7 @@
-"""The events of a Kineto file, block by block: it is never in memory as a whole, packed or not.
+"""Readers of Kineto files, block by block: the file is never in memory as a whole, packed or not.
 
-Where the list of events may be cut is not searched for token by token. A block is cut behind the last ``}`` in front of
-``, {`` and decoded; if that was inside an event, the text does not decode, and the one before is tried. As the text
-begins with an event, what decodes as a list ends with one.
+A block is cut behind its last ``}`` before ``, {``, and decoded. If this place is inside an event, the text does not
+decode, and the place before it is tried. The text begins with an event, so a text that decodes as a list ends with one.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ Head = TypeVar("Head", bound=msgspec.Struct)
 
 
 def blocks_of(path: str | os.PathLike[str]) -> Generator[bytes, None, None]:
-    """The content of a file, unpacked if it is packed, in blocks. Raises InputError of one line."""
+    """Yield the content of a file in blocks, unpacked if it is packed. Raises InputError of one line."""
     total = 0
     try:
         with open(path, "rb") as file:
@@ -64,10 +63,10 @@ def blocks_of(path: str | os.PathLike[str]) -> Generator[bytes, None, None]:
 
 
 class EventFile(Generic[Head, Event]):
-    """What stands in front of ``traceEvents``, and its events, read once: lists of events, one after another.
+    """The ``head`` of a file, before ``traceEvents``, and its events. Iteration yields lists of events, once.
 
-    ``bad``: how many events have a field that is not of its type, and are left out. ``mended``: whether text that is
-    not UTF-8 or numbers that JSON lacks (``inf``) were replaced.
+    ``bad``: the number of events that are left out because a field has another type. ``mended``: True if text that is
+    not UTF-8, or numbers that JSON lacks (``inf``), were replaced.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class EventFile(Generic[Head, Event]):
         ended, retry_bytes = False, 0
         for block in self._blocks:
             if ended:
-                continue  # what follows the events; read, as a damaged file may show only there
+                continue  # read to the end: a damaged file may show only there
             text += block
             if len(text) < retry_bytes:
                 continue
@@ -116,7 +115,7 @@ class EventFile(Generic[Head, Event]):
         raise self._error("has no list traceEvents; expected a trace of the PyTorch profiler")
 
     def _cut(self, text: bytes) -> tuple[list[Event], bytes, bool]:
-        """The events of the text up to its last whole one, what follows, and whether the list has ended."""
+        """Return the events of the text up to its last whole one, the rest, and True if the list has ended."""
         end = len(text)
         for _ in range(MOST_CUTS):
             found = _last_cut(text, end)
@@ -130,7 +129,7 @@ class EventFile(Generic[Head, Event]):
         return [], text, False
 
     def _last(self, text: bytes) -> list[Event]:
-        """Those up to the end of the file, where the list has to end."""
+        """Return the events up to the end of the file, where the list must end."""
         events, ended, whole = self._decode(text, b"")
         if not (ended or whole):
             read = f"after {self.events_read:,} events"
@@ -138,7 +137,7 @@ class EventFile(Generic[Head, Event]):
         return events
 
     def _decode(self, text: bytes, end: bytes) -> tuple[list[Event], bool, bool]:
-        """The events of the text, whether their list ends in it, and whether it holds nothing but whole ones."""
+        """Return the events of the text, True if their list ends in it, and True if all its events are whole."""
         data = b"[" + text + end
         decode, mended, ended = self._all, False, False
         while True:
@@ -177,7 +176,7 @@ class EventFile(Generic[Head, Event]):
         return found
 
     def _mend(self, data: bytes) -> bytes:
-        """With what stands for numbers and letters that JSON does not have."""
+        """Replace numbers and letters that JSON does not have."""
         mended = _NO_NUMBER.sub(rb"\1null", data).decode(errors="replace").encode()
         self.mended |= mended != data
         return mended
@@ -187,7 +186,7 @@ class EventFile(Generic[Head, Event]):
 
 
 def _last_cut(text: bytes, end: int) -> int:
-    """Behind the last ``}`` before ``end`` that another object follows; -1 where there is none."""
+    """Return the place behind the last ``}`` before ``end`` that another object follows; -1 if there is none."""
     for _ in range(MOST_BRACES):
         end = text.rfind(b"}", 0, end)
         if end < 0 or _CUT.match(text, end):

@@ -1,7 +1,7 @@
-"""PyTorch's profiler: Kineto's JSON, plain or as gzip.
+"""Traces of PyTorch's profiler: Kineto's JSON, plain or packed with gzip.
 
-Calls and work are told by an event's category. What only a name says: the direction of a copy and the memory on its
-host's side. A record of an event carries no stream; the wait for it says in which it was.
+An event's category shows whether it is a call or work. Only its name shows the direction of a copy and the memory on
+the host's side. A record of an event has no stream; the wait for the event names the stream.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 Id = int | float | str | None
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 Three = tuple[Whole, Whole, Whole]
-# By category: of PyTorch from 1.13 on, and of 1.8 to 1.12.
+# Categories of PyTorch 1.13 and newer, and of 1.8 to 1.12.
 CALLS = ("cuda_runtime", "cuda_driver", "Runtime")
 WORK = {"gpu_memcpy": WorkKind.COPY, "kernel": WorkKind.KERNEL, "gpu_memset": WorkKind.MEMSET}
 WORK |= {"Memcpy": WorkKind.COPY, "Kernel": WorkKind.KERNEL, "Memset": WorkKind.MEMSET}
 NOTES = {"cpu_op": AnnotationKind.OP, "overhead": AnnotationKind.OVERHEAD, "user_annotation": AnnotationKind.RANGE}
 NOTES |= {"Operator": AnnotationKind.OP, "operator": AnnotationKind.OP}
 STEP = "ProfilerStep#"
-# Arrows between other records, the same annotations once more on the card's side, frames of Python, the profiler itself
+# Categories without further facts: arrows, annotations repeated on the card, frames of Python, the profiler itself.
 SAYS_NOTHING_MORE = ("ac2g", "async_gpu", "fwdbwd", "gpu_user_annotation", "python_function", "Trace")
 NO_STREAM = 0xFFFFFFFF
 LEGACY_STREAM = 7  # CUPTI's number of the first context's null stream
@@ -113,7 +113,7 @@ NO_COPY = (CopyDirection.NONE, CopyMemory.NONE)
 
 
 class _Known(dict[Any, Any]):
-    """What a function gives for each value that it was asked for."""
+    """The results of a function, by its argument; each is computed once."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
@@ -124,7 +124,7 @@ class _Known(dict[Any, Any]):
 
 
 def read_kineto(path: str | os.PathLike[str], blocks: Iterator[bytes]) -> Recording:
-    """The recording in a file of PyTorch's profiler, of this content. Raises InputError of one line."""
+    """Return the recording in the ``blocks`` of a trace. Raises InputError of one line, which begins with ``path``."""
     file = EventFile(path, blocks, _Head, _Event)
     builder = RecordingBuilder("Kineto", str(path))
     version = f" {file.head.cupti}" if isinstance(file.head.cupti, int) else ""
@@ -149,7 +149,7 @@ def read_kineto(path: str | os.PathLike[str], blocks: Iterator[bytes]) -> Record
 
 
 class _Reader:
-    """Turns events into rows of a builder, a block at a time."""
+    """A reader of events, which adds their rows to a builder block by block."""
 
     def __init__(self, builder: RecordingBuilder) -> None:
         self._builder = builder
@@ -162,7 +162,7 @@ class _Reader:
         self._rows: dict[str, list[Any]] = {}
 
     def take(self, events: list[_Event]) -> None:
-        """Those of one block."""
+        """Add the events of one block."""
         self._rows = {"calls": [], "work": [], "annotations": [], "marks": []}
         builder, takers = self._builder, self._takers
         for event in events:
@@ -249,7 +249,7 @@ _COLUMNS = {
 
 
 def _times(event: _Event) -> tuple[int, int] | None:
-    """Start and end in nanoseconds, exactly: a time since 1970 in microseconds has more figures than a float."""
+    """Return the exact start and end in nanoseconds; microseconds since 1970 have more digits than a float."""
     start, length = event.ts, event.dur
     if start is None or length is None:
         return None
@@ -263,7 +263,7 @@ def _times(event: _Event) -> tuple[int, int] | None:
 
 
 def _copy(name: str) -> tuple[CopyDirection, CopyMemory]:
-    """``Memcpy HtoD (Pinned -> Device)``; AMD says ``Host -> Device``, from which nobody can tell."""
+    """Return what a copy's name shows, such as ``Memcpy HtoD (Pinned -> Device)``; AMD's ``Host`` shows no memory."""
     match = _COPY.match(name[:200])
     if not match:
         return CopyDirection.OTHER, CopyMemory.UNKNOWN
@@ -276,9 +276,9 @@ def _copy(name: str) -> tuple[CopyDirection, CopyMemory]:
 
 
 def _number(value: Id) -> int:
-    """An id as a number; a word, where one stands for it, has none."""
+    """Return an id as a number; -1 for a word or None."""
     if isinstance(value, str):
         value = int(value) if re.fullmatch(r"-?[0-9]{1,18}", value) else NONE
-    if value is None or not -(1 << 62) < value < 1 << 62:  # not a number is not either
+    if value is None or not -(1 << 62) < value < 1 << 62:  # NaN is not in this range
         return NONE
     return int(value)

@@ -1,8 +1,8 @@
-"""Nsight Systems: its SQLite exports of 2020 to 2026.
+"""SQLite exports of Nsight Systems, of 2020 to 2026.
 
-Tables and columns are named, and there only if something was recorded. A process is its globalPid without the low
-bits that number threads; ids of calls, streams and contexts are unique within one. What a synchronisation is, the name
-of its call says; its syncType differs between versions.
+An export has a table or column only if something was recorded. A process is its globalPid without the low bits, which
+number threads; ids of calls, streams and contexts are unique within a process. The name of a synchronisation's call
+shows its kind; its syncType differs between versions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CUPTI = "CUPTI_ACTIVITY_KIND_"
 PROCESS_BITS = 24
 THREAD_MASK = (1 << PROCESS_BITS) - 1
 NO_ID = 0xFFFFFFFF
-# CUPTI's numbers; an export says in its own tables ENUM_CUDA_MEMCPY_OPER and ENUM_CUDA_MEM_KIND which are its
+# CUPTI's numbers. The tables ENUM_CUDA_MEMCPY_OPER and ENUM_CUDA_MEM_KIND of an export have its own.
 COPY_KINDS = {
     1: CopyDirection.H2D,
     2: CopyDirection.D2H,
@@ -60,7 +60,7 @@ _SUFFIXES |= dict.fromkeys(("ATOA", "ATOD", "DTOA", "DTOD"), CopyDirection.D2D) 
 
 
 def read_nsys(path: str | os.PathLike[str]) -> Recording:
-    """The recording in an SQLite export of Nsight Systems. Raises InputError of one line."""
+    """Return the recording in an SQLite export. Raises InputError of one line, which begins with ``path``."""
     with open_tables(path) as tables:
         if not any(name in tables for name in (*META, "StringIds")):
             raise InputError(one_line(f"{path}: is an SQLite file, but no export of Nsight Systems; {EXPORT_AGAIN}"))
@@ -75,7 +75,7 @@ def read_nsys(path: str | os.PathLike[str]) -> Recording:
 
 
 class _Reader:
-    """Reads table after table into a builder. Names come last: which are needed shows only then."""
+    """A reader of tables, which adds their rows to a builder."""
 
     def __init__(self, path: str | os.PathLike[str], tables: Tables) -> None:
         self._tables = tables
@@ -85,7 +85,7 @@ class _Reader:
         self._strings: dict[int, str] = {}
 
     def read(self) -> None:
-        """All of it."""
+        """Read all tables."""
         self.builder.tool = self._version()
         self._names()
         self._cards()
@@ -124,7 +124,7 @@ class _Reader:
                 self._memories[number] = words.get(name.rpartition("_")[2], CopyMemory.UNKNOWN)
 
     def _names(self) -> None:
-        """Of calls and kernels: those that are used."""
+        """Read the names that calls, kernels and ranges use."""
         used: set[int] = set()
         for table, column in NAMED:
             if self._tables.has(table, column):
@@ -136,7 +136,7 @@ class _Reader:
                 self._strings[number] = text
 
     def _named(self, ids: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Indices of the names with these ids."""
+        """Return the indices of the names with these ids."""
         return _mapped(ids, lambda number: self.builder.name(self._strings.get(number, f"name {number}")))
 
     # Rows
@@ -166,7 +166,7 @@ class _Reader:
         return _mapped(ids, lambda tid: self.builder.thread((tid >> PROCESS_BITS) & THREAD_MASK, tid & THREAD_MASK))
 
     def _placed(self, block: dict[str, NDArray[np.int64]], kind: WorkKind) -> dict[str, Any]:
-        """What all work has: times, process, card, stream, call, graph."""
+        """Return the columns that all work has: times, process, card, stream, call and graph."""
         process = block["globalPid"] >> PROCESS_BITS
         card = _mapped(block["deviceId"], self.builder.card)
         columns = _times(block) | {"kind": kind, "process": process, "card": card}
@@ -246,7 +246,7 @@ class _Reader:
             self.builder.work.add(len(block["start"]), columns | {"name": self.builder.name("memset")})
 
     def _graphs(self) -> None:
-        """Graphs recorded whole, as nsys does unless told --cuda-graph-trace=node."""
+        """Add graphs that are recorded whole, as nsys does without --cuda-graph-trace=node."""
         for block in self._blocks(f"{CUPTI}GRAPH_TRACE", PLACED, (*OTHERS, "graphExecId")):
             columns = self._placed(block, WorkKind.GRAPH) | {"name": self.builder.name("graph")}
             columns["graph"] = np.where(block["graphExecId"] >= 0, block["graphExecId"], columns["graph"])
@@ -291,7 +291,7 @@ class _Reader:
         return {"process": process, "correlation": block["correlationId"], "stream": stream, "event": event}
 
     def _recorded_events(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """By process and the number of the record: the correlation of its call, and its stream."""
+        """Return each record's call (correlation) and stream, by its process and number."""
         found: dict[tuple[int, int], tuple[int, int]] = {}
         others = ("streamId", "eventId", "eventSyncId", "contextId")
         for block in self._blocks(f"{CUPTI}CUDA_EVENT", ("correlationId", "globalPid"), others):
@@ -302,7 +302,7 @@ class _Reader:
             found.update((key, value) for key, value in zip(keys, values, strict=True) if key[1] >= 0)
         return found
 
-    # What there is
+    # Cards, processes, threads and streams
 
     def _cards(self) -> None:
         columns = ("id", "name", "totalMemory", "smCount", "asyncEngines", "deviceId")
@@ -331,7 +331,7 @@ class _Reader:
             self.builder.stream_kinds[key] = kinds.get(key, "unknown")
 
     def _numbers(self, table: str, stream: str, other: str) -> Iterator[tuple[tuple[int, ...], int]]:
-        """Of a table about streams: a stream's process, context and number, and another column."""
+        """Yield each stream's process, context and number in a ``table``, and its value in the ``other`` column."""
         columns = ("processId", "contextId", stream, other)
         if self._tables.has(table, *columns):
             for row in self._tables.rows(table, *dict.fromkeys(columns)):
@@ -358,6 +358,6 @@ def _number_of(processes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _mapped(ids: NDArray[np.int64], to: Callable[[int], int]) -> NDArray[np.int32]:
-    """What ``to`` gives for each id; it is asked once for each of them."""
+    """Return ``to`` of each id; it is called once for each distinct id."""
     unique, inverse = np.unique(ids, return_inverse=True)
     return np.array([to(number) for number in unique.tolist()], np.int32)[inverse] if len(ids) else ids.astype(np.int32)

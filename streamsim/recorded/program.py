@@ -317,10 +317,10 @@ class _Writer:
         )
 
     def _copy_call_s(self, row: int, call_s: float | None) -> float | None:
-        """What the call of a copy that may hold its thread costs, without what it waits for: that the model says.
+        """Return the cost of a call that may hold its thread, without its wait, which the model predicts.
 
-        All of it where it returned before the copy began, unless it had staged it by then; else, of one from a card
-        that was idle, what came before it began. None: not known.
+        If the call returned before the copy began, this is its whole time, unless it had staged the bytes by then. For
+        a copy from an idle card, this is the time before the copy began. For other copies it is unknown: None.
         """
         work, call = self._of_work, self._of_work.call[row]
         if call == NONE:
@@ -335,7 +335,7 @@ class _Writer:
         return max(0, start_ns - call_ns - self._submit_ns) * 1e-9
 
     def _synchronise(self, i: int, kind: int, thread: int, own_ns: int) -> None:
-        """A call that waits for the card: what it waits for, and how long, is for the model to say."""
+        """Add a call that waits for the card. The model predicts how long it waits."""
         record = self._of_call["record"][i]
         if kind == CallKind.SYNCHRONIZE_EVENT and record not in self._events:
             self._assume("synchronisations with events whose record is not known", "they take what they took", 1)
@@ -352,12 +352,12 @@ class _Writer:
         self._put(Synchronize(**more), i)
 
     def _after_waiting_s(self, i: int) -> float:
-        """What a call that waits for the card took beyond that: since all that was called before it had ended."""
+        """Return the seconds of a call that waits for the card after all earlier work had ended."""
         last_ns = self._ended[i]
         start_ns, end_ns = int(self._calls.start_ns[i]), int(self._calls.end_ns[i])
         return max(0, end_ns - max(start_ns, last_ns)) * 1e-9
 
-    # What is added
+    # Ops
 
     def _stream(self, i: int, thread: int, what: str) -> int:
         stream = self._of_call["stream"][i]
@@ -367,7 +367,7 @@ class _Writer:
         return self._latest.get(thread, LEGACY_STREAM)
 
     def _put(self, op: Op, call: int, row: int = NONE) -> None:
-        """An op behind what its thread has done since the last one."""
+        """Add an op behind the host work of its thread since the last op."""
         if self._gap[op.thread]:
             self._work_until(op.thread)
         self._add(op, call, row)
@@ -394,7 +394,7 @@ class _Writer:
 
 
 def _no_program(recording: Recording) -> str:
-    """Why there is no program in a recording, and what to do."""
+    """Return the reason why a recording has no program, and the remedy."""
     issues = int(np.isin(recording.calls.kind, ISSUES).sum())
     if not issues or len(recording.work):
         return "no call of the recording issued a copy or a kernel: there is no program in it"
@@ -406,11 +406,12 @@ def _no_program(recording: Recording) -> str:
 
 
 class _Columns(NamedTuple):
-    """The work of a recording, by row. ``stream``: as the schedule numbers it; ``threads``: it fills the card with.
+    """The work of a recording, by row.
 
-    ``fill``: the share of the card that these keep busy, 0 where it is not known.
-    ``kernel``: the name of what runs as a kernel; None for a copy to or from the card, "" for any other copy.
-    ``busy_until``: when the card had ended what began before.
+    - ``stream``: its number in the schedule.
+    - ``kernel``: the name of work that becomes a kernel; None for a copy to or from the card, "" for a copy left out.
+    - ``threads``: with which it fills the card; ``fill``: the share of the card that these keep busy, 0 if unknown.
+    - ``busy_until``: when the card had ended all work that began before, in nanoseconds.
     """
 
     call: list[int]
@@ -427,7 +428,7 @@ class _Columns(NamedTuple):
 
 
 def _columns(recording: Recording, streams: dict[int, int]) -> _Columns:
-    """``streams``: by stream of the recording, or NONE, its number in the schedule."""
+    """Return the columns of the work; ``streams``: each recorded stream's number in the schedule."""
     work = recording.work
     number = np.array([streams[k] for k in (*range(len(recording.streams)), NONE)])  # NONE is the last one's index
     threads = _threads_of(work)
@@ -447,7 +448,7 @@ def _columns(recording: Recording, streams: dict[int, int]) -> _Columns:
 
 
 def _kernels(recording: Recording) -> list[str | None]:
-    """By row of the work: see ``_Columns.kernel``."""
+    """Return ``_Columns.kernel`` for each row of the work."""
     work, others = recording.work, (None, "", "memset", "copy within the card", UNIFIED_COPY)
     of_host = np.isin(work.direction, tuple(_DIRECTIONS)) & (work.bytes > 0)
     is_copy = work.kind == WorkKind.COPY
@@ -460,7 +461,7 @@ def _kernels(recording: Recording) -> list[str | None]:
 
 
 def _threads_of(work: CardWork) -> list[int]:
-    """By row of the work the threads that it fills the card with; 0, all of it, for a graph recorded whole."""
+    """Return the threads with which each row of the work fills the card; 0, the whole card, for a whole graph."""
     of_kernels = work.grid.astype(np.float64).prod(axis=1) * work.block.astype(np.float64).prod(axis=1)
     threads = np.where(work.kind == WorkKind.KERNEL, of_kernels, np.maximum(work.bytes // BYTES_A_THREAD, 1))
     threads[work.kind == WorkKind.GRAPH] = 0
@@ -469,11 +470,11 @@ def _threads_of(work: CardWork) -> list[int]:
 
 
 def _fill_of(recording: Recording, threads: list[int]) -> list[float]:
-    """By row of the work the share of its card that it keeps busy alone; 0 where that is not known.
+    """Return the share of its card that each row of the work keeps busy alone; 0 if it is unknown.
 
-    A multiprocessor holds some 2,048 threads, but a warp and a quarter of a matrix product keep a scheduler busy: such
-    a kernel leaves others little, though it is far from filling the card. (On an H200 two of them, with 0.7 and 1 warps
-    a scheduler, left others 0.5 and 0.2 of the card, and on an H100 one with 1 warp 0.07.)
+    A multiprocessor holds some 2,048 threads, but 1.25 warps of a matrix product keep a scheduler busy. Such a kernel
+    leaves little to others, though it is far from filling the card. On an H200, two of them with 0.7 and 1 warps a
+    scheduler left others 0.5 and 0.2 of the card; on an H100, one with 1 warp left 0.07.
     """
     issuing = {card.id: min(max(card.multiprocessors, 0), LARGEST_COUNT) * ISSUING for card in recording.cards}
     at_once = np.array([issuing.get(card, 0) for card in recording.work.card.tolist()], np.float64)
@@ -484,7 +485,7 @@ def _fill_of(recording: Recording, threads: list[int]) -> list[float]:
 
 
 def _ended_before(recording: Recording) -> list[int]:
-    """By call until when the card was busy with what had been called before."""
+    """Return for each call when all work of earlier calls had ended, in nanoseconds."""
     work, calls = recording.work, np.arange(len(recording.calls))
     order = np.argsort(work.call, kind="stable")
     latest = np.append(0, np.maximum.accumulate(work.end_ns[order]))
@@ -493,7 +494,7 @@ def _ended_before(recording: Recording) -> list[int]:
 
 
 def _rows_by_call(recording: Recording) -> tuple[list[int], list[int]]:
-    """The rows of the work, call by call in the order of their starts, and by call where its rows begin there."""
+    """Return the rows of the work, call by call in the order of their starts, and where each call's rows begin."""
     work, calls = recording.work, np.arange(len(recording.calls) + 1)
     order = np.argsort(work.call, kind="stable")
     return order.tolist(), np.searchsorted(work.call[order], calls).tolist()

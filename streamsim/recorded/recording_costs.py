@@ -46,12 +46,14 @@ FIRST_S = 0.25e-3, 0.6e-3
 
 
 class HostCosts(msgspec.Struct, frozen=True):
-    """What recording cost the host, to be taken out: seconds for each call, and between calls.
+    """The cost of recording that is taken out of the host's time, in seconds.
 
-    ``work_s``: for each call that puts work on the card, which is recorded too. ``unwritten_s``: between it and the one
-    before, for calls that were recorded and are not in the recording. ``operation_s``: for each recorded operation.
-    ``share``: of the host's own time, in calls and between them, but no more than ``most_s`` for each call and each
-    recorded operation. ``first``: whether the first copy or launch is without what PyTorch's profiler does in it.
+    - ``call_s``: for each call; ``between_s``: between two calls.
+    - ``work_s``: for each call that puts work on the card, because this work is recorded, too.
+    - ``unwritten_s``: before each such call, for calls that were recorded but are not in the recording.
+    - ``operation_s``: for each recorded operation of PyTorch.
+    - ``share``: of the host's time, in calls and between them, up to ``most_s`` for each call and operation.
+    - ``first``: True if the first copy or launch loses the work of PyTorch's profiler in it.
     """
 
     call_s: float = 0.0

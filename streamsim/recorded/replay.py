@@ -242,10 +242,10 @@ def without_recording(
 
 
 def _families(costs: RecordingCosts) -> Iterator[tuple[Callable[[float], HostCosts], float]]:
-    """Ways in which recording may have cost more or less, and the most of each: first what is most plausible."""
+    """Yield families of costs of recording, the most plausible first: costs by a number, and its largest value."""
     if costs.likely.share == 0.0 and costs.likely != HostCosts():
         yield costs.likely.scaled, MOST_TIMES
-    elif costs.likely.share == 0.0:  # of a profiler of which nothing is known: as long for each call
+    elif costs.likely.share == 0.0:  # nothing is known of this profiler: the same time for each call
         yield HostCosts(call_s=1.0).scaled, MOST_RECORD_S
     yield partial(_of_share, costs.likely.first), MOST_SHARE
 
@@ -259,7 +259,7 @@ def _fitted(
     takes_s: Callable[[HostCosts], float],
     untraced_s: float,
 ) -> HostCosts | str:
-    """The costs with which the program takes ``untraced_s``; or, in words, why there are none."""
+    """Return the costs with which the program takes ``untraced_s``, or the reason in words if there are none."""
     longest_s = shortest_s = takes_s(HostCosts())
     if untraced_s >= longest_s:
         return f"is no less than the {format_seconds(longest_s)} that it takes with all that recording cost"
@@ -281,7 +281,7 @@ def _bisected(
     low, high = (0.0, ends_s[0]), (most, ends_s[1])
     found = high
     for step in range(STEPS):
-        # Where the straight line between them says, as most of the time is; but each second time half-way, as it bends.
+        # The secant, because the time is mostly linear; but halve the interval every second time, because it bends.
         share = 0.5 if step % 2 or low[1] <= high[1] else (low[1] - untraced_s) / (low[1] - high[1])
         at = low[0] + share * (high[0] - low[0])
         found = at, takes_s(costs_at(at))

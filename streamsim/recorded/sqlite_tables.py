@@ -1,7 +1,7 @@
-"""Tables of an SQLite file as columns: read only, and only what is stored.
+"""Tables of an SQLite file as columns, read only.
 
-Views, virtual tables and computed columns, which would run what the file says, are as good as not there. A value that
-is no whole number where one is expected makes its row unreadable, which is counted.
+Views, virtual tables and computed columns would execute parts of the file, and count as missing. A row is left out and
+counted if a needed value is not a whole number.
 """
 
 from __future__ import annotations
@@ -49,14 +49,8 @@ class Tables:
         return name in self._columns
 
     def has(self, table: str, *columns: str) -> bool:
-        """Whether a table has all of these columns."""
+        """Return True if a table has all of these columns."""
         return self._columns.get(table, frozenset()).issuperset(columns)
-
-    def count(self, table: str) -> int:
-        """Of its rows; 0 where there is no such table."""
-        if table not in self._columns:
-            return 0
-        return int(self._connection.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0])
 
     def blocks(
         self,
@@ -66,10 +60,13 @@ class Tables:
         texts: tuple[str, ...] = (),
         unread: Callable[[int], None] = lambda _: None,
     ) -> Iterator[dict[str, Any]]:
-        """Columns of whole numbers, some rows at a time; of ``others``, -1 where there is none or NULL.
+        """Yield columns of whole numbers by name, some rows at a time; nothing for a missing table.
 
-        ``texts``: columns of anything, as lists; None where there is none. ``unread`` is told how many rows lack a
-        whole number in a needed column. Raises InputError when such a column is not there.
+        - ``needed``: columns that must be there. ``unread`` is called with the number of rows that lack one.
+        - ``others``: columns that may be missing; -1 stands for a missing number.
+        - ``texts``: columns of any type, as lists; None stands for a missing value.
+
+        Raises InputError naming the table and column if a needed column is missing.
         """
         if table not in self._columns:
             return
@@ -92,12 +89,12 @@ class Tables:
             yield block
 
     def pairs(self, table: str, key: str, value: str) -> Iterator[tuple[Any, Any]]:
-        """Two columns of any type, row by row; nothing where they are not there."""
+        """Yield two columns of any type, row by row; nothing if one is missing."""
         if self.has(table, key, value):
             yield from self._connection.execute(f'SELECT "{key}", "{value}" FROM "{table}"')
 
     def rows(self, table: str, *columns: str) -> Iterator[dict[str, Any]]:
-        """Of a small table: what it has of these columns."""
+        """Yield the rows of a small table, with those of ``columns`` that it has."""
         there = [name for name in columns if self.has(table, name)]
         if there:
             chosen = ", ".join(f'"{name}"' for name in there)
@@ -105,15 +102,15 @@ class Tables:
                 yield dict(zip(there, row, strict=True))
 
     def text(self, data: bytes) -> str:
-        """What a text says, whatever its bytes are."""
+        """Return a text with a replacement for bytes that are not UTF-8."""
         found = data.decode(errors="replace")
         self.replaced += "\ufffd" in found
         return found
 
 
 def _whole(column: tuple[Any, ...]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The whole numbers in a column, -1 for what is none, and where they are."""
-    if set(map(type, column)) == {int}:  # SQLite's fit into 64 bits
+    """Return the whole numbers in a column, -1 for other values, and True where there is a whole number."""
+    if set(map(type, column)) == {int}:  # SQLite's numbers fit into 64 bits
         return np.array(column, np.int64), np.ones(len(column), bool)
     known = np.fromiter((type(value) is int for value in column), bool, len(column))
     whole = (value if type(value) is int else NONE for value in column)
@@ -122,7 +119,7 @@ def _whole(column: tuple[Any, ...]) -> tuple[NDArray[np.int64], NDArray[np.bool_
 
 @contextmanager
 def open_tables(path: str | os.PathLike[str]) -> Iterator[Tables]:
-    """The tables of a file. Raises InputError of one line, also for what goes wrong while they are read."""
+    """Yield the tables of a file. Raises InputError of one line, also for faults that show while they are read."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise InputError(one_line(f"{path}: is not a regular file; an SQLite file has to be one"))
