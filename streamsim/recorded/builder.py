@@ -32,10 +32,11 @@ from streamsim.recorded.recording import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
+STEP = "ProfilerStep#"  # how the names of the profiler's steps begin
 MOST_RECORDS = 10_000_000
 MOST_NAME_BYTES = 1 << 28
 LONGEST_NAME = 4096
@@ -97,6 +98,17 @@ class _Rows:
         return found
 
 
+def times_of(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of starts and ends of a table with ``start`` and ``end``."""
+    return {"start_ns": table["start"], "end_ns": table["end"]}
+
+
+def mapped(ids: NDArray[Any], to: Callable[[int], int]) -> NDArray[np.int64]:
+    """Return ``to`` of each id; it is called once for each distinct id."""
+    unique, inverse = np.unique(ids, return_inverse=True)
+    return np.array([to(number) for number in unique.tolist()], np.int64)[inverse.reshape(-1)]
+
+
 def clipped(column: NDArray[Any], kind: Any) -> NDArray[Any]:
     """Return a column in an integer type; a number out of range becomes the nearest one in range."""
     info = np.iinfo(kind)
@@ -144,6 +156,11 @@ class RecordingBuilder:
             if what not in self._unread and len(self._unread) >= MOST_KINDS_UNREAD:
                 what = ("records of other kinds", "not read")
             self._unread[what] += times
+
+    def sizes(self, n_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the sizes of copies or memsets; those below 0 become 0, and are counted."""
+        self.count(("copies and memsets of fewer than 0 bytes", "taken as 0"), int((n_bytes < 0).sum()))
+        return n_bytes.clip(0)
 
     def name(self, text: str) -> int:
         """Return the index of a name, which is kept up to 4096 letters. Raises InputError for too many names."""

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from streamsim.errors import InputError
-from streamsim.recorded.builder import FAR, RecordingBuilder
+from streamsim.recorded.builder import FAR, STEP, RecordingBuilder, mapped, times_of
 from streamsim.recorded.call_names import kind_of_call, plain
 from streamsim.recorded.file_kinds import FORMAT
 from streamsim.recorded.nsys import COPY_KINDS, NO_ID, STREAM_KINDS
@@ -42,7 +42,6 @@ LARGEST_LINE_BYTES = 1 << 24
 CAPTURE_AGAIN = "capture the program again"
 MANAGED = 5  # CUPTI_ACTIVITY_MEMORY_KIND_MANAGED
 MEMORIES = {1: CopyMemory.PAGEABLE, 2: CopyMemory.PINNED}  # CUPTI_ACTIVITY_MEMORY_KIND_...
-STEP = "ProfilerStep#"
 OF_THE_PROFILER = 1  # who named a range; 0: the program
 MANAGED_CALL = "MallocManaged"
 
@@ -228,11 +227,11 @@ class _Reader:
     # Rows
 
     def _calls(self, table: Columns) -> None:
-        columns: dict[str, Any] = _times(table) | {"process": self._process, "correlation": table["correlation"]}
+        columns: dict[str, Any] = times_of(table) | {"process": self._process, "correlation": table["correlation"]}
         columns["name"] = self._named(table["name"])
         names = self._builder.names()
         kinds = {name: int(kind_of_call(names[name])) for name in np.unique(columns["name"]).tolist()}
-        columns["kind"] = _mapped(columns["name"], kinds)
+        columns["kind"] = mapped(columns["name"], kinds.__getitem__)
         columns["thread"] = self._threads(table["thread"])
         self._builder.calls.add(len(table["start"]), columns)
         managed = [name for name in kinds if MANAGED_CALL in plain(names[name])]
@@ -240,13 +239,13 @@ class _Reader:
         self._builder.count(unified, int(np.isin(columns["name"], managed).sum()))
 
     def _threads(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        return _mapped(ids, {number: self._builder.thread(self._process, number) for number in np.unique(ids).tolist()})
+        return mapped(ids, lambda number: self._builder.thread(self._process, number))
 
     def _placed(self, table: Columns, kind: WorkKind) -> dict[str, Any]:
         """Return the columns that all work has: times, process, card, stream, call and graph."""
-        cards = {number: self._builder.card(number) for number in np.unique(table["device"]).tolist()}
-        columns: dict[str, Any] = _times(table) | {"kind": kind, "process": self._process}
-        columns |= {"card": _mapped(table["device"], cards), "stream": self._streams(table, table["device"])}
+        columns: dict[str, Any] = times_of(table) | {"kind": kind, "process": self._process}
+        columns["card"] = mapped(table["device"], self._builder.card)
+        columns["stream"] = self._streams(table, table["device"])
         columns |= {"correlation": table["correlation"], "graph": table["graph"], "node": table["node"]}
         in_graph = (table["graph"] > 0) & (table["graph"] != NO_ID)
         columns["graph"], columns["node"] = (np.where(in_graph, table[name], NONE) for name in IN_GRAPH)
@@ -260,27 +259,21 @@ class _Reader:
 
     def _copies(self, table: Columns) -> None:
         columns = self._placed(table, WorkKind.COPY)
-        unknown = int(CopyDirection.OTHER)
-        direction = _mapped(table["copy_kind"], {kind: int(way) for kind, way in COPY_KINDS.items()}, unknown)
+        direction = mapped(table["copy_kind"], lambda kind: COPY_KINDS.get(kind, CopyDirection.OTHER))
         source, target = table["src_device"], table["dst_device"]
         direction[(source >= 0) & (target >= 0) & (source != target)] = CopyDirection.PEER
         direction[(table["src_kind"] == MANAGED) | (table["dst_kind"] == MANAGED)] = CopyDirection.UNIFIED
         of_host = np.where(direction == CopyDirection.H2D, table["src_kind"], table["dst_kind"])
-        memories = {kind: int(memory) for kind, memory in MEMORIES.items()}
-        memory = _mapped(of_host, memories, int(CopyMemory.UNKNOWN))
+        memory = mapped(of_host, lambda kind: MEMORIES.get(kind, CopyMemory.UNKNOWN))
         one_side = (direction == CopyDirection.H2D) | (direction == CopyDirection.D2H)
         columns |= {"direction": direction, "memory": np.where(one_side, memory, CopyMemory.NONE)}
-        columns |= {"bytes": self._bytes(table["bytes"]), "name": self._builder.name("copy")}
+        columns |= {"bytes": self._builder.sizes(table["bytes"]), "name": self._builder.name("copy")}
         self._builder.work.add(len(table["start"]), columns)
 
     def _memsets(self, table: Columns) -> None:
         columns = self._placed(table, WorkKind.MEMSET)
-        columns |= {"bytes": self._bytes(table["bytes"]), "name": self._builder.name("memset")}
+        columns |= {"bytes": self._builder.sizes(table["bytes"]), "name": self._builder.name("memset")}
         self._builder.work.add(len(table["start"]), columns)
-
-    def _bytes(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
-        self._builder.count(("copies and memsets of fewer than 0 bytes", "taken as 0"), int((column < 0).sum()))
-        return column.clip(0)
 
     def _kernels(self, table: Columns) -> None:
         columns = self._placed(table, WorkKind.KERNEL) | {"name": self._named(table["name"])}
@@ -311,7 +304,7 @@ class _Reader:
         kind = np.full(len(name), AnnotationKind.RANGE)
         kind[np.isin(name, [n for n in np.unique(name).tolist() if names[n].startswith(STEP)])] = AnnotationKind.STEP
         kind[table["by"] == OF_THE_PROFILER] = AnnotationKind.OVERHEAD
-        columns = _times(table) | {"kind": kind, "name": name, "thread": self._threads(table["thread"])}
+        columns = times_of(table) | {"kind": kind, "name": name, "thread": self._threads(table["thread"])}
         self._builder.annotations.add(len(name), columns)
 
     def _untraced(self, table: Columns) -> Iterator[Annotations]:
@@ -348,12 +341,3 @@ def _keys(table: Columns) -> set[tuple[int, int]]:
 def _is_id(number: int) -> bool:
     """Return False for CUPTI's "none": 32 ones, or 64 ones, which a capture holds as -1."""
     return number >= 0 and number != NO_ID
-
-
-def _times(table: Columns) -> dict[str, Any]:
-    return {"start_ns": table["start"], "end_ns": table["end"]}
-
-
-def _mapped(ids: NDArray[Any], to: dict[int, int], default: int = NONE) -> NDArray[np.int64]:
-    unique, inverse = np.unique(ids, return_inverse=True)
-    return np.array([to.get(number, default) for number in unique.tolist()], np.int64)[inverse.reshape(-1)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.recorded.builder import UNKNOWN_PROCESS, RecordingBuilder
+from streamsim.recorded.builder import STEP, UNKNOWN_PROCESS, RecordingBuilder
 from streamsim.recorded.call_names import kind_of_call
 from streamsim.recorded.json_stream import EventFile
 from streamsim.recorded.recording import (
@@ -41,7 +41,6 @@ WORK = {"gpu_memcpy": WorkKind.COPY, "kernel": WorkKind.KERNEL, "gpu_memset": Wo
 WORK |= {"Memcpy": WorkKind.COPY, "Kernel": WorkKind.KERNEL, "Memset": WorkKind.MEMSET}
 NOTES = {"cpu_op": AnnotationKind.OP, "overhead": AnnotationKind.OVERHEAD, "user_annotation": AnnotationKind.RANGE}
 NOTES |= {"Operator": AnnotationKind.OP, "operator": AnnotationKind.OP}
-STEP = "ProfilerStep#"
 # Categories without further facts: arrows, annotations repeated on the card, frames of Python, the profiler itself.
 SAYS_NOTHING_MORE = ("ac2g", "async_gpu", "fwdbwd", "gpu_user_annotation", "python_function", "Trace")
 NO_STREAM = 0xFFFFFFFF

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamsim.errors import InputError
-from streamsim.recorded.builder import RecordingBuilder
+from streamsim.recorded.builder import RecordingBuilder, mapped, times_of
 from streamsim.recorded.call_names import kind_of_call
 from streamsim.recorded.recording import (
     NONE,
@@ -31,7 +31,7 @@ from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -135,9 +135,9 @@ class _Reader:
                 self.builder.name(text)  # counted, as long as it may be
                 self._strings[number] = text
 
-    def _named(self, ids: NDArray[np.int64]) -> NDArray[np.int32]:
+    def _named(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the indices of the names with these ids."""
-        return _mapped(ids, lambda number: self.builder.name(self._strings.get(number, f"name {number}")))
+        return mapped(ids, lambda number: self.builder.name(self._strings.get(number, f"name {number}")))
 
     # Rows
 
@@ -155,21 +155,21 @@ class _Reader:
         for block in self._blocks(f"{CUPTI}RUNTIME", needed):
             for number in np.unique(block["nameId"]).tolist():
                 kinds.setdefault(number, int(kind_of_call(self._strings.get(number, ""))))
-            columns = _times(block) | {"process": block["globalTid"] >> PROCESS_BITS}
-            columns["kind"] = _mapped(block["nameId"], kinds.__getitem__)
+            columns = times_of(block) | {"process": block["globalTid"] >> PROCESS_BITS}
+            columns["kind"] = mapped(block["nameId"], kinds.__getitem__)
             columns["name"] = self._named(block["nameId"])
             columns["thread"] = self._threads(block["globalTid"])
             columns["correlation"] = block["correlationId"]
             self.builder.calls.add(len(block["start"]), columns)
 
-    def _threads(self, ids: NDArray[np.int64]) -> NDArray[np.int32]:
-        return _mapped(ids, lambda tid: self.builder.thread((tid >> PROCESS_BITS) & THREAD_MASK, tid & THREAD_MASK))
+    def _threads(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        return mapped(ids, lambda tid: self.builder.thread((tid >> PROCESS_BITS) & THREAD_MASK, tid & THREAD_MASK))
 
     def _placed(self, block: dict[str, NDArray[np.int64]], kind: WorkKind) -> dict[str, Any]:
         """Return the columns that all work has: times, process, card, stream, call and graph."""
         process = block["globalPid"] >> PROCESS_BITS
-        card = _mapped(block["deviceId"], self.builder.card)
-        columns = _times(block) | {"kind": kind, "process": process, "card": card}
+        card = mapped(block["deviceId"], self.builder.card)
+        columns = times_of(block) | {"kind": kind, "process": process, "card": card}
         columns["stream"] = self._streams(process, block["contextId"], block["streamId"], block["deviceId"])
         columns["correlation"] = block["correlationId"]
         columns["graph"], columns["node"] = block["graphId"], block["graphNodeId"]
@@ -189,26 +189,27 @@ class _Reader:
                 self._moves({name: column[of_pages] for name, column in block.items()})
                 block = {name: column[~of_pages] for name, column in block.items()}
             columns = self._placed(block, WorkKind.COPY)
-            direction = _mapped(block["copyKind"], lambda kind: self._directions.get(kind, CopyDirection.OTHER))
+            direction = mapped(block["copyKind"], lambda kind: self._directions.get(kind, CopyDirection.OTHER))
             source, target = block["srcDeviceId"], block["dstDeviceId"]
             between = (source != target) & (source >= 0) & (target >= 0) & (direction == CopyDirection.D2D)
             direction[between] = CopyDirection.PEER
             kinds = np.where(direction == CopyDirection.H2D, block["srcKind"], block["dstKind"])
-            memory = _mapped(kinds, lambda kind: self._memories.get(kind, CopyMemory.UNKNOWN))
+            memory = mapped(kinds, lambda kind: self._memories.get(kind, CopyMemory.UNKNOWN))
             one_side = (direction == CopyDirection.H2D) | (direction == CopyDirection.D2H)
             columns["direction"], columns["memory"] = direction, np.where(one_side, memory, CopyMemory.NONE)
-            columns["bytes"] = self._bytes(block["bytes"])
-            columns["name"] = _mapped(block["copyKind"], lambda kind: self.builder.name(f"copy kind {kind}"))
+            columns["bytes"] = self.builder.sizes(block["bytes"])
+            columns["name"] = mapped(block["copyKind"], lambda kind: self.builder.name(f"copy kind {kind}"))
             self.builder.work.add(len(block["start"]), columns)
 
     def _moves(self, block: dict[str, NDArray[np.int64]]) -> None:
         """Take the moves of unified memory's pages, which no call issued."""
         causes = block["migrationCause"]
         known = (causes >= 0) & (causes < len(PageCause))
-        columns = _times(block) | {"process": _number_of(block["globalPid"])}
-        columns["kind"] = _mapped(block["copyKind"], self._page_kinds.__getitem__)
+        columns = times_of(block) | {"process": _number_of(block["globalPid"])}
+        columns["kind"] = mapped(block["copyKind"], self._page_kinds.__getitem__)
         columns["cause"] = np.where(known, causes, PageCause.UNKNOWN)
-        columns["card"], columns["bytes"] = _mapped(block["deviceId"], self.builder.card), self._bytes(block["bytes"])
+        columns["card"] = mapped(block["deviceId"], self.builder.card)
+        columns["bytes"] = self.builder.sizes(block["bytes"])
         self.builder.pages.add(len(block["start"]), columns)
 
     def _faults(self) -> None:
@@ -217,14 +218,10 @@ class _Reader:
             self.builder.pages.add(len(block["start"]), columns | {"process": _number_of(block["globalPid"])})
         needed = ("start", "end", "globalPid", "deviceId")
         for block in self._blocks("CUDA_UM_GPU_PAGE_FAULT_EVENTS", needed, ("numberOfPageFaults",)):
-            columns = _times(block) | {"kind": PageKind.CARD_FAULTS, "process": _number_of(block["globalPid"])}
-            columns |= {"card": _mapped(block["deviceId"], self.builder.card)}
+            columns = times_of(block) | {"kind": PageKind.CARD_FAULTS, "process": _number_of(block["globalPid"])}
+            columns |= {"card": mapped(block["deviceId"], self.builder.card)}
             columns |= {"count": block["numberOfPageFaults"].clip(1)}
             self.builder.pages.add(len(block["start"]), columns)
-
-    def _bytes(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
-        self.builder.count(("copies and memsets of fewer than 0 bytes", "taken as 0"), int((column < 0).sum()))
-        return column.clip(0)
 
     def _kernels(self) -> None:
         shape = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
@@ -242,7 +239,7 @@ class _Reader:
 
     def _memsets(self) -> None:
         for block in self._blocks(f"{CUPTI}MEMSET", (*PLACED, "bytes"), OTHERS):
-            columns = self._placed(block, WorkKind.MEMSET) | {"bytes": self._bytes(block["bytes"])}
+            columns = self._placed(block, WorkKind.MEMSET) | {"bytes": self.builder.sizes(block["bytes"])}
             self.builder.work.add(len(block["start"]), columns | {"name": self.builder.name("memset")})
 
     def _graphs(self) -> None:
@@ -267,7 +264,7 @@ class _Reader:
                 self._note(block, AnnotationKind.OVERHEAD)
 
     def _note(self, block: dict[str, NDArray[np.int64]], kind: AnnotationKind) -> None:
-        columns = _times(block) | {"kind": kind, "name": block["name"], "thread": self._threads(block["globalTid"])}
+        columns = times_of(block) | {"kind": kind, "name": block["name"], "thread": self._threads(block["globalTid"])}
         self.builder.annotations.add(len(block["start"]), columns)
 
     def _marks(self) -> None:
@@ -355,9 +352,3 @@ def _times(block: dict[str, NDArray[np.int64]]) -> dict[str, Any]:
 def _number_of(processes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the system's numbers of processes from their globalPid."""
     return processes >> PROCESS_BITS & THREAD_MASK
-
-
-def _mapped(ids: NDArray[np.int64], to: Callable[[int], int]) -> NDArray[np.int32]:
-    """Return ``to`` of each id; it is called once for each distinct id."""
-    unique, inverse = np.unique(ids, return_inverse=True)
-    return np.array([to(number) for number in unique.tolist()], np.int32)[inverse] if len(ids) else ids.astype(np.int32)

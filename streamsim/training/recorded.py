@@ -37,13 +37,17 @@ def loop_of(schedule: Schedule, device: Device, batch: int = 1) -> Loop:
     Each number is the median over the steps. The host's work for calls is ``issue_s``. Its other work, such as waiting
     for the data loader, is ``load_s`` without workers. Pageable memory and blocking copies are those of most steps. A
     batch in pinned memory counts as pinned before the loop. Raises InputError if no step is repeated, or none has a
-    kernel.
+    copy to the card and a kernel.
     """
     steps = _timed_steps(schedule, device)
     # the first step has cold caches, and the last step lacks the work for a next one
-    usual = [step for step in steps[1:-1] or steps if any(isinstance(one.op, Kernel) for one in step)]
+    usual = [
+        step for step in steps[1:-1] or steps if _copies_in(step) and any(isinstance(one.op, Kernel) for one in step)
+    ]
     if not usual:
-        raise InputError("ops: no step has a kernel: a training loop copies a batch, then runs its step")
+        raise InputError(
+            "ops: no step has a copy to the card and a kernel: a training loop copies a batch, then runs it"
+        )
     is_pinned = not _mostly(_is_pageable(step, schedule.pageable_names) for step in usual)
     return Loop(
         batch=batch,

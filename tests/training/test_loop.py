@@ -9,11 +9,12 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from strategies import d2h, h2d, kernel, make_device, program
 
 from streamsim.device.library import load_device
 from streamsim.device.variations import changed
 from streamsim.errors import InputError
-from streamsim.program.schedule import Copy, Kernel
+from streamsim.program.schedule import Copy, Kernel, Synchronize
 from streamsim.races.check import check
 from streamsim.training.loop import Loop, enough_workers, loop_advice, seconds_a_step
 from streamsim.training.recorded import loop_of
@@ -150,6 +151,12 @@ def test_enough_workers_are_enough_and_one_fewer_is_not(loop: Loop) -> None:
 def test_what_is_no_loop_is_named(fields: dict[str, object]) -> None:
     with pytest.raises(InputError, match=next(iter(fields))):
         replace(LOOP, **fields)
+
+
+def test_a_program_in_which_no_step_copies_a_batch_and_runs_a_kernel_is_refused() -> None:
+    ops = kernel(1, 5), h2d(1, 4), d2h(1, 4), Synchronize()
+    with pytest.raises(InputError, match="no step has a copy to the card and a kernel"):
+        loop_of(program(*ops), make_device())
 
 
 @examples(60)
