@@ -97,17 +97,19 @@ def held_ns(recording: Recording, device: Device) -> dict[int, Held]:
 def occupied_ns(recording: Recording, device: Device) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the start and end of each row of the work on its engine, as the model counts them; shape (rows,).
 
-    A large pageable copy occupies its engine from the begin of its staging until all bytes have arrived, without the
-    time in which something else held the host.
+    A large or slow pageable copy occupies its engine from the begin of its staging until all bytes have arrived,
+    without the time in which something else held the host.
     """
     starts, ends = recording.work.start_ns.copy(), recording.work.end_ns.copy()
+    slow = held_ns(recording, device)
     for direction in DIRECTIONS:
         staged = _staged(recording, direction)
         large = ~staged.is_early & (staged.sizes >= LEAST_BYTES)
-        rows, from_ns = staged.rows[large], staged.from_ns[large]
-        starts[rows], ends[rows] = from_ns, from_ns + staged.took_ns[large]
-    for row, held in held_ns(recording, device).items():
-        ends[row] = max(ends[row] - held.before_ns - held.after_ns, starts[row])
+        chosen = large | np.isin(staged.rows, list(slow))
+        rows, from_ns = staged.rows[chosen], staged.from_ns[chosen]
+        starts[rows], ends[rows] = from_ns, from_ns + staged.took_ns[chosen]
+    for row, held in slow.items():
+        ends[row] -= held.before_ns + held.after_ns
     return starts, ends
 
 

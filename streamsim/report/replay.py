@@ -41,8 +41,8 @@ def replay_table(found: Replay, without: Unrecorded | None = None) -> Table:
 
 
 def _engine(engine: EngineReplay) -> Row:
-    change = engine.predicted_s / engine.recorded_s - 1 if engine.recorded_s else 0.0
-    predicted = f"{format_seconds(engine.predicted_s)}, {format_change(change)}"
+    change = f", {format_change(engine.predicted_s / engine.recorded_s - 1)}" if engine.recorded_s else ""
+    predicted = f"{format_seconds(engine.predicted_s)}{change}"
     return f"{ENGINE_NAMES.get(engine.name, engine.name)}, busy", format_seconds(engine.recorded_s), predicted
 
 

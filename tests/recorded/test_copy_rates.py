@@ -114,6 +114,16 @@ def test_a_call_that_holds_the_host_before_its_copy_is_the_hosts_time(held_us: i
     found = replay(of(*events, *later))
     assert abs(found.error) < 0.02
     assert found.device.h2d.pageable_bandwidth_bytes_per_s == pytest.approx(4e9, rel=0.02)
+    (engine,) = (engine for engine in found.engines if engine.name == "h2d")
+    assert engine.recorded_s == pytest.approx(engine.predicted_s, rel=0.05)
+
+
+def test_a_small_copy_back_that_holds_the_host_keeps_its_engine_for_its_bytes_alone() -> None:
+    """64 KiB whose call returns 60 us after the copy has ended on the card: the excess is the host's time."""
+    was = of(call("cudaMemcpy", 0, 100, 1), copy(PAGEABLE_OUT, 30, 7, 1, size=1 << 16))
+    found = replay(was)
+    (engine,) = (engine for engine in found.engines if engine.name == "d2h")
+    assert engine.recorded_s == pytest.approx(engine.predicted_s, rel=0.01)
 
 
 def test_copies_of_one_byte_tell_nothing() -> None:
