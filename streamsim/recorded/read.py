@@ -12,6 +12,7 @@ from streamsim.recorded.file_kinds import CAPTURED, REPORTS, SQLITE
 from streamsim.recorded.json_stream import BYTE_ORDER_MARK, blocks_of
 from streamsim.recorded.kineto import read_kineto
 from streamsim.recorded.nsys import read_nsys
+from streamsim.text.recognise import WORDS, kind_of
 from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
         return read_captured(path, chain((start,), blocks))
     if start.lstrip()[:1] == b"[":  # PyTorch's files of 2020 are the list of events alone
         return read_kineto(path, chain((b'{"traceEvents":', start), blocks, (b"}",)))
-    if _JSON.match(start):
+    kind = "" if b'"traceEvents"' in start else kind_of(start)  # of another file of streamsim
+    if _JSON.match(start) and not kind:
         return read_kineto(path, chain((start,), blocks))  # read once: it may be a pipe
-    what = "is of no format known" if start else "is empty"
+    what = f"is {WORDS[kind]}" if kind else "is of no format known" if start else "is empty"
     raise InputError(one_line(f"{path}: {what}; give {KNOWN}; {EXPORT}"))

@@ -101,6 +101,11 @@ KINETO = [
     ("", "is empty; give a trace of the PyTorch profiler"),
     ("hello", "is of no format known; .*nsys export --type sqlite FILE.nsys-rep"),
     ("{}", "has no list traceEvents"),
+    (
+        '{"streams":["blocking"],"ops":[]}',
+        "is a schedule, for `streamsim simulate`; give a trace of the PyTorch profiler",
+    ),
+    ("inputs = [4]", "is a workload, for `streamsim predict`; give a trace of the PyTorch profiler"),
     ('{"x": "\\"traceEvents\\": ["}', "has no list traceEvents"),
     ('{"traceEvents": []}', "has no CUDA calls, copies or kernels; record with activities="),
     ('{"traceEvents": [{"ph": "X"}', "is cut short after 0 events; copy it again"),
