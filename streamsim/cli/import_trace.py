@@ -10,7 +10,7 @@ from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.given import notes_on
-from streamsim.cli.options import FILE, OUTPUT, complete_device, format_options, take_old_gpu
+from streamsim.cli.options import FILE, OUTPUT, complete_device, format_options
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json, tell
 from streamsim.cli.process import verdict
@@ -25,14 +25,6 @@ if TYPE_CHECKING:
     from streamsim.recorded.replay import Replay, Unrecorded
     from streamsim.recorded.summary import RecordingSummary
     from streamsim.report.tables import Table
-
-
-def _profile(context: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    """Return the profile; a number is a card's, as before."""
-    if value is None or not value.isdecimal():
-        return value
-    take_old_gpu(context, int(value))
-    return None
 
 
 @click.command("import", cls=BriefCommand)
@@ -53,10 +45,8 @@ def _profile(context: click.Context, _param: click.Parameter, value: str | None)
 @click.option("--output", "-o", type=OUTPUT, help="Write the recorded program, as a schedule, to this file.")
 @click.option(
     "--device",
-    "--profile",
     "profile",
     metavar="NAME|FILE",
-    callback=_profile,
     shell_complete=complete_device,
     help="Replay it on this device. Default: the profile of the card's name, shipped or made, with the copy rates of"
     " the recording.",

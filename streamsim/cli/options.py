@@ -173,8 +173,10 @@ def gpu_option(text: str, default: int | None = None) -> Callable[[Command], Com
     """``--gpu``, the number of a card, as ``device``. Its old spelling ``--device`` is taken with a note."""
 
     def old(context: click.Context, _param: click.Parameter, value: int | None) -> None:
+        """Take the number before ``--gpu`` looks for its default."""
         if value is not None:
-            take_old_gpu(context, value)
+            note(f"--device {value}: a card's number is --gpu {value} now; --device will name a profile")
+            context.default_map = {**(context.default_map or {}), "device": value}
 
     number = click.IntRange(0)
     shown = default is not None
@@ -182,12 +184,6 @@ def gpu_option(text: str, default: int | None = None) -> Callable[[Command], Com
         click.option("--gpu", "device", type=number, default=default, show_default=shown, metavar="N", help=text),
         click.option("--device", "old_gpu", type=number, hidden=True, expose_value=False, callback=old),
     )
-
-
-def take_old_gpu(context: click.Context, number: int) -> None:
-    """Take a card's number that was given as ``--device``, which is read before ``--gpu`` looks for its default."""
-    note(f"--device {number}: a card's number is --gpu {number} now; --device names a profile from the next release on")
-    context.default_map = {**(context.default_map or {}), "device": number}
 
 
 plain_format_options = formats(FORMATS, "table", "json")

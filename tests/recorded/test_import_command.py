@@ -122,18 +122,3 @@ def test_what_was_recorded_is_drawn_above_the_replay(trace: Path, tmp_path: Path
     spans = [e for e in events if e["ph"] == "X" and e["pid"] == 1 and "stream" in e["args"]]
     assert sorted((e["ts"], e["dur"]) for e in spans) == sorted((e["ts"] - 10, e["dur"]) for e in work)
     assert (tmp_path / "both.svg").read_text().count('id="h2d: H2D"') == 2
-
-
-def test_a_cards_number_after_device_is_taken_with_a_note(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "t.json").write_text(kineto(*pipeline()))
-    assert main(["import", "t.json", "--gpu", "0", "--json"]) == 0
-    out, err = capsys.readouterr()
-    assert main(["import", "t.json", "--device", "0", "--json"]) == 0
-    old, note = capsys.readouterr()
-    assert (old, err) == (out, "")
-    assert "--device 0: a card's number is --gpu 0 now" in note
-    assert main(["import", "t.json", "--device", "h100", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["replay"]["device"].startswith("h100")

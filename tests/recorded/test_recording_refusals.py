@@ -49,7 +49,7 @@ COMMANDS = [
     ("import t.json --out x.json", "No such option"),
     ("import t.json --untraced-time fast", "--untraced-time = 'fast': expected a time"),
     ("import t.json --untraced-time 0s", "untraced_s = 0.0: expected a time above zero"),
-    ("import t.json --profile h300", "device = 'h300': "),
+    ("import t.json --device h300", "device = 'h300': "),
     ("import t.json -o q.json --plot q.bmp", "q.bmp: expected a file name that ends in one of"),
     ("import t.json -o t.json", "--output = t.json: is the recording itself; give another name"),
     ("import t.json --save-profile t.json", "--save-profile = t.json: is the recording itself; give another name"),
