@@ -16,6 +16,7 @@ from streamsim.rules.clock import TICKS_PER_S, ticks
 from streamsim.transform import calls_and_memory as calls
 from streamsim.transform import legacy_stream as legacy
 from streamsim.transform.dependences import dependences_of
+from streamsim.transform.repairs import still_ordered
 from streamsim.transform.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class Removals:
         if not removed & {"needless-order", "issue-order"}:
             schedule = schedule if holds else calls.without_host_waits(schedule)
             made = legacy.without_legacy(schedule) if "legacy-stream" in removed else schedule
-            return calls.still_ordered(self.case.schedule, made)
+            return still_ordered(self.case.schedule, made)
         schedule = schedule if holds else calls.unblocked(schedule)
         schedule = legacy.without_legacy(schedule) if "legacy-stream" in removed else schedule
         order = self._order if "issue-order" in removed else None

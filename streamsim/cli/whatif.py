@@ -134,14 +134,13 @@ def whatif_command(
     if language is not None and output is None:
         raise InputError(f"--as {language}: the program needs its file; give --output too")
     case, recorded, card = _program(click.get_current_context(), schedule, taken(Chosen, options))
-    program, device, source = case
     changes = list(_changes(**options))
     if not changes:
         raise InputError("nothing to change; give --pin, --async, --streams 2 or another change of --help")
-    found = what_if(program, device, changes, options["independent"], source)
+    found = what_if(case.schedule, case.device, changes, options["independent"], case.source)
     found = replace(found, notes=(*found.notes, *_assumed(found.case)))
     text = None if language is None else _code(found.case, case, language, options)
-    title, beside = f"{schedule.name} on {device.name}", _beside(found, recorded)
+    title, beside = f"{schedule.name} on {case.device.name}", _beside(found, recorded)
     write_beside(beside, plot, trace)
     save_page("what_if_page", page, found, title, beside)
     if output is not None and text is not None:
@@ -151,7 +150,7 @@ def whatif_command(
     if form == "csv":
         print_csv([asdict(outcome) for outcome in (found.before, *found.alone, found.together)])
     elif form == "json":
-        print_json(found.to_json(), device)
+        print_json(found.to_json(), case.device)
     else:
         open_console().print(what_if_table(found, title))
         tell(*within_words(device))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
-from streamsim.program.schedule import Copy, Kernel, Op, Region
+from streamsim.program.schedule import Buffer, Copy, Kernel, Op, Region
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 NEVER = -1  # in place of an op
 
@@ -111,3 +111,18 @@ class History:
             self._starts.insert(place + 1, at)
             self._at[at] = _Stretch(stretch.end, stretch.writer, dict(stretch.readers))
             stretch.end = at
+
+
+def earlier_ops(ops: Iterable[Op], buffers: Iterable[Buffer]) -> Iterator[list[tuple[Region, bool, list[int]]]]:
+    """Yield for each op its ranges, whether it writes them, and the earlier ops with which it shares bytes there.
+
+    One of the two ops writes the bytes. An op that reads a range and writes it is among its own earlier ops.
+    """
+    histories = {buffer.name: History() for buffer in buffers}
+    for i, op in enumerate(ops):
+        found = []
+        for region, writes in touched(op):
+            history, start, end = histories[region.buffer], region.offset, region.offset + region.bytes
+            earlier = history.write(i, start, end) if writes else history.read(i, i, start, end)  # of all streams
+            found.append((region, writes, earlier))
+        yield found

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, HostWork, Kernel, Op, Schedule, Synchronize, WaitThread
-from streamsim.races.check import check, repaired
-from streamsim.transform.dependences import is_racy
 from streamsim.transform.ops import is_of_a_call, last_work
 
 if TYPE_CHECKING:
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
 FLUSHING_BYTES, COLD, COLD_S = 1 << 20, 2.0, 160e-6
 SLOW_TIMES, SLOW_S, LEAST_CALLS = 10, 20e-6, 3
 ONLY_SLOW_S = 100e-6  # where fewer calls of a kind say what is usual
-MOST_REPAIRS = 4  # of a changed schedule
 
 
 def has_pageable(schedule: Schedule) -> bool:
@@ -103,22 +99,6 @@ def _awaited(schedule: Schedule) -> Schedule:
     if any(isinstance(op, Synchronize) and op.stream is None and op.event is None for op in behind):
         return schedule
     return replace(schedule, ops=(*schedule.ops, Synchronize()))
-
-
-def still_ordered(before: Schedule, after: Schedule) -> Schedule:
-    """Return ``after`` with waits for events where it has lost an order that its data needs.
-
-    If ``before`` has races, ``after`` is returned unchanged. A wait may move what others wait for, so that repairs are
-    repeated. Raises InputError if races are left.
-    """
-    if after is before or not after.buffers or is_racy(before):
-        return after
-    for _ in range(MOST_REPAIRS):
-        races = [finding for finding in check(after) if finding.rule == "race"]
-        if not races:
-            return after
-        after = repaired(after, races)
-    raise InputError("ops: the order that the data needs cannot be kept by waits for events")
 
 
 def slow_calls(scenario: Scenario) -> dict[int, float]:

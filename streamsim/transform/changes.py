@@ -27,7 +27,6 @@ from streamsim.transform.calls_and_memory import (
     pinned,
     slow_calls,
     slow_calls_apart,
-    still_ordered,
     without_host_waits,
     without_slow_calls,
 )
@@ -44,6 +43,7 @@ from streamsim.transform.chunks import (
 from streamsim.transform.dependences import dependences_of
 from streamsim.transform.legacy_stream import has_legacy, legacy_apart, without_legacy
 from streamsim.transform.ops import is_of_a_call, is_work, names_memory, working_streams
+from streamsim.transform.repairs import still_ordered
 from streamsim.transform.repeated_step import is_recorded
 from streamsim.transform.scenario import Case, LayersSource
 from streamsim.transform.step_graphs import with_step_graphs
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from streamsim.device.profile import Device
     from streamsim.program.config import Config
-    from streamsim.program.schedule import Op, Schedule
+    from streamsim.program.schedule import Op, Region, Schedule
     from streamsim.transform.scenario import Scenario
 
 # Of the gap between two kernels of a graph, the part that a profiler counts to a kernel launched by itself: 0.6 of 1.0
@@ -234,7 +234,8 @@ def chunks(count: int) -> Change:
         if case.pipeline is not None:
             return case.with_options(chunks=count, streams=min(case.pipeline.config.streams, count))
         schedule = case.schedule  # what the host does once, in a slow first call, is not done again for every piece
-        return case.issued(in_chunks(schedule if is_by_steps(schedule) else slow_calls_apart(case.scenario), count))
+        made = schedule if is_by_steps(schedule) else slow_calls_apart(case.scenario)
+        return case.issued(in_chunks(made, count, _tables(case.first)))
 
     def needs(case: Case) -> str:
         works = filter(is_work, case.schedule.ops)
@@ -243,6 +244,12 @@ def chunks(count: int) -> Change:
         return CAN_BE_CUT
 
     return Change(f"--chunks {count}", make, lambda _: f"cut into {count} chunk{'s' * (count > 1)}", needs)
+
+
+def _tables(schedule: Schedule | None) -> frozenset[Region]:
+    """Return the ranges that the chunks of a schedule share; an order of issue or buffers may hide them."""
+    shared = {} if schedule is None else dependences_of(schedule).shared
+    return frozenset(region for regions in shared.values() for region in regions)
 
 
 def streams(count: int) -> Change:
@@ -277,7 +284,7 @@ def order(name: str) -> Change:
     def make(case: Case) -> Case:
         if case.pipeline is not None and {name, case.pipeline.config.order} <= ISSUE_ORDERS:
             return case.with_options(order=name)  # each chunk's host work before it
-        return case._replace(schedule=in_order(case.schedule, name), source=None)
+        return case.issued(in_order(case.schedule, name))
 
     def does(case: Case) -> str:
         role = ", in the same three streams" * (case.pipeline is not None and case.pipeline.config.is_prefetch)

@@ -13,13 +13,13 @@ from streamsim.errors import InputError
 from streamsim.program.remembered import remembered
 from streamsim.program.schedule import Copy, Kernel
 from streamsim.races.check import unnamed_memory
-from streamsim.transform.calls_and_memory import still_ordered
-from streamsim.transform.dependences import dependences_of, is_racy
+from streamsim.transform.dependences import dependences_of
 from streamsim.transform.recut import Recut
+from streamsim.transform.repairs import is_racy, still_ordered
 from streamsim.transform.steps import are_independent, in_pieces, over_streams, steps_of
 
 if TYPE_CHECKING:
-    from streamsim.program.schedule import Schedule
+    from streamsim.program.schedule import Region, Schedule
 
 
 def chunk_count(schedule: Schedule) -> int:
@@ -48,9 +48,12 @@ def may_pass_unknown(schedule: Schedule) -> bool:
     return is_by_steps(schedule) or dependences_of(schedule).passes_unknown
 
 
-def in_chunks(schedule: Schedule, count: int) -> Schedule:
-    """The same work in so many chunks, over as many streams as now. Raises InputError where it cannot be cut so."""
-    recut = _by_data(schedule)
+def in_chunks(schedule: Schedule, count: int, tables: frozenset[Region] = frozenset()) -> Schedule:
+    """Return the same work in ``count`` chunks, over as many streams as now.
+
+    ``tables``: ranges that every chunk is known to read whole. Raises InputError if the work cannot be cut so.
+    """
+    recut = _by_data(schedule, tables)
     chunks = _count(schedule, recut)
     if count == chunks:
         return schedule
@@ -61,7 +64,7 @@ def in_chunks(schedule: Schedule, count: int) -> Schedule:
         return found
     if count % chunks:
         raise InputError(f"the {chunks} steps of this program cannot be made {count} chunks: {_remedy(chunks)}")
-    cut = in_pieces(schedule, count // chunks)
+    cut = in_pieces(schedule, count // chunks, tables)
     used = {op.stream for op in schedule.ops if isinstance(op, Copy | Kernel)}
     return still_ordered(schedule, over_streams(cut, len(used)) if are_independent(schedule) else cut)
 
@@ -127,7 +130,7 @@ def _recut(schedule: Schedule) -> Recut:
 
 
 @remembered
-def _by_data(schedule: Schedule) -> Recut | None:
+def _by_data(schedule: Schedule, tables: frozenset[Region] = frozenset()) -> Recut | None:
     """The chunks that a program's data shows; None where its steps are all that there is.
 
     Raises InputError for one that shows neither.
@@ -141,7 +144,7 @@ def _by_data(schedule: Schedule) -> Recut | None:
                 raise
         else:
             return None
-    recut = Recut(schedule, dependences_of(schedule))
+    recut = Recut(schedule, dependences_of(schedule, tables))
     if not recut.chunks:
         raise InputError("ops: there is no copy and no kernel to cut")
     return recut

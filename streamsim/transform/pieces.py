@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from streamsim.program.schedule import Copy, Kernel, Op, Region, Schedule
 from streamsim.program.workload import ALIGN_BYTES
-from streamsim.races.touched_bytes import History, touched
+from streamsim.races.touched_bytes import earlier_ops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,20 +85,15 @@ def _piece(op: Work, piece: int, pieces: int, items: int, shared: set[Region]) -
 
 
 def bytes_shared(schedule: Schedule, ops: Sequence[Op], numbers: Sequence[int]) -> list[set[int]] | None:
-    """Of each of ``ops`` the places of those before it with which it shares bytes, one of them writing.
+    """Return the places of the earlier ``ops`` with which each of them shares bytes that one of the two writes.
 
-    ``numbers``: of which op of ``schedule`` each of them is, or is a piece. None where two that share bytes came into
+    ``numbers``: of which op of ``schedule`` each of them is, or is a piece. None if two that share bytes came into
     another order than theirs there.
     """
-    histories = {buffer.name: History() for buffer in schedule.buffers}
     found: list[set[int]] = []
-    for k, op in enumerate(ops):
-        edges = set[int]()
-        for region, writes in touched(op):
-            history, end = histories[region.buffer], region.offset + region.bytes
-            edges.update(history.write(k, region.offset, end) if writes else history.read(k, k, region.offset, end))
-        edges.discard(k)
-        if any(numbers[earlier] >= numbers[k] for earlier in edges):
+    for k, touches in enumerate(earlier_ops(ops, schedule.buffers)):
+        edges = {i for _, _, earlier in touches for i in earlier if i != k}
+        if any(numbers[i] >= numbers[k] for i in edges):
             return None
         found.append(edges)
     return found

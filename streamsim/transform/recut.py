@@ -21,7 +21,8 @@ from msgspec.structs import replace
 
 from streamsim.program.schedule import Copy, Kernel, Op, Region, Schedule, Synchronize
 from streamsim.races.touched_bytes import touched
-from streamsim.transform.dependences import Dependences, issued
+from streamsim.transform.dependences import Dependences
+from streamsim.transform.issue import issued
 from streamsim.transform.ops import NON_BLOCKING, is_work, working_streams
 from streamsim.transform.pieces import bytes_shared, in_pieces, sizes
 

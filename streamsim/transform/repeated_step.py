@@ -20,9 +20,9 @@ from streamsim.program.schedule import Copy, HostOp, HostWork, Kernel, Synchroni
 from streamsim.program.workload import ALIGN_BYTES, SHORTEST_KERNEL_S, Point, Workload, WorkloadKernel
 from streamsim.text.quantities import format_bytes
 from streamsim.text.shown import one_line, shown
-from streamsim.transform.dependences import is_racy
 from streamsim.transform.ops import is_of_a_call, last_work
 from streamsim.transform.recut import Recut
+from streamsim.transform.repairs import is_racy
 from streamsim.transform.steps import Steps, own_work_s, steps_of
 
 if TYPE_CHECKING:

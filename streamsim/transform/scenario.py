@@ -51,11 +51,16 @@ Origin = Source | LayersSource
 
 
 class Case(NamedTuple):
-    """A schedule on a device. ``source``: what the schedule was made from; None if that is unknown."""
+    """A schedule on a device.
+
+    - ``source``: what the schedule was made from; None if that is unknown.
+    - ``first``: the schedule before all changes, which may show more of what chunks share; None if nothing changed.
+    """
 
     schedule: Schedule
     device: Device
     source: Origin | None = None
+    first: Schedule | None = None
 
     @property
     def scenario(self) -> Scenario:
@@ -69,10 +74,11 @@ class Case(NamedTuple):
 
     def issued(self, schedule: Schedule) -> Case:
         """Return another schedule on the same device, without a source."""
-        return Case(schedule, self.device)
+        return Case(schedule, self.device, None, self.first or self.schedule)
 
     def with_options(self, **options: Any) -> Case:
         """Return the source's workload with other options. Raises InputError if they do not go together."""
         assert isinstance(self.source, Source)
         source = Source(self.source.workload, replace(self.source.config, **options))
-        return Case(source.config.schedule(source.workload), self.device, source)
+        schedule = source.config.schedule(source.workload)
+        return Case(schedule, self.device, source, self.first or self.schedule)

@@ -23,14 +23,15 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
-from streamsim.transform.dependences import Dependences, is_racy
+from streamsim.transform.dependences import Dependences
 from streamsim.transform.ops import NON_BLOCKING, is_of_a_call
 from streamsim.transform.pieces import bytes_shared
 from streamsim.transform.pieces import in_pieces as cut_each
 from streamsim.transform.recut import Recut
+from streamsim.transform.repairs import is_racy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from streamsim.program.schedule import Op, Region, Schedule
 
@@ -158,7 +159,7 @@ def _without_streams(ops: Iterable[Op]) -> list[Op]:
     ]
 
 
-def in_pieces(schedule: Schedule, pieces: int) -> Schedule:
+def in_pieces(schedule: Schedule, pieces: int, tables: Collection[Region] = ()) -> Schedule:
     """Each step as so many smaller ones: its copies and kernels cut, and issued again for each piece.
 
     What the host does right before an op of the card, it does for every piece; what it does before the step's first op,
@@ -168,7 +169,7 @@ def in_pieces(schedule: Schedule, pieces: int) -> Schedule:
     and where named memory shows that a piece would come before what it needs.
     """
     found = steps_of(schedule)
-    warm, shared = _Warm(found.steps), _tables(schedule)
+    warm, shared = _Warm(found.steps), _shared(schedule, tables)
     ops, numbers = list(found.before), list(range(len(found.before)))
     for step in found.steps:
         place = numbers[-1] + 1 if numbers else 0
@@ -189,10 +190,10 @@ def in_pieces(schedule: Schedule, pieces: int) -> Schedule:
     return replace(schedule, ops=(*ops, *found.after))
 
 
-def _tables(schedule: Schedule) -> dict[int, set[Region]]:
-    """By kernel the ranges that kernels of other chunks read as well, which no piece of it reads in part."""
+def _shared(schedule: Schedule, tables: Collection[Region]) -> dict[int, set[Region]]:
+    """Return by kernel the ranges that kernels of other chunks read as well. Each of its pieces reads them whole."""
     names_memory = any(isinstance(op, Kernel) and (op.reads or op.writes) for op in schedule.ops)
-    return Dependences(schedule).shared if names_memory else {}
+    return Dependences(schedule, tables).shared if names_memory else {}
 
 
 def _too_small(ops: Iterable[Op], pieces: int) -> InputError:

@@ -1,0 +1,187 @@
+"""What the ops of a schedule read of each other, and which of them therefore make a chunk.
+
+If an op does not name its memory, its data is unknown: it may read what the ops write that its stream and its events
+put before it. But a copy to the card behind a kernel or a copy back, all of them without named memory, is the first op
+of a new chunk.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from streamsim.program.schedule import Copy, Kernel, Op, Region, Schedule
+from streamsim.program.workload import ALIGN_BYTES
+from streamsim.races.touched_bytes import earlier_ops
+from streamsim.transform.ops import last_work, names_memory, stage_of
+from streamsim.transform.shared_ranges import are_disjoint, shared_ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from streamsim.transform.stream_order import StreamOrder
+
+
+class DataFlow:
+    """The data that ops hand to each other. ``i`` is the index of an op.
+
+    - ``reads_from[i]``: the ops whose data op ``i`` reads, or may read if memory is not named.
+    - ``conflicts[i]``: the earlier ops that share, or may share, bytes that one of the two writes.
+    - ``shared[i]``: the ranges that kernel ``i`` and kernels of other chunks read, such as weights.
+    - ``chunk[i]``: the first op of its chunk. Ops that hand data to each other form a chunk.
+    - ``common``: writers of shared ranges, and copies back of what several chunks wrote; they join no chunk.
+    - ``sums``: the copies back in ``common`` that are found only by their place after all kernels.
+
+    ``is_racy``: the schedule has races; then dependences that it does not enforce are dropped. ``tables``: ranges that
+    are known to be shared.
+    """
+
+    def __init__(self, schedule: Schedule, order: StreamOrder, is_racy: bool, tables: Collection[Region]) -> None:
+        self._schedule = schedule
+        self._ops = schedule.ops
+        self._order = order
+        self.reads_from: list[set[int]] = []
+        self.conflicts: list[set[int]] = []
+        self._versions: list[dict[Region, frozenset[int]]] = []  # of what kernels read: the range, and who wrote it
+        self._find_data(is_racy)
+        self.sums = self._find_sums()
+        self.shared = shared_ranges(self._ops, self._versions, tables)
+        self.common = {k for i, regions in self.shared.items() for region in regions for k in self._versions[i][region]}
+        self.chunk = self._find_chunks()
+
+    def unknown(self, i: int) -> set[int]:
+        """Return the ops before ``i`` of which it may need data, because it or they do not name their memory."""
+        ops = self._ops
+        return {
+            k
+            for k in self._order.before[i]
+            if not (names_memory(ops[k]) and names_memory(ops[i])) and not _starts_chunk(ops[k], ops[i])
+        }
+
+    def _find_data(self, is_racy: bool) -> None:
+        """Find which ops each op needs: those whose data it reads, and all with which it shares bytes."""
+        ops, before = self._ops, self._order.before
+        for i, touches in enumerate(earlier_ops(ops, self._schedule.buffers)):
+            unknown = self.unknown(i)
+            reads, conflicts = set(unknown), set(unknown)
+            versions = dict[Region, frozenset[int]]()
+            for region, writes, earlier in touches:
+                conflicts.update(earlier)
+                if not writes:
+                    reads.update(earlier)
+                    versions[region] = frozenset(earlier)
+            for edges in (reads, conflicts):
+                edges.discard(i)
+                if is_racy:
+                    edges -= {k for k in edges if ops[k].stream != ops[i].stream and k not in before[i]}
+            self.reads_from.append(reads)
+            self.conflicts.append(conflicts)
+            self._versions.append(versions if isinstance(ops[i], Kernel) else {})
+
+    def _find_sums(self) -> set[int]:
+        """Find copies back behind all kernels, beyond those whose data they are said to read: sums of all.
+
+        Of a sum that is too small to give each chunk an aligned piece some kernels write no byte. It is copied back at
+        once, behind all of them by events, or behind what others are copied back in its stream, or where some kernels
+        write nothing at all, or long after another copy back of what the same kernel has written.
+        """
+        ops, order, last, found = self._ops, self._order, last_work(self._schedule), set[int]()
+        kernels = {i for i, op in enumerate(ops) if isinstance(op, Kernel)}
+        backs = Counter(op.device.buffer for op in ops if isinstance(op, Copy) and op.direction == "d2h" and op.device)
+        early = [k for k in range(max(kernels, default=0)) if stage_of(ops[k]) == 2]
+        has_mute = any(isinstance(op, Kernel) and op.reads and not op.writes for op in ops)
+        for i in range(max(kernels, default=last) + 1, last + 1):
+            op = ops[i]
+            if not isinstance(op, Copy) or op.direction != "d2h" or op.bytes >= ALIGN_BYTES * len(kernels):
+                continue
+            if op.device is None or backs[op.device.buffer] > 1:
+                continue
+            awaits = order.awaits(i)
+            earlier = order.before[i] - awaits
+            follows = earlier & found or any(kernels <= _all_from(k, self.reads_from) for k in earlier)
+            is_late = any(self.reads_from[k] & self.reads_from[i] for k in early)
+            is_more = follows or has_mute or is_late or awaits - self.reads_from[i]
+            if is_more and kernels <= _all_from(i, order.before) and not kernels <= _all_from(i, self.reads_from):
+                found.add(i)
+        for i in found:
+            self.reads_from[i] |= kernels
+            self.conflicts[i] |= kernels
+        return found
+
+    def _hands_over(self, i: int) -> set[int]:
+        """Return the ops whose data ``i`` reads, except what kernels of other chunks read as well."""
+        shared = self.shared.get(i)
+        if shared is None:
+            return self.reads_from[i]
+        own = self.unknown(i).union(*(w for region, w in self._versions[i].items() if region not in shared))
+        return own & self.reads_from[i]
+
+    def _find_chunks(self) -> list[int]:
+        """Return the first op of each op's chunk: ops that hand data to each other, directly or not.
+
+        A copy back of what several chunks have written is common, unless there are more of its kind, each of others.
+        """
+        ops = range(len(self._ops))
+        chunks = _Chunks(len(ops))
+        self.common |= self.sums
+        backs = [i for i in ops if self._gathers(i)]
+        for i in sorted(set(ops).difference(backs, self.sums)):
+            chunks.join(i, self._hands_over(i))
+        alike: dict[int, list[int]] = {}  # by of how many ops they copy back what these have written
+        for i in backs:
+            alike.setdefault(len(self.reads_from[i]), []).append(i)
+        of_chunks = self._are_of_chunks(backs, chunks)
+        for some in [backs] if of_chunks else [alike[many] for many in sorted(alike)]:
+            several = [i for i in some if len(chunks.of(self._hands_over(i))) > 1]
+            self.common.update(() if self._are_of_chunks(several, chunks) else several)
+            for i in set(some) - self.common:
+                chunks.join(i, self._hands_over(i))
+        return [chunks.root(i) for i in ops]
+
+    def _are_of_chunks(self, backs: Sequence[int], chunks: _Chunks) -> bool:
+        """Return True if each of several copies back is of other chunks than the others."""
+        return len(backs) > 1 and are_disjoint([chunks.of(self._hands_over(i)) for i in backs])
+
+    def _gathers(self, i: int) -> bool:
+        """Return True if an op is a copy back of what several ops have written."""
+        is_back = stage_of(self._ops[i]) == 2 and i not in self.sums
+        return is_back and len(self.reads_from[i]) > 1 and not self.unknown(i)
+
+
+class _Chunks:
+    """Sets of ops that belong together, each named by its first op."""
+
+    def __init__(self, ops: int) -> None:
+        self._earlier = list(range(ops))
+
+    def root(self, i: int) -> int:
+        earlier = self._earlier
+        while earlier[i] != i:
+            earlier[i] = earlier[earlier[i]]
+            i = earlier[i]
+        return i
+
+    def of(self, ops: Iterable[int]) -> set[int]:
+        return {self.root(i) for i in ops}
+
+    def join(self, i: int, others: Iterable[int]) -> None:
+        for k in others:
+            a, b = sorted((self.root(i), self.root(k)))
+            self._earlier[b] = a
+
+
+def _all_from(i: int, edges: Sequence[Collection[int]]) -> set[int]:
+    """Return all ops reachable from op ``i``."""
+    found, rest = set[int](), [i]
+    while rest:
+        more = set(edges[rest.pop()]) - found
+        found |= more
+        rest += more
+    return found
+
+
+def _starts_chunk(before: Op, op: Op) -> bool:
+    """Return True if ``op``, next in the stream, begins a chunk; False if one of the two names its memory."""
+    if names_memory(before) or names_memory(op) or before.stream != op.stream:
+        return False
+    return stage_of(op) == 0 and stage_of(before) > 0

@@ -1,0 +1,114 @@
+"""Schedules issued anew: ops in another sequence or other streams, with events where they need each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from streamsim.program.schedule import (
+    LEGACY_STREAM,
+    Copy,
+    HostWork,
+    Kernel,
+    Op,
+    RecordEvent,
+    Schedule,
+    StreamKind,
+    Synchronize,
+    WaitEvent,
+)
+from streamsim.transform.ops import NON_BLOCKING, is_work, last_work, working_streams
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+
+def issued(
+    schedule: Schedule,
+    ops: Sequence[Op],
+    numbers: Sequence[int],
+    streams: Mapping[int, int],
+    kinds: tuple[StreamKind, ...],
+    edges: Sequence[Collection[int]],
+    awaited: Mapping[int, Collection[int]],
+) -> Schedule:
+    """``schedule`` with ``ops`` in place of its own, with events where ``edges`` go from stream to stream.
+
+    ``numbers``: by which the ops know each other: in ``streams`` (of the ``kinds``), the stream of each; in ``edges``,
+    what each must come after; in ``awaited``, what a synchronisation waits for, but for one with the whole device. The
+    host waits at the end if it does so in ``schedule``.
+    """
+    place = {i: k for k, i in enumerate(numbers)}
+    behind: dict[tuple[int, int], int] = {}  # by stream and another one: the place up to which it has waited for that
+    waits = {i: _waits(i, edges[i], streams, place, behind) for i, op in zip(numbers, ops, strict=True) if is_work(op)}
+    events = {k: event for event, k in enumerate(dict.fromkeys(k for some in waits.values() for k in some))}
+    found: list[Op] = []
+    for i, op in zip(numbers, ops, strict=True):
+        if isinstance(op, Copy | Kernel):
+            found += (WaitEvent(events[k], streams[i], thread=op.thread) for k in waits[i])
+            found.append(replace(op, stream=streams[i]))
+            if i in events:
+                found.append(RecordEvent(events[i], streams[i], thread=op.thread))
+        elif isinstance(op, Synchronize) and (op.event is not None or op.stream is not None):
+            found += (replace(op, stream=stream, event=None) for stream in {streams[k]: k for k in awaited[i]})
+        else:
+            found.append(op)
+    if rest := schedule.ops[last_work(schedule) + 1 :]:
+        found += [op for op in rest if isinstance(op, HostWork)]
+        found.append(Synchronize())
+    return replace(schedule, ops=tuple(found), streams=kinds, events=len(events))
+
+
+def _waits(
+    i: int,
+    edges: Collection[int],
+    streams: Mapping[int, int],
+    place: dict[int, int],
+    behind: dict[tuple[int, int], int],
+) -> list[int]:
+    """Of the ops that ``i`` must come after, the last of every other stream that its own has not waited for yet."""
+    if not edges:
+        return []
+    last = {streams[k]: k for k in sorted(edges, key=place.__getitem__)}
+    found = [k for s, k in last.items() if s != streams[i] and place[k] > behind.get((streams[i], s), -1)]
+    behind.update({(streams[i], streams[k]): place[k] for k in found})
+    return found
+
+
+class NewStreams:
+    """Streams to which ops are dealt out: behind an op that they read from, else a new one, else that used longest ago.
+
+    Ops of the legacy default stream stay in it, unless all are there, and those of blocking streams in blocking ones.
+    """
+
+    def __init__(self, schedule: Schedule, most: int) -> None:
+        self.of: dict[int, int] = {}
+        self._schedule = schedule
+        self._most = most
+        self._stays = {LEGACY_STREAM} < working_streams(schedule)  # else it is a stream like another
+        self._kinds: list[StreamKind] = []
+        self._tail: dict[int, int] = {}  # by new stream its last op; the one used longest ago first
+
+    def kinds(self) -> tuple[StreamKind, ...]:
+        """Return the kind of each new stream."""
+        return tuple(self._kinds)
+
+    def put(self, i: int, reads_from: Collection[int]) -> None:
+        """Choose the stream of op ``i``, which reads the data of the ops ``reads_from``."""
+        old = self._schedule.ops[i].stream
+        kind = self._schedule.streams[old - 1] if old else NON_BLOCKING[0]
+        stream = LEGACY_STREAM if self._stays and not old else self._choose(kind, reads_from)
+        self._tail.pop(stream, None)
+        self._tail[stream] = i
+        self.of[i] = stream
+
+    def _choose(self, kind: StreamKind, reads_from: Collection[int]) -> int:
+        own = [stream for stream in self._tail if stream and self._kinds[stream - 1] == kind]
+        behind = [stream for stream in own if self._tail[stream] in reads_from]
+        if behind:
+            return behind[-1]
+        if own and len(self._kinds) >= self._most:
+            return own[0]
+        self._kinds.append(kind)
+        return len(self._kinds)
