@@ -148,6 +148,21 @@ class DataFlow:
         return is_back and len(self.reads_from[i]) > 1 and not self.unknown(i)
 
 
+def conflicts_in(schedule: Schedule, ops: Sequence[Op], numbers: Sequence[int]) -> list[set[int]] | None:
+    """Return the places of the earlier ``ops`` with which each of them shares bytes that one of the two writes.
+
+    ``numbers``: of which op of ``schedule`` each of them is, or is a piece. None if two that share bytes came into
+    another order than theirs there.
+    """
+    found: list[set[int]] = []
+    for k, touches in enumerate(earlier_ops(ops, schedule.buffers)):
+        edges = {i for _, _, earlier in touches for i in earlier if i != k}
+        if any(numbers[i] >= numbers[k] for i in edges):
+            return None
+        found.append(edges)
+    return found
+
+
 class _Chunks:
     """Sets of ops that belong together, each named by its first op."""
 

@@ -1,4 +1,4 @@
-"""Cutting copies and kernels into pieces, each with its own part of the memory, of the work and of the threads.
+"""Copies and kernels cut into pieces, each with its part of the memory, work and threads; and joined again.
 
 Nothing in a schedule says how a kernel may be cut. It is taken to work element by element: a piece of it reads and
 writes that piece of its ranges, and all of a range that is shared (a table, weights).
@@ -6,35 +6,36 @@ writes that piece of its ranges, and all of a range that is shared (a table, wei
 
 from __future__ import annotations
 
-from math import gcd
-from typing import TYPE_CHECKING
+from math import fsum, gcd
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from streamsim.program.schedule import Copy, Kernel, Op, Region, Schedule
+from streamsim.program.schedule import Copy, Kernel, Op, Region
 from streamsim.program.workload import ALIGN_BYTES
-from streamsim.races.touched_bytes import earlier_ops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     Work = Copy | Kernel
 
+ROUNDING = 1e-9  # relative, of sums of shares
 
-def in_pieces(ops: Sequence[Op], shared: Sequence[set[Region]], pieces: int) -> list[list[Op]] | None:
-    """The copies and kernels of a chunk, each in so many pieces; None where one of them is too small.
 
-    ``shared``: of each op the ranges that every piece reads whole.
+def cut(ops: Sequence[Op], shared: Sequence[set[Region]], pieces: int) -> list[list[Op]] | None:
+    """Return the copies and kernels of a chunk, each in ``pieces`` pieces; None if one of them is too small.
+
+    ``shared``: the ranges of each op that every piece reads whole.
     """
     wholes = [(op, all_read) for op, all_read in zip(ops, shared, strict=True) if isinstance(op, Copy | Kernel)]
-    found = [size for op, all_read in wholes for size in sizes(op, all_read)]
+    found = [size for op, all_read in wholes for size in _sizes(op, all_read)]
     if min(found, default=pieces) < pieces:
         return None
     items = _items(found, [size for op, all_read in wholes for size in _ranges(op, all_read)], pieces)
     return [[_piece(op, k, pieces, items, all_read) for k in range(pieces)] for op, all_read in wholes]
 
 
-def sizes(op: Work, shared: set[Region]) -> list[int]:
+def _sizes(op: Work, shared: set[Region]) -> list[int]:
     """The sizes of what is cut with an op: its ranges in bytes, and its elements."""
     return _ranges(op, shared) + ([op.elements] if isinstance(op, Kernel) and op.elements else [])
 
@@ -84,16 +85,86 @@ def _piece(op: Work, piece: int, pieces: int, items: int, shared: set[Region]) -
     )
 
 
-def bytes_shared(schedule: Schedule, ops: Sequence[Op], numbers: Sequence[int]) -> list[set[int]] | None:
-    """Return the places of the earlier ``ops`` with which each of them shares bytes that one of the two writes.
+def form_of(op: Op) -> Any:
+    """Return what ops that can be joined have in common: all except where their data is, and how much of it."""
+    if isinstance(op, Copy):
+        return replace(op, bytes=1, stream=0, host=None, device=None)
+    assert isinstance(op, Kernel)
+    elements, duration_s = min(1, op.elements), op.duration_s and 1.0
+    own = {"elements": elements, "duration_s": duration_s, "share": 1.0, "threads": min(1, op.threads)}
+    return replace(op, stream=0, reads=(), writes=(), **own)
 
-    ``numbers``: of which op of ``schedule`` each of them is, or is a piece. None if two that share bytes came into
-    another order than theirs there.
-    """
-    found: list[set[int]] = []
-    for k, touches in enumerate(earlier_ops(ops, schedule.buffers)):
-        edges = {i for _, _, earlier in touches for i in earlier if i != k}
-        if any(numbers[i] >= numbers[k] for i in edges):
+
+def joined(ops: Sequence[Op]) -> Op | None:
+    """Return ops of one form as one op; None if their ranges do not, or not surely, lie side by side."""
+    if len(ops) == 1:
+        return ops[0]
+    if all(isinstance(op, Copy) for op in ops):
+        return _one_copy([op for op in ops if isinstance(op, Copy)])
+    return _one_kernel([op for op in ops if isinstance(op, Kernel)])
+
+
+def _one_copy(copies: list[Copy]) -> Copy | None:
+    host, device = _side_by_side([copy.host for copy in copies]), _side_by_side([copy.device for copy in copies])
+    n_bytes = sum(copy.bytes for copy in copies)
+    if host is None or device is None:
+        return None
+    return replace(copies[0], bytes=n_bytes, host=host, device=device)
+
+
+def _one_kernel(kernels: list[Kernel]) -> Kernel | None:
+    first = kernels[0]
+    elements = sum(kernel.elements for kernel in kernels)
+    timed = [kernel.duration_s for kernel in kernels if kernel.duration_s is not None]
+    share = 1.0 if all(kernel.share == 1 for kernel in kernels) else fsum(kernel.share for kernel in kernels)
+    touching = [[kernel.reads + kernel.writes for kernel in kernels], [kernel.reads for kernel in kernels]]
+    if share > 1 + ROUNDING or any(len({len(regions) for regions in some}) > 1 for some in touching):
+        return None
+    if timed and not _are_of_one_launch(kernels):
+        return None
+    if not _are_in_proportion([_sizes(kernel, _alike(kernels)) for kernel in kernels]):
+        return None
+    # What all read alike, the merged one reads too.
+    regions = [some[0] if len(set(some)) == 1 else _side_by_side(some) for some in zip(*touching[0], strict=True)]
+    if None in regions or not regions:
+        return None
+    reads = len(first.reads)
+    return replace(
+        first,
+        elements=elements,
+        duration_s=fsum(timed) if timed else None,
+        reads=tuple(regions[:reads]),
+        writes=tuple(regions[reads:]),
+        share=min(1.0, share),
+        threads=sum(kernel.threads for kernel in kernels),
+    )
+
+
+def _are_of_one_launch(kernels: Sequence[Kernel]) -> bool:
+    """Whether they are parts of launches of one time; or whole ones, of whatever time."""
+    whole_s = [kernel.duration_s / kernel.share for kernel in kernels if kernel.duration_s]
+    return all(kernel.share == 1 for kernel in kernels) or max(whole_s) <= min(whole_s) * (1 + ROUNDING)
+
+
+def _alike(kernels: Sequence[Kernel]) -> set[Region]:
+    """The ranges that all of them read."""
+    return set[Region].intersection(*(set(kernel.reads) for kernel in kernels))
+
+
+def _are_in_proportion(rows: Sequence[Sequence[int]]) -> bool:
+    """Whether every row is a multiple of the first one: then parts of the whole are the parts that they were."""
+    first = rows[0]
+    return all([a * row[0] for a in first] == [b * first[0] for b in row] for row in rows if row)
+
+
+def _side_by_side(regions: Sequence[Region | None]) -> Region | None:
+    """Ranges that lie side by side, in this order, as one; None where they do not."""
+    first = regions[0]
+    if first is None:
+        return None
+    end = first.offset
+    for region in regions:
+        if region is None or (region.buffer, region.offset) != (first.buffer, end):
             return None
-        found.append(edges)
-    return found
+        end += region.bytes
+    return Region(first.buffer, first.offset, end - first.offset)

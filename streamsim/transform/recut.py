@@ -14,24 +14,22 @@ and what writes such a range is neither cut nor merged, nor is a copy back of wh
 from __future__ import annotations
 
 from itertools import groupby
-from math import fsum
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from streamsim.program.schedule import Copy, Kernel, Op, Region, Schedule, Synchronize
 from streamsim.races.touched_bytes import touched
+from streamsim.transform.data_flow import conflicts_in
 from streamsim.transform.dependences import Dependences
 from streamsim.transform.issue import issued
 from streamsim.transform.ops import NON_BLOCKING, is_work, working_streams
-from streamsim.transform.pieces import bytes_shared, in_pieces, sizes
+from streamsim.transform.pieces import cut, form_of, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     Part = tuple[int, int]  # an op of the schedule, and which part of it
-
-ROUNDING = 1e-9  # relative, of sums of shares
 
 
 class Recut:
@@ -45,6 +43,7 @@ class Recut:
 
     def __init__(self, schedule: Schedule, needs: Dependences | None = None) -> None:
         self._schedule = schedule
+        self._ops = schedule.ops
         self._needs = needs = needs or Dependences(schedule)
         self._members: dict[int, list[int]] = {}  # by chunk its ops in the order of issue
         for i, op in enumerate(schedule.ops):
@@ -58,15 +57,15 @@ class Recut:
     @property
     def members(self) -> list[list[Op]]:
         """The ops of each chunk, in the order of issue; without what all chunks have in common."""
-        return [[self._schedule.ops[i] for i in ops] for ops in self._members.values()]
+        return [[self._ops[i] for i in ops] for ops in self._members.values()]
 
     def dealt(self, streams: int | None, *, keeps_waits: bool = True) -> Schedule:
         """The same ops in other streams; without ``keeps_waits`` with no wait but those that the data needs."""
         parts = [(i, 0) for i in self._needs.sequence(None, holds=True)]
-        ops = [self._schedule.ops[i] for i, _ in parts]
+        ops = [self._ops[i] for i, _ in parts]
         edges = [
             self._needs.conflicts[i] | (self._needs.awaits(i) if keeps_waits else set())
-            if is_work(self._schedule.ops[i])
+            if is_work(self._ops[i])
             else set()
             for i, _ in parts
         ]
@@ -80,15 +79,15 @@ class Recut:
         """
         cuts: dict[int, list[Op]] = {}
         for members in self._members.values():
-            wholes = [self._schedule.ops[i] for i in members]
-            found = in_pieces(wholes, [self._needs.shared.get(i, set()) for i in members], pieces)
+            wholes = [self._ops[i] for i in members]
+            found = cut(wholes, [self._needs.shared.get(i, set()) for i in members], pieces)
             if found is None:
                 return None
             cuts.update(zip(members, found, strict=True))
         for by_piece in (True, False):
             parts = self._parts(pieces, by_piece)
-            ops = [cuts[i][p] if i in cuts else self._schedule.ops[i] for i, p in parts]
-            edges = bytes_shared(self._schedule, ops, [i for i, _ in parts])
+            ops = [cuts[i][p] if i in cuts else self._ops[i] for i, p in parts]
+            edges = conflicts_in(self._schedule, ops, [i for i, _ in parts])
             if edges is not None:
                 break
         else:
@@ -107,18 +106,18 @@ class Recut:
         sequence = self._needs.sequence(None, holds=True)
         epoch, now = dict[int, int](), 0
         for i in sequence:
-            now += not is_work(self._schedule.ops[i])
+            now += not is_work(self._ops[i])
             epoch[i] = now
         first: dict[int, int] = {}  # by op the one that it becomes a part of
         whole: dict[int, Op] = {}
-        alike = groupby(self._members.values(), key=lambda ops: [(_form(self._schedule.ops[i]), epoch[i]) for i in ops])
+        alike = groupby(self._members.values(), key=lambda ops: [(form_of(self._ops[i]), epoch[i]) for i in ops])
         for _, group in alike:
             chunks = list(group)
             if len(chunks) % together:
                 return None
             for k in range(0, len(chunks), together):
                 for ops in zip(*chunks[k : k + together], strict=True):
-                    one = _one([self._schedule.ops[i] for i in ops])
+                    one = joined([self._ops[i] for i in ops])
                     if one is None:
                         return None
                     first |= dict.fromkeys(ops, ops[0])
@@ -127,12 +126,12 @@ class Recut:
         place = {i: k for k, (i, _) in enumerate(parts)}
         edges: list[set[int]] = [set() for _ in parts]
         for i in sequence:
-            if is_work(self._schedule.ops[i]):
+            if is_work(self._ops[i]):
                 k = place[first.get(i, i)]
                 edges[k].update(place[first.get(j, j)] for j in self._needs.conflicts[i] | self._needs.awaits(i))
         if any(earlier >= k for k, some in enumerate(edges) for earlier in some):
             return None
-        return self._made([whole.get(i) or self._schedule.ops[i] for i, _ in parts], parts, edges, streams)
+        return self._made([whole.get(i) or self._ops[i] for i, _ in parts], parts, edges, streams)
 
     def with_buffers(self, times: int | None) -> Schedule | None:
         """Device buffers that chunks use one after another, so many ``times``, used in turn; None: one for each chunk.
@@ -152,7 +151,7 @@ class Recut:
         own: dict[int, dict[str, str]] = {}
         for (chunk, buffer), name in names.items():
             own.setdefault(chunk, {})[buffer] = name
-        ops = [_renamed(op, own.get(chunk_of.get(i, -1), {})) for i, op in enumerate(self._schedule.ops)]
+        ops = [_renamed(op, own.get(chunk_of.get(i, -1), {})) for i, op in enumerate(self._ops)]
         sizes = {buffer.name: buffer for buffer in self._schedule.buffers}
         more = {name: replace(sizes[buffer], name=name) for (_, buffer), name in names.items()}
         if more.keys() & sizes.keys():
@@ -185,7 +184,7 @@ class Recut:
     def _parts(self, pieces: int, by_piece: bool) -> list[Part]:
         """The parts of all ops in the order of issue."""
         sequence = self._needs.sequence(None, holds=True)
-        uncut = {i for i in sequence if i in self._needs.common or not is_work(self._schedule.ops[i])}
+        uncut = {i for i in sequence if i in self._needs.common or not is_work(self._ops[i])}
         runs = groupby(sequence, key=lambda i: self._needs.chunk[i] if by_piece and i not in uncut else -1 - i)
         found: list[Part] = []
         for _, run in runs:
@@ -228,91 +227,6 @@ class Recut:
             of = {k: turn.get((self._needs.chunk[i], p), 1) for k, (i, p) in enumerate(parts)}
             awaited, kinds = {}, NON_BLOCKING * max(of.values())
         return issued(self._schedule, ops, range(len(ops)), of, kinds, edges, awaited)
-
-
-def _form(op: Op) -> Any:
-    """What ops that can be merged have in common: all but where their data is, and how much of it."""
-    if isinstance(op, Copy):
-        return replace(op, bytes=1, stream=0, host=None, device=None)
-    assert isinstance(op, Kernel)
-    elements, duration_s = min(1, op.elements), op.duration_s and 1.0
-    own = {"elements": elements, "duration_s": duration_s, "share": 1.0, "threads": min(1, op.threads)}
-    return replace(op, stream=0, reads=(), writes=(), **own)
-
-
-def _one(ops: Sequence[Op]) -> Op | None:
-    """Ops of one form, one after another in memory, in one; None where they do not, or not surely, lie side by side."""
-    if len(ops) == 1:
-        return ops[0]
-    if all(isinstance(op, Copy) for op in ops):
-        return _one_copy([op for op in ops if isinstance(op, Copy)])
-    return _one_kernel([op for op in ops if isinstance(op, Kernel)])
-
-
-def _one_copy(copies: list[Copy]) -> Copy | None:
-    host, device = _joined([copy.host for copy in copies]), _joined([copy.device for copy in copies])
-    n_bytes = sum(copy.bytes for copy in copies)
-    if host is None or device is None:
-        return None
-    return replace(copies[0], bytes=n_bytes, host=host, device=device)
-
-
-def _one_kernel(kernels: list[Kernel]) -> Kernel | None:
-    first = kernels[0]
-    elements = sum(kernel.elements for kernel in kernels)
-    timed = [kernel.duration_s for kernel in kernels if kernel.duration_s is not None]
-    share = 1.0 if all(kernel.share == 1 for kernel in kernels) else fsum(kernel.share for kernel in kernels)
-    touching = [[kernel.reads + kernel.writes for kernel in kernels], [kernel.reads for kernel in kernels]]
-    if share > 1 + ROUNDING or any(len({len(regions) for regions in some}) > 1 for some in touching):
-        return None
-    if timed and not _are_of_one_launch(kernels):
-        return None
-    if not _are_in_proportion([sizes(kernel, _alike(kernels)) for kernel in kernels]):
-        return None
-    # What all read alike, the merged one reads too.
-    regions = [some[0] if len(set(some)) == 1 else _joined(some) for some in zip(*touching[0], strict=True)]
-    if None in regions or not regions:
-        return None
-    reads = len(first.reads)
-    return replace(
-        first,
-        elements=elements,
-        duration_s=fsum(timed) if timed else None,
-        reads=tuple(regions[:reads]),
-        writes=tuple(regions[reads:]),
-        share=min(1.0, share),
-        threads=sum(kernel.threads for kernel in kernels),
-    )
-
-
-def _are_of_one_launch(kernels: Sequence[Kernel]) -> bool:
-    """Whether they are parts of launches of one time; or whole ones, of whatever time."""
-    whole_s = [kernel.duration_s / kernel.share for kernel in kernels if kernel.duration_s]
-    return all(kernel.share == 1 for kernel in kernels) or max(whole_s) <= min(whole_s) * (1 + ROUNDING)
-
-
-def _alike(kernels: Sequence[Kernel]) -> set[Region]:
-    """The ranges that all of them read."""
-    return set[Region].intersection(*(set(kernel.reads) for kernel in kernels))
-
-
-def _are_in_proportion(rows: Sequence[Sequence[int]]) -> bool:
-    """Whether every row is a multiple of the first one: then parts of the whole are the parts that they were."""
-    first = rows[0]
-    return all([a * row[0] for a in first] == [b * first[0] for b in row] for row in rows if row)
-
-
-def _joined(regions: Sequence[Region | None]) -> Region | None:
-    """Ranges that lie side by side, in this order, as one; None where they do not."""
-    first = regions[0]
-    if first is None:
-        return None
-    end = first.offset
-    for region in regions:
-        if region is None or (region.buffer, region.offset) != (first.buffer, end):
-            return None
-        end += region.bytes
-    return Region(first.buffer, first.offset, end - first.offset)
 
 
 def _renamed(op: Op, names: dict[str, str]) -> Op:

@@ -23,10 +23,10 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
+from streamsim.transform.data_flow import conflicts_in
 from streamsim.transform.dependences import Dependences
 from streamsim.transform.ops import NON_BLOCKING, is_of_a_call
-from streamsim.transform.pieces import bytes_shared
-from streamsim.transform.pieces import in_pieces as cut_each
+from streamsim.transform.pieces import cut
 from streamsim.transform.recut import Recut
 from streamsim.transform.repairs import is_racy
 
@@ -175,17 +175,17 @@ def in_pieces(schedule: Schedule, pieces: int, tables: Collection[Region] = ()) 
         place = numbers[-1] + 1 if numbers else 0
         works = [i for i, op in enumerate(step) if isinstance(op, Copy | Kernel)]
         first, end = works[0], works[-1] + 1
-        cut = cut_each([step[i] for i in works], [shared.get(place + i, set()) for i in works], pieces)
-        if cut is None:
+        found_pieces = cut([step[i] for i in works], [shared.get(place + i, set()) for i in works], pieces)
+        if found_pieces is None:
             raise _too_small([step[i] for i in works], pieces)
-        piece_of = dict(zip(works, cut, strict=True))
+        piece_of = dict(zip(works, found_pieces, strict=True))
         ops += step[:first]
         for piece in range(pieces):
             again = [piece_of[i][piece] if i in piece_of else step[i] for i in range(first, end)]
             ops += again if piece == 0 else warm.calls(again)
         ops += step[end:]
         numbers += [place + i for i in (*range(first), *list(range(first, end)) * pieces, *range(end, len(step)))]
-    if schedule.buffers and bytes_shared(schedule, ops, numbers) is None:
+    if schedule.buffers and conflicts_in(schedule, ops, numbers) is None:
         raise InputError(f"a step cannot be cut into {pieces} pieces: some would come before what they read is there")
     return replace(schedule, ops=(*ops, *found.after))
 
@@ -250,12 +250,12 @@ def prefetched(schedule: Schedule, depth: int) -> Schedule:
     :func:`steps_of`, and where named memory shows that it is not.
     """
     made, numbers = _prefetched(schedule, depth)
-    if not schedule.buffers or bytes_shared(schedule, made.ops, numbers) is not None:
+    if not schedule.buffers or conflicts_in(schedule, made.ops, numbers) is not None:
         return made
     more = None if is_racy(schedule) else Recut(schedule).with_buffers(depth + 1)
     if more is not None:
         made, numbers = _prefetched(more, depth)
-        if bytes_shared(more, made.ops, numbers) is not None:
+        if conflicts_in(more, made.ops, numbers) is not None:
             return made
     raise InputError(
         f"steps cannot be copied {depth} ahead: a step copies to the card what a step before it copies back or computes"
