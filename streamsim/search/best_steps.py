@@ -200,8 +200,9 @@ class _Ways:
                     self.left_out.append(f"more than {way.words}: the search would take too long")
                     return False
             except InputError as error:
-                if not any(why.endswith(f": {error}") for why in self.left_out):
-                    self.left_out.append(f"{option or f'{way.words}, and more'}: {error}")
+                reason = str(error).partition(": ")[2]  # behind the change that cannot be made
+                if not any(why.endswith(f": {reason}") for why in self.left_out):
+                    self.left_out.append(f"{option or f'{way.words}, and more'}: {reason}")
             if way not in self.search.took:
                 return False
         return True

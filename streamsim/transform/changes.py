@@ -10,6 +10,7 @@ changes are made one after another.
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -42,7 +43,7 @@ from streamsim.transform.chunks import (
 )
 from streamsim.transform.dependences import dependences_of
 from streamsim.transform.legacy_stream import has_legacy, legacy_apart, without_legacy
-from streamsim.transform.ops import is_of_a_call, is_work, names_memory, working_streams
+from streamsim.transform.ops import is_of_a_call, names_memory, working_streams
 from streamsim.transform.repairs import still_ordered
 from streamsim.transform.repeated_step import is_recorded
 from streamsim.transform.scenario import Case, LayersSource
@@ -113,10 +114,21 @@ def listed(words: Sequence[str]) -> str:
     return ", and ".join(filter(None, (", ".join(most), last)))
 
 
-def changed(change: Change, was: Changed) -> Changed:
-    """Return the program with one more change. Raises InputError if the change cannot be made."""
+def changed(change: Change, was: Changed, independent: bool = True) -> Changed:
+    """Return the program with one more change.
+
+    ``independent``: True if the user said that the steps are independent and can be cut. Raises InputError, which
+    names the change, if it cannot be made.
+    """
     case = was.case
-    made, assumes = change.make(case), change.needs(case)
+    try:
+        assumes = change.needs(case)
+        if not independent and assumes in TO_BE_SAID:
+            raise InputError(f"nothing in the schedule shows that {assumes}; if so, say it with --independent")
+        made = change.make(case)
+    except InputError as error:
+        message = str(error)
+        raise type(error)(message if message.startswith("--") else f"{change.option}: {message}") from None
     if made.scenario == case.scenario:
         return was._replace(case=made)
     more = (assumes,) if assumes and assumes not in was.assumes else ()
@@ -124,18 +136,8 @@ def changed(change: Change, was: Changed) -> Changed:
 
 
 def changed_by(changes: Iterable[Change], case: Case | Scenario, independent: bool = True) -> Changed:
-    """Return the program with all changes, made one after another. Raises InputError if one cannot be made.
-
-    ``independent``: True if the user said that the steps are independent and can be cut.
-    """
-    found = Changed(Case(*case))
-    for change in changes:
-        if not independent and (assumes := change.needs(found.case)) in TO_BE_SAID:
-            raise InputError(
-                f"{change.option}: nothing in the schedule shows that {assumes}; if so, say it with --independent"
-            )
-        found = changed(change, found)
-    return found
+    """Return the program with all changes, made one after another as by :func:`changed`."""
+    return reduce(lambda found, change: changed(change, found, independent), changes, Changed(Case(*case)))
 
 
 def _still_ordered(case: Case, schedule: Schedule) -> Case:
@@ -238,12 +240,17 @@ def chunks(count: int) -> Change:
         return case.issued(in_chunks(made, count, _tables(case.first)))
 
     def needs(case: Case) -> str:
-        works = filter(is_work, case.schedule.ops)
-        if case.pipeline or all(map(names_memory, works)) or chunk_count(case.schedule) == count:
+        schedule = case.schedule
+        if case.pipeline or chunk_count(schedule) == count or _names_all_memory(schedule):
             return ""
         return CAN_BE_CUT
 
     return Change(f"--chunks {count}", make, lambda _: f"cut into {count} chunk{'s' * (count > 1)}", needs)
+
+
+def _names_all_memory(schedule: Schedule) -> bool:
+    """Return True if copies and kernels name what they touch on the card, and no kernel's result is unnamed."""
+    return all(map(names_memory, schedule.ops)) and not dependences_of(schedule).unnamed_results
 
 
 def _tables(schedule: Schedule | None) -> frozenset[Region]:
@@ -458,6 +465,8 @@ def step_graphs() -> Change:
     """What comes again between two waits captured once, and launched each time."""
 
     def make(case: Case) -> Case:
+        if case.schedule.launch == "graph":
+            raise InputError("--step-graphs: the program is one CUDA graph already; issue it op by op with --live")
         made = None if has_legacy(case.schedule) else with_step_graphs(case.schedule, case.device)
         if made is None:
             raise InputError("--step-graphs: nothing that can be captured comes again between two waits of the host")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamsim.program.remembered import remembered
-from streamsim.program.schedule import HostWork, Region, Schedule, StreamKind, Synchronize, WaitThread
+from streamsim.program.schedule import HostWork, Kernel, Op, Region, Schedule, StreamKind, Synchronize, WaitThread
 from streamsim.transform.data_flow import DataFlow
 from streamsim.transform.issue import NewStreams, issued
 from streamsim.transform.legacy_stream import has_legacy, legacy_beside
@@ -42,6 +42,7 @@ class Dependences:
 
     - ``is_racy``: True if the schedule has races. Dependences that it does not enforce are then dropped.
     - ``last``: the last copy or kernel, or -1.
+    - ``unnamed_results``: kernels that write no named range, and that no op is known to need.
     - ``orders``: by name, the orders of issue that keep every dependence and differ from the schedule's own.
     - ``issued``: the names of the schedule's own orders.
     """
@@ -55,6 +56,8 @@ class Dependences:
         data = DataFlow(schedule, order, self.is_racy, tables)
         self.reads_from, self.conflicts, self.unknown = data.reads_from, data.conflicts, data.unknown
         self.shared, self.common, self.sums, self.chunk = data.shared, data.common, data.sums, data.chunk
+        read = set[int]().union(*self.reads_from)
+        self.unnamed_results = {i for i, op in enumerate(schedule.ops) if _writes_nothing(op) and i not in read}
         self.issued = set[str]()
         self.orders = self._find_orders()
 
@@ -72,7 +75,7 @@ class Dependences:
         """Whether an op that another order or other streams put before an earlier one may need it all the same."""
         ops = self._schedule.ops
         return any(
-            not (names_memory(ops[i]) and names_memory(ops[k]))
+            not (names_memory(ops[i]) and names_memory(ops[k])) or k in self.unnamed_results
             for i, before in enumerate(self.before)
             for k in before - self.conflicts[i]
         )
@@ -150,3 +153,7 @@ class Dependences:
     ) -> Schedule:
         """The ops of ``sequence`` in their ``streams``, with events where ``edges`` go from stream to stream."""
         return issued(schedule, [schedule.ops[i] for i in sequence], sequence, streams, kinds, edges, self.awaited)
+
+
+def _writes_nothing(op: Op) -> bool:
+    return isinstance(op, Kernel) and not op.writes

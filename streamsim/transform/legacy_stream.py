@@ -39,6 +39,11 @@ def legacy_beside(schedule: Schedule) -> Schedule:
 
 
 def without_legacy(schedule: Schedule) -> Schedule:
-    """The ops of the legacy default stream elsewhere, in non-blocking streams, whatever order that loses."""
+    """Return the schedule with the legacy default stream's ops elsewhere, in non-blocking streams.
+
+    An order that the ops lose is not kept. A schedule without such ops is returned unchanged.
+    """
+    if LEGACY_STREAM not in working_streams(schedule):
+        return schedule
     named = all(names_memory(op) for op in schedule.ops)
     return legacy_apart(schedule) if named else legacy_beside(schedule)

@@ -365,6 +365,18 @@ def test_what_is_not_shown_must_be_said() -> None:
     assert what_if(loop(2), DEVICE, [change.streams(2)], True).assumed == ("your steps are independent",)
 
 
+@pytest.mark.parametrize("made", [change.streams(2), change.chunks(8), change.order("breadth-first")])
+def test_kernels_whose_result_has_no_name_may_need_each_other(made: change.Change) -> None:
+    """Layers read named weights and hand on activations that no op names."""
+    weights = [Region("d", 64 * k, 64) for k in range(4)]
+    steps = [(Copy("h2d", 64, 1, Region("h", r.offset, 64), r), Kernel(1, duration_s=NS, reads=(r,))) for r in weights]
+    buffers = (Buffer("h", 256, "pinned"), Buffer("d", 256, "device"))
+    layers = program(*(op for step in steps for op in step), Synchronize(), streams=1, buffers=buffers)
+    with pytest.raises(InputError, match=rf"^{made.option}: nothing in the schedule shows .* --independent"):
+        what_if(layers, DEVICE, [made])
+    assert what_if(layers, DEVICE, [made], independent=True).assumed
+
+
 def test_a_change_that_another_makes_possible_has_no_row_of_its_own() -> None:
     """Pageable copies cannot be captured; pinned ones can."""
     with pytest.raises(InputError, match="blocking or pageable"):
