@@ -122,10 +122,9 @@ def changed(change: Change, was: Changed, independent: bool = True) -> Changed:
     """
     case = was.case
     try:
-        assumes = change.needs(case)
+        made, assumes = change.make(case), change.needs(case)
         if not independent and assumes in TO_BE_SAID:
             raise InputError(f"nothing in the schedule shows that {assumes}; if so, say it with --independent")
-        made = change.make(case)
     except InputError as error:
         message = str(error)
         raise type(error)(message if message.startswith("--") else f"{change.option}: {message}") from None
@@ -276,7 +275,7 @@ def streams(count: int) -> Change:
             return f"use {count} stream{'s' * (count > 1)} instead of {now}"
         depth_first = " depth-first" if config and _has_own_streams(config) else ""
         kept = f" with {config.slots} device buffers" if config and config.is_prefetch else ""
-        return f"issue chunks{depth_first} in {count} non-blocking streams in turn{kept}"
+        return f"issue chunks{depth_first} in {count} non-blocking stream{'s' * (count > 1)} in turn{kept}"
 
     return Change(f"--streams {count}", make, does, _passing)
 

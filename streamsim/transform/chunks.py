@@ -60,17 +60,23 @@ def in_chunks(schedule: Schedule, count: int, tables: frozenset[Region] = frozen
     if recut is not None:
         found = _cut(recut, count)
         if found is None:
-            raise InputError(f"the {chunks} chunks of this program cannot be made {count} chunks: {_remedy(chunks)}")
+            raise _uneven(chunks, "chunks", count)
         return found
     if count % chunks:
-        raise InputError(f"the {chunks} steps of this program cannot be made {count} chunks: {_remedy(chunks)}")
+        raise _uneven(chunks, "steps", count)
     cut = in_pieces(schedule, count // chunks, tables)
     used = {op.stream for op in schedule.ops if isinstance(op, Copy | Kernel)}
     return still_ordered(schedule, over_streams(cut, len(used)) if are_independent(schedule) else cut)
 
 
-def _remedy(chunks: int) -> str:
-    return f"give a multiple of {chunks}, in which each copy and kernel still has some bytes"
+def _uneven(now: int, what: str, count: int) -> InputError:
+    """Return the error for ``now`` chunks or steps that cannot be made ``count`` chunks."""
+    least = "in which each copy and kernel still has some bytes"
+    if now == 1:
+        return InputError(f"this program, which is one chunk, cannot be cut into {count}: give fewer, {least}")
+    return InputError(
+        f"the {now} {what} of this program cannot be made {count} chunks: give a multiple of {now}, {least}"
+    )
 
 
 def _cut(recut: Recut, count: int) -> Schedule | None:
