@@ -153,7 +153,7 @@ def whatif_command(
         print_json(found.to_json(), case.device)
     else:
         open_console().print(what_if_table(found, title))
-        tell(*within_words(device))
+        tell(*within_words(case.device))
 
 
 def _program(context: click.Context, path: Path, own: Chosen) -> tuple[Case, RecordedTimes | None, Device | None]:

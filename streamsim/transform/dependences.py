@@ -28,9 +28,10 @@ def dependences_of(schedule: Schedule, tables: frozenset[Region] = frozenset()) 
     What the legacy default stream orders by waiting for others does not show in its own stream: of ops that name no
     memory they are those of the streams in which the ops would be without it.
     """
+    racy = is_racy(schedule)
     if has_legacy(schedule) and not all(map(names_memory, schedule.ops)):
-        schedule = legacy_beside(schedule)
-    return Dependences(schedule, tables)
+        schedule = legacy_beside(schedule)  # which may lose an order of named memory, and is not issued so
+    return Dependences(schedule, tables, racy)
 
 
 class Dependences:
@@ -47,9 +48,9 @@ class Dependences:
     - ``issued``: the names of the schedule's own orders.
     """
 
-    def __init__(self, schedule: Schedule, tables: Collection[Region] = ()) -> None:
+    def __init__(self, schedule: Schedule, tables: Collection[Region] = (), racy: bool | None = None) -> None:
         self._schedule = schedule
-        self.is_racy = is_racy(schedule)
+        self.is_racy = is_racy(schedule) if racy is None else racy
         self.last = last_work(schedule)
         order = StreamOrder(schedule)
         self.before, self.awaited, self.awaits = order.before, order.awaited, order.awaits

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from effort import examples
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from race_oracle import of_rule, races
@@ -24,7 +24,7 @@ from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.config import ORDERS, Config
 from streamsim.program.patterns import breadth_first, depth_first, ring
-from streamsim.program.schedule import Copy, HostWork, Kernel, Op, Region, Schedule, Synchronize
+from streamsim.program.schedule import Buffer, Copy, HostWork, Kernel, Op, Region, Schedule, Synchronize
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.races.check import check, repaired
 from streamsim.search.best_steps import best_steps
@@ -138,8 +138,17 @@ def check_safe(schedule: Schedule, changed: Schedule) -> None:
     assert output(changed, terms, whole=tables) == output(schedule, terms, whole=tables)
 
 
+WRITTEN = Region("card", 0, 8)
+BESIDE_LEGACY = Schedule(  # the legacy stream alone orders the copy and the second kernel; the first names no memory
+    (Copy("h2d", 8, 0, Region("host", 0, 8), WRITTEN), Kernel(2), Kernel(1, writes=(WRITTEN,)), Synchronize()),
+    ("blocking", "non-blocking"),
+    (Buffer("host", 8, "pinned"), Buffer("card", 8, "device")),
+)
+
+
 @examples(200)
 @given(PROGRAMS, CHANGES)
+@example(BESIDE_LEGACY, [make.streams(2)])
 def test_what_whatif_writes_does_the_same_without_a_race(schedule: Schedule, changes: list[Change]) -> None:
     schedule = repaired(schedule, check(schedule))
     with suppress(InputError):  # what cannot be done is refused
