@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from streamsim.program.workload import Workload
 
+COARSE_CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 MOST_PROGRAMS = 1_000_000  # of a grid: to list and bound them takes half a minute and a gigabyte
 
 
@@ -67,10 +68,10 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"Grid({counts}, {self.memory} memory{limit})"
 
     def configs(self, workload: Workload) -> list[Config]:
-        """The distinct programs of the grid within its limits, each once, the simplest first.
+        """Return the distinct programs of the grid within its limits, the simplest first.
 
-        More streams, or more buffers, than chunks make the same program as as many as chunks; where chunks stay in
-        order, more streams than one make the same as one. Raises InputError when nothing is left.
+        No program has more streams or buffers than chunks, as they would not be used. If chunks stay in order, programs
+        have one stream. Raises InputError if no program is left.
         """
         distinct = list(dict.fromkeys(self._distinct(workload)))
         if not distinct:
@@ -91,7 +92,7 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
     def left_out(self, workload: Workload) -> dict[str, int]:
-        """How many distinct programs of the grid :meth:`configs` leaves out, by why, but for too many chunks."""
+        """Return the number of programs that :meth:`configs` leaves out, by reason, except those of too many chunks."""
         found: Counter[str] = Counter()
         idle = msgspec.structs.replace(workload, host_work_s=0.0, host_load_s=0.0)
         for config in dict.fromkeys(self._distinct(idle)):
@@ -102,20 +103,20 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return dict(found)
 
     def has_room(self, n_bytes: int) -> bool:
-        """Whether the device buffers of a program may hold so many bytes."""
+        """Return True if the device buffers of a program may hold ``n_bytes``."""
         return self.memory_limit_bytes is None or n_bytes <= self.memory_limit_bytes
 
     def most_chunks(self, workload: Workload) -> int | None:
-        """How many chunks the workload can be cut into, where the grid has more; else None."""
+        """Return the most chunks that the workload can be cut into; None if the grid has no more."""
         return workload.most_chunks if workload.most_chunks < max(self.chunks) else None
 
     def within(self, memory_bytes: int | None) -> Grid:
-        """The same grid on a card of so much memory (None: unknown)."""
+        """Return the same grid on a card with ``memory_bytes`` (None: unknown)."""
         limits = [n for n in (self.memory_limit_bytes, memory_bytes) if n is not None]
         return msgspec.structs.replace(self, memory_limit_bytes=min(limits, default=None))
 
     def _distinct(self, workload: Workload) -> Iterator[Config]:
-        """In the order of simplicity; rings as large as the number of chunks come more than once."""
+        """Yield programs in the order of simplicity. Rings as large as the number of chunks are repeated."""
         programs = self._programs(workload)
         for chunks in sorted(n for n in self.chunks if n <= workload.most_chunks):
             own = {order: ISSUE_ORDERS[order].own_streams for order in self.order}  # whatever the grid has
@@ -135,7 +136,10 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                         yield Config(order, chunks, 1 if own[order] else streams, buffers, self.memory, launch)
 
     def _programs(self, workload: Workload) -> list[tuple[Order, int | None, Launch]]:
-        """Combine what is not a number, as far as it goes together: serial programs are live, and without a ring."""
+        """Return the combinations of order, buffers and launch that go together.
+
+        A serial program, for example, is live and has no ring. Raises InputError if there is none.
+        """
         found: list[Config] = []
         refused: InputError | None = None
         for order, buffers, launch in product(self.order, self.buffers, self.launch):

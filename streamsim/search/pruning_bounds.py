@@ -1,36 +1,33 @@
 """A lower bound on the makespan of a :class:`Config` from a few sums, without building its schedule.
 
-What makes a search exact is that the bound is never above what the model says. Every chunk is a chain: its
-copies in, its kernels, its copies out, in one stream, so in this order, each at least its time alone after
-the one before it. At least a hand-over lies between, too, where an op takes longer than all calls until that of the
-next: it comes to the card while the one before it runs. No op starts before its host call has returned and
-``submit`` has passed, and the calls are made one after another. Let ``chain`` of some ops of one chunk be
-their times alone and the hand-overs between them. Then, with minima over the chunks (which come in few sizes), for
-every order in which the engines may choose:
+A search is exact because the bound is never above the model's makespan. Every chunk is a chain in one stream: its
+copies in, its kernels, its copies out. Each takes at least its time alone, after the one before it. If an op takes
+longer than all calls until that of the next op, a hand-over lies between them: the next op comes to the card while the
+first one runs. No op starts before its host call has returned and ``submit`` has passed. The calls are made one after
+another. Let ``chain`` of some ops of one chunk be their times alone and the hand-overs between them. Then, with minima
+over the chunks (which come in few sizes), in every order in which the engines may choose:
 
-engine   Its first op to start is the first op on it of some chunk, so no earlier than ``head``: the first
-         such call in issue order, and the chain of that chunk before it. Its last op to work is the last op
-         on it of some chunk, which still has ``tail``, its drain and the chain behind it, to go. In between lies
-         all of the engine's work: makespan >= head + work + tail. A kernel's work is its time less its drain;
-         side by side kernels take at least the area (work x share of the card) that they fill, and at least an
-         n-th of their work's times if n fit at once.
-link     Two directions that slow each other down: ``bounds.duplex_bound``, in the window from the head of
-         the copies in, with the tail of the copies in and the later head of the copies out, which have no
-         tail, as time in which that direction moves nothing.
-host     An op of the last chunk starts no earlier than all the calls up to its own, and the chain from it
-         on follows. What the host does before it issues a chunk comes before the calls for it.
-stream   The chunks i, i + S, i + 2 S, ... run in one stream: the sum of their chains, and the hand-overs
-         between them. In a ring of K, chunk i waits for chunk i - K, in the same stream or by an event:
-         the same with K for S. In a prefetching program a chunk goes from stream to stream: no such chain is
-         followed.
+engine   Its first op to start is the first op on it of some chunk. It starts no earlier than ``head``: the first such
+         call in issue order, and the chain of that chunk before it. Its last op to work is the last op on it of some
+         chunk. Behind it comes ``tail``: its drain and the rest of its chain. All of the engine's work lies between:
+         makespan >= head + work + tail. The work of a kernel is its time less its drain. Kernels side by side take at
+         least the area (work x share of the card) that they fill, and at least 1/n of their work if n run at once.
+link     Two directions that slow each other down take at least ``bounds.duplex_bound``, in the window from the head of
+         the copies in. The tail of the copies in, and the later head of the copies out, are times in which that
+         direction moves nothing.
+host     An op of the last chunk starts no earlier than all calls up to its own. The chain from it on follows. The
+         host's own work for a chunk comes before the calls for it.
+stream   The chunks i, i + S, i + 2 S, ... run in one stream: the sum of their chains, and the hand-overs between them.
+         In a ring of K buffers, chunk i waits for chunk i - K, in the same stream or by an event: the same bound with K
+         in place of S. In a prefetching program a chunk goes from stream to stream, and this bound is left out.
 
-What is copied once is more work for its engine: with it the engine may start as the host begins, and end with it.
-Where some chunks have nothing of an array, all that is said is what their engines have to do.
+Arrays that are copied once are more work for their engine. With them the engine may start as the host begins, and end
+with them. If some chunks have nothing of an array, the bound is only the engines' work.
 
-Duplex latencies, crowds, dearer first calls of a stream and of a kernel, turns from one kind of call to another,
-arbitration, waits of the host and the delayed signals of old cards only make ops start or end later. Everything is
-whole ticks, rounded as the model rounds it. All but the last line does not depend on the
-number of streams and is worked out once for each cut.
+Other effects only make ops start or end later: duplex latencies, crowds, slower first calls of a stream or a kernel,
+changes from one kind of call to another, arbitration, waits of the host, and the delayed signals of old cards. All
+numbers are whole ticks, rounded as the model rounds them. All bounds except the last do not depend on the number of
+streams, and are computed once for each cut.
 """
 
 from __future__ import annotations
@@ -74,9 +71,11 @@ KIND_OF_STAGE: dict[Stage, int] = {"copy in": H2D, "run": KERNEL, "copy out": D2
 
 
 class _Size(NamedTuple):
-    """So many chunks of one size, and for each op of such a chunk: the chain before it, and from it on.
+    """Chunks of one size.
 
-    ``work``: ticks of the host before each. ``between``: those of the hand-overs from stage to stage in the chain.
+    - ``many``: the number of chunks; ``work``: ticks of the host's own work before each of them.
+    - ``ops``: the ops of a chunk; ``before``, ``onwards``: of each, the ticks of its chain before it and from it on.
+    - ``between``: ticks of the hand-overs from stage to stage in the chain.
     """
 
     many: int
@@ -88,10 +87,11 @@ class _Size(NamedTuple):
 
 
 class _Cut(NamedTuple):
-    """A workload in ``chunks`` chunks of few ``sizes``, in the order of the chunks; the kinds of their ops.
+    """A workload in ``chunks`` chunks of few ``sizes``, in the order of the chunks.
 
-    ``once``: what is copied once, by kind. ``has_gaps``: some chunks lack some of the ops. ``calls_between``: ticks of
-    the host, at most, between the calls for an op and for the next one of its chunk.
+    - ``kinds``: the kinds of a chunk's ops; ``once``: the copies that are made once, by kind.
+    - ``has_gaps``: True if some chunks lack some of the ops.
+    - ``calls_between``: the most ticks of the host between the calls for an op and for the next op of its chunk.
     """
 
     chunks: int
@@ -103,14 +103,14 @@ class _Cut(NamedTuple):
 
     @property
     def work(self) -> int:
-        """Ticks that the host works before all of the chunks."""
+        """The ticks of the host's own work before all chunks together."""
         return sum(size.many * size.work for size in self.sizes)
 
 
 class LowerBounds:
-    """Lower bounds for the ways to cut and issue ``workload`` on ``device``; see the top of this file.
+    """Lower bounds for the configurations of ``workload`` on ``device``; see the top of this file.
 
-    Raises InputError when the device has no cost for a kernel of the workload.
+    Raises InputError if the device has no cost for a kernel of the workload.
     """
 
     def __init__(self, workload: Workload, device: Device) -> None:
@@ -136,7 +136,7 @@ class LowerBounds:
         self._in_chunks: dict[int, LowerBounds] = {}  # where launches belong to items
 
     def __call__(self, config: Config) -> int:
-        """No tick before which the program of ``config`` can end: its makespan is never smaller."""
+        """Return a lower bound on the makespan of ``config``, in ticks."""
         if (workload := self._workload.in_chunks(config.chunks)) is not self._workload:
             if config.chunks not in self._in_chunks:
                 self._in_chunks[config.chunks] = LowerBounds(workload, self._device)
@@ -162,7 +162,7 @@ class LowerBounds:
         return max(bound, start + chain)
 
     def _of_cut(self, cut: _Cut, config: Config, loop: Loop) -> tuple[int, int]:
-        """The engines', the link's and the host's bound; and when the first op is on the card."""
+        """Return the largest of the engines', link's and host's bounds, and the tick when the first op can start."""
         calls = _Calls(self, cut, config, loop)
         bounds = [at + onwards for at, onwards in zip(calls.last, cut.sizes[-1].onwards, strict=True)]
         bounds += [self._engine(cut, calls, engine) for engine in set(self._engine_of) - {NOT_AN_ENGINE}]
@@ -180,14 +180,14 @@ class LowerBounds:
         return head + self._work(cut, engine) + tail
 
     def _own(self, cut: _Cut, engine: int) -> list[int]:
-        """The ops of a chunk that an engine runs."""
+        """Return the numbers of a chunk's ops that an engine runs."""
         return [k for k, kind in enumerate(cut.kinds) if self._engine_of[kind] == engine]
 
     def _copied_once(self, cut: _Cut, engine: int) -> list[Shape]:
         return [op for kind, ops in cut.once.items() if self._engine_of[kind] == engine for op in ops]
 
     def _work(self, cut: _Cut, engine: int) -> int:
-        """Ticks of an engine's work, without what its ops wait for."""
+        """Return the ticks of an engine's work, without waits."""
         own = self._own(cut, engine)
         once = sum(op.works for op in self._copied_once(cut, engine))
         one_by_one = sum(size.many * size.ops[k].works for size in cut.sizes for k in own)
@@ -204,7 +204,7 @@ class LowerBounds:
         return head + math.floor(duplex_bound(*flows))
 
     def _stream(self, cut: _Cut, every: int, again: int) -> int:
-        """The chain of chunks 0, ``every``, 2 ``every``, ... in turn; ``again``: more ticks for each but the first."""
+        """Return the ticks of chunks 0, ``every``, 2 ``every``, ... in turn, and ``again`` between two of them."""
         total = first = chunks = 0
         for size in cut.sizes:
             chunks += size.many
@@ -214,10 +214,10 @@ class LowerBounds:
         return total + (first - 1) * again
 
     def _again(self, cut: _Cut, loop: Loop, every: int, event: int) -> int:
-        """Ticks of hand-overs that one more chunk, ``every`` so many, adds to those inside its chain.
+        """Return the ticks of hand-overs that one more chunk, ``every`` chunks later, adds to those in its chain.
 
-        Depth-first from its last op to the next chunk's first one. Breadth-first a stage of one chunk follows the
-        same stage of another, and the hand-overs from stage to stage come only once.
+        Depth-first, the hand-over is that from its last op to the next chunk's first op. Breadth-first, a stage of one
+        chunk follows the same stage of another, and the hand-overs from stage to stage come only once.
         """
         if not loop.is_by_chunk:
             shortest = dict[int, int]()
@@ -231,7 +231,7 @@ class LowerBounds:
         return (self._crossing(cut.kinds[-1], cut.kinds[0]) + event) * waits
 
     def _crossing(self, before: int, after: int) -> int:
-        """Ticks from an op of one kind to the next one of its stream."""
+        """Return the ticks of the hand-over from an op to the next op of its stream, by their kinds."""
         return crossing(self._hand_over, before, after, 0)
 
     def _cut(self, config: Config, loop: Loop) -> _Cut:
@@ -249,7 +249,7 @@ class LowerBounds:
         return cut
 
     def _calls_between(self, config: Config, loop: Loop) -> int:
-        """Ticks of the host, at most, between the calls for an op and for the next one of its chunk."""
+        """Return the most ticks of the host between the calls for an op and for the next op of its chunk."""
         if config.is_blocking or config.is_pageable or self._device.compute.kernel_signal == "run":
             return NEVER  # the host may wait, or ops for many others
         calls = self._most_calls[config.launch]
@@ -272,9 +272,10 @@ class LowerBounds:
 
 
 def _least_ops(costs: ChunkCosts, part: Part, in_graph: bool) -> tuple[Shape, ...]:
-    """What the ops of a chunk take at least.
+    """Return the least costs of a chunk's ops.
 
-    In a graph its first kernel may come right behind one of another chunk or by itself, and all others of it do.
+    In a graph, the chunk's first kernel may run directly behind a kernel of another chunk; its other kernels run
+    directly behind one of its own.
     """
     ops = costs.chunk(part)
     if not in_graph:
@@ -285,31 +286,31 @@ def _least_ops(costs: ChunkCosts, part: Part, in_graph: bool) -> tuple[Shape, ..
 
 
 def _lesser(one: Shape, other: Shape) -> Shape:
-    """A shape that takes no more of anything than either does."""
+    """Return a shape that takes at most as much as either shape, in every respect."""
     works, drain = min(one.works, other.works), min(one.drain, other.drain)
     return one._replace(duration=works + drain, drain=drain, width=min(one.width, other.width))
 
 
 def _most_calls(workload: Workload, ops: int, launch: Launch, device: Device, calls: Calls) -> int:
-    """Ticks that all calls for a chunk of so many ops take at most: each as dear as can be, with all events."""
-    dearest = max(cost for kind, cost in calls.items() if kind != Synchronize)
+    """Return the most ticks of all calls for a chunk of ``ops`` ops: each as slow as can be, with all events."""
+    slowest = max(cost for kind, cost in calls.items() if kind != Synchronize)
     events = (2 + len(workload.h2d_once) + len(workload.d2h_once)) * (calls[RecordEvent] + calls[WaitEvent])
     more = surcharges_of(launch, device)
-    return (ops + 1) * (dearest + sum(more) + events + 4 * more.turn)
+    return (ops + 1) * (slowest + sum(more) + events + 4 * more.turn)
 
 
 def _stage_calls(kinds: Sequence[int], launched: Sequence[str], calls: Calls) -> dict[Stage, list[int]]:
-    """Ticks up to each call of each stage of a chunk; ``launched``: the names of its launches."""
+    """Return the ticks up to each call of each stage of a chunk; ``launched``: the names of its launches."""
     ticks_of = {KERNEL: [kernel_call(calls, name) for name in launched]}
     ticks_of |= {kind: [calls[Copy]] * kinds.count(kind) for kind in (H2D, D2H)}
     return {stage: list(accumulate(ticks_of[kind] or [0])) for stage, kind in KIND_OF_STAGE.items()}
 
 
 class _Calls:
-    """When ops can be on the card at the earliest, as the host makes its calls one after another.
+    """The earliest ticks at which ops can be on the card, as the host makes its calls one after another.
 
-    ``first[k]``: op number k of the first chunk, if no call waits; ``last[k]``: that of the last chunk. ``begins``:
-    before either.
+    ``first[k]``, ``last[k]``: op number k of the first and of the last chunk, if no call waits. ``begins``: the
+    earliest tick of any op.
     """
 
     def __init__(self, bounds: LowerBounds, cut: _Cut, config: Config, loop: Loop) -> None:
@@ -320,7 +321,7 @@ class _Calls:
         self.first, self.last = (self._of_chunk(loop, chunk) for chunk in (0, cut.chunks - 1))
 
     def _of_chunk(self, loop: Loop, chunk: int) -> list[int]:
-        """The ops of one chunk."""
+        """Return the earliest tick of each op of a chunk."""
         found: list[int] = []
         now = self.begins
         for bodies in loop.passes:
@@ -337,7 +338,7 @@ class _Calls:
         return found
 
     def _before(self, bodies: Pass, own: int, chunk: int) -> int:
-        """Ticks of a pass before its body number ``own`` comes to a chunk."""
+        """Return the ticks of a pass before its body number ``own`` comes to a chunk."""
         behind = self._turns.ahead
         rounds, found = chunk + behind * bodies[own].follows, 0
         for k, body in enumerate(bodies):
@@ -347,7 +348,7 @@ class _Calls:
         return found
 
     def _ticks(self, step: Step, chunks: int) -> int:
-        """Ticks of the calls of a step for the first so many chunks."""
+        """Return the ticks of a step's calls for the first ``chunks`` chunks."""
         if isinstance(step, Issue):
             return chunks * self._calls[step.stage][-1]
         if isinstance(step, Prepare):
@@ -358,7 +359,7 @@ class _Calls:
         return wait * self._turns.waits(step, chunks)
 
     def _work(self, chunks: int) -> int:
-        """Ticks that the host works before the first so many chunks."""
+        """Return the ticks of the host's own work for the first ``chunks`` chunks."""
         found = 0
         for size in self._cut.sizes:
             many = min(size.many, chunks)
@@ -366,17 +367,17 @@ class _Calls:
         return found
 
     def head(self, op: int) -> int:
-        """No op number ``op`` of any chunk can start before this tick."""
+        """Return the tick before which op number ``op`` of no chunk can start."""
         return max(self.first[op], self.first[0] + min(size.before[op] for size in self._cut.sizes))
 
 
 def _tail(cut: _Cut, op: int) -> int:
-    """The shortest chain behind op number ``op`` of a chunk, from the end of its work on."""
+    """Return the shortest chain behind op number ``op`` of a chunk, from the end of its work on."""
     return min(size.onwards[op] - size.ops[op].works for size in cut.sizes)
 
 
 def _flow(cut: _Cut, own: Sequence[int], idle: int) -> Flow:
-    """What one direction has to move, in its window of the link, ``idle`` ticks of which it may not use."""
+    """Return the copies of one direction as a flow over the link; ``idle``: ticks that it cannot use."""
     copies = [(size.ops[k], size.many) for size in cut.sizes for k in own]
     rate = copies[0][0].rate
     alone = sum(op.units * count for op, count in copies) / rate.alone

@@ -1,12 +1,13 @@
-"""Changes that pay only together: the shortest list of them that comes within 1 % of what ``best`` finds.
+"""Changes that pay only together: the shortest list of changes that comes within 1 % of what ``best`` finds.
 
-More chunks may be slower in one order of issue and faster in another: then neither the other order nor the other number
-of chunks need gain much by itself. A coarse grid says whether there is more to gain than by a single change; only then
-``best`` is asked what the optimum is.
+More chunks may be slower in one issue order and faster in another. Then neither the other order nor the other number of
+chunks need gain much alone. A coarse grid shows whether there is more to gain than by a single change. Only then,
+``best`` is asked for the optimum. The changes and their words are those of :mod:`streamsim.transform.changes`.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -14,48 +15,56 @@ from msgspec.structs import replace
 
 from streamsim.analysis.advice import WORTH
 from streamsim.analysis.causes import Together
+from streamsim.errors import InputError
+from streamsim.program.loops import PREFETCH_BUFFERS
 from streamsim.rules.clock import TICKS_PER_S, ticks
 from streamsim.search.best import best
 from streamsim.search.best_first import NEAR_PERCENT, within
 from streamsim.search.evaluate import evaluate_ticks
-from streamsim.search.grid import Grid
-from streamsim.transform.scenario import Scenario
+from streamsim.search.grid import COARSE_CHUNKS, Grid
+from streamsim.transform import changes as make
+from streamsim.transform.changes import changed_by
+from streamsim.transform.scenario import Case, Source
 
 if TYPE_CHECKING:
     from streamsim.analysis.explanation import Explanation
     from streamsim.device.profile import Device
     from streamsim.program.config import Config, Order
-    from streamsim.transform.scenario import Source
+    from streamsim.transform.changes import Change
 
-CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-STREAMS = (1, 2, 3, 4, 6, 8)
 MOST_CALLS = 50_000  # of all programs of the coarse grid
+STREAMS = (1, 2, 3, 4, 6, 8)
 
 
 def together(source: Source, device: Device, explanation: Explanation) -> Together | None:
-    """The shortest list of changes, or None where a single one gains as much, to within 3 % of the makespan.
+    """Return the shortest list of changes; None if a single change gains as much, to within 3 % of the makespan.
 
-    ``explanation``: of the program that ``source`` makes on ``device``.
+    ``explanation``: that of the program that ``source`` makes on ``device``.
     """
-    workload, config = source.workload, source.config
+    workload, config = source.workload, source.config.fitted()
     best_s = explanation.best.gain_alone_s if explanation.best else 0.0
     enough = ticks((1 - WORTH) * explanation.makespan_s - best_s)
     if min(_coarse(source, device).values(), default=enough) >= enough:
         return None
-    grid = replace(Grid(), order=_orders(source), buffers=_buffers(config), memory=config.memory)
+    grid = replace(Grid(), order=_orders(source), buffers=_buffers(source.config), memory=config.memory)
     found = best(workload, device, replace(grid, launch=(config.launch,)))
     tried = _coarse(source, device, (found.best.config, found.simplest.config))
     shortest = min(ticks(found.best.makespan_s), *tried.values())
     near = [way for way, took in tried.items() if within(took, shortest, NEAR_PERCENT)]
-    way = min(near, key=lambda way: (len(changes(config, way)), way.simplicity))
-    return Together(tuple(changes(config, way)), tried[way] / TICKS_PER_S, Scenario(way.schedule(workload), device))
+    case = Case(config.schedule(workload), device, Source(workload, config))
+    for way in sorted(near, key=lambda way: (len(changes(config, way)), way.simplicity)):
+        with suppress(InputError):  # the table has no changes that lead there
+            made = changed_by(changes(config, way), case)
+            if made.case.pipeline is not None:
+                return Together(made.words, tried[way] / TICKS_PER_S, made.case.scenario)
+    return None
 
 
 def _coarse(source: Source, device: Device, more: tuple[Config, ...] = ()) -> dict[Config, int]:
-    """Some programs of the grid, and those with the numbers of ``more``, and what they take, in ticks."""
+    """Return the makespans in ticks of a coarse grid that includes the chunks and streams of ``more``."""
     workload, config = source.workload, source.config
     grid = Grid(
-        chunks=tuple({*CHUNKS, *(min(way.chunks, workload.most_chunks) for way in (config, *more))}),
+        chunks=tuple({*COARSE_CHUNKS, *(min(way.chunks, workload.most_chunks) for way in (config, *more))}),
         streams=tuple({*STREAMS, *(way.streams for way in (config, *more))}),
         order=_orders(source),
         buffers=_buffers(config),
@@ -69,7 +78,7 @@ def _coarse(source: Source, device: Device, more: tuple[Config, ...] = ()) -> di
 
 
 def _orders(source: Source) -> tuple[Order, ...]:
-    """The order that it has, and those that ``best`` tries; a prefetcher, too, where chunks stay in order."""
+    """Return the program's order and those that ``best`` tries; also a prefetcher if chunks stay in order."""
     orders: tuple[Order, ...] = (source.config.order, *Grid().order)
     return tuple(dict.fromkeys((*orders, "prefetch") if source.workload.in_order else orders))
 
@@ -78,19 +87,19 @@ def _buffers(config: Config) -> tuple[int | None, ...]:
     return tuple(dict.fromkeys((None, config.buffers)))
 
 
-def changes(was: Config, now: Config) -> list[str]:
-    """What differs, in words: one for each option that has to be changed."""
-    was, found = was.fitted(), list[str]()
-    if now.order != was.order:
-        found.append(f"{now.order} in place of {was.order}")
+def changes(was: Config, now: Config) -> list[Change]:
+    """Return the changes that lead from one configuration to another, in the order in which they are made."""
+    found: list[Change] = []
+    if was.is_blocking and not now.is_blocking:
+        found.append(make.make_async())
+    if now.is_prefetch and not was.is_prefetch:
+        found.append(make.prefetch((now.slots or PREFETCH_BUFFERS) - 1))
     if now.chunks != was.chunks:
-        found.append(f"{_count(now.chunks, 'chunk')} in place of {was.chunks}")
-    if now.streams != was.streams and not now.is_prefetch:
-        found.append(f"{_count(now.streams, 'stream')} in place of {was.streams}")
-    if now.buffers != was.buffers:
-        found.append("device buffers for each chunk" if now.buffers is None else _count(now.buffers, "device buffer"))
+        found.append(make.chunks(now.chunks))
+    if not now.is_prefetch and (was.is_prefetch or now.streams != min(was.streams, now.chunks)):
+        found.append(make.streams(now.streams))
+    if now.buffers is None and was.slots is not None:
+        found.append(make.buffers(0))
+    if now.order != was.order and not now.is_prefetch:
+        found.append(make.order(now.order))
     return found
-
-
-def _count(n: int, name: str) -> str:
-    return f"{n} {name}{'s' * (n != 1)}"

@@ -1,15 +1,15 @@
-"""What to measure next: the model proposes, what a card measured corrects it.
+"""The next candidate to measure: the model proposes, and measurements on the card correct it.
 
-What a card takes over what the model predicts is uncertain in ways that are known: the profile's numbers scatter, a
-host changes its speed, kernels take longer than was said, and the model itself misses by a few per cent, much alike for
-programs that are much alike. All of that makes the logarithm of measured over predicted a Gaussian process over the
-candidates: its covariance is that of the model's own predictions as the profile is drawn from its spread. Each
-measurement narrows it, and the next candidate is the one that promises the largest expected improvement over the best
-so far (J. Mockus, The application of Bayesian methods for seeking the extremum, 1978).
+The ratio of measured and predicted time is uncertain: the profile's numbers scatter, a host changes its speed, kernels
+take longer than given, and the model errs by a few per cent, by similar amounts for similar programs. The logarithm of
+this ratio is therefore a Gaussian process over the candidates. Its covariance is that of the model's own predictions
+with profiles drawn from the spread. Each measurement narrows it. The next candidate is the one with the largest
+expected improvement over the best one so far (J. Mockus, The application of Bayesian methods for seeking the extremum,
+1978).
 
-How far the model misses, and how much alike it does for programs that are not, is learnt from what it has missed by so
-far: of a few hypotheses the likeliest holds (C. E. Rasmussen and C. K. I. Williams, Gaussian Processes for Machine
-Learning, 2006, 5.4.1). A profile that is wrong in kind, of two copy engines where there is one, is so found out.
+The size of the model's error, and how similar it is for different programs, are learnt from the errors so far: the
+likeliest of a few hypotheses holds (C. E. Rasmussen and C. K. I. Williams, Gaussian Processes for Machine Learning,
+2006, 5.4.1). This finds profiles that are wrong in kind, such as two copy engines in place of one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from streamsim.device.profile import number_names
 from streamsim.device.variations import multiplied
 from streamsim.errors import InputError
 from streamsim.search.evaluate import evaluate, is_fast
-from streamsim.search.grid import Grid
+from streamsim.search.grid import COARSE_CHUNKS, Grid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
-CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 STREAMS = (1, 2, 3, 4, 6, 8, 12, 16, 32)
 DRAWS, DRAWS_ON_SIMPY = 64, 8
 PROFILE_SPREAD = 0.1  # of every number of a profile that does not say how well it is known
@@ -62,7 +61,7 @@ def candidates(workload: Workload, device: Device, grid: Grid) -> list[Config]:
 
 def default_grid(most_chunks: int = 256, most_streams: int = 32, **rest: Any) -> Grid:
     """Return a grid of usual numbers of chunks and streams up to these limits; ``rest``: other fields of the Grid."""
-    chunks = tuple(n for n in CHUNKS if n <= most_chunks)
+    chunks = tuple(n for n in COARSE_CHUNKS if n <= most_chunks)
     return Grid(chunks=chunks, streams=tuple(n for n in STREAMS if n <= most_streams), **rest)
 
 
