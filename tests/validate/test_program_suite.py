@@ -236,16 +236,13 @@ def test_each_run_of_a_program_stands_between_two_rounds_of_one_stream(
 
 
 @pytest.mark.usefixtures("library")
-def test_beside_the_programs_of_a_run_every_kind_of_round_is_made_as_often() -> None:
-    """Two others beside each: of the 24 others of a library with linear layers each twice, beside as many programs."""
-    found = measured(planned_programs(7, 24, ("pytorch",)))
-    counts = Counter(kind for entry in found.values() if entry.program for kind in entry.program.others_s)
-    assert counts == dict.fromkeys({*KINDS, *ALONE_KINDS, *LINEAR_KINDS} - {CHUNK_ROUND}, 2)
+def test_every_kind_of_round_is_made_as_often_a_turn_alone_once_and_others_behind_one_that_warms_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two others beside each: of the 24 others of a library with linear layers each twice, beside as many programs.
 
-
-@pytest.mark.usefixtures("library")
-def test_a_turn_alone_is_made_once_and_others_behind_one_that_warms_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before a program and after it: a turn alone is there to be cold, of others there are four in a row."""
+    Before a program and after it: a turn alone is there to be cold, of others there are four in a row.
+    """
     made: Counter[str] = Counter()
 
     def one_round(_library: object, kind: str, _clock: object, in_one_stream: bool = False) -> float:
@@ -253,7 +250,9 @@ def test_a_turn_alone_is_made_once_and_others_behind_one_that_warms_up(monkeypat
         return 1.0
 
     monkeypatch.setattr(probed_python, "time_round", one_round)
-    measured(planned_programs(7, 24, ("pytorch",)))
+    found = measured(planned_programs(7, 24, ("pytorch",)))
+    counts = Counter(kind for entry in found.values() if entry.program for kind in entry.program.others_s)
+    assert counts == dict.fromkeys({*KINDS, *ALONE_KINDS, *LINEAR_KINDS} - {CHUNK_ROUND}, 2)
     assert {made[kind] for kind in ALONE_KINDS} == {2 * 2}
     assert {made[kind] for kind in (*KINDS, *LINEAR_KINDS) if kind != CHUNK_ROUND} == {2 * 2 * 4}
 

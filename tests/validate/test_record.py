@@ -140,24 +140,6 @@ def _complaint(path: Path) -> str:
     return ""
 
 
-BEYOND = (1e308, -1e308, 86_401.0, float("inf"), float("nan"))
-
-
-@pytest.mark.parametrize("seconds", BEYOND)
-def test_a_time_of_a_probe_beyond_any_clock_is_bad_input(seconds: float) -> None:
-    with pytest.raises(InputError, match=r"^chain 'record': has a time of more than 86400 s"):
-        Group(1, (("record", 0, 16, ((1e-6, seconds, 2e-6),)),))
-
-
-@pytest.mark.parametrize("number", [-1, 1 << 43, 10**400])
-def test_a_probe_longer_than_any_card_could_run_is_bad_input(number: int) -> None:
-    for name, chain in (("size", ("record", number, 16, ())), ("length", ("record", 0, number, ()))):
-        with pytest.raises(
-            InputError, match=rf"^chain 'record': {name} = \d*-?\d+: expected a whole number from 0 to "
-        ):
-            Group(1, (chain,))
-
-
 def test_a_truncated_record_says_so(tmp_path: Path) -> None:
     path = tmp_path / "r.json.gz"
     path.write_bytes(PACKED[:-20])

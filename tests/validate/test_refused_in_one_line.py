@@ -31,7 +31,7 @@ from streamsim_validate.gpu import kernels
 from streamsim_validate.gpu.kernels import KernelSpec, find_kernel, load_kernels
 from streamsim_validate.gpu.launches import widths_of
 from streamsim_validate.gpu.memory import Key, check_fits
-from streamsim_validate.records import PROGRAMS, Recipe, read_record, write_record
+from streamsim_validate.records import PROGRAMS, Group, Recipe, read_record, write_record
 from streamsim_validate.records.spans import Spans
 from streamsim_validate.run import Plan, campaign, run
 from streamsim_validate.run.planned import Planned
@@ -274,6 +274,21 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         )
         for column in ("device_s", "wall_s", "issue_s")
         for seconds in BEYOND
+    },
+    **{
+        f"a probe of {seconds} s": (
+            lambda seconds=seconds: Group(1, (("record", 0, 16, ((1e-6, seconds, 2e-6),)),)),  # type: ignore[misc]
+            r"^chain 'record': has a time of more than 86400 s",
+        )
+        for seconds in BEYOND
+    },
+    **{
+        f"a probe whose {name} is {what}": (
+            lambda chain=chain: Group(1, (chain,)),  # type: ignore[misc]
+            rf"^chain 'record': {name} = \d*-?\d+: expected a whole number from 0 to ",
+        )
+        for what, number in (("below 0", -1), ("too large", 1 << 43), ("of 400 digits", 10**400))
+        for name, chain in (("size", ("record", number, 16, ())), ("length", ("record", 0, number, ())))
     },
     **{
         f"kernels: {name}": (lambda name=name: load_kernels(name), said)  # type: ignore[misc]

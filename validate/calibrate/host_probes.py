@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 HOST_LENGTHS = (16, 64)
 GRAPH_NODES = (8, 32, 128)
-SERIAL_KINDS = {"serial hkd", "serial hgkd"}  # samples of before have none
 
 
 def host_calls() -> Iterator[Probe]:
@@ -113,7 +112,7 @@ def fit_after_wait(samples: Samples, device: Device) -> Device:
     def made(seconds: float) -> Device:
         return replace(device, host=replace(device.host, after_wait_s=seconds))
 
-    return made(nearest_number(samples, list(serial()), made)) if samples.has(SERIAL_KINDS) else device
+    return made(nearest_number(samples, list(serial()), made))
 
 
 # Spread

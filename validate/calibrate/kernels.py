@@ -6,8 +6,6 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.profile import Compute
 from streamsim.program.schedule import Kernel, Region
@@ -26,7 +24,7 @@ from streamsim_validate.calibrate.probe import (
 from streamsim_validate.calibrate.simulated import misfits, rms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streamsim.device.profile import Device
     from streamsim_validate.calibrate.samples import Samples
@@ -114,13 +112,21 @@ def stairs(points: Sequence[tuple[int, float]], layer: int, most: int) -> list[t
     stair gives its time. Unknown stairs lie on a line between the nearest known ones.
     """
     known = {-(-elements // layer): seconds for elements, seconds in points}
-    stairs_of, times_s = zip(*sorted(known.items()), strict=True)
     found = [point for point in points if point[0] < layer]
     for stair in range(1, most // layer + 1):
-        seconds = float(np.interp(stair, stairs_of, times_s))
+        seconds = _on_line(known, stair)
         found += [((stair - 1) * layer + 1, seconds)] if stair > 1 else []
         found.append((stair * layer, seconds))
     return found + [point for point in points if point[0] > found[-1][0]]
+
+
+def _on_line(known: Mapping[int, float], at: int) -> float:
+    """Return the value at ``at``, on the line between the nearest known ones; beyond all of them, the nearest one."""
+    above = min((x for x in known if x >= at), default=max(known))
+    below = max((x for x in known if x <= at), default=above)
+    if above == below:
+        return known[below]
+    return known[below] + (known[above] - known[below]) * (at - below) / (above - below)  # shipped profiles have this
 
 
 def kernel_spread(samples: Samples, device: Device) -> dict[str, float]:

@@ -16,7 +16,7 @@ COMMANDS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command with ``arguments`` (default: those of the process) and return its exit code."""
+    """Run the command with ``arguments`` (default: the process's) and return its exit code."""
     resumable = (arguments or sys.argv[1:])[:1] in (["run"], ["tune"])
     resumes = "; the same command goes on from where it stopped" if resumable else ""
     return process.run(app, "streamsim-validate", arguments, f"interrupted{resumes}")

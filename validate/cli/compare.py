@@ -154,7 +154,7 @@ def _plain(
 
 
 def _read(path: Path) -> Record:
-    """Return the record. Raises InputError, which says where the project's own records are if there is no such file."""
+    """Return the record. Raises InputError; for a missing file it names the folder of the project's own records."""
     try:
         return read_record(path)
     except InputError as error:

@@ -164,7 +164,10 @@ def tune_command(
 
 
 def _check_front_end(language: str, counted: str) -> None:
-    """Raise InputError where other calls would be predicted than are measured; bare ones may be, in any language."""
+    """Raise InputError if the calls of one front end are predicted and those of another are measured.
+
+    Bare calls may be predicted in any language.
+    """
     measured = FRONT_END_OF.get(cast("Language", language), CALLS)
     others = {*FRONT_END_OF.values()} - {measured}
     if counted in others or (measured == CALLS and counted != CALLS):
@@ -187,7 +190,7 @@ def _meter_of(
 
 
 def _load(files: tuple[str, ...], workload: Workload) -> None:
-    """The user's kernels. Raises InputError where a file has none that the workload names: stand-ins would run."""
+    """Load the user's kernels. Raises InputError if a file has none that the workload names: stand-ins would run."""
     wanted = [kernel.name for kernel in workload.kernels]
     for path in files:
         found = load_kernels(path)

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _calibrated(plan: Plan, on_step: OnStep, gpu: Gpu) -> Samples:
-    """Return the probes of the card, and those of the front ends if programs are measured."""
+    """Return the samples of the card's probes, and of the front ends' if programs are measured."""
     found = measure_probes(gpu, on_step=on_step)
     if not plan.is_of_programs:
         return found
@@ -55,7 +55,7 @@ def _calibrated(plan: Plan, on_step: OnStep, gpu: Gpu) -> Samples:
 
 
 def _end_with_stdin() -> None:
-    """As Ctrl-C ends it; until then the thread sleeps in the system, where it disturbs no measurement."""
+    """End the process as Ctrl-C does when stdin ends. Until then the thread sleeps and disturbs no measurement."""
     os.read(sys.stdin.fileno(), 1)
     interrupt_main()
     sleep(SETTLING_S)

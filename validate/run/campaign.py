@@ -80,14 +80,16 @@ PROBES = SampleProbes(next(one for one in COMPANIONS if one.key == PACE_CHAIN.ke
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The schedules to measure, and the record's file. ``schedules`` replace a suite's recipes if given.
+    """The schedules to measure, and the record's file. Raises InputError for options that do not belong together.
 
-    ``kernels``: files of kernels of one's own (:func:`streamsim_validate.gpu.kernels.load_kernels`), because every
-    measuring process has to learn them. ``timelines``: trace each schedule too, once all are measured.
-    ``allow_races``: measure schedules whose ops race, too. ``seed``: of the order of the repeats, and of the
-    schedules of the suite ``random`` or the programs of ``programs``; ``count``: how many of those (0: 200, and 150 of
-    each language). ``front_ends``: the languages of the programs, () for all. Raises InputError when another suite is
-    given a count or front ends.
+    - ``schedules``: replace a suite's recipes if given. ``seed``: of the order of the repeats, and of the suites
+      ``random`` and ``programs``. ``count``: the number of their schedules, or of programs of each language (0: 200 and
+      150).
+    - ``front_ends``: the languages of the programs, () for all.
+    - ``kernels``: the user's files of kernels (:func:`streamsim_validate.gpu.kernels.load_kernels`), which every
+      measuring process loads.
+    - ``timelines``: also trace each schedule, once all are measured. ``allow_races``: also measure schedules whose ops
+      race.
     """
 
     output: str
@@ -124,17 +126,17 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def drawn(self) -> int:
-        """How many schedules are drawn, or programs of each language; 0 where none are."""
+        """The number of drawn schedules, or of programs of each language; 0 if none are drawn."""
         return 0 if self.schedules else self.count or DRAWN.get(self.suite, 0)
 
     @property
     def title(self) -> str:
-        """Return what the record says was measured."""
+        """The words of the record for what was measured."""
         return "schedules" if self.schedules else self.suite
 
 
 def planned(plan: Plan, connections: int) -> list[Planned]:
-    """Return everything that a process with so many connections measures. Raises InputError on an unknown suite."""
+    """Return what a process with this number of connections measures. Raises InputError on an unknown suite."""
     if plan.schedules:
         keys = [f"{i}: {schedule.name}".rstrip(": ") for i, schedule in enumerate(plan.schedules, 1)]
         return [Planned(key, schedule) for key, schedule in zip(keys, plan.schedules, strict=True)]
@@ -145,10 +147,10 @@ def planned(plan: Plan, connections: int) -> list[Planned]:
 
 
 def run(plan: Plan) -> Record:
-    """Measure the plan, or go on where its journal stopped, and write its record.
+    """Measure the plan, or continue where its journal stopped, and write its record.
 
-    Raises NoGpuError, InputError, and KeyboardInterrupt after Ctrl-C; what was measured is in the journal
-    then, and the same call goes on from there.
+    Raises NoGpuError, InputError, and KeyboardInterrupt after Ctrl-C. The journal then holds what was measured, and the
+    same call continues from there.
     """
     check_writable(Path(plan.output))
     check_unused(plan.output)
@@ -232,8 +234,8 @@ def measure_plan(
 ) -> None:
     """Measure on an open card what is not in the journal yet, and append it there.
 
-    ``take_samples``: calibrates, before the run's first measurement and after its last. ``on_step`` is told what is
-    being done.
+    ``take_samples``: calibrates before the run's first measurement and after its last. ``on_step``: is called with the
+    progress.
     """
     with Journal(journal_path(plan.output), header(gpu.card, plan.title, fingerprint(plan.kernels))) as journal:
         left, untraced = _left(plan, connections, journal)

@@ -1,4 +1,4 @@
-"""A Python program, run by its own interpreter: as it is, to time its named ranges, and with CUPTI, to record it."""
+"""A Python program, run by its own interpreter: untraced, to time its named ranges, and with CUPTI, to record it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def capture(program: Program, output: Path, window: str | None = None, untraced_
 
 
 def _probe(program: Program, report: Path) -> None:
-    """Raise NoGpuError or InputError, with the remedy, where nothing can be recorded."""
+    """Raise NoGpuError or InputError, with the remedy, if nothing can be recorded."""
     command = [program.interpreter, runner.__file__, "probe", str(report), "{}"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     try:

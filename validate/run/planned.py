@@ -33,7 +33,7 @@ class Planned(msgspec.Struct, frozen=True):
         program: Program | None = None,
         group: int = 0,
     ) -> Entry:
-        """Return the entry of a record with these times. ``verified``: None where a program verifies its own output."""
+        """Return the entry of a record with these times. ``verified``: None if a program verifies its own output."""
         return Entry(
             key=self.key,
             digest=digest(self.schedule),

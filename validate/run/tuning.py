@@ -56,10 +56,10 @@ AGAIN = "again: "
 
 
 class Task(msgspec.Struct, frozen=True):
-    """A tuning task: the candidates ``configs`` of ``workload``, the simplest first; ``budget`` of them are measured.
+    """A tuning task: ``budget`` of the candidates ``configs`` of ``workload``, the simplest first, are measured.
 
-    ``device``: the profile that predicts; ``kernels``: files of kernels of one's own; ``seed``: of what is drawn and
-    of the order of repeats. The record is ``output``. Raises InputError for no candidates, budget or repeats.
+    ``device``: the profile that predicts. ``kernels``: the user's files of kernels. ``seed``: of the draws and of the
+    order of the repeats. ``output``: the record. Raises InputError without candidates, budget or repeats.
     """
 
     output: str
@@ -78,11 +78,10 @@ class Task(msgspec.Struct, frozen=True):
 
 
 def tune(task: Task, gpu: Gpu, on_step: OnStep = quietly, meter: Meter | None = None) -> Tuned:
-    """Measure on an open card, or go on where the journal stopped, and write the record.
+    """Measure on an open card, or continue where the journal stopped, and write the record.
 
-    ``meter``: of the workload's programs; None: replays. Raises InputError when the output cannot be written or is
-    there already, when the journal is of another task, and when no candidate can be measured. Ctrl-C leaves the
-    journal.
+    ``meter``: of the workload's programs; None: replays. Raises InputError if the output cannot be written or exists,
+    if the journal is of another task, and if no candidate can be measured. Ctrl-C leaves the journal.
     """
     check_output(task.output)
     meter = Replays(task.workload, gpu) if meter is None else meter
@@ -117,9 +116,9 @@ class _Measuring:
         self._done = {line.key: line for line in journal.entries(self.connections)}
 
     def of(self, items: Sequence[Planned], times: int = 1, is_final: bool = False) -> list[Entry]:
-        """Return what the journal has of these, or else what the card says now, which the journal has then.
+        """Return the entries of these: from the journal, or measured now and then in the journal.
 
-        ``times``: as many repeats as the task says. ``is_final``: one that has failed has failed for good.
+        ``times``: as many repeats as the task says. ``is_final``: a failed one is not measured again.
         """
         for item in items:
             if item.key in self._done:
@@ -145,7 +144,7 @@ class _Measuring:
         self._done[line.key] = line
 
     def end(self) -> None:
-        """All is measured."""
+        """Note in the journal that everything is measured."""
         if self._journal.unended is not None:
             self._journal.append(RunEnds(now()))
 
@@ -234,7 +233,7 @@ def _scatter(median_and_half: tuple[float, float]) -> tuple[float, float]:
 
 
 def ratio_of(one: Sequence[float], other: Sequence[float], seed: int) -> tuple[float, float, float]:
-    """Return the median of ``one`` over that of ``other``, and its interval by drawing from the samples again."""
+    """Return the ratio of the medians of two samples, and its interval from samples drawn again."""
     medians: list[Any] = []
     generator = np.random.default_rng(seed)
     for samples in (one, other):
