@@ -24,23 +24,24 @@ if TYPE_CHECKING:
 
 DIRECTIONS = {"h2d": CopyDirection.H2D, "d2h": CopyDirection.D2H}
 OTHER = {"h2d": "d2h", "d2h": "h2d"}
-LEAST_BYTES = 256 << 10  # smaller copies are mostly latency: they tell no rate
-SLOW, SLOW_NS = 1.5, 20_000  # a copy is slow from so many times what its rate explains, and so much more
-FAULTS_BYTES_PER_S = 3e9  # page faults: 0.5 to 2.8 GB/s on six hosts
-FAULTS_SHARE = 0.5  # of the profile's rate, below which all copies back may be faults
-STAGE_BYTES, STAGE_BYTES_PER_S = 4 << 20, 2e9  # what the host may have staged before the copy begins, and how slowly
-ENOUGH = 8  # copies right behind another one, to say what passes between them
-FEW, LATENCIES_S = 3, (0.5e-6, 20e-6)  # small copies, to say what a latency is; between which it may be
-LEAST_SHARE = 0.02  # of all the time of copies, beside the other direction or alone, to tell a rate of it
+LEAST_BYTES = 256 << 10  # smaller copies are mostly latency and show no rate
+SLOW, SLOW_NS = 1.5, 20_000  # a copy is slow from this multiple of the time that its rate explains, and this much more
+FAULTS_BYTES_PER_S = 3e9  # rates below this may be page faults: 0.5 to 2.8 GB/s on six hosts
+FAULTS_SHARE = 0.5  # below this share of the profile's rate, all copies back may be page faults
+STAGE_BYTES, STAGE_BYTES_PER_S = 4 << 20, 2e9  # the most bytes staged before a copy begins, and the lowest rate of it
+ENOUGH = 8  # the least number of copies right behind another one, to find the time between copies
+FEW, LATENCIES_S = 3, (0.5e-6, 20e-6)  # the least number of small copies for a latency; its least and largest value
+LEAST_SHARE = 0.02  # the least share of all copies' time, alone or beside the other direction, for a rate of this kind
 
 
 class Staged(NamedTuple):
-    """Copies of pageable memory: their ``rows`` of the work, ``sizes`` in bytes, and nanoseconds.
+    """Copies of pageable memory; each column has shape (copies,).
 
-    ``from_ns``: when the host could begin; ``took_ns``: from then until all was there. ``lead_ns``: how much of that
-    passed before the copy began, beyond what the host may have staged meanwhile. ``after_ns``: how much passed once it
-    had ended on the card. ``has_waited``: the stream was busy at the call. ``is_early``: the call had returned before
-    the copy began.
+    - ``rows``: their rows of the work; ``sizes``: bytes.
+    - ``from_ns``: when the host could begin; ``took_ns``: from then until all bytes had arrived.
+    - ``lead_ns``: the part of ``took_ns`` before the copy began, without the staging that the host may have done.
+    - ``after_ns``: the part of ``took_ns`` after the copy had ended on the card.
+    - ``has_waited``: the stream was busy at the call; ``is_early``: the call had returned before the copy began.
     """
 
     rows: NDArray[np.int64]

@@ -342,7 +342,8 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
         self._check_records()
 
     def __repr__(self) -> str:
-        counts = f"{len(self.calls)} calls, {len(self.work)} on {len(self.cards)} cards"
+        cards = f"{len(self.cards)} card{'' if len(self.cards) == 1 else 's'}"
+        counts = f"{len(self.calls)} calls, {len(self.work)} ops on {cards}"
         return short(f"Recording({self.format}: {counts}, {format_seconds((self.end_ns - self.start_ns) / 1e9)})")
 
     @property

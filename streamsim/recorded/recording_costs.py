@@ -24,24 +24,25 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
     from streamsim.recorded.recording import Recording
 
-# Of what recording a call costs, what recording the work does that it puts on the card: 0.8 us of 0.2. Of programs that
-# the host binds, recorded by CUPTI on an H100 and an H200; docs/evidence.md judges it on another.
+# The cost of recording a piece of work, over that of recording its call: 0.8 and 0.2 us. Measured on host-bound
+# programs, recorded by CUPTI on an H100 and an H200; docs/evidence.md judges it on another card.
 WORK = 4.0
-# Longer that an engine takes to hear of another one, as each op is given two stamps of time: of programs in one stream
-# that the card binds, recorded by CUPTI and as they are, on an H100 and two H200; docs/evidence.md judges it on others.
+# The time by which recording delays a hand-over to another engine, because each op gets two time stamps. Measured on
+# card-bound programs in one stream, with CUPTI and without, on an H100 and two H200; docs/evidence.md judges it on
+# others.
 STAMPS_S = 1e-6
-ENOUGH = 8  # calls that do nothing, to say what recording costs
-SHORT = 0.1  # of the gaps behind such calls, the part in which the host does nothing else
-MOST = 0.9  # of the calls, those beside which nothing else ran on the host
-ENOUGH_LOOKUPS = 3  # of the few that PyTorch's profiler writes, one for each copy and each matrix product
-# Calls that a library makes for each that puts work on the card, and that PyTorch's profiler records but does not
-# write: by CUPTI 12 to 16 of PyTorch, in inference, training and streamed layers, and 3 or 4 of CuPy.
+ENOUGH = 8  # the least number of calls that do nothing, to find the cost of recording
+SHORT = 0.1  # the share of the gaps behind such calls in which the host does nothing else
+MOST = 0.9  # the share of the calls beside which nothing else ran on the host
+ENOUGH_LOOKUPS = 3  # the same for the few such calls of PyTorch's profiler, one for each copy and matrix product
+# Calls that a library makes for each call that puts work on the card, recorded but not written by PyTorch's profiler.
+# CUPTI shows 12 to 16 of PyTorch, in inference, training and streamed layers, and 3 or 4 of CuPy.
 UNWRITTEN_OF_PYTORCH, UNWRITTEN_OF_OTHERS = 14, 3
-# Of what recording takes in a call, what it takes behind it, and for an operation of PyTorch: 0.2 and 1.8 us of 0.4, of
-# a chunk's operations on an H100, one by one as they are and recorded. docs/evidence.md judges both on others.
+# The cost behind a call, and of an operation of PyTorch, over the cost in a call: 0.2 and 1.8 us over 0.4 us. Measured
+# on a chunk's operations on an H100, one by one, recorded and not; docs/evidence.md judges both on others.
 BEHIND, OPERATION = 0.5, 4.0
-MOST_S = 10e-6  # that recording one call or one operation takes: up to 3 us on one host, and hosts differ threefold
-# PyTorch's profiler takes so long in the first copy or launch of a recording: 0.31 to 0.50 ms in nine recordings.
+MOST_S = 10e-6  # the most for one call or operation: up to 3 us on one host, and hosts differ by a factor of three
+# The time of PyTorch's profiler in the first copy or launch of a recording: 0.31 to 0.50 ms in nine recordings.
 FIRST_S = 0.25e-3, 0.6e-3
 
 

@@ -159,7 +159,8 @@ class RecordingSummary(Displayed, msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         span = format_seconds(self.end_s - self.start_s)
-        return short(f"RecordingSummary({self.format}: {span} on {len(self.cards)} cards)")
+        cards = f"{len(self.cards)} card{'' if len(self.cards) == 1 else 's'}"
+        return short(f"RecordingSummary({self.format}: {span} on {cards})")
 
 
 def summarise(recording: Recording) -> RecordingSummary:
