@@ -140,7 +140,12 @@ def check_safe(schedule: Schedule, changed: Schedule) -> None:
 
 WRITTEN = Region("card", 0, 8)
 BESIDE_LEGACY = Schedule(  # the legacy stream alone orders the copy and the second kernel; the first names no memory
-    (Copy("h2d", 8, 0, Region("host", 0, 8), WRITTEN), Kernel(2), Kernel(1, writes=(WRITTEN,)), Synchronize()),
+    (
+        Copy("h2d", 8, 0, Region("host", 0, 8), WRITTEN),
+        Kernel(2, duration_s=NS),
+        Kernel(1, duration_s=NS, writes=(WRITTEN,)),
+        Synchronize(),
+    ),
     ("blocking", "non-blocking"),
     (Buffer("host", 8, "pinned"), Buffer("card", 8, "device")),
 )
