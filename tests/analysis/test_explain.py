@@ -188,7 +188,7 @@ def test_each_cause_alone_is_named_and_no_other_loses_anything(name: str) -> Non
     if name in BEYOND_REMEDY:
         assert found.advice == named
     elif found.first.assuming:
-        assert found.advice == f"{named}; {found.first.assuming.words}"
+        assert found.advice == f"{named}; {found.first.assuming.words()}"
     else:
         assert found.best is found.first
         assert found.advice == f"{title}: {found.first.remedy}"
