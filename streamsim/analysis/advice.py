@@ -103,7 +103,7 @@ def _proportionate(losses: Sequence[Loss], best: Loss | None) -> Loss | None:
 
 
 def _says_more(largest: Loss) -> bool:
-    """Whether something may be done about the largest cause beyond the remedies that were tried."""
+    """Return True if something may be done about the largest cause beyond the remedies that were tried."""
     return largest.cause not in FIXED and not (largest.cause in TRIED and largest.made)
 
 

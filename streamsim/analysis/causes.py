@@ -201,12 +201,12 @@ class Loss:
 
     @property
     def helps(self) -> bool:
-        """Whether the remedy can be done and gains something alone."""
+        """Return True if the remedy can be done and gains something alone."""
         return self.remedied is not None and self.gain_alone_s > 0
 
     @property
     def made(self) -> bool:
-        """Whether ``gain_alone_s`` is that of a change that has been made."""
+        """Return True if ``gain_alone_s`` is that of a change that has been made."""
         return self.remedied is not None
 
     @property

@@ -30,45 +30,45 @@ SLIVER = 1e-6  # of the card: kernels of this width never wait for room
 
 
 def has_few_connections(scenario: Scenario) -> bool:
-    """Whether streams must share a hardware queue in front of some engine."""
+    """Return True if streams must share a hardware queue in front of some engine."""
     least = min(scenario.device.connections, scenario.device.copy_engines.connections)
     return len({stream or 1 for stream in working_streams(scenario.schedule)}) > least  # the legacy one uses stream 1's
 
 
 def all_connections(device: Device) -> Device:
-    """As many hardware queues as CUDA gives at most."""
+    """Return the device with as many hardware queues as CUDA gives at most."""
     return device.with_connections(MOST_CONNECTIONS)
 
 
 def without_duplex_loss(device: Device) -> Device:
-    """Neither direction of the link slows the other one down."""
+    """Return the device on which neither direction of the link slows the other one down."""
     return without(device, "duplex")
 
 
 def without_host_costs(scenario: Scenario) -> Scenario:
-    """The host's calls take no time."""
+    """Return the scenario in which the host's calls take no time."""
     ops = [replace(op, call_s=0.0) if _is_dear(op) else op for op in scenario.schedule.ops]
     return Scenario(replace(scenario.schedule, ops=tuple(ops)), without(scenario.device, "host"))
 
 
 def _is_dear(op: Op) -> bool:
-    """Whether an op says that its call takes time."""
+    """Return True if an op says that its call takes time."""
     return not isinstance(op, HostWork | WaitThread) and bool(op.call_s)
 
 
 def has_host_work(scenario: Scenario) -> bool:
-    """Whether the host does something between its calls before the last copy or kernel is issued."""
+    """Return True if the host does something between its calls before the last copy or kernel is issued."""
     ops = scenario.schedule.ops[: max(0, last_work(scenario.schedule))]
     return any(isinstance(op, HostWork) and op.duration_s for op in ops)
 
 
 def without_host_work(schedule: Schedule) -> Schedule:
-    """The host does nothing but its calls."""
+    """Return the schedule in which the host does nothing except its calls."""
     return replace(schedule, ops=tuple(op for op in schedule.ops if not isinstance(op, HostWork)))
 
 
 def without_once(schedule: Schedule, once: Collection[Copy]) -> Schedule:
-    """The copies ``once``, or what became of them, in a stream of their own and in nobody's way.
+    """Return the schedule with the copies ``once`` in a stream of their own and in nobody's way.
 
     Those to the card come last and those from it first: none waits for another op, and none for it.
     """
@@ -87,7 +87,7 @@ def without_once(schedule: Schedule, once: Collection[Copy]) -> Schedule:
 
 
 def without_latencies(scenario: Scenario) -> Scenario:
-    """Copies take their bytes' time and kernels their elements', with nothing added for each op or hand-over.
+    """Return the scenario in which copies take their bytes' time and kernels their elements', and hand-overs none.
 
     Nor what a crowd costs a copy's first bytes, which it pays before any of them flows.
     """
@@ -105,7 +105,7 @@ def _bare(kernel: Kernel, device: Device) -> Kernel:
 
 
 def scaled(schedule: Schedule, device: Device, factors: dict[str, float]) -> Schedule:
-    """Copies by direction ("h2d", "d2h") and kernels ("kernel") made longer or shorter by a factor."""
+    """Return the schedule with the lengths of copies ("h2d", "d2h") and kernels ("kernel") times a factor."""
     ops: list[Op] = []
     for op in schedule.ops:
         if isinstance(op, Copy):
@@ -131,7 +131,7 @@ def _resized(copy: Copy, factor: float) -> Copy:
 
 
 def without_width(scenario: Scenario) -> Scenario:
-    """Kernels fill so little of the card that all run side by side, each for the time that it takes alone."""
+    """Return the scenario in which all kernels run side by side, each for the time that it takes alone."""
     schedule, device = scenario
     ops = [_timed(op, device.kernel_time(op)[0], SLIVER) if isinstance(op, Kernel) else op for op in schedule.ops]
     return Scenario(replace(schedule, ops=tuple(ops)), with_values(device, {"compute.concurrent_kernels": ALL_AT_ONCE}))

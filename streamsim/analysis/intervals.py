@@ -64,7 +64,7 @@ class Interval:
         return format_between(self.low_s, self.high_s, (self.high_s - self.low_s) / sum_s if sum_s else 0.0)
 
     def holds(self, seconds: float) -> bool:
-        """Whether ``seconds`` lies in it."""
+        """Return True if ``seconds`` lies in it."""
         return self.low_s <= seconds <= self.high_s
 
     def times(self, factor: float) -> Interval:
@@ -219,7 +219,7 @@ def shared_queues(device: Device) -> int:
 
 
 def feels_the_order(schedule: Schedule, device: Device) -> bool:
-    """Whether it can matter to ``schedule`` in which order the queues are served: it needs two of them and the rule.
+    """Return True if the order in which queues are served can matter to ``schedule``: it needs two queues and the rule.
 
     The first queue of the legacy stream keeps its place, so that stream does not count.
     """

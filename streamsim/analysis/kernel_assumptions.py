@@ -70,7 +70,7 @@ def _least_s(launches: int, device: Device, launch: Launch) -> float:
 
 
 def _by_threads(alone: Workload, name: str, chunks: int, device: Device) -> list[str]:
-    """Whether as few threads as are told or assumed take longer, by the rule for them, than many, or than is told."""
+    """Return a line if as few threads as given or assumed take longer than many, or than the latency says."""
     (kernel,) = alone.kernels
     few_s = _cut_s(replace(alone, kernels=(replace(kernel, latency_s=0.0),)), chunks, device)
     many = {} if kernel.latency_s else {"elements": 0, "threads": 0}  # without threads as many as one likes

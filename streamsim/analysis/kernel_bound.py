@@ -93,7 +93,7 @@ class KernelBound:
         return self._whole.duration_s is not None
 
     def _is_sound(self, share: float) -> bool:
-        """Whether a chunk of such a share has anything to be timed by."""
+        """Return True if a chunk of such a share has anything to be timed by."""
         return share * (self._whole.duration_s or 1.0) > 1e-15 and share <= 1
 
     def _per_share(self, share: float) -> Least:

@@ -111,7 +111,7 @@ class Prediction(Result, msgspec.Struct, frozen=True):
 
     @property
     def serial_fits(self) -> bool:
-        """Whether the program that it is compared with has room on the card, as far as that is known."""
+        """Return True if the program that it is compared with has room on the card, as far as that is known."""
         return self.memory_bytes is None or self.serial_device_bytes <= self.memory_bytes
 
     def _gain(self, seconds: float) -> float:

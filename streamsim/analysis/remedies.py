@@ -91,7 +91,7 @@ class Remedies:
         return filter(_has_room, self._any(key))
 
     def has_any(self, key: str) -> bool:
-        """Whether there is a remedy, with room on the card or without."""
+        """Return True if there is a remedy, with room on the card or without."""
         return next(self._any(key), None) is not None
 
     def _any(self, key: str) -> Iterator[Remedy]:
@@ -167,7 +167,7 @@ class Remedies:
                 yield from self._held((make.buffers(times), *changes) for changes in ((), *more))
 
     def _has_one_working_stream(self) -> bool:
-        """Whether kernels and copies back are in one stream, which is not the legacy default stream among blocking."""
+        """Return True if kernels and copies back are in one stream, but not the legacy stream among blocking ones."""
         schedule = self._case.schedule
         working = {op.stream for op in schedule.ops if isinstance(op, Kernel) or _is_back(op)}
         return len(working) == 1 and not has_legacy(schedule)
@@ -180,7 +180,7 @@ class Remedies:
         return [n for n in STREAMS if now < n <= chunks]
 
     def _has_parts(self) -> bool:
-        """Whether streams have parts to play, such as copying in: no chunk is in one of them."""
+        """Return True if streams have parts to play, such as copying in: no chunk is in one of them."""
         ops, needs = self._case.schedule.ops, self._needs
         of: dict[int, int] = {}
         works = [i for i, op in enumerate(ops) if is_work(op) and i not in needs.common]
@@ -275,12 +275,12 @@ class Remedies:
 
 
 def _is_back(op: Op) -> bool:
-    """Whether an op copies from the card."""
+    """Return True if an op copies from the card."""
     return isinstance(op, Copy) and op.direction == "d2h"
 
 
 def _has_queues(device: Device) -> bool:
-    """Whether the card can have more hardware queues than one: from compute capability 3.5 on.
+    """Return True if the card can have more hardware queues than one: from compute capability 3.5 on.
 
     Those of 1.x run one kernel at a time; those of 2.x (Fermi) signal the ends of kernels by runs.
     """

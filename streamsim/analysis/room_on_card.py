@@ -1,4 +1,4 @@
-"""Whether a pipeline has room on the card, and if not, how it could have."""
+"""Return True if a pipeline has room on the card, and if not, how it could have."""
 
 from __future__ import annotations
 

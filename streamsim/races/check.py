@@ -100,12 +100,12 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def severity(self) -> Severity:
-        """Error for a race, whose result depends on luck; warning for what is surely not meant."""
+        """Return "error" for a race, whose result depends on luck, and "warning" for what is surely not meant."""
         return "error" if self.rule == "race" else "warning"
 
 
 def check(schedule: Schedule) -> tuple[Finding, ...]:
-    """What is wrong with ``schedule``: the races first, then the warnings, each in the order of issue.
+    """Return what is wrong with ``schedule``: the races first, then the warnings, each in the order of issue.
 
     Of several ops that race with a later one, those are named behind which the others lie. Takes time linear in
     the ops as long as the ranges that ops touch are the same or apart, and few streams wait for each other.
@@ -116,7 +116,7 @@ def check(schedule: Schedule) -> tuple[Finding, ...]:
 
 
 def repaired(schedule: Schedule, findings: Iterable[Finding]) -> Schedule:
-    """``schedule`` with the waits that its races lack, and so without races."""
+    """Return ``schedule`` with the waits that its races lack, and therefore without races."""
     waits = [finding.wait for finding in findings if finding.wait is not None]
     sources = sorted({wait.after for wait in waits if wait.event is None})
     events = {op: event for event, op in enumerate(sources, schedule.events)}
@@ -138,7 +138,7 @@ def repaired(schedule: Schedule, findings: Iterable[Finding]) -> Schedule:
 
 
 def unnamed_memory(schedule: Schedule) -> int:
-    """How many copies and kernels do not say what memory they touch (both sides of a copy): no race of theirs shows."""
+    """Return the number of copies and kernels that do not name all their memory: no race of theirs shows."""
     return sum(
         (isinstance(op, Copy) and (op.host is None or op.device is None))
         or (isinstance(op, Kernel) and not (op.reads or op.writes))
@@ -234,7 +234,7 @@ class _Checker:
         return found
 
     def _is_behind(self, op: Copy | Kernel, touch: _Touch, clock: Clock) -> bool:
-        """Whether ``op``, which has this clock, touches the bytes only when the earlier op has done with them."""
+        """Return True if ``op``, which has this clock, touches the bytes only after the earlier op has used them."""
         order = self._order
         if touch.pageable and self._is_staged(op):  # at once, whatever its stream does
             return order.has_ended(touch.op, order.host(op.thread), None)
@@ -243,7 +243,7 @@ class _Checker:
         return order.has_ended(touch.op, clock, op.stream)
 
     def _is_staged(self, op: Op) -> bool:
-        """Whether an op reads pageable memory, which it does while the thread makes the call."""
+        """Return True if an op reads pageable memory, which it does while the thread makes the call."""
         return (
             isinstance(op, Copy) and op.direction == "h2d" and op.host is not None and op.host.buffer in self._pageable
         )

@@ -54,7 +54,7 @@ class _Clocks:
         self.nothing = node
 
     def at(self, clock: Clock, stream: int) -> int:
-        """The last op of ``stream`` that has ended, or NEVER."""
+        """Return the last op of ``stream`` that has ended, or NEVER."""
         part: Any = clock
         if len(self._shifts) == 1:  # nearly always
             return part[stream]  # type: ignore[no-any-return]
@@ -64,7 +64,7 @@ class _Clocks:
         return last
 
     def put(self, clock: Clock, stream: int, op: int) -> Clock:
-        """``clock`` once ``op`` of ``stream`` has ended too."""
+        """Return ``clock`` once ``op`` of ``stream`` has ended too."""
         if len(self._shifts) == 1:
             return (*clock[:stream], op, *clock[stream + 1 :])
         path = [clock]
@@ -77,7 +77,7 @@ class _Clocks:
         return made  # type: ignore[no-any-return]
 
     def join(self, a: Clock, b: Clock) -> Clock:
-        """What has ended by either; one of the two where that is all."""
+        """Return what has ended by either; one of the two if that is all."""
         return self._join(a, b, len(self._shifts) - 1)
 
     def _join(self, a: Clock, b: Clock, level: int) -> Clock:
@@ -125,7 +125,7 @@ class HappensBefore:
                 self._callers[op.stream].add(op.thread)
 
     def now(self, stream: int, thread: int) -> Clock:
-        """What has surely ended when an op that ``thread`` issues now in ``stream`` starts."""
+        """Return what has surely ended when an op that ``thread`` issues now in ``stream`` starts."""
         before, own = self.streams.before(stream), self._called(stream, thread)
         seen, host, clock = self._last[stream]
         if before != seen or host is not own:
@@ -140,13 +140,13 @@ class HappensBefore:
         self._last[stream] = (op,), self._called(stream, thread), clock
 
     def with_read(self, op: int, thread: int, clock: Clock) -> Clock:
-        """The ``clock`` of ``op`` once it has read its pageable memory: when its call, by ``thread``, returns."""
+        """Return the ``clock`` of ``op`` once ``thread``'s call has read its pageable memory and returns."""
         line = self._lines[thread]
         self._hosts[thread] = self._clocks.put(self.host(thread), line, op)
         return self._clocks.put(clock, line, op)
 
     def host(self, thread: int) -> Clock:
-        """What ``thread`` knows to have ended when it makes its next call."""
+        """Return what ``thread`` knows to have ended when it makes its next call."""
         return self._hosts.get(thread, self.nothing)
 
     def _called(self, stream: int, thread: int) -> Clock:
@@ -165,7 +165,7 @@ class HappensBefore:
             self._carried[behind] = clock
 
     def record(self, stream: int, event: int, thread: int) -> tuple[int, ...]:
-        """The ops whose end completes ``event``, which ``thread`` records now."""
+        """Record ``event`` and return the ops whose end completes it, which ``thread`` records now."""
         completes = self.streams.record(stream, event)
         if self.has_threads:
             self._recorded[event] = self._called(stream, thread)
@@ -179,11 +179,11 @@ class HappensBefore:
             self._carry(stream, self._clocks.join(self._called(stream, thread), self.handed_on(event)))
 
     def handed_on(self, event: int) -> Clock:
-        """What is known by the event's latest record beside the ops that complete it."""
+        """Return what is known by the event's latest record beside the ops that complete it."""
         return self._recorded.get(event, self.nothing)
 
     def waits_in_vain(self, stream: int, event: int, thread: int, completes: Iterable[int]) -> bool:
-        """Whether the next op of the stream comes after what the event stands for without a wait for it too.
+        """Return True if the next op of the stream comes after what the event stands for without a wait for it too.
 
         Where several threads issue ops in the stream, whichever of them the next one is from.
         """
@@ -204,7 +204,7 @@ class HappensBefore:
         return set().union(*(self._callers[s] for s in ordinary)) if stream in ordinary else self._callers[stream]
 
     def synchronize(self, sync: Synchronize) -> None:
-        """The thread that calls goes on when what it waits for has ended."""
+        """Let the calling thread go on when what it waits for has ended."""
         self.host_waits(sync.thread, self.streams.awaited(sync))
         if self.has_threads:
             if sync.event is not None:
@@ -216,19 +216,19 @@ class HappensBefore:
             self.host_learns(sync.thread, known)
 
     def host_waits(self, thread: int, ops: Iterable[int]) -> None:
-        """The thread goes on when ``ops`` have ended."""
+        """Let the thread go on when ``ops`` have ended."""
         self._hosts[thread] = self.after(self.host(thread), ops)
 
     def host_learns(self, thread: int, clock: Clock) -> None:
-        """The thread knows what ``clock`` says as well."""
+        """Let the thread know what ``clock`` says as well."""
         self._hosts[thread] = self._clocks.join(self.host(thread), clock)
 
     def thread_waits(self, thread: int, other: int) -> None:
-        """The thread goes on when all calls of another one so far have returned: it knows what that one knows."""
+        """Let the thread go on when all calls that another one has made have returned: it knows what that one knows."""
         self.host_learns(thread, self.host(other))
 
     def after(self, clock: Clock, ops: Iterable[int]) -> Clock:
-        """``clock`` once ``ops`` have ended too, and with them what they came after."""
+        """Return ``clock`` once ``ops`` have ended too, and with them what they came after."""
         clocks = self._clocks
         for op in sorted(ops, reverse=True):  # a later one may have come after the others
             stream = self._stream_of[op]
@@ -237,24 +237,24 @@ class HappensBefore:
         return clock
 
     def after_event(self, clock: Clock, event: int) -> Clock:
-        """``clock`` once what the event's latest record hands on is known too."""
+        """Return ``clock`` once what the event's latest record hands on is known too."""
         return self._clocks.join(clock, self.handed_on(event))
 
     def has_ended(self, op: int, clock: Clock, stream: int | None) -> bool:
-        """Whether ``op`` has ended by ``clock`` of a later op in ``stream`` (None: of the host)."""
+        """Return True if ``op`` has ended by ``clock`` of a later op in ``stream`` (None: of the host)."""
         of = self._stream_of[op]
         return of == stream or self._clocks.at(clock, of) >= op
 
     def has_staged(self, op: int, clock: Clock) -> bool:
-        """Whether ``op``, a copy from pageable memory, has read that memory by ``clock``."""
+        """Return True if ``op``, a copy from pageable memory, has read that memory by ``clock``."""
         return self._clocks.at(clock, self._lines[self._thread_of[op]]) >= op
 
     def host_waited_for(self, op: int) -> bool:
-        """Whether a thread of the host has waited until ``op`` ended."""
+        """Return True if a thread of the host has waited until ``op`` ended."""
         return any(self._clocks.at(clock, self._stream_of[op]) >= op for clock in self._hosts.values())
 
     def last_of(self, ops: Iterable[int]) -> list[int]:
-        """Those of ``ops``, in order of issue, that none of the others comes after."""
+        """Return those of ``ops``, in order of issue, that none of the others comes after."""
         latest = sorted({self._stream_of[op]: op for op in sorted(ops)}.values())
         return [
             op

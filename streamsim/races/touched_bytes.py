@@ -14,7 +14,7 @@ NEVER = -1  # in place of an op
 
 
 def touched(op: Op, ignored: frozenset[str] = frozenset()) -> Iterator[tuple[Region, bool]]:
-    """The bytes that an op touches, and whether it writes them; of host memory, but for that of ``ignored`` buffers."""
+    """Yield the ranges that an op touches, except those of ``ignored`` host buffers, and whether it writes them."""
     if isinstance(op, Copy):
         to_card = op.direction == "h2d"
         if op.device is not None:
@@ -48,7 +48,7 @@ class History:
         self._reach = 0  # the end of the last stretch
 
     def read(self, op: int, stream: int, start: int, end: int) -> list[int]:
-        """The ops that must have ended before ``op`` reads these bytes."""
+        """Return the ops that must have ended before ``op`` reads these bytes."""
         found = []
         for stretch in self._stretches(start, end):
             if stretch.writer != NEVER:
@@ -57,7 +57,7 @@ class History:
         return found
 
     def write(self, op: int, start: int, end: int) -> list[int]:
-        """The ops that must have ended before ``op`` overwrites these bytes."""
+        """Return the ops that must have ended before ``op`` overwrites these bytes."""
         found = []
         stretches = self._stretches(start, end)
         for stretch in stretches:

@@ -24,23 +24,23 @@ ONLY_SLOW_S = 100e-6  # where fewer calls of a kind say what is usual
 
 
 def has_pageable(schedule: Schedule) -> bool:
-    """Whether some copy is of pageable memory."""
+    """Return True if some copy is of pageable memory."""
     names = schedule.pageable_names
     return any(isinstance(op, Copy) and op.host is not None and op.host.buffer in names for op in schedule.ops)
 
 
 def has_host_waits(schedule: Schedule) -> bool:
-    """Whether the host is held before the last copy or kernel is issued: after that nothing waits for it."""
+    """Return True if the host is held before the last copy or kernel is issued: after that nothing waits for it."""
     return holds_host(schedule.ops[: max(0, last_work(schedule))])
 
 
 def holds_host(ops: Iterable[Op]) -> bool:
-    """Whether one of these calls holds the host until the card is done, if no memory is pageable."""
+    """Return True if one of these calls holds the host until the card is done, if no memory is pageable."""
     return any(isinstance(op, Synchronize) or (isinstance(op, Copy) and op.blocking) for op in ops)
 
 
 def pinned(schedule: Schedule) -> Schedule:
-    """All host memory pinned: nothing is staged, which flushes the host's caches."""
+    """Return the schedule with all host memory pinned: no copy is staged, which flushes the host's caches."""
     buffers = tuple(replace(b, memory="pinned") if b.memory == "pageable" else b for b in schedule.buffers)
     return replace(schedule, buffers=buffers, ops=tuple(_with_warm_caches(schedule)))
 
@@ -69,13 +69,13 @@ def _with_warm_caches(schedule: Schedule) -> Iterator[Op]:
 
 
 def unblocked(schedule: Schedule) -> Schedule:
-    """The same ops; no copy holds the host."""
+    """Return the same ops. No copy holds the host."""
     ops = [replace(op, blocking=False) if isinstance(op, Copy) and op.blocking else op for op in schedule.ops]
     return replace(schedule, ops=tuple(ops))
 
 
 def asynchronous(schedule: Schedule) -> Schedule:
-    """No copy holds the host, nor does a synchronisation right behind one with its stream."""
+    """Return the schedule without blocking copies, and without the synchronisations with their streams behind them."""
     ops, latest = list[Op](), dict[int, Op]()
     for op in unblocked(schedule).ops:
         before = latest.get(op.thread)
@@ -87,7 +87,7 @@ def asynchronous(schedule: Schedule) -> Schedule:
 
 
 def without_host_waits(schedule: Schedule) -> Schedule:
-    """The host waits behind the last copy and kernel only."""
+    """Return the schedule in which the host waits only behind the last copy and kernel."""
     last = last_work(schedule)
     ops = [op for i, op in enumerate(unblocked(schedule).ops) if i > last or not isinstance(op, Synchronize)]
     return _awaited(replace(schedule, ops=tuple(ops)))
@@ -136,16 +136,16 @@ def _usual_s(kind: type[Op], device: Device) -> float:
 
 
 def without_slow_calls(scenario: Scenario) -> Schedule:
-    """Every call takes about as long as others of its kind."""
+    """Return the schedule in which every slow call takes the usual time."""
     usual = slow_calls(scenario)
     ops = [replace(op, call_s=usual[i]) if i in usual else op for i, op in enumerate(scenario.schedule.ops)]
     return replace(scenario.schedule, ops=tuple(ops))
 
 
 def slow_calls_apart(scenario: Scenario) -> Schedule:
-    """The same host time, with what slow calls take beyond others of their kind as work before them.
+    """Return the schedule with the extra time of slow calls as host work before them.
 
-    So whoever makes several calls of one does not repeat what is done once, such as loading a module.
+    If a call is then made several times, what is done once, such as loading a module, is not repeated.
     """
     usual, ops = slow_calls(scenario), list[Op]()
     if not usual:

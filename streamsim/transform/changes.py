@@ -158,7 +158,7 @@ def _said_of_recordings(assumption: str) -> Callable[[Case], str]:
 
 
 def pin() -> Change:
-    """All host memory pinned. A copy that was pageable is called for what the profile says."""
+    """Pin all host memory. The call of a copy that was pageable takes the profile's time."""
 
     def make(case: Case) -> Case:
         return (
@@ -169,7 +169,7 @@ def pin() -> Change:
 
 
 def off_legacy() -> Change:
-    """What is in the legacy default stream issued elsewhere, all streams non-blocking."""
+    """Issue the legacy default stream's ops elsewhere, and make all streams non-blocking."""
 
     def does(case: Case) -> str:
         named = all(map(names_memory, case.schedule.ops))
@@ -184,7 +184,7 @@ def off_legacy() -> Change:
 
 
 def make_async() -> Change:
-    """No copy holds the host, nor does a synchronisation right behind one with its stream."""
+    """Let no copy hold the host, nor a synchronisation with its stream right behind the copy."""
     return Change(
         "--async",
         lambda case: _depth_first(case) or _still_ordered(case, asynchronous(case.schedule)),
@@ -194,7 +194,7 @@ def make_async() -> Change:
 
 
 def drop_sync() -> Change:
-    """The host waits at the end only."""
+    """Let the host wait only at the end."""
     return Change(
         "--drop-sync",
         lambda case: _depth_first(case) or _still_ordered(case, without_host_waits(case.schedule)),
@@ -212,7 +212,7 @@ def _depth_first(case: Case) -> Case | None:
 
 
 def warm_calls() -> Change:
-    """Calls that hold the host far longer than others of their kind made once before."""
+    """Make calls once before that hold the host far longer than others of their kind."""
 
     def does(case: Case) -> str:
         ops = case.schedule.ops
@@ -229,7 +229,7 @@ def warm_calls() -> Change:
 
 
 def chunks(count: int) -> Change:
-    """The work in so many chunks in all."""
+    """Cut the work into ``count`` chunks in all."""
 
     def make(case: Case) -> Case:
         if case.pipeline is not None:
@@ -259,7 +259,7 @@ def _tables(schedule: Schedule | None) -> frozenset[Region]:
 
 
 def streams(count: int) -> Change:
-    """The steps in so many streams in turn."""
+    """Deal the chunks out to ``count`` streams in turn."""
 
     def make(case: Case) -> Case:
         if case.pipeline is None:
@@ -285,7 +285,7 @@ def _has_own_streams(config: Config) -> bool:
 
 
 def order(name: str) -> Change:
-    """The same ops in another order of issue, such as chunk by chunk or stage by stage."""
+    """Issue the same ops in another order: depth-first (chunk by chunk) or breadth-first (stage by stage)."""
 
     def make(case: Case) -> Case:
         if case.pipeline is not None and {name, case.pipeline.config.order} <= ISSUE_ORDERS:
@@ -304,7 +304,7 @@ def order(name: str) -> Change:
 
 
 def prefetch(depth: int) -> Change:
-    """The next steps' copies beside this step's work."""
+    """Copy the input of the next ``depth`` steps beside this step's work."""
 
     def make(case: Case) -> Case:
         if case.pipeline is None:
@@ -324,7 +324,7 @@ def prefetch(depth: int) -> Change:
 
 
 def drop_waits() -> Change:
-    """No wait but those that the data needs."""
+    """Drop all waits except those that the data needs."""
     return Change(
         "--drop-waits",
         lambda case: case.issued(without_needless_waits(case.schedule)),
@@ -334,7 +334,7 @@ def drop_waits() -> Change:
 
 
 def buffers(times: int) -> Change:
-    """So many times the device buffers that chunks use one after another; 0: one for each chunk."""
+    """Give chunks ``times`` as many of the device buffers that they use one after another; 0: one for each chunk."""
 
     def make(case: Case) -> Case:
         pipeline = case.pipeline
@@ -359,7 +359,7 @@ def buffers(times: int) -> Change:
 
 
 def depth(count: int) -> Change:
-    """Layers streamed through so many buffers."""
+    """Stream layers through ``count`` buffers."""
 
     def of(case: Case) -> LayersSource:
         if not isinstance(case.source, LayersSource):
@@ -382,7 +382,7 @@ def depth(count: int) -> Change:
 
 
 def front_end_cost(factor: float, text: str) -> Change:
-    """Calls, and what a front end does for each of them, take ``factor`` of their time."""
+    """Let calls, and what a front end does for each of them, take ``factor`` of their time."""
 
     def make(case: Case) -> Case:
         return case.issued(replace(case.schedule, ops=tuple(_cheaper(op, factor) for op in case.schedule.ops)))
@@ -399,7 +399,7 @@ def _cheaper(op: Op, factor: float) -> Op:
 
 
 def kernels(pattern: str, factor: float, text: str) -> Change:
-    """Kernels whose names match a shell pattern take ``factor`` of their time. Raises InputError for none."""
+    """Let kernels whose names match a shell pattern take ``factor`` of their time. Raises InputError if none does."""
 
     def make(case: Case) -> Case:
         found = 0
@@ -422,7 +422,7 @@ def kernels(pattern: str, factor: float, text: str) -> Change:
 
 
 def graph() -> Change:
-    """Everything captured once and launched once; the host does nothing in between."""
+    """Capture the program once and launch it once. The host does nothing in between."""
 
     def make(case: Case) -> Case:
         if case.pipeline is not None:
@@ -450,7 +450,7 @@ def _captured(op: Op, gap_s: float) -> Op:
 
 
 def live() -> Change:
-    """What is a graph issued op by op."""
+    """Issue the ops of a graph one by one."""
 
     def make(case: Case) -> Case:
         if case.pipeline is not None:
@@ -461,7 +461,7 @@ def live() -> Change:
 
 
 def step_graphs() -> Change:
-    """What comes again between two waits captured once, and launched each time."""
+    """Capture what comes again between two waits once, and launch it each time."""
 
     def make(case: Case) -> Case:
         if case.schedule.launch == "graph":
@@ -479,7 +479,7 @@ def step_graphs() -> Change:
 
 
 def connections(count: int) -> Change:
-    """So many hardware queues."""
+    """Give the device ``count`` hardware queues."""
     return Change(
         f"--set-connections {count}",
         lambda case: case._replace(device=case.device.with_connections(count)),
@@ -488,7 +488,7 @@ def connections(count: int) -> Change:
 
 
 def on_device(device: Device) -> Change:
-    """On another device."""
+    """Run the program on another device."""
     return Change(
         f"--on-device {device.name}", lambda case: case._replace(device=device), lambda _: f"run it on {device.name}"
     )

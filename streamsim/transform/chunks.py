@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def chunk_count(schedule: Schedule) -> int:
-    """How many chunks a program has. Raises InputError where that cannot be said."""
+    """Return the number of chunks of a program. Raises InputError if the program does not show it."""
     return _count(schedule, _by_data(schedule))
 
 
@@ -32,13 +32,13 @@ def _count(schedule: Schedule, recut: Recut | None) -> int:
 
 
 def is_by_steps(schedule: Schedule) -> bool:
-    """Whether chunks are the steps of a program, because its data does not show them. Raises InputError for neither."""
+    """Return True if only the steps of a program show its chunks, not its data. Raises InputError if neither does."""
     return _by_data(schedule) is None
 
 
 @remembered
 def may_pass_unknown(schedule: Schedule) -> bool:
-    """Whether a chunk that passes another one may need something of it: nothing in the program shows that it does not.
+    """Return True if nothing in the program shows that a chunk that passes another one needs nothing of it.
 
     Data shows it; and so do steps in several streams, one each, without events. Raises InputError as
     :func:`chunk_count`.
@@ -91,7 +91,7 @@ def _cut(recut: Recut, count: int) -> Schedule | None:
 
 
 def in_streams(schedule: Schedule, count: int) -> Schedule:
-    """The chunks over so many streams in turn."""
+    """Return the chunks dealt out to ``count`` streams in turn. Raises InputError if nothing shows chunks."""
     recut = _by_data(schedule)
     if recut is None:
         try:
@@ -102,7 +102,7 @@ def in_streams(schedule: Schedule, count: int) -> Schedule:
 
 
 def in_order(schedule: Schedule, name: str) -> Schedule:
-    """The same ops issued ``"depth-first"`` or ``"breadth-first"``. Raises InputError where the data forbids it."""
+    """Return the same ops issued ``"depth-first"`` or ``"breadth-first"``. Raises InputError if the data forbids it."""
     needs = dependences_of(schedule)
     if name in needs.issued:
         return schedule
@@ -113,14 +113,15 @@ def in_order(schedule: Schedule, name: str) -> Schedule:
 
 
 def without_needless_waits(schedule: Schedule) -> Schedule:
-    """The same ops in their streams, with no wait but those that their data needs."""
+    """Return the same ops in their streams, without waits that their data does not need."""
     return _recut(schedule).dealt(None, keeps_waits=False)
 
 
 def with_buffers(schedule: Schedule, times: int) -> Schedule:
-    """So many times the device buffers that chunks use one after another, and no wait but those that data needs then.
+    """Return the schedule with ``times`` as many of the device buffers that chunks use one after another.
 
-    0: one for each chunk. Raises InputError where no buffer is used twice.
+    0: one for each chunk. Waits that the data does not need then are left out. Raises InputError if no buffer is used
+    twice.
     """
     made = _recut(schedule).with_buffers(times or None)
     if made is None:

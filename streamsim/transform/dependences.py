@@ -64,7 +64,7 @@ class Dependences:
 
     @property
     def has_needless_order(self) -> bool:
-        """Whether streams, events or buffers used again put an op behind one from which it reads nothing."""
+        """Return True if streams, events or buffers used again put an op behind one from which it reads nothing."""
         return any(
             self.chunk[earlier] != self.chunk[op] and earlier not in self.reads_from[op]
             for op, before in enumerate(self.before)
@@ -73,7 +73,7 @@ class Dependences:
 
     @property
     def passes_unknown(self) -> bool:
-        """Whether an op that another order or other streams put before an earlier one may need it all the same."""
+        """Return True if an op that another order or other streams put before an earlier one may need that op."""
         ops = self._schedule.ops
         return any(
             not (names_memory(ops[i]) and names_memory(ops[k])) or k in self.unnamed_results
@@ -111,7 +111,7 @@ class Dependences:
         return all(place[k] < place[i] for i in order for k in self.conflicts[i] | self.awaits(i))
 
     def reordered(self, schedule: Schedule, order: str, holds: bool) -> Schedule:
-        """``schedule`` (this one, but for what single ops are) issued in one of the ``orders``, in its streams.
+        """Return ``schedule``, which may differ from this one in single ops, in one of the ``orders``, in its streams.
 
         ``holds``: synchronisations stay; what the host waits for stays before what it issues then.
         """
@@ -120,7 +120,7 @@ class Dependences:
         return self._emit(schedule, self.sequence(order, holds), streams, schedule.streams, edges)
 
     def unordered(self, schedule: Schedule, order: str | None, holds: bool, most: int) -> Schedule:
-        """``schedule`` with no order but that of the data, as if no buffer were used twice, in ``most`` streams."""
+        """Return ``schedule`` ordered by data only, as if no buffer were used twice, in at most ``most`` streams."""
         sequence = self.sequence(order, holds)
         new = NewStreams(schedule, most)
         for i in sequence:
@@ -129,7 +129,7 @@ class Dependences:
         return self._emit(schedule, sequence, new.of, new.kinds(), self.reads_from)
 
     def sequence(self, order: str | None, holds: bool) -> list[int]:
-        """The copies, kernels and (if the host ``holds``) synchronisations in the order of issue.
+        """Return the copies, kernels and (if the host ``holds``) synchronisations in an order of issue.
 
         Nothing passes what the host does between its calls: its data may come from there.
         """

@@ -9,20 +9,20 @@ from streamsim.transform.ops import NON_BLOCKING, names_memory, working_streams
 
 
 def has_legacy(schedule: Schedule) -> bool:
-    """Whether the legacy default stream and blocking streams wait for each other."""
+    """Return True if the legacy default stream and blocking streams wait for each other."""
     used = working_streams(schedule)
     return LEGACY_STREAM in used and any(s and schedule.streams[s - 1] == "blocking" for s in used)
 
 
 def legacy_apart(schedule: Schedule) -> Schedule:
-    """The same ops; those of the legacy default stream in a stream of their own, whatever order that loses."""
+    """Return the legacy default stream's ops in a stream of their own. An order that they lose is not kept."""
     own = len(schedule.streams) + 1
     ops = [replace(op, stream=own) if op.stream == LEGACY_STREAM else op for op in schedule.ops]
     return replace(schedule, ops=tuple(ops), streams=NON_BLOCKING * own)
 
 
 def legacy_beside(schedule: Schedule) -> Schedule:
-    """The same ops; those of the legacy default stream in the stream of the latest op before them in another one.
+    """Return the legacy default stream's ops in the stream of the latest op before them in another one.
 
     Where ops do not name their memory, that is the order that they most likely need: a kernel behind its chunk's copy.
     Before all others they go to the stream of the first of those. All streams are non-blocking.

@@ -14,34 +14,34 @@ SHORT_WORK_S = 1e-3  # work of the host up to so long, without a name, is what t
 
 
 def is_work(op: Op) -> bool:
-    """Whether an op runs on an engine."""
+    """Return True if an op runs on an engine."""
     return isinstance(op, Copy | Kernel)
 
 
 def working_streams(schedule: Schedule) -> set[int]:
-    """The streams that have copies or kernels."""
+    """Return the streams that have copies or kernels."""
     return {op.stream for op in schedule.ops if isinstance(op, Copy | Kernel)}
 
 
 def last_work(schedule: Schedule) -> int:
-    """The index of the last copy or kernel (-1: none)."""
+    """Return the index of the last copy or kernel; -1 for none."""
     return max((i for i, op in enumerate(schedule.ops) if is_work(op)), default=-1)
 
 
 def names_memory(op: Op) -> bool:
-    """Whether an op says what it touches on the card; one that puts nothing on an engine touches nothing."""
+    """Return True if an op says what it touches on the card; one that puts nothing on an engine touches nothing."""
     if isinstance(op, Kernel):
         return bool(op.reads or op.writes)
     return not isinstance(op, Copy) or op.device is not None
 
 
 def is_of_a_call(op: Op) -> bool:
-    """Whether an op is what a front end does for a call, and not the program's own work: short, without a name."""
+    """Return True if an op is a front end's work for a call, not the program's own: short, without a name."""
     return isinstance(op, HostWork) and not op.name and op.duration_s <= SHORT_WORK_S
 
 
 def stage_of(op: Op) -> int:
-    """Copies in, kernels, copies back, in the order of a pipeline."""
+    """Return the stage of an op in a pipeline: 0 for a copy in, 1 for a kernel, 2 for a copy back."""
     if isinstance(op, Copy):
         return 0 if op.direction == "h2d" else 2
     return 1

@@ -141,7 +141,7 @@ def _one_kernel(kernels: list[Kernel]) -> Kernel | None:
 
 
 def _are_of_one_launch(kernels: Sequence[Kernel]) -> bool:
-    """Whether they are parts of launches of one time; or whole ones, of whatever time."""
+    """Return True if they are parts of launches of one time; or whole ones, of whatever time."""
     whole_s = [kernel.duration_s / kernel.share for kernel in kernels if kernel.duration_s]
     return all(kernel.share == 1 for kernel in kernels) or max(whole_s) <= min(whole_s) * (1 + ROUNDING)
 
@@ -152,7 +152,7 @@ def _alike(kernels: Sequence[Kernel]) -> set[Region]:
 
 
 def _are_in_proportion(rows: Sequence[Sequence[int]]) -> bool:
-    """Whether every row is a multiple of the first one: then parts of the whole are the parts that they were."""
+    """Return True if every row is a multiple of the first one: then parts of the whole are the parts that they were."""
     first = rows[0]
     return all([a * row[0] for a in first] == [b * first[0] for b in row] for row in rows if row)
 

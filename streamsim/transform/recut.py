@@ -56,11 +56,11 @@ class Recut:
 
     @property
     def members(self) -> list[list[Op]]:
-        """The ops of each chunk, in the order of issue; without what all chunks have in common."""
+        """Return the ops of each chunk in the order of issue, without what all chunks have in common."""
         return [[self._ops[i] for i in ops] for ops in self._members.values()]
 
     def dealt(self, streams: int | None, *, keeps_waits: bool = True) -> Schedule:
-        """The same ops in other streams; without ``keeps_waits`` with no wait but those that the data needs."""
+        """Return the same ops in other streams; without ``keeps_waits``, only with waits that the data needs."""
         parts = [(i, 0) for i in self._needs.sequence(None, holds=True)]
         ops = [self._ops[i] for i, _ in parts]
         edges = [
@@ -73,7 +73,7 @@ class Recut:
         return self._made(ops, parts, [{place[k] for k in some} for some in edges], streams)
 
     def cut(self, pieces: int, streams: int | None) -> Schedule | None:
-        """Every chunk in so many; None where an op is too small, or is at odds with itself once it is cut.
+        """Return every chunk in ``pieces``; None if an op is too small, or is at odds with itself once it is cut.
 
         Consecutive ops of a chunk are issued piece by piece where the data allows it, else op by op.
         """
@@ -134,9 +134,9 @@ class Recut:
         return self._made([whole.get(i) or self._ops[i] for i, _ in parts], parts, edges, streams)
 
     def with_buffers(self, times: int | None) -> Schedule | None:
-        """Device buffers that chunks use one after another, so many ``times``, used in turn; None: one for each chunk.
+        """Return the schedule with ``times`` as many of the device buffers that chunks use one after another, in turn.
 
-        Waits and streams stay as they are. None where there is no such buffer.
+        None: one for each chunk. Waits and streams stay unchanged. Return None if there is no such buffer.
         """
         turns = self._turns()
         chunk_of = {i: chunk for chunk, ops in self._members.items() for i in ops}

@@ -65,7 +65,7 @@ def repeated_step(schedule: Schedule) -> RepeatedStep:
 
 
 def _is_breadth_first(schedule: Schedule) -> bool:
-    """Whether several chunks are issued stage by stage: all copies in, then all kernels, then all copies back."""
+    """Return True if several chunks are issued stage by stage: all copies in, all kernels, all copies back."""
     stages = [STAGES.index(_stage(op)) for op in schedule.ops if isinstance(op, Copy | Kernel)]
     return stages == sorted(stages) and len(set(stages)) > 1 and not is_racy(schedule) and Recut(schedule).chunks > 1
 
@@ -197,7 +197,7 @@ def _config(schedule: Schedule, steps: Sequence[Sequence[Work]], order: Order) -
 
 
 def _holds_at_copies(schedule: Schedule) -> bool:
-    """Whether the host waits for every copy before it makes its next call."""
+    """Return True if the host waits for every copy before it makes its next call."""
     calls: list[Op] = [op for op in schedule.ops if not isinstance(op, HostWork)]
     copies = [(op, after) for op, after in pairwise([*calls, Synchronize()]) if isinstance(op, Copy)]
     return bool(copies) and all(op.blocking or _waits_for(after, op) for op, after in copies)
@@ -208,12 +208,12 @@ def _waits_for(op: Op, copy: Copy) -> bool:
 
 
 def is_recorded(schedule: Schedule) -> bool:
-    """Whether a schedule says what a host took: between its calls, or for them."""
+    """Return True if a schedule says what a host took: between its calls, or for them."""
     return any(isinstance(op, HostWork | WaitThread) or op.call_s is not None for op in schedule.ops)
 
 
 def has_more(schedule: Schedule) -> bool:
-    """Whether the schedule has something of the host's that a pipeline of its steps has not."""
+    """Return True if the schedule has something of the host's that a pipeline of its steps has not."""
     last = max((i for i, op in enumerate(schedule.ops) if isinstance(op, Copy | Kernel)), default=-1)
     of_host = (op for op in schedule.ops[:last] if isinstance(op, HostOp))
     return any(not isinstance(op, HostWork) or is_of_a_call(op) for op in of_host)

@@ -64,12 +64,12 @@ class Case(NamedTuple):
 
     @property
     def scenario(self) -> Scenario:
-        """The schedule and the device alone."""
+        """Return the schedule and the device alone."""
         return Scenario(self.schedule, self.device)
 
     @property
     def pipeline(self) -> Source | None:
-        """The source if it is a workload, else None."""
+        """Return the source if it is a workload, else None."""
         return self.source if isinstance(self.source, Source) else None
 
     def issued(self, schedule: Schedule) -> Case:

@@ -27,7 +27,7 @@ LEAST_TIMES = 2  # that a part comes again: capturing it costs as much as issuin
 
 
 def with_step_graphs(schedule: Schedule, device: Device) -> Schedule | None:
-    """The schedule with what comes again between two waits as graphs; None where there is nothing of that kind.
+    """Return the schedule with what comes again between two waits as graphs; None if nothing comes again.
 
     None also if another thread has work of its own: which calls it makes beside a graph is not known.
     """

@@ -48,7 +48,7 @@ class Steps(NamedTuple):
 
 
 def own_work_s(ops: Iterable[Op]) -> float:
-    """Seconds that the host works among these ops on the program's own account, such as loading a batch."""
+    """Return the seconds of the program's own host work among these ops, such as loading a batch."""
     return fsum(op.duration_s for op in ops if isinstance(op, HostWork) and not is_of_a_call(op))
 
 
@@ -106,7 +106,7 @@ def _closing(ops: Sequence[Op]) -> int:
 
 
 def are_independent(schedule: Schedule) -> bool:
-    """Whether a schedule shows that its steps need nothing of each other: in several streams, one each, no events."""
+    """Return True if a schedule shows independent steps: in several streams, each step in one, without events."""
     try:
         steps = steps_of(schedule).steps
     except InputError:
@@ -119,7 +119,7 @@ def are_independent(schedule: Schedule) -> bool:
 
 
 def over_streams(schedule: Schedule, streams: int) -> Schedule:
-    """The steps in so many new streams in turn, each behind nothing but its own stream.
+    """Return the steps in ``streams`` new streams in turn, each behind nothing but its own stream.
 
     Right only if no step needs anything of another one. Raises InputError as :func:`steps_of`, and for a step that is
     itself in several streams.
@@ -160,7 +160,7 @@ def _without_streams(ops: Iterable[Op]) -> list[Op]:
 
 
 def in_pieces(schedule: Schedule, pieces: int, tables: Collection[Region] = ()) -> Schedule:
-    """Each step as so many smaller ones: its copies and kernels cut, and issued again for each piece.
+    """Return each step as ``pieces`` smaller ones: its copies and kernels cut, and issued again for each piece.
 
     What the host does right before an op of the card, it does for every piece; what it does before the step's first op,
     once. A step's first calls come behind a wait and find the host's caches cold, and those of its later pieces do not:
@@ -220,7 +220,7 @@ class _Warm:
                         self._work_s.setdefault(_kind(op), []).append(before.duration_s)
 
     def calls(self, ops: Sequence[Op]) -> tuple[Op, ...]:
-        """``ops`` as they are called where the caches are warm."""
+        """Return ``ops`` with the calls that they make if the host's caches are warm."""
         found: list[Op] = []
         for op, behind in pairwise((*ops, None)):
             assert op is not None
@@ -242,7 +242,7 @@ def _at_most(seconds: float, others_s: Sequence[float]) -> float:
 
 
 def prefetched(schedule: Schedule, depth: int) -> Schedule:
-    """The copies to the card of the next ``depth`` steps beside this step's work, in a stream of their own.
+    """Return the copies to the card of the next ``depth`` steps beside this step's work, in a stream of their own.
 
     What the host does for a copy goes with it; it waits for none of them. A step's other work waits for its copies by
     an event, and copies into a buffer for the work of the step that had it: there are ``depth`` + 1 buffers, which are
