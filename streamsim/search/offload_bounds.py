@@ -152,14 +152,13 @@ class _Ways:
         ways = len(streamed)
         self._costs, self._streamed, self._depth = costs, streamed, depth
         self._each = np.arange(ways)
-        self._item, self._step, self._side = np.zeros(ways, np.int64), 1, int(costs.turns[0].is_backward)
+        self._item = np.zeros(ways, np.int64)
+        self._side, self._has_turned = int(costs.turns[0].is_backward), False
         self._items = streamed.sum(axis=1) * (1 if costs.returns else costs.passes)
         self.now = np.zeros(ways, np.int64)  # the end of the last layer
         self.copied = np.zeros(ways, np.int64)
-        # For each buffer, the earliest start of its copy (after the layer that used it, and its call), and whether a
-        # copy is to come before its next layer.
+        # For each buffer, the earliest start of its next copy: after the layer that used it, and its call.
         self._free = np.empty((depth, ways), np.int64)
-        self._comes = np.ones((depth, ways), bool)
         first = costs.enter + costs.copy_call
         self._free[:] = (first + costs.fetch_call * np.arange(depth) + costs.submit)[:, None]
         self._host = np.where(self._items > 0, costs.enter + depth * costs.fetch_call, 0)
@@ -169,10 +168,11 @@ class _Ways:
         """Add the turn of a layer, and the copy into the buffer that it makes free. ``side``: 1 if it is backward."""
         costs, own = self._costs, self._streamed[:, number]
         if side != self._side:
-            self._side, self._step = side, -self._step
-            self._item += self._step
+            self._side, self._has_turned = side, True
+            self._item -= 2 * side - 1  # the layer of the last turn is the first one again
+        comes, fetches = self._copied(own)
         slot = self._item % self._depth
-        free, comes = self._free[slot, self._each], own & self._comes[slot, self._each]
+        free = self._free[slot, self._each]
         self.copied = np.where(comes, np.maximum(self.copied, free) + costs.copies[number], self.copied)
         issued = self._host + self._enter + costs.kernel_call + costs.wait_call * comes
         start = np.maximum(self.now, issued + costs.submit)
@@ -181,13 +181,23 @@ class _Ways:
         self._host = issued + costs.kernel_call * (costs.launches[side, number] - 1) + costs.record_call * own
         called = self._host + costs.wait_call + costs.enter + costs.copy_call
         freed = np.maximum(self.now, called + costs.submit)
-        following = self._item + self._step * self._depth
-        fetches = own & (following >= 0) & (following < self._items)
         self._free[slot, self._each] = np.where(fetches, freed, free)
-        self._comes[slot, self._each] = np.where(own, fetches, self._comes[slot, self._each])
         self._host = np.where(fetches, called + costs.record_call, self._host)
         self._enter = np.where(fetches, costs.enter, 0)
-        self._item += own * self._step
+        if self._costs.returns and side:
+            self._item -= own
+        else:
+            self._item += own
+
+    def _copied(self, own: Bools) -> tuple[Bools, Bools]:
+        """Return for which placements a turn's layer was copied for it, and a copy into its buffer follows it."""
+        after: Bools = own & (self._item + self._depth < self._items)
+        if not self._costs.returns:
+            return own, after
+        before: Bools = own & (self._item >= self._depth)
+        if self._side:
+            return after, before
+        return (before if self._has_turned else own), after
 
 
 def floor_ticks(costs: LayerCosts, room: Room, most_depth: int) -> int:
