@@ -13,6 +13,7 @@ from streamsim.cli.process import verdict
 from streamsim.errors import FOUND, OK
 from streamsim.program.files import write_schedule
 from streamsim.program.schedule import Schedule
+from streamsim.text.words import counted
 
 if TYPE_CHECKING:
     from streamsim.cli.terminal import Terminal
@@ -100,11 +101,7 @@ def _print_findings(program: Schedule, findings: "list[Finding]") -> None:
 
 
 def _print_counts(console: "Terminal", ops: int, ops_with_unnamed_memory: int, errors: int, warnings: int) -> None:
-    console.print(f"{ops} ops: {_number(errors, 'error')}, {_number(warnings, 'warning')}")
+    console.print(f"{ops} ops: {counted(errors, 'error')}, {counted(warnings, 'warning')}")
     if ops_with_unnamed_memory:
         unseen = f"{ops_with_unnamed_memory} of them do not name all the memory they touch: no race over it shows"
         console.print(unseen, style="dim")
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

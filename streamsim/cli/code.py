@@ -95,9 +95,8 @@ def _said(
         )
     if language is None:
         of_it = f"the workload's front_end {shown(front_end)} is none that programs are written in" if front_end else ""
-        raise InputError(
-            f"--as: {of_it or 'no language'}; give {'one of ' * (len(languages) > 1)}{', '.join(languages)}"
-        )
+        choice = f"one of {', '.join(languages)}" if len(languages) > 1 else languages[0]
+        raise InputError(f"--as: {of_it or 'no language'}; give {choice}")
     return language
 
 

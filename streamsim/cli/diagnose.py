@@ -9,7 +9,7 @@ import click
 from msgspec.structs import replace
 
 from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.notes import noting_compilation
+from streamsim.cli.notes import note, noting_compilation
 from streamsim.cli.options import (
     Chosen,
     Pipeline,
@@ -49,7 +49,12 @@ class MeasuredTimes(click.ParamType):  # type: ignore[type-arg]  # generic in ne
         param: click.Parameter | None,  # noqa: ARG002 - click calls it so
         ctx: click.Context | None,  # noqa: ARG002
     ) -> tuple[Measured, ...]:
-        return tuple(map(_measured, value.split(","))) if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]
+        parts = value.split(",")
+        if len(parts) > 1 and any(part.strip().isdecimal() for part in parts):
+            raise InputError(f"--measured {shown(value)}: a time lacks its unit; write 16.2ms with a point, or {FORM}")
+        return tuple(map(_measured, parts))
 
 
 def _measured(text: str) -> Measured:
@@ -117,6 +122,8 @@ def diagnose_command(
         device, config = chosen.load_for(workload), pipeline.config()
         inputs = {**pipeline.inputs(workload), **chosen.inputs()}
         meant = replace(config, streams=measured[0].streams or config.streams).schedule(workload)
+        if config.chunks == 1 and config.streams > 1:
+            note(f"--streams {config.streams}: one chunk runs in one stream; give --chunks, the number of its pieces")
         found = _diagnosed(workload, device, measured, config)
     if page is not None:
         from streamsim.model import simulate

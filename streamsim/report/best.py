@@ -68,7 +68,7 @@ def _memory(best: Best[Any]) -> list[Fact]:
         for limit in (best.memory_bytes, best.pinned_limit_bytes)
     ]
     on_card = (limits[0], f"{format_bytes(reserved)} of it reserved" if reserved else "")
-    unless = " in each direction, unless a buffer still holds them" * (best.work.direction == "both")
+    unless = " in each direction, unless a buffer still holds them" if best.work.direction == "both" else ""
     on_host = (limits[1], f"{len(use.more['streamed'])} layers, which each pass copies{unless}")
     return [
         ("on the card", format_bytes(use.device_bytes), "; ".join(filter(None, on_card))),

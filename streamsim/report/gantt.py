@@ -299,7 +299,8 @@ def _rows(timeline: Timeline) -> list[_Row]:
         for name in sorted(timeline.engine_names, key=engine_place)
     ]
     engines += [_lane_row(beside) for beside in timeline.lanes]
-    groups = [group for group in ([_Row("host", host)] * bool(host), engines, _stream_rows(timeline, columns)) if group]
+    hosts = [_Row("host", host)] if host else []
+    groups = [group for group in (hosts, engines, _stream_rows(timeline, columns)) if group]
     for group in groups[1:]:
         group[0] = group[0]._replace(above=GAP)
     return [row for group in groups for row in group]

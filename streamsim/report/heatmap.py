@@ -139,10 +139,10 @@ def _draw(heat: HeatMap, ax: Axes, scale_ms: tuple[float, float], name: str = ""
     device = next(iter(heat.devices)) if len(heat.devices) == 1 and "device" not in (heat.x, heat.y) else ""
     what = " on ".join(filter(None, (name, device)))
     took = format_seconds(heat.cells[best_x, best_y])
-    set_title(ax, f"{what}{': ' * bool(what)}fastest (star): {where}: {took}")
+    set_title(ax, ": ".join(filter(None, (what, f"fastest (star): {where}", took))))
     if has_bar:  # last, as it makes the map narrower
-        is_cut = scale_ms[1] >= DARKEST * scale_ms[0]
-        ax.figure.colorbar(image, ax=ax, label=f"makespan, ms{'; darkest: that or more' * is_cut}")
+        more = "; darkest: that or more" if scale_ms[1] >= DARKEST * scale_ms[0] else ""
+        ax.figure.colorbar(image, ax=ax, label=f"makespan, ms{more}")
 
 
 def _write_values(ax: Axes, grid: Any, star: tuple[int, int], scale_ms: tuple[float, float]) -> None:

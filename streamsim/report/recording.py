@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from streamsim.report.tables import LONGEST_CELL, Row, Table, cut, facts
 from streamsim.text.quantities import format_bytes, format_seconds
 from streamsim.text.shown import one_line
+from streamsim.text.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,14 +46,16 @@ def choices_table(recording: Recording, spans: list[NamedSpan], title: str) -> T
 
 
 def _window(span: NamedSpan) -> Row:
-    longest = f"{format_seconds(span.longest_s)}{' at the longest' if span.count > 1 else ''}"
-    times = f"{span.count} times, first " if span.count > 1 else ""
-    return f"--window '{one_line(span.name, LONGEST_CELL)}'", longest, f"{times}at {format_seconds(span.first_s)}"
+    option = f"--window '{one_line(span.name, LONGEST_CELL)}'"
+    longest, first = format_seconds(span.longest_s), format_seconds(span.first_s)
+    if span.count == 1:
+        return option, longest, f"at {first}"
+    return option, f"{longest} at the longest", f"{span.count} times, first at {first}"
 
 
 def _groups(summary: RecordingSummary) -> Iterable[list[Row]]:
     span = format_seconds(summary.end_s - summary.start_s)
-    by = f"by {_counted(summary.threads, 'thread')} of {_counted(summary.processes, 'process', 'es')}"
+    by = f"by {counted(summary.threads, 'thread')} of {counted(summary.processes, 'process', 'es')}"
     yield [
         ("recorded", span, summary.tool),
         ("streams", str(summary.streams), f"issued {by}"),
@@ -99,13 +102,9 @@ def _reasons(reasons: tuple[RecordedReason, ...], of_s: float) -> list[Row]:
 
 def _call(use: RecordedCalls) -> Row:
     each = f"median {format_seconds(use.median_s)}, longest {format_seconds(use.longest_s)}"
-    words = f"{_counted(use.count, 'call')}: {each} at {format_seconds(use.longest_at_s)}"
+    words = f"{counted(use.count, 'call')}: {each} at {format_seconds(use.longest_at_s)}"
     return f"in {use.name}", format_seconds(use.total_s), words
 
 
 def _share(seconds: float, card: RecordedCardUse) -> str:
     return f"{seconds / card.span_s:.1%}" if card.span_s else "0.0%"
-
-
-def _counted(count: int, what: str, plural: str = "s") -> str:
-    return f"{count} {what}{'' if count == 1 else plural}"

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from streamsim.text.shown import one_line
+from streamsim.text.words import counted
 
 if TYPE_CHECKING:
     from streamsim.timeline.timeline import Timeline
@@ -19,7 +20,7 @@ def spelled_out(name: str) -> str:
     """Return the name of a schedule with its numbers in words: ``depth-first, 16 chunks, 4 streams``."""
 
     def words(found: re.Match[str]) -> str:
-        return f", {found[3]} {found[2] or NUMBERS[found[1]]}{'s' * (found[3] != '1')}"
+        return f", {counted(int(found[3]), found[2] or NUMBERS[found[1]])}"
 
     return one_line(NUMBER.sub(words, name or UNNAMED).replace(" launch=graph", ", as a graph"))
 

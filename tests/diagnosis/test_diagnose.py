@@ -12,7 +12,6 @@ from streamsim.compiled import simulate_one_of_many
 from streamsim.device.library import load_device
 from streamsim.diagnosis.diagnose import APART, AS_MEANT, STOPPED_EARLY, Diagnosis, Measured, diagnose
 from streamsim.diagnosis.mistakes import MISTAKES, IntendedProgram, Mistake, ends_of_chunks, made, pairs
-from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.patterns import depth_first, one_stream, serial
 from streamsim.program.schedule import Copy, Kernel, Schedule
@@ -196,16 +195,3 @@ def test_a_second_measurement_is_told_from_the_first(size: int, level: float) ->
     assume(found.next is not None)
     assert found.next is not None
     assert dict(found.next.says)[MISTAKES[0].title].low_s == pytest.approx(seconds(wrong), rel=1e-2, abs=2e-6)
-
-
-@pytest.mark.parametrize(
-    ("program", "measured", "words"),
-    [
-        (WORK, [], "measured = ()"),
-        (MEANT.schedule(WORK), [Measured(1e-3, 2)], "streams = 2"),
-        (depth_first(WORK, 4, 2, launch="graph"), 1e-3, "a graph"),
-    ],
-)
-def test_what_cannot_be_diagnosed_is_named(program: Workload | Schedule, measured: list[Measured], words: str) -> None:
-    with pytest.raises(InputError, match=words.replace("(", r"\(").replace(")", r"\)")):
-        diagnose(program, "h200", measured)

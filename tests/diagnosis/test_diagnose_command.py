@@ -37,20 +37,3 @@ def test_what_explains_any_time_has_a_line_of_its_own(
     """Only where the time is too long and a mistake explains it; what it should take needs no explanation."""
     assert main(["diagnose", *PROGRAM, "--measured", measured]) == 0
     assert ("Or the clock was wrong: a first run was timed;" in capsys.readouterr().out) is clock
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("x", "expected a time"),
-        ("4:", "expected a time"),
-        ("1:2:3ms", "expected a time such as 14.5ms; 4:14.5ms over 4 streams"),
-        ("0:3ms", "streams"),
-        ("0s", "expected a time"),
-    ],
-)
-def test_a_time_that_cannot_be_read_is_one_line(text: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["diagnose", *PROGRAM, "--measured", text]) == 2
-    err = capsys.readouterr().err
-    assert words in err
-    assert err.count("\n") == 1

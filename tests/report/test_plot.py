@@ -16,7 +16,6 @@ from matplotlib.colors import to_rgb
 from strategies import MS_KERNEL, d2h, devices, h2d, kernel, make_device, pipeline_of, program, schedules
 
 from streamsim.analysis.predict import predict
-from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.patterns import breadth_first, depth_first, prefetch
 from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize
@@ -301,23 +300,6 @@ def test_the_suffix_decides_the_format_and_the_bytes_are_always_the_same(tmp_pat
     assert first.read_bytes() == second.read_bytes()
 
 
-@pytest.mark.parametrize("name", ["gantt.jpg", "gantt", "gantt.", ".png", "gantt.png\n.exe"])
-def test_another_suffix_is_refused_before_anything_is_written(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match=r"^[^\n]*expected a file name that ends in one of \.png, \.svg, \.pdf\Z"):
-        save_gantt(simulate(SCHEDULE, DEVICE), tmp_path / name)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("place", ["missing/gantt.png", "a-file/gantt.svg"])
-def test_a_path_that_cannot_be_written_is_one_line_and_leaves_nothing(tmp_path: Path, place: str) -> None:
-    (tmp_path / "a-file").write_text("kept")
-    before = sorted(tmp_path.iterdir())
-    with pytest.raises(InputError, match=r"gantt\.\w+: cannot write it: [^\n]+\Z"):
-        save_gantt(simulate(SCHEDULE, DEVICE), tmp_path / place)
-    assert sorted(tmp_path.iterdir()) == before
-    assert (tmp_path / "a-file").read_text() == "kept"
-
-
 def test_a_name_is_text_and_not_a_formula(tmp_path: Path) -> None:
     schedule = program(h2d(1, 10), name=r"$\frac{ \n 100 $")
     ax = plot_gantt(simulate(schedule, make_device()))
@@ -353,8 +335,6 @@ def test_what_is_drawn_shows_itself_in_a_notebook() -> None:
     heat.add([{"chunks": n, "streams": 1, "makespan_s": n * 1e-3} for n in (1, 2)])
     for drawn in (plot_gantt(timeline), plot_gantts(iter([timeline, timeline])), plot_heatmap(heat)):
         assert drawn._repr_png_().startswith(b"\x89PNG")  # type: ignore[union-attr]
-    with pytest.raises(InputError, match="nothing to draw"):
-        plot_gantts([])
 
 
 # Several time lines
@@ -377,8 +357,6 @@ def test_several_time_lines_in_a_file(tmp_path: Path) -> None:
     save_gantts({"a": timeline, "b": timeline}, tmp_path / "both.svg")
     drawn = (tmp_path / "both.svg").read_text()
     assert drawn.count('id="h2d: H2D') == 2
-    with pytest.raises(InputError, match="ends in one of"):
-        save_gantts({"a": timeline}, tmp_path / "both.bmp")
 
 
 def test_a_prediction_is_drawn_as_its_time_line() -> None:

@@ -13,10 +13,9 @@ from strategies import d2h, devices, h2d, kernel, link, make_device, program, sc
 
 from streamsim.analysis.predict import ELSEWHERE, Prediction, predict
 from streamsim.device.profile import Device
-from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.patterns import breadth_first, depth_first, serial, serialized
-from streamsim.program.schedule import Kernel, Schedule, Synchronize
+from streamsim.program.schedule import Schedule, Synchronize
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.report.text import IDLE, PARTLY, STREAM_LETTERS, gantt, summary, to_csv
 
@@ -202,8 +201,3 @@ def test_csv_holds_the_same_figures() -> None:
 
 def test_csv_of_rows_with_different_columns() -> None:
     assert to_csv([{"a": 1}, {"b": {"c": "x,y"}}]) == 'a,b.c\n1,\n,"x,y"\n'
-
-
-def test_a_kernel_without_a_cost_is_bad_input() -> None:
-    with pytest.raises(InputError, match="has no cost for it"):
-        predict(program(Kernel(1, "unknown", elements=5), streams=1), make_device())

@@ -147,12 +147,6 @@ def test_enough_workers_are_enough_and_one_fewer_is_not(loop: Loop) -> None:
         assert fast.load_s / (count - 1) > without_s * (1 - 1e-6)
 
 
-@pytest.mark.parametrize("fields", [{"batch": 0}, {"step_s": 0.0}, {"workers": 1000}, {"issue": "never"}])
-def test_what_is_no_loop_is_named(fields: dict[str, object]) -> None:
-    with pytest.raises(InputError, match=next(iter(fields))):
-        replace(LOOP, **fields)
-
-
 def test_a_program_in_which_no_step_copies_a_batch_and_runs_a_kernel_is_refused() -> None:
     ops = kernel(1, 5), h2d(1, 4), d2h(1, 4), Synchronize()
     with pytest.raises(InputError, match="no step has a copy to the card and a kernel"):

@@ -58,25 +58,3 @@ def test_a_program_in_a_file_is_read_as_a_loop(tmp_path: Path, capsys: pytest.Ca
     assert first["step_s"] == pytest.approx(loop_advice(loop, "a100").rows[0].step_s, rel=1e-3)
     assert main(["loop", str(path), "--device", "a100"]) == 0
     assert "batches of 146.9 MiB from pageable memory; a step takes 45 ms" in capsys.readouterr().out
-    assert main(["loop", str(path), "--sample", "3x4:uint8"]) == 2
-    assert "--sample: the recording shows it" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--step", "45ms", "--batch-bytes", "1MB"], "--batch: is missing"),
-        (["--batch", "2", "--batch-bytes", "1MB"], "--step: is missing"),
-        (["--batch", "2", "--step", "45ms"], "give one of the two"),
-        (["--batch", "2", "--step", "45ms", "--sample", "3x4"], "expected a shape and a type"),
-        (["--batch", "2", "--step", "45ms", "--sample", "3xy:uint8"], "--sample = 'y'"),
-        (["--batch", "2", "--step", "45ms", "--batch-bytes", "1", "--workers", "900"], "900"),
-    ],
-)
-def test_a_loop_that_is_not_whole_is_one_line(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["loop", *arguments]) == 2
-    err = capsys.readouterr().err
-    assert words in err
-    assert err.rstrip().count("\n") <= 3

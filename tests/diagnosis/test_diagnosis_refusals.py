@@ -1,0 +1,47 @@
+"""What a diagnosis is refused for, in Python and on the command line: one line that names it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+from refusals import refusal, refusal_of
+
+from streamsim.diagnosis.diagnose import Measured, diagnose
+from streamsim.program.config import Config
+from streamsim.program.patterns import depth_first
+from streamsim.program.workload_text import workload_of_sizes
+
+if TYPE_CHECKING:
+    from streamsim.program.schedule import Schedule
+    from streamsim.program.workload import Workload
+
+WORK = workload_of_sizes(h2d=["200MB"], kernels=["4ms"], d2h=["50MB"])
+PROGRAM = ("--h2d", "200MB", "--kernel", "4ms", "--chunks", "8", "--streams", "4")
+TIMES = {
+    "x": "expected a time",
+    "4:": "expected a time",
+    "1:2:3ms": "expected a time such as 14.5ms; 4:14.5ms over 4 streams",
+    "0:3ms": "streams",
+    "0s": "expected a time",
+    "16,2ms": "--measured '16,2ms': a time lacks its unit; write 16.2ms with a point, or a time such as",
+}
+
+
+@pytest.mark.parametrize(
+    ("program", "measured", "words"),
+    [
+        (WORK, [], "measured = ()"),
+        (WORK, -1.0, "seconds = -1.0"),
+        (Config(chunks=8, streams=4).schedule(WORK), [Measured(1e-3, 2)], "streams = 2"),
+        (depth_first(WORK, 4, 2, launch="graph"), 1e-3, "a graph"),
+    ],
+)
+def test_what_cannot_be_diagnosed_is_named(program: Workload | Schedule, measured: list[Measured], words: str) -> None:
+    assert words in refusal(partial(diagnose, program, "h200", measured))
+
+
+@pytest.mark.parametrize("text", TIMES)
+def test_a_time_that_cannot_be_read_is_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert TIMES[text] in refusal_of(["diagnose", *PROGRAM, "--measured", text], capsys)

@@ -1,0 +1,50 @@
+"""What pictures, traces and tables are refused for: one line, and no file is written or changed."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+from refusals import refusal
+from strategies import h2d, make_device, program
+
+from streamsim.analysis.predict import predict
+from streamsim.model import simulate
+from streamsim.program.schedule import Kernel
+from streamsim.report.gantt import plot_gantts, save_gantt, save_gantts
+from streamsim.report.trace import write_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+TIMELINE = simulate(program(h2d(1, 20)), make_device())
+SUFFIX = "expected a file name that ends in one of .png, .svg, .pdf"
+UNWRITABLE = "cannot write it: "
+REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "another suffix": (lambda folder: save_gantt(TIMELINE, folder / "gantt.jpg"), SUFFIX),
+    "no suffix": (lambda folder: save_gantt(TIMELINE, folder / "gantt"), SUFFIX),
+    "an empty suffix": (lambda folder: save_gantt(TIMELINE, folder / "gantt."), SUFFIX),
+    "a suffix without a name": (lambda folder: save_gantt(TIMELINE, folder / ".png"), SUFFIX),
+    "a suffix behind a line end": (lambda folder: save_gantt(TIMELINE, folder / "gantt.png\n.exe"), SUFFIX),
+    "another suffix of several": (lambda folder: save_gantts({"a": TIMELINE}, folder / "both.bmp"), SUFFIX),
+    "no time lines": (lambda _: plot_gantts([]), "timelines = []: nothing to draw; give at least one"),
+    "a picture in no folder": (lambda folder: save_gantt(TIMELINE, folder / "missing" / "gantt.png"), UNWRITABLE),
+    "a picture in a file": (lambda folder: save_gantt(TIMELINE, folder / "a-file" / "gantt.svg"), UNWRITABLE),
+    "a trace in no folder": (lambda folder: write_trace(TIMELINE, folder / "missing" / "trace.json"), UNWRITABLE),
+    "a trace in a file": (lambda folder: write_trace(TIMELINE, folder / "a-file" / "trace.json"), UNWRITABLE),
+    "a kernel without a cost": (
+        lambda _: predict(program(Kernel(1, "unknown", elements=5), streams=1), make_device()),
+        "has no cost for it",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_is_one_line_and_leaves_nothing(name: str, tmp_path: Path) -> None:
+    call, words = REFUSED[name]
+    (tmp_path / "a-file").write_text("kept")
+    assert words in refusal(partial(call, tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["a-file"]
+    assert (tmp_path / "a-file").read_text() == "kept"
