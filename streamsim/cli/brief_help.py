@@ -91,12 +91,12 @@ def _show_all(context: click.Context, _param: click.Parameter, asked: bool) -> N
 
 
 def _row(ctx: click.Context, param: click.Parameter) -> list[tuple[str, str]]:
-    """The names of an option and the first clause of its help; nothing of an argument or a hidden option."""
+    """Return the names of an option and the first clause of its help; nothing for an argument or a hidden option."""
     record = param.get_help_record(ctx)
     return [] if record is None else [(record[0], re.split(r"[.;](?=\s|$)", record[1], maxsplit=1)[0])]
 
 
 def _parts(text: str) -> tuple[str, list[str]]:
-    """The first paragraph of a command's help, and its examples."""
+    """Return the first paragraph of a command's help, and its examples."""
     first = text.strip().partition("\n\n")[0]
     return first, [line.strip() for line in text.splitlines() if line.strip().startswith(("streamsim ", "streamsim-"))]

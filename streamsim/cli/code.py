@@ -78,7 +78,7 @@ def code_command(context: click.Context, /, language: Language | None, output: P
 
 
 def language_of_file(output: Path | None) -> Language | None:
-    """The language that a file's name says; None where it says none, or Python, in which there are two."""
+    """Return the language that a file's name says; None if it says none, or Python, in which there are two."""
     return "cuda-c++" if output is not None and output.suffix in (".cu", ".cpp", ".cc", ".cxx") else None
 
 
@@ -101,7 +101,7 @@ def _said(
 
 
 def code_of_steps_noted(schedule: Schedule, language: Language, depth: int = 0) -> str:
-    """As :func:`code_of_steps`, with notes on what the host does in the schedule, and whether it does in a pipeline."""
+    """Return :func:`code_of_steps`, with notes on the host's work in the schedule, and whether a pipeline has it."""
     text = code_of_steps(schedule, language, depth)
     work_s = repeated_step(schedule).workload.host_work_s
     if work_s:

@@ -59,7 +59,7 @@ def schema_command(kind: str) -> None:
 
 
 def _published() -> dict[str, list[float]]:
-    """By profile how far its predictions of published runs were off, as shares."""
+    """Return by profile how far its predictions of published runs were off, as shares."""
     from streamsim.analysis.published_cases import cases
 
     found: dict[str, list[float]] = {}

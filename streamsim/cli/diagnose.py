@@ -147,7 +147,7 @@ def _diagnosed(
 
 
 def _row(found: CandidateProgram) -> dict[str, Any]:
-    """An explanation as a row of CSV; of several measured times their numbers count from 1."""
+    """Return an explanation as a row of CSV; several measured times are numbered from 1."""
     numbers = [f"_{k}" for k in range(1, len(found.times_s) + 1)] if len(found.times_s) > 1 else [""]
     times = {
         f"predicted_{name}{number}_s": seconds
@@ -159,7 +159,7 @@ def _row(found: CandidateProgram) -> dict[str, Any]:
 
 
 def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:
-    """The verdict, the explanations, and what tells them apart, for people."""
+    """Print the verdict, the explanations, and what tells them apart, for people."""
     from rich.padding import Padding
 
     from streamsim.cli.consoles import open_console
@@ -188,7 +188,7 @@ def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:
 
 
 def _shown(found: Diagnosis, everything: bool) -> tuple[list[CandidateProgram], list[CandidateProgram]]:
-    """The simplest explanations that fit, and the nearest others; or all of them."""
+    """Return the simplest explanations that fit, and the nearest others; or all of them."""
     from streamsim.report.diagnosis import nearest
 
     if everything:

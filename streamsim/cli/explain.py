@@ -166,7 +166,7 @@ def explained(schedule: Schedule, device: "Device", source: "Origin | None") -> 
 
 
 def _remedied(explanation: "Explanation", path: Path) -> Schedule:
-    """The schedule with the first remedy done; or with the changes, or the best one, that are said in its place."""
+    """Return the schedule with the first remedy done, or with the changes that the advice names in its place."""
     first = explanation.first
     if explanation.together is not None and (first is None or first.remedy not in explanation.advice):
         return explanation.together.remedied.schedule
@@ -212,28 +212,28 @@ def asked_for(context: click.Context, pipeline: Pipeline, chosen: Chosen, of_lay
 
 
 def source_of(pipeline: Pipeline, workload: Workload) -> "Source":
-    """What the schedule of a pipeline's options is made from."""
+    """Return what the schedule of a pipeline's options is made from."""
     from streamsim.transform.scenario import Source
 
     return Source(workload, pipeline.config())
 
 
 def source_of_layers(layers: "Layers", config: "Offload") -> "LayersSource":
-    """What the schedule of layers is made from."""
+    """Return what the schedule of layers is made from."""
     from streamsim.transform.scenario import LayersSource
 
     return LayersSource(layers, config)
 
 
 def bound_of_work(workload: Workload, config: Config, device: "Device") -> "Bound":
-    """What no way to cut and issue the workload beats, from the memory and by the launch of ``config``."""
+    """Return the time that no way to cut and issue the workload beats, with the memory and launch of ``config``."""
     from streamsim.analysis.work_bound import work_bound
 
     return work_bound(workload, device, config.memory, config.launch)
 
 
 def _work(asked: Asked) -> "Bound | None":
-    """The bound of the work, where a workload is asked for."""
+    """Return the bound of the work if a workload is asked for, else None."""
     from streamsim.transform.scenario import Source
 
     source = asked.source

@@ -44,12 +44,12 @@ class Condition(msgspec.Struct, frozen=True):
     unit: str = ""
 
     def fails(self, value: float) -> bool:
-        """Whether a value is on the wrong side of the limit."""
+        """Return True if a value is on the wrong side of the limit."""
         return value < self.limit if self.sign == "<" else value > self.limit
 
 
 def parse_condition(text: str, expected: str = FORM) -> Condition:
-    """``"makespan > 2ms"``. Raises InputError, which says what is ``expected``."""
+    """Return the condition in ``"makespan > 2ms"``. Raises InputError, which says what is ``expected``."""
     found = _FORM.fullmatch(text)
     if found is None:
         raise InputError(one_line(f"--fail-if {shown(text)}: {expected}"))
@@ -107,7 +107,7 @@ def _figures(result: Mapping[str, Any], place: str) -> Iterator[tuple[str, float
 
 
 def _figure(condition: Condition, figures: Mapping[str, float]) -> tuple[str, float]:
-    """The number that a condition is of: its own name, else the last part of one name alone."""
+    """Return the number that a condition names, by its whole name or by the last part of a single name."""
     names = [condition.name, *(condition.name + unit for unit in UNITS)]
     if exact := [name for name in names if name in figures]:
         return exact[0], figures[exact[0]]

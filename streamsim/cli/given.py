@@ -30,12 +30,12 @@ class Given(NamedTuple):
 
 
 def is_program(path: Path) -> bool:
-    """Whether a file's name is that of a schedule or a recording, and not of a workload."""
+    """Return True if a file's name is that of a schedule or a recording, and not of a workload."""
     return path.suffix.lower() in SUFFIXES
 
 
 def holds_program(path: Path | None) -> bool:
-    """Whether a file holds a schedule or a recording."""
+    """Return True if a file holds a schedule or a recording."""
     if path is None or not is_program(path):
         return False
     from streamsim.recorded.file_kinds import kind_given
@@ -44,7 +44,7 @@ def holds_program(path: Path | None) -> bool:
 
 
 def read_given(path: Path) -> Given:
-    """The program in a file. Raises InputError naming the file, and what to do."""
+    """Read the program in a file. Raises InputError naming the file, and what to do."""
     from streamsim.device.files import parse_device
     from streamsim.program.files import read_program
     from streamsim.recorded.file_kinds import kind_given
@@ -59,7 +59,7 @@ def read_given(path: Path) -> Given:
 
 
 def _recorded(recording: Recording, path: Path) -> Given:
-    """The program that a recording is of: of the card with most work, without what recording cost."""
+    """Return the recorded program of the card with most work, without the cost of recording it."""
     from streamsim.recorded.card_profile import profile_of
     from streamsim.recorded.op_times import recorded_times
     from streamsim.recorded.replay import replay, without_recording

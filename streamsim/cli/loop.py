@@ -52,7 +52,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 def parse_sample(text: str, field: str = "sample") -> Sample:
-    """``"3x224x224:float32"``. Raises InputError naming ``field``."""
+    """Return the sample in a text such as ``"3x224x224:float32"``. Raises InputError naming ``field``."""
     shape, _, kind = text.strip().partition(":")
     if kind not in BYTES_OF:
         raise InputError(f"{field} = {shown(text)}: expected {FORM}")
@@ -133,7 +133,7 @@ def loop_command(
 def _asked(
     context: click.Context, file: Path | None, options: dict[str, Any], chosen: Chosen
 ) -> tuple[Loop, int | None, Chosen]:
-    """The loop of the options, of a file or of a recording; bytes of a batch of bytes, if known; and the device."""
+    """Return the loop of the options, a file or a recording; bytes of a batch of uint8, if known; and the device."""
     if file is None:
         return *_loop(**options), chosen
     if not is_program(file):
@@ -147,7 +147,7 @@ def _asked(
 
 
 def _changed(loop: Loop, options: dict[str, Any]) -> tuple[Loop, int | None]:
-    """A recorded loop with what the options say beside the recording."""
+    """Return a recorded loop, with the options that stand beside the recording."""
     shown_by_it = ("sample", "batch_bytes", "pinned", "non_blocking", "prefetcher", "reads_loss")
     for name in shown_by_it:
         if options[name]:
@@ -182,7 +182,7 @@ _PARSERS: Parsers = {
 
 
 def _from_file(path: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """What the file says and no option does."""
+    """Return what the file says and no option does."""
     from streamsim.files.atomic_files import read_bytes
     from streamsim.files.documents import parse_toml
     from streamsim.text.recognise import LARGEST_TOML_BYTES
@@ -194,7 +194,7 @@ def _from_file(path: Path, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _listed(plain: dict[str, Any]) -> dict[str, Any]:
-    """The table with one sample as a list of one."""
+    """Return the table with one sample as a list of one."""
     return {name: [value] if name == "sample" and isinstance(value, str) else value for name, value in plain.items()}
 
 
@@ -212,7 +212,7 @@ def _loop(
     reads_loss: bool,
     **_: Any,
 ) -> tuple[Loop, int | None]:
-    """The loop that the options describe, and the bytes of a batch of bytes where its samples are wider."""
+    """Return the loop that the options describe, and the bytes of a batch of uint8 if its samples are wider."""
     from streamsim.training.loop import Loop
 
     if batch is None or step is None:
@@ -239,7 +239,7 @@ def _loop(
 
 
 def _words(loop: Loop) -> str:
-    """What a recording shows of a loop."""
+    """Return what a recording shows of a loop, in words."""
     place = "pinned" if loop.is_pinned else "pageable"
     return (
         f"batches of {format_bytes(loop.batch_bytes)} from {place} memory; a step takes {format_seconds(loop.step_s)}"
@@ -248,7 +248,7 @@ def _words(loop: Loop) -> str:
 
 
 def print_loop(found: LoopAdvice, device: Device, recording: Path | None = None) -> None:
-    """The verdict, the loops, and what is assumed of them, for people."""
+    """Print the verdict, the loops, and what is assumed of them, for people."""
     from streamsim.cli.consoles import open_console
     from streamsim.report.training import loop_table
 

@@ -1,4 +1,4 @@
-"""What a long command says on stderr, so that its output stays clean. That nobody reads it stops nothing."""
+"""Notes and progress of long commands, on stderr to keep stdout clean. If nobody reads them, the command continues."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SECONDS_A_REFRESH = 0.5
 
 
 def note(text: str) -> None:
-    """One line of this program."""
+    """Print a line of this program on stderr."""
     say(f"streamsim: {text}")
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
-    """One line, on stderr unless another ``stream`` is given."""
+    """Print a line, on stderr unless another ``stream`` is given."""
     stream = stream or sys.stderr
     try:
         print(one_line(text), file=stream, flush=True)
@@ -33,14 +33,14 @@ def say(text: str, stream: TextIO | None = None) -> None:
 
 
 def drop_output(stream: TextIO) -> None:
-    """What cannot be sent is dropped from now on, so that the interpreter does not try again when it ends."""
+    """Drop all further output of ``stream``, so that the interpreter does not try to send it when it ends."""
     with suppress(OSError):  # text kept in memory
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on stderr that is told (done, of all); None where stderr is no terminal."""
+    """Show a bar on stderr; the caller tells it (done, of all). None if stderr is no terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -51,7 +51,7 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
 
 @contextmanager
 def steps(stream: TextIO) -> Iterator[Callable[[str, int, int], None]]:
-    """Says on ``stream`` what is being done when told (what, done, of all): a bar on a terminal, else a line for each.
+    """Show on ``stream`` what the caller tells (what, done, of all): a bar on a terminal, else a line for each step.
 
     Nothing runs between two calls and most calls do next to nothing, so that what is timed meanwhile is not disturbed.
     """

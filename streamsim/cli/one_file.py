@@ -42,7 +42,7 @@ def take_defaults(context: click.Context, param: click.Parameter, path: Path | N
 
 
 def _asked(path: Path) -> tuple[Mapping[str, Any], Path | None]:
-    """The options in a file, and the file of their workload."""
+    """Return the options in a file, and the file of their workload."""
     from streamsim.files.atomic_files import read_bytes
     from streamsim.text.recognise import LARGEST_TOML_BYTES, kind_of
 
@@ -61,7 +61,7 @@ def _asked(path: Path) -> tuple[Mapping[str, Any], Path | None]:
 
 
 def _value(path: Path, option: click.Parameter, name: str, value: Any) -> Any:
-    """The value of an option, as if it were on the command line. Raises InputError naming the file and the name."""
+    """Return the value of an option, read as on the command line. Raises InputError naming the file and the name."""
     if name == "measured" and isinstance(value, list):
         value = ",".join(map(str, value))
     named = copy(option)

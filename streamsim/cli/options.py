@@ -89,14 +89,14 @@ Completion = Callable[[click.Context, click.Parameter, str], "list[CompletionIte
 
 
 def complete_device(_context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
-    """The shipped profiles and the TOML files whose names begin with what was typed; else what the shell finds."""
+    """Return the profiles and the TOML files whose names begin with what was typed; else what the shell finds."""
     from click.shell_completion import CompletionItem
 
     return [*_devices_like(incomplete)] or [CompletionItem(incomplete, type="file")]
 
 
 def complete_devices(_context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
-    """The same for the last one of several with commas between them."""
+    """Return the same for the last of several names with commas between them."""
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in _devices_like(last)]
 
@@ -120,38 +120,38 @@ def complete_list(names: Callable[[], Iterable[str]]) -> Completion:
 
 
 def complete_setting(context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
-    """The numbers and rules of the device on the command line, with the = that follows them."""
+    """Return the numbers and rules of the device on the command line, with the = that follows them."""
     from streamsim.device.settings import names
 
     return [f"{name}=" for name in names(_device_so_far(context)) if name.startswith(incomplete.lower())]
 
 
 def complete_front_end(context: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
-    """The front ends of the device on the command line; several with commas between them."""
+    """Return the front ends of the device on the command line; several with commas between them."""
     return complete_list(lambda: front_end_names(_device_so_far(context)))(context, param, incomplete)
 
 
 def _device_so_far(context: click.Context) -> Device:
-    """The device that stands on a command line which is being written; h200 where none does that can be read."""
+    """Return the device on a command line that is being written; h200 if there is none that can be read."""
     with suppress(InputError):
         return load_device(context.params.get("device") or "h200")
     return load_device("h200")
 
 
 def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Several options as one decorator, shown in this order."""
+    """Return several options as one decorator; the help shows them in this order."""
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
 def one_of(names: tuple[str, ...]) -> "click.Choice[str]":
-    """One of some names, in capitals too."""
+    """Return the type of an option that takes one of some names, in any case."""
     return click.Choice(names, case_sensitive=False)
 
 
 def formats(
     choices: tuple[str, ...], default: str | None, json: str, text: str = "How to print it."
 ) -> Callable[[Command], Command]:
-    """``--format`` and ``--json``, which is one of its ``choices``; both at once only where they agree."""
+    """Return ``--format`` and ``--json``, which is one of its ``choices``; both at once must agree."""
 
     def one(context: click.Context, param: click.Parameter, value: Any) -> str | None:
         asked: dict[str, str] = context.meta.setdefault("streamsim.formats", {})
@@ -170,7 +170,7 @@ def formats(
 
 
 def gpu_option(text: str, default: int | None = None) -> Callable[[Command], Command]:
-    """``--gpu``, the number of a card, as ``device``. Its old spelling ``--device`` is taken with a note."""
+    """Return ``--gpu``, the number of a card, as ``device``. Its old spelling ``--device`` is taken with a note."""
 
     def old(context: click.Context, _param: click.Parameter, value: int | None) -> None:
         """Take the number before ``--gpu`` looks for its default."""
@@ -317,7 +317,7 @@ class Pipeline(msgspec.Struct, frozen=True):
     launch: Launch
 
     def load(self) -> Workload:
-        """The workload, from its file or from sizes and times; what the host does, from the options before the file."""
+        """Return the workload, from its file or from sizes and times. Options for the host's work win over the file."""
         given = (self.h2d, self.kernel, self.d2h, self.h2d_once, self.d2h_once)
         if self.workload is None:
             if not any(given):
@@ -331,15 +331,15 @@ class Pipeline(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(found, **{name: value for name, value in host.items() if value is not None})
 
     def config(self) -> Config:
-        """How to cut and issue it. Raises InputError when the options do not go together."""
+        """Return how to cut and issue the work. Raises InputError if the options do not go together."""
         return Config(self.order, self.chunks, self.streams, self.buffers, self.memory, self.launch)
 
     def schedule(self, workload: Workload) -> Schedule:
-        """``workload`` in the pattern that the options name."""
+        """Return ``workload``, cut and issued in the pattern that the options name."""
         return self.config().schedule(workload)
 
     def on(self, device: Device, workload: Workload) -> tuple[Schedule, list[str]]:
-        """That schedule, and what is assumed of its kernels. Raises InputError where it has no room on the device."""
+        """Return the schedule, and what is assumed of its kernels. Raises InputError if the device lacks room."""
         from streamsim.analysis.kernel_assumptions import kernel_assumptions
         from streamsim.analysis.room_on_card import check_room
 
@@ -348,13 +348,13 @@ class Pipeline(msgspec.Struct, frozen=True):
         return schedule, kernel_assumptions(workload, self.chunks, device, self.launch)
 
     def inputs(self, workload: Workload) -> dict[str, Any]:
-        """What was asked, as plain numbers and strings."""
+        """Return what was asked, as plain numbers and strings."""
         sizes = {"h2d_bytes": workload.h2d_bytes, "d2h_bytes": workload.d2h_bytes}
         return {"workload": msgspec.to_builtins(workload), **sizes, **msgspec.to_builtins(self.config())}
 
 
 def schedule_given(context: click.Context, pipeline: Pipeline) -> Given | None:
-    """The program in a file that stands in the place of a workload, a schedule or a recording; None without one.
+    """Return the program in a file in place of a workload, a schedule or a recording; None without one.
 
     Raises InputError for options beside it that describe a pipeline.
     """
@@ -382,7 +382,7 @@ class Chosen(msgspec.Struct, frozen=True):
     call_cost: float | None
 
     def load(self) -> Device:
-        """A shipped profile or one from a file, with the changes. Raises InputError."""
+        """Return a shipped profile or one from a file, with the changes. Raises InputError."""
         device = as_device(self.device)
         if self.front_end is not None:
             device = with_front_end(device, self.front_end.lower())
@@ -393,7 +393,7 @@ class Chosen(msgspec.Struct, frozen=True):
         return with_memory_limit(changed(device, parse_settings(device, self.settings)), self.memory_limit)
 
     def of(self, context: click.Context, given: Given) -> "Chosen":
-        """These options with the profile of a program's own card, where the program has one and --device is not given.
+        """Return the options with the profile of a program's own card, if it has one and --device is not given.
 
         What is to be said of a recording is noted.
         """
@@ -404,7 +404,7 @@ class Chosen(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, device=given.device)
 
     def load_for(self, workload: Workload) -> Device:
-        """The same for a workload, with a note where a linear layer of it counts as any other operation."""
+        """Return the device for a workload, with a note if one of its linear layers counts as any other operation."""
         device = self.load()
         unknown = front_end_of(device) not in (CALLS, COMPILED) and not device.host.linear_s
         if unknown and any(kernel.name == LINEAR for kernel in workload.kernels):
@@ -415,7 +415,7 @@ class Chosen(msgspec.Struct, frozen=True):
         return device
 
     def written_in(self, workload: Workload, language: Language | None = None) -> "tuple[Workload, Chosen]":
-        """The workload and the device, both with the front end of the program that they are of.
+        """Return the workload and the device, both with the front end of their program.
 
         That of the option ``--front-end``, or of the device's name, or of a ``language`` in which it is to be written,
         or else what the workload says.
@@ -428,7 +428,7 @@ class Chosen(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(workload, front_end=name), msgspec.structs.replace(self, front_end=name or None)
 
     def inputs(self) -> dict[str, Any]:
-        """What was asked, as plain numbers and strings."""
+        """Return what was asked, as plain numbers and strings."""
         device = self.device if isinstance(self.device, str) else self.device.name
         found: dict[str, Any] = {"device": device, "connections": self.connections}
         if self.front_end is not None:
@@ -441,7 +441,7 @@ class Chosen(msgspec.Struct, frozen=True):
 
 
 def timed_alone_noted(workload: Workload, device: Device) -> tuple[Workload, list[str]]:
-    """The workload with its kernels' own times; and a line for each that was timed with events: its own time."""
+    """Return the workload with its kernels' own times, and a line for each kernel that was timed with events."""
     if all(kernel.timed == "alone" for kernel in workload.kernels):
         return workload, []
     from streamsim.analysis.event_pairs import timed_alone
@@ -460,5 +460,5 @@ Taken = TypeVar("Taken", bound=msgspec.Struct)
 
 
 def taken(kind: type[Taken], options: dict[str, Any]) -> Taken:
-    """A ``kind`` of the options that it has fields for; they are taken out of ``options``."""
+    """Return a ``kind`` of the options that it has fields for, and take them out of ``options``."""
     return kind(**{name: options.pop(name) for name in kind.__struct_fields__})

@@ -36,7 +36,7 @@ def print_object(value: dict[str, Any]) -> None:
 
 
 def stamp(device: "Device | None" = None) -> dict[str, Any]:
-    """What every result begins with: the version of its keys and of streamsim, and the profile, if there is one.
+    """Return what every result begins with: the versions of its keys and of streamsim, and the profile, if any.
 
     The keys have version 1 unless the result says another. The profile's digest changes with any of its numbers, so
     that results of two profiles of one name can be told apart.
@@ -61,12 +61,12 @@ def _as_unicode(value: Any) -> Any:
 
 
 def with_assumed(value: dict[str, Any], assumed: Sequence[str]) -> dict[str, Any]:
-    """The same with what is assumed, if there is such."""
+    """Return ``value`` with what is assumed, if anything is."""
     return {**value, "assumed": assumed} if assumed else value
 
 
 def print_data(data: bytes) -> None:
-    """What belongs into a file: in UTF-8, whatever the terminal can show.
+    """Print what belongs into a file: in UTF-8, whatever the terminal can show.
 
     Writers of JSON and TOML escape the control characters of ASCII in names; the others are escaped here, as both read.
     """
@@ -79,7 +79,7 @@ def print_data(data: bytes) -> None:
 
 
 def print_csv(rows: list[dict[str, Any]]) -> None:
-    """One line for each row, under a line of names."""
+    """Print one line for each row, under a line of names."""
     from streamsim.report.text import to_csv
 
     sys.stdout.write(to_csv(rows))

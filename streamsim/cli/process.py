@@ -29,7 +29,7 @@ class Group(click.Group):
     """Commands whose options are given once, and whose quantities are one word."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """The command that is called, its name and its arguments."""
+        """Return the command that is called, its name and its arguments."""
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and not ctx.resilient_parsing:
             _check_units(rest)
@@ -139,7 +139,7 @@ def verdict() -> Iterator[None]:
 
 
 def _open_closed_streams() -> None:
-    """Python has None for a stream that is closed (``>&-``); and what a terminal cannot show is escaped."""
+    """Open streams that are closed (``>&-``), for which Python has None; escape what a terminal cannot show."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -149,7 +149,7 @@ def _open_closed_streams() -> None:
 
 
 def _show_warnings_as_lines(name: str) -> None:
-    """What a library warns of is said once, as the program's own notes are."""
+    """Print a library's warnings once, as the program's own notes."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         say(f"{name}: {message}")

@@ -49,38 +49,43 @@ COUNT = click.IntRange(1, 1024)
 @click.command("whatif", cls=BriefCommand)
 @click.argument("schedule", metavar="PROGRAM", type=FILE)
 @device_options
-@click.option("--pin", is_flag=True, help="All host memory pinned.")
+@click.option("--pin", is_flag=True, help="Pin all host memory.")
 @click.option(
-    "--async", "is_async", is_flag=True, help="No copy holds the host, nor a synchronisation right behind one."
+    "--async", "is_async", is_flag=True, help="Let no copy hold the host, nor a synchronisation right behind one."
 )
-@click.option("--drop-sync", is_flag=True, help="The host waits at the end only.")
-@click.option("--off-legacy", is_flag=True, help="Nothing in the legacy default stream, all streams non-blocking.")
-@click.option("--warm-calls", is_flag=True, help="Single calls that hold the host for long are made once before.")
-@click.option("--drop-waits", is_flag=True, help="No wait but those that the data needs.")
+@click.option("--drop-sync", is_flag=True, help="Let the host wait at the end only.")
+@click.option("--off-legacy", is_flag=True, help="Use no legacy default stream; make all streams non-blocking.")
+@click.option("--warm-calls", is_flag=True, help="Make single calls that hold the host for long once before.")
+@click.option("--drop-waits", is_flag=True, help="Drop all waits that the data does not need.")
 @click.option(
-    "--buffers", type=click.IntRange(0, 1024), metavar="TIMES", help="So many times the device buffers; 0: one a chunk."
+    "--buffers",
+    type=click.IntRange(0, 1024),
+    metavar="TIMES",
+    help="Use this many times the device buffers; 0: one a chunk.",
 )
-@click.option("--chunks", type=CHUNKS, help="The work in so many chunks in all: a multiple of those there are.")
-@click.option("--streams", type=COUNT, help="The steps over so many streams in turn.")
+@click.option("--chunks", type=CHUNKS, help="Cut the work into this many chunks in all: a multiple of its chunks now.")
+@click.option("--streams", type=COUNT, help="Issue the steps over this many streams in turn.")
 @click.option("--order", type=one_of(ISSUE_ORDERS), help="Issue chunk by chunk, or stage by stage.")
-@click.option("--prefetch", type=COUNT, metavar="DEPTH", help="The next steps' copies beside this step's work.")
-@click.option("--graph", is_flag=True, help="Captured once, launched once.")
-@click.option("--step-graphs", is_flag=True, help="What comes again between two waits as a graph.")
-@click.option("--live", is_flag=True, help="Issued op by op, without the graph.")
-@click.option("--set-connections", type=click.IntRange(1, MOST_CONNECTIONS), help="So many hardware queues.")
 @click.option(
-    "--front-end-cost", metavar="0.5x", help="Calls, and the short work between them, in that part of the time."
+    "--prefetch", type=COUNT, metavar="DEPTH", help="Copy the data of the next steps beside this step's work."
+)
+@click.option("--graph", is_flag=True, help="Capture the program as a graph, and launch it once.")
+@click.option("--step-graphs", is_flag=True, help="Launch what repeats between two waits as a graph.")
+@click.option("--live", is_flag=True, help="Issue op by op, without the graph.")
+@click.option("--set-connections", type=click.IntRange(1, MOST_CONNECTIONS), help="Use this many hardware queues.")
+@click.option(
+    "--front-end-cost", metavar="0.5x", help="Let calls, and the short work between them, take this part of their time."
 )
 @click.option(
     "--kernel",
     multiple=True,
     metavar="NAME=0.8x",
-    help="Kernels of that name (gemm* for several) in that part of the time. Repeatable.",
+    help="Let kernels of this name (gemm*: several) take this part of their time. Repeatable.",
 )
 @click.option(
-    "--on-device", metavar="NAME|FILE", shell_complete=complete_device, help="On another device than --device."
+    "--on-device", metavar="NAME|FILE", shell_complete=complete_device, help="Run on another device than --device."
 )
-@click.option("--independent", is_flag=True, help="Steps need nothing of each other, and can be cut: assume it.")
+@click.option("--independent", is_flag=True, help="Assume that steps need nothing of each other and can be cut.")
 @click.option(
     "--output",
     "-o",
@@ -202,7 +207,7 @@ def _code(changed: Case, case: Case, language: Language, options: dict[str, Any]
 
 
 def _beside(found: WhatIf, recorded: RecordedTimes | None) -> dict[str, Timeline]:
-    """The program as it was recorded, or without that as it is predicted; and with the changes."""
+    """Return the program as recorded, or else as predicted without the changes; and with the changes."""
     from streamsim.timeline.timeline import recorded_timeline
 
     if recorded is None:
@@ -214,7 +219,7 @@ def _beside(found: WhatIf, recorded: RecordedTimes | None) -> dict[str, Timeline
 def _changes(
     kernel: tuple[str, ...], front_end_cost: str | None, on_device: str | None, **options: Any
 ) -> Iterator[Change]:
-    """In the order in which they are made: memory and calls, then the order of work, what it takes, and where."""
+    """Yield the changes in the order in which they are made: memory and calls, order of work, its times, the device."""
     from streamsim.device.library import load_device
     from streamsim.transform import changes as make
 
@@ -232,7 +237,7 @@ def _changes(
 
 
 def _asked(options: dict[str, Any], makers: dict[str, Callable[..., Change]]) -> Iterator[Change]:
-    """The changes that are asked for, by a flag or a value."""
+    """Yield the changes that are asked for, by a flag or a value."""
     for name, make in makers.items():
         value = options[name]
         if value is True:
@@ -251,7 +256,7 @@ def _kernels(text: str) -> Change:
 
 
 def _factor(option: str, text: str) -> float:
-    """A factor from 0 to 1000, as 0.5x."""
+    """Return a factor from 0 to 1000 in a text such as 0.5x."""
     try:
         factor = float(text.strip().removesuffix("x"))
     except ValueError:

@@ -128,7 +128,7 @@ def _serve(pipe: Connection) -> None:
 
 
 def _send_error(pipe: Connection, error: Exception) -> None:
-    """In words where it cannot be pickled."""
+    """Send an error; in words if it cannot be pickled."""
     try:
         pipe.send((False, error))
     except ConnectionError:

@@ -557,7 +557,7 @@ class _Chart:
 
 
 def busy_share(start: Times, end: Times, edges: Times) -> Times:
-    """Share (0..1) of the time between neighbouring ``edges`` in which at least one of the spans runs."""
+    """Return the share (0..1) of the time between neighbouring ``edges`` in which at least one of the spans runs."""
     import numpy as np
 
     order = np.argsort(start)

@@ -31,7 +31,7 @@ def kind_of(op: Op) -> int:
 
 
 def numbers(schedule: Schedule) -> list[int]:
-    """For each copy or kernel its chunk, from 1, where all chunks have the same ops; else its number among its kind.
+    """Return each copy's or kernel's chunk, from 1, if all chunks have the same ops; else its number among its kind.
 
     0 for events and host calls.
     """

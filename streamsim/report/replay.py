@@ -64,7 +64,7 @@ def _unrecorded(without: Unrecorded) -> Iterator[Row]:
 
 
 def replay_json(found: Replay, without: Unrecorded) -> dict[str, Any]:
-    """Plain numbers and strings; units are in the names."""
+    """Return plain numbers and strings; units are in the names."""
     import msgspec
 
     return {

@@ -166,7 +166,7 @@ def _character(cell: dict[int, float]) -> str:
 
 
 def to_csv(rows: list[dict[str, Any]]) -> str:
-    """``rows`` as CSV with a header: nested tables are ``outer.inner`` columns, items of a list stand between "; "."""
+    """Return ``rows`` as CSV with a header: nested tables are ``outer.inner`` columns, "; " separates a list."""
     flat = [_flat(row) for row in rows]
     text = io.StringIO()
     writer = csv.DictWriter(text, list(dict.fromkeys(name for row in flat for name in row)), lineterminator="\n")

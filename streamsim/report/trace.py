@@ -67,7 +67,7 @@ def write_traces(timelines: Mapping[str, Timeline], path: str | Path) -> None:
 
 
 def _as_process(number: int, name: str, timelines: Mapping[str, Timeline]) -> Iterator[Event]:
-    """The events of one of several time lines: its processes as one, of this number, and no track or arrow twice."""
+    """Yield the events of one of several time lines as one process of this number, with no track or arrow twice."""
     yield from _process_names(number, name)
     for event in trace_events(timelines[name]):
         if event["ph"] == "M" and event["name"].startswith("process_"):
@@ -111,7 +111,7 @@ def _encoded(about: dict[str, Any], events: Iterator[Event]) -> Iterator[bytes]:
 
 
 def _us(ticks: int) -> float:
-    """Microseconds; their shortest digits, which are written, give the ticks back exactly (below 100 days)."""
+    """Return microseconds; their shortest digits, which are written, give the ticks exactly (below 100 days)."""
     return ticks / TICKS_PER_US
 
 
@@ -244,7 +244,7 @@ def _host_spans(timeline: Timeline) -> Iterator[Event]:
 
 
 def _instants(timeline: Timeline, streams: _Tracks) -> Iterator[Event]:
-    """When each record of an event completed, and when each wait for one was over."""
+    """Yield when each record of an event completed, and when each wait for one was over."""
     for op, what in enumerate(timeline.schedule.ops):
         if isinstance(what, RecordEvent | WaitEvent) and timeline.end[op] >= 0:
             yield {
