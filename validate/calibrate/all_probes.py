@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamsim_validate.calibrate.copies import COLD_KINDS, copies, pageable
-from streamsim_validate.calibrate.hand_overs import hand_overs, rounds
-from streamsim_validate.calibrate.host_probes import host_calls, serial, waiting_calls
+from streamsim_validate.calibrate.hand_overs import ROUND_KINDS, hand_overs, rounds
+from streamsim_validate.calibrate.host_probes import SERIAL_KINDS, host_calls, serial, waiting_calls
 from streamsim_validate.calibrate.kernels import kernels
 from streamsim_validate.calibrate.program_calls import PROGRAM_KINDS, programs
 from streamsim_validate.calibrate.queues import queues, rules
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from streamsim_validate.calibrate.probe import Probe
 
 
-LATER = PROGRAM_KINDS, set(COLD_KINDS.values())  # groups of kinds that kept samples may lack as a whole
+# Groups of kinds, each added after the one before. Kept samples may lack the last groups as a whole.
+LATER = SERIAL_KINDS | ROUND_KINDS, PROGRAM_KINDS, set(COLD_KINDS.values())
 
 
 def probes(resident_threads: int) -> Iterator[Probe]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 CYCLES = ("hk", "kd", "hd", "hkd", "hdk")
 ROUNDS, ROUND_STREAMS = ("k", "hk", "kd", "hd"), (PAIR, MANY)
+ROUND_KINDS = {f"round {letters}" for letters in ROUNDS}  # older samples have none
 STEPS = ("hk", "kd", "hd", "kh", "dk", "dh")
 EVENT, PING_PONG = "event_s", "ping-pong"
 NO_STEPS = (EVENT, "event_streams_s", "kernel_to_kernel_s")  # of the numbers of hand-overs
@@ -110,6 +111,8 @@ def _own_s(samples: Samples, cycle: str, alone: dict[Direction, Link], kernel_s:
 
 def fit_event_streams(samples: Samples, device: Device) -> Device:
     """Return the device with the cost that streams beyond two add to an event's hand-over, from rounds over six."""
+    if not samples.has(ROUND_KINDS):
+        return device
     shown = simulated_per_link(rounds(), device)
     missed = {key: samples.per_link(*key) - seconds for key, seconds in shown.items()}
     few, many = ROUND_STREAMS

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 HOST_LENGTHS = (16, 64)
 GRAPH_NODES = (8, 32, 128)
+SERIAL_KINDS = {"serial hkd", "serial hgkd"}  # older samples have none
 
 
 def host_calls() -> Iterator[Probe]:
@@ -112,7 +113,7 @@ def fit_after_wait(samples: Samples, device: Device) -> Device:
     def made(seconds: float) -> Device:
         return replace(device, host=replace(device.host, after_wait_s=seconds))
 
-    return made(nearest_number(samples, list(serial()), made))
+    return made(nearest_number(samples, list(serial()), made)) if samples.has(SERIAL_KINDS) else device
 
 
 # Spread

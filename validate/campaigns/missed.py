@@ -1,9 +1,8 @@
-"""The likeliest rule of what the model misses, of records of random schedules, by card and class.
+"""The likeliest numbers of the rule of model error, from records of random schedules, by card and class.
 
 ``cd validate; python -m campaigns.missed campaigns/records/random-*.json.gz`` finds the two numbers of
-``streamsim/analysis/misses.py`` for these records, in some minutes. Those of today are of six records before, which are
-in the history of the repository. Each row: how many schedules, nanoseconds, degrees of
-freedom.
+``streamsim/analysis/model_error.py`` for these records, in some minutes. Today's numbers are of six earlier records
+in the history of the repository. Each row: the number of schedules, nanoseconds, degrees of freedom.
 """
 
 from __future__ import annotations
