@@ -132,6 +132,7 @@ TOGETHER: dict[str, tuple[str, ...]] = {
     "the card": (ON_CARD,),
     "a cluster": ("test_sweep_dask",),
     "a wheel": ("test_wheel",),
+    "all source files": ("test_imports.py::test_imports", "test_imports.py::test_the_pred", "test_imports.py::test_no"),
     "records of few schedules": ("test_page_tables",),
     "a record that is made": ("test_figures",),
     "fits and comparisons of records": (

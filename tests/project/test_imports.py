@@ -4,6 +4,7 @@ import ast
 import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -49,15 +50,21 @@ def module_of(path: Path) -> str:
     return ".".join(("streamsim", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
 
 
-def imports(path: Path, checking: bool = True) -> set[str]:
+@cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a file."""
+    return tuple(ast.walk(ast.parse(path.read_text())))
+
+
+@cache
+def imports(path: Path, checking: bool = True) -> frozenset[str]:
     """Every module that a file imports, anywhere in it; ``checking``: also those for type checkers only."""
-    tree = ast.parse(path.read_text())
     skipped: set[ast.AST] = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             skipped.update(child for statement in node.body for child in ast.walk(statement))
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if node in skipped and not checking:
             continue
         if isinstance(node, ast.Import):
@@ -65,7 +72,7 @@ def imports(path: Path, checking: bool = True) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             found.add(node.module or "")
-    return found
+    return frozenset(found)
 
 
 def test_every_folder_is_a_room_and_says_what_lives_there() -> None:
@@ -96,8 +103,7 @@ def test_the_predictor_knows_neither_the_card_nor_the_validator(path: Path) -> N
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: module_of(path))
 def test_nothing_read_is_ever_executed(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    called = {node.func.id for node in nodes_of(path) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     assert not called & {"eval", "exec", "compile", "__import__"}
     roots = {name.split(".")[0] for name in imports(path)}
     runs = {"subprocess"} if path.name == "fetch_pyodide.py" else set()  # npm and pip, with arguments of its own
