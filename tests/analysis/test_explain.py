@@ -458,11 +458,6 @@ def test_a_schedule_without_work_has_nothing_to_explain() -> None:
     assert (found.makespan_s, found.first, found.losses, found.limits) == (0, None, (), ())
 
 
-def test_a_profile_without_a_kernels_cost_is_bad_input() -> None:
-    with pytest.raises(ValueError, match="no cost for it"):
-        explain(program(Kernel(1, "mine", 100)), PLAIN)
-
-
 def test_a_schedule_of_too_many_ops_is_refused_before_it_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamsim.analysis.explain.MOST_OPS", 13)
     explain(depth_first(WORKLOAD, 4, 2), PLAIN)  # twelve, and the synchronisation

@@ -91,15 +91,6 @@ def test_the_table_names_what_to_change_first_and_then_the_largest_cause(
     assert parts[1:] == sorted(parts[1:], reverse=True)
 
 
-def test_a_schedule_file_takes_no_options_of_a_pipeline(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    write_schedule(depth_first(WORKLOAD, 2, 2), path)
-    assert main(["explain", str(path), "--chunks", "4"]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err == f"streamsim: error: --chunks: {path} is a schedule, cut and issued already; leave the option out\n"
-
-
 def test_the_picture_shows_bound_losses_and_critical_path() -> None:
     # Copy 0..10, synchronised, kernel 10..20: bound 10, then 10 lost to the call; the path goes through both ops.
     schedule = program(h2d(1, 10), Synchronize(), kernel(2, 10))

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from streamsim.code.layers import code_of_layers
 from streamsim.code.steps import VERIFIED
-from streamsim.errors import InputError
 from streamsim.program.config import DIRECTIONS
 from streamsim.program.layers import Layer, Layers
 from streamsim.program.offload import Offload
@@ -27,7 +26,6 @@ from streamsim.program.workload import WorkloadKernel
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamsim.code.steps import Language
     from streamsim.program.config import Direction
 
 RUFF = shutil.which("ruff", path=f"{sys.prefix}/bin") or shutil.which("ruff")
@@ -189,19 +187,3 @@ def test_the_sizes_are_those_of_the_layers() -> None:
         assert names["SIZES"] == list(floats)
         assert names["RESIDENT"] == {0}
         assert names["WIDTH"] ** 2 <= min(floats) < 4 * names["WIDTH"] ** 2
-
-
-@pytest.mark.parametrize(
-    ("floats", "language", "said"),
-    [
-        ((4, 3), "pytorch", "layer1: weight_bytes = 12: the layers of a program hold floats, some at least"),
-        ((4, 4), "cupy", "language = 'cupy': layers are modules of PyTorch; write them --as pytorch"),
-        ((4, 4), "cuda-c++", "language = 'cuda-c"),
-    ],
-)
-def test_what_cannot_be_written_is_refused(floats: tuple[int, ...], language: Language, said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        code_of_layers(layers_of_floats(*floats), Offload(), language)
-    odd = Layers((Layer(18, (WorkloadKernel(duration_s=1e-6),), "odd"),))
-    with pytest.raises(InputError, match="odd: weight_bytes = 18"):
-        code_of_layers(odd, Offload())
