@@ -115,13 +115,13 @@ COMPILER = pytest.StashKey[subprocess.Popen[bytes]]()
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Test by test to whoever is free, but that one process has the card, and one makes what a file shares."""
+    """A test, with all that it is given, to whoever is free; one process has the card, and makes what files share."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
         def _split_scope(self, nodeid: str) -> str:
             name = Path(nodeid.partition("::")[0]).name + nodeid.removeprefix(nodeid.partition("::")[0])
-            return next((together for together, first in TOGETHER.items() if name.startswith(first)), nodeid)
+            return next((one for one, first in TOGETHER.items() if name.startswith(first)), nodeid.partition("[")[0])
 
     return Scheduling(config, log)
 
@@ -132,7 +132,7 @@ TOGETHER: dict[str, tuple[str, ...]] = {
     "the card": (ON_CARD,),
     "a cluster": ("test_sweep_dask",),
     "a wheel": ("test_wheel",),
-    "all source files": ("test_imports.py::test_imports", "test_imports.py::test_the_pred", "test_imports.py::test_no"),
+    "all source files": ("test_imports",),
     "records of few schedules": ("test_page_tables",),
     "a record that is made": ("test_figures",),
     "fits and comparisons of records": (
