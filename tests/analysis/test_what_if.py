@@ -13,7 +13,7 @@ from strategies import NS, d2h, h2d, kernel, link, make_device, pipeline_of, pro
 from streamsim.analysis.what_if import what_if
 from streamsim.device.library import load_device
 from streamsim.device.variations import with_memory_limit
-from streamsim.errors import NoRoomError
+from streamsim.errors import InputError, NoRoomError
 from streamsim.model import simulate
 from streamsim.program.patterns import breadth_first, depth_first, one_stream, ring
 from streamsim.program.schedule import (
