@@ -62,7 +62,7 @@ COMMANDS = [
     (CHANGE + "--front-end-cost nanx", "--front-end-cost = 'nanx': expected a factor"),
     (CHANGE + "--kernel gemm=0.5x", "--kernel 'gemm': no kernel has such a name; there are "),
     (CHANGE + "--on-device h300", "device = 'h300': "),
-    (CHANGE + "--prefetch 1", "no step is repeated"),
+    (CHANGE + "--prefetch 1", "--prefetch 1: no step is repeated"),
 ]
 
 
