@@ -219,9 +219,9 @@ def _best_layers(
 
 
 def _program_given(context: click.Context, pipeline: Pipeline, independent: bool) -> "Given | None":
-    """Return the program in a file that stands in the place of a workload; None without one.
+    """Return the program in the file, if the file holds one in place of a workload.
 
-    Raises InputError for options of the one beside the other.
+    Raises InputError for a program's options beside a workload, and for a workload's options beside a program.
     """
     given = schedule_given(context, pipeline)
     if given is None:
@@ -243,7 +243,10 @@ def _best_steps(
     program: tuple[Language, Path] | None,
     form: str,
 ) -> dict[str, Any]:
-    """Search, and write the ``program`` to use if that is asked for. ``most``: chunks and streams; ``file``: its."""
+    """Search the changes of a program, and write the ``program`` to use if that is asked for.
+
+    ``file``: the file of the schedule; ``most``: the most chunks and streams.
+    """
     from streamsim.cli.code import code_of_steps_noted
     from streamsim.search.best_steps import best_steps
     from streamsim.transform.changes import changed_by
@@ -260,7 +263,7 @@ def _best_steps(
 
 
 def _note_calls_of_another(card: Device, language: Language) -> None:
-    """Note it if the program is written in another language than the one whose calls are counted."""
+    """Write a note if the calls counted are not those of the language in which the program is written."""
     counted = front_end_of(card)
     if counted != FRONT_END_OF[language] and not (counted == CALLS and FRONT_END_OF[language] == COMPILED):
         calls = "bare calls" if counted in (CALLS, COMPILED) else f"those of {counted}"
@@ -283,7 +286,7 @@ def _search(workload: Workload, card: Device, grid: Grid, exact: bool) -> "Best[
 
 
 def _report(found: "Best[Any]", inputs: dict[str, Any], form: str, assumed: list[str]) -> dict[str, Any]:
-    """Print; return what is printed as JSON, with the time and the speed-up of the fastest as its own."""
+    """Print the result. Return its JSON, with the time and the speed-up of the fastest program at the top."""
     value = found.to_json(inputs)
     with verdict():
         if form == "table":

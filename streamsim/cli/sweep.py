@@ -190,7 +190,7 @@ def sweep_command(
 
 
 def _plot_axes(plot: Path | None, plot_by: str, output: Path | None, sweep: Sweep) -> tuple[str, str]:
-    """The columns of the heat map; what is wrong with it is said before the sweep begins."""
+    """Return the two columns of the heat map. Raises InputError before the sweep begins."""
     x, _, y = (part.strip() for part in plot_by.partition(","))
     for name in (x, y):
         if name not in sweep.columns:
@@ -204,7 +204,7 @@ def _plot_axes(plot: Path | None, plot_by: str, output: Path | None, sweep: Swee
 
 
 def _check_page(page: Path | None, output: Path | None, sweep: Sweep) -> None:
-    """Say what is wrong with a page before the sweep begins."""
+    """Raise InputError before the sweep begins if its rows cannot be shown on a page."""
     if page is None:
         return
     from streamsim.page.maps import check_rows
@@ -216,7 +216,7 @@ def _check_page(page: Path | None, output: Path | None, sweep: Sweep) -> None:
 
 @contextmanager
 def _executor(workers: int | None, dask: str | None) -> Iterator[Executor | None]:
-    """Who does the work: this process (None), processes beside it, or a Dask cluster."""
+    """Yield the executor: worker processes, a Dask cluster, or None for this process."""
     if workers and dask:
         raise InputError("--workers, --dask: both spread the sweep; give one")
     if dask:
@@ -325,7 +325,7 @@ def _summarise(sweep: Sweep, written: Journal, output: Path) -> None:
 
 
 def taken_for_granted(sweep: Sweep) -> Iterator[str]:
-    """What link each device is taken to have; and what is assumed of kernels on the first one, in the most chunks."""
+    """Yield the assumed link of each device, and what is assumed of kernels on the first one in the most chunks."""
     moved = "; but for what is set" if any("." in axis.name for axis in sweep.axes) else ""
     for device in sweep.devices:
         yield f"{device.name}: {link_words(device)}{moved}"

@@ -260,7 +260,7 @@ class _Placements:
         yield from sorted(refined)
 
     def _refined(self, ways: Sequence[Way]) -> list[Way]:
-        """The same ways with bounds that go through all passes."""
+        """Return the same placements with bounds that go through all passes."""
         found: list[Way] = []
         for depth in {way.depth for way in ways}:
             own = [way for way in ways if way.depth == depth]

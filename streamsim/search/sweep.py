@@ -349,7 +349,7 @@ class _Block:
 
 
 class _Cached(Generic[T]):
-    """What some of the axes make of a combination, made once for the same values of theirs."""
+    """A function of some axes of a combination that is called once for equal values of these axes."""
 
     def __init__(self, names: list[str], make: Callable[[Mapping[str, Any]], T]) -> None:
         self.names = names
@@ -362,7 +362,10 @@ class _Cached(Generic[T]):
 def _with_serial(
     workload: Workload, configs: list[Config], ticks_of: Callable[[Workload, list[Config]], list[int]]
 ) -> Iterator[tuple[int, int]]:
-    """Of each config the ticks, and those of its unchunked program: one for all that the host does as much before."""
+    """Yield the ticks of each config and of its unchunked program.
+
+    Configs share an unchunked program if they have the same host work and memory.
+    """
     keys = [(config.chunks if workload.host_work_s else 1, config.memory) for config in configs]
     serial = {key: Config(order="serial", memory=key[1]) for key in keys}
     if workload.host_work_s:
@@ -393,7 +396,7 @@ def _numbered(name: str, count: int) -> list[str]:
 
 
 def _with_arrays(workload: Workload, arrays: Mapping[str, list[Any]]) -> Workload:
-    """``workload`` with other sizes or times, where there are any: as many as it has."""
+    """Return the workload with other sizes or times. Raises InputError for another number of them than it has."""
     new: dict[str, Any] = {}
     for name, field in (("h2d_bytes", "inputs"), ("kernel_s", "kernels"), ("d2h_bytes", "outputs")):
         given, old = arrays[name], getattr(workload, field)
@@ -407,14 +410,14 @@ def _with_arrays(workload: Workload, arrays: Mapping[str, list[Any]]) -> Workloa
 
 
 def _retimed(kernel: WorkloadKernel, given: float | WorkloadKernel) -> WorkloadKernel:
-    """``kernel`` with another time of the whole; one of which more is said stands in its place, under its name."""
+    """Return the kernel with another time in all, or a ``given`` kernel in its place, under its name."""
     if not isinstance(given, WorkloadKernel):
         return msgspec.structs.replace(kernel, duration_s=given, points=())
     return given if given.name != WorkloadKernel().name else msgspec.structs.replace(given, name=kernel.name)
 
 
 def scaled(workload: Workload, factor: float) -> Workload:
-    """``workload`` of so many times the elements or bytes that are cut, with kernels over and load for as much."""
+    """Return the workload with its elements or bytes, its kernels' work and its host load multiplied by ``factor``."""
     check_number("scale", factor, 1e-9, 1e9)
     new: dict[str, Any] = {
         "kernels": tuple(
