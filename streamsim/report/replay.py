@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streamsim.device.assumptions import known_within
 from streamsim.recorded.replay import PREDICTED, TAKEN, warnings_of
 from streamsim.report.tables import Row, Table, cut, facts
 from streamsim.text.quantities import format_change, format_seconds
@@ -69,6 +70,7 @@ def replay_json(found: Replay, without: Unrecorded) -> dict[str, Any]:
 
     return {
         "device": found.device.name,
+        "known_within": known_within(found.device) or None,
         "recorded_s": found.recorded_s,
         "predicted_s": found.predicted_s,
         "error": found.error,
