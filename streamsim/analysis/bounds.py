@@ -5,7 +5,7 @@ issue it beats is the bound of the work (:mod:`streamsim.analysis.work_bound`).
 """
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice
 from pathlib import Path
@@ -100,8 +100,7 @@ def _longest_chain(lowered: Lowered) -> _Chain:
     n, kind = len(lowered.kind), lowered.kind
     durations = [shape.duration for shape in lowered.shapes]
     end, calls_in = [0] * n, [0] * n  # each op's chain: when it ends, and the ticks of host calls in it
-    before: defaultdict[int, list[int]] = defaultdict(list)  # the ops that each waits for
-    followers, crossing = lowered.followers(), lowered.crossing
+    predecessors, crossing = lowered.predecessors(), lowered.crossing
     threads = dict.fromkeys(lowered.threads, (lowered.launch, lowered.launch))  # the same when each has come so far
     waited: set[int] = set()  # the threads that have waited
     returned: list[tuple[int, int]] = []  # the same of every segment
@@ -115,14 +114,12 @@ def _longest_chain(lowered: Lowered) -> _Chain:
                 continue
             comes, in_chain = now + lowered.submit, calls
             start = comes
-            for earlier in before.pop(op, ()):
+            for earlier in sorted(predecessors(op)):
                 hand_over = 0 if segment.thread in waited else crossing(earlier, op)
                 released = heard(end[earlier], hand_over, comes)
                 if released > start:
                     start, in_chain = released, calls_in[earlier]
             end[op], calls_in[op] = start + durations[lowered.shape[op]], in_chain
-            for follower in followers(op):
-                before[follower].append(op)
         if segment.waits_for or segment.behind != NO_SEGMENT:
             waited.add(segment.thread)
         last = max(segment.waits_for, key=end.__getitem__, default=-1)

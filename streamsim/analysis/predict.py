@@ -9,6 +9,7 @@ import msgspec
 
 from streamsim.analysis.bounds import Bound, bound_json, bound_of
 from streamsim.analysis.formulas import published_of, stages_of
+from streamsim.collector import collector_off
 from streamsim.compiled import run_one_of_many, simulate_one_of_many
 from streamsim.device.assumptions import known_within, link_words
 from streamsim.device.library import as_device
@@ -152,6 +153,7 @@ class Prediction(Result, msgspec.Struct, frozen=True):
         }
 
 
+@collector_off()  # looking for garbage among the ops of a large schedule takes a tenth of it all
 def predict(schedule: Schedule, device: Device | str | Path, serial_schedule: Schedule | None = None) -> Prediction:
     """Simulate ``schedule`` on ``device``, or the one of that name, and beside it the serial programs and the bounds.
 

@@ -1,4 +1,4 @@
-"""A schedule made ready for a device: what every op takes alone in ticks, and what waits for what.
+"""Schedules made ready for a device: the ticks that each op takes alone, and the ops that it waits for.
 
-This room reads schedules and profiles. What the card and the host do with the numbers is in :mod:`streamsim.rules`.
+This room reads schedules and profiles. The rules of the card and the host are in :mod:`streamsim.rules`.
 """

@@ -1,7 +1,7 @@
-"""What the ops of one chunk cost: a walk over them that the compiled twin and the search's bounds share.
+"""The costs of one chunk's ops, for the compiled model and for the bounds of the search.
 
-Nothing is built: a chunk is priced from what it has of the workload (:class:`~streamsim.program.workload.Part`), as
-the ops of its schedule would be.
+They come from the chunk's part of the workload (:class:`~streamsim.program.workload.Part`), without a schedule. They
+equal the costs of the schedule's ops.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Direction, Launch
     from streamsim.program.workload import Part, Workload
 
-ABSENT = Shape(NOTHING, 0)  # in place of the copy of an array that a chunk has nothing of
+ABSENT = Shape(NOTHING, 0)  # takes the place of a copy if the chunk has no byte of the array
 
 
 def kinds_of(workload: Workload) -> tuple[int, ...]:
-    """What the ops of a chunk are, in the order of :meth:`ChunkCosts.chunk`."""
+    """Return the kinds of a chunk's ops, in the order of :meth:`ChunkCosts.chunk`."""
     return (H2D,) * len(workload.inputs) + (KERNEL,) * workload.launches_of_chunk + (D2H,) * len(workload.outputs)
 
 
 class ChunkCosts(NamedTuple):
-    """Prices of a workload's chunks on a device. ``calls``: ticks of the host (``call_ticks``).
+    """The costs of a workload's chunks on a device.
 
-    ``is_blocking``: copies of pinned memory hold it too.
+    - ``calls``: the ticks of host calls (:func:`~streamsim.lowering.costs.call_ticks`).
+    - ``is_blocking``: copies of pinned memory hold the host, too.
 
-    Its methods raise InputError when the device has no cost for a kernel of the workload.
+    The methods raise InputError if the device has no cost for a kernel of the workload.
     """
 
     workload: Workload
@@ -52,9 +53,9 @@ class ChunkCosts(NamedTuple):
     launch: Launch = "live"
 
     def chunk(self, part: Part, behind: Behind | None = None) -> list[Shape]:
-        """The shapes of a chunk's copies in, launches and copies back, in the order of issue.
+        """Return the shapes of a chunk's copies in, launches and copies back, in issue order.
 
-        ``behind``: all of its kernels come right behind others of their stream, so.
+        ``behind``: how each kernel comes to the card directly behind another one of its stream; None if it does not.
         """
         return [
             *(self._copy("h2d", n_bytes) for n_bytes in part.inputs),
@@ -63,12 +64,12 @@ class ChunkCosts(NamedTuple):
         ]
 
     def _kernels(self, part: Part, behind: Behind | None) -> Iterator[tuple[Shape, int]]:
-        """The shape of each kernel's launches, and how many there are."""
+        """Yield the shape of each kernel's launches, and their number."""
         for launch, many in self.workload.kernels_of(part):
             yield kernel_shape(self.device, launch, kernel_call(self.calls, launch.name), behind), many
 
     def once(self) -> list[Shape]:
-        """The shapes of what is copied once: before the first chunk, and behind the last."""
+        """Return the shapes of the copies made once: those before the first chunk, then those behind the last one."""
         return [
             *(self._copy("h2d", n_bytes) for n_bytes in self.workload.h2d_once),
             *(self._copy("d2h", n_bytes) for n_bytes in self.workload.d2h_once),

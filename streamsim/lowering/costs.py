@@ -1,4 +1,4 @@
-"""What every op of a schedule costs on a device, in whole ticks: its call, its time on its engine, its use of the link.
+"""The costs of a schedule's ops on a device, in whole ticks: their calls, engines and use of the link.
 
 Bytes on a link are counted in fixed point, ``1 << BYTE_BITS`` units a byte, and rates in units per tick, so that
 sharing a link is exact integer arithmetic.
@@ -41,25 +41,25 @@ from streamsim.rules.link import CROWD, ticks_for
 from streamsim.rules.side_by_side import FULL_CARD, PACES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from streamsim.device.profile import Device, HandOver, LinkDirection
     from streamsim.program.schedule import Direction
 
-Calls = dict[type[Op] | str, int]  # ticks, by type of op or name of an operation
-Behind = Literal["graph", "recorded"]  # in a graph, or in a live program that was recorded with one
+Calls = dict[type[Op] | str, int]  # ticks by type of op, or by name of a kernel whose call has a cost of its own
+# How a kernel comes directly behind another: in a graph, or in a live program recorded from a program with a graph.
+Behind = Literal["graph", "recorded"]
 BYTE_BITS = 20
 NO_KERNEL = (0,) * (PACES + 1)
-
-
 COPIES = (H2D, D2H)
 
 
 class Rate(NamedTuple):
-    """How a kind of copy uses the link.
+    """The use of the link by a kind of copy.
 
-    Units per tick, alone and with a copy in the other direction; and ticks before the bytes flow, alone and so,
-    for each level of crowding from 0 to ``CROWD - 1``.
+    - ``alone``, ``shared``: units per tick, alone and beside a copy in the other direction.
+    - ``latency``, ``duplex_latency``: ticks before the bytes flow, alone and beside a copy in the other direction, for
+      each level of crowding from 0 to ``CROWD - 1``.
     """
 
     alone: int
@@ -68,12 +68,12 @@ class Rate(NamedTuple):
     duplex_latency: tuple[int, ...]
 
     def duration(self, units: int) -> int:
-        """Ticks that a copy takes with the link to itself."""
+        """Return the ticks of a copy of so many units that has the link to itself."""
         return self.latency[0] + ticks_for(units, self.alone)
 
     @property
     def feels_crowds(self) -> bool:
-        """Whether its latencies grow as kernels wait."""
+        """Whether its latencies grow with the level of crowding."""
         return self.latency[-1] > self.latency[0] or self.duplex_latency[-1] > self.duplex_latency[0]
 
     @property
@@ -86,23 +86,23 @@ NO_COPY = Rate(1, 1, (0,) * CROWD, (0,) * CROWD)
 
 
 class Shape(NamedTuple):
-    """What ops of one make have in common: many ops of a schedule share a shape."""
+    """The costs of an op on a device. Many ops of a schedule share a shape."""
 
     kind: int  # H2D, D2H, KERNEL or NOTHING
     call: int  # ticks that the host spends on the call
     duration: int = 0  # ticks alone on the engine, a copy's latency included
     units: int = 0  # copy: its bytes in fixed point
-    rate: Rate = NO_COPY  # copy: how it uses the link
+    rate: Rate = NO_COPY  # copy: its use of the link
     width: int = FULL_CARD  # kernel: the share of the card that it keeps busy while it works
     threads: int = FULL_CARD  # kernel: the share of the card's threads that it holds
-    resident: int = 0  # kernel: the same where fewer keep it busy, for kernels that share it by their warps; else 0
-    drain: int = 0  # kernel: ticks at its end, when its work is done and the card is free for others
-    idle: tuple[int, ...] = NO_KERNEL  # kernel: of the card, with 0 to PACES PACES-ths of its threads held
-    holds: bool = False  # its call may hold its thread: a copy's until it is done
+    resident: int = 0  # kernel: the share of the threads that it holds if kernels share the card by warps; else 0
+    drain: int = 0  # kernel: ticks at its end in which its work is done and the card is free for others
+    idle: tuple[int, ...] = NO_KERNEL  # kernel: the idle part of the card with 0 to PACES steps of its threads in use
+    holds: bool = False  # whether its call may hold its thread; the call of a copy holds it until the copy has ended
 
     @property
     def works(self) -> int:
-        """Ticks alone that it occupies its engine: all but a kernel's drain."""
+        """The ticks for which it occupies its engine alone: its duration without its drain."""
         return self.duration - self.drain
 
 
@@ -115,7 +115,11 @@ def copy_shape(
     call: int,
     launch: Launch = "live",
 ) -> Shape:
-    """A copy whose call takes ``call`` ticks; and which holds the host if it is pageable beyond the immediate size."""
+    """Return the shape of a copy whose call takes ``call`` ticks.
+
+    A ``blocking`` copy holds the host. A pageable one does so if it goes back to the host or exceeds the profile's
+    ``pageable_immediate_bytes``.
+    """
     rate = rate_of(device, direction, n_bytes, is_pageable, launch)
     units, holds = n_bytes << BYTE_BITS, blocking
     if is_pageable:
@@ -127,12 +131,12 @@ def copy_shape(
 def hand_over_table(
     hand_over: HandOver, launch: Launch = "live", streams: int = 1, with_kernels: int = 1
 ) -> tuple[int, ...]:
-    """Ticks from the end of an op of one kind until one of another that waits for it may start, row by row of kinds.
+    """Return the ticks from the end of an op of one kind until an op of another kind that waits for it may start.
 
-    First within a stream, then from stream to stream, which takes an event longer. The queues of a program's
-    ``streams`` are in the way of events (:func:`~streamsim.rules.hand_overs.in_the_way`), and those of the streams
-    ``with_kernels`` in the way of kernels behind kernels. In a graph there are no events, and what waits for an op of
-    another branch hears of it as of one of its own.
+    They stand row by row, as :func:`~streamsim.rules.hand_overs.crossing` reads them: within a stream, then from stream
+    to stream. From stream to stream, an event is added. The queues of a program's ``streams`` delay events
+    (:func:`~streamsim.rules.hand_overs.in_the_way`). The queues of the streams ``with_kernels`` delay kernels that
+    follow kernels. A graph has no events: its hand-overs between branches equal those within a branch.
     """
     names = ("h2d", "d2h", "kernel", "nothing")
     assert len(names) == KINDS
@@ -146,15 +150,15 @@ def hand_over_table(
 
 
 def kernel_shape(device: Device, kernel: Kernel, call: int = 0, behind: Behind | None = None) -> Shape:
-    """A kernel of at least one tick and one unit of the card, whose call takes ``call`` ticks.
+    """Return the shape of a kernel whose call takes ``call`` ticks: at least one tick and one unit of the card.
 
-    ``behind``: how it comes to the card with the kernel right before it in its stream, if it does.
+    ``behind``: how the kernel comes to the card directly behind another one of its stream; None if it does not.
     """
     if behind is not None and kernel.duration_s is not None:
         return _behind_shape(device, kernel, call, behind)
     use = device.kernel_use(kernel)
     share = use.share
-    if use.drain_s:  # it does all of its work before
+    if use.drain_s:  # all of its work is done before the drain
         share = min(1.0, share * use.alone_s / (use.alone_s - use.drain_s))
     return Shape(
         KERNEL,
@@ -169,10 +173,10 @@ def kernel_shape(device: Device, kernel: Kernel, call: int = 0, behind: Behind |
 
 
 def _behind_shape(device: Device, kernel: Kernel, call: int, behind: Behind) -> Shape:
-    """A kernel with a time that comes to the card with the one right before it in its stream.
+    """Return the shape of a kernel with a given time that comes to the card directly behind another one of its stream.
 
-    It takes what it is said to, even if that is less than any launch by itself takes, and in a graph a gap behind it,
-    in which kernels of other streams find room. What was recorded has such a gap in its time.
+    It takes this time, even if the time is below the profile's ``floor_s``. In a graph, a gap follows in which kernels
+    of other streams have room. A recorded time contains this gap.
     """
     assert kernel.duration_s is not None
     compute = device.compute
@@ -186,18 +190,22 @@ def _behind_shape(device: Device, kernel: Kernel, call: int, behind: Behind) -> 
 
 @lru_cache(maxsize=64)
 def _idle(paces: tuple[float, ...]) -> tuple[int, ...]:
-    """Of the card, at such paces."""
+    """Return the idle part of the card for each pace, in units of 1 / ``FULL_CARD``."""
     return tuple(FULL_CARD - round(pace * FULL_CARD) for pace in paces)
 
 
 def copy_rate(link: LinkDirection, n_bytes: int, launch: Launch = "live") -> Rate:
-    """How a copy of ``n_bytes`` of pinned memory uses the link; in a graph a crowd slows none of its bytes."""
+    """Return the use of the link by a copy of ``n_bytes`` of pinned memory.
+
+    A crowd delays the first bytes of every copy. It slows the bytes of copies outside graphs, too.
+    """
     least, whole = ticks(link.latency_s), link.in_flight_bytes
     behind = min(n_bytes, whole)
     slowed = n_bytes if launch == "live" else 0
     slower = ticks(slowed / link.crowded_bandwidth_bytes_per_s - slowed / link.bandwidth_bytes_per_s)
 
-    def latency(most_s: float) -> int:  # the clock has whole ticks: half up
+    def latency(most_s: float) -> int:
+        """Return the latency of so many bytes, to the nearest tick, if that of long copies is ``most_s``."""
         return least + (2 * behind * (ticks(most_s) - least) + whole) // (2 * whole)
 
     return Rate(
@@ -209,28 +217,30 @@ def copy_rate(link: LinkDirection, n_bytes: int, launch: Launch = "live") -> Rat
 
 
 def _by_crowd(quiet: int, crowded: int) -> tuple[int, ...]:
+    """Return the latency at each level of crowding: equal steps from ``quiet`` to ``crowded``, to the nearest tick."""
     steps = CROWD - 1
     return tuple(quiet + (2 * (crowded - quiet) * level + steps) // (2 * steps) for level in range(CROWD))
 
 
 def pageable_rate(link: LinkDirection) -> Rate:
-    """How a copy of pageable memory uses the link: the staging, not the link, sets its pace."""
+    """Return the use of the link by a copy of pageable memory, whose pace is that of the staging."""
     latency, alone = ticks(link.pageable_latency_s), _units(link.pageable_bandwidth_bytes_per_s)
     return Rate(alone, alone, (latency,) * CROWD, (latency,) * CROWD)
 
 
 def rate_of(device: Device, direction: Direction, n_bytes: int, is_pageable: bool, launch: Launch = "live") -> Rate:
-    """How a copy of ``n_bytes`` uses the link."""
+    """Return the use of the link by a copy of ``n_bytes``."""
     link = device.h2d if direction == "h2d" else device.d2h
     return pageable_rate(link) if is_pageable else copy_rate(link, n_bytes, launch)
 
 
 def _units(bytes_per_s: float) -> int:
+    """Return a bandwidth in units per tick."""
     return max(1, round(bytes_per_s * (1 << BYTE_BITS) / TICKS_PER_S))
 
 
-# By type of op what its shape hangs on, beside whether a copy's host memory is pageable.
-_MATTERS: dict[type[Op], Callable[[Any], object]] = dict.fromkeys(get_args(Op), type) | {
+# By type of op: the fields that its shape depends on. The shape of a copy depends on its host memory, too.
+_COST_FIELDS: dict[type[Op], Callable[[Any], object]] = dict.fromkeys(get_args(Op), type) | {
     Copy: attrgetter("direction", "bytes", "blocking"),
     Kernel: attrgetter("duration_s", "elements", "fill", "name", "parameter", "share", "threads", "parts"),
 }
@@ -238,10 +248,12 @@ _MATTERS: dict[type[Op], Callable[[Any], object]] = dict.fromkeys(get_args(Op), 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Makes:
-    """The ops of a schedule by what their shapes hang on: by op which make it is, and of each make one op.
+    """The makes of a schedule's ops. Ops of one make have the same shape on every device.
 
-    ``behind``: how each make of kernels right behind kernels comes to the card (:func:`behind_kernels`). Makes equal
-    themselves alone, so what is made of them can be remembered.
+    - ``of_op``: the number of each op's make. ``alike``: one op of each make.
+    - ``behind``: by make of kernels that come directly behind kernels: how (:func:`behind_kernels`).
+
+    A value equals only itself, so that results made of it can be remembered.
     """
 
     of_op: array[int]
@@ -251,14 +263,15 @@ class Makes:
 
 @remembered
 def makes_of(schedule: Schedule) -> Makes:
-    """The makes of a schedule's ops."""
-    matters, pageable = _MATTERS, schedule.pageable_names
+    """Return the makes of a schedule's ops."""
+    cost_fields, pageable = _COST_FIELDS, schedule.pageable_names
     if pageable:
-        of_copy = matters[Copy]
-        matters = matters | {Copy: lambda copy: (of_copy(copy), _is_pageable(copy, pageable))}
-    keys, behind = [matters[type(op)](op) for op in schedule.ops], behind_kernels(schedule)
-    for i, how in behind.items():
-        keys[i] = how, keys[i]
+        of_copy = cost_fields[Copy]
+        cost_fields = cost_fields | {Copy: lambda copy: (of_copy(copy), _is_pageable(copy, pageable))}
+    behind = behind_kernels(schedule)
+    keys: Iterator[object] = (cost_fields[type(op)](op) for op in schedule.ops)
+    if behind:
+        keys = ((behind[i], key) if i in behind else key for i, key in enumerate(keys))
     number: dict[object, int] = defaultdict(count().__next__)
     of_op = array("i", map(number.__getitem__, keys))
     alike = dict(zip(of_op, schedule.ops, strict=True))
@@ -267,16 +280,17 @@ def makes_of(schedule: Schedule) -> Makes:
 
 
 def shapes_of(schedule: Schedule, makes: Makes, device: Device) -> list[Shape]:
-    """The shape of each of the makes of a schedule's ops, on a device."""
+    """Return the shape of each make on a device."""
     pageable, launch = schedule.pageable_names, schedule.launch
     calls = call_ticks(launch, device)
     return [_shape(op, device, calls, pageable, launch, makes.behind.get(k)) for k, op in enumerate(makes.alike)]
 
 
 def behind_kernels(schedule: Schedule) -> dict[int, Behind]:
-    """Kernels with a time that come to the card with the one right before them in their stream, and how.
+    """Return how kernels with a given time come to the card directly behind another kernel of their stream.
 
-    All such of a graph; of a live program those that were recorded in a graph, whose calls take no time.
+    In a graph, these are all such kernels. In a live program, they are those recorded in a graph: their calls take no
+    time.
     """
     is_graph, latest, found = schedule.launch == "graph", dict[int | None, bool](), dict[int, Behind]()
     if not is_graph and 0 not in map(attrgetter("call_s"), schedule.ops):
@@ -308,13 +322,13 @@ def _shape(
 
 
 def call_ticks(launch: Launch, device: Device) -> Calls:
-    """What the host spends on a call, by type of op.
+    """Return the ticks that the host spends on a call, by type of op.
 
-    Operations that cost other than kernels do are there by name: see :func:`kernel_call`.
+    Kernels with calls of another cost are there by name: see :func:`kernel_call`.
     """
     host = device.host
     alike: Calls = {Synchronize: ticks(host.synchronize_s), HostWork: 0, WaitThread: 0}
-    if launch == "graph":  # the launch hands its copies to the card one by one, the rest with them
+    if launch == "graph":  # the launch hands the graph's copies to the card one by one, and the other ops with them
         return alike | {Copy: ticks(host.graph_node_s), Kernel: 0, RecordEvent: 0, WaitEvent: 0}
     named: Calls = {LINEAR: ticks(host.linear_s)} if host.linear_s else {}
     return (
@@ -330,14 +344,14 @@ def call_ticks(launch: Launch, device: Device) -> Calls:
 
 
 def kernel_call(calls: Calls, kernel: str) -> int:
-    """Ticks of the call of a kernel of that name, among those of ``call_ticks``."""
+    """Return the ticks of the call of the ``kernel`` of this name. ``calls``: those of :func:`call_ticks`."""
     return calls.get(kernel, calls[Kernel])
 
 
 def surcharges_of(launch: Launch, device: Device, copies: bool = True, kernels: bool = True) -> Surcharges:
-    """What calls take longer than their own ticks, by whether the program has copies and kernels.
+    """Return the surcharges of calls on a device. A graph has none.
 
-    Only calls that are issued one by one do, and cold caches matter where copies and kernels take turns.
+    ``copies``, ``kernels``: whether the program has any. A program without one of them has no surcharge after a wait.
     """
     if launch == "graph":
         return Surcharges()

@@ -1,12 +1,12 @@
-"""What the host does, thread by thread: how long each of its calls takes, and where a thread may be held."""
+"""The calls of the host's threads: the ticks of each, and where a call may hold its thread."""
 
 from __future__ import annotations
 
 from array import array
 from collections import defaultdict
 from dataclasses import dataclass
-from itertools import accumulate, chain, compress, count, repeat
-from operator import attrgetter, ne
+from itertools import accumulate, chain, count, repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.lowering.costs import COPIES, KERNEL, surcharges_of
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from streamsim.rules.calls import Surcharges
 
 NO_SEGMENT = -1
-WORK, TURNS = (Copy, Kernel), (RecordEvent, WaitEvent, Synchronize)  # by what rule their calls take longer
+# Types of ops whose calls have work_surcharge, and types whose calls have only turn_surcharge.
+WORK, TURNS = (Copy, Kernel), (RecordEvent, WaitEvent, Synchronize)
 CALLED: dict[type[Op], int] = {
     HostWork: OWN_WORK,
     RecordEvent: RECORD,
@@ -44,10 +45,10 @@ CALLED: dict[type[Op], int] = {
 
 
 class Segment(NamedTuple):
-    """A stretch of calls ``first <= op < last`` of one thread; the last of them may hold it.
+    """The calls ``first <= op < last`` of one thread, of which only the last one may hold the thread.
 
-    It returns when the ops ``waits_for`` have ended and the segment ``behind`` (of another thread; or NO_SEGMENT) has
-    returned.
+    The last call returns when the ops ``waits_for`` have ended, and the segment ``behind`` has returned: a segment of
+    another thread, or NO_SEGMENT.
     """
 
     first: int
@@ -59,9 +60,9 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The calls of a schedule in segments, in order: by segment where it ends, its thread, what it waits for.
+    """The segments of a schedule, in order, as columns: ``last``, ``thread`` and ``behind`` as in :class:`Segment`.
 
-    ``waits``: the ops that segments wait for, one after another, those of a segment up to its ``waits_to``.
+    ``waits``: the ops that the segments wait for, segment by segment. Those of a segment end at its ``waits_to``.
     """
 
     last: array[int]
@@ -83,10 +84,11 @@ class Segments:
 
 
 class Columns(NamedTuple):
-    """What is asked of every op.
+    """The properties of ops, by op.
 
-    Its make, its kind, its stream (NO_STREAM: none), the thread that makes its call, and whether this may hold its
-    thread.
+    - ``make``: the number of its make. ``kind``: see :mod:`streamsim.rules.hand_overs`.
+    - ``stream``: its stream, or NO_STREAM.
+    - ``thread``: the thread that makes its call. ``holds``: 1 if the call may hold this thread, else 0.
     """
 
     make: array[int]
@@ -97,13 +99,14 @@ class Columns(NamedTuple):
 
 
 def segments_of(schedule: Schedule, columns: Columns, awaited: Mapping[int, tuple[int, ...]]) -> Segments:
-    """The calls of a schedule, cut behind those that may hold their thread and where another thread goes on.
+    """Return the segments of a schedule.
 
-    ``awaited``: see ``Order``; a copy that holds its thread waits for itself.
+    A segment ends behind a call that may hold its thread, and where the next call is of another thread. ``awaited``:
+    see :class:`~streamsim.lowering.order.Order`. The call of a copy that holds its thread waits for the copy.
     """
     thread, holds = columns.thread, columns.holds
-    cuts = (*compress(count(), map(ne, thread, thread[1:])), len(thread) - 1)
-    ends = sorted({*compress(count(), holds), *cuts})
+    neighbours = enumerate(zip(holds, thread, thread[1:], strict=False))
+    ends = [op for op, (may_hold, own, following) in neighbours if may_hold or own != following] + [len(thread) - 1]
     waits_for = [awaited.get(end, (end,)) if holds[end] else () for end in ends]
     return Segments(
         last=array("i", [end + 1 for end in ends]),
@@ -115,8 +118,8 @@ def segments_of(schedule: Schedule, columns: Columns, awaited: Mapping[int, tupl
 
 
 def _behind(schedule: Schedule, thread: array[int], ends: Sequence[int]) -> Iterator[int]:
-    """For each segment, by its last call, that of another thread which it waits for: the last one before it."""
-    latest: dict[int, int] = {}  # by thread its last segment
+    """Yield for each segment the latest segment of the thread that its last call waits for, or NO_SEGMENT."""
+    latest: dict[int, int] = {}  # by thread: its latest segment
     for number, end in enumerate(ends):
         op = schedule.ops[end]
         yield latest.get(op.other, NO_SEGMENT) if isinstance(op, WaitThread) else NO_SEGMENT
@@ -124,9 +127,10 @@ def _behind(schedule: Schedule, thread: array[int], ends: Sequence[int]) -> Iter
 
 
 def call_ticks_of(schedule: Schedule, device: Device, columns: Columns, of_make: Sequence[int]) -> array[int]:
-    """Ticks that each call takes, without what it waits for. ``of_make``: what shapes say, by make.
+    """Return the ticks of each call, without what it waits for. ``of_make``: the ticks in each make's shape.
 
-    A call takes what its op says, else what its shape says and what :mod:`streamsim.rules.calls` adds to that.
+    If an op has a ``call_s``, its call takes that. Other calls take the ticks of their shape and the surcharges of
+    :mod:`streamsim.rules.calls`.
     """
     found, own = array("q", map(of_make.__getitem__, columns.make)), list(map(attrgetter("call_s"), schedule.ops))
     kinds = set(columns.kind)
@@ -140,23 +144,27 @@ def call_ticks_of(schedule: Schedule, device: Device, columns: Columns, of_make:
 
 
 def _add_surcharges(found: array[int], schedule: Schedule, columns: Columns, surcharges: Surcharges) -> None:
+    """Add the surcharge of each call to its ticks in ``found``."""
     callers, blocks = defaultdict[int, Caller](Caller), defaultdict[int, _Block](_Block)  # by thread
-    number: defaultdict[str, int] = defaultdict(count(1).__next__)  # of kernels, by name
+    number: defaultdict[str, int] = defaultdict(count(1).__next__)  # kernels by name, counted from 1
     known = [False] * (KINDS * (len(schedule.streams) + 1))
     launched = [True] + [False] * columns.kind.count(KERNEL)
-    enter, changes = surcharges.enter > 0, surcharges.enter or surcharges.turn
-    again = set[tuple[int, int, int]]()  # calls that take no longer if they are made again, until one is held
+    # Calls for copies and kernels since a call might be held. Made again, such a call has only the turn surcharge.
+    again = set[tuple[int, int, int]]()
     for i, (make, kind, stream, thread, holds) in enumerate(zip(*columns, strict=True)):
-        call = thread, stream, make
+        call, caller = (thread, stream, make), callers[thread]
         if call in again:
+            found[i] += turn_surcharge(surcharges, caller, kind)
             continue
-        op, caller = schedule.ops[i], callers[thread]
+        op = schedule.ops[i]
         if isinstance(op, WORK):
             kernel = number[op.name] if isinstance(op, Kernel) else 0
-            is_next = enter and blocks[thread].is_next(op)
+            is_next = surcharges.enter > 0 and blocks[thread].is_next(op)
             found[i] += work_surcharge(surcharges, caller, known, launched, stream, kind, kernel, is_next)
-            if enter:
+            if surcharges.enter:
                 blocks[thread].add(op, bool(caller.entered))
+            else:
+                again.add(call)
         elif isinstance(op, TURNS):
             found[i] += turn_surcharge(surcharges, caller, CALLED[type(op)])
         elif isinstance(op, WaitThread) or ticks(op.duration_s):
@@ -164,25 +172,23 @@ def _add_surcharges(found: array[int], schedule: Schedule, columns: Columns, sur
         if holds:
             held(caller)
             again.clear()
-        elif not changes:
-            again.add(call)
 
 
 class _Block:
-    """What a thread has issued since it last entered a stream."""
+    """The copies and kernels that a thread has issued since it entered a stream."""
 
     def __init__(self) -> None:
         self._copied: set[str] = set()  # arrays of the host
-        self._at: dict[str, Region] = {}  # by array of the card, where the latest op on it works
+        self._at: dict[str, Region] = {}  # by array of the card: where the latest op on it works
 
     def is_next(self, op: Copy | Kernel) -> bool:
-        """Whether the op's arrays show that it is for another chunk than these."""
+        """Tell whether the op's arrays show that the op belongs to the next chunk."""
         return _host_array(op) in self._copied or any(
             _is_elsewhere(region, self._at.get(region.buffer)) for region in _regions(op)
         )
 
     def add(self, op: Copy | Kernel, entered: bool) -> None:
-        """Add the next op, with which the thread has ``entered`` a stream or not."""
+        """Add the next op. ``entered``: whether its call entered a stream, so that a new block begins."""
         if entered:
             self._copied, self._at = set(), {}
         self._at |= {region.buffer: region for region in _regions(op)}
@@ -195,12 +201,12 @@ def _host_array(op: Copy | Kernel) -> str:
 
 
 def _regions(op: Copy | Kernel) -> tuple[Region, ...]:
-    """Where on the card an op works."""
+    """Return the regions of the card that an op uses."""
     if isinstance(op, Kernel):
         return (*op.reads, *op.writes)
     return (op.device,) if op.device else ()
 
 
 def _is_elsewhere(one: Region, other: Region | None) -> bool:
-    """Whether they are in one array and have no byte in common."""
+    """Tell whether ``one`` has no byte in common with ``other``, a region of the same array (None: there is none)."""
     return other is not None and not (one.offset < other.offset + other.bytes and other.offset < one.offset + one.bytes)

@@ -1,11 +1,10 @@
-"""Compile a schedule for a device into flat arrays of whole ticks: everything that does not depend on time.
+"""Lowered schedules: all that the models know of a schedule on a device before it runs, as flat arrays.
 
-Stream order, events, the legacy default stream and host calls that block become dependences in ``order``; what an op
-takes is worked out in ``costs``, its call in ``host``, its hardware queue here. Where that hangs on what came before,
-as for queues and calls, they ask :mod:`streamsim.rules`. What is left for the event loop is to say *when*.
+``order`` turns stream order, events, the legacy default stream and blocking calls into dependences. ``costs`` gives the
+ticks of ops on their engines, and ``host`` those of calls. This file gives the hardware queue of each op. Queues and
+calls depend on what came before; :mod:`streamsim.rules` has their rules. The models only find out *when* ops run.
 
-Ops keep their index in the schedule. Bytes on a link are counted in fixed point, ``1 << BYTE_BITS`` units
-a byte, and rates in units per tick, so that sharing a link is exact integer arithmetic.
+Ops keep their index in the schedule.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.lowering.costs import KERNEL, NOTHING, Shape, hand_over_table, makes_of, shapes_of
 from streamsim.lowering.host import Columns, Segments, call_ticks_of, segments_of
-from streamsim.lowering.order import Links, Order, order_of
+from streamsim.lowering.order import NO_OP, Links, Order, order_of
 from streamsim.program.remembered import remembered
 from streamsim.program.schedule import Schedule, check_schedule
 from streamsim.rules.calls import NO_STREAM
@@ -37,61 +36,75 @@ NOT_AN_ENGINE = -1
 
 
 class Lowered(NamedTuple):
-    """A schedule compiled for a device. Arrays are indexed by op; ticks are nanoseconds."""
+    """A schedule made ready for the models on a device. Arrays are indexed by op; ticks are nanoseconds."""
 
     schedule: Schedule
     device: Device
     engine_names: tuple[str, ...]
-    engine_of: tuple[int, ...]  # kind -> index into engine_names, or NOT_AN_ENGINE
+    engine_of: tuple[int, ...]  # by kind of op: index in engine_names, or NOT_AN_ENGINE
     shapes: list[Shape]
-    shape: array[int]  # index into shapes
+    shape: array[int]  # index in shapes
     kind: bytearray  # shapes[shape[op]].kind
     stream: array[int]  # or NO_STREAM
-    queue: bytearray  # hardware queue (connection) through which the op comes, among those of its engine
-    runs_on: frozenset[int]  # kernels that come with the one before them: they do not stand in their queue
-    after: array[int]  # the op that follows in the same stream, or -1
-    also: Links  # which ops wait for which others
-    pending: array[int]  # how many things an op waits for: other ops, and its call
-    frontier: dict[int, tuple[int, ...]]  # record and wait ops: the ops whose end completes them
+    queue: bytearray  # number of the op's hardware queue (connection), among those of its engine
+    runs_on: frozenset[int]  # kernels that continue a run and stand in no queue
+    after: array[int]  # the next op of the same stream, if it waits for this op; else NO_OP
+    also: Links  # all other dependences of ops on ops
+    pending: array[int]  # the number of things that the op waits for: ops, and its call
+    frontier: dict[int, tuple[int, ...]]  # for each record and wait: the ops whose ends complete it
     segments: Segments
-    hand_over: tuple[int, ...]  # ticks from kind to kind, row by row: within a stream, then from stream to stream
+    hand_over: tuple[int, ...]  # ticks from kind to kind: see hand_over_table
     call: array[int]  # ticks that the host spends on the call, without what it waits for
-    submit: int
-    wake: int
-    launch: int  # ticks before the first op is issued (a graph launch)
+    submit: int  # ticks from the return of a call until the card has its op
+    wake: int  # ticks from the end of what the host waits for until it continues
+    launch: int  # ticks before the first call (the launch of a graph)
 
     def __repr__(self) -> str:
         return short(f"Lowered({len(self.kind)} ops of {self.schedule.name or 'a schedule'} on {self.device.name})")
 
     @property
     def threads(self) -> list[int]:
-        """The threads of the host that make calls, by their first."""
+        """The threads of the host that make calls, in the order of their first calls."""
         return list(dict.fromkeys(self.segments.thread))
 
     def engine(self) -> array[int]:
-        """The engine of every op, NOT_AN_ENGINE for events and host calls."""
-        return array("b", bytes(self.kind).translate(bytes(k & 0xFF for k in self.engine_of).ljust(256)))
+        """Return the engine of each op: its index in ``engine_names``, NOT_AN_ENGINE for events and host calls."""
+        return array("b", map(self.engine_of.__getitem__, self.kind))
 
     def crossing(self, before: int, op: int) -> int:
-        """Ticks from the end of ``before`` until ``op``, which waits for it, may start; an event's between streams."""
+        """Return the ticks from the end of ``before`` until ``op``, which waits for it, may start."""
         crosses = self.stream[before] != self.stream[op]
         return crossing(self.hand_over, self.kind[before], self.kind[op], crosses)
 
     def followers(self) -> Callable[[int], list[int]]:
-        """For an op the ops that wait for it, the next one of its stream first."""
-        after, also = self.after, self.also.by_op()
+        """Return a function that gives the ops that wait for an op, the next one of its stream first."""
+        return _with_others(self.after, self.also.by_before())
 
-        def of(op: int) -> list[int]:
-            following = [] if after[op] < 0 else [after[op]]
-            return following + also.get(op, [])
-
-        return of
+    def predecessors(self) -> Callable[[int], list[int]]:
+        """Return a function that gives the ops that an op waits for, the one before it in its stream first."""
+        previous = array("i", [NO_OP]) * len(self.after)
+        for op, after in enumerate(self.after):
+            if after != NO_OP:
+                previous[after] = op
+        return _with_others(previous, self.also.by_op())
 
     def shape_of(self, op: int) -> Shape:
-        """The shape of an op."""
+        """Return the shape of an op."""
         return self.shapes[self.shape[op]]
 
 
+def _with_others(in_stream: array[int], others: dict[int, list[int]]) -> Callable[[int], list[int]]:
+    """Return a function that gives an op's neighbour ``in_stream``, if it has one, and then its ``others``."""
+
+    def of(op: int) -> list[int]:
+        neighbour = in_stream[op]
+        found = [] if neighbour == NO_OP else [neighbour]
+        return found + others[op] if op in others else found
+
+    return of
+
+
+# By number of copy engines: the names of all engines, and the engine of each kind of op.
 ENGINES = {
     0: (("gpu",), (0, 0, 0, NOT_AN_ENGINE)),
     1: (("copy", "compute"), (0, 0, 1, NOT_AN_ENGINE)),
@@ -100,7 +113,10 @@ ENGINES = {
 
 
 class _Layout(NamedTuple):
-    """What of a lowered schedule hangs on no time of the device; ``streams``: how many are used, and have kernels."""
+    """The part of a lowered schedule that depends on no time of the device.
+
+    ``streams``: the number of streams in use, and of streams with kernels.
+    """
 
     columns: Columns
     streams: tuple[int, int]
@@ -111,7 +127,7 @@ class _Layout(NamedTuple):
 
 
 def lower(schedule: Schedule, device: Device) -> Lowered:
-    """Flatten ``schedule`` for ``device``. Raises InputError for a kernel whose cost the profile lacks."""
+    """Return ``schedule`` lowered for ``device``. Raises InputError for a kernel without a cost in the profile."""
     check_schedule("schedule", schedule)
     names, engine_of = ENGINES[device.copy_engines.count]
     makes = makes_of(schedule)
@@ -149,7 +165,11 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
 def _layout(
     schedule: Schedule, makes: Makes, kind: bytes, holds: bytes, queues: tuple[int, int, int], kernel_signal: str
 ) -> _Layout:
-    """``kind``, ``holds``: of each make of ops. ``queues``: copy engines, their hardware queues, those of kernels."""
+    """Return the layout of a schedule.
+
+    - ``kind``, ``holds``: fields of the shape of each make of ops.
+    - ``queues``: the numbers of copy engines, of hardware queues of each, and of hardware queues of kernels.
+    """
     shape = makes.of_op
     columns = Columns(
         make=shape,
@@ -172,14 +192,12 @@ def _layout(
 
 
 def _launch_ticks(schedule: Schedule, device: Device) -> int:
-    if schedule.launch == "live":
-        return 0
-    return ticks(device.host.graph_launch_s)
+    return ticks(device.host.graph_launch_s) if schedule.launch == "graph" else 0
 
 
 def _run_on(columns: Columns) -> frozenset[int]:
-    """The ops of a graph that stand in no queue."""
-    latest: dict[int, int] = {}  # by stream the kind of its last op, an event's among them
+    """Return the ops of a graph that continue a run of kernels."""
+    latest: dict[int, int] = {}  # by stream: the kind of its last op, NOTHING for an event
     found = []
     for op, (kind, stream) in enumerate(zip(columns.kind, columns.stream, strict=True)):
         if runs_on(True, kind, latest.get(stream, NOTHING)):
@@ -189,33 +207,34 @@ def _run_on(columns: Columns) -> frozenset[int]:
 
 
 def _queues(queues: tuple[int, int, int], columns: Columns, run_on: frozenset[int]) -> bytearray:
-    """The hardware queue of every copy and kernel, among those of its engine; 0 for what goes to no engine."""
+    """Return the hardware queue of each copy and kernel, among those of its engine; 0 for other ops."""
     copy_engines, of_copies, of_kernels = queues
     engine_of = ENGINES[copy_engines][1]
     counts = [of_copies] * (copy_engines or 1) + [of_kernels]
-    owners = [QueueOwners(count) for count in counts]
+    owners = [QueueOwners(count) for count in counts]  # by engine
     by_kind = [*(owners[engine] for engine in engine_of[:NOTHING]), QueueOwners(1)]
-    users = dict.fromkeys(zip(columns.kind, columns.stream, strict=True))  # by first use
+    of_op = columns.kind, columns.stream
+    users = dict.fromkeys(zip(*of_op, strict=True))  # in the order of first use
     if len({stream for kind, stream in users if kind != NOTHING}) > min(counts):
-        each = enumerate(zip(columns.kind, columns.stream, strict=True))
-        return bytearray(by_kind[kind].queue_of(stream, op in run_on) for op, (kind, stream) in each)
-    kept = {(kind, stream): by_kind[kind].queue_of(stream) for kind, stream in users}  # as each stream has its own
-    return bytearray(map(kept.__getitem__, zip(columns.kind, columns.stream, strict=True)))
+        ops = enumerate(zip(*of_op, strict=True))
+        return bytearray(by_kind[kind].queue_of(stream, op in run_on) for op, (kind, stream) in ops)
+    own = {(kind, stream): by_kind[kind].queue_of(stream) for kind, stream in users}  # each stream keeps its queue
+    return bytearray(map(own.__getitem__, zip(*of_op, strict=True)))
 
 
 class QueueOwners:
-    """Who owns which of the ``queues`` in front of an engine, as ops are issued to it."""
+    """The owners of an engine's hardware ``queues``, while ops are issued (:mod:`streamsim.rules.queues`)."""
 
     def __init__(self, queues: int) -> None:
         self._queues = queues
         self._owners, self._used = [NOBODY] * queues, [-1] * queues
-        self._owned: dict[int, int] = {}  # stream -> the queue that it took last
+        self._owned: dict[int, int] = {}  # by stream: the queue that it took last
         self._issued = 0
 
     def queue_of(self, stream: int, runs_on: bool = False) -> int:
-        """The queue of the next op issued, which is in ``stream``; the legacy stream, 0, shares that of stream 1.
+        """Return the queue of the next op, which is in ``stream``. The legacy stream, 0, shares the queue of stream 1.
 
-        If it ``runs_on``, that of the op before it, whoever owns it now.
+        An op that ``runs_on`` has the queue of the op before it, even if another stream owns that queue now.
         """
         stream = stream or 1
         if runs_on:

@@ -1,4 +1,7 @@
-"""Who waits for whom: streams, events, the legacy stream and signals; and which calls may hold their thread."""
+"""The order of ops: which ops an op waits for, and which host calls wait for ops.
+
+Streams, events, the legacy default stream and the signals behind kernels set this order.
+"""
 
 from __future__ import annotations
 
@@ -20,26 +23,35 @@ NO_OP = -1
 
 
 class Links(NamedTuple):
-    """Ops that wait for ops which are not the last of their stream: ``op[k]`` for ``before[k]``, in the order of issue.
+    """The dependences beside stream order: ``op[k]`` waits for ``before[k]``. They stand in issue order of ``op``.
 
-    Columns, because a program may have as many of them as ops, and lists keep the garbage collector busy.
+    They are columns because a program may have as many of them as ops, and lists keep the garbage collector busy.
     """
 
     before: array[int]
     op: array[int]
 
+    def by_before(self) -> dict[int, list[int]]:
+        """Return the ops that wait, by the op that they wait for."""
+        return _grouped(self.before, self.op)
+
     def by_op(self) -> dict[int, list[int]]:
-        """For each op that others wait for so: those."""
-        found: dict[int, list[int]] = {}
-        for before, op in zip(*self, strict=True):
-            found.setdefault(before, []).append(op)
-        return found
+        """Return the ops that are waited for, by the op that waits for them."""
+        return _grouped(self.op, self.before)
+
+
+def _grouped(keys: array[int], values: array[int]) -> dict[int, list[int]]:
+    """Return the values of each key, in order."""
+    found: dict[int, list[int]] = {}
+    for key, value in zip(keys, values, strict=True):
+        found.setdefault(key, []).append(value)
+    return found
 
 
 class Order(NamedTuple):
-    """What waits for what. ``awaited``: by host call that may hold its thread the ops that it waits for, in order.
+    """The dependences of a schedule. All but ``awaited`` are described in :class:`~streamsim.lowering.lowered.Lowered`.
 
-    For the rest see ``Lowered``.
+    ``awaited``: the ops that each host call waits for. The calls that may hold their thread stand in it, in order.
     """
 
     after: array[int]
@@ -50,9 +62,10 @@ class Order(NamedTuple):
 
 
 def order_of(schedule: Schedule, columns: Columns, kernel_signal: str) -> Order:
-    """The order of a schedule's ops, on a device with that signal of kernels.
+    """Return the order of a schedule's ops. ``kernel_signal``: see :class:`~streamsim.device.profile.Compute`.
 
-    Most ops follow the last one of their stream and nothing else, so such an op is ordered without a call.
+    Most ops wait only for the op before them in their stream. The loop itself handles such an op, because calling a
+    function for it would take longer.
     """
     kind, stream = columns.kind, columns.stream
     ops, streams = schedule.ops, StreamOrder(schedule)
@@ -81,7 +94,7 @@ def order_of(schedule: Schedule, columns: Columns, kernel_signal: str) -> Order:
 
 
 def _follow(order: Order, op: int, last: int, before: tuple[int, ...]) -> None:
-    """Write down that ``op`` waits for its call and for all ``before``; ``last``: the op before it in its stream."""
+    """Add that ``op`` waits for its call and for all of ``before``. ``last``: the op before it in its stream."""
     order.pending[op] = 1 + len(before)
     for earlier in before:
         if earlier == last:
@@ -92,7 +105,7 @@ def _follow(order: Order, op: int, last: int, before: tuple[int, ...]) -> None:
 
 
 def _order_call(order: Order, streams: StreamOrder, i: int, op: Op) -> None:
-    """Order a record, a wait or a host call that may hold its thread."""
+    """Add what a record, a wait or a host call waits for."""
     if isinstance(op, RecordEvent):
         order.frontier[i] = streams.record(op.stream, op.event)
     elif isinstance(op, WaitEvent):
@@ -104,10 +117,13 @@ def _order_call(order: Order, streams: StreamOrder, i: int, op: Op) -> None:
 
 
 def _run_ends(kind: bytearray, stream: Sequence[int]) -> dict[int, tuple[int, ...]]:
-    """For each kernel, the run of kernels issued back to back with it, no copy in between: the last of each stream."""
+    """Return, for each kernel, the ops that end its run: the run's last kernel in each stream.
+
+    A run is a number of kernels that are issued one after another without a copy between them.
+    """
     ends: dict[int, tuple[int, ...]] = {}
     run: list[int] = []
-    for i, its in enumerate((*kind, H2D)):
+    for i, its in enumerate((*kind, H2D)):  # the copy at the end ends the last run
         if its == KERNEL:
             run.append(i)
         elif its != NOTHING and run:

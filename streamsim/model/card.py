@@ -43,11 +43,10 @@ class Card:
 
     def __init__(self, env: simpy.Environment, lowered: Lowered, times: Times) -> None:
         self.env, self.lowered, self.times = env, lowered, times
-        self.shapes = [lowered.shapes[index] for index in lowered.shape]  # by op
-        self.crowd = Crowd(lowered)
+        self.crowd = Crowd(lowered, times)
         self._awaited: dict[int, list[_Awaited]] = {}  # ops that threads of the host wait for
         self._waits_for = array("i", lowered.pending)  # the number of things each op still waits for
-        self._kind, self._after, self._also = lowered.kind, lowered.after, lowered.also.by_op()
+        self._kind, self._after, self._also = lowered.kind, lowered.after, lowered.also.by_before()
         self._go_on: list[Link | ComputeEngine] = []  # parts in which a start changes the ends of others
         self._engines = self._build()
         self._engine_of = [self._engines[engine] for engine in lowered.engine_of[:NOTHING]]
@@ -80,7 +79,7 @@ class Card:
             if kind != NOTHING:
                 on_card = returned[op] + later
                 if kind == KERNEL and crowd.matters:
-                    crowd.comes(op, on_card)
+                    crowd.comes(op)
                 self._come(op, on_card)
 
     def ended(self, op: int, now: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from heapq import heappop, heappush
+from collections import deque
 from typing import TYPE_CHECKING
 
 from streamsim.lowering.costs import COPIES, KERNEL
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streamsim.lowering.lowered import Lowered
     from streamsim.model.card import Card
     from streamsim.model.engines import HardwareQueues
+    from streamsim.model.times import Times
 
 
 class CopyEngine(Engine):
@@ -34,7 +35,7 @@ class CopyEngine(Engine):
 
     def start(self, op: int, now: int) -> None:
         self.op, self.has_room = op, False
-        shape = self.card.shapes[op]
+        shape = self.card.lowered.shape_of(op)
         duration = shape.duration
         if self.card.crowd.matters:
             latency = shape.rate.latency
@@ -62,7 +63,7 @@ class LinkedCopyEngine(CopyEngine):
 
     def start(self, op: int, now: int) -> None:
         self.op, self.has_room = op, False
-        self._link.begin(self._direction, self.card.shapes[op], self.card.crowd.level(now), now)
+        self._link.begin(self._direction, self.card.lowered.shape_of(op), self.card.crowd.level(now), now)
 
 
 class Flow:
@@ -137,21 +138,23 @@ class Crowd:
     A kernel waits from the tick at which the card has it until the last of its copies has ended.
     """
 
-    def __init__(self, lowered: Lowered) -> None:
+    def __init__(self, lowered: Lowered, times: Times) -> None:
         # True if a crowd delays any copy. Otherwise there is nothing to count.
         self.matters = len(lowered.engine_names) > 1 and any(shape.rate.feels_crowds for shape in lowered.shapes)
         if not self.matters:
             return
-        self._after, self._also = lowered.after, lowered.also.by_op()
+        self._after, self._also = lowered.after, lowered.also.by_before()
         self._copies = copies_waited_for(lowered)  # by kernel: the copies that it still waits for
         self._queues = len({lowered.queue[op] for op, copies in enumerate(self._copies) if copies})
-        self._coming: list[tuple[int, int]] = []  # a heap of (tick, kernel) for kernels on their way
-        self._here: set[int] = set()  # kernels on the card that wait
+        self._ops, self._returned, self._submit = lowered.schedule.ops, times.returned, lowered.submit
+        self._coming = {thread: deque[int]() for thread in lowered.threads}  # kernels on their way, in order
+        self._is_here = bytearray(len(lowered.kind))  # by kernel: 1 if the card had it while it waited
+        self._waiting = 0  # the number of kernels on the card that wait
 
-    def comes(self, kernel: int, on_card: int) -> None:
-        """Note that the card has ``kernel`` from the tick ``on_card`` on."""
+    def comes(self, kernel: int) -> None:
+        """Note that the call of ``kernel`` has been made, so that the kernel is on its way to the card."""
         if self._copies[kernel]:
-            heappush(self._coming, (on_card, kernel))
+            self._coming[self._ops[kernel].thread].append(kernel)
 
     def copy_ended(self, copy: int) -> None:
         """Note that ``copy`` has ended: each kernel that waits for it waits for one copy fewer."""
@@ -166,17 +169,19 @@ class Crowd:
         if self._copies[op]:
             self._copies[op] -= 1
             if not self._copies[op]:
-                self._here.discard(op)
+                self._waiting -= self._is_here[op]
 
     def level(self, now: int) -> int:
         """Return the level of crowding at the tick ``now``: see :func:`streamsim.rules.link.level`."""
         if not self.matters:
             return 0
-        while self._coming and self._coming[0][0] <= now:
-            _, kernel = heappop(self._coming)
-            if self._copies[kernel]:
-                self._here.add(kernel)
-        return level(len(self._here), self._queues)
+        for coming in self._coming.values():
+            while coming and self._returned[coming[0]] + self._submit <= now:
+                kernel = coming.popleft()
+                if self._copies[kernel]:
+                    self._is_here[kernel] = 1
+                    self._waiting += 1
+        return level(self._waiting, self._queues)
 
 
 def copies_waited_for(lowered: Lowered) -> array[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
+from array import array
 from typing import TYPE_CHECKING
 
 from streamsim.rules.queues import NO_HEAD, Head, choose, new_arbiter
@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 class HardwareQueue(Head):
     """One queue, in order. It is a :class:`Head` itself while it is among ``HardwareQueues.heads``."""
 
-    __slots__ = ("line",)
+    __slots__ = ("line", "taken")
 
     def __init__(self, queue: int, *ops: int) -> None:
         super().__init__(queue, op=-1, ready=-1)
-        self.line = deque(ops)  # its ops in issue order, without those that the engine took
+        self.line = array("i", ops)  # its ops in issue order
+        self.taken = 0  # the number of its ops that the engine took
+
+    @property
+    def first(self) -> int:
+        """The first op that the engine has not taken, or NO_HEAD."""
+        return self.line[self.taken] if self.taken < len(self.line) else NO_HEAD
 
 
 class HardwareQueues:
@@ -53,7 +59,7 @@ class HardwareQueues:
         """Note that ``op`` may start from the tick ``ready`` on. Return True if it is a head."""
         number = self._queue_of[op]
         queue = HardwareQueue(number, op) if op in self._runs_on else self._queues[number]
-        if queue.line[0] != op:
+        if queue.first != op:
             self._ready[op] = ready
             return False
         queue.op, queue.ready = op, ready
@@ -66,10 +72,10 @@ class HardwareQueues:
         if place == NO_HEAD:
             return NO_HEAD
         queue = self.heads[place]
-        op, line = queue.op, queue.line
-        line.popleft()  # the op behind it is the head now
-        if line and line[0] in self._ready:
-            queue.op = line[0]
+        op = queue.op
+        queue.taken += 1  # the op behind it is the head now
+        if queue.first in self._ready:
+            queue.op = queue.first
             queue.ready = self._ready.pop(queue.op)
         else:
             del self.heads[place]

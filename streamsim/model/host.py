@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from streamsim.lowering.host import NO_SEGMENT
@@ -61,9 +59,10 @@ class Host:
 
     def _call(self, segment: Segment, now: int) -> int:
         """Make a segment's calls one after another from ``now`` on. Return the tick at which the last one returns."""
-        times, own = self._times, slice(segment.first, segment.last)
-        ticks = array("q", accumulate(self._lowered.call[own], initial=now))
-        times.issued[own] = ticks[:-1]
-        times.returned[own] = ticks[1:]
+        issued, returned, call = self._times.issued, self._times.returned, self._lowered.call
+        for op in range(segment.first, segment.last):
+            issued[op] = now
+            now += call[op]
+            returned[op] = now
         self._card.submit(segment.first, segment.last)
-        return ticks[-1]
+        return now

@@ -53,7 +53,7 @@ class ComputeEngine(Engine):
         self.changed = False
 
     def start(self, op: int, now: int) -> None:
-        self._running.append(Running(op, self.card.shapes[op], now))
+        self._running.append(Running(op, self.card.lowered.shape_of(op), now))
         self._share(now)
 
     def _share(self, now: int) -> None:

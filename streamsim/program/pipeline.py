@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from streamsim.collector import collector_off
 from streamsim.program.builder import Program
 from streamsim.program.loops import TURN, Issue, Prepare, Record
 
@@ -189,6 +190,7 @@ class _Issuer:
         return self._events[chunk][self._loop.events.index(name)]
 
 
+@collector_off()  # nothing that is made here becomes garbage before the end
 def program_of(workload: Workload, loop: Loop, turns: Turns, is_pageable: bool, is_blocking: bool) -> Program:
     """Return the program of a workload, cut and issued by ``loop``; at its end the host waits for the card."""
     pipeline = _Pipeline(workload, turns, is_pageable, is_blocking)

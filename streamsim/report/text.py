@@ -134,11 +134,13 @@ def _columns(timeline: Timeline, columns: int) -> dict[str, list[str]]:
     """Return the characters of each engine's row, by its name."""
     busy: dict[str, list[dict[int, float]]] = {name: [{} for _ in range(columns)] for name in timeline.engine_names}
     scale = columns / timeline.makespan_s if timeline.makespan_s else 0.0
-    for span in timeline:
-        if span.engine is not None and span.stream is not None:
-            for column, share in _shares(span.start_s * scale, span.end_s * scale, columns):
-                cell = busy[span.engine][column]
-                cell[span.stream] = cell.get(span.stream, 0.0) + share
+    by_engine = list(busy.values())
+    ops = zip(timeline.schedule.ops, timeline.engine, timeline.start, timeline.end, strict=True)
+    for op, engine, start, end in ops:
+        if engine >= 0 and op.stream is not None:
+            for column, share in _shares(start / TICKS_PER_S * scale, end / TICKS_PER_S * scale, columns):
+                cell = by_engine[engine][column]
+                cell[op.stream] = cell.get(op.stream, 0.0) + share
     rows = {name: [_character(cell) for cell in cells] for name, cells in busy.items()}
     for lane in timeline.lanes:
         used = [0.0] * columns

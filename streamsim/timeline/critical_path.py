@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Literal
 
@@ -11,6 +12,7 @@ from streamsim.checks import check_is
 from streamsim.errors import InputError
 from streamsim.lowering.host import NO_SEGMENT
 from streamsim.lowering.lowered import lower
+from streamsim.lowering.order import NO_OP
 from streamsim.rules.hand_overs import heard
 from streamsim.timeline.timeline import Timeline
 
@@ -66,16 +68,18 @@ class _CriticalPath:
     def __init__(self, timeline: Timeline, lowered: Lowered) -> None:
         self.t = timeline
         self.lowered = lowered
-        self._before: dict[int, list[int]] = {}
-        for op, after in enumerate(self.lowered.after):
-            if after >= 0:
-                self._before.setdefault(after, []).append(op)
-        for before, op in zip(*self.lowered.also, strict=True):
-            self._before.setdefault(op, []).append(before)
-        self._on_engine = [
-            sorted((i for i, e in enumerate(timeline.engine) if e == k), key=lambda i: (self._leaves(i), i))
-            for k in range(len(timeline.engine_names))
-        ]
+        self._before = lowered.predecessors()
+        self._ahead = _ahead_in_queue(lowered)
+        drains = [shape.drain for shape in lowered.shapes]
+        # The tick from which an op's engine is free for others.
+        self._leaves = [end - drains[shape] for end, shape in zip(timeline.end, lowered.shape, strict=True)]
+        on_engine: list[list[int]] = [[] for _ in timeline.engine_names]
+        for op, engine in enumerate(timeline.engine):
+            if engine >= 0:
+                on_engine[engine].append(op)
+        for ops in on_engine:
+            ops.sort(key=self._leaves.__getitem__)  # of equals, the first issued stays first
+        self._on_engine = on_engine
 
     def steps(self) -> list[Step]:
         on_engine = (i for i, engine in enumerate(self.t.engine) if engine >= 0)
@@ -90,13 +94,13 @@ class _CriticalPath:
     def cause(self, op: int) -> Cause:
         """Return the op that a copy or kernel waited for last, and the kind of the wait."""
         if self.t.start[op] > self.t.ready[op]:
-            ahead = self._ahead(op)
-            if ahead is not None and self.t.start[ahead] == self.t.start[op]:
+            ahead = self._ahead[op]
+            if ahead != NO_OP and self.t.start[ahead] == self.t.start[op]:
                 return ahead, "engine"  # the op ahead blocked the queue; both started side by side
             previous = self._last_that_left(op)
             if previous is not None:
                 return previous, "engine"
-        before = max(self._before.get(op, ()), key=lambda i: self._release(i, op), default=None)
+        before = max(self._before(op), key=lambda i: self._release(i, op), default=None)
         if before is not None and self._release(before, op) >= self.t.ready[op]:
             ops = self.t.schedule.ops
             return before, "stream" if ops[before].stream == ops[op].stream else "event"
@@ -106,21 +110,10 @@ class _CriticalPath:
         comes = self.t.issued[op] + self.lowered.call[op] + self.lowered.submit
         return heard(self.t.end[before], self.lowered.crossing(before, op), comes)
 
-    def _ahead(self, op: int) -> int | None:
-        """Return the op before it in its hardware queue; None if there is none, or if it stands in no queue."""
-        queue, runs_on, engine = self.lowered.queue, self.lowered.runs_on, self.t.engine
-        if op in runs_on:
-            return None
-        in_queues = (i for i in range(op - 1, -1, -1) if i not in runs_on)
-        return next((i for i in in_queues if engine[i] == engine[op] and queue[i] == queue[op]), None)
-
-    def _leaves(self, op: int) -> int:
-        """Return the tick from which the op's engine is free for others."""
-        return self.t.end[op] - self.lowered.shape_of(op).drain
-
     def _last_that_left(self, op: int) -> int | None:
+        """Return the op that left the engine of ``op`` last, at the start of ``op`` or before."""
         ops = self._on_engine[self.t.engine[op]]
-        k = bisect_right(ops, self.t.start[op], key=self._leaves)
+        k = bisect_right(ops, self.t.start[op], key=self._leaves.__getitem__)
         return ops[k - 1] if k else None
 
     def _host_waited_for(self, op: int) -> Cause:
@@ -142,3 +135,14 @@ class _CriticalPath:
                 if returned[other.last - 1] >= returned[segment.last - 1]:  # this thread waited for that one
                     thread, k = other.thread, segment.behind + 1
         return None, "start" if self.t.start[op] == 0 else "host"
+
+
+def _ahead_in_queue(lowered: Lowered) -> array[int]:
+    """Return the op ahead of each op in its hardware queue; NO_OP if there is none, or if the op stands in no queue."""
+    ahead = array("i", [NO_OP]) * len(lowered.kind)
+    latest: dict[tuple[int, int], int] = {}  # by engine and queue
+    for op, place in enumerate(zip(lowered.engine(), lowered.queue, strict=True)):
+        if op not in lowered.runs_on:
+            ahead[op] = latest.get(place, NO_OP)
+            latest[place] = op
+    return ahead

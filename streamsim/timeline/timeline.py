@@ -173,14 +173,16 @@ class Timeline(Displayed, msgspec.Struct, frozen=True, eq=False):
 
     def _intervals(self, engine: int) -> list[tuple[int, int]]:
         """Return the merged busy intervals of an engine, (start, end) in ticks."""
+        own = sorted([(s, e) for s, e, k in zip(self.start, self.end, self.engine, strict=True) if k == engine])
         merged: list[tuple[int, int]] = []
-        for start, end in sorted(
-            (s, e) for s, e, k in zip(self.start, self.end, self.engine, strict=True) if k == engine
-        ):
-            if merged and start <= merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-            else:
-                merged.append((start, end))
+        since = until = own[0][0] if own else 0
+        for start, end in own:
+            if start > until:
+                merged.append((since, until))
+                since = start
+            until = max(until, end)
+        if own:
+            merged.append((since, until))
         return merged
 
 
