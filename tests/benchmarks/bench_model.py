@@ -8,7 +8,7 @@ a copy or a kernel: a chunk has three. What the figures count:
 - whole simulate(): compile, build the engines, run, and make the time line; the schedule built before.
 - schedule: ``depth_first(...)``, with every op made and checked; the bytes that it keeps.
 - simulate: ``simulate(schedule, device)``; the most bytes that it has at any one time beyond the schedule, the
-  41 an op of the time line and the 14 of the lowered program included.
+  41 an op of the time line and the 26 of the lowered program included.
 - cold start: the README's command as a process of its own, against one that imports SimPy and NumPy.
 """
 
