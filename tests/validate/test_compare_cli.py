@@ -128,7 +128,8 @@ NEAR = an_entry(a_recipe(**ONE), (5.0,) * 3)  # 4 us predicted: 20 % too little
 
 
 @pytest.fixture
-def far(tmp_path: Path) -> str:
+def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.delenv("COLUMNS", raising=False)  # lines are whole
     write_record(a_record(NEAR, FAR, profile=a_device()), tmp_path / "far.json.gz")
     return str(tmp_path / "far.json.gz")
 

@@ -102,8 +102,7 @@ class _Axes(msgspec.Struct, frozen=True):
     "--as",
     "language",
     type=one_of((CALLS, *LANGUAGES)),
-    help="What is measured: bare calls, or the programs that streamsim code writes in this language. Default: the front"
-    " end of the workload file, else calls.",
+    help="Measure bare calls, or programs in this language. Default: the front end of the workload file, else calls.",
 )
 @click.option(
     "--kernels",
