@@ -236,7 +236,7 @@ def chunks(count: int) -> Change:
             return case.with_options(chunks=count, streams=min(case.pipeline.config.streams, count))
         schedule = case.schedule  # what the host does once, in a slow first call, is not done again for every piece
         made = schedule if is_by_steps(schedule) else slow_calls_apart(case.scenario)
-        return case.issued(in_chunks(made, count, _tables(case.first)))
+        return case.issued(in_chunks(made, count, _hidden_tables(case)))
 
     def needs(case: Case) -> str:
         schedule = case.schedule
@@ -252,10 +252,13 @@ def _names_all_memory(schedule: Schedule) -> bool:
     return all(map(names_memory, schedule.ops)) and not dependences_of(schedule).unnamed_results
 
 
-def _tables(schedule: Schedule | None) -> frozenset[Region]:
-    """Return the ranges that the chunks of a schedule share; an order of issue or buffers may hide them."""
-    shared = {} if schedule is None else dependences_of(schedule).shared
-    return frozenset(region for regions in shared.values() for region in regions)
+def _hidden_tables(case: Case) -> frozenset[Region]:
+    """Return the ranges that chunks were seen to share before all changes, and are no longer seen to share."""
+    first = case.first
+    if first is None or not any(isinstance(op, Kernel) and op.reads for op in first.ops):
+        return frozenset()
+    was, now = ({r for some in dependences_of(one).shared.values() for r in some} for one in (first, case.schedule))
+    return frozenset(was - now)
 
 
 def streams(count: int) -> Change:

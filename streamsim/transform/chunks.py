@@ -136,12 +136,16 @@ def _recut(schedule: Schedule) -> Recut:
     return Recut(schedule, needs)
 
 
-@remembered
 def _by_data(schedule: Schedule, tables: frozenset[Region] = frozenset()) -> Recut | None:
-    """The chunks that a program's data shows; None where its steps are all that there is.
+    """Return the chunks that a program's data shows; None if only its steps show chunks.
 
     Raises InputError for one that shows neither.
     """
+    return _seen_by_data(schedule, tables)
+
+
+@remembered
+def _seen_by_data(schedule: Schedule, tables: frozenset[Region]) -> Recut | None:
     racy = is_racy(schedule)
     if racy or unnamed_memory(schedule):
         try:

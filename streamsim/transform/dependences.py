@@ -21,13 +21,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
 
-@remembered
 def dependences_of(schedule: Schedule, tables: frozenset[Region] = frozenset()) -> Dependences:
     """Return what the ops of a schedule need of each other. ``tables``: ranges that are known to be shared by chunks.
 
     What the legacy default stream orders by waiting for others does not show in its own stream: of ops that name no
     memory they are those of the streams in which the ops would be without it.
     """
+    return _dependences(schedule, tables)
+
+
+@remembered
+def _dependences(schedule: Schedule, tables: frozenset[Region]) -> Dependences:
     racy = is_racy(schedule)
     if has_legacy(schedule) and not all(map(names_memory, schedule.ops)):
         schedule = legacy_beside(schedule)  # which may lose an order of named memory, and is not issued so
