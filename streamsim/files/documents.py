@@ -12,7 +12,8 @@ import tomllib
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import partial
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -125,15 +126,15 @@ def refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
 # Errors: msgspec gives the place ("$.ops[3].bytes"); the plain objects have the value.
 
 
-def explain_json(error: ValueError | RecursionError, data: bytes) -> str:
-    """Return the line and column of a syntax error, or the field and value that msgspec refused."""
+def explain_json(error: ValueError | RecursionError, data: bytes, kind: type[msgspec.Struct]) -> str:
+    """Return the line and column of a syntax error, or the field and value that are wrong for a ``kind``."""
     try:
         plain = json.loads(data.decode())
     except (ValueError, RecursionError) as slip:
         if isinstance(slip, json.JSONDecodeError) and slip.msg != "Extra data" and is_cut_short(data):
             return f"is cut short ({_malformed(slip)}); write it again"
         return _malformed(slip) + ("" if data.lstrip()[:1] in b"{[" else "; a schedule is a JSON object")
-    return _explain(error, plain, _NO_TABLES) if isinstance(error, msgspec.ValidationError) else _malformed(error)
+    return _explain(error, plain, _NO_TABLES, kind) if isinstance(error, msgspec.ValidationError) else _malformed(error)
 
 
 def _malformed(error: ValueError | RecursionError) -> str:
@@ -148,7 +149,7 @@ _NO_TABLES = dict  # a schedule has none whose keys anyone may choose
 
 
 def _explain(
-    error: msgspec.ValidationError, plain: Any, convert: Callable[[Any], Any], kind: type[msgspec.Struct] | None = None
+    error: msgspec.ValidationError, plain: Any, convert: Callable[[Any], Any], kind: type[msgspec.Struct]
 ) -> str:
     """Return the reason why ``convert`` of ``plain``, which should become a ``kind``, raised ``error``."""
     place = _PLACE.search(str(error))
@@ -156,21 +157,23 @@ def _explain(
     path, value = _look_up(plain, place.group(2) if place else "", str(error), convert)
     if isinstance(error.__cause__, InputError):
         return f"{path}.{error.__cause__}".lstrip(".")
-    field = _FIELD.match(reason)
+    expected, field = _kind_at(kind, place.group(2) if place else ""), _FIELD.match(reason)
+    if get_origin(expected) is Literal:
+        return f"{path} = {shown(value)}: expected one of {', '.join(map(repr, get_args(expected)))}"
     if field is None:
         remedy = f"; {KNOWN}" if reason.startswith("Invalid value") else ""
         return f"{path or 'the file'} = {shown(value)}: {uncapitalised(reason).replace('`', '')}{remedy}"
     name = f"{path}.{field.group(2)}".lstrip(".")
     if field.group(1) == "missing required":
         return f"{name}: is missing"
-    known = [known.encode_name for known in _fields_of(_kind_at(kind, place.group(2) if place else ""))]
+    known = [known.encode_name for known in _fields_of(expected)]
     nearest = get_close_matches(field.group(2).replace("-", "_"), known, n=1)
     hint = f"did you mean {nearest[0]}? {KNOWN}" if nearest else KNOWN
     return f"{name} = {shown(value.get(field.group(2)))}: unknown field; {hint}"
 
 
 def _kind_at(kind: Any, place: str) -> Any:
-    """Return the type at ``place`` of a ``kind``; None if it may be one of several."""
+    """Return the type at ``place`` of a ``kind``."""
     for name, _ in _STEP.findall(place):
         if name:
             kind = next((_bare(field.type) for field in _fields_of(kind) if field.encode_name == name), None)
@@ -181,10 +184,11 @@ def _kind_at(kind: Any, place: str) -> Any:
     return kind
 
 
-def _fields_of(kind: Any) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Return the fields of a struct; none for another type."""
-    is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-    return msgspec.structs.fields(kind) if is_struct else ()
+def _fields_of(kind: Any) -> list[msgspec.structs.FieldInfo]:
+    """Return the fields of a struct, or of all structs of a union; none for another type."""
+    kinds = get_args(kind) if get_origin(kind) is UnionType else (kind,)
+    structs = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
+    return [field for struct in structs for field in msgspec.structs.fields(struct)]
 
 
 def _look_up(plain: Any, place: str, message: str, convert: Callable[[Any], Any]) -> tuple[str, Any]:

@@ -42,7 +42,7 @@ DEVICES = [  # a field of a profile, its value, and what is said
     ("connections", "33", "connections = 33: expected a whole number from 1 to 32"),
     ("connections", "8.5", "connections = 8.5: expected int"),
     ("count", "3", "copy_engines.count = 3: expected a whole number from 0 to 2"),
-    ("kernel_signal", '"never"', "compute.kernel_signal = 'never': invalid"),
+    ("kernel_signal", '"never"', "compute.kernel_signal = 'never': expected one of 'each', 'run'"),
     ("h2d", "1", "sources.h2d = 1: expected str, got int"),
     ("h2d", '"guessed"', "sources.h2d = 'guessed': expected 'measured: ...'"),
 ]
@@ -55,7 +55,7 @@ SCHEDULES = [
     (document(COPY.replace("8", "1e999")), "ops[1].bytes = inf: number out of range"),
     (document(COPY.replace("8", "9" * 40)), "ops[1].bytes = 999"),
     (document(COPY.replace("8", "null")), "ops[1].bytes = None: expected int, got null"),
-    (document(COPY.replace("h2d", "up")), "ops[1].direction = 'up': invalid enum value"),
+    (document(COPY.replace("h2d", "up")), "ops[1].direction = 'up': expected one of 'h2d', 'd2h'"),
     (document(COPY.replace("copy", "move")), "ops[1].op = 'move': invalid value"),
     (document('{"stream":1}'), "ops[1].op: is missing"),
     (document('{"op":"copy","direction":"h2d","stream":1}'), "ops[1].bytes: is missing"),
