@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-BEST = 9  # of zlib's levels
+SMALLEST = 9  # the level of zlib that packs most
 
 
 def packed(columns: Iterable[Iterable[int]]) -> str:
@@ -31,7 +31,7 @@ def packed(columns: Iterable[Iterable[int]]) -> str:
 
 def deflated(raw: bytes) -> str:
     """Return bytes as a text of printable ASCII: deflated, in base64."""
-    return base64.b64encode(zlib.compress(raw, BEST)).decode("ascii")
+    return base64.b64encode(zlib.compress(raw, SMALLEST)).decode("ascii")
 
 
 def differences(column: Iterable[int]) -> list[int]:

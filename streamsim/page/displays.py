@@ -1,4 +1,4 @@
-"""How each kind of value shows itself: which tables it prints, and which page it writes or puts into a notebook."""
+"""The displays of values: the tables that a value prints, and the page that it writes or shows in a notebook."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from streamsim.training.loop import LoopAdvice
 
 WIDTH = 120  # of a table as text, in characters
-ROW_PX, PICTURE_PX, PART_PX, MAP_PX, REST_PX, MOST_PX = 24, 110, 26, 900, 400, 1400  # of a page in a notebook
-
-PARTS_HEAD = 6  # what stands above the parts, in their height
+# Heights of a page in a notebook, in pixels.
+ROW_PX, PICTURE_PX, PART_PX, MAP_PX, REST_PX, MOST_PX = 24, 110, 26, 900, 400, 1400
+PARTS_HEAD = 6  # the height of the words above the parts, in parts
 
 
 def text_of(value: Any) -> str:
@@ -59,7 +59,7 @@ def write(value: Any, path: str | os.PathLike[str]) -> None:
 
 
 def html_of(value: Any) -> str:
-    """Return what a notebook shows: the tables, and below them the picture in a frame of its own, if there is one."""
+    """Return the HTML for a notebook: the tables, and below them the pictures, if any, in a frame of their own."""
     page = _page(value)
     tables = "".join(table.html() for table in page.tables)
     if not page.lines and page.map is None and page.losses is None:
@@ -73,7 +73,7 @@ def html_of(value: Any) -> str:
 
 
 def _page(value: Any, whole: bool = False) -> Page:
-    """Return the page of ``value``; ``whole``: with what has to be computed for it first.
+    """Return the page of ``value``. ``whole``: with the parts that take some time to compute.
 
     A value of another package makes its page itself.
     """

@@ -1,6 +1,6 @@
-"""A page put together: its words and tables as HTML that needs no script, its pictures as data for the viewer.
+"""One page as an HTML document: words and tables that need no script, and data from which the viewer draws pictures.
 
-Every name and number is escaped, and the page's own policy lets nothing run or load but the viewer in it.
+Every name and number is escaped. The page's own policy lets only the viewer in it run, and nothing else load.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ HINT = "Point at an op to read about it. Click it to follow what it waited for."
 
 
 class Page(msgspec.Struct, frozen=True):
-    """What a page shows, from top to bottom.
+    """The contents of a page, from top to bottom.
 
-    ``headline``: figures, each with a few words. ``advice``: a sentence below them. ``lines``: time lines on one scale.
-    ``notes``: what was assumed. ``command``: the command that made the page, empty if there was none.
+    - ``headline``: figures, each with a few words. ``advice``: a sentence below them.
+    - ``lines``: time lines on one scale. ``notes``: the assumptions.
+    - ``command``: the command that made the page; empty if no command did.
     """
 
     title: str
@@ -86,8 +87,8 @@ def _check_size(page: Page) -> None:
 
 
 def write_page(page: Page, path: str | os.PathLike[str]) -> None:
-    """Write ``page`` as one file for a browser. Raises InputError when it cannot be written."""
-    write_bytes(page.html().encode(errors="backslashreplace"), path)  # halves of characters too
+    """Write ``page`` as one file for a browser. Raises InputError if it cannot be written."""
+    write_bytes(page.html().encode(errors="backslashreplace"), path)  # escapes the halves of characters
 
 
 def document_of(
@@ -95,7 +96,7 @@ def document_of(
 ) -> str:
     """Return an HTML document with the viewer, which finds its ``data`` in it.
 
-    ``more``: files of the viewer beside those of every page. ``runs``: what the policy allows beside the viewer.
+    ``more``: files of the viewer that most pages lack. ``runs``: the sources that the policy allows beside the viewer.
     """
     encoded = msgspec.json.encode(data).decode().replace("<", "\\u003c")  # no "</script>" inside
     inside = "\n".join(filter(None, body))
@@ -104,7 +105,7 @@ def document_of(
 
 @cache
 def _viewer(more: tuple[str, ...], runs: str) -> str:
-    """Return the page without what it shows, but with its style, its script, and the policy that lets only them run."""
+    """Return a page without contents: its style, its script, and the policy that lets only these two run."""
     style, script = map(viewer_text, (STYLES, SCRIPTS + more))
     policy = POLICY.format(script=_digest(script), style=_digest(style), runs=runs)
     return _with(viewer_text(("page.html",)), policy=policy, style=style, script=script)
@@ -117,12 +118,12 @@ def viewer_text(names: Iterable[str]) -> str:
 
 
 def _with(template: str, **parts: str) -> str:
-    """Return ``template`` with each ``@name@`` replaced; what comes in is not looked at again."""
+    """Return ``template`` with each ``@name@`` replaced by its part. A ``@name@`` inside a part stays."""
     return PLACE.sub(lambda match: parts.get(match[1], match[0]), template)
 
 
 def _digest(content: str) -> str:
-    """Name the content of an element as a content security policy does."""
+    """Return the digest by which a content security policy names the content of an element."""
     return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
 
 
@@ -149,7 +150,7 @@ def _foot(page: Page) -> list[str]:
 
 
 def lines_html(lines: tuple[Shown, ...]) -> str:
-    """Return the places of some time lines that share one scale."""
+    """Return the HTML in which the viewer draws some time lines on one scale."""
     numbers = " ".join(map(str, range(len(lines))))
     heading = "Time line" if len(lines) == 1 else "Time lines, on one scale"
     places = [(line.name, format_seconds(line.timeline.makespan_s, line.timeline.known_within)) for line in lines]
@@ -157,7 +158,7 @@ def lines_html(lines: tuple[Shown, ...]) -> str:
 
 
 def _view(places: Sequence[tuple[str, str]]) -> str:
-    """Return buttons, legend, a place for each picture, what is told of an op, and the tables behind the pictures."""
+    """Return the HTML around pictures: buttons, legend, a place for each picture and for an op's words, and tables."""
     buttons = "".join(
         f"<button data-do='{name}'{' aria-pressed=false' if name == 'path' else ''}>{words}</button>"
         for name, words in BUTTONS
@@ -180,7 +181,7 @@ def _picture(name: str, took: str) -> str:
 
 
 def _canvas(label: str, read: str = "") -> str:
-    """Return the place of a picture. ``read``: the end of its ``label``, which other pictures in it have as well."""
+    """Return the HTML of a picture. ``read``: the end of its ``label``, which the viewer keeps for other pictures."""
     return (
         f'<div class="picture" tabindex="0" role="group" aria-label="{label}" data-read="{read}">'
         "<canvas aria-hidden='true'></canvas><div class='tip' hidden></div></div>"
@@ -195,7 +196,7 @@ def _ops(name: str) -> str:
 
 
 def _map() -> str:
-    """Return the place of a map, and below it that of the time line of a cell."""
+    """Return the HTML in which the viewer draws a map, and below it the time line of a cell."""
     return "\n".join(
         (
             "<section class='map'><h2>Map of the times</h2>",

@@ -1,4 +1,4 @@
-"""Where the time of an explained schedule goes: a bar of amounts, and below it each cause with its remedy to open."""
+"""The losses of an explained schedule: a bar of amounts of time, and below it each cause, which opens to its remedy."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from streamsim.analysis.causes import Loss
     from streamsim.analysis.explanation import Explanation
 
-HEIGHT, LEAST_NUMBERED = 34, 0.025  # pixels; the least share of the bar that has room for a number
+HEIGHT = 34  # of the bar, in pixels
+LEAST_NUMBERED = 0.025  # the least share of the bar that has room for a number
 
 
 class Part(msgspec.Struct, frozen=True):
-    """An amount of time with its words: a ``title``, and sentences that opening it shows."""
+    """A part of the makespan: its ``title``, and the ``sentences`` that it shows when it is opened."""
 
     title: str
     seconds: float
@@ -28,9 +29,9 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Losses(msgspec.Struct, frozen=True):
-    """Parts that add up to the makespan: the busiest engine alone first, then what each cause lost, largest first.
+    """Parts that add up to the makespan: first the busiest engine alone, then the losses by cause, largest first.
 
-    ``within``: the relative error of the times, if known.
+    ``within``: the relative error of the times; 0 if it is unknown.
     """
 
     parts: tuple[Part, ...]
@@ -43,7 +44,7 @@ class Losses(msgspec.Struct, frozen=True):
 
 
 def losses_of(explanation: Explanation) -> Losses:
-    """Return the time of the busiest engine alone, and what each cause has lost above it."""
+    """Return the time of the busiest engine alone, and the time that each cause loses above it."""
     bound = f"These ops take the {explanation.bound_by} this long, even if it never waits."
     within = explanation.known_within
     limits = tuple(
@@ -72,7 +73,7 @@ def _without_assuming(loss: Loss, within: float) -> tuple[str, ...]:
 
 
 def losses_html(losses: Losses) -> str:
-    """Return the bar and the causes that open."""
+    """Return the bar and the causes as HTML."""
     whole = losses.whole_s or 1.0
     bars, items, at = [], [], 0.0
     for number, part in enumerate(losses.parts):

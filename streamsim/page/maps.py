@@ -1,4 +1,4 @@
-"""A map of many ways to do the same work: rows of a sweep or a search with their times, over any two columns."""
+"""Maps of the rows of a sweep or a search, coloured by their times, over any two of their columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_LINES = 64  # time lines that a page carries beside its map
 
 
 class Column(msgspec.Struct, frozen=True):
-    """Something that varies: its values in order as ``texts``, and the option of the command line for each of them."""
+    """A column of a map: its values in order as ``texts``, and the command line's option for each value."""
 
     name: str
     texts: tuple[str, ...]
@@ -29,10 +29,12 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Map(msgspec.Struct, frozen=True):
-    """Rows, each a place in every column and a time in ticks. ``axes``: the columns across and up at first.
+    """The rows of a map.
 
-    ``lines``: time lines of some rows. ``first``: the row whose time line is there at first. ``command``: what predicts
-    a row together with its options; empty if no command does.
+    - ``rows``: by row, the place of its value in each column. ``ticks``: the time of each row.
+    - ``axes``: the columns across and up, when the page opens.
+    - ``lines``: the time lines of some rows. ``first``: the row whose time line is shown when the page opens.
+    - ``command``: the command that predicts a row if the row's options are added; empty if no command does.
     """
 
     columns: tuple[Column, ...]
@@ -56,9 +58,9 @@ def map_of(
     axes: tuple[str, str],
     option: Callable[[str, Any], str],
 ) -> Map:
-    """Return the map of ``rows`` over those of ``names`` that vary, and over ``axes`` in any case; without time lines.
+    """Return the map of ``rows``, without time lines. Its columns are ``axes``, and the others of ``names`` that vary.
 
-    ``option`` gives the option of the command line for a value of a column. Raises InputError for too many rows.
+    ``option`` gives the command line's option for a value of a column. Raises InputError for too many rows.
     """
     check_rows(len(rows))
     values = {name: sorted({row[name] for row in rows}, key=value_order) for name in names}
@@ -82,15 +84,15 @@ def map_of(
 
 
 def spread(found: Map, kept: Iterable[int] = ()) -> list[int]:
-    """Choose rows to carry the time lines of: those ``kept``, the shortest of all, and others evenly over the map."""
+    """Return the rows whose time lines the page carries: ``kept``, the fastest, and others evenly over the map."""
     best = min(range(len(found.rows)), key=found.ticks.__getitem__)
     chosen = dict.fromkeys([*kept, best])
-    shortest: dict[tuple[int, ...], int] = {}  # by cell of the map its shortest row
+    fastest: dict[tuple[int, ...], int] = {}  # by cell of the map: its fastest row
     for row, place in enumerate(found.rows):
         cell = tuple(place[axis] for axis in found.axes)
-        if cell not in shortest or found.ticks[row] < found.ticks[shortest[cell]]:
-            shortest[cell] = row
-    others = [shortest[cell] for cell in sorted(shortest)]
+        if cell not in fastest or found.ticks[row] < found.ticks[fastest[cell]]:
+            fastest[cell] = row
+    others = [fastest[cell] for cell in sorted(fastest)]
     step = max(1.0, len(others) / (MOST_LINES - len(chosen)))
     chosen |= dict.fromkeys(others[int(k * step)] for k in range(int(len(others) / step)))
     return list(chosen)[:MOST_LINES]

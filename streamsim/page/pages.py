@@ -1,4 +1,4 @@
-"""The pages of what streamsim computes: which figures, pictures and tables each of them shows."""
+"""The pages of streamsim's results: the figures, pictures and tables that each of them shows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = [
 
 
 def what_if_page(found: WhatIf, title: str, timelines: Mapping[str, Timeline]) -> Page:
-    """Return the page of changes: the program before and after them, and what each of them brings."""
+    """Return the page of changes: the program before and after them, and the gain of each."""
     before, together, within = found.before, found.together, found.known_within
     return Page(
         title=title,
@@ -55,7 +55,7 @@ def what_if_page(found: WhatIf, title: str, timelines: Mapping[str, Timeline]) -
 
 
 def side_by_side_page(rows: Sequence[dict[str, Any]], timelines: Mapping[str, Timeline], notes: Sequence[str]) -> Page:
-    """Return the page of several predictions: their table, and their time lines one under the other."""
+    """Return the page of several predictions: their table, and their time lines one below the other."""
     fastest = min(rows, key=itemgetter("makespan_s"))
     return Page(
         title=f"{len(rows)} predictions side by side",
@@ -67,13 +67,13 @@ def side_by_side_page(rows: Sequence[dict[str, Any]], timelines: Mapping[str, Ti
 
 
 def recording_page(title: str, summary: RecordingSummary, found: Replay, without: Unrecorded) -> Page:
-    """Return the page of a recording: when everything ran, the same replayed by the model, and the tables of both."""
+    """Return the page of a recording: the recorded time line, the replayed one, and the tables of both."""
     page = replay_page(title, found, without)
     return replace(page, tables=(recording_table(summary, title), *page.tables))
 
 
 def replay_page(title: str, found: Replay, without: Unrecorded | None = None) -> Page:
-    """Return the page of a replay: the recorded time line, the same as the model replays it, and their table."""
+    """Return the page of a replay: the recorded time line, the replayed one, and their table."""
     return Page(
         title=title,
         headline=(

@@ -1,8 +1,8 @@
-"""What the playground plays: its controls, its lessons, and the answers of the model to a choice of them.
+"""The playground's controls and lessons, and the model's answers to a choice.
 
-The same functions answer in the browser, where Pyodide runs them, and on this machine. A choice has a text for each
-control, which is the value of an option of ``streamsim predict`` or of a setting of the profile. An empty text leaves
-the setting to the profile.
+The same functions answer on this machine and in the browser, where Pyodide runs them. A choice has a text for each
+control: the value of an option of ``streamsim predict``, or of a setting of the profile. An empty text leaves the
+profile's own value.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ RATES = (
 
 
 class Control(msgspec.Struct, frozen=True):
-    """Something to choose, on a slider if it ``slides``: the ``values`` of an option or of a profile's setting."""
+    """A control of the page: the ``values`` of an option or of a profile's setting, on a slider if it ``slides``."""
 
     name: str
     words: str
@@ -62,7 +62,7 @@ class Control(msgspec.Struct, frozen=True):
 
 
 class Lesson(msgspec.Struct, frozen=True):
-    """A choice to begin with, and what there is to see and to try."""
+    """A choice to begin with, and ``words`` that say what to look at and what to try."""
 
     name: str
     words: str
@@ -136,7 +136,7 @@ LESSONS = (
 
 
 class Played(msgspec.Struct, frozen=True):
-    """What a choice means: a workload and how it is cut and issued, a device, and the command for both."""
+    """The meaning of a choice: a workload and its configuration, a device, and the command that predicts them."""
 
     source: Source
     device: Device
@@ -144,11 +144,11 @@ class Played(msgspec.Struct, frozen=True):
 
 
 def played(choice: dict[str, str]) -> Played:
-    """Return what ``choice`` means. Raises InputError naming the value that is wrong."""
+    """Return the meaning of ``choice``. Raises InputError naming the value that is wrong."""
     given = {name: text for name, text in choice.items() if text}
     chunks = parse_number(given["--chunks"], "--chunks")
-    order, memory = cast("Order", given["--order"]), cast("HostMemory", given["--memory"])  # Config looks at both
-    if useful_streams(order, chunks) == 1:  # it has streams of its own, or one
+    order, memory = cast("Order", given["--order"]), cast("HostMemory", given["--memory"])  # Config checks both
+    if useful_streams(order, chunks) == 1:  # the order has streams of its own, or only one is of use
         given.pop("--streams")
     workload = workload_of_sizes([given["--h2d"]], [given["--kernel"]], [given["--d2h"]])
     streams = parse_number(given.get("--streams", "1"), "--streams")
@@ -162,14 +162,14 @@ def played(choice: dict[str, str]) -> Played:
 
 
 def prediction_of(play: Played) -> Prediction:
-    """Return what the command of ``play`` predicts."""
+    """Return the prediction of the command of ``play``."""
     source = play.source
     bound = work_bound(source.workload, play.device, source.config.memory, source.config.launch)
     return predict(source.config.schedule(source.workload), play.device).beside(bound)
 
 
 def shown(choice: dict[str, str]) -> dict[str, Any]:
-    """Return what the page shows of a choice at once: figures, a table (both HTML), time lines (data), the command."""
+    """Return the first answer to a choice: figures and a table as HTML, time lines as data, and the command."""
     play = played(choice)
     prediction = prediction_of(play)
     return {
@@ -181,7 +181,7 @@ def shown(choice: dict[str, str]) -> dict[str, Any]:
 
 
 def reason(choice: dict[str, str]) -> dict[str, Any]:
-    """Return what to change first, and as HTML what a choice loses its time to."""
+    """Return the second answer to a choice: what to change first, and the losses as HTML."""
     play = played(choice)
     source = play.source
     found = explain(source.config.schedule(source.workload), play.device, source)
@@ -192,9 +192,9 @@ ANSWERS: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {"shown": shown
 
 
 def answer(asked: str, choice: str) -> str:
-    """Answer the page: of the two things that are ``asked`` one, for a choice in JSON; the answer is JSON as well.
+    """Return an answer to a choice, both in JSON. ``asked``: a key of ``ANSWERS``.
 
-    What is wrong with a choice is an answer too: ``error``, a sentence.
+    The answer to a choice that is wrong is its ``error``, a sentence.
     """
     try:
         said = ANSWERS[asked](msgspec.json.decode(choice, type=dict[str, str]))

@@ -1,4 +1,4 @@
-"""The playground: a page whose controls are dragged while the model, in the page itself, answers."""
+"""The playground: a page with controls to drag, in which the model runs and answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TITLE = "Streams: drag, and see"
 STARTING = "Python is starting in this page; the picture shows the first lesson."
-OF_PROFILE = "the device's own"  # what an empty text stands for
+OF_PROFILE = "the device's own"  # shown in place of an empty text
 WORKER = ("numbers.js", "worker.js")
 
 

@@ -1,4 +1,4 @@
-"""The pages of a prediction and of an explanation, and the parts of them that the playground shows as well."""
+"""The pages of a prediction and of an explanation, and those of their parts that the playground shows, too."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def prediction_page(
     explanation: Explanation | None = None,
     assumed: Sequence[str] = (),
 ) -> Page:
-    """Return the page of a prediction: the program it was cut from above it, and where its time goes if explained."""
+    """Return the page of a prediction, below the program that it was cut from.
+
+    With an ``explanation``, the page also shows the losses.
+    """
     p = prediction
     return Page(
         title=title_of(p.timeline),
@@ -59,13 +62,13 @@ def headline_of(prediction: Prediction, interval: Interval | None = None) -> tup
 
 
 def lines_of(prediction: Prediction, interval: Interval | None = None) -> tuple[Shown, ...]:
-    """Return the time lines of a prediction: of the program that it was cut from, if there is one, and its own."""
+    """Return the time lines of a prediction: that of the program that it was cut from, if any, and its own."""
     within = NO_INTERVAL if interval is None else (interval.low_s, interval.high_s)
     return (*_serial(prediction), Shown("predicted", prediction.timeline, prediction.issued_bound.seconds, within))
 
 
 def _serial(prediction: Prediction) -> list[Shown]:
-    """Return the program that the schedule was cut from, if it is that which the prediction is compared with."""
+    """Return the time line of the program that the schedule was cut from, if the prediction is compared with it."""
     if prediction.timeline.device is None or prediction.serial_program != "unchunked":
         return []
     return [Shown("unchunked", serial_timeline(prediction))]
@@ -77,7 +80,7 @@ def advice_words(explanation: Explanation) -> str:
 
 
 def explanation_page(explanation: Explanation, assumed: Sequence[str] = (), work: Bound | None = None) -> Page:
-    """Return the page of an explanation: what loses the time, its remedies, and the time line.
+    """Return the page of an explanation: the losses, their remedies, and the time line.
 
     ``work``: the bound of the work, if it is known.
     """

@@ -1,4 +1,4 @@
-"""Python for the browser: Pyodide and the packages that the model needs beside it, looked at and put together.
+"""Python for the browser: Pyodide and the packages that the model needs, checked and packed together.
 
 Pyodide is CPython compiled to WebAssembly. Its files and the wheels are no part of streamsim. They come from their
 package registries (:mod:`streamsim.cli.fetch_pyodide`), each in one version whose SHA-256 is written here.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PYODIDE, MSGSPEC, SIMPY = "314.0.7", "0.22.0", "4.1.2"
-PLATFORM = "pyemscripten_2026_0_wasm32"  # that this version of Pyodide runs, with Python 3.14
+PLATFORM = "pyemscripten_2026_0_wasm32"  # the platform of this version of Pyodide, which runs Python 3.14
 ARCHIVE = f"pyodide-{PYODIDE}.tgz"
 PINNED = {  # SHA-256 by name of file
     ARCHIVE: "66b7949e5a0cba2250b586d7e368bf12fb482800748d182c4618254b685ffaa0",
@@ -34,21 +34,24 @@ PINNED = {  # SHA-256 by name of file
 }
 MOST_BYTES = 64 << 20  # of one of the files
 SCRIPTS = ("package/pyodide.js", "package/pyodide.asm.mjs")
-LOCK = "package/pyodide-lock.json"  # of the packages that Pyodide knows; here it gets none of them
+LOCK = "package/pyodide-lock.json"  # lists the packages that Pyodide can load; ours lists none
 BINARIES = ("package/pyodide.asm.wasm", "package/python_stdlib.zip")
-CODE = (".py", ".toml")  # of streamsim: what the model is, and its profiles
-EARLIEST = (1980, 1, 1, 0, 0, 0)  # for every file in an archive: the same code, the same bytes
+CODE = (".py", ".toml")  # the files of streamsim that the browser needs: its code, and its profiles
+EARLIEST = (1980, 1, 1, 0, 0, 0)  # the time of every file in an archive, so that the same code gives the same bytes
 
 
 class BrowserPython(msgspec.Struct, frozen=True):
-    """What a browser runs: a ``script``, and the ``files`` that it reads by their names."""
+    """The Python that a browser runs: a ``script``, and the ``files`` that it reads, by name."""
 
     script: str
     files: dict[str, bytes]
 
 
 def read_browser_python(folder: Path) -> BrowserPython:
-    """Return what is in ``folder``, and streamsim. Raises InputError for a file that is not there, or not as pinned."""
+    """Return Python from the files in ``folder``, with streamsim.
+
+    Raises InputError for a missing file, and for one whose SHA-256 is not the pinned one.
+    """
     found = {name: _pinned(folder / name, digest) for name, digest in PINNED.items()}
     parts = _members(found.pop(ARCHIVE), folder / ARCHIVE)
     scripts = "\n".join(_classic(parts[name].decode()) for name in SCRIPTS)
@@ -58,7 +61,7 @@ def read_browser_python(folder: Path) -> BrowserPython:
 
 
 def _classic(script: str) -> str:
-    """Return a module as a plain script: a page that was opened from disk can start no worker of modules."""
+    """Return a module as a plain script, because a page opened from disk cannot start a worker from modules."""
     return script.replace("import.meta.url", "''").replace("export default _createPyodideModule;", "")
 
 

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from streamsim.search.sweep import Sweep
 
 MOST_OPS = 30_000  # of all time lines of a page together
-MOST_PROGRAMS = {True: 20_000, False: 300}  # that are predicted for a page: with the compiled twin, and on SimPy
+MOST_PROGRAMS = {True: 20_000, False: 300}  # predicted for a page: on the compiled model, and on SimPy
 ROUND = frozenset(n << k for n in (2, 3) for k in range(12)) | {1}  # numbers that stand for those between them
-OPTIONS = {  # of columns whose option has another name
+OPTIONS = {  # the options of columns whose option has another name
     "h2d_bytes": "--h2d",
     "kernel_s": "--kernel",
     "d2h_bytes": "--d2h",
@@ -45,7 +45,7 @@ OPTIONS = {  # of columns whose option has another name
 def best_page(found: Best[Any], command: str = "", assumed: Sequence[str] = ()) -> Page:
     """Return the page of a search: a map of its grid, and time lines of what to use and of others beside it.
 
-    ``command``: predicts the workload on the device, but for the options of a configuration; empty if none does.
+    ``command``: predicts the workload on the device if the options of a configuration are added; empty if none does.
     """
     workload, card = found.work, found.card
     if found.grid is None or not isinstance(workload, Workload):
@@ -88,7 +88,7 @@ def _row(config: Config) -> dict[str, Any]:
 
 
 def _some(configs: list[Config], found: Best[Any]) -> list[Config]:
-    """Return all of them, or if those are too many to predict here, those with round numbers and the ones found."""
+    """Return all of ``configs``; if they are too many to predict here, those with round numbers and those found."""
     if len(configs) <= MOST_PROGRAMS[is_fast()]:
         return configs
     kept = {found.best.config, found.simplest.config, found.compared["usual"].config}
@@ -100,7 +100,7 @@ def _some(configs: list[Config], found: Best[Any]) -> list[Config]:
 def _with_lines(
     found: Map, kept: Iterable[int], schedule: Callable[[int], Schedule], device: Callable[[int], Device]
 ) -> Map:
-    """Return the map with the time lines of some of its rows, the first of those ``kept`` to look at first."""
+    """Return the map with the time lines of some rows. The page first shows that of the first row in ``kept``."""
     lines: dict[int, Shown] = {}
     ops = 0
     for row in spread(found, kept):
@@ -109,7 +109,7 @@ def _with_lines(
         if ops > MOST_OPS and lines:
             break
         timeline = simulate(program, device(row))
-        if round(timeline.makespan_s * TICKS_PER_S) == found.ticks[row]:  # else it is not the row's: none is better
+        if round(timeline.makespan_s * TICKS_PER_S) == found.ticks[row]:  # a wrong time line is worse than none
             lines[row] = Shown(program.name or "schedule", timeline)
     return replace(found, lines=lines, first=next(iter(lines), None))
 

@@ -1,4 +1,4 @@
-"""A time line as the page's viewer reads it: names, and columns of small differences that take little room."""
+"""Time lines in the form that the page's viewer reads: names, and columns of small differences that pack well."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Op
     from streamsim.timeline.critical_path import Cause
 
-BECAUSE = ("start", "host", "stream", "event", "engine")  # the viewer knows them by their place
+BECAUSE = ("start", "host", "stream", "event", "engine")  # the viewer has these in the same order
 LONGEST_NAME = 200
-UNDRAWN, CALL, HELD, PAGES = 0, 3, 4, 5  # the host's part of an op, and a lane: as the viewer's kinds are numbered
+UNDRAWN, CALL, HELD, PAGES = 0, 3, 4, 5  # the viewer's numbers for the host's part of an op, and for a lane
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """A time line on a page. ``bound_s``: the lower bound to mark; ``interval_s``: from and to, to shade."""
+    """A time line on a page. ``bound_s``: the lower bound to mark. ``interval_s``: the ends of the part to shade."""
 
     name: str
     timeline: Timeline
@@ -37,7 +37,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 def line_data(shown: Shown) -> dict[str, Any]:
-    """Return the time line as plain numbers and texts; its ops are in ``columns``."""
+    """Return the time line as plain numbers and texts. ``columns`` has its ops."""
     timeline = shown.timeline
     names = [*map(label, timeline.schedule.ops), *(lane.name for lane in timeline.lanes for _ in lane.start)]
     distinct = {name: k for k, name in enumerate(dict.fromkeys(names))}
@@ -65,7 +65,7 @@ def line_data(shown: Shown) -> dict[str, Any]:
 
 
 def _with_lanes(timeline: Timeline, columns: list[Sequence[int]], name: list[int]) -> list[Sequence[int]]:
-    """Add the spans of lanes behind the ops: each as an op of no stream on an engine of its lane's name."""
+    """Return the columns with the spans of lanes behind the ops: each is an op without a stream, on its lane."""
     spans = [
         (len(timeline.engine_names) + k, start, end)
         for k, lane in enumerate(timeline.lanes)
@@ -82,16 +82,18 @@ def _with_lanes(timeline: Timeline, columns: list[Sequence[int]], name: list[int
     return [name, *([*column, *more] for column, more in zip(columns, of_lanes, strict=True))]
 
 
-# Columns behind the first one, which has the names.
+# Places among the columns of `_columns`; the viewer has a column of names in front of them.
 KIND, ENGINE, STREAM, ISSUED, START, LENGTH = 0, 2, 4, 9, 12, 13
 
 
 def _columns(timeline: Timeline) -> list[Sequence[int]]:
-    """List the columns of the ops, but for their names, in the order in which the viewer takes them.
+    """Return the columns of the ops in the viewer's order, without the names.
 
-    ``cause`` is how many ops before itself the op is that it waited for, 0 for none. An op could be ready when its call
-    has returned and the op before it in its stream has ended; ``ready`` counts from then. ``start`` counts from the
-    end of the op that its engine was busy with, if that comes earlier in the schedule, else from ``ready``.
+    - An op could be ready when its call had returned and the op before it in its stream had ended. ``ready`` counts
+      from then.
+    - ``start`` counts from the end of the op that kept the engine busy, if that op is earlier in the schedule, else
+      from ``ready``.
+    - The last two columns give the number of ops from the op back to the one that it waited for (0: none), and why.
     """
     ops = timeline.schedule.ops
     streams = [-1 if op.stream is None else op.stream for op in ops]
@@ -127,7 +129,7 @@ def _columns(timeline: Timeline) -> list[Sequence[int]]:
 
 
 def _amounts(ops: Sequence[Op]) -> list[int]:
-    """List the bytes of copies and the elements of kernels, each less that of the op of its kind before it."""
+    """Return the bytes of copies and the elements of kernels, each less the amount of the op of its kind before it."""
     before: dict[int, int] = {}
     found = []
     for op in ops:
@@ -143,7 +145,7 @@ def _causes(timeline: Timeline) -> list[Cause]:
 
 
 def _host(timeline: Timeline) -> list[int]:
-    """List for every op how its call is drawn: not at all if it took no time or belongs to a graph's launch."""
+    """Return how each op's call is drawn: not at all if it took no time or belongs to a graph's launch."""
     pageable, is_graph = timeline.schedule.pageable_names, timeline.schedule.launch == "graph"
     found = []
     for op, issued, returned in zip(timeline.schedule.ops, timeline.issued, timeline.returned, strict=True):

@@ -1,1 +1,1 @@
-"""Text as people write it and read it: sizes, times and rates, ranges of them, and what a file is by its content."""
+"""Text that people write and read: sizes, times and rates, ranges of them, and the kind of a file from its content."""

@@ -1,9 +1,9 @@
 """Sizes, times and rates as people write them: ``64MiB``, ``0.57ms``, ``25GB/s``.
 
-A bare number is in bytes, seconds or bytes per second. Anything else needs its unit: ``64m`` and ``64M``
-are refused, as nobody can tell what they mean, with what they may mean. Prefixes are those of SI (k = 1000,
-M = 1e6) and of IEC (Ki = 1024, Mi = 1024 ** 2). Those of IEC may be written in any case (``64mib``), as they mean
-nothing else; ``64Mb`` is refused, as b is the bit.
+A bare number is in bytes, seconds or bytes per second. A number with a prefix needs its unit: ``64m`` and ``64M`` are
+refused, because they are ambiguous, and the error names the possible meanings. Prefixes are those of SI (k = 1000,
+M = 1e6) and of IEC (Ki = 1024, Mi = 1024 ** 2). Prefixes of IEC may be written in any case (``64mib``), because they
+have no other meaning. ``64Mb`` is refused, because b is the bit.
 """
 
 import math
@@ -27,11 +27,11 @@ _NEARLY_SECONDS = re.compile(rf"{_NUMBER}(?P<prefix>[num])?s(?:ec|ecs|econd|econ
 _TIMES = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _TIMES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _RANGE = re.compile(r"\s*([0-9]+)\s*(?:-|\.\.+|:|,)\s*([0-9]+)\s*", re.ASCII)
-_PARTS = {"m": 10**3, "u": 10**6, "\u00b5": 10**6, "\u03bc": 10**6, "n": 10**9, "%": 100}  # dividing rounds once
+_PARTS = {"m": 10**3, "u": 10**6, "\u00b5": 10**6, "\u03bc": 10**6, "n": 10**9, "%": 100}  # divisors: they round once
 
 FIGURES = 4  # of a number without a known error
 RATE, SIZE, TIME = "_bytes_per_s", "_bytes", "_s"
-UNITS = (RATE, SIZE, TIME)  # a name that ends in one of them and in a later one is of the first
+UNITS = (RATE, SIZE, TIME)  # the longest first, because a rate's name ends in _s, too
 
 
 @lru_cache

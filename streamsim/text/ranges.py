@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 Parse = Callable[[str, str], float]  # the text of a number and the name of its field
 MOST_VALUES = 1_000_000
-ALL = "all"  # as many device buffers as chunks
+ALL = "all"  # a device buffer for each chunk
 Word = TypeVar("Word", bound=str)
-SLACK = 1e-9  # by how much rounding may put the last value beyond the end
+SLACK = 1e-9  # the relative error by which rounding may put the last value beyond the end
 _RANGE = re.compile(r"(?P<first>.+?)\.\.(?P<last>[^*+]+)(?:\+(?P<step>[^*+]+)|\*(?P<factor>[^*+]+))?")
 
 

@@ -4,7 +4,7 @@ import re
 import tomllib
 import zlib
 
-# By kind: what it is called, and what takes it.
+# By kind: its name, and the command or option that takes it.
 WORDS = {
     "schedule": "a schedule, for `streamsim simulate`",
     "workload": "a workload, for `streamsim predict`",
@@ -20,7 +20,7 @@ WORDS = {
 HEAD_BYTES = 1 << 16  # of a file, unpacked: its kind shows in them
 LARGEST_TOML_BYTES = 1 << 20
 GZIP_MAGIC = b"\x1f\x8b"
-# Of JSON, by kind: the first of these that is found.
+# JSON by kind: a pattern that shows the kind. The first one that is found counts.
 _JSON = {
     "journal": re.compile(rb'\A\s*\{"line":'),
     "record": re.compile(rb'"machine"\s*:'),
@@ -28,7 +28,7 @@ _JSON = {
     "trace": re.compile(rb'"traceEvents"\s*:'),
     "schedule": re.compile(rb'"(?:ops|buffers|streams)"\s*:\s*\['),
 }
-# Of TOML, by kind: names that only it has.
+# TOML by kind: names that only this kind has.
 _TOML = {"device": {"compute", "host", "copy_engines"}, "workload": {"inputs", "outputs", "kernels"}}
 _TOML |= {"layers": {"layers", "passes", "direction"}, "loop": {"batch", "sample", "batch_bytes", "step"}}
 _TOML |= {"sweep": {"set", "h2d", "d2h", "kernel", "scale", "workload"}}
@@ -37,12 +37,12 @@ _TOML |= {"sweep": {"set", "h2d", "d2h", "kernel", "scale", "workload"}}
 def mistaken_for(kind: str, data: bytes) -> str:
     """Return words such as ``"is calibration samples, ..."`` if ``data`` is empty or of another kind, else ``""``."""
     expected = WORDS[kind].partition(",")[0]
-    if not data.strip() and kind in ("schedule", *_TOML):  # what is packed says itself that it is cut short
+    if not data.strip() and kind in ("schedule", *_TOML):  # an empty packed file has an error of its own
         return f"is empty; expected {expected}"
     found = kind_of(data)
     if found in ("", kind):
         return f"is JSON; expected {expected}, in TOML" if kind in _TOML and data.lstrip()[:1] == b"{" else ""
-    if is_cut_short(data) and found != "journal":  # which grows line by line, and may end anywhere
+    if is_cut_short(data) and found != "journal":  # a journal grows line by line and may end anywhere
         return f"is the beginning of {WORDS[found].partition(',')[0]}, cut short; expected {expected}"
     return f"is {WORDS[found]}; expected {expected}"
 

@@ -6,13 +6,13 @@ from streamsim.checks import written
 
 LONGEST_LINE = 500
 LONGEST_TEXT = 100
-LONGEST_REPR = 199  # of a value that holds more than a line can say
+LONGEST_REPR = 199  # of a value with more contents than fit one line
 _SHOWN = reprlib.Repr()
 _SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 60
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with what is no printable character escaped, such as ESC, line ends and marks of direction."""
+    """Return ``text`` with unprintable characters escaped, such as ESC, line ends and marks of direction."""
     text = as_unicode(text)
     if text.isprintable():
         return text
@@ -37,7 +37,7 @@ def as_unicode(text: str) -> str:
         return text
 
 
-FORMULA = tuple("=+-@'")  # a spreadsheet takes a text that begins so for a formula, or takes the mark away
+FORMULA = tuple("=+-@'")  # a spreadsheet takes a text that begins with one for a formula, or drops it
 
 
 def to_cell(value: object) -> object:

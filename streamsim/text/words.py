@@ -1,4 +1,4 @@
-"""Numbers of things and lists of words in sentences."""
+"""Numbers of things, and lists of words, as sentences have them."""
 
 from __future__ import annotations
 
