@@ -248,8 +248,9 @@ def chunks(count: int) -> Change:
 
 
 def _names_all_memory(schedule: Schedule) -> bool:
-    """Return True if copies and kernels name what they touch on the card, and no kernel's result is unnamed."""
-    return all(map(names_memory, schedule.ops)) and not dependences_of(schedule).unnamed_results
+    """Return True if copies and kernels name what they touch on the card, and all that kernels hand over is named."""
+    needs = dependences_of(schedule)
+    return all(map(names_memory, schedule.ops)) and not (needs.unnamed_results or needs.has_unexplained_waits)
 
 
 def _hidden_tables(case: Case) -> frozenset[Region]:

@@ -79,10 +79,22 @@ class Dependences:
     def passes_unknown(self) -> bool:
         """Return True if an op that another order or other streams put before an earlier one may need that op."""
         ops = self._schedule.ops
-        return any(
+        return self.has_unexplained_waits or any(
             not (names_memory(ops[i]) and names_memory(ops[k])) or k in self.unnamed_results
             for i, before in enumerate(self.before)
             for k in before - self.conflicts[i]
+        )
+
+    @property
+    def has_unexplained_waits(self) -> bool:
+        """Return True if an event puts a kernel behind a kernel of another stream that shares no named bytes with it.
+
+        Such kernels may hand over something that the program does not name.
+        """
+        ops = self._schedule.ops
+        return any(
+            isinstance(op, Kernel) and any(isinstance(ops[k], Kernel) for k in self.awaits(i) - self.conflicts[i])
+            for i, op in enumerate(ops)
         )
 
     def _find_orders(self) -> dict[str, list[int]]:

@@ -15,6 +15,7 @@ from streamsim.device.library import load_device
 from streamsim.device.variations import with_memory_limit
 from streamsim.errors import InputError, NoRoomError
 from streamsim.model import simulate
+from streamsim.program.config import Config
 from streamsim.program.patterns import breadth_first, depth_first, one_stream, ring
 from streamsim.program.schedule import (
     Buffer,
@@ -29,6 +30,7 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
+from streamsim.program.workload_text import workload_of_sizes
 from streamsim.transform import changes as change
 from streamsim.transform.calls_and_memory import pinned, slow_calls
 from streamsim.transform.scenario import Case, Scenario
@@ -337,6 +339,17 @@ def test_kernels_whose_result_has_no_name_may_need_each_other(made: change.Chang
     with pytest.raises(InputError, match=rf"^{made.option}: nothing in the schedule shows .* --independent"):
         what_if(layers, DEVICE, [made])
     assert what_if(layers, DEVICE, [made], independent=True).assumed
+
+
+@pytest.mark.parametrize("made", [change.streams(3), change.chunks(8), change.order("breadth-first")])
+def test_kernels_that_an_event_orders_may_need_each_other(made: change.Change) -> None:
+    """Each chunk's kernels wait for those of the chunk before, in the other stream, and share no named bytes."""
+    workload = workload_of_sizes(h2d=[4096], kernels=[1e-6], d2h=[4096])
+    relayed = Config("relay", 4, 2).schedule(workload)
+    with pytest.raises(InputError, match=rf"^{made.option}: nothing in the schedule shows .* --independent"):
+        what_if(relayed, DEVICE, [made])
+    assert what_if(relayed, DEVICE, [made], independent=True).assumed
+    what_if(Config("depth-first", 4, 2).schedule(workload), DEVICE, [made])  # needs nothing said
 
 
 def test_a_change_that_another_makes_possible_has_no_row_of_its_own() -> None:
