@@ -5,8 +5,9 @@ and no more than ``FAR`` times its own cause's part: a remedy that gains far mor
 remedies that gain nearly as much (``NEAR``) as the best one, the one whose cause costs most comes first.
 
 **Else the largest cause comes first**, with what it means and the best change: where something costs much and no single
-change removes it, that is what to know. **Else nothing is worth changing**: no change gains a ``WORTH``, and either no
-cause costs as much, or what the largest costs is the card's, or all was tried that can be done about it.
+change removes it, that is what to know. A cause that costs nearly as much (``NEAR``) comes in its place if, of the
+changes that assume something, its change gains most. **Else nothing is worth changing**: no change gains a ``WORTH``,
+and either no cause costs as much, or what the largest costs is the card's, or all was tried that can be done about it.
 
 Changes that gain clearly more **together** than the best single one are said with it, or in place of it.
 """
@@ -55,7 +56,8 @@ def advise(
     best, largest = best_of(losses), largest_of(losses, limits, makespan_s)
     if best is None and largest is None:
         return Advice(None, "nothing is lost")
-    assuming = _assumed(losses, best, makespan_s, within)
+    conditional = _conditional(losses, best, makespan_s)
+    assuming = f"; {conditional.assuming.words(within)}" if conditional and conditional.assuming else ""
     most = _most(best, makespan_s, within)
     gain_s = best.gain_alone_s if best else 0.0
     part_s = largest.lost_s if largest in losses and largest else 0.0
@@ -70,7 +72,9 @@ def advise(
         alone = f"; {most}" if len(together.changes) > 1 else ""
         return Advice(largest, f"{together.words(within)}{alone}{assuming}")
     if largest is not None and is_large and (is_worth or _says_more(largest)):
-        return Advice(largest, f"{largest.title}: {largest.meaning}; {most}{assuming}")
+        is_near = conditional is not None and conditional.lost_s >= NEAR * largest.lost_s
+        named = conditional if is_near and conditional is not None else largest
+        return Advice(named, f"{named.title}: {named.meaning}; {most}{assuming}")
     limit = f"; what limits it is {largest.title}" if largest else ""
     return Advice(None, f"nothing is worth changing: {most}{limit}{assuming}")
 
@@ -107,11 +111,12 @@ def _says_more(largest: Loss) -> bool:
     return largest.cause not in FIXED and not (largest.cause in TRIED and largest.made)
 
 
-def _assumed(losses: Sequence[Loss], best: Loss | None, makespan_s: float, within: float) -> str:
-    """The change that gains most if something holds that is not shown, where it gains more than the best one."""
+def _conditional(losses: Sequence[Loss], best: Loss | None, makespan_s: float) -> Loss | None:
+    """Return the cause whose change under a condition gains most; None if ``best`` gains as much without one."""
     known_s = max(best.gain_alone_s if best else 0.0, WORTH * makespan_s)
-    found = [loss.assuming for loss in losses if loss.assuming and loss.assuming.gain_alone_s > known_s]
-    return f"; {max(found, key=lambda one: one.gain_alone_s).words(within)}" if found else ""
+    gains = [(loss.assuming.gain_alone_s, loss) for loss in losses if loss.assuming]
+    gain_s, found = max(gains, key=lambda gain: gain[0], default=(0.0, None))
+    return found if gain_s > known_s else None
 
 
 def _most(best: Loss | None, makespan_s: float, within: float) -> str:

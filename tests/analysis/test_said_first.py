@@ -16,7 +16,7 @@ from race_oracle import races
 from strategies import devices, schedules
 
 from streamsim.analysis.advice import advise
-from streamsim.analysis.causes import KEYS, Loss
+from streamsim.analysis.causes import KEYS, Assuming, Loss
 from streamsim.analysis.explain import explain
 from streamsim.analysis.removals import Removals
 from streamsim.cli import main
@@ -66,22 +66,26 @@ def test_what_is_said_first_is_worth_it_and_no_larger_cause_is_hidden(schedule: 
     """In the words of the guide, of any program.
 
     A remedy that is said first gains 3 % or more and a third of the largest part, and no far more than its own cause's.
-    Where none does, the largest cause is named with the best remedy; where that is the card's, that nothing is.
+    Where none does, the largest cause is named with the best remedy, or one nearly as large whose change under a
+    condition gains most; where that is the card's, that nothing is.
     """
     found = explain(schedule, device)
     took, largest = found.makespan_s, max((loss.lost_s for loss in found.losses), default=0.0)
     gains = [loss.gain_alone_s for loss in found.losses if loss.made and loss.gain_alone_s > 0]
     most = max(gains, default=0.0)
+    under = found.first.assuming if found.first and "; no single change" in found.advice else None
+    nearly = 0.8 if under and found.advice.endswith(under.words(found.known_within)) else 1.0
     if found.first is None:
         assert most < 0.03 * took or took == 0
         assert found.advice.startswith(("nothing is worth changing", "nothing is lost"))
-    elif found.advice == f"{found.first.title}: {found.first.remedy}" or found.first.lost_s < largest:
+    elif found.advice == f"{found.first.title}: {found.first.remedy}" or found.first.lost_s < largest * nearly:
         assert found.first.gain_alone_s >= 0.8 * most
         assert most >= 0.03 * took
         assert 3 * round(most * 1e9) > round(largest * 1e9)  # whole ticks, so that a third is a third
         assert found.first.gain_alone_s <= 3 * found.first.lost_s or largest < 0.03 * took
     else:
-        assert found.first.lost_s == largest >= 0.03 * took
+        assert found.first.lost_s >= largest * nearly
+        assert largest >= 0.03 * took
         assert found.advice.startswith(f"{found.first.title}: ")
     if found.first is not None:
         assert found.losses[0] is found.first
@@ -132,6 +136,19 @@ def test_a_large_cause_comes_before_a_remedy_that_gains_less_than_a_third_of_it(
     elif 30 <= gain <= 3 * other and 3 * gain > max(part, other):
         assert first is order
         assert words == f"{order.title}: another order"
+
+
+@pytest.mark.parametrize(("part", "gain", "is_first"), [(319, 300, False), (320, 300, True), (320, 29, False)])
+def test_a_change_under_a_condition_that_gains_most_names_its_cause_if_that_is_nearly_the_largest(
+    part: int, gain: int, is_first: bool
+) -> None:
+    """Of 1,000 ticks the fill and drain lose 400, and no change helps; waits lose ``part``."""
+    scenario: Any = object()
+    under = Assuming("steps are independent", "streams", gain * 1e-9, scenario)
+    chunks, waits = Loss("few-chunks", 400, 0.0, "none"), Loss("needless-order", part, 1e-9, "a graph", scenario, under)
+    first, words = advise([chunks, waits], (), 1e-6)
+    assert first is (waits if is_first else chunks)
+    assert words.endswith(under.words()) == (gain >= 30)
 
 
 @pytest.mark.parametrize("n_bytes", [MI, 5 * MI, 25 * MI])
