@@ -299,10 +299,11 @@ class _Change(NamedTuple):
 def _changes(loop: Loop, device: Device, smaller_bytes: int | None) -> list[_Change]:
     """Return the usual changes that this loop does not have yet, the simplest first."""
     all_made = replace(loop, is_pinned=True, non_blocking=True, issue="step first", reads_loss=False)
+    title, assumes = (STEP_FIRST, "") if loop.issue == "copy first" else (PREFETCHER, TWO_BATCHES)
     known = [
         _Change(PIN, {"is_pinned": True}),
         _Change(NON_BLOCKING, {"non_blocking": True}),
-        _Change(PREFETCHER, {"issue": "step first", "non_blocking": True}, TWO_BATCHES),
+        _Change(title, {"issue": "step first", "non_blocking": True}, assumes),
         _Change("the loss read once in a while", {"reads_loss": False}, LATER),
         _Change("more workers", {"workers": enough_workers(all_made, device)}, CORES),
         _Change("a smaller type on the host", {"batch_bytes": smaller_bytes or loop.batch_bytes}, SMALLER),
@@ -331,9 +332,9 @@ def _assumed(changes: Sequence[_Change]) -> str:
 
 
 def _order_matters(rows: Sequence[LoopRow], device: Device) -> Iterator[str]:
-    """Yield a note for each row whose prefetcher would be slower if it issued the copy before the step."""
+    """Yield a note for each row whose new prefetcher would be slower if it issued the copy before the step."""
     for row in rows:
-        if row.loop.issue == "step first":
+        if row.loop.issue == "step first" and rows[0].loop.issue == "in turn":
             other_s = seconds_a_step(replace(row.loop, issue="copy first"), device)
             if other_s > row.step_s * WORTH:
                 yield (
@@ -356,6 +357,7 @@ def _together(loop: Loop, device: Device, changes: list[_Change], rows: Sequence
 
 PIN, NON_BLOCKING = "pin_memory=True", "non_blocking=True"
 PREFETCHER = "a prefetcher"
+STEP_FIRST = "the step issued before the next copy"  # of a loop that has a prefetcher
 _PINNED, _PREFETCHED = (PIN, NON_BLOCKING), (PIN, NON_BLOCKING, PREFETCHER)
 TWO_BATCHES = f"the card has room for {SLOTS} batches"
 LATER = "nothing needs the loss at once"
