@@ -36,7 +36,7 @@ def kernel_assumptions(workload: Workload, chunks: int, device: Device, launch: 
         least_s = _least_s(kernel.launches, device, launch)
         if least_s > (1 + DECIDES) * whole_s:
             several = f"{kernel.launches} launches take" if kernel.launches > 1 else "a launch takes"
-            found.append(f"{said} is less than {several} on this device, {format_seconds(least_s)}: that is taken")
+            found.append(f"{said} is less than {several} on this device: {format_seconds(least_s)} are taken")
         elif kernel.points:
             cut_s = _cut_s(alone, chunks, device)
             if cut_s < (1 - DECIDES) * whole_s:

@@ -182,7 +182,7 @@ def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:
         console.print(other_table(others, found, "Nearest of the others" if equal else "Nearest"))
     left = len(found.explanations) - len(equal) - len(others) - (0 if everything else len(found.open_ended))
     if left:
-        console.print(f"{left} more were tried: --all or --json has them.", style="dim")
+        console.print(f"{left} more {'was' if left == 1 else 'were'} tried: --all or --json has them.", style="dim")
     if found.next is not None:
         console.print(apart_table(found.next, found))
 

@@ -72,17 +72,20 @@ def _recorded(recording: Recording, path: Path) -> Given:
     notes = notes_on(device, replay(recording, device), found)
     if others:
         left = ", ".join(map(str, others))
-        notes.insert(0, f"{path.name}: work on {len(others) + 1} cards; this is card {card} (import --gpu: {left})")
+        others_by = f"streamsim import --gpu N takes another one (N: {left})"
+        notes.insert(0, f"{path.name}: work on {len(others) + 1} cards; this is card {card}; {others_by}")
     times = recorded_times(recording, found.program)
     return Given(found.program.schedule, times, device, tuple(notes))
 
 
 def notes_on(device: Device, found: Replay, without: Unrecorded) -> list[str]:
     """What is assumed of a recording's card, where its replay is bad, and which calls should be made once before."""
+    from streamsim.device.assumptions import known_within
     from streamsim.device.generations import assumptions_of
     from streamsim.recorded.replay import warnings_of
     from streamsim.recorded.verdict import calls_before
+    from streamsim.text.quantities import format_ratio
 
     first = calls_before(without.program.schedule, device)
-    more = f"{first.words}: {first.gain:.2f}x as fast" if first else ""
+    more = f"{first.words}: {format_ratio(first.gain, known_within(device))} as fast" if first else ""
     return [line for line in (assumptions_of(device), *warnings_of(found, without), more) if line]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.compiled import simulate_one_of_many
+from streamsim.device.assumptions import known_within
 from streamsim.errors import InputError
 from streamsim.program.schedule import HostWork
 from streamsim.recorded.idle import AFTER
-from streamsim.text.quantities import format_seconds
+from streamsim.text.quantities import format_ratio, format_seconds
 from streamsim.transform import changes as make
 from streamsim.transform.ops import is_of_a_call
 from streamsim.transform.scenario import Scenario
@@ -43,7 +44,7 @@ class Trial(NamedTuple):
 
 def verdict_of(use: RecordedCardUse, schedule: Schedule, device: Device, file: str) -> tuple[str, str, str]:
     """Return the three lines of the verdict; ``file``: the recording's or program's file, for the suggested command."""
-    return _binds(use), _stands_still(use), _to_try(best_trial(schedule, device), file)
+    return _binds(use), _stands_still(use), _to_try(best_trial(schedule, device), device, file)
 
 
 def _binds(use: RecordedCardUse) -> str:
@@ -64,10 +65,11 @@ def _stands_still(use: RecordedCardUse) -> str:
     return f"stands still: no kernel runs for {part}; for {format_seconds(why.time_s)} of it: {why.why}"
 
 
-def _to_try(trial: Trial | None, file: str) -> str:
+def _to_try(trial: Trial | None, device: Device, file: str) -> str:
     if trial is None:
         return "try: nothing that was tried gains 3 %; streamsim explain says what is lost"
-    return f"try: {trial.words}, {trial.gain:.2f}x as fast (streamsim whatif {file} {trial.options})"
+    gain = format_ratio(trial.gain, known_within(device))
+    return f"try: {trial.words}, {gain} as fast (streamsim whatif {file} {trial.options})"
 
 
 def _share(seconds: float, use: RecordedCardUse) -> str:

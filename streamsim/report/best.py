@@ -115,7 +115,8 @@ def _flat(best: Best[Any]) -> list[Fact]:
     if flatness.chunks_within is not None:
         low, high = flatness.chunks_within
         reach = f"{low} to {high} chunks stay {stay}"
-    return [("flatness", "", f"{', '.join(shares)} of {_named(best)}"), ("", "", reach)]
+    rows: list[Fact] = [("flatness", "", f"{', '.join(shares)} of {_named(best)}")]
+    return [*rows, ("", "", reach)] if known or flatness.chunks_within is not None else rows
 
 
 def _assumed(best: Best[Any]) -> list[Fact]:
@@ -132,7 +133,7 @@ def how_sure(best: Best[Any]) -> list[str]:
     slower = "more than 10 % slower" if best.grid else "no faster"
     counts = [f"{best.simulated} simulated", *([f"{proved} proved {slower} by their bounds"] if proved > 0 else [])]
     counts += [f"{best.left_open} left open"] if best.left_open else []
-    lines = [f"{best.programs} programs: {', '.join(counts)}."]
+    lines = [f"{best.programs} program{'' if best.programs == 1 else 's'}: {', '.join(counts)}."]
     if best.left_open_because:
         choice = "--exact" if best.compiled else "streamsim[fast] or --exact"
         remedy = f" {choice} leaves nothing open." if best.left_open else ""

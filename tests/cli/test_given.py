@@ -118,7 +118,8 @@ def test_of_several_cards_each_is_replayed_and_the_busiest_is_taken(
     assert out.count("replayed on") == 2
     assert "card 1: binds: kernels" in out
     assert main(["simulate", str(path)]) == 0
-    assert "work on 2 cards; this is card 1 (import --gpu: 0)" in capsys.readouterr().err
+    other = "streamsim import --gpu N takes another one (N: 0)"
+    assert f"work on 2 cards; this is card 1; {other}" in capsys.readouterr().err
     assert main(["import", str(path), "-o", str(tmp_path / "p.json")]) == 2
     assert "choose one with --gpu (0, 1)" in capsys.readouterr().err
 
