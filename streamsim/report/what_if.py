@@ -25,5 +25,5 @@ def what_if_table(found: WhatIf, title: str) -> Table:
 
 
 def _row(outcome: Outcome, within: float) -> Row:
-    gain = format_ratio(outcome.gain, within) if outcome.gain != 1 else ""
+    gain = format_ratio(outcome.gain, within) if outcome.change != "as it is" else ""
     return cut((outcome.change, format_seconds(outcome.makespan_s, within), gain, outcome.binds))
