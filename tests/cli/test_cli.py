@@ -333,7 +333,7 @@ def test_every_example_in_the_help_runs(
     monkeypatch.chdir(tmp_path)
     if words != ("init",):
         write_workload(WORKLOAD, tmp_path / "workload.toml")
-    for name in ("schedule.json", "program.json"):
+    for name in ("schedule.json", "program.json", "before.json", "after.json"):
         write_schedule(depth_first(WORKLOAD, 4, 2), tmp_path / name)
     write_layers(LAYERS, tmp_path / "layers.toml")
     (tmp_path / "loop.toml").write_text('batch = 8\nbatch_bytes = "1MiB"\nstep = "1ms"\n')

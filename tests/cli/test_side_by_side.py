@@ -58,8 +58,11 @@ def test_each_program_is_predicted_as_it_is_alone(capsys: pytest.CaptureFixture[
     }
 
 
-def test_each_program_is_explained_as_it_is_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_each_program_is_explained_as_it_is_alone(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Pinned copies in one stream and pageable ones: each row of the table is the explanation of its file."""
+    monkeypatch.setenv("COLUMNS", "300")  # a long path would leave the table's other columns no room
     files = [str(tmp_path / name) for name in ("one-stream.json", "pageable.json")]
     for options, file in zip((("--streams", "1"), ("--memory", "pageable")), files, strict=True):
         assert main(["schedule", *SIZES, "--chunks", "4", *options, "-o", file]) == 0
