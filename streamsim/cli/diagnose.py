@@ -63,7 +63,7 @@ def _measured(text: str) -> Measured:
     parts = text.strip().split(":")
     without_kernels = parts[-1].strip().lower() == COPIES
     *streams, time = parts[:-1] if without_kernels else parts or [""]
-    if len(streams) > 1 or not time:
+    if len(streams) > 1 or not time or (streams and not streams[0].strip().isdecimal()):
         raise InputError(f"--measured {shown(text)}: expected {FORM}")
     count = parse_number(streams[0], "--measured streams") if streams else None
     return Measured(parse_seconds(time, "--measured", least=1e-9), count, without_kernels)

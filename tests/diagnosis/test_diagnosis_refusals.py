@@ -24,6 +24,7 @@ TIMES = {
     "4:": "expected a time",
     "1:2:3ms": "expected a time such as 14.5ms; 4:14.5ms over 4 streams",
     "0:3ms": "streams",
+    "3ms:kernels": "expected a time such as 14.5ms; 4:14.5ms over 4 streams; 9ms:copies without the kernels",
     "0s": "expected a time",
     "16,2ms": "--measured '16,2ms': a time lacks its unit; write 16.2ms with a point, or a time such as",
 }
