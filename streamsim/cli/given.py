@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NamedTuple
+
+from streamsim.errors import InputError
+from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,6 +19,9 @@ if TYPE_CHECKING:
 
 # Suffixes of files that hold a program: told by their content which of the formats it is.
 SUFFIXES = (".json", ".gz", ".sqlite", ".sqlite3", ".db", ".nsys-rep", ".qdrep")
+
+
+WRITTEN_BY = "streamsim schedule -o FILE writes a schedule, streamsim simulate --recording FILE a recording"
 
 
 class Given(NamedTuple):
@@ -43,12 +50,22 @@ def holds_program(path: Path | None) -> bool:
     return kind_given(path) != ""
 
 
+def check_there(path: Path) -> None:
+    """Raise InputError if there is no file at ``path``, and say what writes the file of a program."""
+    try:
+        os.stat(path)
+    except (OSError, ValueError) as error:
+        if isinstance(error, FileNotFoundError):  # of the others the reader says what is wrong
+            raise InputError(one_line(f"{path}: cannot read it: no such file or directory; {WRITTEN_BY}")) from None
+
+
 def read_given(path: Path) -> Given:
     """Read the program in a file. Raises InputError naming the file, and what to do."""
     from streamsim.device.files import parse_device
     from streamsim.program.files import read_program
     from streamsim.recorded.file_kinds import kind_given
 
+    check_there(path)
     if kind_given(path) == "recording":
         from streamsim.recorded.read import read_recording
 

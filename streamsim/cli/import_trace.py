@@ -9,7 +9,7 @@ import click
 from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
-from streamsim.cli.given import notes_on
+from streamsim.cli.given import check_there, notes_on
 from streamsim.cli.options import FILE, OUTPUT, complete_device, format_options
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json, tell
@@ -106,6 +106,7 @@ def import_command(
     from streamsim.report.recording import recording_table
 
     _spare(file, {"--output": output, "--save-profile": save_profile, "--plot": plot, "--trace": trace, "--page": page})
+    check_there(file)
     recording = part_of(whole := read_recording(file), device, process, window, skip_first)
     asked = {"trace": str(file), "device": device, "process": process, "window": window, "skip_first": skip_first}
     if as_list:

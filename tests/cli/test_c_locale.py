@@ -100,7 +100,8 @@ def test_the_names_of_files_are_text_in_json(here: Path) -> None:
 
 def test_a_complaint_has_the_name_of_the_file(here: Path) -> None:
     code, (screen,) = in_a_terminal(here, ("simulate", "nö.json"))
-    assert (code, screen.strip()) == (2, rb"streamsim: error: n\xf6.json: cannot read it: no such file or directory")
+    assert code == 2
+    assert screen.startswith(rb"streamsim: error: n\xf6.json: cannot read it: no such file or directory; ")
 
 
 def test_what_is_no_utf_8_either_is_escaped() -> None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # Commands in a folder with a recording of the pipeline, t.json, and its program, p.json.
 CHANGE = "whatif p.json --device h200 "
 COMMANDS = [
-    ("import none.json", "none.json: cannot read it: no such file or directory"),
+    ("import none.json", "none.json: cannot read it: no such file or directory; streamsim schedule -o FILE writes"),
     ("import .", ".: cannot read it: is a directory"),
     ("import t.json --gpu 3", "--gpu = 3: not in the recording; it has 0"),
     ("import t.json --gpu x", "Invalid value for '--gpu'"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from streamsim.report.tables import Table
 from streamsim.report.text import gantt
 from streamsim.text.quantities import format_seconds
+from streamsim.text.words import counted
 from streamsim_validate.compare import program_tables
 from streamsim_validate.compare.comparison import FRONT_END, WITHIN
 from streamsim_validate.compare.predictions import time_lines
@@ -184,7 +185,7 @@ def _drift(drift: Drift) -> Iterator[str]:
     where = f"drift, {drift.connections} connections:"
     if drift.groups:
         low, high = drift.calls
-        yield f"{where} the host's calls in {drift.groups} groups: {low:+z.0%}..{high:+z.0%}"
+        yield f"{where} the host's calls in {counted(drift.groups, 'group')}: {low:+z.0%}..{high:+z.0%}"
     if drift.links:
         low, middle, high = drift.links
         times = f"{low:.2f}..{high:.2f}, mostly {middle:.2f} times as long as calibrated"
