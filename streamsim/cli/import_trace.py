@@ -133,7 +133,7 @@ def import_command(
             print_json({"inputs": asked, **told})
         return _judged(fail_if, replays[0])
     is_whole = not (device is not None or process is not None or window or skip_first or profile)
-    program = str(output or (file if is_whole else "PROGRAM.json"))  # what whatif takes
+    program = str(output or (file if is_whole else UNWRITTEN))  # what whatif takes
     with verdict():
         for replayed in found:
             tell(*map(one_line, _verdict(replayed, summary, program)))
@@ -142,6 +142,9 @@ def import_command(
             if isinstance(replayed, Replayed):
                 open_console().print(replayed.table())
     return _judged(fail_if, replays[0])
+
+
+UNWRITTEN = "PROGRAM.json"  # the program of a part of a recording, or on another device, that no -o wrote
 
 
 def _judged(conditions: tuple[Condition, ...], replay: dict[str, Any] | None) -> int:
@@ -190,6 +193,8 @@ def _verdict(replayed: Replayed | str, summary: RecordingSummary, program: str) 
         return [f"not replayed: {replayed}"]
     use = next(use for use in summary.cards if use.id == replayed.card)
     lines = list(verdict_of(use, replayed.without.program.schedule, replayed.found.device, program))
+    if program == UNWRITTEN and UNWRITTEN in lines[2]:
+        lines[2] += f"; -o {UNWRITTEN} writes this file"
     if len(summary.cards) > 1:
         lines = [f"card {use.id}: {line}" for line in lines]
     notes = notes_on(replayed.found.device, replayed.found, replayed.without)

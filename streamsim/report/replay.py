@@ -29,6 +29,7 @@ def replay_table(found: Replay, without: Unrecorded | None = None) -> Table:
         ("first work's call to last end", format_seconds(found.recorded_s), in_all),
         *(_engine(engine) for engine in found.engines if engine.recorded_s or engine.predicted_s),
     ]
+    misplaced = [op for op in found.worst if op.predicted_s != op.recorded_s]
     known: list[Row] = [
         ("taken from the recording", "", "; ".join(TAKEN)),
         ("predicted", "", "; ".join(PREDICTED)),
@@ -37,7 +38,7 @@ def replay_table(found: Replay, without: Unrecorded | None = None) -> Table:
     if found.stamps_s:
         more = "more from engine to engine of the card"
         known.append(("while it is recorded", format_seconds(found.stamps_s), more))
-    groups = (times, map(_misplaced, found.worst), known, () if without is None else _unrecorded(without))
+    groups = (times, map(_misplaced, misplaced), known, () if without is None else _unrecorded(without))
     return facts(f"replayed on {found.device.name}", (map(cut, group) for group in groups))
 
 

@@ -415,8 +415,9 @@ def kernels(pattern: str, factor: float, text: str) -> Change:
                 found += 1
             ops.append(op)
         if not found:
-            names = ", ".join(sorted({op.name for op in case.schedule.ops if isinstance(op, Kernel)})[:5])
-            raise InputError(f"--kernel {pattern!r}: no kernel has such a name; there are {names}")
+            names = sorted({op.name for op in case.schedule.ops if isinstance(op, Kernel)})
+            known = ", ".join([*map(repr, names[:5]), *(["..."] if len(names) > 5 else [])]) or "no kernels"
+            raise InputError(f"--kernel {pattern!r}: no kernel has such a name; there are {known}")
         return case.issued(replace(case.schedule, ops=tuple(ops)))
 
     return Change(f"--kernel {text}", make, _nothing)

@@ -60,7 +60,7 @@ COMMANDS = [
     (CHANGE + "--kernel gemm", "--kernel 'gemm': expected a name and a factor"),
     (CHANGE + "--kernel gemm=fast", "--kernel = 'fast': expected a factor from 0x to 1000x"),
     (CHANGE + "--front-end-cost nanx", "--front-end-cost = 'nanx': expected a factor"),
-    (CHANGE + "--kernel gemm=0.5x", "--kernel 'gemm': no kernel has such a name; there are "),
+    (CHANGE + "--kernel gemm=0.5x", "--kernel 'gemm': no kernel has such a name; there are '"),
     (CHANGE + "--on-device h300", "device = 'h300': "),
     (CHANGE + "--prefetch 1", "--prefetch 1: no step is repeated"),
 ]
