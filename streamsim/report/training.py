@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 def loop_table(found: LoopAdvice) -> Table:
     """Return the loops, the loop as it is first: time of a step, samples a second, gain, and what it waits for."""
-    heads = ("loop", "ms a step", "samples a second", "gain", "waits for")
+    counted = "batches" if found.rows[0].loop.batch == 1 else "samples"  # of a recording whose --batch is not given
+    heads = ("loop", "ms a step", f"{counted} a second", "gain", "waits for")
     rows = tuple(_cells(row, found.known_within) for row in found.rows)
     return Table("", (rows,), heads, frozenset({1, 2, 3}))
 
