@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from streamsim.training.loop import Loop
 
+STEPS = 40  # at least, of which the second half is timed
 _PROGRAM = Template('''\
 """A training loop: $words. Prints milliseconds a step as JSON."""
 
@@ -19,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 BATCH = $batch
 STEPS = $steps
+ROUND = $round  # the workers' batches come in rounds: only whole rounds are timed
 
 
 # ---- YOUR DATA GOES HERE: replace the stand-in ----
@@ -64,14 +66,21 @@ def measure_clock():
     CYCLES_PER_S = 1e8 / (begin.elapsed_time(end) / 1e3)
 
 $prefetcher
+def begin_of_step():
+    """An event where the next step begins on the card."""
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
 def epoch(loader):
-    """Run a step on each batch. Return seconds a step, without the first steps."""
-    stamps = []
+    """Run a step on each batch. Return seconds from step to step on the card, without the first half of the steps."""
+    begins = []
 $loop
     torch.cuda.synchronize()
-    stamps.append(time.perf_counter())
-    warm = len(stamps) // 2
-    return (stamps[-1] - stamps[warm]) / (len(stamps) - 1 - warm)
+    last = len(begins) - 1
+    steps = last // 2 // ROUND * ROUND
+    return begins[last - steps].elapsed_time(begins[last]) / 1e3 / steps
 
 
 if __name__ == "__main__":
@@ -87,7 +96,6 @@ if __name__ == "__main__":
 ''')
 
 _PREFETCHER = '''
-
 class Prefetcher:
     """Copies the next batch to the card in a stream of its own, beside the step of this one."""
 
@@ -111,17 +119,20 @@ _PREFETCHED = """\
     batches = Prefetcher(loader)
     batches.fetch()
     while batches.batch is not None:
-        stamps.append(time.perf_counter())
-        loss = step(batches.take())
+        batch = batches.take()
+        begins.append(begin_of_step())
+        loss = step(batch)
         batches.fetch()$loss"""
 _IN_TURN = """\
     for batch in loader:
-        stamps.append(time.perf_counter())
-        loss = step(batch.to("cuda"$non_blocking))$loss"""
+        batch = batch.to("cuda"$non_blocking)
+        begins.append(begin_of_step())
+        loss = step(batch)$loss"""
 
 
-def training_program(loop: Loop, words: str, steps: int = 40) -> str:
+def training_program(loop: Loop, words: str) -> str:
     """Return the source of a loop in PyTorch, with stand-ins for its data and its step; it runs unchanged."""
+    of_round = max(1, loop.workers)
     is_prefetching = loop.issue != "in turn"
     body = Template(_PREFETCHED if is_prefetching else _IN_TURN).substitute(
         non_blocking=", non_blocking=True" if loop.non_blocking else "",
@@ -131,7 +142,8 @@ def training_program(loop: Loop, words: str, steps: int = 40) -> str:
     return _PROGRAM.substitute(
         words=words,
         batch=loop.batch,
-        steps=steps,
+        steps=max(STEPS, 4 * of_round),
+        round=of_round,
         sample_bytes=max(1, loop.batch_bytes // loop.batch),
         load_ms=f"{loop.load_s * 1e3:g}",
         load_s=f"{loop.load_s:g}",

@@ -66,7 +66,7 @@ class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     writer: str = ""
 
 
-class _Saved(msgspec.Struct, forbid_unknown_fields=True):
+class _Saved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file of a journal: the journal's JSON, and the CRC-32 of that JSON."""
 
     journal: msgspec.Raw
