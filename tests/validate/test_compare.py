@@ -152,9 +152,10 @@ def test_a_record_in_which_nothing_was_measured_is_one_clear_line(
 
 
 def test_a_record_of_which_every_time_is_zero_is_shown_without_rows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a schedule lacks is said in its line, whether or not others can be compared."""
+    monkeypatch.delenv("COLUMNS", raising=False)  # xdist sets it: lines are whole
     entry = an_entry(a_recipe(**ONE), (4.0, 4.0), wall_s=(0.0, 0.0))
     write_record(a_record(entry, profile=a_device()), tmp_path / "r.json.gz")
     for form in ("table", "json", "csv"):
