@@ -104,7 +104,9 @@ layer = st.builds(
 
 @st.composite
 def models(draw: st.DrawFn) -> Layers:
-    found = draw(st.lists(layer, min_size=1, max_size=4, unique_by=lambda one: one.name.partition(".")[0] or one.name or id(one)))
+    found = draw(
+        st.lists(layer, min_size=1, max_size=4, unique_by=lambda one: one.name.partition(".")[0] or one.name or id(one))
+    )
     return Layers(tuple(found), draw(st.integers(1, 5)), draw(st.sampled_from(("", "mine"))))
 
 
