@@ -158,7 +158,7 @@ def whatif_command(
         print_json(found.to_json(), case.device)
     else:
         open_console().print(what_if_table(found, title))
-        tell(*within_words(case.device))
+        tell(*dict.fromkeys((*within_words(case.device), *within_words(found.case.device))))
 
 
 def _program(context: click.Context, path: Path, own: Chosen) -> tuple[Case, RecordedTimes | None, Device | None]:

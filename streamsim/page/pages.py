@@ -74,11 +74,12 @@ def recording_page(title: str, summary: RecordingSummary, found: Replay, without
 
 def replay_page(title: str, found: Replay, without: Unrecorded | None = None) -> Page:
     """Return the page of a replay: the recorded time line, the replayed one, and their table."""
+    within, replayed = found.known_within, f"replayed on {found.device.name}"
     return Page(
         title=title,
         headline=(
             (format_seconds(found.recorded_s), "recorded, from the call of the first work to the end of the last"),
-            (format_seconds(found.predicted_s), f"replayed on {found.device.name}, {format_change(found.error)}"),
+            (format_seconds(found.predicted_s, within), f"{replayed}, {format_change(found.error, within)}"),
         ),
         lines=(Shown("recorded", found.recorded), Shown("replayed", found.timeline)),
         tables=(replay_table(found, without),),

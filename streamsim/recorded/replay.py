@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from streamsim.compiled import simulate_one_of_many
+from streamsim.device.assumptions import known_within
 from streamsim.device.library import as_device
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError
@@ -91,8 +92,13 @@ class Replay(Displayed, msgspec.Struct, frozen=True):
     worst: tuple[Misplaced, ...]
 
     def __repr__(self) -> str:
-        times = f"{format_seconds(self.recorded_s)} recorded, {format_seconds(self.predicted_s)} predicted"
-        return f"Replay({times} on {self.device.name})"
+        predicted = format_seconds(self.predicted_s, self.known_within)
+        return f"Replay({format_seconds(self.recorded_s)} recorded, {predicted} predicted on {self.device.name})"
+
+    @property
+    def known_within(self) -> float:
+        """The relative error of the predicted times if the profile's latencies are assumed: 0.10 is 10 %; else 0."""
+        return known_within(self.device)
 
     @property
     def error(self) -> float:
@@ -170,11 +176,12 @@ def warnings_of(found: Replay, without: Unrecorded | None = None) -> list[str]:
     """Return warnings: errors above 10 % of the whole time or of an engine, and an untraced time not reached."""
     told = []
     if abs(found.error) > BAD:
-        told.append(f"bad replay: {format_change(found.error)} in all; what follows from it is no better")
+        change = format_change(found.error, found.known_within)
+        told.append(f"bad replay: {change} in all; what follows from it is no better")
     for engine in found.engines:
         off_s = engine.predicted_s - engine.recorded_s
         if engine.recorded_s and abs(off_s) > BAD * engine.recorded_s and abs(off_s) > LEAST_OFF * found.recorded_s:
-            change = format_change(off_s / engine.recorded_s)
+            change = format_change(off_s / engine.recorded_s, found.known_within)
             told.append(f"bad replay: the {engine.name} engine is busy {change}; what changes there is no better")
     if without is not None and not without.is_reached:
         told.append(f"untraced time: {without.how}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from streamsim.device.assumptions import known_within
 from streamsim.recorded.replay import PREDICTED, TAKEN, warnings_of
 from streamsim.report.tables import Row, Table, cut, facts
 from streamsim.text.quantities import format_change, format_seconds
@@ -23,13 +23,13 @@ def replay_table(found: Replay, without: Unrecorded | None = None) -> Table:
 
     Below stands the replay ``without`` the cost of recording, if it is given.
     """
-    in_all = f"{format_seconds(found.predicted_s)}, {format_change(found.error)}"
+    within = found.known_within
+    in_all = f"{format_seconds(found.predicted_s, within)}, {format_change(found.error, within)}"
     times = [
         ("", "in the recording", "in the replay as recorded"),
         ("first work's call to last end", format_seconds(found.recorded_s), in_all),
-        *(_engine(engine) for engine in found.engines if engine.recorded_s or engine.predicted_s),
+        *(_engine(engine, within) for engine in found.engines if engine.recorded_s or engine.predicted_s),
     ]
-    misplaced = [op for op in found.worst if op.predicted_s != op.recorded_s]
     known: list[Row] = [
         ("taken from the recording", "", "; ".join(TAKEN)),
         ("predicted", "", "; ".join(PREDICTED)),
@@ -38,26 +38,28 @@ def replay_table(found: Replay, without: Unrecorded | None = None) -> Table:
     if found.stamps_s:
         more = "more from engine to engine of the card"
         known.append(("while it is recorded", format_seconds(found.stamps_s), more))
-    groups = (times, map(_misplaced, misplaced), known, () if without is None else _unrecorded(without))
+    worst = [_misplaced(op, within) for op in found.worst if op.predicted_s != op.recorded_s]
+    groups = (times, worst, known, () if without is None else _unrecorded(without, within))
     return facts(f"replayed on {found.device.name}", (map(cut, group) for group in groups))
 
 
-def _engine(engine: EngineReplay) -> Row:
-    change = f", {format_change(engine.predicted_s / engine.recorded_s - 1)}" if engine.recorded_s else ""
-    predicted = f"{format_seconds(engine.predicted_s)}{change}"
+def _engine(engine: EngineReplay, within: float) -> Row:
+    change = f", {format_change(engine.predicted_s / engine.recorded_s - 1, within)}" if engine.recorded_s else ""
+    predicted = f"{format_seconds(engine.predicted_s, within)}{change}"
     return f"{ENGINE_NAMES.get(engine.name, engine.name)}, busy", format_seconds(engine.recorded_s), predicted
 
 
-def _misplaced(op: Misplaced) -> Row:
-    late = op.predicted_s - op.recorded_s
-    where = f"{format_seconds(op.predicted_s)}: {format_seconds(abs(late))} {'late' if late > 0 else 'early'}"
+def _misplaced(op: Misplaced, within: float) -> Row:
+    late_s = op.predicted_s - op.recorded_s
+    seconds = partial(format_seconds, within=within)
+    where = f"{seconds(op.predicted_s)}: {seconds(abs(late_s))} {'late' if late_s > 0 else 'early'}"
     return f"worst placed: ops[{op.op}] {op.label}", format_seconds(op.recorded_s), where
 
 
-def _unrecorded(without: Unrecorded) -> Iterator[Row]:
-    low, high = format_seconds(without.least_s), format_seconds(without.most_s)
+def _unrecorded(without: Unrecorded, within: float) -> Iterator[Row]:
+    low, high = format_seconds(without.least_s, within), format_seconds(without.most_s, within)
     between = "" if low == high else f"between {low} and {high}"
-    yield "replay without recording", format_seconds(without.predicted_s), between
+    yield "replay without recording", format_seconds(without.predicted_s, within), between
     yield "", "", without.how
     if without.untraced_s is not None:
         said = "as given" if without.is_reached else "as given; not reached"
@@ -71,7 +73,7 @@ def replay_json(found: Replay, without: Unrecorded) -> dict[str, Any]:
 
     return {
         "device": found.device.name,
-        "known_within": known_within(found.device) or None,
+        "known_within": found.known_within or None,
         "recorded_s": found.recorded_s,
         "predicted_s": found.predicted_s,
         "error": found.error,

@@ -80,6 +80,29 @@ def test_times_known_to_ten_per_cent_have_two_figures(name: str, capsys: pytest.
     assert {error for one in objects for error in errors(one)} == {0.1}
 
 
+def test_a_replay_shows_two_figures_of_predicted_times_and_four_of_recorded_ones(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    printed(capsys, "simulate", "program.json", "--device", "h200", "--recording", "trace.json")
+    text = printed(capsys, "import", "trace.json", "--device", "rtx4090").partition("replayed on rtx4090")[2]
+    rows = [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
+    recorded, predicted = ([row[column] for row in rows if len(row) == 3] for column in (1, 2))
+    times = re.findall(TIME, " ".join(predicted))
+    assert len(times) > 8
+    assert max(map(figures, times)) == 2
+    assert not re.findall(PERCENT, text)
+    assert max(map(figures, re.findall(TIME, " ".join(recorded)))) == 4
+    (without,) = (row[1] for row in rows if row[0] == "replay without recording")
+    assert figures(re.findall(TIME, without)[0]) <= 2
+
+
+def test_another_device_of_assumed_latencies_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "whatif", "program.json", "--device", "h200", "--on-device", "rtx4090")
+    assert "rtx4090: times may be off by 10 %" in text
+    assert max(map(figures, re.findall(TIME, text.partition("rtx4090: times")[0]))) == 2
+
+
 def test_times_of_a_measured_profile_have_four_figures(capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys, "predict", *CUT, "--device", "h200")
     assert max(map(figures, re.findall(TIME, text))) == 4
