@@ -264,9 +264,9 @@ def _best_steps(
 
 def _note_calls_of_another(card: Device, language: Language) -> None:
     """Write a note if the calls counted are not those of the language in which the program is written."""
-    counted = front_end_of(card)
-    if counted != FRONT_END_OF[language] and not (counted == CALLS and FRONT_END_OF[language] == COMPILED):
-        calls = "bare calls" if counted in (CALLS, COMPILED) else f"those of {counted}"
+    front_end = front_end_of(card)
+    if front_end != FRONT_END_OF[language] and not (front_end == CALLS and FRONT_END_OF[language] == COMPILED):
+        calls = "bare calls" if front_end in (CALLS, COMPILED) else f"those of {front_end}"
         note(f"the counted calls are {calls}, but the program is written for {language}; leave the front end out")
 
 

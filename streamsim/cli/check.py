@@ -101,7 +101,7 @@ def _print_findings(program: Schedule, findings: "list[Finding]") -> None:
 
 
 def _print_counts(console: "Terminal", ops: int, ops_with_unnamed_memory: int, errors: int, warnings: int) -> None:
-    console.print(f"{ops} ops: {counted(errors, 'error')}, {counted(warnings, 'warning')}")
+    console.print(f"{counted(ops, 'op')}: {counted(errors, 'error')}, {counted(warnings, 'warning')}")
     if ops_with_unnamed_memory:
         unseen = f"{ops_with_unnamed_memory} of them do not name all the memory they touch: no race over it shows"
         console.print(unseen, style="dim")

@@ -311,6 +311,7 @@ def _say_left_out(written: Journal) -> None:
 
 def _summarise(sweep: Sweep, written: Journal, output: Path) -> None:
     from streamsim.text.quantities import format_ratio, format_seconds
+    from streamsim.text.words import counted
 
     _say_left_out(written)
     if not output.is_file():  # the rows went where this would go
@@ -320,7 +321,8 @@ def _summarise(sweep: Sweep, written: Journal, output: Path) -> None:
         found = ", ".join(f"{name} {row[name]}" for name in ("device", "chunks", "streams", "order"))
         within = row[WITHIN] or 0.0
         took, gain = format_seconds(row["makespan_s"], within), format_ratio(row["speedup"], within)
-        tell(f"{written.rows} rows in {output}; the fastest: {found}: {took}, {gain} as fast as the unchunked program")
+        rows = f"{counted(written.rows, 'row')} in {output}"
+        tell(f"{rows}; the fastest: {found}: {took}, {gain} as fast as the unchunked program")
     tell(*taken_for_granted(sweep))
 
 

@@ -76,5 +76,5 @@ def _known(device: Device, name: str) -> tuple[str, str]:
     if kind == "published":
         reports = max(1, len(REPORT.findall(text)))
         count = COUNTS[reports] if reports < len(COUNTS) else str(reports)
-        return kind, f"{count} report{'s' * (reports != 1)}"
+        return kind, f"{count} report{'' if reports == 1 else 's'}"
     return kind, re.split("[;:,]", text, maxsplit=1)[0].strip()

@@ -14,6 +14,7 @@ from streamsim.page.document import Page, write_page
 from streamsim.report.tables import Table, in_html
 from streamsim.text.quantities import format_bytes, format_seconds, format_share
 from streamsim.text.shown import printable
+from streamsim.text.words import counted
 
 if TYPE_CHECKING:
     import os
@@ -192,7 +193,8 @@ def _schedule(value: Schedule) -> Page:
     rows = tuple(
         (name, f"{count:,}", format_bytes(sizes[name]) if sizes[name] else "") for name, count in counts.items()
     )
-    title = f"{value.name or 'schedule'}: {len(value):,} ops in {len(value.used_streams)} streams, {value.launch}"
+    streams = counted(len(value.used_streams), "stream")
+    title = f"{value.name or 'schedule'}: {counted(len(value), 'op')} in {streams}, {value.launch}"
     on_card = ("on the card", "", format_bytes(value.device_bytes))
     return Page(title, tables=(Table(title, (rows, (on_card,)), right=frozenset({1})),))
 

@@ -21,6 +21,7 @@ from streamsim.rules.clock import TICKS_PER_S
 from streamsim.search.evaluate import evaluate_ticks, is_fast
 from streamsim.search.sweep import CONFIG, RESULTS, WITHIN
 from streamsim.text.quantities import format_ratio, format_seconds
+from streamsim.text.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -136,7 +137,7 @@ def sweep_page(
         for column, place in zip(found.columns, found.rows[rows.index(fastest)], strict=True)
     )
     return Page(
-        title=f"sweep of {len(rows):,} rows",
+        title=f"sweep of {counted(len(rows), 'row')}",
         headline=(
             (format_seconds(fastest["makespan_s"], within), f"the fastest: {where}"),
             (format_ratio(fastest["speedup"], within), "as fast as its unchunked program with blocking copies"),

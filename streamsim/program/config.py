@@ -16,6 +16,7 @@ from streamsim.program.loops import ORDERS as ORDERS
 from streamsim.program.loops import Order as Order
 from streamsim.program.pipeline import program_of
 from streamsim.program.schedule import LAUNCHES, Launch
+from streamsim.text.words import counted
 
 if TYPE_CHECKING:
     from streamsim.program.loops import Loop
@@ -142,14 +143,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def words(self) -> str:
         """A description such as "16 chunks on 4 streams, depth-first"."""
-        chunks, streams, buffers = (
-            f"{n} {name}{'s' * (n != 1)}"
-            for n, name in ((self.chunks, "chunk"), (self.streams, "stream"), (self.buffers, "buffer"))
-        )
-        ring = f", {buffers}" if self.buffers else ""
+        ring = f", {counted(self.buffers, 'buffer')}" if self.buffers else ""
         graph = ", as a graph" if self.launch == "graph" else ""
-        on_streams = "" if self.is_prefetch else f" on {streams}"
-        return f"{chunks}{on_streams}, {self.order}{ring}{graph}"
+        on_streams = "" if self.is_prefetch else f" on {counted(self.streams, 'stream')}"
+        return f"{counted(self.chunks, 'chunk')}{on_streams}, {self.order}{ring}{graph}"
 
     def fitted(self) -> Config:
         """Return the same program with the least numbers: at most as many streams and buffers as chunks."""

@@ -16,6 +16,7 @@ from streamsim.program.schedule import Kernel
 from streamsim.program.workload import WorkloadKernel
 from streamsim.text.quantities import format_bytes
 from streamsim.text.shown import short, shown
+from streamsim.text.words import counted
 
 MOST_STEPS = 10_000
 MOST_RUNS = 1_000_000  # of steps, over all passes: a schedule of so many takes gigabytes
@@ -178,7 +179,7 @@ class Layers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     def words(self) -> str:
         """The number of layers, their bytes, and the passes, in words."""
         steps = sum(layer.repeats for layer in self.layers)
-        found = [f"{steps} layer{'s' if steps > 1 else ''} of {format_bytes(self.weight_bytes)}"]
+        found = [f"{counted(steps, 'layer')} of {format_bytes(self.weight_bytes)}"]
         if self.is_backward:
             found.append(self.direction_words)
         if self.passes > 1:

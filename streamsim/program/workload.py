@@ -28,6 +28,7 @@ from streamsim.errors import InputError
 from streamsim.program.schedule import Kernel
 from streamsim.text.quantities import format_bytes, format_seconds
 from streamsim.text.shown import short
+from streamsim.text.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -178,18 +179,18 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         """
         least_s, is_whole = self.latency_s * self.launches, self.duration_s is not None
         shares = (Point(p.at, max(least_s, _times(p.duration_s, factor))) for p in self.points if p.at <= 1)
-        counted = (p for p in self.points if p.at > 1 and not (is_whole and p.at >= elements))
+        of_elements = (p for p in self.points if p.at > 1 and not (is_whole and p.at >= elements))
         whole_s = max(least_s, self._at_least_s(elements), _times(self.duration_s or 0.0, factor))
         threads = min(LARGEST_BYTES, max(1, round(self.threads * factor))) if self.threads else 0
         return msgspec.structs.replace(
-            self, duration_s=whole_s if is_whole else None, points=(*shares, *counted), threads=threads
+            self, duration_s=whole_s if is_whole else None, points=(*shares, *of_elements), threads=threads
         )
 
     def _at_least_s(self, elements: float) -> float:
         """Return the least seconds of ``elements`` elements: the longest known time of no more, or of the fewest."""
-        counted = sorted((point.at, point.duration_s) for point in self.points if point.at > 1)
-        fewer = [seconds for at, seconds in counted if at <= elements]
-        return max(fewer or [seconds for _, seconds in counted[:1]], default=0.0)
+        known = sorted((point.at, point.duration_s) for point in self.points if point.at > 1)
+        fewer = [seconds for at, seconds in known if at <= elements]
+        return max(fewer or [seconds for _, seconds in known[:1]], default=0.0)
 
     def parts(self, elements: int) -> tuple[tuple[float, float], ...]:
         """Return (share, seconds of one launch) of the parts with known times, ascending, without the whole.
@@ -319,7 +320,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         return tuple(n * (self.elements or 1) for n in self.outputs)
 
     def __repr__(self) -> str:
-        kernels = f"{len(self.kernels)} kernel{'s' * (len(self.kernels) != 1)}"
+        kernels = counted(len(self.kernels), "kernel")
         name, cut = f"{self.name}: " * bool(self.name), f" of {self.elements} elements" * bool(self.elements)
         into, out = (format_bytes(n) if n else "nothing" for n in (self.h2d_bytes, self.d2h_bytes))
         return short(f"Workload({name}{into} in, {kernels}, {out} out{cut})")

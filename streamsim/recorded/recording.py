@@ -17,6 +17,7 @@ from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
+from streamsim.text.words import counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -342,8 +343,8 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
         self._check_records()
 
     def __repr__(self) -> str:
-        cards = f"{len(self.cards)} card{'' if len(self.cards) == 1 else 's'}"
-        counts = f"{len(self.calls)} calls, {len(self.work)} ops on {cards}"
+        cards = counted(len(self.cards), "card")
+        counts = f"{counted(len(self.calls), 'call')}, {counted(len(self.work), 'op')} on {cards}"
         return short(f"Recording({self.format}: {counts}, {format_seconds((self.end_ns - self.start_ns) / 1e9)})")
 
     @property

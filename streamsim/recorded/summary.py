@@ -24,6 +24,7 @@ from streamsim.recorded.recording import (
 from streamsim.recorded.unified import first_prefetch, groups_of
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
+from streamsim.text.words import counted
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -159,7 +160,7 @@ class RecordingSummary(Displayed, msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         span = format_seconds(self.end_s - self.start_s)
-        cards = f"{len(self.cards)} card{'' if len(self.cards) == 1 else 's'}"
+        cards = counted(len(self.cards), "card")
         return short(f"RecordingSummary({self.format}: {span} on {cards})")
 
 

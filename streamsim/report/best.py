@@ -12,6 +12,7 @@ from streamsim.program.workload import Workload
 from streamsim.report.tables import Fact, Table, facts
 from streamsim.search.result import FASTER
 from streamsim.text.quantities import format_bytes, format_change, format_ratio, format_seconds, format_share
+from streamsim.text.words import counted
 
 if TYPE_CHECKING:
     from streamsim.search.result import Best
@@ -131,9 +132,9 @@ def how_sure(best: Best[Any]) -> list[str]:
     """Return how many programs were looked at, and what is not known for certain."""
     proved = best.programs - best.simulated - best.left_open
     slower = "more than 10 % slower" if best.grid else "no faster"
-    counts = [f"{best.simulated} simulated", *([f"{proved} proved {slower} by their bounds"] if proved > 0 else [])]
-    counts += [f"{best.left_open} left open"] if best.left_open else []
-    lines = [f"{best.programs} program{'' if best.programs == 1 else 's'}: {', '.join(counts)}."]
+    counts = [f"{best.simulated:,} simulated", *([f"{proved:,} proved {slower} by their bounds"] if proved > 0 else [])]
+    counts += [f"{best.left_open:,} left open"] if best.left_open else []
+    lines = [f"{counted(best.programs, 'program')}: {', '.join(counts)}."]
     if best.left_open_because:
         choice = "--exact" if best.compiled else "streamsim[fast] or --exact"
         remedy = f" {choice} leaves nothing open." if best.left_open else ""

@@ -8,6 +8,7 @@ from streamsim.report.heatmap import VALUE, column_words, value_words
 from streamsim.report.tables import Table
 from streamsim.search.sweep import RESULTS, WITHIN
 from streamsim.text.quantities import format_change, format_ratio, format_seconds
+from streamsim.text.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,7 @@ def sweep_table(rows: Sequence[dict[str, Any]]) -> Table:
     roughly = max(row[WITHIN] or 0.0 for row in rows)
     few = len(rows) <= MOST_ROWS
     shown = rows if few else sorted(rows, key=lambda row: float(row[VALUE]))[:MOST_ROWS]
-    title = f"{len(rows):,} rows" if few else f"the {MOST_ROWS} fastest of {len(rows):,} rows"
+    title = counted(len(rows), "row") if few else f"the {MOST_ROWS} fastest of {len(rows):,} rows"
     heads = (*map(column_words, varying), "time", "above the best", "speed-up")
     found = tuple(
         (

@@ -20,6 +20,7 @@ from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, HostWork, Kernel, Synchronize, WaitThread
 from streamsim.text.quantities import format_bytes, format_seconds
 from streamsim.text.shown import shown
+from streamsim.text.words import counted
 from streamsim.timeline.timeline import call_name
 from streamsim.transform.calls_and_memory import (
     asynchronous,
@@ -244,7 +245,7 @@ def chunks(count: int) -> Change:
             return ""
         return CAN_BE_CUT
 
-    return Change(f"--chunks {count}", make, lambda _: f"cut into {count} chunk{'s' * (count > 1)}", needs)
+    return Change(f"--chunks {count}", make, lambda _: f"cut into {counted(count, 'chunk')}", needs)
 
 
 def _names_all_memory(schedule: Schedule) -> bool:
@@ -276,10 +277,11 @@ def streams(count: int) -> Change:
         config = case.pipeline.config if case.pipeline else None
         now = config.streams if config else len(working_streams(case.schedule))
         if count < now:
-            return f"use {count} stream{'s' * (count > 1)} instead of {now}"
+            return f"use {counted(count, 'stream')} instead of {now}"
         depth_first = " depth-first" if config and _has_own_streams(config) else ""
-        kept = f" with {config.slots} device buffers" if config and config.is_prefetch else ""
-        return f"issue chunks{depth_first} in {count} non-blocking stream{'s' * (count > 1)} in turn{kept}"
+        slots = config.slots if config and config.is_prefetch else None
+        kept = f" with {counted(slots, 'device buffer')}" if slots else ""
+        return f"issue chunks{depth_first} in {counted(count, 'non-blocking stream')} in turn{kept}"
 
     return Change(f"--streams {count}", make, does, _passing)
 

@@ -35,6 +35,7 @@ from streamsim.search.grid import Grid
 from streamsim.search.tuning import candidates, default_grid
 from streamsim.text.quantities import format_seconds
 from streamsim.text.ranges import chosen, parse_buffers
+from streamsim.text.words import counted
 from streamsim_validate.cli.printing import print_result
 from streamsim_validate.gpu import Gpu, load_kernels, open_gpu
 from streamsim_validate.records import Card, check_same_card, journal_path
@@ -224,7 +225,7 @@ def _report(found: Tuned, device: str, output: str, form: str, kernels: Kernels 
 def _about_kernels(kernels: Kernels | None) -> Iterator[str]:
     """Yield a sentence about the time of the kernels, unless schedules were replayed."""
     if kernels is not None:
-        rounds = f"{kernels.work} round{'s' * (kernels.work != 1)}"
+        rounds = counted(kernels.work, "round")
         who = f"A stand-in of {rounds} takes" if kernels.work else "Your kernels take"
         took, said = format_seconds(kernels.measured_s), format_seconds(kernels.said_s)
         yield f"{who} {took} over all the work, where {said} was said; the predictions are of that"
