@@ -11,7 +11,18 @@ import msgspec
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.given import is_program, read_given
 from streamsim.cli.notes import noting_compilation
-from streamsim.cli.options import FILE, OUTPUT, SIZE, WAIT, Chosen, Quantity, device_options, format_options, taken
+from streamsim.cli.options import (
+    FILE,
+    OUTPUT,
+    SIZE,
+    TIME,
+    WAIT,
+    Chosen,
+    Quantity,
+    device_options,
+    format_options,
+    taken,
+)
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.device.assumptions import within_words
@@ -69,7 +80,7 @@ def parse_sample(text: str, field: str = "sample") -> Sample:
     help=f"What is copied of a sample: {FORM}. Repeatable.",
 )
 @click.option("--batch-bytes", type=SIZE, help="What is copied of a batch, in place of --sample.")
-@click.option("--step", type=WAIT, help="Time of a step alone on the card: forward, backward and optimizer.")
+@click.option("--step", type=TIME, help="Time of a step alone on the card: forward, backward and optimizer.")
 @click.option("--issue", type=WAIT, help="Time that the host takes to issue a step's calls. Default: not counted.")
 @click.option("--load", type=WAIT, help="Time that one worker takes to load a batch. Default: none.")
 @click.option("--workers", type=click.IntRange(0, 256), help="Workers of the data loader. Default: 0.")

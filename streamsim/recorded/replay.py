@@ -241,7 +241,7 @@ def without_recording(
         if isinstance(fitted, HostCosts):
             program, predicted_s, _ = made(fitted)
             return Unrecorded(program, predicted_s, predicted_s, predicted_s, "fitted to the time given", untraced_s)
-        why = f"{format_seconds(untraced_s)} {fitted}; so "
+        why = f"{format_seconds(untraced_s)} {fitted}; taken instead: "
     program, predicted_s, _ = made(costs.likely)
     ends = sorted(predicted_s if costs.is_known else made(cost)[1] for cost in (costs.least, costs.most))
     low, high = min(predicted_s, ends[0]), max(predicted_s, ends[1])

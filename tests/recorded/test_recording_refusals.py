@@ -48,7 +48,7 @@ COMMANDS = [
     ("import t.json --window 9s..10s", "--window 9s..10s: no call and no work is in it"),
     ("import t.json --out x.json", "No such option"),
     ("import t.json --untraced-time fast", "--untraced-time = 'fast': expected a time"),
-    ("import t.json --untraced-time 0s", "untraced_s = 0.0: expected a time above zero"),
+    ("import t.json --untraced-time 0s", "--untraced-time = '0s': expected a time such as 0.57ms"),
     ("import t.json --device h300", "device = 'h300': "),
     ("import t.json -o q.json --plot q.bmp", "q.bmp: expected a file name that ends in one of"),
     ("import t.json -o t.json", "--output = t.json: is the recording itself; give another name"),

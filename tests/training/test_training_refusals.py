@@ -19,6 +19,7 @@ STEP = "--batch 2 --step 45ms"
 REFUSED = {
     "--step 45ms --batch-bytes 1MB": "--batch: is missing",
     "--batch 2 --batch-bytes 1MB": "--step: is missing",
+    "--batch 2 --batch-bytes 1MB --step 0s": "--step = '0s': expected a time such as",
     STEP: "give one of the two",
     f"{STEP} --sample 3x4": "expected a shape and a type",
     f"{STEP} --sample 3xy:uint8": "--sample = 'y'",
