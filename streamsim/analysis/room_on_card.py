@@ -1,4 +1,4 @@
-"""Return True if a pipeline has room on the card, and if not, how it could have."""
+"""The room that a pipeline needs on the card, and what to change if the card has less."""
 
 from __future__ import annotations
 

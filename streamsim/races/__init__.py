@@ -1,4 +1,4 @@
-"""Return True if ops that touch the same bytes have an order, and the waits that they lack.
+"""The races of a schedule: ops that touch the same bytes without an order, and the waits that they lack.
 
 ``check`` finds races by the order of ``happens_before`` and the ``touched_bytes``; ``repaired`` adds the waits.
 """
