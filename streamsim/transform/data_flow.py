@@ -43,6 +43,7 @@ class DataFlow:
         self.reads_from: list[set[int]] = []
         self.conflicts: list[set[int]] = []
         self._versions: list[dict[Region, frozenset[int]]] = []  # of what kernels read: the range, and who wrote it
+        self._nearest = self._find_unnamed()
         self._find_data(is_racy)
         self.sums = self._find_sums()
         self.shared = shared_ranges(self._ops, self._versions, tables)
@@ -50,13 +51,30 @@ class DataFlow:
         self.chunk = self._find_chunks()
 
     def unknown(self, i: int) -> set[int]:
-        """Return the ops before ``i`` of which it may need data, because it or they do not name their memory."""
-        ops = self._ops
-        return {
-            k
-            for k in self._order.before[i]
-            if not (names_memory(ops[k]) and names_memory(ops[i])) and not _starts_chunk(ops[k], ops[i])
-        }
+        """Return the ops before ``i`` of which it may need data, because it or they do not name their memory.
+
+        Those are the ops back to the nearest ones without named memory, which need what is before them.
+        """
+        ops, found = self._ops, self._unnamed(i)
+        if not names_memory(ops[i]):
+            rest = set(self._order.before[i])
+            while rest:
+                named = {k for k in rest if names_memory(ops[k])} - found
+                found |= named
+                rest = set().union(*(self._order.before[k] for k in named))
+        return {k for k in found if not _starts_chunk(ops[k], ops[i])}
+
+    def _unnamed(self, i: int) -> set[int]:
+        """Return the nearest ops before ``i`` that do not name their memory, with none of them in between."""
+        return set().union(*(self._nearest[k] for k in self._order.before[i]))
+
+    def _find_unnamed(self) -> list[frozenset[int]]:
+        """Return for each op itself if it does not name its memory, else the nearest ops before it that do not."""
+        found: list[frozenset[int]] = []
+        for i, op in enumerate(self._ops):
+            before = {found[k] for k in self._order.before[i]} if names_memory(op) else {frozenset((i,))}
+            found.append(before.pop() if len(before) == 1 else frozenset().union(*before))
+        return found
 
     def _find_data(self, is_racy: bool) -> None:
         """Find which ops each op needs: those whose data it reads, and all with which it shares bytes."""
