@@ -7,8 +7,20 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from streamsim.program.schedule import Copy, HostWork, Kernel, Op, Schedule, Synchronize, WaitThread
-from streamsim.transform.ops import is_of_a_call, last_work
+from streamsim.program.remembered import remembered
+from streamsim.program.schedule import (
+    Copy,
+    HostWork,
+    Kernel,
+    Op,
+    RecordEvent,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
+from streamsim.races.happens_before import HappensBefore
+from streamsim.transform.ops import is_of_a_call, last_work, names_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,6 +49,34 @@ def has_host_waits(schedule: Schedule) -> bool:
 def holds_host(ops: Iterable[Op]) -> bool:
     """Return True if one of these calls holds the host until the card is done, if no memory is pageable."""
     return any(isinstance(op, Synchronize) or (isinstance(op, Copy) and op.blocking) for op in ops)
+
+
+@remembered
+def orders_unknown_by_host(schedule: Schedule) -> bool:
+    """Return True if only a wait of the host puts an op behind another stream's, and one of them names no memory.
+
+    Without that wait the two ops may overlap, and nothing shows whether the later one needs the earlier one.
+    """
+    if all(map(names_memory, schedule.ops)):
+        return False
+    ops, order = schedule.ops, HappensBefore(schedule)  # which is not told that the host waits
+    awaited, unnamed = dict[int, int](), set[int]()  # by stream the last op that the host waited for; unnamed so far
+    for i, op in enumerate(ops[: last_work(schedule) + 1]):
+        if isinstance(op, RecordEvent):
+            order.record(op.stream, op.event, op.thread)
+        elif isinstance(op, WaitEvent):
+            order.wait(op.stream, op.event, op.thread)
+        elif isinstance(op, Synchronize):
+            awaited |= {ops[k].stream or 0: k for k in order.streams.awaited(op)}
+        elif isinstance(op, Copy | Kernel):
+            clock = order.now(op.stream, op.thread)
+            lost = (stream for stream, k in awaited.items() if not order.has_ended(k, clock, op.stream))
+            if any(stream in unnamed or not names_memory(op) for stream in lost):
+                return True
+            order.start(i, op.stream, op.thread, clock)
+            unnamed |= set() if names_memory(op) else {op.stream}
+            awaited |= {op.stream: i} if isinstance(op, Copy) and op.blocking else {}
+    return False
 
 
 def pinned(schedule: Schedule) -> Schedule:

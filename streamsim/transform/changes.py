@@ -26,6 +26,7 @@ from streamsim.transform.calls_and_memory import (
     asynchronous,
     has_host_waits,
     holds_host,
+    orders_unknown_by_host,
     pinned,
     slow_calls,
     slow_calls_apart,
@@ -43,7 +44,7 @@ from streamsim.transform.chunks import (
     without_needless_waits,
 )
 from streamsim.transform.dependences import dependences_of
-from streamsim.transform.legacy_stream import has_legacy, legacy_apart, without_legacy
+from streamsim.transform.legacy_stream import has_legacy, legacy_apart, orders_unknown, without_legacy
 from streamsim.transform.ops import is_of_a_call, names_memory, working_streams
 from streamsim.transform.repairs import still_ordered
 from streamsim.transform.repeated_step import is_recorded
@@ -66,6 +67,7 @@ ISSUE_ORDERS = {"depth-first", "breadth-first"}
 INDEPENDENT, CAN_BE_CUT = "your steps are independent", "your steps can be cut"
 NEEDS_NO_RESULT = "the host needs no result before the end"
 READS_NO_RESULT = "the host reads no result before the next synchronisation that is left"
+ORDERS_NO_STREAMS = "no stream needs the host's wait for another stream"
 IN_TIME = "the next step's input does not depend on this step's result"
 NEEDS_NO_HOST = "nothing that the host does between its calls is needed by them"
 TO_BE_SAID = (INDEPENDENT, CAN_BE_CUT)  # before a change is made by whoever asks for it
@@ -150,9 +152,19 @@ def _passing(case: Case) -> str:
     return INDEPENDENT if case.pipeline is None and may_pass_unknown(case.schedule) else ""
 
 
-def _said_of_recordings(assumption: str) -> Callable[[Case], str]:
-    """Return a function that gives ``assumption`` for recorded programs; others say how their host uses results."""
-    return lambda case: assumption if case.pipeline is None and is_recorded(case.schedule) else ""
+def _of_host_waits(of_results: str) -> Callable[[Case], str]:
+    """Return a function that gives the assumption behind fewer waits of the host.
+
+    ``of_results`` is said of recorded programs; others say how their host uses results.
+    """
+
+    def needs(case: Case) -> str:
+        if case.pipeline is not None:
+            return ""
+        orders = ORDERS_NO_STREAMS if orders_unknown_by_host(case.schedule) else ""
+        return " and ".join(filter(None, (of_results if is_recorded(case.schedule) else "", orders)))
+
+    return needs
 
 
 # Memory and calls
@@ -173,13 +185,13 @@ def off_legacy() -> Change:
     """Issue the legacy default stream's ops elsewhere, and make all streams non-blocking."""
 
     def does(case: Case) -> str:
-        named = all(map(names_memory, case.schedule.ops))
-        where = "a stream of their own" if named else "the streams of the ops before them"
-        events = ", with events where ops need each other" if named else ""
+        unknown = orders_unknown(case.schedule)
+        where = "the streams of the ops before them" if unknown else "a stream of their own"
+        events = ", with events where ops need each other" * (has_legacy(case.schedule) and not unknown)
         return f"issue the legacy default stream's ops in {where}, make all streams non-blocking{events}"
 
     def needs(case: Case) -> str:
-        return "" if all(map(names_memory, case.schedule.ops)) else INDEPENDENT
+        return INDEPENDENT if orders_unknown(case.schedule) else ""
 
     return Change("--off-legacy", lambda case: _still_ordered(case, without_legacy(case.schedule)), does, needs)
 
@@ -190,7 +202,7 @@ def make_async() -> Change:
         "--async",
         lambda case: _depth_first(case) or _still_ordered(case, asynchronous(case.schedule)),
         lambda _: "use asynchronous copies",
-        _said_of_recordings(READS_NO_RESULT),
+        _of_host_waits(READS_NO_RESULT),
     )
 
 
@@ -200,7 +212,7 @@ def drop_sync() -> Change:
         "--drop-sync",
         lambda case: _depth_first(case) or _still_ordered(case, without_host_waits(case.schedule)),
         lambda _: "use asynchronous copies and synchronise once at the end",
-        _said_of_recordings(NEEDS_NO_RESULT),
+        _of_host_waits(NEEDS_NO_RESULT),
     )
 
 
@@ -434,6 +446,8 @@ def graph() -> Change:
     def make(case: Case) -> Case:
         if case.pipeline is not None:
             return case.with_options(launch="graph")
+        if orders_unknown(case.schedule):
+            raise InputError("no graph can hold the legacy default stream's order; add --off-legacy")
         schedule = legacy_apart(case.schedule) if 0 in case.schedule.used_streams else case.schedule
         ops = (op for op in schedule.ops if not isinstance(op, HostWork | Synchronize | WaitThread))
         kept = [_captured(op, case.device.compute.graph_gap_s) for op in ops]
@@ -473,7 +487,9 @@ def step_graphs() -> Change:
     def make(case: Case) -> Case:
         if case.schedule.launch == "graph":
             raise InputError("--step-graphs: the program is one CUDA graph already; issue it op by op with --live")
-        made = None if has_legacy(case.schedule) else with_step_graphs(case.schedule, case.device)
+        if has_legacy(case.schedule):
+            raise InputError("--step-graphs: no graph can hold the legacy default stream's order; add --off-legacy")
+        made = with_step_graphs(case.schedule, case.device)
         if made is None:
             raise InputError("--step-graphs: nothing that can be captured comes again between two waits of the host")
         return _still_ordered(case, made)

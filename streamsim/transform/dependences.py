@@ -12,7 +12,7 @@ from streamsim.program.remembered import remembered
 from streamsim.program.schedule import HostWork, Kernel, Op, Region, Schedule, StreamKind, Synchronize, WaitThread
 from streamsim.transform.data_flow import DataFlow
 from streamsim.transform.issue import NewStreams, issued
-from streamsim.transform.legacy_stream import has_legacy, legacy_beside
+from streamsim.transform.legacy_stream import legacy_beside, orders_unknown
 from streamsim.transform.ops import is_work, last_work, names_memory, stage_of, working_streams
 from streamsim.transform.repairs import is_racy
 from streamsim.transform.stream_order import StreamOrder
@@ -33,7 +33,7 @@ def dependences_of(schedule: Schedule, tables: frozenset[Region] = frozenset()) 
 @remembered
 def _dependences(schedule: Schedule, tables: frozenset[Region]) -> Dependences:
     racy = is_racy(schedule)
-    if has_legacy(schedule) and not all(map(names_memory, schedule.ops)):
+    if orders_unknown(schedule):
         schedule = legacy_beside(schedule)  # which may lose an order of named memory, and is not issued so
     return Dependences(schedule, tables, racy)
 

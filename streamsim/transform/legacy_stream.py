@@ -14,6 +14,11 @@ def has_legacy(schedule: Schedule) -> bool:
     return LEGACY_STREAM in used and any(s and schedule.streams[s - 1] == "blocking" for s in used)
 
 
+def orders_unknown(schedule: Schedule) -> bool:
+    """Return True if the legacy default stream orders ops of other streams, and some op names no memory."""
+    return has_legacy(schedule) and not all(map(names_memory, schedule.ops))
+
+
 def legacy_apart(schedule: Schedule) -> Schedule:
     """Return the legacy default stream's ops in a stream of their own. An order that they lose is not kept."""
     own = len(schedule.streams) + 1
@@ -45,5 +50,4 @@ def without_legacy(schedule: Schedule) -> Schedule:
     """
     if LEGACY_STREAM not in working_streams(schedule):
         return schedule
-    named = all(names_memory(op) for op in schedule.ops)
-    return legacy_apart(schedule) if named else legacy_beside(schedule)
+    return legacy_beside(schedule) if orders_unknown(schedule) else legacy_apart(schedule)

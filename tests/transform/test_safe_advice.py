@@ -10,9 +10,9 @@ from effort import examples
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from race_oracle import of_rule, races
+from race_oracle import Graph, end, of_rule, races, start
 from same_work import Terms, amounts, output, pipelines
-from strategies import NS, hosted, make_device
+from strategies import NS, hosted, make_device, program
 
 from streamsim.analysis.causes import KEYS
 from streamsim.analysis.explain import explain
@@ -24,12 +24,23 @@ from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.config import ORDERS, Config
 from streamsim.program.patterns import breadth_first, depth_first, ring
-from streamsim.program.schedule import Buffer, Copy, HostWork, Kernel, Op, Region, Schedule, Synchronize
+from streamsim.program.schedule import (
+    Buffer,
+    Copy,
+    HostWork,
+    Kernel,
+    Op,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+)
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.races.check import check, repaired
 from streamsim.search.best_steps import best_steps
 from streamsim.transform import changes as make
-from streamsim.transform.changes import changed_by, listed
+from streamsim.transform.changes import ORDERS_NO_STREAMS, changed_by, listed
 from streamsim.transform.chunks import chunk_count, in_chunks
 from streamsim.transform.dependences import Dependences
 from streamsim.transform.scenario import Scenario
@@ -147,7 +158,7 @@ BESIDE_LEGACY = Schedule(  # the legacy stream alone orders the copy and the sec
         Synchronize(),
     ),
     ("blocking", "non-blocking"),
-    (Buffer("host", 8, "pinned"), Buffer("card", 8, "device")),
+    (Buffer("host", 8, "pinned"), Buffer("card", 16, "device")),
 )
 
 
@@ -158,6 +169,64 @@ def test_what_whatif_writes_does_the_same_without_a_race(schedule: Schedule, cha
     schedule = repaired(schedule, check(schedule))
     with suppress(InputError):  # what cannot be done is refused
         check_safe(schedule, changed_by(changes, Scenario(schedule, DEVICE)).case.schedule)
+
+
+IN, K2 = Copy("h2d", 8, 1), Kernel(2, duration_s=NS)
+NAMED_IN, NAMED_K2 = replace(IN, device=WRITTEN), replace(K2, reads=(WRITTEN,))
+HOST_WAITS, EVENT = Synchronize(stream=1), (RecordEvent(0, 1), WaitEvent(0, 2))
+
+
+@pytest.mark.parametrize("change", [make.drop_sync(), make.make_async()])
+@pytest.mark.parametrize(
+    ("ops", "assumes"),
+    [
+        ((IN, HOST_WAITS, K2), True),
+        ((replace(IN, blocking=True), K2), True),
+        ((NAMED_IN, HOST_WAITS, K2), True),  # which may read what was copied
+        ((IN, HOST_WAITS, NAMED_K2), True),
+        ((NAMED_IN, HOST_WAITS, NAMED_K2), False),  # data shows it, and a wait for an event takes the host's place
+        ((IN, HOST_WAITS, replace(K2, stream=1)), False),
+        ((IN, *EVENT, HOST_WAITS, K2), False),
+        ((IN, K2, HOST_WAITS), False),
+    ],
+)
+def test_fewer_waits_of_the_host_say_that_they_may_order_streams(
+    ops: tuple[Op, ...], assumes: bool, change: Change
+) -> None:
+    """Where the host waits for a copy before it launches a kernel elsewhere, the kernel may need the copy."""
+    schedule = program(*ops, Synchronize(), streams=2, buffers=BESIDE_LEGACY.buffers)
+    made = changed_by([change], Scenario(schedule, DEVICE))
+    copy, kernel = (next(i for i, op in enumerate(made.case.schedule) if isinstance(op, of)) for of in (Copy, Kernel))
+    assert (ORDERS_NO_STREAMS in made.condition) == assumes
+    if not assumes and ops[-1] != HOST_WAITS:
+        assert Graph(made.case.schedule).is_behind(end(copy), start(kernel))
+
+
+@pytest.mark.parametrize(
+    ("streams", "change", "ops"),
+    [  # the first op and the last one are in one stream, and not both name their memory
+        (1, make.streams(2), (NAMED_IN, replace(IN, device=Region("card", 8, 8)), Kernel(1, duration_s=NS))),
+        (1, make.streams(2), (IN, NAMED_IN, Kernel(1, duration_s=NS, reads=(Region("card", 8, 8),)))),
+        (2, make.off_legacy(), (replace(IN, stream=0), K2, Kernel(1, duration_s=NS), Kernel(0, duration_s=NS))),
+        (2, make.graph(), (replace(IN, stream=0), K2, Kernel(1, duration_s=NS), Kernel(0, duration_s=NS))),
+    ],
+)
+def test_a_kernel_stays_behind_all_that_its_stream_puts_before_it_if_its_data_is_not_named(
+    streams: int, change: Change, ops: tuple[Op, ...]
+) -> None:
+    """The kernel may read what any earlier op of its stream has copied, also if others stand between them."""
+    schedule = program(*ops, Synchronize(), streams=streams, buffers=BESIDE_LEGACY.buffers)
+    made = changed_by([change], Scenario(schedule, DEVICE)).case.schedule
+    works = [i for i, op in enumerate(made) if isinstance(op, Copy | Kernel)]
+    assert Graph(made).is_behind(end(works[0]), start(works[-1]))
+
+
+@pytest.mark.parametrize("change", [make.graph(), make.step_graphs()])
+def test_a_graph_is_refused_whose_order_only_the_legacy_stream_gives(change: Change) -> None:
+    """The blocking stream's kernel may read what the legacy default stream copies."""
+    schedule = Schedule((replace(IN, stream=0), replace(K2, stream=1), Synchronize()), ("blocking",))
+    with pytest.raises(InputError, match=rf"^{change.option}: no graph can hold .*; add --off-legacy$"):
+        changed_by([change], Scenario(schedule, DEVICE))
 
 
 @pytest.mark.parametrize("before", [make.order("breadth-first"), make.chunks(1), make.buffers(2), make.drop_waits()])
