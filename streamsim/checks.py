@@ -10,6 +10,7 @@ LARGEST_COUNT = (1 << 31) - 1
 MOST_CHUNKS = 1_000_000  # and streams, buffers; a schedule of so many takes some 2 GB; more is a slip of the keyboard
 MOST_CALLS = 4_000_000  # of a program, that copy or launch: minutes of simulating, and gigabytes
 LONGEST_S = 86_400.0
+SHORTEST_KERNEL_S = 1e-9
 LEAST_SHARE = 1e-12  # of a launch
 LEAST_FILL = 1e-6  # of the card
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from streamsim.checks import SHORTEST_KERNEL_S
 from streamsim.device.library import as_device
 from streamsim.errors import InputError
 from streamsim.program.schedule import Kernel, RecordEvent, Schedule, Synchronize
-from streamsim.program.workload import SHORTEST_KERNEL_S, Point
+from streamsim.program.workload import Point
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_seconds
 

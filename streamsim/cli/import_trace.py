@@ -210,7 +210,7 @@ def _spare(file: Path, written: dict[str, Path | None]) -> None:
 
 def _untraced_s(said: str | None, timed: tuple[Recording, str | None, int | None] | None) -> float | None:
     """Return the seconds of the program without a profiler: as ``said``, or as a capture has ``timed`` them."""
-    from streamsim.device.kernel_costs import SHORTEST_KERNEL_S
+    from streamsim.checks import SHORTEST_KERNEL_S
     from streamsim.recorded.untraced_times import untraced_time_s
     from streamsim.text.quantities import parse_seconds
 

@@ -10,7 +10,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from streamsim.checks import MOST_CHUNKS
+from streamsim.checks import MOST_CHUNKS, SHORTEST_KERNEL_S
 from streamsim.cli.given import Given, is_program, read_given
 from streamsim.cli.notes import note
 from streamsim.cli.one_file import take_defaults
@@ -26,7 +26,7 @@ from streamsim.files.atomic_files import check_writable
 from streamsim.program.config import HOST_MEMORIES, ORDERS, Config, HostMemory, Order
 from streamsim.program.files import read_workload
 from streamsim.program.schedule import LAUNCHES, Launch, Schedule
-from streamsim.program.workload import SHORTEST_KERNEL_S, Workload, WorkloadKernel
+from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.program.workload_text import parse_kernel, workload_of_sizes
 from streamsim.report.pictures import picture_format
 from streamsim.text.quantities import format_seconds, parse_bytes, parse_count, parse_number, parse_seconds

@@ -7,11 +7,9 @@ from itertools import pairwise
 
 import msgspec
 
-from streamsim.checks import LARGEST_BYTES, LEAST_SHARE, LONGEST_S, check_number, check_whole
+from streamsim.checks import LARGEST_BYTES, LEAST_SHARE, LONGEST_S, SHORTEST_KERNEL_S, check_number, check_whole
 from streamsim.device.fields import Table
 from streamsim.errors import InputError
-
-SHORTEST_KERNEL_S = 1e-9
 
 
 class KernelCost(Table, frozen=True):

@@ -18,6 +18,7 @@ from streamsim.checks import (
     LEAST_FILL,
     LEAST_SHARE,
     LONGEST_S,
+    SHORTEST_KERNEL_S,
     check_choice,
     check_is,
     check_number,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 BYTES_PER_ELEMENT = 4  # default: floats, one thread for each
 THREADS_PER_S = 250_000_000  # least threads of a launch: a wave of a large card takes at most 1 ms
 ALIGN_BYTES = 16  # arrays are cut at multiples of a thread's widest load, a float4
-SHORTEST_KERNEL_S = 1e-9
 MOST_LAUNCHES = 1_000_000
 
 Per = Literal["chunk", "item", "item, cut"]

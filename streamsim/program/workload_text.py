@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
-from streamsim.checks import LEAST_FILL
+from streamsim.checks import LEAST_FILL, SHORTEST_KERNEL_S
 from streamsim.errors import InputError
-from streamsim.program.workload import MOST_LAUNCHES, SHORTEST_KERNEL_S, Point, Timed, Workload, WorkloadKernel
+from streamsim.program.workload import MOST_LAUNCHES, Point, Timed, Workload, WorkloadKernel
 from streamsim.text.quantities import check_listed, parse_bytes, parse_count, parse_seconds, parse_share
 from streamsim.text.shown import shown
 

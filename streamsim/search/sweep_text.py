@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamsim.checks import MOST_CHUNKS
+from streamsim.checks import MOST_CHUNKS, SHORTEST_KERNEL_S
 from streamsim.device.front_ends import with_front_end, written_in
 from streamsim.device.library import as_device, names_front_end
 from streamsim.device.profile import Device
@@ -28,7 +28,6 @@ from streamsim.files.documents import read_table
 from streamsim.program.config import HOST_MEMORIES, ORDERS
 from streamsim.program.files import read_plan, read_workload
 from streamsim.program.schedule import LAUNCHES
-from streamsim.program.workload import SHORTEST_KERNEL_S
 from streamsim.program.workload_text import parse_kernel
 from streamsim.search.sweep import Axis, Sweep
 from streamsim.text.quantities import parse_bytes, parse_count, parse_number, parse_seconds

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from streamsim.device.kernel_costs import SHORTEST_KERNEL_S
+from streamsim.checks import SHORTEST_KERNEL_S
 from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, HostWork, Kernel, Synchronize, WaitThread
 from streamsim.text.quantities import format_bytes, format_seconds

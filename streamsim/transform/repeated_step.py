@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from streamsim.checks import SHORTEST_KERNEL_S
 from streamsim.errors import InputError
 from streamsim.program.config import Config, HostMemory
 from streamsim.program.schedule import Copy, HostOp, HostWork, Kernel, Synchronize, WaitEvent, WaitThread
-from streamsim.program.workload import ALIGN_BYTES, SHORTEST_KERNEL_S, Point, Workload, WorkloadKernel
+from streamsim.program.workload import ALIGN_BYTES, Point, Workload, WorkloadKernel
 from streamsim.text.quantities import format_bytes
 from streamsim.text.shown import one_line, shown
 from streamsim.transform.ops import is_of_a_call, last_work
