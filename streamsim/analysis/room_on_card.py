@@ -35,10 +35,10 @@ def remedy(workload: Workload, config: Config, room_bytes: int) -> str:
     for ring in _rings(workload, config):
         if ring.device_bytes(workload) <= room_bytes:
             found = _widened(workload, ring, room_bytes)
-            holds, streams = format_bytes(found.device_bytes(workload)), f" over {found.streams} streams"
+            over = f" over {found.streams} streams" if found.streams > 1 else ""
             return (
-                f"use buffers = {found.buffers}, chunks = {found.chunks}, {found.order}{streams * (found.streams > 1)}:"
-                f" that holds {holds}"
+                f"use buffers = {found.buffers}, chunks = {found.chunks}, {found.order}{over}:"
+                f" that holds {format_bytes(found.device_bytes(workload))}"
             )
     return "no number of chunks makes it fit: allow more, or take a larger card"
 

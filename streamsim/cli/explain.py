@@ -180,7 +180,7 @@ def _remedied(explanation: "Explanation", path: Path) -> Schedule:
 
 
 class Asked(NamedTuple):
-    """What is to be explained: a schedule on a device, and how it was asked for.
+    """A schedule to explain on a device, and how it was asked for.
 
     ``source``: what it is made from, and ``assumed``: of its kernels, where it is a pipeline's.
     """

@@ -96,7 +96,7 @@ def _recorded(recording: Recording, path: Path) -> Given:
 
 
 def notes_on(device: Device, found: Replay, without: Unrecorded) -> list[str]:
-    """What is assumed of a recording's card, where its replay is bad, and which calls should be made once before."""
+    """Return the assumptions on a recording's card, its replay's bad errors, and calls that should be made before."""
     from streamsim.device.assumptions import known_within
     from streamsim.device.generations import assumptions_of
     from streamsim.recorded.replay import warnings_of

@@ -169,7 +169,7 @@ def _changed(loop: Loop, options: dict[str, Any]) -> tuple[Loop, int | None]:
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a loop's file may hold: the options by their names."""
+    """The content of a loop's file: the options by their names."""
 
     batch: int | None = None
     sample: tuple[Sample, ...] = ()

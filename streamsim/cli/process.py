@@ -67,6 +67,7 @@ MEANT = {
     **dict.fromkeys(("time", "compute", "kernel-time", "duration"), "kernel"),
     **dict.fromkeys(("pinned", "pageable", "pin-memory"), "memory"),
     **dict.fromkeys(("gpu", "card", "profile"), "device"),
+    **dict.fromkeys(("csv", "jsonl", "markdown", "table"), "format"),
     **dict.fromkeys(("step-time", "forward"), "step"),
     **dict.fromkeys(("batch-size", "batch_size"), "batch"),
     **dict.fromkeys(("num-workers", "num_workers"), "workers"),

@@ -189,8 +189,9 @@ def plan_of(workload: Workload, config: Config) -> Plan:
 
 def _host_work(workload: Workload) -> tuple[HostWork, ...]:
     """Return the host's work before it issues a chunk."""
+    each = repr(workload.host_work_s) if workload.host_work_s else ""
     share = f"{workload.host_load_s!r} / chunks" if workload.host_load_s else ""
-    seconds = " + ".join(text for text in (repr(workload.host_work_s) * (workload.host_work_s > 0), share) if text)
+    seconds = " + ".join(filter(None, (each, share)))
     return (HostWork(seconds),) if seconds else ()
 
 

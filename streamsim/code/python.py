@@ -289,7 +289,7 @@ class Writer(ABC):
 
     def _streams(self, streams: str) -> str:
         """Return the streams as arguments of the pipeline."""
-        return f"{'*' * bool(self.plan.roles)}{streams}"
+        return f"*{streams}" if self.plan.roles else streams
 
     def _runs(self) -> list[str]:
         """Return the functions that run a program: the first takes its time, the second its output.

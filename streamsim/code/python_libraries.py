@@ -240,7 +240,8 @@ class PyTorch(Writer):
 
     def host(self, memory: Memory, size: str) -> str:
         made = "torch.rand" if memory.start == "random" else "torch.empty"
-        return f"{made}({size}{', pin_memory=True' * (memory.place == 'pinned')})"
+        pinned = ", pin_memory=True" if memory.place == "pinned" else ""
+        return f"{made}({size}{pinned})"
 
     def card(self, memory: Memory, size: str) -> str:
         return f'torch.{"rand" if memory.start == "resident" else "empty"}({size}, device="cuda")'

@@ -30,7 +30,7 @@ def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
         with open(path, "rb", opener=_open_at_once) as file:
             status = os.fstat(file.fileno())
             if not (stat.S_ISREG(status.st_mode) or stat.S_ISFIFO(status.st_mode)):
-                raise InputError(one_line(f"{path}: is not a regular file"))
+                raise InputError(one_line(f"{path}: is not a regular file; give a file or a pipe"))
             first = _first_byte(path, file.fileno()) if stat.S_ISFIFO(status.st_mode) else b""
             data = b"" if status.st_size > most else first + file.read(most + 1)  # a pipe has no size
     except (OSError, ValueError) as error:
@@ -62,7 +62,8 @@ def file_error(path: str | os.PathLike[str], error: OSError | ValueError, verb: 
     if isinstance(error, InputError):
         return error
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return InputError(one_line(f"{path}: cannot {verb} it: {uncapitalised(reason)}"))
+    remedy = "; name a file in it" if isinstance(error, IsADirectoryError) else ""
+    return InputError(one_line(f"{path}: cannot {verb} it: {uncapitalised(reason)}{remedy}"))
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:

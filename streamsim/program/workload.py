@@ -321,7 +321,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     def __repr__(self) -> str:
         kernels = counted(len(self.kernels), "kernel")
-        name, cut = f"{self.name}: " * bool(self.name), f" of {self.elements} elements" * bool(self.elements)
+        name = f"{self.name}: " if self.name else ""
+        cut = f" of {self.elements} elements" if self.elements else ""
         into, out = (format_bytes(n) if n else "nothing" for n in (self.h2d_bytes, self.d2h_bytes))
         return short(f"Workload({name}{into} in, {kernels}, {out} out{cut})")
 

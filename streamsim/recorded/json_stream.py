@@ -47,7 +47,7 @@ def blocks_of(path: str | os.PathLike[str]) -> Generator[bytes, None, None]:
     try:
         with open(path, "rb") as file:
             if not (stat.S_ISREG(os.fstat(file.fileno()).st_mode) or stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)):
-                raise InputError(one_line(f"{path}: is not a regular file"))
+                raise InputError(one_line(f"{path}: is not a regular file; give a file or a pipe"))
             is_packed = file.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
             content: BinaryIO | gzip.GzipFile = gzip.GzipFile(fileobj=file) if is_packed else file
             while block := content.read(BLOCK_BYTES):

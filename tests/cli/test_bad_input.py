@@ -101,6 +101,7 @@ LINES = {
     "predict --h2d 4KiB --device .": "device = '.': ",
     "predict --h2d": "Option '--h2d' requires an argument",
     "predict --h2d 4KiB --colour red": "No such option '--colour'. Try",
+    "import t.json --csv": "No such option '--csv'. Did you mean '--format'? Try",
     "loop --num-workers 2": "No such option '--num-workers'. Did you mean '--workers'? Try",
     "explain none.json w.toml": "w.toml: one of several files is a schedule or a recording; explain it alone",
     "predict --h2d 4KiB --plot none/x.png": "none/x.png: there is no folder",

@@ -102,7 +102,7 @@ def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path: Path, monkeypa
 @pytest.mark.parametrize("read", [read_record, read_journal, read_samples, read_schedule])
 def test_a_device_is_not_read(read: Callable[[Path], object]) -> None:
     """Which of them all has no end."""
-    with pytest.raises(InputError, match=r"^/dev/zero: is not a regular file$"):
+    with pytest.raises(InputError, match=r"^/dev/zero: is not a regular file; give a file or a pipe$"):
         read(Path("/dev/zero"))
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 CHANGE = "whatif p.json --device h200 "
 COMMANDS = [
     ("import none.json", "none.json: cannot read it: no such file or directory; streamsim schedule -o FILE writes"),
-    ("import .", ".: cannot read it: is a directory"),
+    ("import .", ".: cannot read it: is a directory; name a file in it"),
     ("import t.json --gpu 3", "--gpu = 3: not in the recording; it has 0"),
     ("import t.json --gpu x", "Invalid value for '--gpu'"),
     ("import t.json --process 3", "--process = 3: not in the recording; it has 420"),

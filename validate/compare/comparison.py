@@ -66,7 +66,7 @@ class Choice(msgspec.Struct, frozen=True):
 
     @property
     def regret(self) -> float:
-        """How much slower than the best measured, relative."""
+        """The relative excess over the best measured time: 0.1 is 10 % slower."""
         return self.picked_s / self.best_s - 1
 
 
@@ -120,7 +120,7 @@ class Comparison(Result, msgspec.Struct, frozen=True):
 
     @property
     def is_of_programs(self) -> bool:
-        """Whether they are programs in a language, not replays."""
+        """True if the rows are programs in a language, not replays."""
         return any(row.front_end for row in self.rows)
 
     @property

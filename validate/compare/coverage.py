@@ -50,7 +50,7 @@ class Expected(msgspec.Struct, frozen=True):
 
     @property
     def is_inside(self) -> bool:
-        """Whether the interval holds the measured median."""
+        """True if the interval holds the measured median."""
         return self.interval.holds(self.row.measured_s)
 
 

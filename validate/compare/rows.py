@@ -71,7 +71,7 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def is_noise(self) -> bool:
-        """Whether the measurement itself scatters by as much as the error."""
+        """True if the measurement itself scatters by as much as the error."""
         return abs(self.error) <= NOISE_REACH * self.noise
 
     def formula_error(self, name: str) -> float:

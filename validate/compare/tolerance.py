@@ -50,7 +50,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     @property
     def failed(self) -> bool:
-        """Whether the comparison is beyond the limit."""
+        """True if the comparison is beyond the limit."""
         return self.value > self.limit
 
 

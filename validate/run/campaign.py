@@ -121,7 +121,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def is_of_programs(self) -> bool:
-        """Whether it runs programs in a language, and replays nothing."""
+        """True if the campaign runs programs in a language, and replays nothing."""
         return self.suite == PROGRAMS and not self.schedules
 
     @property

@@ -65,7 +65,7 @@ class Tuned(Result, msgspec.Struct, frozen=True):
 
     @property
     def is_sure(self) -> bool:
-        """Whether the found program is faster than the model's pick beyond the scatter of the measurements."""
+        """True if the found program is faster than the model's pick beyond the scatter of the measurements."""
         return self.gain_low > 1
 
     def sections(self) -> Iterator[Table | str]:
