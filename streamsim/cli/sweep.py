@@ -279,7 +279,7 @@ def print_table(rows: list[dict[str, Any]], notes: Iterable[str]) -> None:
 
     if rows:
         open_console().print(sweep_table(rows))
-        tell(common_words(rows))
+        tell(*common_words(rows))
     tell(*notes)
 
 

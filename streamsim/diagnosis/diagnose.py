@@ -184,7 +184,8 @@ class Diagnosis(Result, msgspec.Struct, frozen=True):
     def _nothing(self) -> str:
         measured_s, times = self.measured[0].seconds, [found.times_s[0] for found in self.explanations]
         if measured_s > max(time.high_s for time in times):
-            most = format_seconds(max(time.high_s for time in times), self.known_within)
+            most_s = max(time.high_s for time in times) * (1 + self.known_within)
+            most = format_seconds(most_s, self.known_within)
             return f"nothing known takes so long: at most {most} is explained"
         if measured_s < min(found.times_s[0].low_s for found in self.explanations if found.titles != (STOPPED_EARLY,)):
             return "it takes less time than it should: check the sizes, the kernel's time and the device"

@@ -62,7 +62,7 @@ def side_by_side_page(rows: Sequence[dict[str, Any]], timelines: Mapping[str, Ti
         headline=((format_seconds(fastest["makespan_s"], fastest[WITHIN] or 0.0), "the fastest"),),
         lines=tuple(Shown(name, timeline) for name, timeline in timelines.items()),
         tables=(sweep_table(rows),),
-        notes=(common_words(rows), *notes),
+        notes=(*common_words(rows), *notes),
     )
 
 

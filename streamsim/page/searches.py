@@ -144,7 +144,7 @@ def sweep_page(
         ),
         map=replace(found, command=command),
         tables=(sweep_table(rows),),
-        notes=(common_words(rows), *notes),
+        notes=(*common_words(rows), *notes),
     )
 
 

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 MOST_ROWS = 40
 
 
-def common_words(rows: Sequence[dict[str, Any]]) -> str:
-    """Return what all rows have in common, in words; at least one row."""
+def common_words(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return a line that says what all rows have in common; none if nothing is. There is at least one row."""
     varying = _varying(rows)
-    common = (
+    common = [
         f"{column_words(name)} {value_words(name, value)}"
         for name in _told(rows)
         if (value := rows[0][name]) is not None and name not in varying
-    )
-    return f"all with {', '.join(common)}"
+    ]
+    return [f"all with {', '.join(common)}"] if common else []
 
 
 def sweep_table(rows: Sequence[dict[str, Any]]) -> Table:

@@ -13,6 +13,7 @@ from streamsim.errors import InputError
 from streamsim.program.remembered import remembered
 from streamsim.program.schedule import Copy, Kernel
 from streamsim.races.check import unnamed_memory
+from streamsim.text.words import counted
 from streamsim.transform.dependences import dependences_of
 from streamsim.transform.recut import Recut
 from streamsim.transform.repairs import is_racy, still_ordered
@@ -75,7 +76,7 @@ def _uneven(now: int, what: str, count: int) -> InputError:
     if now == 1:
         return InputError(f"this program, which is one chunk, cannot be cut into {count}: give fewer, {least}")
     return InputError(
-        f"the {now} {what} of this program cannot be made {count} chunks: give a multiple of {now}, {least}"
+        f"the {now} {what} of this program cannot be made {counted(count, 'chunk')}: give a multiple of {now}, {least}"
     )
 
 

@@ -51,6 +51,7 @@ def test_each_program_is_predicted_as_it_is_alone(capsys: pytest.CaptureFixture[
     for row in rows:
         found = alone(capsys, "simulate", row["schedule"], "--device", row["device"])
         assert (row["makespan_s"], row["serial_s"]) == (found["makespan_s"], found["serial_s"])
+    assert "all with" not in printed(capsys, "simulate", *files, "--device", "h200,a100")  # nothing is common
     assert len(data_of(page.read_text())["lines"]) == 4
     assert plot.read_text().startswith("<?xml")
     assert set(json.loads(trace.read_text())["otherData"]["makespan_s"]) == {
