@@ -178,7 +178,11 @@ def pin() -> Change:
             _still_ordered(case, pinned(case.schedule)) if case.pipeline is None else case.with_options(memory="pinned")
         )
 
-    return Change("--pin", make, lambda _: "allocate the host buffers as pinned memory")
+    def needs(case: Case) -> str:
+        is_unknown = case.pipeline is None and orders_unknown_by_host(case.schedule, of_staging=True)
+        return ORDERS_NO_STREAMS if is_unknown else ""
+
+    return Change("--pin", make, lambda _: "allocate the host buffers as pinned memory", needs)
 
 
 def off_legacy() -> Change:

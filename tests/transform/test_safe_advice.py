@@ -202,6 +202,25 @@ def test_fewer_waits_of_the_host_say_that_they_may_order_streams(
         assert Graph(made.case.schedule).is_behind(end(copy), start(kernel))
 
 
+STAGED = Copy("d2h", 8, 1, Region("out", 0, 8))
+
+
+@pytest.mark.parametrize(
+    ("ops", "assumes"),
+    [
+        ((STAGED, K2), True),
+        ((STAGED, HOST_WAITS, K2), False),  # the host waits for the copy all the same
+        ((STAGED, *EVENT, K2), False),
+        ((STAGED, replace(K2, stream=1)), False),
+        ((replace(STAGED, blocking=True), K2), False),
+    ],
+)
+def test_pinned_memory_says_that_staging_may_order_streams(ops: tuple[Op, ...], assumes: bool) -> None:
+    """The host is held until a copy back into pageable memory is done. A kernel that it launches then may need this."""
+    schedule = program(*ops, Synchronize(), streams=2, buffers=(Buffer("out", 8, "pageable"),))
+    assert (ORDERS_NO_STREAMS in changed_by([make.pin()], Scenario(schedule, DEVICE)).condition) == assumes
+
+
 @pytest.mark.parametrize(
     ("streams", "change", "ops"),
     [  # the first op and the last one are in one stream, and not both name their memory
