@@ -98,8 +98,9 @@ def test_the_table_is_the_command_lines(capsys: pytest.CaptureFixture[str], monk
 
 
 def test_a_sweep_is_not_computed_to_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = values()["Sweep"]
     monkeypatch.setattr(streamsim.Sweep, "rows", lambda *_: pytest.fail("computed"))
-    assert "chunks" in values()["Sweep"]._repr_html_()
+    assert "chunks" in sweep._repr_html_()
 
 
 def test_in_a_frame_the_picture_is_drawn(browser: Any, tmp_path: Path) -> None:
