@@ -150,7 +150,7 @@ def _notes(before: Scenario, after: Scenario) -> Iterator[str]:
     touched_s = sum(op.duration_s for op in after.schedule.ops if isinstance(op, HostWork) and op.name == FIRST_TOUCH)
     if has_pageable(before.schedule) and not has_pageable(after.schedule):
         names = before.schedule.pageable_names
-        copies = [op for op in before.schedule.ops if isinstance(op, Copy) and op.host and op.host.buffer in names]
+        copies = [op for op in before.schedule.ops if isinstance(op, Copy) and op.uses_host(names)]
         n_bytes = sum(op.bytes for op in copies)
         links = {"h2d": before.device.h2d, "d2h": before.device.d2h}
         staging_s = sum(op.bytes / links[op.direction].pageable_bandwidth_bytes_per_s for op in copies)

@@ -267,7 +267,7 @@ def makes_of(schedule: Schedule) -> Makes:
     cost_fields, pageable = _COST_FIELDS, schedule.pageable_names
     if pageable:
         of_copy = cost_fields[Copy]
-        cost_fields = cost_fields | {Copy: lambda copy: (of_copy(copy), _is_pageable(copy, pageable))}
+        cost_fields = cost_fields | {Copy: lambda copy: (of_copy(copy), copy.uses_host(pageable))}
     behind = behind_kernels(schedule)
     keys: Iterator[object] = (cost_fields[type(op)](op) for op in schedule.ops)
     if behind:
@@ -305,16 +305,12 @@ def behind_kernels(schedule: Schedule) -> dict[int, Behind]:
     return found
 
 
-def _is_pageable(copy: Copy, pageable_names: frozenset[str]) -> bool:
-    return copy.host is not None and copy.host.buffer in pageable_names
-
-
 def _shape(
     op: Op, device: Device, calls: Calls, pageable_names: frozenset[str], launch: Launch, behind: Behind | None
 ) -> Shape:
     call = calls[type(op)]
     if isinstance(op, Copy):
-        is_pageable = _is_pageable(op, pageable_names)
+        is_pageable = op.uses_host(pageable_names)
         return copy_shape(device, op.direction, op.bytes, is_pageable, op.blocking, call, launch)
     if isinstance(op, Kernel):
         return kernel_shape(device, op, kernel_call(calls, op.name), behind)

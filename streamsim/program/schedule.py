@@ -126,6 +126,10 @@ class Copy(_Issued, frozen=True, tag_field="op", tag="copy"):
         if self.device is not None and (type(self.device) is not Region or self.device.bytes != self.bytes):
             self._refuse("device", self.device)
 
+    def uses_host(self, names: frozenset[str]) -> bool:
+        """Return True if the host memory is in a buffer with one of these ``names``, such as the pageable ones."""
+        return self.host is not None and self.host.buffer in names
+
     def _refuse(self, field: str, side: Region) -> NoReturn:
         check_is(field, side, Region)
         raise InputError(f"{field}.bytes = {side.bytes}: differs from the copy's bytes = {self.bytes}")
@@ -456,5 +460,5 @@ def _check_capturable(schedule: Schedule) -> None:
             raise InputError(f"ops[{i}].call_s = {op.call_s!r}: the launch of a graph issues its ops; leave it out")
         elif op.stream == LEGACY_STREAM:
             raise InputError(f"ops[{i}].stream = 0: the legacy default stream cannot be captured in a graph; {remedy}")
-        elif isinstance(op, Copy) and (op.blocking or (op.host is not None and op.host.buffer in pageable)):
+        elif isinstance(op, Copy) and (op.blocking or op.uses_host(pageable)):
             raise InputError(f"ops[{i}]: a blocking or pageable copy cannot be captured in a graph; {remedy}")

@@ -244,12 +244,10 @@ class _Checker:
 
     def _is_staged(self, op: Op) -> bool:
         """Return True if an op reads pageable memory, which it does while the thread makes the call."""
-        return (
-            isinstance(op, Copy) and op.direction == "h2d" and op.host is not None and op.host.buffer in self._pageable
-        )
+        return isinstance(op, Copy) and op.direction == "h2d" and op.uses_host(self._pageable)
 
     def _is_done_on_return(self, copy: Copy) -> bool:
-        if copy.host is not None and copy.host.buffer in self._pageable:
+        if copy.uses_host(self._pageable):
             return copy.direction == "d2h" or (copy.blocking and copy.stream != LEGACY_STREAM)
         return copy.blocking
 

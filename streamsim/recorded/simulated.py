@@ -99,7 +99,7 @@ def _work(timeline: Timeline, op: int) -> Event:
     what = timeline.schedule.ops[op]
     args: Event = {"device": 0, "context": 1, **_in_stream(what)}
     if isinstance(what, Copy):
-        memory = "Pageable" if what.host and what.host.buffer in timeline.schedule.pageable_names else "Pinned"
+        memory = "Pageable" if what.uses_host(timeline.schedule.pageable_names) else "Pinned"
         way = f"HtoD ({memory} -> Device)" if what.direction == "h2d" else f"DtoH (Device -> {memory})"
         category, name = "gpu_memcpy", f"Memcpy {way}"
         args["bytes"] = what.bytes

@@ -51,7 +51,7 @@ def numbers(schedule: Schedule) -> list[int]:
 def may_wait(op: Op, pageable: frozenset[str]) -> bool:
     """Return whether the call of an op may hold its thread; ``pageable``: names of host buffers that are."""
     if isinstance(op, Copy):
-        return op.blocking or (op.host is not None and op.host.buffer in pageable)
+        return op.blocking or op.uses_host(pageable)
     return isinstance(op, Synchronize | WaitThread)
 
 

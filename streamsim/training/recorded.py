@@ -95,8 +95,7 @@ def _is_own_work(op: Op) -> bool:
 
 
 def _is_pageable(step: Sequence[_Timed], names: frozenset[str]) -> bool:
-    host = _batch_copy(step).host
-    return host is not None and host.buffer in names
+    return _batch_copy(step).uses_host(names)
 
 
 def _batch_copy(step: Sequence[_Timed]) -> Copy:

@@ -38,7 +38,7 @@ ONLY_SLOW_S = 100e-6  # where fewer calls of a kind say what is usual
 def has_pageable(schedule: Schedule) -> bool:
     """Return True if some copy is of pageable memory."""
     names = schedule.pageable_names
-    return any(isinstance(op, Copy) and op.host is not None and op.host.buffer in names for op in schedule.ops)
+    return any(isinstance(op, Copy) and op.uses_host(names) for op in schedule.ops)
 
 
 def has_host_waits(schedule: Schedule) -> bool:
@@ -84,7 +84,7 @@ def orders_unknown_by_host(schedule: Schedule, of_staging: bool = False) -> bool
 
 
 def _is_staged_back(copy: Copy, pageable: frozenset[str]) -> bool:
-    return copy.direction == "d2h" and not copy.blocking and copy.host is not None and copy.host.buffer in pageable
+    return copy.direction == "d2h" and not copy.blocking and copy.uses_host(pageable)
 
 
 def pinned(schedule: Schedule) -> Schedule:
@@ -106,7 +106,7 @@ def _with_warm_caches(schedule: Schedule) -> Iterator[Op]:
     for op in schedule.ops:
         left_s, seconds = cold_s.get(op.thread, 0.0), op.call_s or 0.0
         cold_s[op.thread] = max(0.0, left_s - seconds)
-        if isinstance(op, Copy) and op.host is not None and op.host.buffer in pageable:
+        if isinstance(op, Copy) and op.uses_host(pageable):
             if op.bytes >= FLUSHING_BYTES:
                 cold_s[op.thread] = COLD_S
             op = replace(op, call_s=None)

@@ -188,7 +188,7 @@ def _config(schedule: Schedule, steps: Sequence[Sequence[Work]], order: Order) -
         raise InputError(f"the steps are in {len(used)} streams, but not in turn: there is no loop that says which")
     names = schedule.pageable_names
     copies = [op for step in steps for op in step if isinstance(op, Copy)]
-    memory: HostMemory = "pageable" if any(op.host and op.host.buffer in names for op in copies) else "pinned"
+    memory: HostMemory = "pageable" if any(op.uses_host(names) for op in copies) else "pinned"
     if not _holds_at_copies(schedule):
         buffers = len(used) if order == "depth-first" else None
         return Config(order, len(steps), len(used), buffers, memory, schedule.launch)

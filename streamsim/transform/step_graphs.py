@@ -61,7 +61,7 @@ def _parts(schedule: Schedule) -> list[tuple[list[Op], tuple[str, ...]]]:
 
 def _can_be_captured(op: Op, pageable: frozenset[str]) -> bool:
     if isinstance(op, Copy):
-        return not op.blocking and not (op.host is not None and op.host.buffer in pageable)
+        return not op.blocking and not op.uses_host(pageable)
     return is_of_a_call(op) or isinstance(op, Kernel | RecordEvent | WaitEvent | WaitThread)
 
 
