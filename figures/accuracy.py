@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from shared import CLASS_STYLE, DARK, INK, Runs, legend, main, tidy, title
 
-if TYPE_CHECKING:
-    from streamsim_validate.compare import Row
+from streamsim_validate.compare import Row
 
 SIZE_IN = (7.2, 7.4)
 TENTH = 0.1

@@ -5,19 +5,16 @@ One queue is the hardware of old: a head that waits blocks what is behind it, so
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from shared import BLUE, INK, ORANGE, PURPLE, SMALL_PT, Runs, heading, main, tidy, title
 
 from streamsim.errors import InputError
-from streamsim_validate.compare import compare
+from streamsim_validate.compare import Row, compare
 from streamsim_validate.records import Recipe
 from streamsim_validate.suites import EVEN, HEAVY, MI, SMALL, sincos
-
-if TYPE_CHECKING:
-    from streamsim_validate.compare import Row
 
 SIZE_IN = (9.0, 5.8)
 MS = 1e3

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 from shared import BLUE, DARK, INK, LIGHT, ORANGE, PALE, PURPLE, SMALL_PT, Runs, main, tidy, title
 
 from streamsim_validate.compare import PAGEABLE, percentile95
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SIZE_IN = (7.2, 5.0)
 LEAST, MOST = 1e-3, 1.0  # errors, of the axis

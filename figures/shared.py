@@ -11,23 +11,20 @@ from __future__ import annotations
 import argparse
 import io
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamsim.device.library import load_device
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_bytes
 from streamsim.report.kinds import COLOURS, D2H, H2D, HOST_CALL, HOST_WAITS, KERNEL, WAITS
 from streamsim_validate.compare import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Row, compare
-from streamsim_validate.records import read_record
+from streamsim_validate.records import Record, read_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from matplotlib.figure import Figure
-
-    from streamsim.device.profile import Device
-    from streamsim_validate.records import Record
 
 DPI, FONT_PT, SMALL_PT = 160, 9.0, 7.5
 INK, RULE = "#222222", "#CCCCCC"

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from shared import BLUE, INK, ORANGE, PURPLE, SMALL_PT, Runs, heading, main, tidy, title
 
 from streamsim.errors import InputError
-from streamsim_validate.compare import compare
-from streamsim_validate.records import Recipe
+from streamsim_validate.compare import Row, compare
+from streamsim_validate.records import Recipe, Value
 from streamsim_validate.suites import CONNECTIONS, EVEN, GRID, HEAVY, LIGHT, MI, SMALL, sincos
-
-if TYPE_CHECKING:
-    from streamsim_validate.compare import Row
-    from streamsim_validate.records import Value
 
 SIZE_IN = (9.0, 6.2)
 ELEMENTS = 16 * MI

@@ -6,7 +6,7 @@ of few ops nor of many, it takes the best and the worst predicted device-bound o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matplotlib.figure import Figure
 from shared import Runs, legend, main
@@ -15,12 +15,9 @@ from streamsim.errors import InputError
 from streamsim.report.gantt import plot_gantt
 from streamsim.report.pictures import set_title
 from streamsim.report.titles import spelled_out
-from streamsim_validate.compare import DEVICE_BOUND, compare, time_lines
-
-if TYPE_CHECKING:
-    from streamsim.timeline.timeline import Timeline
-    from streamsim_validate.compare import Row
-    from streamsim_validate.records import Record
+from streamsim.timeline.timeline import Timeline
+from streamsim_validate.compare import DEVICE_BOUND, Row, compare, time_lines
+from streamsim_validate.records import Record
 
 SIZE_IN = (9.0, 13.0)
 SPANS = range(24, 65)  # copies and kernels of a schedule that can be seen as a whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
@@ -10,9 +10,7 @@ from shared import BLUE, DARK, INK, ORANGE, Runs, legend, main, tidy, title
 
 from streamsim.errors import InputError
 from streamsim_validate.compare import DEVICE_BOUND, Expected, by_class, compare, expectations
-
-if TYPE_CHECKING:
-    from streamsim_validate.records import Record
+from streamsim_validate.records import Record
 
 WIDTH_IN, HEIGHT_IN = 7.2, 3.4  # of a record
 SAMPLES = 100

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar
-
-if TYPE_CHECKING:
-    import os
+from typing import Any, ClassVar
 
 
 class Displayed:

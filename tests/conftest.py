@@ -13,9 +13,10 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -29,12 +30,7 @@ from streamsim.errors import InputError
 from streamsim.program.schedule import Schedule
 from streamsim.program.workload import Workload
 from streamsim_validate.calibrate import fits
-from streamsim_validate.gpu import open_gpu
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streamsim_validate.gpu import Gpu
+from streamsim_validate.gpu import Gpu, open_gpu
 
 # No law is timed: the machine may be busy.
 settings.register_profile("full", deadline=None, derandomize=True, max_examples=50)

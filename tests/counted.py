@@ -7,10 +7,8 @@ whatever its size, so a law that counts is for loops in Python.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Any
 
 
 def steps(work: Callable[[], object]) -> int:

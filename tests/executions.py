@@ -8,8 +8,9 @@ the machine is in. All states that any order of moves can reach are visited.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from streamsim.program.schedule import (
     Copy,
@@ -22,9 +23,6 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Moment = tuple[str, int]  # such as ("start", 3)
 State = frozenset[Moment]  # the moments that have been

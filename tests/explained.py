@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from strategies import make_device
 
+from streamsim.analysis.explanation import Explanation
 from streamsim.program.workload import Workload, WorkloadKernel
 
-if TYPE_CHECKING:
-    from streamsim.analysis.explanation import Explanation
-
-    pass
+pass
 
 
 PLAIN = make_device()

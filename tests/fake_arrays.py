@@ -10,15 +10,13 @@ shows as output that is not verified.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from fake_cuda import LEGACY, FakeCuda
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 Call = tuple[Any, ...]
 

@@ -15,15 +15,13 @@ import random
 import re
 import time
 from bisect import insort
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
 from streamsim_validate.gpu import THREADS_PER_BLOCK, Arrays, Gpu
 from streamsim_validate.records import Card
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 CARD = Card("Emulated", "0000:00:00.0", 1 << 33, 4, 2048, 3, "9.0", "1.0", "13.0", "13.0", "14.0")
 LEGACY, FIRST_STREAM, FIRST_EVENT, FIRST_FUNCTION, FIRST_GRAPH = 0x0900, 0x1000, 0x2000, 0x3000, 0x4000

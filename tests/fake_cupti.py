@@ -11,13 +11,11 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from collections.abc import Callable
 from enum import IntEnum
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+from typing import Any
 
 NONE_32, NONE_64 = (1 << 32) - 1, (1 << 64) - 1
 CALL_NS, WORK_NS = 1000, 10_000

@@ -7,16 +7,14 @@ show as output that is not verified.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from fake_arrays import Card, Tensor, fake_torch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 DTYPE = "float32"
 

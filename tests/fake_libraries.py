@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fake_cupti as card
 import numpy as np
 from fake_cupti import NULL_STREAM
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 CALL_OF_TORCH_NS = 5000  # before each call: what a front end does
 PAGEABLE, PINNED = 1, 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 from hypothesis import strategies as st
 from strategies import NS
@@ -10,9 +10,6 @@ from strategies import NS
 from streamsim.program.config import DIRECTIONS, Direction
 from streamsim.program.layers import Layer, Layers
 from streamsim.program.workload import WorkloadKernel
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 directions = st.sampled_from(DIRECTIONS)
 Times = tuple[int, int]  # ticks of a layer's copy, which are its bytes on the ideal device, and of its kernels

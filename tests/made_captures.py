@@ -6,8 +6,9 @@ Records with the fields of cupti-python's go the way of real ones: through the r
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fake_cupti
 import msgspec
@@ -17,15 +18,9 @@ from perfect_profiler import recorded
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.library import load_device
 from streamsim.device.variations import changed
-from streamsim.program.schedule import Copy, HostWork, Kernel, Schedule, Synchronize
-from streamsim.recorded.recording import NONE, CallKind, CopyDirection, CopyMemory, WorkKind
+from streamsim.program.schedule import Copy, HostWork, Kernel, Schedule, StreamKind, Synchronize
+from streamsim.recorded.recording import NONE, CallKind, CopyDirection, CopyMemory, Recording, WorkKind
 from streamsim_validate.gpu.runner import Lines, Recorder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from streamsim.program.schedule import StreamKind
-    from streamsim.recorded.recording import Recording
 
 SYNCHRONISES = {
     CallKind.SYNCHRONIZE_DEVICE: ("cudaDeviceSynchronize", 4),

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
 
-from streamsim_validate.calibrate import fits
-from streamsim_validate.compare import predictions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamsim.device.profile import Device
-    from streamsim_validate.calibrate import Samples
-    from streamsim_validate.compare import Comparison
-    from streamsim_validate.records import Record
+from streamsim.device.profile import Device
+from streamsim_validate.calibrate import Samples, fits
+from streamsim_validate.compare import Comparison, predictions
+from streamsim_validate.records import Record
 
 _FITTED: dict[bytes, Device] = {}
 _COMPARED: dict[bytes, Comparison] = {}

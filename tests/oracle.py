@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
+from streamsim.device.profile import Device
 from streamsim.program.schedule import (
     Copy,
     HostWork,
@@ -25,11 +26,6 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from streamsim.device.profile import Device
 
 TICKS_PER_S = 10**9
 HALF = Fraction(1, 2)

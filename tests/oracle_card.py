@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
-from streamsim.program.schedule import Copy, HostWork, Kernel, Schedule, Synchronize, WaitThread
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
 from oracle import (
     HALF,
     PARTS,
@@ -25,6 +20,9 @@ from oracle import (
     need_of,
 )
 from oracle_queues import crowd_of, queues_of
+
+from streamsim.device.profile import Device
+from streamsim.program.schedule import Copy, HostWork, Kernel, Schedule, Synchronize, WaitThread
 
 ENGINE_ORDER = ("h2d", "d2h", "copy", "gpu", "compute")  # in which they choose at a tick
 

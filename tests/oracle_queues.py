@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from oracle import Order, Times, engine_name, is_behind_a_kernel, latest_of_each_stream
 
+from streamsim.device.profile import Device
 from streamsim.program.schedule import Copy, Kernel, Schedule
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
-    from streamsim.timeline.timeline import Timeline
+from streamsim.timeline.timeline import Timeline
 
 
 def queues_of(schedule: Schedule, device: Device) -> dict[int, int]:

@@ -10,8 +10,10 @@ import random
 import re
 import tarfile
 import zipfile
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import pytest
 from strategies import d2h, h2d, kernel, make_device, program
 
 from streamsim.cli import main
@@ -19,13 +21,7 @@ from streamsim.model import simulate
 from streamsim.page import pyodide
 from streamsim.program.patterns import depth_first
 from streamsim.program.workload import Workload, WorkloadKernel
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-
-    from streamsim.timeline.timeline import Timeline
+from streamsim.timeline.timeline import Timeline
 
 HOSTILE = "@data@ @body@ </script><script>alert(1)</script><img src=x onerror=alert(2)>'\"&"
 WORKLOAD = Workload(None, (1 << 24,), (1 << 24,), (WorkloadKernel("kernel", 0.2e-3),))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import strategies as card
 
@@ -19,12 +20,7 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamsim.races.check import Finding
-
+from streamsim.races.check import Finding
 
 Clash = tuple[str, str, int, int]  # kind, buffer, first byte, byte after the last
 

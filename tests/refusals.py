@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
 from streamsim.cli import main
 from streamsim.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ERROR = "streamsim: error: "
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -18,9 +19,6 @@ from streamsim.program.schedule import (
     Synchronize,
     WaitEvent,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 Terms = dict[Any, int]  # equal terms of bytes are one number, in all programs that share the table
 

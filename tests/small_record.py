@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from fake_cuda import CARD
 
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import load_device
+from streamsim.device.profile import Device
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.records.recipe import Recipe, digest
 from streamsim_validate.records.record import Entry, Machine, Record, Run
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
 
 US = 1e-6
 MACHINE = Machine("Linux x86_64", "a processor", 2, "3.12")

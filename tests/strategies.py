@@ -6,8 +6,9 @@ Random sizes come from small sets, so that ties are the rule and not the excepti
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import msgspec
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from streamsim.program.patterns import breadth_first, depth_first, one_stream, p
 from streamsim.program.schedule import (
     Buffer,
     Copy,
+    Direction,
     HostWork,
     Kernel,
     Op,
@@ -29,11 +31,6 @@ from streamsim.program.schedule import (
     WaitThread,
 )
 from streamsim.program.workload import Workload, WorkloadKernel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from streamsim.program.schedule import Direction
 
 NS = 1e-9
 MS_KERNEL = WorkloadKernel(duration_s=1e-3)

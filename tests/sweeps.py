@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from streamsim.cli import main
 from streamsim.search.evaluate import SLOW, is_fast
 from streamsim.search.sweep import Sweep, sweep_blocks
 from streamsim.search.sweep_text import sweep_of
-
-if TYPE_CHECKING:
-    import pytest
 
 NOTE = "" if is_fast() else f"streamsim: {SLOW}\n"
 

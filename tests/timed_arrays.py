@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import fake_arrays
+import pytest
 from fake_arrays import Card, fake_cupy, fake_torch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
 
 CALL_S = 1e-6
 ROUND_S = 1e-9  # of a float

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from strategies import make_device, program
 
+from streamsim.device.profile import Device
 from streamsim.model import simulate
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Op
-
+from streamsim.program.schedule import Op
 
 IDEAL = make_device()
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from fake_cuda import fake_gpu
+import pytest
+from fake_cuda import FakeCuda, fake_gpu
 from strategies import make_device
 
 from streamsim.device.kernel_costs import KernelCost
@@ -18,13 +20,6 @@ from streamsim_validate.records.record import Entry
 from streamsim_validate.run import Task
 from streamsim_validate.run.candidates import Replays
 from streamsim_validate.suites.workloads import sincos
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-    from fake_cuda import FakeCuda
-
 
 WORK = 2
 COST = KernelCost("sincos", WORK, (100, 1000), (1e-6, 10e-6))

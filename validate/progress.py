@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 OnStep = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much in all
 T = TypeVar("T")

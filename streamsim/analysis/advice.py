@@ -14,15 +14,12 @@ Changes that gain clearly more **together** than the best single one are said wi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
+from streamsim.analysis.causes import Key, Loss, Together
 from streamsim.rules.clock import ticks
 from streamsim.text.quantities import format_seconds, format_share
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamsim.analysis.causes import Key, Loss, Together
 
 WORTH = 0.03  # of the makespan: what gains less, or costs less, is not worth a change
 THIRDS = 3  # a remedy comes first if it gains more than a third of the largest cause's part

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
 from streamsim.text.words import listed
-
-if TYPE_CHECKING:
-    from streamsim.transform.scenario import Scenario
-
+from streamsim.transform.scenario import Scenario
 
 Key = Literal[
     "pageable-memory",

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from streamsim.analysis import counterfactual as without
-from streamsim.analysis.causes import LIMITS
+from streamsim.analysis.causes import LIMITS, Key
 from streamsim.program.schedule import Copy, Kernel
 from streamsim.rules.clock import S_PER_TICK
-
-if TYPE_CHECKING:
-    from streamsim.analysis.causes import Key
-    from streamsim.transform.scenario import Scenario
+from streamsim.transform.scenario import Scenario
 
 
 class _Work(NamedTuple):

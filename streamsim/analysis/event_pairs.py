@@ -8,24 +8,18 @@ what the events show, from the calls and hand-overs that the profile has.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from streamsim.checks import SHORTEST_KERNEL_S
 from streamsim.device.library import as_device
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
-from streamsim.program.schedule import Kernel, RecordEvent, Schedule, Synchronize
-from streamsim.program.workload import Point
+from streamsim.program.schedule import Kernel, Op, RecordEvent, Schedule, Synchronize
+from streamsim.program.workload import Point, Workload, WorkloadKernel
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_seconds
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Op
-    from streamsim.program.workload import Workload, WorkloadKernel
 
 MOST_SIMULATED = 2_000  # launches: of more of them a pair of events shows the same beyond their own time
 

@@ -47,7 +47,7 @@ gives (W - U) / n to its ops that queue.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from streamsim.analysis.advice import ordered
 from streamsim.analysis.causes import KEYS
@@ -59,17 +59,11 @@ from streamsim.analysis.removals import Removals
 from streamsim.analysis.shapley import split_of
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import as_device
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
-from streamsim.program.schedule import check_schedule
+from streamsim.program.schedule import Schedule, check_schedule
 from streamsim.rules.clock import TICKS_PER_S
-from streamsim.transform.scenario import Scenario
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Schedule
-    from streamsim.transform.scenario import LayersSource, Source
+from streamsim.transform.scenario import LayersSource, Scenario, Source
 
 MOST_OPS = 300_000  # of a schedule: a minute and a half, and two gigabytes
 

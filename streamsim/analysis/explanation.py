@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from streamsim.analysis.advice import advise, best_of, largest_of
+from streamsim.analysis.advice import Advice, advise, best_of, largest_of
+from streamsim.analysis.causes import Loss, Together
 from streamsim.device.assumptions import known_within
 from streamsim.displayed import Result, attributes
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
-
-if TYPE_CHECKING:
-    from streamsim.analysis.advice import Advice
-    from streamsim.analysis.causes import Loss, Together
-    from streamsim.timeline.timeline import Timeline
+from streamsim.timeline.timeline import Timeline
 
 LOSS_FIELDS = (
     *("cause", "title", "lost_s", "gain_alone_s", "made", "remedy"),

@@ -10,10 +10,14 @@ the interval.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from streamsim.analysis.model_error import MOST_POWER, missed, standard_misses
 from streamsim.checks import check_number, check_whole
@@ -24,18 +28,8 @@ from streamsim.device.library import as_device
 from streamsim.device.profile import Device, number_names, number_of
 from streamsim.device.variations import multiplied
 from streamsim.errors import InputError
-from streamsim.program.schedule import LEGACY_STREAM, Op, Schedule
+from streamsim.program.schedule import LEGACY_STREAM, Op, Schedule, StreamKind
 from streamsim.text.quantities import format_between
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import StreamKind
 
 SAMPLES, FEWEST_SAMPLES, MOST_SAMPLES = 1000, 20, 1_000_000
 MOST_SEED = (1 << 63) - 1

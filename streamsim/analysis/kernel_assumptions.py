@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
+from streamsim.device.profile import Device
+from streamsim.program.schedule import Launch
+from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.text.quantities import format_seconds
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Launch
-    from streamsim.program.workload import Workload, WorkloadKernel
 
 DECIDES = 0.25  # of a kernel's time: what is less is not worth a line
 MOST = 0.5  # of what all launches take

@@ -8,18 +8,15 @@ difference says what it has removed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from streamsim.analysis.advice import NEAR
 from streamsim.analysis.causes import CAUSES, Assuming, Key, Loss
+from streamsim.analysis.remedies import Remedy
 from streamsim.analysis.removals import Removals
 from streamsim.analysis.shapley import split_of
 from streamsim.rules.clock import TICKS_PER_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from streamsim.analysis.remedies import Remedy
 
 LEAST = 0.01  # of the makespan: a remedy that gains less stays where it was tried
 MOST_OPS = 20_000  # of a schedule that is split once more

@@ -11,17 +11,12 @@ records.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy.typing import NDArray
 
-from streamsim.program.schedule import Copy, Kernel
+from streamsim.program.schedule import Copy, Kernel, Schedule
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from streamsim.program.schedule import Schedule
-
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 MISSED_S = 4.1e-9
 FREEDOM = 2.0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -13,22 +14,17 @@ from streamsim.collector import collector_off
 from streamsim.compiled import run_one_of_many, simulate_one_of_many
 from streamsim.device.assumptions import known_within, link_words
 from streamsim.device.library import as_device
+from streamsim.device.profile import Device
 from streamsim.displayed import Result, attributes
-from streamsim.lowering.lowered import lower
+from streamsim.lowering.lowered import Lowered, lower
 from streamsim.program.patterns import serialized
-from streamsim.program.schedule import check_schedule
+from streamsim.program.schedule import Schedule, check_schedule
 from streamsim.rules.clock import TICKS_PER_S, ticks
 from streamsim.text.quantities import format_ratio, format_seconds
 from streamsim.text.shown import short
 from streamsim.timeline.critical_path import critical_path_of
+from streamsim.timeline.timeline import Timeline
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.lowering.lowered import Lowered
-    from streamsim.program.schedule import Schedule
-    from streamsim.timeline.timeline import Timeline
 SerialProgram = Literal["unchunked", "serial", "given"]
 ELSEWHERE = "waiting"  # the part of the critical path that is spent on no engine
 

@@ -8,40 +8,33 @@ waits that it lacks.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import product
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from streamsim.analysis import counterfactual as without
 from streamsim.analysis.causes import CAUSES
-from streamsim.device.profile import MOST_CONNECTIONS
+from streamsim.device.profile import MOST_CONNECTIONS, Device
 from streamsim.errors import InputError
 from streamsim.program.config import most_streams
 from streamsim.program.remembered import Memory
-from streamsim.program.schedule import Copy, Kernel
+from streamsim.program.schedule import Copy, Kernel, Op
 from streamsim.races.check import check, repaired
 from streamsim.transform import changes as make
 from streamsim.transform.calls_and_memory import has_host_waits, has_pageable, slow_calls
-from streamsim.transform.changes import ISSUE_ORDERS, Changed
+from streamsim.transform.changes import ISSUE_ORDERS, Change, Changed
 from streamsim.transform.chunks import chunk_count
 from streamsim.transform.dependences import dependences_of
 from streamsim.transform.legacy_stream import has_legacy
 from streamsim.transform.ops import is_work, names_memory, working_streams
 from streamsim.transform.repeated_step import is_recorded
-from streamsim.transform.scenario import Case, LayersSource
+from streamsim.transform.scenario import Case, LayersSource, Origin, Scenario
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Op
-    from streamsim.transform.changes import Change
-    from streamsim.transform.scenario import Origin, Scenario
-
-    Tries = Iterator[tuple[Change, ...]]
+Tries = Iterator[tuple[Change, ...]]
 
 FACTORS = (2, 4, 8)  # by which chunks are made finer or coarser
 STREAMS = (2, 3, 4, 8)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from streamsim.analysis.bounds import ENGINE_WORDS, lower_bound
+from streamsim.analysis.bounds import ENGINE_WORDS, Bound, lower_bound
 from streamsim.analysis.causes import BEHIND, LAST, Key
+from streamsim.analysis.removals import Removals
 from streamsim.rules.clock import ticks
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamsim.analysis.bounds import Bound
-    from streamsim.analysis.removals import Removals
 
 
 class Split(NamedTuple):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -11,25 +13,18 @@ from streamsim.analysis.bounds import lower_bound
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.assumptions import known_within
 from streamsim.device.library import as_device
+from streamsim.device.profile import Device
 from streamsim.device.variations import changed
 from streamsim.displayed import Result, attributes
 from streamsim.errors import InputError
 from streamsim.program.recorded_times import FIRST_TOUCH
-from streamsim.program.schedule import Copy, HostWork, check_schedule
+from streamsim.program.schedule import Copy, HostWork, Schedule, check_schedule
 from streamsim.text.quantities import format_bytes, format_ratio, format_seconds
 from streamsim.text.shown import short
+from streamsim.timeline.timeline import Timeline
 from streamsim.transform.calls_and_memory import has_pageable
 from streamsim.transform.changes import Change, Changed, changed_by
-from streamsim.transform.scenario import Case, Scenario
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Schedule
-    from streamsim.timeline.timeline import Timeline
-    from streamsim.transform.scenario import Origin
+from streamsim.transform.scenario import Case, Origin, Scenario
 
 replace = msgspec.structs.replace
 FEW = 10  # changes of a program, or about

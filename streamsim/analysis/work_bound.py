@@ -23,8 +23,10 @@ below the bound by N / 2 nanoseconds.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -32,6 +34,7 @@ from streamsim.analysis.bounds import CHAIN, ENGINE_WORDS, HOST, LINK, Bound, Fl
 from streamsim.analysis.kernel_bound import KernelBound
 from streamsim.checks import MOST_CHUNKS
 from streamsim.device.library import as_device
+from streamsim.device.profile import Device
 from streamsim.lowering.costs import (
     BYTE_BITS,
     D2H,
@@ -44,18 +47,10 @@ from streamsim.lowering.costs import (
     surcharges_of,
 )
 from streamsim.lowering.lowered import ENGINES
-from streamsim.program.schedule import Copy
-from streamsim.program.workload import ALIGN_BYTES
+from streamsim.program.config import HostMemory
+from streamsim.program.schedule import Copy, Direction, Kernel, Launch
+from streamsim.program.workload import ALIGN_BYTES, Part, Workload
 from streamsim.rules.clock import TICKS_PER_S, ticks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.program.config import HostMemory
-    from streamsim.program.schedule import Direction, Kernel, Launch
-    from streamsim.program.workload import Part, Workload
 
 CLOSE = 64  # ranges of fewer numbers than their first over this are not halved
 DIRECTIONS: tuple[Direction, ...] = ("h2d", "d2h")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 import click
 
 from streamsim.cli.options import OUTPUT, PICTURE, all_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from streamsim.timeline.timeline import Timeline
+from streamsim.timeline.timeline import Timeline
 
 beside_options = all_of(
     click.option("--plot", type=PICTURE, help="Draw both time lines, one above the other: a .png, .svg or .pdf file."),

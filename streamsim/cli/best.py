@@ -1,7 +1,7 @@
 """The best number of chunks and streams for a workload."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -11,6 +11,7 @@ from msgspec.structs import asdict, replace
 from streamsim.analysis.kernel_assumptions import kernel_assumptions
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
+from streamsim.cli.given import Given
 from streamsim.cli.layers import BoundOptions, bound_layers, check_beside_layers
 from streamsim.cli.notes import note, noting_compilation, progress_bar
 from streamsim.cli.options import (
@@ -44,11 +45,8 @@ from streamsim.program.schedule import LAUNCHES, Launch, Schedule
 from streamsim.program.workload import Workload
 from streamsim.search.evaluate import SLOW, is_fast
 from streamsim.search.grid import Grid
+from streamsim.search.result import Best
 from streamsim.text.ranges import chosen, parse_buffers
-
-if TYPE_CHECKING:
-    from streamsim.cli.given import Given
-    from streamsim.search.result import Best
 
 SEARCHED = {"--chunks", "--streams", "--order", "--buffers", "--launch"}  # options of predict that a search varies
 NOT_TAKEN = ("exact", "page")  # of a workload's options, besides those of a pipeline

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import click
 
 from streamsim.cli.printing import tell
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MOST_LINES = 40
 MOST_COLUMNS = 100

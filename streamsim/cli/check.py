@@ -1,7 +1,7 @@
 """Check a schedule for races."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -10,14 +10,12 @@ from streamsim.cli.given import read_given
 from streamsim.cli.options import FILE, OUTPUT, format_options
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.cli.process import verdict
+from streamsim.cli.terminal import Terminal
 from streamsim.errors import FOUND, OK
 from streamsim.program.files import write_schedule
 from streamsim.program.schedule import Schedule
+from streamsim.races.check import Finding
 from streamsim.text.words import counted
-
-if TYPE_CHECKING:
-    from streamsim.cli.terminal import Terminal
-    from streamsim.races.check import Finding
 
 COLUMNS = ("severity", "rule", "what", "remedy")
 MOST_ROWS = 50  # of the table; --json has them all

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 from msgspec.structs import replace
@@ -21,18 +22,14 @@ from streamsim.cli.options import (
 )
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json
+from streamsim.device.profile import Device
+from streamsim.diagnosis.diagnose import CandidateProgram, Diagnosis, Measured
 from streamsim.errors import InputError
+from streamsim.program.config import Config
+from streamsim.program.schedule import Schedule
+from streamsim.program.workload import Workload
 from streamsim.text.quantities import format_seconds, parse_number, parse_seconds
 from streamsim.text.shown import shown
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.diagnosis.diagnose import CandidateProgram, Diagnosis, Measured
-    from streamsim.program.config import Config
-    from streamsim.program.schedule import Schedule
-    from streamsim.program.workload import Workload
 
 COPIES = "copies"  # of a measured time: without the kernels
 FORM = "a time such as 14.5ms; 4:14.5ms over 4 streams; 9ms:copies without the kernels; several with commas between"

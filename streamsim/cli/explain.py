@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import msgspec
 
+from streamsim.analysis.bounds import Bound
+from streamsim.analysis.explanation import Explanation
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers, schedule_of_layers
@@ -31,20 +33,16 @@ from streamsim.cli.printing import print_csv, print_json, tell, with_assumed
 from streamsim.cli.process import verdict
 from streamsim.cli.side_by_side import check_single
 from streamsim.device.assumptions import within_words
+from streamsim.device.profile import Device
 from streamsim.errors import OK, InputError
 from streamsim.program.config import Config
 from streamsim.program.files import write_schedule
+from streamsim.program.layers import Layers
+from streamsim.program.offload import Offload
 from streamsim.program.schedule import Schedule
 from streamsim.program.workload import Workload
 from streamsim.text.shown import one_line
-
-if TYPE_CHECKING:
-    from streamsim.analysis.bounds import Bound
-    from streamsim.analysis.explanation import Explanation
-    from streamsim.device.profile import Device
-    from streamsim.program.layers import Layers
-    from streamsim.program.offload import Offload
-    from streamsim.transform.scenario import LayersSource, Origin, Source
+from streamsim.transform.scenario import LayersSource, Origin, Source
 
 ALONE = (
     "Alone: what the remedy gains if nothing else changes; the changed schedule is simulated. Brackets: no change of"

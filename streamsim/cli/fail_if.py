@@ -9,8 +9,9 @@ have a unit: 2ms, 8GiB, 5%. The tolerances of ``streamsim-validate compare`` are
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -19,9 +20,6 @@ from streamsim.cli.notes import say
 from streamsim.errors import FOUND, OK, InputError
 from streamsim.text.quantities import format_bytes, format_seconds, parse_bytes, parse_seconds
 from streamsim.text.shown import one_line, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 UNITS = ("_s", "_bytes")
 FORM = "expected the name of a number, < or >, and a limit, such as 'speedup < 1.5' or 'makespan > 2ms'"

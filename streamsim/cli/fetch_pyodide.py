@@ -5,14 +5,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from streamsim.errors import InputError
 from streamsim.page.pyodide import MSGSPEC, PLATFORM, PYODIDE, SIMPY
 from streamsim.text.shown import one_line
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NPM = ("npm", "pack", f"pyodide@{PYODIDE}", "--ignore-scripts", "--silent", "--fetch-retries=0")
 PIP = (

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
+from streamsim.program.recorded_times import RecordedTimes
+from streamsim.program.schedule import Schedule
+from streamsim.recorded.recording import Recording
+from streamsim.recorded.replay import Replay, Unrecorded
 from streamsim.text.shown import one_line
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.program.recorded_times import RecordedTimes
-    from streamsim.program.schedule import Schedule
-    from streamsim.recorded.recording import Recording
-    from streamsim.recorded.replay import Replay, Unrecorded
 
 # Suffixes of files that hold a program: told by their content which of the formats it is.
 SUFFIXES = (".json", ".gz", ".sqlite", ".sqlite3", ".db", ".nsys-rep", ".qdrep")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import click
 
@@ -15,16 +17,11 @@ from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json, tell
 from streamsim.cli.process import verdict
 from streamsim.errors import OK, InputError
+from streamsim.recorded.recording import Recording
+from streamsim.recorded.replay import Replay, Unrecorded
+from streamsim.recorded.summary import RecordingSummary
+from streamsim.report.tables import Table
 from streamsim.text.shown import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from streamsim.recorded.recording import Recording
-    from streamsim.recorded.replay import Replay, Unrecorded
-    from streamsim.recorded.summary import RecordingSummary
-    from streamsim.report.tables import Table
 
 
 @click.command("import", cls=BriefCommand)

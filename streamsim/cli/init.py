@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
@@ -13,9 +13,6 @@ from streamsim.cli.printing import tell
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_text
 from streamsim.text.shown import one_line
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WORKLOAD = """\
 # What a program copies and runs, and how to cut, issue and predict it. Options on a command line win over this file.

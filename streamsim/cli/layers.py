@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 from click.core import ParameterSource
 
 from streamsim.cli.options import COUNT, FILE, SIZE, Quantity, all_of, one_of
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
-from streamsim.program.config import DIRECTIONS
+from streamsim.program.config import DIRECTIONS, Direction
+from streamsim.program.layers import Layers
+from streamsim.program.offload import Offload
+from streamsim.program.schedule import Schedule
+from streamsim.search.result import Best
 from streamsim.text.quantities import parse_bytes
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.program.config import Direction
-    from streamsim.program.layers import Layers
-    from streamsim.program.offload import Offload
-    from streamsim.program.schedule import Schedule
-    from streamsim.search.result import Best
 
 WORTH = 1.01  # a gain below this is not worth a line
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -26,7 +27,9 @@ from streamsim.cli.options import (
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.device.assumptions import within_words
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
+from streamsim.files.documents import Parsers
 from streamsim.text.quantities import (
     format_bytes,
     format_seconds,
@@ -36,13 +39,7 @@ from streamsim.text.quantities import (
     parse_seconds,
 )
 from streamsim.text.shown import one_line, shown
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.files.documents import Parsers
-    from streamsim.training.loop import Loop, LoopAdvice
+from streamsim.training.loop import Loop, LoopAdvice
 
 BYTES_OF = {
     **dict.fromkeys(("float64", "int64"), 8),

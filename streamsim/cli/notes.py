@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
+
+from rich.progress import Progress
 
 from streamsim.text.shown import one_line, printable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from rich.progress import Progress
 
 SECONDS_A_REFRESH = 0.5
 

@@ -6,9 +6,10 @@ file is read in the same way if each of its axes has one value.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,9 +17,6 @@ from streamsim.cli.given import is_program
 from streamsim.errors import InputError
 from streamsim.program.files import read_plan
 from streamsim.text.shown import one_line, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 CUT = ("chunks", "streams", "order", "buffers", "launch")  # what a search looks for itself
 

@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 import msgspec
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from streamsim.checks import MOST_CHUNKS, SHORTEST_KERNEL_S
 from streamsim.cli.given import Given, is_program, read_given
@@ -31,9 +32,6 @@ from streamsim.program.workload_text import parse_kernel, workload_of_sizes
 from streamsim.report.pictures import picture_format
 from streamsim.text.quantities import format_seconds, parse_bytes, parse_count, parse_number, parse_seconds
 from streamsim.text.shown import one_line
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
 PLAIN = Config()  # what is issued where nothing is said
 FORMATS, MARKDOWN_FORM = ("table", "json", "csv"), "markdown"

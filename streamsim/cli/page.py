@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Container
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec.structs import replace
 
 from streamsim.cli.options import Output
 from streamsim.errors import InputError
+from streamsim.page import document
 from streamsim.text.shown import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Container
-
-    from streamsim.page import document
 
 OF_OUTPUT = ("--page", "--plot", "--plot-before", "--trace", "--format", "--json", "--explain", "--samples", "--seed")
 SUFFIXES = (".html", ".htm")

@@ -3,12 +3,15 @@
 from collections.abc import Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
 from msgspec.structs import replace
 
+from streamsim.analysis.explanation import Explanation
+from streamsim.analysis.intervals import Interval
+from streamsim.analysis.predict import Prediction
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.explain import bound_of_work, explained, source_of, source_of_layers
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
@@ -55,12 +58,7 @@ from streamsim.files.atomic_files import write_bytes
 from streamsim.program.config import Config
 from streamsim.program.files import dump_schedule
 from streamsim.program.schedule import Schedule
-
-if TYPE_CHECKING:
-    from streamsim.analysis.explanation import Explanation
-    from streamsim.analysis.intervals import Interval
-    from streamsim.analysis.predict import Prediction
-    from streamsim.transform.scenario import Origin
+from streamsim.transform.scenario import Origin
 
 GANTT_COLUMNS = 100  # where no terminal says how many there are
 explain_option = click.option(

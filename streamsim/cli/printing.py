@@ -4,12 +4,10 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from streamsim.device.profile import Device
 from streamsim.text.shown import as_unicode, printable
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
 
 MARKDOWN = "streamsim.markdown"  # whether tables are Markdown, among what a click context knows
 LATER_CONTROLS = re.compile("[\x7f-\x9f]")  # a terminal obeys these as it obeys ESC

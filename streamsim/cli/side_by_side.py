@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import click
 from msgspec.structs import replace
 
 from streamsim.cli.beside import write_beside
 from streamsim.cli.given import read_given
+from streamsim.cli.options import Chosen
 from streamsim.cli.page import write_called
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.device.assumptions import within_words
+from streamsim.device.profile import Device
 from streamsim.device.settings import split_setting
 from streamsim.displayed import attributes
 from streamsim.errors import InputError
+from streamsim.program.workload import Workload
+from streamsim.search.sweep import Sweep
 from streamsim.text.shown import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from streamsim.cli.options import Chosen
-    from streamsim.device.profile import Device
-    from streamsim.program.workload import Workload
-    from streamsim.search.sweep import Sweep
-    from streamsim.timeline.timeline import Timeline
+from streamsim.timeline.timeline import Timeline
 
 SEVERAL = ("device", "connections", "chunks", "streams", "order", "buffers", "memory", "launch")  # options
 MOST_LINES = 12  # time lines in one picture, trace or page

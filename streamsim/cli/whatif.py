@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 from msgspec.structs import asdict, replace
 
+from streamsim.analysis.what_if import WhatIf
 from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.given import holds_program, is_program, read_given
@@ -27,20 +30,12 @@ from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json, tell
 from streamsim.code.steps import LANGUAGES, Language
 from streamsim.device.assumptions import within_words
-from streamsim.device.profile import MOST_CONNECTIONS
+from streamsim.device.profile import MOST_CONNECTIONS, Device
 from streamsim.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-    from typing import Any
-
-    from streamsim.analysis.what_if import WhatIf
-    from streamsim.device.profile import Device
-    from streamsim.program.recorded_times import RecordedTimes
-    from streamsim.timeline.timeline import Timeline
-    from streamsim.transform.changes import Change
-    from streamsim.transform.scenario import Case
+from streamsim.program.recorded_times import RecordedTimes
+from streamsim.timeline.timeline import Timeline
+from streamsim.transform.changes import Change
+from streamsim.transform.scenario import Case
 
 ISSUE_ORDERS = ("depth-first", "breadth-first")
 COUNT = click.IntRange(1, 1024)

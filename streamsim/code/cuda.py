@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
 from streamsim.code.cuda_lines import INDENT, WIDTH, assigned, block, declared, filled, indented, opened, over
 from streamsim.code.steps import (
@@ -14,22 +14,22 @@ from streamsim.code.steps import (
     Copy,
     HostWork,
     If,
+    Kernels,
     Launch,
     Loop,
+    Memory,
+    Piece,
+    Plan,
     Record,
     Run,
+    Step,
     Synchronise,
     Turn,
     Wait,
     Within,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from streamsim.code.steps import Kernels, Memory, Piece, Plan, Step
-
-    _Call = Callable[[str, str, str], str]  # of an array: its name or address, its floats, its bytes
+_Call = Callable[[str, str, str], str]  # of an array: its name or address, its floats, its bytes
 
 NAME = "cuda-c++"
 _STREAMS = {"non-blocking": "cudaStreamNonBlocking", "blocking": "cudaStreamDefault"}

@@ -5,21 +5,16 @@ It is a loop over the layers. The tests compare it with :meth:`streamsim.program
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 from streamsim.code.python import WIDTH as LINE_WIDTH
 from streamsim.code.python_libraries import SINGLE
-from streamsim.code.steps import FLOAT_BYTES, VERIFIED
+from streamsim.code.steps import FLOAT_BYTES, VERIFIED, Language
 from streamsim.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamsim.code.steps import Language
-    from streamsim.program.config import Direction
-    from streamsim.program.layers import Layers
-    from streamsim.program.offload import Offload
+from streamsim.program.config import Direction
+from streamsim.program.layers import Layers
+from streamsim.program.offload import Offload
 
 MOST_FEATURES = 4096  # of the stand-in: floats that a layer takes
 LEAST_FLOATS = 4

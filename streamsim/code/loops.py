@@ -5,7 +5,8 @@ The tests compare each program with the schedule of its pattern, op for op.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from streamsim.code.steps import (
     FLOAT_BYTES,
@@ -32,17 +33,12 @@ from streamsim.code.steps import (
 )
 from streamsim.errors import InputError
 from streamsim.program import loops
+from streamsim.program.config import Config, HostMemory
 from streamsim.program.loops import PREFETCH_BUFFERS
-from streamsim.program.workload import ALIGN_BYTES
+from streamsim.program.loops import Loop as IssueLoop
+from streamsim.program.schedule import Direction
+from streamsim.program.workload import ALIGN_BYTES, Workload, WorkloadKernel
 from streamsim.text.quantities import format_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamsim.program.config import Config, HostMemory
-    from streamsim.program.loops import Loop as IssueLoop
-    from streamsim.program.schedule import Direction
-    from streamsim.program.workload import Workload, WorkloadKernel
 
 OF_CHUNK = "stream[i % streams]"
 

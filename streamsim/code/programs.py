@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from streamsim.checks import check_choice
 from streamsim.code.cuda import Cuda
 from streamsim.code.loops import plan_of
 from streamsim.code.python_libraries import CuPy, PyTorch
-from streamsim.code.steps import LANGUAGES, Language
+from streamsim.code.steps import LANGUAGES, Language, Plan
 from streamsim.code.written_out import plan_of_schedule
 from streamsim.errors import InputError
 from streamsim.program.config import Config
+from streamsim.program.schedule import Schedule
+from streamsim.program.workload import Workload
 from streamsim.transform.repeated_step import repeated_step
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamsim.code.steps import Plan
-    from streamsim.program.schedule import Schedule
-    from streamsim.program.workload import Workload
 
 _WRITERS: dict[Language, Callable[[Plan], Cuda | CuPy | PyTorch]] = {"cupy": CuPy, "pytorch": PyTorch, "cuda-c++": Cuda}
 

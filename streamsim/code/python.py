@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from textwrap import indent
-from typing import TYPE_CHECKING
 
 from streamsim.code.steps import (
     FIRST_ROUNDS,
@@ -14,20 +14,20 @@ from streamsim.code.steps import (
     Copy,
     HostWork,
     If,
+    Kernels,
     Launch,
     Loop,
+    Memory,
+    Piece,
+    Plan,
     Record,
     Run,
+    Step,
     Synchronise,
     Turn,
     Wait,
     Within,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from streamsim.code.steps import Kernels, Memory, Piece, Plan, Step
 
 WIDTH = 88  # of ruff and black, unless told otherwise
 INDENT = "    "

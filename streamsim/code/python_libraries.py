@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 from streamsim.code.python import INDENT, WIDTH, Writer, call, rounds
+from streamsim.code.steps import Copy, Kernels, Memory, Plan
 from streamsim.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from streamsim.code.steps import Copy, Kernels, Memory, Plan
 
 MOST_TORCH_STREAMS = 32  # the size of PyTorch's pool: beyond it, streams are used again
 MOST_TORCH_SOURCES = 3  # the most that one element-wise operation reads: addcmul

@@ -6,14 +6,11 @@ Conditions, numbers of streams and events are text that is the same in Python an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple, get_args
 
 from streamsim.device.front_ends import CALLS, COMPILED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from streamsim.program.schedule import Memory as Place
+from streamsim.program.schedule import Memory as Place
 
 FLOAT_BYTES = 4
 VERIFIED = 3  # runs whose output is compared, before the timed ones

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from string import Template
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from streamsim.training.loop import Loop
+from streamsim.training.loop import Loop
 
 STEPS = 40  # at least, of which the second half is timed
 _PROGRAM = Template('''\

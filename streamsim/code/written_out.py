@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamsim.code.steps import (
     FLOAT_BYTES,
@@ -17,6 +17,7 @@ from streamsim.code.steps import (
     Piece,
     Plan,
     Record,
+    Step,
     Synchronise,
     TimedKernels,
     Wait,
@@ -24,12 +25,19 @@ from streamsim.code.steps import (
 )
 from streamsim.code.steps import HostWork as Work
 from streamsim.errors import InputError
-from streamsim.program.schedule import LEGACY_STREAM, HostWork, Kernel, RecordEvent, Synchronize, WaitEvent, WaitThread
+from streamsim.program.schedule import (
+    LEGACY_STREAM,
+    HostWork,
+    Kernel,
+    Op,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
 from streamsim.program.schedule import Copy as CopyOp
-
-if TYPE_CHECKING:
-    from streamsim.code.steps import Step
-    from streamsim.program.schedule import Op, Region, Schedule
 
 MOST_OPS = 2000  # a longer program cannot be read any more
 LONGEST_NAME = 24

@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    import numpy as np
-
-    from streamsim.device.profile import Device
-    from streamsim.lowering.lowered import Lowered
-    from streamsim.program.config import Config
-    from streamsim.program.schedule import Schedule
-    from streamsim.program.workload import Workload
-    from streamsim.timeline.timeline import Timeline
+from streamsim.lowering.lowered import Lowered
+from streamsim.program.config import Config
+from streamsim.program.schedule import Schedule
+from streamsim.program.workload import Workload
+from streamsim.timeline.timeline import Timeline
 
 __all__ = [
     "COMPILATION",

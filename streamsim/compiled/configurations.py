@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, count, repeat
 from operator import attrgetter
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,6 +45,7 @@ from streamsim.compiled.tables import (
     THREAD,
     new_state,
 )
+from streamsim.device.profile import Device
 from streamsim.lowering.chunks import ChunkCosts
 from streamsim.lowering.costs import (
     NOTHING,
@@ -52,21 +54,14 @@ from streamsim.lowering.costs import (
     surcharges_of,
 )
 from streamsim.model import simulate
-from streamsim.program.config import useful_streams
+from streamsim.program.config import Config, HostMemory, useful_streams
 from streamsim.program.loops import Issue, stages_of
-from streamsim.program.schedule import LAUNCHES, RecordEvent, WaitEvent
+from streamsim.program.schedule import LAUNCHES, Launch, RecordEvent, WaitEvent
+from streamsim.program.workload import Part, Workload
 from streamsim.rules.clock import ticks
 from streamsim.rules.hand_overs import KINDS, MANY
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from streamsim.device.profile import Device
-    from streamsim.program.config import Config, HostMemory
-    from streamsim.program.schedule import Launch
-    from streamsim.program.workload import Part, Workload
-
-    Array = np.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
 
 OPS_WORTH_A_THREAD = 200_000  # they take some milliseconds
 BLOCK_ROWS = 512  # one thread makes them in some tenths of a millisecond; meanwhile no other runs Python

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba import njit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 uintp = np.uintp
 _OPTIONS: dict[str, Any] = {"_nrt": False, "error_model": "numpy"}

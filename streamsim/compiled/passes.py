@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from streamsim.compiled.tables import BODY, BUFFERS, PASS, STEP
-from streamsim.program.loops import ISSUE_ORDERS, STAGES, Issue, Prepare, Record, loop_of
+from streamsim.program.loops import (
+    ISSUE_ORDERS,
+    STAGES,
+    Body,
+    Distance,
+    Issue,
+    Loop,
+    Order,
+    Prepare,
+    Record,
+    Stages,
+    Step,
+    loop_of,
+)
 
-if TYPE_CHECKING:
-    from streamsim.program.loops import Body, Distance, Loop, Order, Stages, Step
-
-    Array = np.ndarray[Any, Any]
-    Jobs = tuple[int, int, int, int, int]
+Array = np.ndarray[Any, Any]
+Jobs = tuple[int, int, int, int, int]
 
 PREPARE, ISSUE, RECORD, WAIT, OPEN, JOIN = range(6)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from streamsim.checks import LARGEST_BYTES
 from streamsim.compiled.tables import ALSO, CARD, NONE, NOT_YET, OP, QUEUES, SEGMENT, SHAPE, THREAD
-from streamsim.device.fields import fields_of
+from streamsim.device.fields import Table, fields_of
+from streamsim.device.profile import Device
 from streamsim.lowering.costs import (
     KERNEL,
     NOTHING,
@@ -18,19 +20,13 @@ from streamsim.lowering.costs import (
     hand_over_table,
     surcharges_of,
 )
+from streamsim.lowering.host import Segments
+from streamsim.lowering.lowered import Lowered
+from streamsim.program.schedule import Launch
 from streamsim.rules.clock import ticks
 from streamsim.rules.hand_overs import MANY
 from streamsim.rules.link import NEVER
 from streamsim.text.quantities import TIME
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamsim.device.fields import Table
-    from streamsim.device.profile import Device
-    from streamsim.lowering.host import Segments
-    from streamsim.lowering.lowered import Lowered
-    from streamsim.program.schedule import Launch
 
 Array = np.ndarray[Any, Any]
 ENGINE_OF_KIND = {0: (0, 0, 0, 0), 1: (0, 0, 2, 0), 2: (0, 1, 2, 0)}  # of each kind, by number of copy engines

@@ -7,20 +7,17 @@ enough.
 from __future__ import annotations
 
 from dataclasses import astuple, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from streamsim.device.fields import fields_of
-from streamsim.device.profile import Compute, Host
+from streamsim.device.profile import Compute, Device, Host
 from streamsim.rules.calls import Caller, Surcharges
 from streamsim.rules.link import CROWD
 from streamsim.rules.queues import MOST_QUEUES, Arbiter, Head, new_arbiter
 from streamsim.rules.side_by_side import PACES
 from streamsim.text.quantities import TIME
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
 
 NONE = -1  # no op, no queue
 COME = 1 << 30  # added to the number of copies that a kernel waits for, once the card has it

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,12 +10,10 @@ import streamsim.model
 from streamsim.compiled import loop
 from streamsim.compiled.records import flatten
 from streamsim.compiled.tables import new_state
+from streamsim.lowering.lowered import Lowered
 from streamsim.model.simulation import timeline_of
 from streamsim.model.times import Times, complete_events
-
-if TYPE_CHECKING:
-    from streamsim.lowering.lowered import Lowered
-    from streamsim.timeline.timeline import Timeline
+from streamsim.timeline.timeline import Timeline
 
 
 def run(lowered: Lowered) -> Timeline:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from streamsim.device.library import as_device
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
+from streamsim.device.profile import Device
 
 BYTES_PER_GB = 1e9
 REPORT = re.compile(r"https?://|\boutput of\b")  # what a published source names is a report

@@ -7,18 +7,16 @@ its unit: ``_bytes_per_s``, ``_bytes`` or ``_s``. A count has no unit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
 from streamsim.checks import LARGEST_BYTES, LONGEST_S, check_choice, check_is, check_number, check_tuple, check_whole
 from streamsim.errors import InputError
 from streamsim.text.quantities import RATE, unit_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S = 1e6, 1e15
 

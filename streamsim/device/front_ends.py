@@ -8,22 +8,18 @@ on the same host. A profile without a front end uses the one in ``front_ends.tom
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from streamsim.device.front_end_calls import IN_LOOPS, TIMES, FrontEnd
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.files.documents import parse_toml
 from streamsim.text.shown import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamsim.device.profile import Device
 
 CALLS = "calls"  # the front end of programs that make bare calls
 COMPILED = "cuda-c++"  # the front end of compiled programs; without it, a profile uses its bare calls

@@ -8,15 +8,13 @@ need a calibration (latencies, hand-overs, the host) are those of the other prof
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from streamsim.device.library import device_names, load_device
+from streamsim.device.profile import Device
 from streamsim.device.variations import with_values
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
 
 PATTERN = "t4"  # a profile of published figures, for all numbers that do not depend on the card
 # The share of the link's raw rate that pinned copies reach on cards with published figures: gen 3 and 4 about 0.8, gen

@@ -6,20 +6,15 @@ A number has a dotted name, such as ``h2d.bandwidth_bytes_per_s``. The unit may 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
-from streamsim.device.profile import RETIRED, tables_of
+from streamsim.device.profile import RETIRED, Device, tables_of
 from streamsim.errors import InputError
 from streamsim.text.quantities import parser_for, unit_of
 from streamsim.text.shown import shown
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from streamsim.device.profile import Device
-
-    Value = float | str
+Value = float | str
 
 DIRECTIONS = ("h2d", "d2h")
 BOTH = "link"  # the name that stands for both directions

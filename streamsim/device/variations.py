@@ -17,27 +17,21 @@ memory never becomes faster than pinned memory.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from streamsim.device.fields import SameAs, Table, fields_of, restored
-from streamsim.device.front_end_calls import TIMES
+from streamsim.device.fields import Field, SameAs, Table, fields_of, restored
+from streamsim.device.front_end_calls import TIMES, FrontEnd
 from streamsim.device.kernel_costs import faster_costs, mean_costs, multiplied_costs
 from streamsim.device.library import as_device
-from streamsim.device.profile import EFFECTS, LIMITED, tables_of
+from streamsim.device.profile import EFFECTS, LIMITED, Device, tables_of
+from streamsim.device.recorders import Recorder
 from streamsim.device.settings import DIRECTIONS, parser_of, targets_of
 from streamsim.errors import InputError
 from streamsim.text.quantities import RATE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    from streamsim.device.fields import Field
-    from streamsim.device.front_end_calls import FrontEnd
-    from streamsim.device.profile import Device
-    from streamsim.device.recorders import Recorder
 
 AS_SET = "assumed: as set"
 replace = msgspec.structs.replace

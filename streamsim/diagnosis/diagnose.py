@@ -7,8 +7,10 @@ them, the result names a second measurement that distinguishes these programs.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,22 +18,16 @@ from streamsim.checks import check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.assumptions import PUBLISHED_WITHIN
 from streamsim.device.library import as_device
-from streamsim.diagnosis.mistakes import MISTAKES, IntendedProgram, made, pairs, with_ops
+from streamsim.device.profile import Device
+from streamsim.diagnosis.mistakes import MISTAKES, IntendedProgram, Mistake, made, pairs, with_ops
 from streamsim.displayed import Result, attributes
 from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.schedule import Copy, Kernel, Schedule, Synchronize
+from streamsim.program.workload import Workload
 from streamsim.text.quantities import format_between, format_seconds
 from streamsim.text.shown import short
 from streamsim.text.words import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.diagnosis.mistakes import Mistake
-    from streamsim.program.workload import Workload
 
 replace = msgspec.structs.replace
 

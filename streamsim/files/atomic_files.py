@@ -11,14 +11,12 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from gzip import GzipFile
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from streamsim.errors import InputError
 from streamsim.text.shown import one_line, shown, uncapitalised
-
-if TYPE_CHECKING:
-    from gzip import GzipFile
 
 GZIP_LEVEL = 6
 WRITER_S = 10.0  # seconds until a named pipe must have a writer

@@ -6,27 +6,24 @@ equal the costs of the schedule's ops.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
+from streamsim.device.profile import Device
 from streamsim.lowering.costs import (
     D2H,
     H2D,
     KERNEL,
     NOTHING,
+    Behind,
+    Calls,
     Shape,
     copy_shape,
     kernel_call,
     kernel_shape,
 )
-from streamsim.program.schedule import Copy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streamsim.device.profile import Device
-    from streamsim.lowering.costs import Behind, Calls
-    from streamsim.program.schedule import Direction, Launch
-    from streamsim.program.workload import Part, Workload
+from streamsim.program.schedule import Copy, Direction, Launch
+from streamsim.program.workload import Part, Workload
 
 ABSENT = Shape(NOTHING, 0)  # takes the place of a copy if the chunk has no byte of the array
 

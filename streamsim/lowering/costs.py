@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from msgspec.structs import replace
 
 from streamsim.device.front_ends import LINEAR
+from streamsim.device.profile import Device, HandOver, LinkDirection
 from streamsim.program.remembered import remembered
 from streamsim.program.schedule import (
     Copy,
+    Direction,
     HostWork,
     Kernel,
     Launch,
@@ -39,12 +42,6 @@ from streamsim.rules.hand_overs import KINDS, in_the_way
 from streamsim.rules.hand_overs import NOTHING as NOTHING
 from streamsim.rules.link import CROWD, ticks_for
 from streamsim.rules.side_by_side import FULL_CARD, PACES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from streamsim.device.profile import Device, HandOver, LinkDirection
-    from streamsim.program.schedule import Direction
 
 Calls = dict[type[Op] | str, int]  # ticks by type of op, or by name of a kernel whose call has a cost of its own
 # How a kernel comes directly behind another: in a graph, or in a live program recorded from a program with a graph.

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, count, repeat
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from streamsim.device.profile import Device
 from streamsim.lowering.costs import COPIES, KERNEL, surcharges_of
-from streamsim.program.schedule import Copy, HostWork, Kernel, RecordEvent, Synchronize, WaitEvent, WaitThread
+from streamsim.program.schedule import (
+    Copy,
+    HostWork,
+    Kernel,
+    Op,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
 from streamsim.rules.calls import (
     OWN_WORK,
     RECORD,
@@ -18,19 +31,13 @@ from streamsim.rules.calls import (
     WAIT,
     WAIT_THREAD,
     Caller,
+    Surcharges,
     held,
     turn_surcharge,
     work_surcharge,
 )
 from streamsim.rules.clock import ticks
 from streamsim.rules.hand_overs import KINDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Op, Region, Schedule
-    from streamsim.rules.calls import Surcharges
 
 NO_SEGMENT = -1
 # Types of ops whose calls have work_surcharge, and types whose calls have only turn_surcharge.

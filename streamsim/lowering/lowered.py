@@ -10,11 +10,13 @@ Ops keep their index in the schedule.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from itertools import compress
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from streamsim.lowering.costs import KERNEL, NOTHING, Shape, hand_over_table, makes_of, shapes_of
+from streamsim.device.profile import Device
+from streamsim.lowering.costs import KERNEL, NOTHING, Makes, Shape, hand_over_table, makes_of, shapes_of
 from streamsim.lowering.host import Columns, Segments, call_ticks_of, segments_of
 from streamsim.lowering.order import NO_OP, Links, Order, order_of
 from streamsim.program.remembered import remembered
@@ -24,13 +26,6 @@ from streamsim.rules.clock import ticks
 from streamsim.rules.hand_overs import crossing
 from streamsim.rules.queues import NOBODY, queue_of, runs_on
 from streamsim.text.shown import short
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamsim.device.profile import Device
-    from streamsim.lowering.costs import Makes
-
 
 NOT_AN_ENGINE = -1
 

@@ -6,18 +6,14 @@ Streams, events, the legacy default stream and the signals behind kernels set th
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from streamsim.lowering.costs import H2D, KERNEL, NOTHING
+from streamsim.lowering.host import Columns
 from streamsim.program.cuda_order import StreamOrder
-from streamsim.program.schedule import RecordEvent, Synchronize, WaitEvent, WaitThread
+from streamsim.program.schedule import Op, RecordEvent, Schedule, Synchronize, WaitEvent, WaitThread
 from streamsim.rules.calls import NO_STREAM
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamsim.lowering.host import Columns
-    from streamsim.program.schedule import Op, Schedule
 
 NO_OP = -1
 

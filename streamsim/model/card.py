@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+
+import simpy
 
 from streamsim.lowering.costs import KERNEL, NOTHING
+from streamsim.lowering.lowered import Lowered
 from streamsim.model.copies import CopyEngine, Crowd, Link, LinkedCopyEngine
-from streamsim.model.engines import HardwareQueues
+from streamsim.model.engines import Engine, HardwareQueues
 from streamsim.model.kernels import ComputeEngine
-from streamsim.model.times import NOT_YET
+from streamsim.model.times import NOT_YET, Times
 from streamsim.rules.hand_overs import crossing, heard
 from streamsim.rules.link import NEVER
-
-if TYPE_CHECKING:
-    import simpy
-
-    from streamsim.lowering.lowered import Lowered
-    from streamsim.model.engines import Engine
-    from streamsim.model.times import Times
 
 
 class _Awaited:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from streamsim.lowering.costs import COPIES, KERNEL
-from streamsim.model.engines import Engine
+import simpy
+
+from streamsim.lowering.costs import COPIES, KERNEL, Shape
+from streamsim.lowering.lowered import Lowered
+from streamsim.model.engines import Engine, HardwareQueues
+from streamsim.model.times import Times
 from streamsim.rules.link import NEVER, level, next_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import simpy
-
-    from streamsim.lowering.costs import Shape
-    from streamsim.lowering.lowered import Lowered
     from streamsim.model.card import Card
-    from streamsim.model.engines import HardwareQueues
-    from streamsim.model.times import Times
 
 
 class CopyEngine(Engine):

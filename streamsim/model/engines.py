@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from array import array
 from typing import TYPE_CHECKING
 
+import simpy
+
+from streamsim.device.profile import Compute, CopyEngines
+from streamsim.lowering.lowered import Lowered
 from streamsim.rules.queues import NO_HEAD, Head, choose, new_arbiter
 
 if TYPE_CHECKING:
-    import simpy
-
-    from streamsim.device.profile import Compute, CopyEngines
-    from streamsim.lowering.lowered import Lowered
     from streamsim.model.card import Card
 
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import simpy
 
-from streamsim.lowering.host import NO_SEGMENT
-
-if TYPE_CHECKING:
-    import simpy
-
-    from streamsim.lowering.host import Segment
-    from streamsim.lowering.lowered import Lowered
-    from streamsim.model.card import Card
-    from streamsim.model.times import Times
+from streamsim.lowering.host import NO_SEGMENT, Segment
+from streamsim.lowering.lowered import Lowered
+from streamsim.model.card import Card
+from streamsim.model.times import Times
 
 
 class Host:

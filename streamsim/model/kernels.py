@@ -5,16 +5,15 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from streamsim.model.engines import Engine
+import simpy
+
+from streamsim.lowering.costs import Shape
+from streamsim.model.engines import Engine, HardwareQueues
 from streamsim.rules.link import NEVER, ticks_for
 from streamsim.rules.side_by_side import FULL_CARD, by_warps, given, suffices, warps
 
 if TYPE_CHECKING:
-    import simpy
-
-    from streamsim.lowering.costs import Shape
     from streamsim.model.card import Card
-    from streamsim.model.engines import HardwareQueues
 
 
 class Running:

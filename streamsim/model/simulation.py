@@ -1,7 +1,7 @@
 """One run of a host and a card in a SimPy environment, and its time line."""
 
+from array import array
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import simpy
 
@@ -13,9 +13,6 @@ from streamsim.model.host import Host
 from streamsim.model.times import Times, complete_events
 from streamsim.program.schedule import Schedule
 from streamsim.timeline.timeline import Timeline
-
-if TYPE_CHECKING:
-    from array import array
 
 
 def simulate(schedule: Schedule, device: Device | str | Path) -> Timeline:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from array import array
 from itertools import compress, count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from streamsim.lowering.costs import KERNEL, NOTHING, hand_over_table
+from streamsim.lowering.lowered import Lowered
 from streamsim.rules.hand_overs import KINDS, crossing, heard
-
-if TYPE_CHECKING:
-    from streamsim.lowering.lowered import Lowered
 
 NOT_YET = -1
 

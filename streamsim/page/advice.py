@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
+from streamsim.diagnosis.diagnose import CandidateProgram, Diagnosis
 from streamsim.page.document import Page
 from streamsim.page.timelines import Shown
 from streamsim.report.diagnosis import diagnosis_tables, nearest
@@ -12,13 +13,8 @@ from streamsim.report.tables import Table
 from streamsim.report.training import loop_table
 from streamsim.text.quantities import format_ratio, format_seconds
 from streamsim.text.words import listed
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from streamsim.diagnosis.diagnose import CandidateProgram, Diagnosis
-    from streamsim.timeline.timeline import Timeline
-    from streamsim.training.loop import LoopAdvice
+from streamsim.timeline.timeline import Timeline
+from streamsim.training.loop import LoopAdvice
 
 
 def diagnosis_page(found: Diagnosis, as_meant: Timeline | None = None) -> Page:

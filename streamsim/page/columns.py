@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 SMALLEST = 9  # the level of zlib that packs most
 

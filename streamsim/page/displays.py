@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import io
+import os
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
+from streamsim.analysis.explanation import Explanation
+from streamsim.analysis.predict import Prediction
+from streamsim.analysis.what_if import WhatIf
+from streamsim.device.profile import Device
+from streamsim.diagnosis.diagnose import Diagnosis
 from streamsim.page.document import Page, write_page
+from streamsim.program.schedule import Schedule
+from streamsim.recorded.recording import Recording
+from streamsim.recorded.replay import Replay
+from streamsim.recorded.summary import RecordingSummary
+from streamsim.report.heatmap import HeatMap
 from streamsim.report.tables import Table, in_html
+from streamsim.search.result import Best
+from streamsim.search.sweep import Sweep
 from streamsim.text.quantities import format_bytes, format_seconds, format_share
 from streamsim.text.shown import printable
 from streamsim.text.words import counted
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable
-
-    from streamsim.analysis.explanation import Explanation
-    from streamsim.analysis.predict import Prediction
-    from streamsim.analysis.what_if import WhatIf
-    from streamsim.device.profile import Device
-    from streamsim.diagnosis.diagnose import Diagnosis
-    from streamsim.program.schedule import Schedule
-    from streamsim.recorded.recording import Recording
-    from streamsim.recorded.replay import Replay
-    from streamsim.recorded.summary import RecordingSummary
-    from streamsim.report.heatmap import HeatMap
-    from streamsim.search.result import Best
-    from streamsim.search.sweep import Sweep
-    from streamsim.timeline.timeline import Timeline
-    from streamsim.training.loop import LoopAdvice
+from streamsim.timeline.timeline import Timeline
+from streamsim.training.loop import LoopAdvice
 
 WIDTH = 120  # of a table as text, in characters
 # Heights of a page in a notebook, in pixels.

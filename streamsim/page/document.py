@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -22,10 +24,6 @@ from streamsim.page.timelines import Shown, line_data
 from streamsim.report.tables import Table, in_html
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import one_line
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Sequence
 
 STYLES = ("style.css",)
 PLACE = re.compile("@(policy|title|style|script|body|data)@")

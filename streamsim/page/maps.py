@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from streamsim.errors import InputError
 from streamsim.page.columns import packed
-from streamsim.page.timelines import Shown  # noqa: TC001 - msgspec reads it
+from streamsim.page.timelines import Shown
 from streamsim.report.heatmap import column_words, value_order, value_words
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.shown import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 MOST_ROWS = 100_000
 MOST_LINES = 64  # time lines that a page carries beside its map

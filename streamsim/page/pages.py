@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
+from streamsim.analysis.what_if import WhatIf
 from streamsim.page.advice import diagnosis_page, loop_page
 from streamsim.page.document import Page
 from streamsim.page.predictions import explanation_page, prediction_page
 from streamsim.page.searches import best_page, sweep_page
 from streamsim.page.timelines import Shown
+from streamsim.recorded.replay import Replay, Unrecorded
+from streamsim.recorded.summary import RecordingSummary
 from streamsim.report.recording import recording_table
 from streamsim.report.replay import replay_table
 from streamsim.report.sweep import common_words, sweep_table
 from streamsim.report.what_if import what_if_table
 from streamsim.search.sweep import WITHIN
 from streamsim.text.quantities import format_change, format_ratio, format_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from streamsim.analysis.what_if import WhatIf
-    from streamsim.recorded.replay import Replay, Unrecorded
-    from streamsim.recorded.summary import RecordingSummary
-    from streamsim.timeline.timeline import Timeline
+from streamsim.timeline.timeline import Timeline
 
 __all__ = [
     "best_page",

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from streamsim.page.columns import deflated
 from streamsim.page.document import WITH_PYTHON, document_of, lines_html, viewer_text
 from streamsim.page.played import CONTROLS, LESSONS, Control, Lesson, played, prediction_of, shown
 from streamsim.page.predictions import lines_of
+from streamsim.page.pyodide import BrowserPython
 from streamsim.report.tables import in_html
-
-if TYPE_CHECKING:
-    from streamsim.page.pyodide import BrowserPython
 
 TITLE = "Streams: drag, and see"
 STARTING = "Python is starting in this page; the picture shows the first lesson."

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
-from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK, BUSIEST_ENGINE
+from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK, BUSIEST_ENGINE, Bound
+from streamsim.analysis.explanation import Explanation
+from streamsim.analysis.intervals import Interval
+from streamsim.analysis.predict import Prediction
 from streamsim.page.document import Page
 from streamsim.page.losses import losses_of
 from streamsim.page.timelines import Shown
@@ -14,14 +17,6 @@ from streamsim.report.serial import SERIAL_WORDS, serial_timeline
 from streamsim.report.text import summary
 from streamsim.report.titles import title_of
 from streamsim.text.quantities import format_ratio, format_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamsim.analysis.bounds import Bound
-    from streamsim.analysis.explanation import Explanation
-    from streamsim.analysis.intervals import Interval
-    from streamsim.analysis.predict import Prediction
 
 NO_INTERVAL = (0.0, 0.0)
 

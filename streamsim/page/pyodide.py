@@ -10,19 +10,16 @@ import hashlib
 import io
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from importlib.resources.abc import Traversable
+from pathlib import Path
 
 import msgspec
 
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import read_bytes
 from streamsim.text.shown import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from importlib.resources.abc import Traversable
-    from pathlib import Path
 
 PYODIDE, MSGSPEC, SIMPY = "314.0.7", "0.22.0", "4.1.2"
 PLATFORM = "pyemscripten_2026_0_wasm32"  # the platform of this version of Pyodide, which runs Python 3.14

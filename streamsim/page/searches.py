@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.page.document import Page
 from streamsim.page.maps import Map, map_of, spread
 from streamsim.page.timelines import Shown
 from streamsim.program.config import Config
+from streamsim.program.schedule import Schedule
 from streamsim.program.workload import Workload
 from streamsim.report.best import best_table
 from streamsim.report.heatmap import column_words, value_words
 from streamsim.report.sweep import common_words, sweep_table
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.search.evaluate import evaluate_ticks, is_fast
-from streamsim.search.sweep import CONFIG, RESULTS, WITHIN
+from streamsim.search.result import Best
+from streamsim.search.sweep import CONFIG, RESULTS, WITHIN, Sweep
 from streamsim.text.quantities import format_ratio, format_seconds
 from streamsim.text.words import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Schedule
-    from streamsim.search.result import Best
-    from streamsim.search.sweep import Sweep
 
 MOST_OPS = 30_000  # of all time lines of a page together
 MOST_PROGRAMS = {True: 20_000, False: 300}  # predicted for a page: on the compiled model, and on SimPy

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from streamsim.lowering.lowered import lower
 from streamsim.page.columns import differences, packed
-from streamsim.program.schedule import Copy, Kernel
+from streamsim.program.schedule import Copy, Kernel, Op
 from streamsim.report.kinds import engine_place, kind_of, may_wait, numbers
 from streamsim.report.overlapping_ops import lane_of_each_op
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.shown import one_line
-from streamsim.timeline.critical_path import causes_of
+from streamsim.timeline.critical_path import Cause, causes_of
 from streamsim.timeline.timeline import Timeline, label
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamsim.program.schedule import Op
-    from streamsim.timeline.critical_path import Cause
 
 BECAUSE = ("start", "host", "stream", "event", "engine")  # the viewer has these in the same order
 LONGEST_NAME = 200

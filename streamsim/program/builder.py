@@ -18,8 +18,9 @@ raises InputError.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -30,20 +31,18 @@ from streamsim.program.schedule import (
     Copy,
     HostWork,
     Kernel,
+    Launch,
+    Op,
     RecordEvent,
     Region,
     Schedule,
+    StreamKind,
     Synchronize,
     WaitEvent,
 )
+from streamsim.program.schedule import Memory as MemoryKind
 from streamsim.text.quantities import parse_bytes, parse_count, parse_seconds, parse_share
 from streamsim.text.shown import short, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from streamsim.program.schedule import Launch, Op, StreamKind
-    from streamsim.program.schedule import Memory as MemoryKind
 
 
 class Memory(msgspec.Struct, frozen=True, eq=False, gc=False):

@@ -5,23 +5,19 @@ All code that cuts, searches, prices or bounds programs makes a :class:`Config` 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import msgspec
 
 from streamsim.checks import MOST_CHUNKS, check_calls, check_choice, check_whole
 from streamsim.errors import InputError
-from streamsim.program.loops import ISSUE_ORDERS, Turns, loop_of, stages_of
+from streamsim.program.loops import ISSUE_ORDERS, Loop, Turns, loop_of, stages_of
 from streamsim.program.loops import ORDERS as ORDERS
 from streamsim.program.loops import Order as Order
 from streamsim.program.pipeline import program_of
-from streamsim.program.schedule import LAUNCHES, Launch
+from streamsim.program.schedule import LAUNCHES, Launch, Schedule
+from streamsim.program.workload import Workload
 from streamsim.text.words import counted
-
-if TYPE_CHECKING:
-    from streamsim.program.loops import Loop
-    from streamsim.program.schedule import Schedule
-    from streamsim.program.workload import Workload
 
 HostMemory = Literal["pinned", "pageable"]
 HOST_MEMORIES: tuple[HostMemory, ...] = get_args(HostMemory)

@@ -5,17 +5,12 @@ A set of ops to wait for holds only the latest op of each stream, because that i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from streamsim.errors import InputError
-from streamsim.program.schedule import LEGACY_STREAM
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamsim.program.schedule import Schedule, Synchronize
+from streamsim.program.schedule import LEGACY_STREAM, Schedule, Synchronize
 
 
 class StreamOrder:

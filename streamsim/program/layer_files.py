@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -20,10 +22,6 @@ from streamsim.program.layers import Layer, Layers
 from streamsim.program.workload_text import OF_KERNELS
 from streamsim.text.recognise import LARGEST_TOML_BYTES
 from streamsim.text.shown import one_line, shown
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator
 
 CSV = ".csv"
 COLUMNS = Layer.__struct_fields__

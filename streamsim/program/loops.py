@@ -11,14 +11,12 @@ chunk. Arrays that are copied once go in stream 0 before the passes, and back af
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from streamsim.program.workload import Workload
+from streamsim.program.workload import Workload
 
 Order = Literal["depth-first", "breadth-first", "serial", "prefetch", "relay"]
 ORDERS: tuple[Order, ...] = get_args(Order)

@@ -14,24 +14,18 @@ kernel meanwhile. ``kernel_first`` issues a layer's kernels before the next laye
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, check_choice, check_is, check_tuple, check_whole
 from streamsim.errors import InputError
-from streamsim.program.builder import Program
+from streamsim.program.builder import Memory, Program, Stream
 from streamsim.program.config import HOST_MEMORIES, HostMemory
-from streamsim.program.layers import Layers
+from streamsim.program.layers import Layers, LayerStep, Turn
+from streamsim.program.schedule import Schedule
 from streamsim.text.shown import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamsim.program.builder import Memory, Stream
-    from streamsim.program.layers import LayerStep, Turn
-    from streamsim.program.schedule import Schedule
 
 
 class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

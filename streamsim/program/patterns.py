@@ -6,17 +6,22 @@ Chunk i of N runs in stream i mod S. The loops are in :mod:`streamsim.program.lo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from streamsim.program.config import Config, HostMemory, ring_config
-from streamsim.program.schedule import Copy, HostWork, Kernel, Schedule, StreamKind, Synchronize, check_schedule
-
-if TYPE_CHECKING:
-    from streamsim.program.loops import Order
-    from streamsim.program.schedule import Launch, Op
-    from streamsim.program.workload import Workload
+from streamsim.program.loops import Order
+from streamsim.program.schedule import (
+    Copy,
+    HostWork,
+    Kernel,
+    Launch,
+    Op,
+    Schedule,
+    StreamKind,
+    Synchronize,
+    check_schedule,
+)
+from streamsim.program.workload import Workload
 
 NON_BLOCKING: tuple[StreamKind, ...] = ("non-blocking",)
 

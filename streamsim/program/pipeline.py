@@ -7,20 +7,15 @@ first chunk, in the loop's first stream, for which the other streams wait. They 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from streamsim.collector import collector_off
-from streamsim.program.builder import Program
-from streamsim.program.loops import TURN, Issue, Prepare, Record
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamsim.program.builder import Event, Memory, Stream
-    from streamsim.program.loops import Loop, Stage, Step, Turns
-    from streamsim.program.schedule import Kernel
-    from streamsim.program.workload import Workload
+from streamsim.program.builder import Event, Memory, Program, Stream
+from streamsim.program.loops import TURN, Issue, Loop, Prepare, Record, Stage, Step, Turns
+from streamsim.program.schedule import Kernel
+from streamsim.program.workload import Workload
 
 T = TypeVar("T")
 HOST_WORK = "host work"  # before a chunk

@@ -7,14 +7,12 @@ many changes of one program.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from functools import wraps
 from threading import Lock
-from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Concatenate, Generic, ParamSpec, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
-
-    from streamsim.program.schedule import Schedule
+from streamsim.program.schedule import Schedule
 
 MOST_OPS = 256_000  # ops of all schedules in a memory; lowered, each takes some 400 bytes, its dependences 1 or 2 kB
 MOST = 64  # schedules in a memory

@@ -7,8 +7,9 @@ This rule stands only here: patterns, the compiled search and its bounds ask it.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -31,10 +32,7 @@ from streamsim.text.quantities import format_bytes, format_seconds
 from streamsim.text.shown import short
 from streamsim.text.words import counted
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    Runs = Sequence[tuple[int, int]]  # (how many in a row, value)
+Runs = Sequence[tuple[int, int]]  # (how many in a row, value)
 
 BYTES_PER_ELEMENT = 4  # default: floats, one thread for each
 THREADS_PER_S = 250_000_000  # least threads of a launch: a wave of a large card takes at most 1 ms

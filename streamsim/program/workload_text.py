@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from streamsim.checks import LEAST_FILL, SHORTEST_KERNEL_S
 from streamsim.errors import InputError
@@ -11,11 +12,8 @@ from streamsim.program.workload import MOST_LAUNCHES, Point, Timed, Workload, Wo
 from streamsim.text.quantities import check_listed, parse_bytes, parse_count, parse_seconds, parse_share
 from streamsim.text.shown import shown
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    Size = int | str
-    Kernel = float | str | WorkloadKernel
+Size = int | str
+Kernel = float | str | WorkloadKernel
 
 
 def parse_fill(text: str, field: str) -> float:

@@ -29,8 +29,9 @@ pageable memory (``blocking`` in stream 0). Source: CUDA Runtime API, "API synch
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -46,13 +47,8 @@ from streamsim.program.schedule import (
     WaitThread,
     check_schedule,
 )
-from streamsim.races.happens_before import HappensBefore
+from streamsim.races.happens_before import Clock, HappensBefore
 from streamsim.races.touched_bytes import History, touched
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from streamsim.races.happens_before import Clock
 
 Rule = Literal["race", "unrecorded-event", "unsynchronised-output", "redundant-wait"]
 HazardKind = Literal["read-after-write", "write-after-read", "write-after-write"]

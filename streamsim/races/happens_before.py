@@ -18,17 +18,13 @@ So a record or a wait hands on what the thread that called it knew: who comes af
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamsim.program.cuda_order import StreamOrder
-from streamsim.program.schedule import LEGACY_STREAM
+from streamsim.program.schedule import LEGACY_STREAM, Schedule, Synchronize
 from streamsim.races.touched_bytes import NEVER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamsim.program.schedule import Schedule, Synchronize
 
 # For every stream the last op in it that has surely ended, or NEVER: that op and all before it in the stream. With
 # several threads also for every thread the last of its copies that has surely read its pageable memory.

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from streamsim.program.schedule import Buffer, Copy, Kernel, Op, Region
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 NEVER = -1  # in place of an op
 

@@ -7,9 +7,11 @@ A profiler's file may have unknown or repeated ids, clocks that run backwards, o
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamsim.errors import InputError
 from streamsim.recorded.call_names import queries
@@ -30,11 +32,6 @@ from streamsim.recorded.recording import (
     Recording,
     Unread,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import NDArray
 
 STEP = "ProfilerStep#"  # how the names of the profiler's steps begin
 MOST_RECORDS = 10_000_000

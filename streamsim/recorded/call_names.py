@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from streamsim.recorded.recording import CallKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _SUFFIX = re.compile(r"(?:_v\d+|_ptsz|_ptds)+\Z")
 _PREFIX = re.compile(r"\A(?:cuda|hip|cu)(?=[A-Z])")

@@ -7,10 +7,13 @@ are nanoseconds of CUPTI's clock, except in ``untraced``: these runs were timed 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+import os
+from collections.abc import Iterator
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from streamsim.errors import InputError
 from streamsim.recorded.builder import FAR, STEP, RecordingBuilder, mapped, times_of
@@ -29,13 +32,7 @@ from streamsim.recorded.recording import (
 )
 from streamsim.text.shown import one_line, shown
 
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    Columns = dict[str, NDArray[np.int64]]
+Columns = dict[str, NDArray[np.int64]]
 
 VERSION = 1
 LARGEST_LINE_BYTES = 1 << 24

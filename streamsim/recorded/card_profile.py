@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from streamsim.device.generations import as_recorded, made_profile, profile_named
 from streamsim.device.library import as_device, load_device
+from streamsim.device.profile import Device
 from streamsim.device.variations import AS_SET, changed, with_values
 from streamsim.recorded.copy_rates import DIRECTIONS, copy_rates
-from streamsim.recorded.recording import CallKind, RecordedCard
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.recorded.recording import Recording
+from streamsim.recorded.recording import CallKind, RecordedCard, Recording
 
 OWN = "measured: the recording's own copies"
 FOLLOWS = "assumed: in step with the recording's own copies"

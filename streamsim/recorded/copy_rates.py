@@ -7,20 +7,16 @@ the first time (page faults), a module that is loaded, a lock.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamsim.device.fields import SLOWEST_BYTES_PER_S
 from streamsim.device.generations import link_limit
+from streamsim.device.profile import Device
 from streamsim.recorded.idle import Covered, merged
-from streamsim.recorded.recording import NONE, CopyDirection, CopyMemory, WorkKind
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from streamsim.device.profile import Device
-    from streamsim.recorded.recording import CardWork, Recording
+from streamsim.recorded.recording import NONE, CardWork, CopyDirection, CopyMemory, Recording, WorkKind
 
 DIRECTIONS = {"h2d": CopyDirection.H2D, "d2h": CopyDirection.D2H}
 OTHER = {"h2d": "d2h", "d2h": "h2d"}

@@ -8,17 +8,13 @@ the call or was still in it; or neither of these.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamsim.recorded.call_names import plain
-from streamsim.recorded.recording import NONE
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from streamsim.recorded.recording import CardWork, Recording
+from streamsim.recorded.recording import NONE, CardWork, Recording
 
 BETWEEN_CALLS = "the host is between calls"
 IN_CALL = "the host is in {}"

@@ -11,8 +11,9 @@ import os
 import re
 import stat
 import zlib
+from collections.abc import Generator, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar
+from typing import BinaryIO, Generic, TypeVar
 
 import msgspec
 
@@ -20,9 +21,6 @@ from streamsim.errors import InputError
 from streamsim.files.atomic_files import file_error
 from streamsim.text.recognise import GZIP_MAGIC
 from streamsim.text.shown import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
 
 BLOCK_BYTES = 1 << 20
 LARGEST_HEAD_BYTES = 1 << 24

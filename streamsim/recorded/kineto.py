@@ -6,9 +6,11 @@ the host's side. A record of an event has no stream; the wait for the event name
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -27,10 +29,6 @@ from streamsim.recorded.recording import (
     WorkKind,
 )
 from streamsim.text.shown import one_line, shown
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterator
 
 Id = int | float | str | None
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]

@@ -7,9 +7,12 @@ shows its kind; its syncType differs between versions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamsim.errors import InputError
 from streamsim.recorded.builder import RecordingBuilder, mapped, times_of
@@ -28,12 +31,6 @@ from streamsim.recorded.recording import (
 )
 from streamsim.recorded.sqlite_tables import EXPORT_AGAIN, Tables, open_tables
 from streamsim.text.shown import one_line
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
 
 META = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 CUPTI = "CUPTI_ACTIVITY_KIND_"

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamsim.program.recorded_times import UNKNOWN, RecordedTimes
 from streamsim.program.schedule import HostWork
-from streamsim.recorded.recording import NONE
+from streamsim.recorded.program import RecordedProgram
+from streamsim.recorded.recording import NONE, Recording
 from streamsim.recorded.unified import lanes_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from streamsim.recorded.program import RecordedProgram
-    from streamsim.recorded.recording import Recording
 
 
 def recorded_times(recording: Recording, program: RecordedProgram) -> RecordedTimes:

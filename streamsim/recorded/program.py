@@ -6,13 +6,16 @@ calls. The model predicts when work runs on the card, how long copies take, and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, LEAST_FILL
 from streamsim.device.library import as_device
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.program.recorded_times import FIRST_TOUCH
 from streamsim.program.schedule import (
@@ -21,29 +24,32 @@ from streamsim.program.schedule import (
     Copy,
     HostWork,
     Kernel,
+    Op,
     RecordEvent,
     Region,
     Schedule,
+    StreamKind,
     Synchronize,
     WaitEvent,
     WaitThread,
 )
 from streamsim.recorded.call_names import plain
-from streamsim.recorded.copy_rates import held_ns
-from streamsim.recorded.recording import ISSUES, NONE, CallKind, CopyDirection, CopyMemory, Unread, WorkKind
+from streamsim.recorded.copy_rates import Held, held_ns
+from streamsim.recorded.recording import (
+    ISSUES,
+    NONE,
+    CallKind,
+    CardWork,
+    CopyDirection,
+    CopyMemory,
+    Recording,
+    Unread,
+    WorkKind,
+)
 from streamsim.recorded.recording_costs import FIRST_S, HostCosts, share_ns, unwritten_ns
 from streamsim.recorded.threads import NAMED_NS, call_times, first_excess_ns
 from streamsim.recorded.uncontended import uncontended_ns
 from streamsim.recorded.unified import NOT_MODELLED, first_call
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Op, StreamKind
-    from streamsim.recorded.copy_rates import Held
-    from streamsim.recorded.recording import CardWork, Recording
 
 PAGEABLE = "pageable"  # the buffer in which every pageable copy has its own range
 UNIFIED_COPY = "copy of unified memory"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from streamsim.errors import InputError
 from streamsim.recorded.captured import read_captured
@@ -12,13 +12,9 @@ from streamsim.recorded.file_kinds import CAPTURED, REPORTS, SQLITE
 from streamsim.recorded.json_stream import BYTE_ORDER_MARK, blocks_of
 from streamsim.recorded.kineto import read_kineto
 from streamsim.recorded.nsys import read_nsys
+from streamsim.recorded.recording import Recording
 from streamsim.text.recognise import WORDS, kind_of
 from streamsim.text.shown import one_line
-
-if TYPE_CHECKING:
-    import os
-
-    from streamsim.recorded.recording import Recording
 
 _JSON = re.compile(rb"\s*\{")
 KNOWN = (

@@ -7,10 +7,11 @@ index, or -1 for none. Columns are read-only arrays with one entry for each row.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from streamsim.checks import check_choice, check_tuple, check_whole
 from streamsim.displayed import Displayed
@@ -18,9 +19,6 @@ from streamsim.errors import InputError
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
 from streamsim.text.words import counted
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 Format = Literal["Kineto", "Nsight Systems", "CUPTI"]
 RecordedStreamKind = Literal["legacy", "blocking", "non-blocking", "unknown"]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.assumptions import known_within
 from streamsim.device.library import as_device
+from streamsim.device.profile import Device
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.recorded.card_profile import profile_of
@@ -18,21 +21,12 @@ from streamsim.recorded.copy_rates import occupied_ns
 from streamsim.recorded.op_times import recorded_times
 from streamsim.recorded.program import RecordedProgram, program_of
 from streamsim.recorded.recording import NONE, SIMULATED, Recording
-from streamsim.recorded.recording_costs import STAMPS_S, HostCosts, costs_of, while_recorded
+from streamsim.recorded.recording_costs import STAMPS_S, HostCosts, RecordingCosts, costs_of, while_recorded
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_change, format_seconds
 from streamsim.timeline.timeline import Timeline, label, recorded_timeline
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from streamsim.device.profile import Device
-    from streamsim.recorded.recording_costs import RecordingCosts
-
-    Rows = NDArray[np.int64]
+Rows = NDArray[np.int64]
 
 WORST = 5  # misplaced ops that a replay lists
 STEPS = 40  # steps of the search for the cost of recording

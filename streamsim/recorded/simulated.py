@@ -6,23 +6,18 @@ With such a recording, every step to a faster program can be tried without a car
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import replacing_packed
-from streamsim.program.schedule import Copy, HostWork, Kernel, RecordEvent, Synchronize, WaitEvent, WaitThread
+from streamsim.program.schedule import Copy, HostWork, Kernel, Op, RecordEvent, Synchronize, WaitEvent, WaitThread
 from streamsim.recorded.kineto import LEGACY_STREAM
 from streamsim.rules.clock import TICKS_PER_US
-from streamsim.timeline.timeline import call_name
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator
-
-    from streamsim.program.schedule import Op
-    from streamsim.timeline.timeline import Timeline
+from streamsim.timeline.timeline import Timeline, call_name
 
 Event = dict[str, Any]
 PROCESS = 1

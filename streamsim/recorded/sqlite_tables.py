@@ -9,23 +9,20 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import file_error
 from streamsim.recorded.recording import NONE
 from streamsim.text.recognise import GZIP_MAGIC
 from streamsim.text.shown import one_line, uncapitalised
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
 
 ROWS_AT_ONCE = 20_000
 LONGEST_VALUE_BYTES = 1 << 20

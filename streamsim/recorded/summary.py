@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from streamsim.displayed import Displayed
 from streamsim.recorded.call_names import plain
@@ -14,6 +17,7 @@ from streamsim.recorded.recording import (
     NONE,
     AnnotationKind,
     CallKind,
+    CardWork,
     CopyDirection,
     CopyMemory,
     Format,
@@ -25,14 +29,6 @@ from streamsim.recorded.unified import first_prefetch, groups_of
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
 from streamsim.text.words import counted
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from streamsim.recorded.recording import CardWork
 
 ENGINES = ("H2D", "D2H", "kernels", "within the card", "memsets", "other copies", "graphs")
 KERNELS = ENGINES.index("kernels")

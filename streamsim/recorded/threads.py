@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from streamsim.recorded.recording import NONE, AnnotationKind, CallKind
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from streamsim.recorded.recording import Recording
+from streamsim.recorded.recording import NONE, AnnotationKind, CallKind, Recording
 
 MOST_RECENT = 16  # number of threads with the latest calls that a thread may have waited for
 NAMED_NS = 10_000  # from this length on, a call without work for a card becomes host work with a name

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from streamsim.recorded.recording import NONE, WorkKind
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from streamsim.recorded.recording import CardWork
+from streamsim.recorded.recording import NONE, CardWork, WorkKind
 
 # The most time between two kernels of a graph, one behind the other in one stream, if the second waits for nothing
 # else. Six recordings of an H100 and H200s have 0.1 to 0.5 us.

@@ -6,20 +6,14 @@ Prefetch calls keep their recorded times, and kernels keep theirs with their pag
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamsim.program.recorded_times import RecordedLane
 from streamsim.recorded.idle import merged
-from streamsim.recorded.recording import NONE, CallKind, PageCause, PageKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from streamsim.recorded.recording import Recording
+from streamsim.recorded.recording import NONE, CallKind, PageCause, PageKind, Recording
 
 NOT_MODELLED = "the driver moves pages: left out; prefetches and kernels take what they took"
 _KINDS = {

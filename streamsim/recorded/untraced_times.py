@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import TYPE_CHECKING
 
-from streamsim.recorded.recording import NONE
+from streamsim.recorded.recording import NONE, Recording
 from streamsim.recorded.windows import name_of, part_of, window_ns
-
-if TYPE_CHECKING:
-    from streamsim.recorded.recording import Recording
 
 
 def untraced_time_s(recording: Recording, window: str | None, card: int | None = None) -> float | None:

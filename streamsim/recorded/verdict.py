@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.assumptions import known_within
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
-from streamsim.program.schedule import HostWork
+from streamsim.program.schedule import HostWork, Schedule
 from streamsim.recorded.idle import AFTER
+from streamsim.recorded.summary import RecordedCardUse
 from streamsim.text.quantities import format_ratio, format_seconds
 from streamsim.transform import changes as make
+from streamsim.transform.changes import Change
 from streamsim.transform.ops import is_of_a_call
 from streamsim.transform.scenario import Scenario
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Schedule
-    from streamsim.recorded.summary import RecordedCardUse
-    from streamsim.transform.changes import Change
 
 BINDING = 0.6  # share of the time from which the busiest engine is called the limit
 LEAST_GAIN = 1.03  # a change with a smaller gain is not worth trying

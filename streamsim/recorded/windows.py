@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from streamsim.errors import InputError
 from streamsim.recorded.recording import ISSUES, NONE, AnnotationKind, Recording, Unread
 from streamsim.recorded.uncontended import fastest_uncontended
 from streamsim.text.quantities import parse_seconds
 from streamsim.text.shown import shown
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _NUMBERED = re.compile(r"(.+)\[([1-9][0-9]{0,8})\]", re.DOTALL)
 _TIMES = re.compile(r"(.*?)\.\.(.*)", re.DOTALL)

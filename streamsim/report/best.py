@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK
 from streamsim.program.layers import Layers
 from streamsim.program.workload import Workload
 from streamsim.report.tables import Fact, Table, facts
-from streamsim.search.result import FASTER
+from streamsim.search.result import FASTER, Best
 from streamsim.text.quantities import format_bytes, format_change, format_ratio, format_seconds, format_share
 from streamsim.text.words import counted
-
-if TYPE_CHECKING:
-    from streamsim.search.result import Best
 
 NAMES = {"one_by_one": "pinned", "kernel_first": "kernel first", "resident": "all stay", "before": "as it is"}
 

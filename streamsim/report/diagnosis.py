@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
+from streamsim.diagnosis.diagnose import CandidateProgram, Diagnosis, NextMeasurement
 from streamsim.report.tables import Row, Table
 from streamsim.text.quantities import format_change
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from streamsim.diagnosis.diagnose import CandidateProgram, Diagnosis, NextMeasurement
 
 MOST_EQUAL, MOST_OTHERS = 8, 3  # rows
 

@@ -7,10 +7,18 @@ for each moment the share of the time that each kind takes, as single bars could
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from streamsim.analysis.bounds import BUSIEST_ENGINE
+from streamsim.analysis.causes import Loss
+from streamsim.analysis.explanation import Explanation
+from streamsim.analysis.predict import Prediction
+from streamsim.analysis.what_if import WhatIf
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.report.kinds import (
@@ -36,26 +44,14 @@ from streamsim.rules.clock import S_PER_TICK, TICKS_PER_S
 from streamsim.text.quantities import format_ratio, format_seconds
 from streamsim.text.shown import one_line
 from streamsim.timeline.critical_path import critical_path
-from streamsim.timeline.timeline import Timeline
+from streamsim.timeline.timeline import Lane, Timeline
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Sequence
-
-    import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
-    from numpy.typing import NDArray
-
-    from streamsim.analysis.causes import Loss
-    from streamsim.analysis.explanation import Explanation
-    from streamsim.analysis.predict import Prediction
-    from streamsim.analysis.what_if import WhatIf
-    from streamsim.timeline.timeline import Lane
-
-    Ticks = NDArray[np.int64]
-    Times = NDArray[np.floating[Any]]
-    Mask = NDArray[np.bool_]
+Ticks = NDArray[np.int64]
+Times = NDArray[np.floating[Any]]
+Mask = NDArray[np.bool_]
 
 
 # Causes of lost time: light enough for a black number, apart in hue from neighbours of their usual size.

@@ -5,20 +5,18 @@ Where the rows have several issue orders, which are no axis, each order has a ma
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.report.pictures import DisplayedPanels, displayed_axes, new_figure, root_figure, save_axes, set_title
+from streamsim.search.sweep import Sweep
 from streamsim.text.quantities import format_bytes, format_seconds, unit_of
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Mapping
-
     from matplotlib.axes import Axes
-
-    from streamsim.search.sweep import Sweep
 
 VALUE = "makespan_s"
 COLOURS = "viridis_r"  # told apart by the colour-blind and in grey print; the fastest is the brightest

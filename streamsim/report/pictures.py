@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import textwrap
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -16,8 +17,6 @@ from streamsim.files.atomic_files import write_bytes
 from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 

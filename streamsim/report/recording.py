@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from streamsim.recorded.recording import Recording
+from streamsim.recorded.summary import (
+    RecordedAmount,
+    RecordedCalls,
+    RecordedCardUse,
+    RecordedReason,
+    RecordingSummary,
+)
+from streamsim.recorded.windows import NamedSpan
 from streamsim.report.tables import LONGEST_CELL, Row, Table, cut, facts
 from streamsim.text.quantities import format_bytes, format_seconds
 from streamsim.text.shown import one_line
 from streamsim.text.words import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamsim.recorded.recording import Recording
-    from streamsim.recorded.summary import (
-        RecordedAmount,
-        RecordedCalls,
-        RecordedCardUse,
-        RecordedReason,
-        RecordingSummary,
-    )
-    from streamsim.recorded.windows import NamedSpan
 
 MOST_CALLS, MOST_REASONS, MOST_SPANS = 8, 6, 50
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from streamsim.recorded.replay import PREDICTED, TAKEN, warnings_of
+from streamsim.recorded.replay import PREDICTED, TAKEN, EngineReplay, Misplaced, Replay, Unrecorded, warnings_of
 from streamsim.report.tables import Row, Table, cut, facts
 from streamsim.text.quantities import format_change, format_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streamsim.recorded.replay import EngineReplay, Misplaced, Replay, Unrecorded
-
 
 ENGINE_NAMES = {"h2d": "H2D", "d2h": "D2H", "compute": "kernels", "copy": "copies"}
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from streamsim.analysis.predict import Prediction, SerialProgram
 from streamsim.model import simulate
 from streamsim.program.patterns import serialized
-
-if TYPE_CHECKING:
-    from streamsim.analysis.predict import Prediction, SerialProgram
-    from streamsim.timeline.timeline import Timeline
+from streamsim.timeline.timeline import Timeline
 
 SERIAL_WORDS: dict[SerialProgram, str] = {
     "unchunked": "not cut, blocking copies",

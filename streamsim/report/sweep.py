@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from streamsim.report.heatmap import VALUE, column_words, value_words
 from streamsim.report.tables import Table
 from streamsim.search.sweep import RESULTS, WITHIN
 from streamsim.text.quantities import format_change, format_ratio, format_seconds
 from streamsim.text.words import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 MOST_ROWS = 40
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from html import escape
-from typing import TYPE_CHECKING
 
 import msgspec
+import rich.table
+from rich.text import Text
 
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import one_line, printable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import rich.table
-    from rich.text import Text
 
 LONGEST_CELL = 120  # characters of a text from a file
 Row = tuple[str, ...]

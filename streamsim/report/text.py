@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK
 from streamsim.analysis.formulas import FORMULA_WORDS
@@ -22,11 +23,7 @@ from streamsim.text.quantities import (
     format_share,
 )
 from streamsim.text.shown import to_cell
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamsim.timeline.timeline import Timeline
+from streamsim.timeline.timeline import Timeline
 
 IDLE, PARTLY, LANE = ".", ":", "#"
 SLIVER = 0.02  # of a column: less than this is not shown

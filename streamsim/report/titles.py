@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from streamsim.text.shown import one_line
 from streamsim.text.words import counted
-
-if TYPE_CHECKING:
-    from streamsim.timeline.timeline import Timeline
+from streamsim.timeline.timeline import Timeline
 
 NUMBERS = {"N": "chunk", "S": "stream", "K": "buffer"}  # in the names of schedules: depth-first N=16 S=4
 NUMBER = re.compile(r" (?:([NSK])|(chunk|stream|buffer)s?)=(\d+)\b")  # or of recipes: depth-first chunks=16 streams=4

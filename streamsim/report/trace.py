@@ -12,8 +12,10 @@ Format: Google, "Trace Event Format" (phases M, X, i, s and f).
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -23,11 +25,6 @@ from streamsim.program.schedule import LEGACY_STREAM, Copy, HostOp, Kernel, Op, 
 from streamsim.report.overlapping_ops import lane_of_each_op
 from streamsim.rules.clock import TICKS_PER_US
 from streamsim.timeline.timeline import Timeline, label
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
 
 Event = dict[str, Any]
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from streamsim.report.tables import Row, Table
 from streamsim.text.quantities import format_ratio, rounded
-
-if TYPE_CHECKING:
-    from streamsim.training.loop import LoopAdvice, LoopRow
+from streamsim.training.loop import LoopAdvice, LoopRow
 
 
 def loop_table(found: LoopAdvice) -> Table:

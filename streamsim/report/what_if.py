@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
+from streamsim.analysis.what_if import Outcome, WhatIf
 from streamsim.report.tables import Row, Table, cut
 from streamsim.text.quantities import format_ratio, format_seconds
-
-if TYPE_CHECKING:
-    from streamsim.analysis.what_if import Outcome, WhatIf
 
 
 def what_if_table(found: WhatIf, title: str) -> Table:

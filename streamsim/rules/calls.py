@@ -9,14 +9,12 @@ if it works on another piece of an array than the latest op on that array.
 
 from __future__ import annotations
 
+from collections.abc import MutableSequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from streamsim.rules.hand_overs import KERNEL, KINDS, NOTHING
 from streamsim.rules.link import NEVER
-
-if TYPE_CHECKING:
-    from collections.abc import MutableSequence
 
 # A thread's latest call: the kind of a copy or kernel, or one of these.
 OWN_WORK, RECORD, WAIT, SYNCHRONIZE, WAIT_THREAD = NOTHING, 4, 5, 6, 7

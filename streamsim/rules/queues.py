@@ -15,15 +15,11 @@ An engine takes the ready head of the lowest rank. Of equal ranks it takes the o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from streamsim.device.profile import Compute, CopyEngines
 from streamsim.rules.link import NEVER
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamsim.device.profile import Compute, CopyEngines
 
 NOBODY = 0  # owns a queue that has not been used; streams count from 1
 IN_RUNS = (False, False, True, False)  # by kind of op: kernels

@@ -9,9 +9,10 @@ or the smallest ring, depth-first before breadth-first, issued live before a gra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
@@ -20,23 +21,16 @@ from streamsim.analysis.work_bound import work_bound
 from streamsim.device.assumptions import link_words
 from streamsim.device.front_ends import written_in
 from streamsim.device.library import as_device
+from streamsim.device.profile import Device
 from streamsim.program.config import Config, most_streams
+from streamsim.program.workload import Workload
 from streamsim.rules.clock import TICKS_PER_S
-from streamsim.search.best_first import BUDGET_OPS, NEAR_PERCENT, within
-from streamsim.search.coarse_to_fine import MARGINS_PERCENT, search
+from streamsim.search.best_first import BUDGET_OPS, NEAR_PERCENT, Progress, within
+from streamsim.search.coarse_to_fine import MARGINS_PERCENT, Bounded, Searched, search
 from streamsim.search.evaluate import evaluate_ticks, is_fast
 from streamsim.search.grid import Grid
 from streamsim.search.pruning_bounds import LowerBounds
 from streamsim.search.result import FASTER, RANGE_PERCENT, Best, Flatness, SimulatedProgram, with_one_thing_faster
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.program.workload import Workload
-    from streamsim.search.best_first import Progress
-    from streamsim.search.coarse_to_fine import Bounded, Searched
 
 DEFAULT_CHUNKS, DEFAULT_STREAMS = 4, 4  # the usual numbers of examples and tutorials
 

@@ -17,15 +17,13 @@ the bounds. No candidate is faster than ``floor``: the lowest bound of those lef
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    Progress = Callable[[int, int], None]  # takes the amount done and the total
+Progress = Callable[[int, int], None]  # takes the amount done and the total
 
 C = TypeVar("C")
 NEVER = 1 << 62  # ticks

@@ -8,10 +8,12 @@ simulated ops ends the search, there may be a better placement. None is faster t
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -21,25 +23,18 @@ from streamsim.checks import LARGEST_BYTES, check_whole
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import as_device
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
+from streamsim.program.layers import Layers
 from streamsim.program.offload import Offload, check_layers, loading, one_by_one
+from streamsim.program.schedule import Schedule
 from streamsim.rules.clock import TICKS_PER_S
-from streamsim.search.best_first import BUDGET_OPS, NEAR_PERCENT, Candidates, Search
+from streamsim.search.best_first import BUDGET_OPS, NEAR_PERCENT, Candidates, Progress, Search
 from streamsim.search.evaluate import is_fast
 from streamsim.search.offload_bounds import FEWEST_PASSES, LayerCosts, Room, floor_ticks
-from streamsim.search.placements import Space
+from streamsim.search.placements import Space, Way, Ways
 from streamsim.search.result import FASTER, Best, SimulatedProgram, with_one_thing_faster
 from streamsim.text.quantities import format_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.program.layers import Layers
-    from streamsim.program.schedule import Schedule
-    from streamsim.search.best_first import Progress
-    from streamsim.search.placements import Way, Ways
 
 MOST_DEPTH = 8
 MOST_STEPS = 1000  # layers of a search

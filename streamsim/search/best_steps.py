@@ -7,8 +7,9 @@ a candidate too, so the result is never slower.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
@@ -17,24 +18,18 @@ from streamsim.analysis.what_if import what_if
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import as_device
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
-from streamsim.program.schedule import check_schedule
+from streamsim.program.schedule import Schedule, check_schedule
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.search.best_first import BUDGET_OPS, NEAR_PERCENT, NEVER, Candidates, Search, within
 from streamsim.search.evaluate import is_fast
 from streamsim.search.result import Best, SimulatedProgram
 from streamsim.transform import changes as make
 from streamsim.transform.calls_and_memory import has_host_waits, has_pageable
+from streamsim.transform.changes import Change
 from streamsim.transform.chunks import chunk_count
 from streamsim.transform.scenario import Case, Scenario
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Schedule
-    from streamsim.transform.changes import Change
 
 replace = msgspec.structs.replace
 FEW_CHUNKS = 4  # numbers of chunks below it do not end the search: one or two chunks overlap little

@@ -20,23 +20,18 @@ within a margin below their bounds.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
+from streamsim.device.profile import Device
 from streamsim.program.config import Config
-from streamsim.search.best_first import NEAR_PERCENT, Candidates, Search, within
+from streamsim.program.workload import Workload
+from streamsim.search.best_first import NEAR_PERCENT, Candidates, Progress, Search, within
 from streamsim.search.evaluate import evaluate_ticks
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from streamsim.device.profile import Device
-    from streamsim.program.workload import Workload
-    from streamsim.search.best_first import Progress
-
-    Bounded = tuple[int, Config]  # a lower bound on its makespan, in ticks
+Bounded = tuple[int, Config]  # a lower bound on its makespan, in ticks
 
 MARGINS_PERCENT = (NEAR_PERCENT, 5, 10)
 BLOCKS = {False: (16, 16), True: (256, 4096)}  # configurations simulated at once: the first block and the largest

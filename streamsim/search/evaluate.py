@@ -5,19 +5,16 @@ Both give the same ticks. The compiled twin is over a hundred times as fast.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 from streamsim.device.front_ends import written_in
 from streamsim.device.library import as_device
+from streamsim.device.profile import Device
+from streamsim.program.config import Config
+from streamsim.program.workload import Workload
 from streamsim.rules.clock import TICKS_PER_S
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.program.config import Config
-    from streamsim.program.workload import Workload
 SLOW = "running on SimPy; pip install 'streamsim[fast]' simulates over a hundred times as fast"
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,13 +14,9 @@ from streamsim.checks import LARGEST_BYTES, MOST_CHUNKS, check_tuple, check_whol
 from streamsim.errors import InputError
 from streamsim.program.config import Config, HostMemory, Order, most_streams, useful_buffers
 from streamsim.program.loops import ISSUE_ORDERS
-from streamsim.program.schedule import Launch  # noqa: TC001
+from streamsim.program.schedule import Launch
+from streamsim.program.workload import Workload
 from streamsim.text.quantities import format_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streamsim.program.workload import Workload
 
 COARSE_CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 MOST_PROGRAMS = 1_000_000  # of a grid: to list and bound them takes half a minute and a gigabyte

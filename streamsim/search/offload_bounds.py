@@ -26,10 +26,11 @@ most d layers in the buffers, which are not copied. No placement with this M and
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from streamsim.device.profile import Device
 from streamsim.lowering.costs import (
     BYTE_BITS,
     call_ticks,
@@ -37,15 +38,12 @@ from streamsim.lowering.costs import (
     rate_of,
     surcharges_of,
 )
+from streamsim.program.layers import Layers
 from streamsim.program.schedule import Copy, Kernel, RecordEvent, WaitEvent
 from streamsim.rules.clock import ticks
 
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
-    from streamsim.program.layers import Layers
-
-    Ints = np.ndarray[Any, np.dtype[np.int64]]
-    Bools = np.ndarray[Any, np.dtype[np.bool_]]
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 FEWEST_PASSES = 4  # that are gone through, of many ways
 

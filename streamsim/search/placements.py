@@ -8,16 +8,12 @@ and pairs of layers, change sides as long as the bound falls.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamsim.search.offload_bounds import FEWEST_PASSES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from streamsim.search.offload_bounds import Bools, Ints, LayerCosts, Room
+from streamsim.search.offload_bounds import FEWEST_PASSES, Bools, Ints, LayerCosts, Room
 
 MOST_LISTED, MOST_LISTED_CELLS = 1 << 17, 1 << 22  # placements, and layers times placements: about a second
 MOST_NEIGHBOURS = 2000  # pairs of layers of one placement that change sides

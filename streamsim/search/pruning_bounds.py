@@ -33,39 +33,33 @@ streams, and are computed once for each cut.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from streamsim.analysis.bounds import Flow, duplex_bound
+from streamsim.device.profile import Device
 from streamsim.lowering.chunks import ChunkCosts, kinds_of
 from streamsim.lowering.costs import (
     D2H,
     H2D,
     KERNEL,
     Calls,
+    Shape,
     call_ticks,
     hand_over_table,
     kernel_call,
     surcharges_of,
 )
 from streamsim.lowering.lowered import ENGINES, NOT_AN_ENGINE
-from streamsim.program.loops import Issue, Prepare, Record, loop_of, stages_of
-from streamsim.program.schedule import LAUNCHES, Copy, RecordEvent, Synchronize, WaitEvent
+from streamsim.program.config import Config
+from streamsim.program.loops import Issue, Loop, Pass, Prepare, Record, Stage, Step, loop_of, stages_of
+from streamsim.program.schedule import LAUNCHES, Copy, Launch, RecordEvent, Synchronize, WaitEvent
+from streamsim.program.workload import Part, Workload
 from streamsim.rules.clock import ticks
 from streamsim.rules.hand_overs import crossing
 from streamsim.rules.link import NEVER
 from streamsim.rules.side_by_side import FULL_CARD
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamsim.device.profile import Device
-    from streamsim.lowering.costs import Shape
-    from streamsim.program.config import Config
-    from streamsim.program.loops import Loop, Pass, Stage, Step
-    from streamsim.program.schedule import Launch
-    from streamsim.program.workload import Part, Workload
-
 
 KIND_OF_STAGE: dict[Stage, int] = {"copy in": H2D, "run": KERNEL, "copy out": D2H}
 

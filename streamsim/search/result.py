@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
-from streamsim.analysis.bounds import bound_json
+from streamsim.analysis.bounds import Bound, bound_json
+from streamsim.analysis.what_if import WhatIf
 from streamsim.device.assumptions import known_within
+from streamsim.device.profile import Device
 from streamsim.device.variations import faster
 from streamsim.displayed import Result, attributes
 from streamsim.program.layers import Layers
+from streamsim.program.schedule import Schedule
 from streamsim.program.workload import Workload
+from streamsim.search.grid import Grid
 from streamsim.text.quantities import format_ratio, format_seconds
 from streamsim.text.shown import short
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamsim.analysis.bounds import Bound
-    from streamsim.analysis.what_if import WhatIf
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Schedule
-    from streamsim.search.grid import Grid
 
 C = TypeVar("C")
 W = TypeVar("W")

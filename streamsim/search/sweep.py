@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future
 from functools import lru_cache, partial
 from importlib import import_module
 from math import prod
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from streamsim.checks import check_number, check_tuple
 from streamsim.device.assumptions import known_within
+from streamsim.device.profile import Device
 from streamsim.device.variations import changed
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError, NoRoomError
@@ -28,11 +31,6 @@ from streamsim.rules.clock import TICKS_PER_S
 from streamsim.search.evaluate import evaluate_ticks, is_fast
 from streamsim.text.shown import one_line, short, shown
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from concurrent.futures import Executor, Future
-
-    from streamsim.device.profile import Device
 T = TypeVar("T")
 CONFIG = Config.__struct_fields__
 HOST, ONCE = ("host_work_s", "host_load_s"), ("h2d_once", "d2h_once")  # fields of a workload

@@ -14,10 +14,12 @@ from __future__ import annotations
 import csv
 import io
 import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 from zlib import crc32
 
 import msgspec
@@ -28,11 +30,7 @@ from streamsim.files.locks import this_process, try_lock
 from streamsim.search.sweep import RETRIES, Rows, Sweep, sweep_blocks
 from streamsim.text.shown import from_cell, one_line, to_cell
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from concurrent.futures import Executor
-
-    Progress = Callable[[int, int], None]  # combinations done, of all
+Progress = Callable[[int, int], None]  # combinations done, of all
 
 Format = Literal["csv", "jsonl"]
 FORMATS: tuple[Format, ...] = get_args(Format)

@@ -11,10 +11,11 @@ set."h2d.latency_s" = "1us..8us*2"
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamsim.checks import MOST_CHUNKS, SHORTEST_KERNEL_S
 from streamsim.device.front_ends import with_front_end, written_in
@@ -28,18 +29,13 @@ from streamsim.files.documents import read_table
 from streamsim.program.config import HOST_MEMORIES, ORDERS
 from streamsim.program.files import read_plan, read_workload
 from streamsim.program.schedule import LAUNCHES
+from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.program.workload_text import parse_kernel
 from streamsim.search.sweep import Axis, Sweep
 from streamsim.text.quantities import parse_bytes, parse_count, parse_number, parse_seconds
 from streamsim.text.ranges import ALL, Parse, chosen, expand, parse_buffers
 from streamsim.text.recognise import LARGEST_TOML_BYTES, kind_of
 from streamsim.text.shown import one_line, shown
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Sequence
-
-    from streamsim.program.workload import Workload, WorkloadKernel
 
 CHOICES: dict[str, tuple[str, ...]] = {"memory": HOST_MEMORIES, "launch": LAUNCHES, "order": ORDERS}
 COUNTS: dict[str, int] = {"chunks": MOST_CHUNKS, "streams": MOST_CHUNKS}

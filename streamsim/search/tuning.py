@@ -15,25 +15,21 @@ likeliest of a few hypotheses holds (C. E. Rasmussen and C. K. I. Williams, Gaus
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from streamsim.analysis.intervals import draws
-from streamsim.device.profile import number_names
+from streamsim.device.profile import Device, number_names
 from streamsim.device.variations import multiplied
 from streamsim.errors import InputError
+from streamsim.program.config import Config
+from streamsim.program.workload import Workload
 from streamsim.search.evaluate import evaluate, is_fast
 from streamsim.search.grid import COARSE_CHUNKS, Grid
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from streamsim.device.profile import Device
-    from streamsim.program.config import Config
-    from streamsim.program.workload import Workload
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 

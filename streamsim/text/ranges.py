@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from streamsim.checks import MOST_CHUNKS, check_choice
 from streamsim.errors import InputError
 from streamsim.text.quantities import parse_number
 from streamsim.text.shown import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Parse = Callable[[str, str], float]  # the text of a number and the name of its field
 MOST_VALUES = 1_000_000

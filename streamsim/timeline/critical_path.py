@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
 from streamsim.checks import check_is
 from streamsim.errors import InputError
 from streamsim.lowering.host import NO_SEGMENT
-from streamsim.lowering.lowered import lower
+from streamsim.lowering.lowered import Lowered, lower
 from streamsim.lowering.order import NO_OP
 from streamsim.rules.hand_overs import heard
 from streamsim.timeline.timeline import Timeline
-
-if TYPE_CHECKING:
-    from streamsim.lowering.lowered import Lowered
 
 Because = Literal["start", "host", "stream", "event", "engine"]
 Cause = tuple[int | None, Because]

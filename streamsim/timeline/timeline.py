@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import msgspec
 
 from streamsim.device.assumptions import known_within
+from streamsim.device.profile import Device
 from streamsim.displayed import Displayed
+from streamsim.program.recorded_times import RecordedTimes
 from streamsim.program.schedule import (
     Copy,
     HostOp,
@@ -24,12 +26,6 @@ from streamsim.program.schedule import (
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streamsim.device.profile import Device
-    from streamsim.program.recorded_times import RecordedTimes
 
 
 class Span(msgspec.Struct, frozen=True):

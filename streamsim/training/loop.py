@@ -9,7 +9,9 @@ order in one stream.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -18,6 +20,7 @@ from streamsim.compiled import simulate_one_of_many
 from streamsim.device.assumptions import known_within
 from streamsim.device.front_ends import CALLS, front_end_of, with_front_end
 from streamsim.device.library import as_device
+from streamsim.device.profile import Device
 from streamsim.device.variations import with_values
 from streamsim.displayed import Result, attributes
 from streamsim.program.schedule import (
@@ -25,9 +28,11 @@ from streamsim.program.schedule import (
     Copy,
     HostWork,
     Kernel,
+    Op,
     RecordEvent,
     Region,
     Schedule,
+    StreamKind,
     Synchronize,
     WaitEvent,
     WaitThread,
@@ -36,14 +41,7 @@ from streamsim.rules.clock import S_PER_TICK
 from streamsim.text.quantities import format_ratio, format_seconds
 from streamsim.text.shown import short
 from streamsim.text.words import counted, listed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Op, StreamKind
-    from streamsim.timeline.timeline import Timeline
+from streamsim.timeline.timeline import Timeline
 
 replace = msgspec.structs.replace
 

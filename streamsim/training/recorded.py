@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import fsum
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from streamsim.compiled import simulate_one_of_many
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
-from streamsim.program.schedule import Copy, HostWork, Kernel, RecordEvent, Synchronize, WaitEvent, WaitThread
+from streamsim.program.schedule import (
+    Copy,
+    HostWork,
+    Kernel,
+    Op,
+    RecordEvent,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
 from streamsim.rules.clock import S_PER_TICK
-from streamsim.training.loop import Loop
+from streamsim.training.loop import Issue, Loop
 from streamsim.transform.ops import is_of_a_call
 from streamsim.transform.steps import steps_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Op, Schedule
-    from streamsim.training.loop import Issue
 
 
 class _Timed(NamedTuple):

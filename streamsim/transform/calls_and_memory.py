@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from statistics import median
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from streamsim.device.profile import Device
 from streamsim.program.remembered import remembered
 from streamsim.program.schedule import (
     Copy,
@@ -21,12 +22,7 @@ from streamsim.program.schedule import (
 )
 from streamsim.races.happens_before import HappensBefore
 from streamsim.transform.ops import is_of_a_call, last_work, names_memory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from streamsim.device.profile import Device
-    from streamsim.transform.scenario import Scenario
+from streamsim.transform.scenario import Scenario
 
 # Staging a copy of so many bytes flushes a core's own caches. What the host does behind it takes so many times as long
 # for so long: 1.6 to 2.2 times a step in four pairs of programs, pageable and pinned, on an H100.

@@ -9,15 +9,18 @@ changes are made one after another.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from streamsim.checks import SHORTEST_KERNEL_S
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
-from streamsim.program.schedule import Copy, HostWork, Kernel, Synchronize, WaitThread
+from streamsim.program.config import Config
+from streamsim.program.schedule import Copy, HostWork, Kernel, Op, Region, Schedule, Synchronize, WaitThread
 from streamsim.text.quantities import format_bytes, format_seconds
 from streamsim.text.shown import shown
 from streamsim.text.words import counted
@@ -48,17 +51,9 @@ from streamsim.transform.legacy_stream import has_legacy, legacy_apart, orders_u
 from streamsim.transform.ops import is_of_a_call, names_memory, working_streams
 from streamsim.transform.repairs import still_ordered
 from streamsim.transform.repeated_step import is_recorded
-from streamsim.transform.scenario import Case, LayersSource
+from streamsim.transform.scenario import Case, LayersSource, Scenario
 from streamsim.transform.step_graphs import with_step_graphs
 from streamsim.transform.steps import prefetched
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from streamsim.device.profile import Device
-    from streamsim.program.config import Config
-    from streamsim.program.schedule import Op, Region, Schedule
-    from streamsim.transform.scenario import Scenario
 
 # Of the gap between two kernels of a graph, the part that a profiler counts to a kernel launched by itself: 0.6 of 1.0
 # us, by five nets that PyTorch's profiler recorded live on an H100 and an H200 and that were captured then.

@@ -7,20 +7,15 @@ whatever order they are issued. Recorded programs do not say what memory their o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from streamsim.errors import InputError
 from streamsim.program.remembered import remembered
-from streamsim.program.schedule import Copy, Kernel
+from streamsim.program.schedule import Copy, Kernel, Region, Schedule
 from streamsim.races.check import unnamed_memory
 from streamsim.text.words import counted
 from streamsim.transform.dependences import dependences_of
 from streamsim.transform.recut import Recut
 from streamsim.transform.repairs import is_racy, still_ordered
 from streamsim.transform.steps import are_independent, in_pieces, over_streams, steps_of
-
-if TYPE_CHECKING:
-    from streamsim.program.schedule import Region, Schedule
 
 
 def chunk_count(schedule: Schedule) -> int:

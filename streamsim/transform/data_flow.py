@@ -8,18 +8,14 @@ of a new chunk.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Sequence
 
 from streamsim.program.schedule import Copy, Kernel, Op, Region, Schedule
 from streamsim.program.workload import ALIGN_BYTES
 from streamsim.races.touched_bytes import earlier_ops
 from streamsim.transform.ops import last_work, names_memory, stage_of
 from streamsim.transform.shared_ranges import are_disjoint, shared_ranges
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from streamsim.transform.stream_order import StreamOrder
+from streamsim.transform.stream_order import StreamOrder
 
 
 class DataFlow:

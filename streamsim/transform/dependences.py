@@ -6,7 +6,7 @@ ops that its stream and its events put before it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Sequence
 
 from streamsim.program.remembered import remembered
 from streamsim.program.schedule import HostWork, Kernel, Op, Region, Schedule, StreamKind, Synchronize, WaitThread
@@ -16,9 +16,6 @@ from streamsim.transform.legacy_stream import legacy_beside, orders_unknown
 from streamsim.transform.ops import is_work, last_work, names_memory, stage_of, working_streams
 from streamsim.transform.repairs import is_racy
 from streamsim.transform.stream_order import StreamOrder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
 
 
 def dependences_of(schedule: Schedule, tables: frozenset[Region] = frozenset()) -> Dependences:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -19,9 +19,6 @@ from streamsim.program.schedule import (
     WaitEvent,
 )
 from streamsim.transform.ops import NON_BLOCKING, is_work, last_work, working_streams
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
 
 
 def issued(

@@ -6,18 +6,16 @@ writes that piece of its ranges, and all of a range that is shared (a table, wei
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import fsum, gcd
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from streamsim.program.schedule import Copy, Kernel, Op, Region
 from streamsim.program.workload import ALIGN_BYTES
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    Work = Copy | Kernel
+Work = Copy | Kernel
 
 ROUNDING = 1e-9  # relative, of sums of shares
 

@@ -13,8 +13,9 @@ and what writes such a range is neither cut nor merged, nor is a copy back of wh
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -26,10 +27,7 @@ from streamsim.transform.issue import issued
 from streamsim.transform.ops import NON_BLOCKING, is_work, working_streams
 from streamsim.transform.pieces import cut, form_of, joined
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    Part = tuple[int, int]  # an op of the schedule, and which part of it
+Part = tuple[int, int]  # an op of the schedule, and which part of it
 
 
 class Recut:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from streamsim.errors import InputError
 from streamsim.program.remembered import remembered
+from streamsim.program.schedule import Schedule
 from streamsim.races.check import check, repaired
-
-if TYPE_CHECKING:
-    from streamsim.program.schedule import Schedule
 
 MOST_REPAIRS = 4  # of a changed schedule
 

@@ -7,17 +7,18 @@ it is. What a front end does for its calls is not in it, nor are waits but those
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from math import fsum
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from streamsim.checks import SHORTEST_KERNEL_S
 from streamsim.errors import InputError
-from streamsim.program.config import Config, HostMemory
-from streamsim.program.schedule import Copy, HostOp, HostWork, Kernel, Synchronize, WaitEvent, WaitThread
+from streamsim.program.config import Config, HostMemory, Order
+from streamsim.program.schedule import Copy, HostOp, HostWork, Kernel, Op, Schedule, Synchronize, WaitEvent, WaitThread
 from streamsim.program.workload import ALIGN_BYTES, Point, Workload, WorkloadKernel
 from streamsim.text.quantities import format_bytes
 from streamsim.text.shown import one_line, shown
@@ -26,13 +27,7 @@ from streamsim.transform.recut import Recut
 from streamsim.transform.repairs import is_racy
 from streamsim.transform.steps import Steps, own_work_s, steps_of
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from streamsim.program.config import Order
-    from streamsim.program.schedule import Op, Schedule
-
-    Work = Copy | Kernel
+Work = Copy | Kernel
 
 STAGES = ("h2d", "kernel", "d2h")  # of a step, in their order
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from streamsim.checks import check_is
+from streamsim.device.profile import Device
 from streamsim.program.config import Config
 from streamsim.program.layers import Layers
 from streamsim.program.offload import Offload
+from streamsim.program.schedule import Schedule
 from streamsim.program.workload import Workload
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Schedule
 
 
 class Scenario(NamedTuple):

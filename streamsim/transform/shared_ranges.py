@@ -6,16 +6,14 @@ and differ in others, or kernels read the same ranges and write different parts 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamsim.program.schedule import Copy, Kernel, Op, Region
 from streamsim.races.touched_bytes import touched
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    Versions = dict[Region, frozenset[int]]  # of what a kernel reads: the range, and the ops that wrote it
+Versions = dict[Region, frozenset[int]]  # of what a kernel reads: the range, and the ops that wrote it
 
 
 def shared_ranges(ops: Sequence[Op], versions: Sequence[Versions], known: Collection[Region]) -> dict[int, set[Region]]:

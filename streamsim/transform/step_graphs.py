@@ -9,18 +9,23 @@ each call is gone. Ops are handed over as live ones are, so that a graph's short
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from streamsim.program.schedule import Copy, HostWork, Kernel, RecordEvent, Synchronize, WaitEvent, WaitThread
+from streamsim.device.profile import Device
+from streamsim.program.schedule import (
+    Copy,
+    HostWork,
+    Kernel,
+    Op,
+    RecordEvent,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
 from streamsim.transform.ops import is_of_a_call
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Op, Schedule
 
 LEAST_OPS = 3  # copies and kernels: a graph of fewer saves no call
 LEAST_TIMES = 2  # that a part comes again: capturing it costs as much as issuing it

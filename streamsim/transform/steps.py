@@ -6,9 +6,10 @@ kernel or a copy back begins a new step. What steps need of each other it does n
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 from math import fsum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -18,7 +19,10 @@ from streamsim.program.schedule import (
     Copy,
     HostWork,
     Kernel,
+    Op,
     RecordEvent,
+    Region,
+    Schedule,
     Synchronize,
     WaitEvent,
     WaitThread,
@@ -29,11 +33,6 @@ from streamsim.transform.ops import NON_BLOCKING, is_of_a_call
 from streamsim.transform.pieces import cut
 from streamsim.transform.recut import Recut
 from streamsim.transform.repairs import is_racy
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from streamsim.program.schedule import Op, Region, Schedule
 
 
 class Steps(NamedTuple):

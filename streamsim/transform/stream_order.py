@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from streamsim.program.schedule import Copy, Kernel, RecordEvent, Synchronize, WaitEvent
-
-if TYPE_CHECKING:
-    from streamsim.program.schedule import Schedule
+from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent
 
 
 class StreamOrder:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -20,10 +22,6 @@ from streamsim.program.patterns import depth_first
 from streamsim.program.schedule import Buffer, Copy, HostWork, Kernel, Op, Region, Synchronize, WaitThread
 from streamsim.transform import changes as change
 from streamsim.transform.steps import in_pieces, steps_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 DEVICE, IDEAL, H200 = make_device(), load_device("ideal"), load_device("h200")
 TWO_STEPS = program(*(h2d(1, 10), kernel(1, 20), d2h(1, 10)) * 2, Synchronize(), streams=1)

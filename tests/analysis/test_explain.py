@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import combinations, permutations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,9 +33,11 @@ from strategies import (
 from streamsim.analysis.causes import BEHIND, CAUSES, KEYS, LIMITS
 from streamsim.analysis.counterfactual import without_latencies
 from streamsim.analysis.explain import explain
+from streamsim.analysis.explanation import Explanation
 from streamsim.analysis.removals import Removals
 from streamsim.analysis.shapley import in_turn, mean_gains
 from streamsim.device.library import load_device
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
@@ -44,10 +46,6 @@ from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.races.check import check
 from streamsim.transform.dependences import Dependences
 from streamsim.transform.scenario import Scenario
-
-if TYPE_CHECKING:
-    from streamsim.analysis.explanation import Explanation
-    from streamsim.device.profile import Device
 
 
 def card(offset: int, n_bytes: int) -> Region:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,10 +26,6 @@ from streamsim.program.schedule import Synchronize
 from streamsim.program.workload_text import workload_of_sizes
 from streamsim.report import gantt as plot
 from streamsim.report.gantt import plot_explanation
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 # The command and the picture
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from effort import examples
@@ -23,6 +24,7 @@ from streamsim.analysis.remedies import FACTORS, STREAMS, Remedies
 from streamsim.analysis.removals import Removals
 from streamsim.cli import main
 from streamsim.device.library import load_device
+from streamsim.device.profile import Device
 from streamsim.device.variations import with_memory_limit
 from streamsim.model import simulate
 from streamsim.program.config import Config, ring_config
@@ -42,17 +44,12 @@ from streamsim.program.schedule import (
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.program.workload_text import workload_of_sizes
 from streamsim.races.check import check, repaired
+from streamsim.timeline.timeline import Timeline
 from streamsim.transform.calls_and_memory import unblocked
 from streamsim.transform.dependences import Dependences
 from streamsim.transform.ops import NON_BLOCKING
 from streamsim.transform.recut import Recut
 from streamsim.transform.scenario import Scenario, Source
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.timeline.timeline import Timeline
 
 WORKLOAD = Workload(1 << 24, (4,), (4,), (WorkloadKernel("kernel", 0.57e-3),))
 README = ["--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB", "--chunks", "16", "--streams", "4"]

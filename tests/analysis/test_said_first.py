@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from effort import examples
@@ -18,9 +19,11 @@ from strategies import devices, schedules
 from streamsim.analysis.advice import advise
 from streamsim.analysis.causes import KEYS, Assuming, Loss
 from streamsim.analysis.explain import explain
+from streamsim.analysis.explanation import Explanation
 from streamsim.analysis.removals import Removals
 from streamsim.cli import main
 from streamsim.device.library import load_device
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.config import Config
@@ -42,12 +45,6 @@ from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.recorded.program import program_of
 from streamsim.search.grid import Grid
 from streamsim.transform.scenario import LayersSource, Scenario, Source
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.analysis.explanation import Explanation
-    from streamsim.device.profile import Device
 
 MI = 1 << 20
 H200 = load_device("h200")

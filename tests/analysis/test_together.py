@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -22,9 +23,6 @@ from streamsim.search.grid import Grid
 from streamsim.search.together import changes, together
 from streamsim.transform.changes import changed_by
 from streamsim.transform.scenario import Case, Source
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WORKLOAD = Workload(1 << 24, (4,), (4,), (WorkloadKernel("kernel", 0.57e-3),))
 K20C = load_device("k20c").with_connections(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -42,16 +42,11 @@ from streamsim.cli import main
 from streamsim.device.files import dump_device, write_device
 from streamsim.device.front_end_calls import FrontEnd
 from streamsim.device.front_ends import with_front_end
-from streamsim.device.profile import number_names
+from streamsim.device.profile import Device, number_names
 from streamsim.lowering.lowered import lower
 from streamsim.model import simulate
 from streamsim.program.files import write_schedule
 from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
 
 Z95 = 1.6448536269514722  # 95 % of a standard normal lie below
 DENSITY95 = math.exp(-(Z95**2) / 2) / math.sqrt(2 * math.pi)

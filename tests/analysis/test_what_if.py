@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,7 @@ from streamsim.program.schedule import (
     Copy,
     HostWork,
     Kernel,
+    Memory,
     Op,
     RecordEvent,
     Region,
@@ -35,11 +37,6 @@ from streamsim.transform import changes as change
 from streamsim.transform.calls_and_memory import pinned, slow_calls
 from streamsim.transform.scenario import Case, Scenario
 from streamsim.transform.steps import in_pieces, over_streams, prefetched, steps_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamsim.program.schedule import Memory
 
 DEVICE = make_device(copy=1, kernel=1)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from effort import examples
@@ -16,17 +17,13 @@ from streamsim.analysis.bounds import CHAIN, HOST, LINK
 from streamsim.analysis.work_bound import work_bound
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import device_names, load_device
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.program.config import Config, Order
 from streamsim.program.workload import Point, Workload, WorkloadKernel
 from streamsim.program.workload_text import workload_of_sizes
 from streamsim.search.evaluate import evaluate_ticks
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamsim.device.profile import Device
-    from streamsim.search.grid import Grid
+from streamsim.search.grid import Grid
 
 ISSUED: tuple[tuple[Order, int | None], ...] = (
     *(("depth-first", buffers) for buffers in (None, 1, 2, 3)),

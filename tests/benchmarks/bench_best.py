@@ -16,18 +16,13 @@ import random
 import sys
 import time
 from statistics import median
-from typing import TYPE_CHECKING
 
 import streamsim
-from streamsim import Grid, Workload, WorkloadKernel, load_device
+from streamsim import Device, Grid, Workload, WorkloadKernel, load_device
 from streamsim.search.best_first import BUDGET_OPS
-from streamsim.search.coarse_to_fine import BLOCKS, cost_ops, search
+from streamsim.search.coarse_to_fine import BLOCKS, Searched, cost_ops, search
 from streamsim.search.evaluate import evaluate_ticks, is_fast
 from streamsim.search.pruning_bounds import LowerBounds
-
-if TYPE_CHECKING:
-    from streamsim import Device
-    from streamsim.search.coarse_to_fine import Searched
 
 CARDS = ("h200", "a100", "c2050", "rtx3090")
 BOUND_BY, SEEDED, AIM_S = ("copies", "kernels", "host"), 20, 1.5

@@ -11,9 +11,10 @@ import hashlib
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamsim import Workload, WorkloadKernel, build, load_device
 from streamsim.compiled import makespans
@@ -21,9 +22,6 @@ from streamsim.compiled.configurations import Runner, _Costs
 from streamsim.model import simulate
 from streamsim.program.config import Config
 from streamsim.rules.clock import S_PER_TICK
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROUNDS = 9
 WORKLOAD = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))

@@ -19,17 +19,29 @@ import gc
 import sys
 import time
 from array import array
+from collections.abc import Callable
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from streamsim import Copy, Kernel, Schedule, Workload, WorkloadKernel, breadth_first, depth_first, load_device, ring
+from streamsim import (
+    Copy,
+    Device,
+    Kernel,
+    Schedule,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+    depth_first,
+    load_device,
+    ring,
+)
 from streamsim.compiled import simulate
 from streamsim.compiled.loop import run
-from streamsim.compiled.records import flatten
+from streamsim.compiled.records import Arrays, flatten
 from streamsim.compiled.tables import new_state
-from streamsim.lowering.lowered import lower
+from streamsim.lowering.lowered import Lowered, lower
 from streamsim.model.times import Times, complete_events
 from streamsim.recorded.program import program_of
 from streamsim.recorded.recording import (
@@ -46,13 +58,6 @@ from streamsim.recorded.recording import (
     Recording,
     WorkKind,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamsim import Device
-    from streamsim.compiled.records import Arrays
-    from streamsim.lowering.lowered import Lowered
 
 OPS, ROUNDS = 1_000_000, 3
 COLUMNS = ("schedule", "lower", "records", "loop", "events", "all", "over")

@@ -20,20 +20,15 @@ import sys
 import tempfile
 import time
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 import simpy
 
-from streamsim import Workload, WorkloadKernel, depth_first, load_device
+from streamsim import Device, Schedule, Workload, WorkloadKernel, depth_first, load_device
 from streamsim.lowering.lowered import lower
 from streamsim.model import run, simulate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamsim import Device, Schedule
 
 OPS = 30_000
 ROUNDS = 9

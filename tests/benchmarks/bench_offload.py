@@ -10,13 +10,10 @@ import random
 import sys
 import time
 from statistics import median
-from typing import TYPE_CHECKING
 
 from streamsim import Layer, Layers, WorkloadKernel, best_offload, load_device
-
-if TYPE_CHECKING:
-    from streamsim.program.offload import Offload
-    from streamsim.search.result import Best
+from streamsim.program.offload import Offload
+from streamsim.search.result import Best
 
 CARDS = ("h200", "a100")
 SMALLEST_BYTES = 20_000_000

@@ -16,18 +16,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 import simpy
 
 from streamsim import Workload, WorkloadKernel, depth_first, load_device
 from streamsim.model import simulate
 from streamsim.search.evaluate import is_fast
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 SLOW_SIZES = (1_000,)  # on SimPy, unless all are asked for

@@ -7,8 +7,8 @@ command gives today, and a page names no table that there is not.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -20,12 +20,7 @@ from campaigns.tables import PLACE, TABLES, Table, newest, of_class, pages, rewr
 from streamsim import load_device
 from streamsim.compiled import available
 from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, percentile95
-from streamsim_validate.records import read_record
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim_validate.records import Record
+from streamsim_validate.records import Record, read_record
 
 EVERY = 20  # schedules of a record, one in so many
 QUICK = ("accuracy", "lengths", "programs")  # of an ordinary run; a thorough one makes all

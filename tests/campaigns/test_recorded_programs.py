@@ -8,8 +8,9 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import fake_cupti
 import fake_libraries
@@ -24,9 +25,6 @@ from campaigns.replayed import Predicted, Replayed, predictions, replays, tables
 from streamsim.recorded.read import read_recording
 from streamsim.recorded.untraced_times import untraced_time_s
 from streamsim.transform.changes import drop_sync, make_async, streams
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NAMES = {program.name for program in PROGRAMS}
 PROFILED = "inference async"  # which the profiler records as well: it is not there

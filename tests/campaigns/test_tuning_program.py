@@ -10,8 +10,9 @@ import math
 import random
 import statistics
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -54,12 +55,7 @@ from streamsim.device.variations import multiplied, with_values
 from streamsim.files.atomic_files import write_bytes
 from streamsim.search.grid import Grid
 from streamsim.search.tuning import Beliefs, beliefs, candidates, default_grid
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from streamsim_validate.gpu import Gpu
+from streamsim_validate.gpu import Gpu
 
 compiled = pytest.mark.skipif(not available(), reason="numba is not installed")
 SEEDS = st.integers(0, 1 << 32)

@@ -7,7 +7,7 @@ import os
 import pty
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -18,9 +18,6 @@ from streamsim.program.files import write_schedule
 from streamsim.program.patterns import depth_first
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.text.shown import as_unicode, one_line
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NAME = "卡"
 ESCAPED = r"\u5361"

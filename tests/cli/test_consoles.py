@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from pages import CUT, SIZES
@@ -13,9 +13,6 @@ from pages import CUT, SIZES
 from streamsim.cli import main
 from streamsim.report.tables import Table
 from streamsim.text.shown import from_cell
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LOOP = ("loop", "--batch", "64", "--batch-bytes", "64MiB", "--step", "9ms", "--load", "12ms")
 MEASURED = ("diagnose", *CUT, "--measured", "14.5ms")

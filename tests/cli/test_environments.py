@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +15,6 @@ from streamsim.compiled import available, simulate
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, Schedule
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SIZES = ("--h2d", "256KiB", "--kernel", "20us", "--d2h", "256KiB")
 ABSENT = "module://no_such_package.backend"

@@ -9,9 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from effort import THOROUGH
@@ -22,9 +22,6 @@ from streamsim.program.patterns import depth_first
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.calibrate import simulated
 from streamsim_validate.cli import main as validate_main
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.fault
 SIZES = ("--h2d", "256KiB", "--kernel", "20us", "--d2h", "256KiB")

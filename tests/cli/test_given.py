@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from made_recordings import PINNED_IN, PINNED_OUT, call, capture, copy, export, kernel, kineto, pipeline
@@ -12,9 +13,6 @@ from made_recordings import PINNED_IN, PINNED_OUT, call, capture, copy, export, 
 from streamsim.cli import main
 from streamsim.device.files import parse_device
 from streamsim.program.files import read_program
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CARD = {"id": 0, "name": "NVIDIA GeForce RTX 3070", "totalGlobalMem": 8 << 30, "numSms": 46}
 

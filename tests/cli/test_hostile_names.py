@@ -12,8 +12,8 @@ import csv
 import io
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unicodedata import category
 
 import msgspec
@@ -34,9 +34,6 @@ from streamsim.program.layers import Layer, Layers
 from streamsim.program.schedule import Buffer, Copy, Kernel, Op, Region, Schedule, Synchronize
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.text.shown import FORMULA, from_cell, printable, to_cell
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CLIPBOARD = "\x1b]52;c;aGk=\x07"  # an OSC 52 sequence
 HOSTILE = [

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamsim.cli import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WORK = ("--h2d", "64MiB", "--kernel", "4ms", "--d2h", "64MiB")
 CUT = (*WORK, "--chunks", "8", "--streams", "4")

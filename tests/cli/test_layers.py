@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -19,9 +20,6 @@ from streamsim.program.layers import Layer, Layers
 from streamsim.program.offload import Offload
 from streamsim.program.workload import WorkloadKernel
 from streamsim.search.best_offload import best_offload
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TIMES = ((40_000_000, 900e-6), (90_000_000, 500e-6), (10_000_000, 3e-3))
 MODEL = Layers(tuple(Layer(n_bytes, (WorkloadKernel(duration_s=seconds),)) for n_bytes, seconds in TIMES), passes=2)

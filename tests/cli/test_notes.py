@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+
+import pytest
 
 from streamsim.cli import notes
 from streamsim.cli.notes import SECONDS_A_REFRESH, steps
-
-if TYPE_CHECKING:
-    import pytest
 
 
 class Terminal(io.StringIO):

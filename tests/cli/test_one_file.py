@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from stamped import unstamped
@@ -14,9 +15,6 @@ from streamsim.cli.init import WORKLOAD
 from streamsim.device.files import write_device
 from streamsim.device.library import load_device
 from streamsim.program.files import PLAN
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WORK = 'inputs = ["4MiB"]\noutputs = ["4MiB"]\nkernels = ["80us"]\n'
 OPTIONS = ("--h2d", "4MiB", "--kernel", "80us", "--d2h", "4MiB")

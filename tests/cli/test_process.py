@@ -7,8 +7,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -24,10 +24,7 @@ from streamsim.program.patterns import depth_first
 from streamsim.program.schedule import Buffer, Region
 from streamsim_validate.cli import main as validate_main
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Program = Callable[[list[str] | None], int]
+Program = Callable[[list[str] | None], int]
 
 PIPELINE = ["predict", "--h2d", "64MiB", "--kernel", "0.57ms"]
 RECORD = "validate/campaigns/records/races-h200.json.gz"

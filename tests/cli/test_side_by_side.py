@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import pytest
 from pages import SIZES, data_of
 
 from streamsim.cli import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

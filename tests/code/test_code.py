@@ -7,7 +7,8 @@ import json
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from code_calls import assert_are_the_calls_of
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 from strategies import program, schedules
 
 from streamsim.code.programs import code_of, code_of_schedule
+from streamsim.code.steps import Language
 from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.schedule import (
@@ -34,11 +36,6 @@ from streamsim.program.schedule import (
 )
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.program.workload_text import workload_of_sizes
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.code.steps import Language
 
 PYTHON: tuple[Language, ...] = ("cupy", "pytorch")
 RUFF = shutil.which("ruff", path=f"{sys.prefix}/bin") or shutil.which("ruff")

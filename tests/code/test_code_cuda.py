@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from code_calls import Call, assert_are_the_calls_of
@@ -13,9 +13,6 @@ from emulated_nvcc import COMPILER, compile_for_the_host, includes_of, on_the_ho
 from streamsim.code.programs import code_of, code_of_schedule
 from streamsim.program.config import Config
 from streamsim.program.workload_text import workload_of_sizes
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EVEN = workload_of_sizes([400], ["1us"], [400])
 ROWS = workload_of_sizes([280] * 2, ["1us", "2us/3"], [560], elements=70)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fake_arrays
 import pytest
@@ -14,10 +14,8 @@ from streamsim import Config, Workload, WorkloadKernel
 from streamsim.code.programs import code_of
 from streamsim.lowering.lowered import lower
 from streamsim.program.patterns import prefetch, ring
+from streamsim.program.schedule import Schedule
 from streamsim.rules.clock import ticks
-
-if TYPE_CHECKING:
-    from streamsim.program.schedule import Schedule
 
 ENTER_TICKS = 1000
 DEVICE = make_device(enter=ENTER_TICKS)

@@ -7,7 +7,8 @@ import json
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from code_calls import CLOCK, SYNCHRONISE, Call, calls_of, with_events_named
@@ -18,15 +19,10 @@ from hypothesis import strategies as st
 
 from streamsim.code.layers import code_of_layers
 from streamsim.code.steps import VERIFIED
-from streamsim.program.config import DIRECTIONS
+from streamsim.program.config import DIRECTIONS, Direction
 from streamsim.program.layers import Layer, Layers
 from streamsim.program.offload import Offload
 from streamsim.program.workload import WorkloadKernel
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.program.config import Direction
 
 RUFF = shutil.which("ruff", path=f"{sys.prefix}/bin") or shutil.which("ruff")
 REPEAT = 2

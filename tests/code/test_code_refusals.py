@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from refusals import refusal, refusal_of
 
 from streamsim.code.layers import code_of_layers
+from streamsim.code.steps import Language
 from streamsim.program.layers import Layer, Layers
 from streamsim.program.offload import Offload
 from streamsim.program.workload import WorkloadKernel
-
-if TYPE_CHECKING:
-    from streamsim.code.steps import Language
 
 SIZES = ("--h2d", "64KiB", "--kernel", "20us", "--d2h", "64KiB")
 COPIES = '{"ops":[{"op":"copy","direction":"h2d","bytes":%d,"stream":%d}],"streams":["blocking"]}'

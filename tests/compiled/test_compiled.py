@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from effort import THOROUGH, examples
@@ -37,16 +37,13 @@ from streamsim.checks import LARGEST_BYTES, LONGEST_S
 from streamsim.compiled import available, makespans, simulate, simulate_one_of_many, telling
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import load_device
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.program.config import Config, Order
 from streamsim.program.patterns import build
 from streamsim.program.schedule import LAUNCHES, Kernel, Schedule
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.records import read_record
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
-    from streamsim.program.config import Order
 
 RECORDS = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
 TRIED = set("0123456789abcdef" if THOROUGH else "048c")  # first digits of digests

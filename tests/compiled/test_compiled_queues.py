@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from effort import THOROUGH, examples
 from hypothesis import given
@@ -11,13 +9,11 @@ from strategies import NS, h2d, kernel, link, make_device, program, runs
 from twins import assert_same, by_simpy, compiled
 
 from streamsim.compiled import makespans
+from streamsim.device.profile import Device
 from streamsim.program.config import Config, Order
 from streamsim.program.schedule import LAUNCHES, Schedule
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.rules.queues import MOST_QUEUES
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
 
 RULES = ("issue-order", "ready-order", "same-queue-first")
 CHUNKS = (3, 8, 13, *((31,) if THOROUGH else ()))  # fewer than queues, more, and more than streams

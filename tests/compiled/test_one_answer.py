@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from effort import examples
@@ -16,15 +17,10 @@ import streamsim
 import streamsim.compiled
 from streamsim.cli import main
 from streamsim.device.library import load_device
-from streamsim.program.config import ORDERS
+from streamsim.program.config import ORDERS, Config
 from streamsim.program.schedule import LAUNCHES
+from streamsim.program.workload import Workload
 from streamsim.search.grid import Grid
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.program.config import Config
-    from streamsim.program.workload import Workload
 
 # Short launches behind each other, what is copied once, rings that are handed over, many launches, no and small arrays.
 WORK = (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import pytest
 import tomli_w
@@ -20,18 +21,13 @@ from streamsim.device.files import dump_device, parse_device
 from streamsim.device.front_end_calls import FrontEnd
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import number_names
+from streamsim.device.profile import Device, number_names
 from streamsim.device.settings import parse_settings
 from streamsim.device.variations import changed, without
 from streamsim.program.config import Config
 from streamsim.program.files import parse_workload
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.search.grid import Grid
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamsim.device.profile import Device
 
 DEVICE, H200 = make_device(), load_device("h200")
 RATES = sorted(name for name in number_names(DEVICE) if name.endswith("_bytes_per_s"))

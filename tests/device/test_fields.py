@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import COST, devices, make_device
 
-from streamsim.device.fields import SameAs, fields_of
+from streamsim.device.fields import Field, SameAs, fields_of
 from streamsim.device.library import device_names, load_device
 from streamsim.device.profile import EFFECTS, Device, number_names, number_of, tables_of
 from streamsim.device.variations import changed, faster, mean_of, multiplied, with_values, without
-
-if TYPE_CHECKING:
-    from streamsim.device.fields import Field
 
 DECLARED: list[tuple[str, Field]] = [
     (name, field) for name, table in tables_of(make_device()).items() for field in fields_of(type(table))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -19,9 +19,6 @@ from streamsim.program.files import read_workload, write_workload
 from streamsim.program.schedule import Buffer, Copy, Kernel, Region, Schedule, Synchronize
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.search.grid import Grid
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NS = 1e-9
 WORKLOAD = Workload(8, (4,), (4,), (WorkloadKernel(duration_s=1e-6),))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -23,10 +24,6 @@ from streamsim.program.patterns import depth_first, ring
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.search.sweep import sweep_blocks
 from streamsim.search.sweep_text import sweep_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 H200, A100 = load_device("h200"), load_device("a100")
 PIPELINE = ["--h2d", "1MiB", "--kernel", "20us", "--d2h", "1MiB"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 from refusals import refusal, refusal_of
@@ -11,11 +10,9 @@ from refusals import refusal, refusal_of
 from streamsim.diagnosis.diagnose import Measured, diagnose
 from streamsim.program.config import Config
 from streamsim.program.patterns import depth_first
+from streamsim.program.schedule import Schedule
+from streamsim.program.workload import Workload
 from streamsim.program.workload_text import workload_of_sizes
-
-if TYPE_CHECKING:
-    from streamsim.program.schedule import Schedule
-    from streamsim.program.workload import Workload
 
 WORK = workload_of_sizes(h2d=["200MB"], kernels=["4ms"], d2h=["50MB"])
 PROGRAM = ("--h2d", "200MB", "--kernel", "4ms", "--chunks", "8", "--streams", "4")

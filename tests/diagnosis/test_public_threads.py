@@ -9,8 +9,6 @@ Where a thread gives a rate of its own copies, that rate is set; else the rates 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 import pytest
 
@@ -19,10 +17,8 @@ from streamsim.device.library import load_device
 from streamsim.device.variations import changed
 from streamsim.diagnosis.diagnose import STOPPED_EARLY, Measured, diagnose
 from streamsim.program.config import Config
+from streamsim.program.workload import Workload
 from streamsim.program.workload_text import workload_of_sizes
-
-if TYPE_CHECKING:
-    from streamsim.program.workload import Workload
 
 SAMPLES = "https://github.com/NVIDIA/cuda-samples"
 BLOG = "https://developer.nvidia.com/blog/how-overlap-data-transfers-cuda-cc/"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from file_texts import COPY, document, edited
@@ -19,9 +19,6 @@ from streamsim.files.atomic_files import check_writable, replacing, write_text
 from streamsim.program.files import parse_schedule, parse_workload, read_schedule, read_workload, write_schedule
 from streamsim.program.schedule import Copy, Schedule
 from streamsim.text.shown import LONGEST_LINE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 DEVICE = dump_device(make_device())
 H200 = dump_device(load_device("h200"))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import marshal
 import tomllib
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from random import Random
+from typing import Any, NamedTuple
 
 import tomli_w
 from mutations import (
@@ -19,10 +21,6 @@ from mutations import (
     mutate_text,
     mutate_tree,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from random import Random
 
 MOST_MUTATIONS = 3
 AS_TEXT = 0.2  # of the files that have parts

@@ -7,9 +7,11 @@ import gzip
 import json
 import tempfile
 import tomllib
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from random import Random
+from typing import Any, NamedTuple
 
 import click
 import msgspec
@@ -25,10 +27,6 @@ from streamsim.program.files import dump_schedule, dump_workload
 from streamsim.search.sweep_output import JOURNAL, write_sweep
 from streamsim.search.sweep_text import sweep_of
 from streamsim_validate.records import Header, RunBegins, RunEnds, read_record
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from random import Random
 
 RECORDS = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
 ARRAYS = ("--h2d", "64KiB", "--kernel", "10us", "--d2h", "64KiB")

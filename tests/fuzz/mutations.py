@@ -9,12 +9,10 @@ import sqlite3
 import string
 from contextlib import closing
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from random import Random
 
 DEEP, LONG = 2000, 100_000
 NUMBERS = (0, 1, -1, 2, 255, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63) - 1, 10**30, 10**400)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamsim.device.files import dump_device, parse_device, read_device
 from streamsim.device.library import load_device
@@ -32,9 +33,6 @@ from streamsim.text.ranges import expand, parse_buffers
 from streamsim_validate.calibrate.samples import read_samples
 from streamsim_validate.compare import parse_tolerance
 from streamsim_validate.records import read_record
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 OK, BAD, OTHER = 0, 2, 99  # OTHER: read again, it is another value
 

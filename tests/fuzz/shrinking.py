@@ -6,15 +6,12 @@ import contextlib
 import json
 import time
 import tomllib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import tomli_w
+from kinds import Input
 from trials import fault_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from kinds import Input
 
 MOST_TRIES, SHRINK_S = 2000, 120.0  # to make an input smaller
 MOST_LETTERS, LISTS = 100_000, 5  # of a document of which each part is tried; of one whose halves are

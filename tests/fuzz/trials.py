@@ -14,9 +14,9 @@ import signal
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import reading
 from kinds import KINDS, OF_BYTES, Input
@@ -32,9 +32,6 @@ from streamsim.search import sweep
 from streamsim.search.sweep_output import JOURNAL
 from streamsim_validate.calibrate import simulated
 from streamsim_validate.cli import main as validator
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 LIMIT_S, LIMIT_BYTES = 10, 1 << 30
 FOLDER = "streamsim-fuzz-{}-"  # of a process

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,6 @@ from streamsim.recorded.read import read_recording
 from streamsim.recorded.recording import CallKind, CopyDirection, CopyMemory, WorkKind
 from streamsim.recorded.untraced_times import untraced_time_s
 from streamsim.recorded.windows import part_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.gpu
 

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,9 +15,6 @@ import pytest
 from streamsim.code.training import training_program
 from streamsim.training.loop import Loop
 from streamsim_validate.records import PROGRAMS, read_record
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.gpu
 

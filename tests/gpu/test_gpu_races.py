@@ -7,7 +7,6 @@ than the host takes to issue the rest. The emulated card runs the same schedules
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from fake_cuda import fake_gpu
@@ -16,13 +15,11 @@ from streamsim.errors import InputError
 from streamsim.program.schedule import Buffer, Copy, Kernel, Op, Region, Schedule, Synchronize
 from streamsim.races.check import check, repaired
 from streamsim_validate.gpu.bench import Bench, prepare
+from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.replayer import Replayer
 from streamsim_validate.records.files import read_record
 from streamsim_validate.run.planned import Planned
 from streamsim_validate.run.replays import Measured, measure
-
-if TYPE_CHECKING:
-    from streamsim_validate.gpu.card import Gpu
 
 LATE = Kernel(1, duration_s=0.05, fill=0.01)  # stream 1 is late; a launch takes microseconds
 N = 1 << 16

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,17 +14,13 @@ from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.gpu import kernels, profiler
 from streamsim_validate.gpu.bench import Bench, prepare
+from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.kernels import KernelSpec, register, sincos_reference
 from streamsim_validate.gpu.replayer import Replayer
 from streamsim_validate.records.recipe import PATTERNS, Recipe
 from streamsim_validate.run.planned import Planned
 from streamsim_validate.run.replays import measure
 from streamsim_validate.suites.workloads import KI, MI, sincos
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamsim_validate.gpu.card import Gpu
 
 pytestmark = pytest.mark.gpu
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import devices, small_workloads
 
+from streamsim.device.profile import Device
 from streamsim.lowering.chunks import ChunkCosts, kinds_of
 from streamsim.lowering.costs import call_ticks
 from streamsim.lowering.lowered import lower
 from streamsim.program.config import HOST_MEMORIES, Config, HostMemory
 from streamsim.program.schedule import Copy, Kernel
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
-    from streamsim.program.workload import Workload
+from streamsim.program.workload import Workload
 
 
 @given(small_workloads(), devices(), st.integers(1, 12), st.sampled_from(HOST_MEMORIES))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from counted import growth
@@ -11,12 +11,7 @@ from strategies import NS, pipeline_of
 from streamsim.device.library import load_device
 from streamsim.lowering.lowered import lower
 from streamsim.program.patterns import breadth_first, depth_first, ring
-from streamsim.program.schedule import Copy, HostWork, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamsim.program.schedule import Op
+from streamsim.program.schedule import Copy, HostWork, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent
 
 LARGE = pipeline_of(1 << 24)
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 import strategies as card
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamsim.device.profile import Device
 from streamsim.model import simulate
 from streamsim.program.patterns import breadth_first, depth_first, one_stream, prefetch, ring, serial
+from streamsim.program.schedule import Schedule
 from streamsim.program.workload import Workload, WorkloadKernel
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Schedule
 
 IDEAL = card.make_device()
 STAGE = st.integers(1, 9)

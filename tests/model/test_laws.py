@@ -10,7 +10,7 @@ import sys
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import oracle
@@ -22,13 +22,10 @@ from hypothesis import strategies as st
 from laws import DRAINING, makespan, works
 from oracle_card import tick_by_tick
 
+from streamsim.device.profile import Device, LinkDirection
 from streamsim.model import simulate
 from streamsim.program.schedule import Copy, HostWork, Kernel, Op, RecordEvent, Schedule, WaitEvent, WaitThread
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device, LinkDirection
-    from streamsim.timeline.timeline import Timeline
-
+from streamsim.timeline.timeline import Timeline
 
 TESTS = Path(__file__).parents[1]
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import oracle
 from effort import examples
 from hypothesis import given
 from strategies import devices, schedules
 
+from streamsim.device.profile import Device
 from streamsim.model import simulate
-from streamsim.program.schedule import Copy
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Schedule
+from streamsim.program.schedule import Copy, Schedule
 
 
 @examples(100)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import oracle
 import oracle_queues
 import strategies as card
@@ -11,16 +9,12 @@ from hypothesis import assume, example, given
 from laws import DRAINING, makespan, works
 from msgspec.structs import replace
 
+from streamsim.device.profile import Device
 from streamsim.lowering.lowered import lower
 from streamsim.model import simulate
-from streamsim.program.schedule import Kernel, RecordEvent, WaitThread
+from streamsim.program.schedule import Kernel, RecordEvent, Schedule, WaitThread
 from streamsim.timeline.critical_path import critical_path
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Schedule
-    from streamsim.timeline.timeline import Timeline
-
+from streamsim.timeline.timeline import Timeline
 
 # -- order ------------------------------------------------------------------------------------------------------------
 

@@ -5,18 +5,16 @@ Ticks and bytes: on the plain device a copy of n bytes lasts n ticks, and nothin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import strategies as card
 from strategies import NS, d2h, h2d, kernel, link, make_device, program
 from traces import IDEAL, spans
 
+from streamsim.device.profile import Device
 from streamsim.model import simulate
 from streamsim.program.schedule import Copy, HostWork, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
 
 
 def calls(device: Device, *ops: Op, **more: object) -> list[tuple[int, int]]:

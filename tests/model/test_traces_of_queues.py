@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from strategies import d2h, h2d, kernel, link, make_device, program
 from traces import IDEAL, spans
 
+from streamsim.device.profile import Device
 from streamsim.model import simulate
 from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, WaitEvent
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
 
 
 def durations(device: Device, *ops: Op, **more: object) -> list[int]:

@@ -14,6 +14,7 @@ import argparse
 import resource
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,6 @@ from mutation.sample import ROOT, Settings, draw, read_settings
 from mutation.trials import copy_of, killer, stages_of, try_mutant
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cosmic_ray.work_item import WorkItem
 
 SESSION = ROOT / "build" / "mutants.sqlite"

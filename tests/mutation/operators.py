@@ -5,14 +5,12 @@ Faults that no test noticed, found by hand, were of these kinds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import parso
 from cosmic_ray.operators.operator import Example, Operator
 from cosmic_ray.plugins import OPERATOR_PROVIDERS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 Place = tuple[tuple[int, int], tuple[int, int]]  # (line, column) of its begin and its end
 

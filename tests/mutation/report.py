@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,8 +11,6 @@ import msgspec
 from cosmic_ray.work_item import TestOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from cosmic_ray.work_item import WorkItem, WorkResult
 
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")

@@ -12,6 +12,7 @@ import hashlib
 import tomllib
 import warnings
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import chdir
 from pathlib import Path
 from random import Random
@@ -26,8 +27,6 @@ from cosmic_ray.work_item import WorkItem
 from mutation.operators import register
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cosmic_ray.work_item import MutationSpec
 
 ROOT = Path(__file__).parents[2]

@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import chdir, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,8 +22,6 @@ from coverage import CoverageData
 from mutation.sample import ROOT, Group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cosmic_ray.work_item import MutationSpec, WorkItem, WorkResult
 
 NEAR, WIDE = "mutants", "mutants-wide"  # profiles of hypothesis: tests/conftest.py

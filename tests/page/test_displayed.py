@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 from html import unescape
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pages import CUT, PIPELINE, WORKLOAD, data_of
@@ -16,9 +17,6 @@ from streamsim.report.heatmap import HeatMap
 from streamsim.search.sweep import Axis
 from streamsim.text.quantities import format_seconds
 from streamsim.transform.changes import graph
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CHUNKS, STREAMS = Axis("chunks", (1, 2, 4)), Axis("streams", (1, 2))
 KINDS = (

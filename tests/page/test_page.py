@@ -10,7 +10,8 @@ import re
 import shlex
 import zlib
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from effort import examples
@@ -24,6 +25,7 @@ from streamsim.analysis.explain import explain
 from streamsim.analysis.predict import predict
 from streamsim.cli import main
 from streamsim.cli.terminal import Terminal
+from streamsim.device.profile import Device
 from streamsim.diagnosis.diagnose import Range
 from streamsim.lowering.lowered import lower
 from streamsim.model import simulate
@@ -33,16 +35,11 @@ from streamsim.page.document import Page, write_page
 from streamsim.page.losses import losses_of
 from streamsim.page.pages import explanation_page, prediction_page
 from streamsim.page.timelines import BECAUSE, Shown, line_data
+from streamsim.program.schedule import Schedule
 from streamsim.report.explanation import loss_tables
 from streamsim.report.kinds import COLOURS, D2H, H2D, HOST_CALL, HOST_WAITS, KERNEL, PAGES, WAITS
 from streamsim.report.text import summary
 from streamsim.timeline.critical_path import causes_of, critical_path
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Schedule
 
 
 def unpacked(text: str, length: int) -> list[list[int]]:

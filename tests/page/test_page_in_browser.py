@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from array import array
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -23,11 +25,7 @@ from streamsim.text.quantities import format_seconds
 from streamsim.timeline.critical_path import causes_of, critical_path
 from streamsim.timeline.timeline import Lane, Timeline, label
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Look = Callable[[str], Any]
+Look = Callable[[str], Any]
 
 CHART = "streamsim.views[0].charts[0]"
 COVERED = """([name, red, green, blue]) => {

@@ -13,8 +13,9 @@ import tempfile
 import zipfile
 import zlib
 from base64 import b64decode
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pages import TINY_PYODIDE, data_of, tiny_pyodide
@@ -29,10 +30,7 @@ from streamsim.page.pyodide import ARCHIVE, PINNED, PYODIDE, read_browser_python
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_seconds
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Look = Callable[[str], Any]
+Look = Callable[[str], Any]
 
 STARTS_MS = 120_000  # of Python in a browser, on a busy machine
 SPEED_UPS = {"Four equal chunks": 2.0, "One copy engine": 1.0}  # of 12 stages: in 6, or one by one

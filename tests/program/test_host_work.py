@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from effort import examples
@@ -17,22 +18,17 @@ from strategies import NS, devices, make_device
 
 from streamsim.cli import main
 from streamsim.device.library import load_device
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.config import Config
 from streamsim.program.files import dump_workload, parse_workload
-from streamsim.program.schedule import Copy, HostWork, Kernel
+from streamsim.program.schedule import Copy, HostWork, Kernel, Schedule
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.program.workload_text import workload_of_sizes
 from streamsim.search.evaluate import evaluate_ticks
 from streamsim.search.grid import Grid
 from streamsim.search.sweep_text import sweep
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Schedule
 
 CARD = make_device()  # a byte a tick each way, calls cost nothing
 

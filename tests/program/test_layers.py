@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -25,9 +25,6 @@ from streamsim.program.layer_files import (
 from streamsim.program.layers import Layer, Layers
 from streamsim.program.workload import Point, WorkloadKernel
 from streamsim.program.workload_text import parse_kernel
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ATTENTION, MLP = WorkloadKernel(duration_s=1e-3), WorkloadKernel(duration_s=2e-3, launches=3)
 MODEL = Layers((Layer(400_000_000, (ATTENTION, MLP), "block", 3), Layer(1 << 30, (ATTENTION,), "head")))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import race_oracle
@@ -14,18 +14,15 @@ from hypothesis import strategies as st
 from layered import Times, directions, layers_of, models, names_of, recurrence
 from msgspec.structs import replace
 
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.model import simulate
+from streamsim.program.config import Direction
 from streamsim.program.layers import Layer, Layers
 from streamsim.program.offload import Offload, loading, offload, one_by_one
-from streamsim.program.schedule import Copy, Kernel, Synchronize, WaitEvent
+from streamsim.program.schedule import Copy, Kernel, Schedule, Synchronize, WaitEvent
 from streamsim.program.workload import WorkloadKernel
 from streamsim.races.check import check
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
-    from streamsim.program.config import Direction
-    from streamsim.program.schedule import Schedule
 
 IDEAL = card.make_device()
 Model = tuple[list[Times], frozenset[int], int, int]

@@ -6,8 +6,8 @@ The order is the oracle's (CUDA's rules, and the calls that hold the host), not 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING
 
 import oracle
 import pytest
@@ -16,15 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim.device.library import device_names, load_device
+from streamsim.device.profile import Device
 from streamsim.model import simulate
 from streamsim.program.patterns import breadth_first, build, depth_first, one_stream, prefetch, ring, serial, serialized
 from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim.program.workload import Workload, WorkloadKernel
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streamsim.device.profile import Device
 
 DEVICE = card.make_device()
 Access = tuple[Region, bool]  # the bytes, and whether they are written

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from layered import layers_of
@@ -20,9 +21,6 @@ from streamsim.program.offload import Offload
 from streamsim.program.patterns import breadth_first, build, depth_first, prefetch, ring, serial
 from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim.program.workload_text import parse_kernel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 HOST, PAGE, CARD = Buffer("host", 100, "pinned"), Buffer("page", 100, "pageable"), Buffer("card", 100, "device")
 K = Kernel(1, duration_s=1e-3)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import TYPE_CHECKING
 
 from hypothesis import given
 from msgspec.structs import replace
 from strategies import devices, h2d, program, schedules
 
+from streamsim.device.profile import Device
 from streamsim.lowering.lowered import lower
 from streamsim.program.remembered import MOST, MOST_OPS, remembered
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Schedule
+from streamsim.program.schedule import Schedule
 
 SCHEDULE = program(h2d(1, 10))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,13 +16,8 @@ from hypothesis import strategies as st
 from streamsim import Grid, Sweep, Workload, WorkloadKernel, check, explain, load_device, predict, simulate
 from streamsim.errors import InputError
 from streamsim.program.files import dump_schedule, parse_schedule
-from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim.search.sweep import Axis
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamsim.program.schedule import Op
 
 HOST, PAGE, CARD = Buffer("host", 100, "pinned"), Buffer("page", 100, "pageable"), Buffer("card", 100, "device")
 K = Kernel(1, duration_s=1e-3)

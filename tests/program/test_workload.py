@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,11 +26,8 @@ from streamsim.program.config import Config
 from streamsim.program.files import dump_workload, parse_workload
 from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
 from streamsim.program.schedule import Copy, Kernel
-from streamsim.program.workload import ALIGN_BYTES, Point, Workload, WorkloadKernel
+from streamsim.program.workload import ALIGN_BYTES, Part, Point, Workload, WorkloadKernel
 from streamsim.program.workload_text import parse_kernel, workload_of_sizes
-
-if TYPE_CHECKING:
-    from streamsim.program.workload import Part
 
 REAL = [name for name in device_names() if not name.startswith("ideal")]
 SIZES = st.integers(1, 1 << 20)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import isfunction, signature
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
@@ -13,9 +14,6 @@ import streamsim
 from streamsim import Config, Grid, InputError, Layer, Layers, WorkloadKernel
 from streamsim.arguments import checked, fits
 from streamsim.transform.changes import pin
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WORKLOAD = streamsim.workload_of_sizes(h2d=["1MiB"], kernels=["1ms"], d2h=["1MiB"])
 SCHEDULE = streamsim.depth_first(WORKLOAD, chunks=2, streams=2)

@@ -6,7 +6,7 @@ import re
 import runpy
 import shlex
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -22,9 +22,6 @@ from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.report.gantt import plot_remedied
 from streamsim.report.heatmap import maps_by_order
 from streamsim.search.grid import Grid
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DOCS, FIGURES = ROOT / "docs", ROOT / "figures"
 PAGES = sorted(DOCS.glob("*.md"))

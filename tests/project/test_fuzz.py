@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from functools import reduce
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import forms
@@ -27,10 +29,6 @@ from worker import Asked
 from workers import PATIENCE, Patience, gather
 
 from streamsim_validate.calibrate import simulated
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 INPUTS = 6 * examples(100).max_examples
 PARTS = 2  # each by itself, for whoever has a core free

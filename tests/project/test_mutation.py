@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 pytest.importorskip("cosmic_ray", reason="of the extra mutation")
+
+from pathlib import Path
 
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.work_item import MutationSpec, WorkerOutcome, WorkItem, WorkResult
@@ -17,9 +18,6 @@ from mutation.operators import OURS, register
 from mutation.report import Trial, change, each, holes, read_judged, table
 from mutation.sample import ROOT, Group, Settings, draw, mutant_of, places_of, read_settings, shares
 from mutation.trials import copy_of, killer, python_here, stages_of, try_mutant
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MODULES = {"model", "bounds", "check", "search", "compare"}
 

@@ -7,10 +7,12 @@ import inspect
 import re
 import sys
 from array import array
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+from types import ModuleType
+from typing import Any, TypeVar, get_args, get_origin
 
 import pytest
 from perfect_profiler import recorded
@@ -63,10 +65,6 @@ from streamsim.report.gantt import plot_explanation
 from streamsim.report.heatmap import HeatMap
 from streamsim.search.result import Flatness, SimulatedProgram
 from streamsim.transform.changes import graph
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import ModuleType
 
 PUBLIC = {name: getattr(streamsim, name) for name in streamsim.__all__ if name != "__version__"}
 WORKLOAD = workload_of_sizes(h2d=["1MiB"], kernels=["10us"], d2h=["1MiB"])

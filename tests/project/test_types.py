@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import is_dataclass
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,9 +21,6 @@ from streamsim.program.workload import Point
 from streamsim.report.heatmap import HeatMap
 from streamsim.timeline.critical_path import critical_path
 from streamsim.transform.scenario import Source
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 H200 = load_device("h200")
 REGION = Region("x", 0, 8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,10 +15,6 @@ from streamsim.program.files import read_schedule, write_schedule
 from streamsim.program.patterns import ring
 from streamsim.program.schedule import Synchronize, WaitEvent
 from streamsim.races.check import Finding, check, repaired
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 # -- the command ------------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ closure.
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 from itertools import permutations, product
-from typing import TYPE_CHECKING
 
 import executions
 import msgspec
@@ -53,9 +53,6 @@ from streamsim.program.workload import Workload
 from streamsim.races.check import Finding, MissingWait, check, repaired
 from streamsim_validate.calibrate.all_probes import probes
 from streamsim_validate.suites.suites import SUITES, suite
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def clashes_of(finding: Finding) -> set[Clash]:

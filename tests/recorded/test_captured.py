@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import fake_cupti
 import msgspec
@@ -17,19 +18,14 @@ from made_recordings import kineto, pipeline
 from perfect_profiler import recorded
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
+from streamsim.device.profile import Device
 from streamsim.device.variations import with_values
 from streamsim.model import simulate
 from streamsim.program.schedule import HostWork, Schedule, Synchronize, WaitThread
 from streamsim.recorded.captured import read_captured
 from streamsim.recorded.program import program_of
 from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import AnnotationKind, CallKind, CopyDirection, CopyMemory, WorkKind
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.recorded.recording import Recording
+from streamsim.recorded.recording import AnnotationKind, CallKind, CopyDirection, CopyMemory, Recording, WorkKind
 
 CALLS = ("copy", "kernel", "record", "wait", "synchronize")
 PLACED = {"context_id": 1, "stream_id": 7}

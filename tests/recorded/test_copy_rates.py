@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,10 +22,8 @@ from streamsim.program.schedule import Buffer, HostWork, Region
 from streamsim.recorded.card_profile import profile_of
 from streamsim.recorded.copy_rates import LEAST_BYTES, copy_rates, held_ns
 from streamsim.recorded.read import read_recording
+from streamsim.recorded.recording import Recording
 from streamsim.recorded.replay import replay, warnings_of
-
-if TYPE_CHECKING:
-    from streamsim.recorded.recording import Recording
 
 PAGEABLE_IN, PAGEABLE_OUT = "Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pageable)"
 sizes = st.lists(st.integers(LEAST_BYTES, 40 * LEAST_BYTES), min_size=1, max_size=8)

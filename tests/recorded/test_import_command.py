@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from made_recordings import copy, export, kineto, pipeline, span
@@ -12,9 +12,6 @@ from streamsim.cli import main
 from streamsim.device.files import read_device
 from streamsim.recorded.read import read_recording
 from streamsim.recorded.summary import summarise
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from made_recordings import PID, PINNED_IN, TID, call, copy, kernel, kineto, pipeline, span
 
 from streamsim.recorded import json_stream
 from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import NONE, AnnotationKind, CallKind, CopyDirection, CopyMemory, WorkKind
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.recorded.recording import Recording
+from streamsim.recorded.recording import NONE, AnnotationKind, CallKind, CopyDirection, CopyMemory, Recording, WorkKind
 
 WITHOUT_WORK = "copies, memsets and launches without work"
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from made_recordings import NO_ID, PID, TID, Export, export, kineto, pipeline, process
 
 from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import AnnotationKind, CallKind, CopyDirection, CopyMemory, PageKind, WorkKind
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.recorded.recording import Recording
+from streamsim.recorded.recording import (
+    AnnotationKind,
+    CallKind,
+    CopyDirection,
+    CopyMemory,
+    PageKind,
+    Recording,
+    WorkKind,
+)
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 import numpy as np
 import pytest
@@ -13,6 +11,7 @@ from perfect_profiler import recorded
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
 from streamsim.compiled import simulate_one_of_many
+from streamsim.device.profile import Device
 from streamsim.device.variations import with_values
 from streamsim.model import simulate
 from streamsim.program.schedule import (
@@ -31,9 +30,6 @@ from streamsim.recorded.recording_costs import HostCosts, while_recorded
 from streamsim.recorded.replay import replay, untraced, warnings_of, without_recording
 from streamsim.recorded.uncontended import uncontended_ns
 from streamsim.recorded.windows import part_of
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
 
 
 def waits(op: object) -> bool:

@@ -6,9 +6,9 @@ import gzip
 import re
 import sqlite3
 import tracemalloc
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -26,14 +26,10 @@ from streamsim.program.schedule import Synchronize
 from streamsim.recorded import builder, captured, json_stream
 from streamsim.recorded.program import program_of
 from streamsim.recorded.read import read_recording
+from streamsim.recorded.recording import Recording
 from streamsim.recorded.replay import untraced
 from streamsim.recorded.simulated import write_recording
 from streamsim.recorded.windows import part_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamsim.recorded.recording import Recording
 
 # Commands in a folder with a recording of the pipeline, t.json, and its program, p.json.
 CHANGE = "whatif p.json --device h200 "

@@ -10,7 +10,8 @@ import gzip
 import json
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from made_recordings import SHARED
@@ -19,22 +20,18 @@ from streamsim.analysis.what_if import what_if
 from streamsim.cli import main
 from streamsim.code.programs import code_of_steps
 from streamsim.code.steps import LANGUAGES
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.config import Config
+from streamsim.program.schedule import Schedule
 from streamsim.recorded.card_profile import profile_of
 from streamsim.recorded.read import read_recording
 from streamsim.recorded.replay import untraced
 from streamsim.search.best_steps import Way, best_steps
+from streamsim.search.result import Best
 from streamsim.transform.changes import Change, make_async, pin, streams
 from streamsim.transform.repeated_step import repeated_step
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Schedule
-    from streamsim.search.result import Best
 
 pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason="no folder ../shared/traces beside the project")
 

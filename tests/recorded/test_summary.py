@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +18,6 @@ from streamsim.recorded.builder import RecordingBuilder
 from streamsim.recorded.read import read_recording
 from streamsim.recorded.recording import CallKind, CopyDirection, Recording, WorkKind
 from streamsim.recorded.summary import RecordedCardUse, RecordedReason, RecordingSummary, engines_of, summarise
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 
 @pytest.fixture

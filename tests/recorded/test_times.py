@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -12,6 +12,7 @@ from hypothesis import assume, given
 from perfect_profiler import recorded
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
+from streamsim.device.profile import Device
 from streamsim.model import simulate
 from streamsim.program.files import (
     ProgramFile,
@@ -25,11 +26,6 @@ from streamsim.recorded.op_times import recorded_times
 from streamsim.recorded.program import program_of
 from streamsim.recorded.recording import NONE
 from streamsim.timeline.timeline import recorded_timeline
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
 
 
 @given(card.schedules(launch="live"), card.devices())

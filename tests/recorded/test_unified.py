@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from made_recordings import Export, call, copy, export, kineto, pipeline, process
@@ -14,7 +14,7 @@ from streamsim.program.recorded_times import RecordedLane
 from streamsim.program.schedule import Kernel
 from streamsim.recorded.op_times import recorded_times
 from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import CallKind
+from streamsim.recorded.recording import CallKind, Recording
 from streamsim.recorded.replay import replay
 from streamsim.recorded.summary import RecordedAmount, summarise
 from streamsim.recorded.windows import part_of
@@ -22,11 +22,6 @@ from streamsim.report.gantt import plot_gantt
 from streamsim.report.text import gantt
 from streamsim.report.trace import trace_events
 from streamsim.timeline.timeline import Timeline, recorded_timeline
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.recorded.recording import Recording
 
 MIB = 1 << 20
 IN, OUT = 11, 12  # kinds of copies in an export

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from made_recordings import PID, PINNED_IN, TID, call, copy, export, kernel, kineto, span
 
 from streamsim.recorded.read import read_recording
+from streamsim.recorded.recording import Recording
 from streamsim.recorded.windows import named_spans, part_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.recorded.recording import Recording
 
 # Two steps of a copy and a kernel. The second step's copy runs beside the first's kernel, as prefetching does; the
 # first's kernel runs into the second step.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from array import array
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from matplotlib.colors import to_rgb
 from strategies import MS_KERNEL, d2h, devices, h2d, kernel, make_device, pipeline_of, program, schedules
 
 from streamsim.analysis.predict import predict
+from streamsim.device.profile import Device
 from streamsim.model import simulate
 from streamsim.program.patterns import breadth_first, depth_first, prefetch
 from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize
@@ -39,11 +41,7 @@ from streamsim.report.titles import spelled_out
 from streamsim.timeline.timeline import Timeline
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
-
-    from streamsim.device.profile import Device
 
 Bar = tuple[str, float, float]  # "row: kind", from, to in the unit of the axis
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from refusals import refusal
@@ -14,10 +15,6 @@ from streamsim.model import simulate
 from streamsim.program.schedule import Kernel
 from streamsim.report.gantt import plot_gantts, save_gantt, save_gantts
 from streamsim.report.trace import write_trace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 TIMELINE = simulate(program(h2d(1, 20)), make_device())
 SUFFIX = "expected a file name that ends in one of .png, .svg, .pdf"

@@ -7,26 +7,23 @@ import json
 import tracemalloc
 from array import array
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import d2h, devices, h2d, kernel, make_device, pipeline_of, program, schedules
 
+from streamsim.device.profile import Device
 from streamsim.model import simulate
 from streamsim.program.patterns import depth_first
 from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim.report.trace import ENGINES, HOST, STREAMS, trace_events, write_trace, write_traces
 from streamsim.timeline.timeline import Timeline
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamsim.device.profile import Device
 
 Event = dict[str, Any]
 

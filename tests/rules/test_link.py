@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import strategies as card
 from effort import examples
@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim.checks import LARGEST_BYTES
+from streamsim.device.profile import LinkDirection
 from streamsim.model import simulate
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import LinkDirection
 
 PARTS = 1 << 20  # bytes on the link are counted in parts of 2**-20
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,6 +15,7 @@ from strategies import NS, devices, link, make_device, pipeline_of
 
 import streamsim
 from streamsim.device.library import load_device
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.config import ORDERS, Config
@@ -26,10 +27,6 @@ from streamsim.search.evaluate import evaluate_ticks, is_fast
 from streamsim.search.grid import Grid
 from streamsim.search.pruning_bounds import LowerBounds
 from streamsim.search.result import FASTER
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
-
 
 WORK = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
 

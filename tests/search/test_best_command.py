@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ import streamsim
 from streamsim.cli import main
 from streamsim.device.files import read_device, write_device
 from streamsim.device.library import load_device
+from streamsim.program.config import Config
 from streamsim.program.files import write_schedule, write_workload
 from streamsim.program.layer_files import write_layers
 from streamsim.program.layers import Layer, Layers
@@ -22,13 +24,7 @@ from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.program.workload_text import workload_of_sizes
 from streamsim.search.evaluate import SLOW, is_fast
 from streamsim.search.grid import Grid
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.program.config import Config
-    from streamsim.search.result import Best
-
+from streamsim.search.result import Best
 
 # The command
 

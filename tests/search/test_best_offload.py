@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,19 +15,17 @@ from layered import Times, directions, layers_of, models, names_of, recurrence
 from msgspec.structs import replace
 
 from streamsim.device.library import load_device
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.model import simulate
+from streamsim.program.config import Direction
 from streamsim.program.layers import Layer, Layers
 from streamsim.program.offload import Offload, one_by_one
 from streamsim.program.workload import WorkloadKernel
 from streamsim.search import placements
 from streamsim.search.best_offload import MOST_LEAN, best_offload
 from streamsim.search.offload_bounds import LayerCosts, Room, floor_ticks
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
-    from streamsim.program.config import Direction
-    from streamsim.search.result import Best
+from streamsim.search.result import Best
 
 IDEAL = card.make_device()
 NS = 1e-9

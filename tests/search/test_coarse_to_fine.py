@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from strategies import make_device
@@ -12,9 +13,6 @@ from streamsim.program.schedule import Copy, Kernel
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.search import coarse_to_fine
 from streamsim.search.coarse_to_fine import CONFIG_OPS, _around, _coarse, _few, cost_ops, search
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from strategies import make_device, pipeline_of
@@ -12,9 +13,6 @@ from streamsim import compiled
 from streamsim.program.config import Config
 from streamsim.search import evaluate as evaluating
 from streamsim.search.evaluate import evaluate, is_fast
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.mark.skipif(not is_fast(), reason="needs streamsim[fast]")

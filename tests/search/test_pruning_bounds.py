@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,16 +14,13 @@ from strategies import NS, devices, link, make_device
 
 import streamsim
 from streamsim.device.kernel_costs import KernelCost
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.program.config import Config, Order
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.search.evaluate import evaluate_ticks
 from streamsim.search.grid import Grid
 from streamsim.search.pruning_bounds import LowerBounds
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
-
 
 # The bounds
 

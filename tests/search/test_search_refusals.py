@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from layered import layers_of
@@ -25,9 +26,6 @@ from streamsim.search.grid import Grid
 from streamsim.search.sweep import Axis, Sweep
 from streamsim.search.sweep_text import sweep
 from streamsim.search.tuning import beliefs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 COMMANDS = [
     ("best", "no workload: give --h2d SIZE"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from itertools import product
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,6 +21,7 @@ from streamsim.device.assumptions import known_within
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
+from streamsim.program.config import Order
 from streamsim.program.files import write_workload
 from streamsim.program.patterns import breadth_first, build, depth_first, serial
 from streamsim.program.workload import Point, Workload, WorkloadKernel
@@ -28,11 +30,6 @@ from streamsim.report.heatmap import HeatMap, maps_by_order, plot_heatmap, plot_
 from streamsim.search.evaluate import is_fast
 from streamsim.search.sweep import Axis, Sweep, predict_block, scaled, sweep_blocks
 from streamsim.search.sweep_text import read_asked, sweep, sweep_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.program.config import Order
 
 ASKED = {
     "device": ["a100,k20c"],

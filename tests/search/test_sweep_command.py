@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import pytest
 from strategies import pipeline_of
 from sweeps import said
 
@@ -16,11 +18,6 @@ from streamsim.program.files import write_workload
 from streamsim.program.workload_text import workload_of_sizes
 from streamsim.search.sweep_output import read_rows
 from streamsim.text.quantities import format_change, format_seconds
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 # The command
 

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamsim.cli import main
 from streamsim.errors import InputError
+from streamsim.search.sweep import Sweep
 from streamsim.search.sweep_output import write_sweep
 from streamsim.search.sweep_text import sweep_of
 
 pytestmark = pytest.mark.skipif(find_spec("distributed") is None, reason="needs streamsim[dask]")
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from streamsim.search.sweep import Sweep
 
 OPTIONS = ["--h2d", "64KiB..128KiB*2", "--kernel", "10us", "--d2h", "64KiB", "--chunks", "1..60", "--streams", "1,4"]
 

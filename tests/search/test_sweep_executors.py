@@ -11,7 +11,8 @@ import threading
 import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from sweeps import NOTE, small
@@ -22,9 +23,6 @@ from streamsim.errors import InputError
 from streamsim.search.sweep import RETRIES, sweep_blocks
 from streamsim.search.sweep_output import JOURNAL, write_sweep
 from streamsim.text.quantities import parse_bytes
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Executors
 

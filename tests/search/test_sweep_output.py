@@ -10,7 +10,8 @@ import socket
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -21,9 +22,6 @@ from streamsim.errors import InputError
 from streamsim.files.locks import try_lock
 from streamsim.search import sweep_output
 from streamsim.search.sweep_output import JOURNAL, _decoded, _encoded, read_rows, write_sweep
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_every_format_holds_the_same_rows(whole: Path) -> None:

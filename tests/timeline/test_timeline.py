@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
 
 import pytest
 import strategies as card
@@ -11,13 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import d2h, h2d, kernel, make_device, program
 
+from streamsim.device.profile import Device
 from streamsim.model import simulate
 from streamsim.program.schedule import Op, RecordEvent, Schedule, Synchronize, WaitEvent
 from streamsim.timeline.critical_path import critical_path
 from streamsim.timeline.timeline import Timeline
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
 
 IDEAL = make_device()
 ENGINES = ("h2d", "d2h", "compute")

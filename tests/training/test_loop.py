@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from effort import examples
 from hypothesis import given
@@ -12,15 +10,13 @@ from msgspec.structs import replace
 from strategies import d2h, h2d, kernel, make_device, program
 
 from streamsim.device.library import load_device
+from streamsim.device.profile import Device
 from streamsim.device.variations import changed
 from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, Kernel, Synchronize
 from streamsim.races.check import check
 from streamsim.training.loop import Loop, enough_workers, loop_advice, seconds_a_step
 from streamsim.training.recorded import loop_of
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
 
 MS = 1e-3
 

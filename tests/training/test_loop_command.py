@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from streamsim.cli import main
 from streamsim.program.files import write_schedule
 from streamsim.training.loop import Loop, loop_advice
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LOOP = ["loop", "--batch", "256", "--sample", "3x224x224:float32", "--step", "45ms", "--device", "a100"]
 

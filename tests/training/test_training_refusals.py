@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from refusals import refusal, refusal_of
 
 from streamsim.program.files import write_schedule
 from streamsim.training.loop import Loop
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LOOP: dict[str, Any] = {"batch": 256, "batch_bytes": 154_000_000, "step_s": 45e-3}
 STEP = "--batch 2 --step 45ms"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +19,7 @@ from streamsim.program.schedule import (
     Copy,
     HostWork,
     Kernel,
+    Op,
     RecordEvent,
     Region,
     Schedule,
@@ -34,9 +33,6 @@ from streamsim.transform.changes import graph
 from streamsim.transform.repeated_step import has_more, is_recorded, repeated_step
 from streamsim.transform.scenario import Case
 from streamsim.transform.steps import in_pieces, over_streams
-
-if TYPE_CHECKING:
-    from streamsim.program.schedule import Op
 
 BYTES = 16 * 12  # that can be cut in up to 12 pieces of whole 16 bytes
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from effort import examples
@@ -40,13 +40,10 @@ from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.races.check import check, repaired
 from streamsim.search.best_steps import best_steps
 from streamsim.transform import changes as make
-from streamsim.transform.changes import ORDERS_NO_STREAMS, changed_by, listed
+from streamsim.transform.changes import ORDERS_NO_STREAMS, Change, changed_by, listed
 from streamsim.transform.chunks import chunk_count, in_chunks
 from streamsim.transform.dependences import Dependences
 from streamsim.transform.scenario import Scenario
-
-if TYPE_CHECKING:
-    from streamsim.transform.changes import Change
 
 DEVICE = make_device(copy=2, kernel=3)
 ONCE = st.lists(st.sampled_from((8, 16, 32, 96)), max_size=1).map(tuple)

@@ -10,7 +10,7 @@ from collections import Counter
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -20,11 +20,9 @@ from once import compare_once
 from streamsim_validate.calibrate.fits import fit
 from streamsim_validate.calibrate.samples import PlainSamples, Samples
 from streamsim_validate.compare.comparison import EVERYTHING, Comparison, summarise
+from streamsim_validate.compare.rows import Row
 from streamsim_validate.records.files import read_record
 from streamsim_validate.suites.suites import CONNECTIONS
-
-if TYPE_CHECKING:
-    from streamsim_validate.compare.rows import Row
 
 
 class Bounds(NamedTuple):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -36,9 +37,6 @@ from streamsim_validate.records.card import Card
 from streamsim_validate.records.chains import Chain, Timing
 from streamsim_validate.records.host_calls import PACE_CHAIN
 from streamsim_validate.records.timed import closed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CARD = Card("NVIDIA Test", "0000:00:00.0", 1 << 37, 132, 2048, 3, "9.0", "580.1", "13.0", "13.0", "14.2")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fake_cuda
 import msgspec
@@ -21,7 +22,7 @@ from streamsim_validate.calibrate import fits
 from streamsim_validate.calibrate.host_probes import host_calls
 from streamsim_validate.calibrate.samples import PlainSamples, Samples, read_samples
 from streamsim_validate.compare.profiles import profiles_of
-from streamsim_validate.gpu.card import NoGpuError
+from streamsim_validate.gpu.card import Gpu, NoGpuError
 from streamsim_validate.records.chains import timings_of
 from streamsim_validate.records.files import finish, read_record
 from streamsim_validate.records.journal import Journal, RunBegins, RunEnds, header, journal_path, read_journal
@@ -30,11 +31,6 @@ from streamsim_validate.records.record import Entry, Group
 from streamsim_validate.run import campaign
 from streamsim_validate.run.campaign import COMPANIONS, Plan, measure_plan, planned, raise_for, run, with_profiles
 from streamsim_validate.suites.workloads import sincos
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamsim_validate.gpu.card import Gpu
 
 RECORDED = Path(__file__).parents[2] / "validate" / "campaigns" / "records" / "calibration-h200.samples.gz"
 SCHEDULES = (depth_first(sincos(500, 2), 4, 2), ring(sincos(500, 2), 5, 3, 2), depth_first(sincos(700, 1), 1, 1))

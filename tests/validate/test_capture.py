@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import fake_cupti
 import pytest
@@ -17,13 +16,11 @@ import pytest
 from streamsim.cli import main as streamsim
 from streamsim.errors import InputError
 from streamsim.recorded.read import read_recording
+from streamsim.recorded.recording import Recording
 from streamsim.recorded.untraced_times import untraced_time_s
 from streamsim_validate.cli import main
 from streamsim_validate.gpu.runner import demangled
 from streamsim_validate.run import parse_program
-
-if TYPE_CHECKING:
-    from streamsim.recorded.recording import Recording
 
 PROGRAM = """
 import sys

@@ -6,23 +6,19 @@ import csv
 import io
 import json
 from html import escape
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pages import lines_of
+from small_record import NOBODY_KNOWS, ONE, RECORD, TWO, a_device, a_recipe, a_record, an_entry
 
 from streamsim.errors import InputError
 from streamsim_validate.cli import main
 from streamsim_validate.compare.predictions import compare
 from streamsim_validate.compare.tolerance import STATISTICS, judge, parse_tolerance
 from streamsim_validate.records.files import write_record
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-from pages import lines_of
-from small_record import NOBODY_KNOWS, ONE, RECORD, TWO, a_device, a_recipe, a_record, an_entry
 
 
 @pytest.mark.parametrize("command", ["calibrate", "capture", "compare", "run", "tune"])

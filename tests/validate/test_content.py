@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -17,9 +17,6 @@ from streamsim_validate.gpu.kernels import PERIOD, find_kernel
 from streamsim_validate.gpu.launches import elements_of
 from streamsim_validate.gpu.memory import DEVICE_POISON, HOST_POISON, buffers_of, data
 from streamsim_validate.gpu.reference import host_buffers, outputs, run_reference
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PATTERNS = [Pattern(np.arange(start, start + n, dtype=np.uint8)) for start, n in ((0, 1), (10, 7), (100, 33))]
 

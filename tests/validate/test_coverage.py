@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -13,6 +12,7 @@ from effort import THOROUGH
 from fake_cuda import CARD
 from strategies import h2d, make_device, program
 
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim_validate.cli import main
 from streamsim_validate.compare.clocks import predict_device_s
@@ -22,9 +22,6 @@ from streamsim_validate.compare.rows import DEVICE_BOUND
 from streamsim_validate.records.files import read_record, write_record
 from streamsim_validate.records.recipe import digest
 from streamsim_validate.records.record import Entry, Machine, Record, Run
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
 
 FOLDER = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
 # Records that nobody had when the rule of misses was found: docs/evidence.md.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from emulated_nvcc import COMPILER, write_nvcc
@@ -16,10 +17,6 @@ from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim_validate.calibrate.front_ends import KINDS, REPEATS, fit_front_end, measure_front_ends
 from streamsim_validate.gpu.cuda_rounds import CudaRounds, all_rounds, compiled_rounds
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 SLICE = 32 << 10  # bytes
 

@@ -6,7 +6,8 @@ import json
 import math
 import statistics
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from streamsim import load_device
 from streamsim.device.files import write_device
 from streamsim.device.front_end_calls import HOST_TIMES, TIMES, FrontEnd
 from streamsim.device.kernel_costs import KernelCost
+from streamsim.device.profile import Device
 from streamsim.device.variations import mean_of
 from streamsim.model import simulate
 from streamsim_validate.calibrate.host_probes import host_calls
@@ -35,11 +37,6 @@ from streamsim_validate.records.recipe import Recipe, digest
 from streamsim_validate.records.record import Entry, Group, Machine, Record, Run
 from streamsim_validate.records.timed import closed
 from streamsim_validate.suites.workloads import sincos
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
 
 SHIPPED = load_device("h200")
 H200 = msgspec.structs.replace(  # of any card; the probes' mean call has what the first ones after a wait take longer

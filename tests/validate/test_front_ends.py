@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from random import Random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from effort import examples
@@ -27,10 +29,6 @@ from streamsim_validate.calibrate.front_ends import (
     variation,
 )
 from streamsim_validate.gpu.libraries import CupyCalls, PytorchCalls, PytorchEagerCalls
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from random import Random
 
 SOURCE = "measured: by hand"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,10 +30,6 @@ from streamsim_validate.gpu.kernels import (
 from streamsim_validate.gpu.launches import Argument, Arrays, blocks_of, elements_of, stand_in, widths_of
 from streamsim_validate.gpu.memory import DEVICE_POISON, HOST_POISON, Key, buffers_of, data, union
 from streamsim_validate.gpu.reference import Memo, Output, WrongOutputError, outputs, run_reference
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,12 +14,10 @@ from streamsim.errors import InputError
 from streamsim.program.patterns import depth_first
 from streamsim.program.schedule import Buffer, Copy, Region, Schedule
 from streamsim_validate.gpu.replayer import LostGpuError, Replayer, Sample
+from streamsim_validate.progress import OnStep
 from streamsim_validate.run.planned import Planned
 from streamsim_validate.run.replays import Measured, SampleProbes, groups, measure
 from streamsim_validate.suites.workloads import sincos
-
-if TYPE_CHECKING:
-    from streamsim_validate.progress import OnStep
 
 replace = msgspec.structs.replace
 SMALL = sincos(1003, 3)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamsim_validate.gpu.named_ranges import HOOKS, Ranges, Watcher
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 TORCH_NVTX = """
 from contextlib import contextmanager

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -23,9 +23,6 @@ from streamsim_validate.gpu.card import (
     import_cupy,
     version_text,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOLD = """
 import sys, time

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from strategies import COST, make_device
 
 from streamsim.device.front_end_calls import FrontEnd
 from streamsim.device.front_ends import LINEAR
+from streamsim.device.profile import Device
 from streamsim.device.variations import changed
 from streamsim.errors import InputError
 from streamsim.program.schedule import Kernel
@@ -42,12 +44,6 @@ from streamsim_validate.records import (
     stand_ins,
     write_record,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.device.profile import Device
-
 
 US = 1e-6
 

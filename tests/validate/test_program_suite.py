@@ -6,10 +6,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -50,17 +52,11 @@ from streamsim_validate.records import (
 from streamsim_validate.run import Plan, campaign, probed_python
 from streamsim_validate.run import program_suite as measured_suite
 from streamsim_validate.run.campaign import measure_plan
+from streamsim_validate.run.planned import WrittenProgram
 from streamsim_validate.run.probed_python import Link, ProbedPython
 from streamsim_validate.run.program_suite import check_installed, measure_programs, planned_programs, to_fit
 from streamsim_validate.run.runners import run_on
 from streamsim_validate.suites import drawn_programs, program_suite
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from streamsim_validate.run.planned import WrittenProgram
-
 
 # Drawn
 

@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from effort import examples
@@ -28,10 +28,6 @@ from streamsim_validate.records import CHUNK_ROUND, stand_ins
 from streamsim_validate.run import runner_of
 from streamsim_validate.run.candidates import FEW, NEAR, TRIES, rounds_for, said_s
 from streamsim_validate.run.runners import Cuda, Python, Result, check_language
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 PYTHON: tuple[Language, ...] = ("cupy", "pytorch")
 KERNEL_S = 20e-6

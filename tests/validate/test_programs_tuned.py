@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_cuda import FakeError, fake_gpu
@@ -11,6 +13,7 @@ from strategies import make_device
 from timed_arrays import CALL_S, MINE, ROUND_S, Library
 
 from streamsim import Config, Workload, WorkloadKernel
+from streamsim.code.steps import Language
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.errors import InputError
 from streamsim.program.workload import Point
@@ -18,7 +21,7 @@ from streamsim.search.grid import Grid
 from streamsim.search.tuning import candidates, default_grid
 from streamsim.text.shown import one_line
 from streamsim_validate.compare import compare
-from streamsim_validate.gpu import LostGpuError
+from streamsim_validate.gpu import Gpu, LostGpuError
 from streamsim_validate.records import journal_path, read_record
 from streamsim_validate.records.journal import read_journal
 from streamsim_validate.records.record import Entry
@@ -26,13 +29,6 @@ from streamsim_validate.run import Kernels, Programs, Task, Tuned, runner_of, tu
 from streamsim_validate.run.candidates import FEW, MANY, MORE
 from streamsim_validate.run.planned import WrittenProgram
 from streamsim_validate.run.runners import Result
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from streamsim.code.steps import Language
-    from streamsim_validate.gpu import Gpu
 
 PYTHON: tuple[Language, ...] = ("cupy", "pytorch")
 KERNEL_S = 20e-6

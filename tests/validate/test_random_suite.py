@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 from functools import cache
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import msgspec
+import pytest
 
 from streamsim.device.library import load_device
 from streamsim.model import simulate
 from streamsim.program.patterns import depth_first
-from streamsim.program.schedule import Kernel
+from streamsim.program.schedule import Kernel, Schedule
+from streamsim.program.workload import Workload
 from streamsim_validate.calibrate.kernels import KERNELS
 from streamsim_validate.gpu.kernels import SPIN, find_kernel, known_kernels
 from streamsim_validate.gpu.launches import widths_of
@@ -23,12 +25,6 @@ from streamsim_validate.suites import random_suite
 from streamsim_validate.suites.random_suite import LAUNCHABLE, MOST_BYTES, random_recipes
 from streamsim_validate.suites.suites import RANDOM_COUNT, suite
 from streamsim_validate.suites.workloads import MI
-
-if TYPE_CHECKING:
-    import pytest
-
-    from streamsim.program.schedule import Schedule
-    from streamsim.program.workload import Workload
 
 RECIPES = random_recipes(1, 400)
 

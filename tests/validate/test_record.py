@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 from copy import deepcopy
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -45,9 +45,6 @@ from streamsim_validate.records.record import (
 )
 from streamsim_validate.suites.suites import suite
 from streamsim_validate.suites.workloads import sincos
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MACHINE = Machine("Linux x86_64", "a processor", 2, "3.12")
 HEADER = Header(CARD, MACHINE, "quick", "0.1")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -17,9 +17,6 @@ from streamsim.device.files import dump_device, parse_device
 from streamsim.device.recorders import Recorder, recorder_of
 from streamsim.device.variations import mean_of
 from streamsim_validate.calibrate.recorders import REPEATS, fit_recorder, measure_recorders
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 
 class Clocked:

@@ -10,9 +10,10 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -27,7 +28,7 @@ from streamsim_validate.cli import main
 from streamsim_validate.cli import tune as tune_cli
 from streamsim_validate.compare import compare
 from streamsim_validate.compare.tolerance import parse_tolerance
-from streamsim_validate.gpu import kernels
+from streamsim_validate.gpu import Gpu, kernels
 from streamsim_validate.gpu.kernels import KernelSpec, find_kernel, load_kernels
 from streamsim_validate.gpu.launches import widths_of
 from streamsim_validate.gpu.memory import Key, check_fits
@@ -39,11 +40,6 @@ from streamsim_validate.run.replays import measure
 from streamsim_validate.run.runners import check_language, function_of, runner_of
 from streamsim_validate.suites.suites import suite
 from streamsim_validate.suites.workloads import sincos
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from streamsim_validate.gpu import Gpu
 
 RECORDED = Path(__file__).parents[2] / "validate" / "campaigns" / "records" / "calibration-h200.samples.gz"
 PACKED = gzip.compress(msgspec.json.encode(RECORD), mtime=0)

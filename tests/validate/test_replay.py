@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from effort import examples
 from fake_cuda import LEGACY, Launch, fake_gpu
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from streamsim.errors import InputError
 from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
@@ -34,12 +37,6 @@ from streamsim_validate.records.timed import closed, with_timing_events
 from streamsim_validate.run.planned import Planned
 from streamsim_validate.run.replays import measure
 from streamsim_validate.suites.workloads import sincos
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    from numpy.typing import NDArray
 
 SMALL = sincos(1003, 3)
 N = 64

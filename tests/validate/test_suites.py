@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 from streamsim.program.patterns import depth_first
-from streamsim.program.schedule import Copy, Kernel, RecordEvent, WaitEvent
+from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, WaitEvent
 from streamsim_validate.gpu.kernels import PERIOD, find_kernel
 from streamsim_validate.gpu.launches import widths_of
 from streamsim_validate.gpu.memory import buffers_of
@@ -14,9 +13,6 @@ from streamsim_validate.gpu.reference import Memo, run_reference
 from streamsim_validate.records.recipe import digest, legacy_kernels, relay, stages
 from streamsim_validate.suites.suites import CONNECTIONS, suite, suite_connections
 from streamsim_validate.suites.workloads import KI, MI, sincos
-
-if TYPE_CHECKING:
-    from streamsim.program.schedule import Schedule
 
 STANDARD = {connections: suite("standard", connections) for connections in CONNECTIONS}
 USUAL = STANDARD[8]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -13,22 +13,18 @@ from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.patterns import depth_first
 from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.timeline.timeline import Timeline
 from streamsim_validate.calibrate.samples import Samples
 from streamsim_validate.gpu import profiler
+from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.profiler import profile_all
+from streamsim_validate.gpu.replayer import Replayer
 from streamsim_validate.records.files import finish, read_record
 from streamsim_validate.records.journal import Traced, journal_path, read_journal
 from streamsim_validate.records.record import Entry
 from streamsim_validate.records.spans import Spans, spans_of, timeline_of
 from streamsim_validate.run.campaign import Plan, measure_plan, run
 from streamsim_validate.suites.workloads import sincos
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamsim.timeline.timeline import Timeline
-    from streamsim_validate.gpu.card import Gpu
-    from streamsim_validate.gpu.replayer import Replayer
 
 SCHEDULES = (depth_first(sincos(500, 2), 4, 2), depth_first(sincos(700, 1), 1, 1))
 

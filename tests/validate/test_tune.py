@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fake_cuda
 import pytest
 from effort import examples
+from fake_cuda import Launch
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -25,12 +27,6 @@ from streamsim_validate.records import journal_path, read_record, recipe_of
 from streamsim_validate.records.journal import read_journal
 from streamsim_validate.records.record import Entry
 from streamsim_validate.run import tune
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fake_cuda import Launch
-
 
 pytestmark = pytest.mark.usefixtures("few_draws")
 

@@ -7,9 +7,10 @@ import io
 import json
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fake_cuda import CARD, Launch, fake_gpu
@@ -17,12 +18,8 @@ from timed_arrays import CALL_S, ROUND_S, Library
 
 from streamsim_validate.cli import main
 from streamsim_validate.cli import tune as cli
+from streamsim_validate.gpu import Gpu
 from streamsim_validate.records import journal_path, read_record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streamsim_validate.gpu import Gpu
 
 SMALL = ["--h2d", "64KiB", "--kernel", "20us", "--d2h", "64KiB", "--max-chunks", "4", "--max-streams", "2"]
 PROGRAMS = 1 + 3 * 2 * 2  # one chunk, and 2, 3 or 4 of them on one or two streams in two orders

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from effort import examples
@@ -21,10 +22,6 @@ from streamsim_validate.records.journal import Journal, header, read_journal
 from streamsim_validate.records.record import Entry
 from streamsim_validate.run import Tuned, tune
 from streamsim_validate.suites.workloads import sincos
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 pytestmark = pytest.mark.usefixtures("few_draws")
 

@@ -7,10 +7,11 @@ source of the profile's number.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from streamsim.device.profile import LinkDirection
+from streamsim.device.profile import Host, LinkDirection
 from streamsim.program.schedule import Buffer, Copy, Direction, Op, Region
 from streamsim_validate.calibrate.probe import (
     BUFFERS,
@@ -26,12 +27,7 @@ from streamsim_validate.calibrate.probe import (
     moved,
     probe_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from streamsim.device.profile import Host
-    from streamsim_validate.calibrate.samples import Samples
+from streamsim_validate.calibrate.samples import Samples
 
 COPY_STREAMS = 4
 COPY_BYTES = (64 * KI, 256 * KI, MI, 4 * MI, 16 * MI, 64 * MI)

@@ -6,8 +6,6 @@ with which the model, run on the same probes, predicts the measured times.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from streamsim.device.front_ends import COMPILED
@@ -34,12 +32,9 @@ from streamsim_validate.calibrate.probe import DIRECTIONS
 from streamsim_validate.calibrate.program_calls import refit_calls
 from streamsim_validate.calibrate.queues import QUEUES, fit_queues, fit_rules
 from streamsim_validate.calibrate.recorders import fit_recorder
+from streamsim_validate.calibrate.samples import Samples
 from streamsim_validate.calibrate.shared_link import fit_crowded, fit_duplex
-from streamsim_validate.records import CALIBRATED_ON
-
-if TYPE_CHECKING:
-    from streamsim_validate.calibrate.samples import Samples
-    from streamsim_validate.records import Chain
+from streamsim_validate.records import CALIBRATED_ON, Chain
 
 
 def fit(samples: Samples) -> Device:

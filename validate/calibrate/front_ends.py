@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from statistics import median
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -19,13 +20,9 @@ from streamsim.collector import collector_off
 from streamsim.device.front_end_calls import IN_LOOPS, FrontEnd
 from streamsim.errors import InputError
 from streamsim_validate.calibrate.least_squares import non_negative
+from streamsim_validate.gpu import Calls
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import ENTERS, costs_in, relative_deviation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from streamsim_validate.gpu import Calls
 
 # Of the letters of CALLS; | is a block that enters a stream and holds what follows, and s has nothing to wait for.
 KINDS = (

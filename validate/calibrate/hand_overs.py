@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator, Sequence
 from statistics import mean, variance
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec.structs import replace
@@ -13,16 +13,12 @@ from msgspec.structs import replace
 from streamsim.device.profile import Device, HandOver
 from streamsim.program.schedule import Copy, Direction, Op, RecordEvent, WaitEvent
 from streamsim.rules.hand_overs import MANY, PAIR
+from streamsim_validate.calibrate.copies import Link
 from streamsim_validate.calibrate.kernels import KERNELS, kernel_kind
 from streamsim_validate.calibrate.least_squares import non_negative
 from streamsim_validate.calibrate.probe import KI, TINY, Probe, cycle_bytes, gate, probe_of, tiny
+from streamsim_validate.calibrate.samples import Samples
 from streamsim_validate.calibrate.simulated import misfits, rms, simulated_per_link
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from streamsim_validate.calibrate.copies import Link
-    from streamsim_validate.calibrate.samples import Samples
 
 CYCLES = ("hk", "kd", "hd", "hkd", "hdk")
 ROUNDS, ROUND_STREAMS = ("k", "hk", "kd", "hd"), (PAIR, MANY)

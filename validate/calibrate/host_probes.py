@@ -5,12 +5,13 @@ Calls of programs that wait for nothing are in :mod:`streamsim_validate.calibrat
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
 from streamsim.device.profile import Device, Host
 from streamsim.program.schedule import Copy, Direction, Op, RecordEvent, Synchronize, WaitEvent
+from streamsim_validate.calibrate.copies import Link
 from streamsim_validate.calibrate.kernels import KERNELS, kernel_kind
 from streamsim_validate.calibrate.probe import (
     BUFFERS,
@@ -24,18 +25,13 @@ from streamsim_validate.calibrate.probe import (
     with_kernel,
 )
 from streamsim_validate.calibrate.program_calls import calls_spread, fit_calls, mixes
+from streamsim_validate.calibrate.samples import Samples
 from streamsim_validate.calibrate.simulated import misfits, nearest_number, rms
 from streamsim_validate.records import (
     RECORD_CHAINS,
     SYNCHRONISE_CHAINS,
     WAIT_CHAINS,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from streamsim_validate.calibrate.copies import Link
-    from streamsim_validate.calibrate.samples import Samples
 
 HOST_LENGTHS = (16, 64)
 GRAPH_NODES = (8, 32, 128)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from streamsim.device.kernel_costs import KernelCost
-from streamsim.device.profile import Compute
+from streamsim.device.profile import Compute, Device
 from streamsim.program.schedule import Kernel, Region
 from streamsim_validate.calibrate.probe import (
     BUFFERS,
@@ -21,13 +21,8 @@ from streamsim_validate.calibrate.probe import (
     gate,
     probe_of,
 )
+from streamsim_validate.calibrate.samples import Samples
 from streamsim_validate.calibrate.simulated import misfits, rms
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from streamsim.device.profile import Device
-    from streamsim_validate.calibrate.samples import Samples
 
 KERNELS = (
     ("sincos", 2),

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from streamsim.errors import InputError
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 
 def non_negative(rows: ArrayLike, sums: ArrayLike) -> np.ndarray:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from streamsim.device.profile import Device, LinkDirection
+from streamsim.program.schedule import Direction
 from streamsim_validate.calibrate.copies import COLD_KINDS, copies
 from streamsim_validate.calibrate.probe import DIRECTIONS, MI
+from streamsim_validate.calibrate.samples import Samples
 from streamsim_validate.calibrate.shared_link import crowded, duplex
 from streamsim_validate.calibrate.simulated import Misfit, misfits, rms
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamsim.device.profile import Device, LinkDirection
-    from streamsim.program.schedule import Direction
-    from streamsim_validate.calibrate.samples import Samples
 
 FITTED = {copies: 4, duplex: 5, crowded: 6}  # probes: how many numbers were fitted to them
 TWO_IN_SERIES = tuple(f"duplex {d}" for d in DIRECTIONS)

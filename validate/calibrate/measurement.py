@@ -5,19 +5,16 @@ from __future__ import annotations
 import random
 from contextlib import closing
 from datetime import date
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from streamsim.collector import collector_off
 from streamsim_validate.calibrate.all_probes import probes
 from streamsim_validate.calibrate.program_calls import PROGRAM_KINDS
 from streamsim_validate.calibrate.queues import QUEUES
 from streamsim_validate.calibrate.samples import COPY_KINDS, Samples
-from streamsim_validate.gpu import Bench, Replayer, prepare
+from streamsim_validate.gpu import Bench, Gpu, Replayer, prepare
 from streamsim_validate.progress import OnStep, quietly, shuffled_rounds
 from streamsim_validate.records import MIXES, PACE_CHAIN, Chain, Timing, mix_kind
-
-if TYPE_CHECKING:
-    from streamsim_validate.gpu import Gpu
 
 WARM_UP_RUNS, REPEATS = 1, 7  # rounds
 OVER_MANY_STREAMS = {*QUEUES.values(), *(mix_kind(letters) for letters, _ in MIXES)}  # mixes: run by run

@@ -10,19 +10,22 @@ are fitted instead.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Mapping
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring
-from streamsim.program.schedule import Copy, Kernel, RecordEvent, WaitEvent
+from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Schedule, WaitEvent
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.calibrate.hand_overs import CYCLES
 from streamsim_validate.calibrate.least_squares import non_negative
-from streamsim_validate.calibrate.probe import FLOAT_BYTES, KI, MIX_BYTES, TINY, probe_of, tiny
+from streamsim_validate.calibrate.probe import FLOAT_BYTES, KI, MIX_BYTES, TINY, Probe, probe_of, tiny
+from streamsim_validate.calibrate.samples import Samples
 from streamsim_validate.calibrate.simulated import rms
 from streamsim_validate.records import (
     MIX_LENGTH,
@@ -36,14 +39,6 @@ from streamsim_validate.records import (
     relative_deviation,
     relay,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Op, Schedule
-    from streamsim_validate.calibrate.probe import Probe
-    from streamsim_validate.calibrate.samples import Samples
 
 SMALL, LARGE = 32 * KI, 256 * KI  # elements of a chunk: copies of 128 KiB and 1 MiB, whose calls take longer
 BUFFERS = 2

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
 from streamsim.device.profile import ARBITRATIONS, Arbitration, Device
 from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Synchronize, WaitEvent
 from streamsim_validate.calibrate.probe import KI, LINK_BYTES, MI, TINY, Probe, probe_of
+from streamsim_validate.calibrate.samples import Samples
 from streamsim_validate.calibrate.simulated import simulated_issue_s
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from streamsim_validate.calibrate.samples import Samples
 
 MOST_QUEUES = 32
 QUEUE_GATE_S = 500e-6

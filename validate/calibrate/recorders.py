@@ -8,18 +8,16 @@ the least and the most.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from statistics import median, quantiles
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
 from streamsim.collector import collector_off
 from streamsim.device.recorders import LARGEST_RATIO, Recorder
 from streamsim_validate.progress import OnStep, quietly
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from contextlib import AbstractContextManager
 
 REPEATS, TURNS = 5, 20  # recordings, and calls of a kind in each and beside it
 BACKWARD = "backward"  # in the names of kinds with a backward pass

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from statistics import mean, median
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,9 +15,9 @@ from streamsim.checks import LONGEST_S
 from streamsim.errors import InputError
 from streamsim.text.recognise import mistaken_for
 from streamsim.text.shown import one_line
-from streamsim_validate.calibrate.front_ends import LibrarySamples  # noqa: TC001 - msgspec reads it
+from streamsim_validate.calibrate.front_ends import LibrarySamples
 from streamsim_validate.calibrate.probe import DIRECTIONS
-from streamsim_validate.calibrate.recorders import RecorderSamples  # noqa: TC001 - msgspec reads it
+from streamsim_validate.calibrate.recorders import RecorderSamples
 from streamsim_validate.records import (
     SHORTEST_S,
     SYNCHRONISE_CHAINS,
@@ -33,10 +34,6 @@ from streamsim_validate.records import (
     unzipped,
     usual_pace_s,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from pathlib import Path
 
 SAMPLES_VERSION = 2
 NOTHING_ON_CARD = {SYNCHRONISE_CHAINS}  # kinds of chains that do: their time on the card is 0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from streamsim.device.profile import Device
 from streamsim.program.schedule import Copy, Direction, Op
 from streamsim_validate.calibrate.copies import copy_lengths
 from streamsim_validate.calibrate.probe import (
@@ -20,13 +21,8 @@ from streamsim_validate.calibrate.probe import (
     probe_of,
     with_kernel,
 )
+from streamsim_validate.calibrate.samples import Samples
 from streamsim_validate.calibrate.simulated import nearest_numbers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from streamsim.device.profile import Device
-    from streamsim_validate.calibrate.samples import Samples
 
 DUPLEX_BYTES = (64 * KI, 256 * KI, MI, 4 * MI, 16 * MI)
 STEP_BYTES = (64 * KI, 128 * KI, 256 * KI, MI, 4 * MI)

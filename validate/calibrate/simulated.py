@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from streamsim.compiled import simulate_one_of_many
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Schedule
-    from streamsim_validate.calibrate.probe import Probe
-    from streamsim_validate.calibrate.samples import Samples
+from streamsim.device.profile import Device
+from streamsim.program.schedule import Schedule
+from streamsim_validate.calibrate.probe import Probe
+from streamsim_validate.calibrate.samples import Samples
 
 MOST_STEPS, STEP, ENOUGH = 12, 0.1, 0.01  # enough: a step that lowers the sum of the squares by less is the last one
 A_LITTLE_S = 50e-9  # so little that no op comes late for it which did not before

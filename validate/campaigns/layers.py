@@ -18,23 +18,20 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from streamsim import Layer, Layers, WorkloadKernel, best_offload, load_device, simulate
 from streamsim.code.layers import code_of_layers
 from streamsim.device.front_ends import with_front_end
+from streamsim.device.profile import Device
 from streamsim.program.offload import Offload
 from streamsim.text.quantities import format_bytes, format_seconds
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from streamsim.device.profile import Device
-
-    Runner = Callable[[str], dict[str, Any]]  # the text of a program -> the JSON that it prints
+Runner = Callable[[str], dict[str, Any]]  # the text of a program -> the JSON that it prints
 
 FLOAT_BYTES = 4
 SMALLEST, LARGEST = 1 << 23, 1 << 26  # floats of a layer: copies of 0.6 to 5 ms

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,12 +23,8 @@ from streamsim_validate.compare.coverage import by_profile
 from streamsim_validate.compare.predictions import compare
 from streamsim_validate.compare.profiles import profiles_of
 from streamsim_validate.compare.rows import DEVICE_BOUND, HOST_BOUND
+from streamsim_validate.records import Record
 from streamsim_validate.records.files import read_record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from streamsim_validate.records import Record
 
 SAMPLES = 150
 NORMAL95 = 1.645

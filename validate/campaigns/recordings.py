@@ -26,10 +26,11 @@ import sys
 import tempfile
 import time
 import zipfile
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -37,9 +38,6 @@ from campaigns.recorded.rounds import ROUNDS
 from campaigns.replayed import tables
 from streamsim.files.atomic_files import write_bytes
 from streamsim.transform.changes import Change, chunks, drop_sync, graph, make_async, pin, prefetch, streams
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 HERE = Path(__file__).parents[1]  # whence the programs are run
 PACKAGE = "campaigns.recorded"

@@ -8,30 +8,26 @@ from __future__ import annotations
 import statistics
 import tempfile
 import zipfile
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from campaigns.recordings import Pair, Record, Recorded
 from streamsim.analysis.what_if import what_if
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.files import parse_device
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
+from streamsim.program.schedule import Schedule
 from streamsim.recorded.card_profile import profile_of
 from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import NONE
+from streamsim.recorded.recording import NONE, Recording
+from streamsim.recorded.recording_costs import HostCosts
 from streamsim.recorded.replay import replay, untraced
 from streamsim.recorded.untraced_times import untraced_time_s
 from streamsim.recorded.windows import part_of, window_ns
 from streamsim.text.quantities import format_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from campaigns.recordings import Pair, Record, Recorded
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Schedule
-    from streamsim.recorded.recording import Recording
-    from streamsim.recorded.recording_costs import HostCosts
 
 RECOMMENDED = 1.01  # from such a gain on, a change is
 SLOWER = 1.02  # than it was before: such a change must not be recommended

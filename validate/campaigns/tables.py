@@ -12,24 +12,27 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from itertools import pairwise
 from math import inf
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from campaigns import recordings, replayed, tuning
 from streamsim import load_device
 from streamsim.analysis.model_error import works_in
-from streamsim.device.profile import EFFECTS
+from streamsim.device.profile import EFFECTS, Device
 from streamsim.device.variations import without
 from streamsim_validate.compare import (
     DEVICE_BOUND,
     HOST_BOUND,
+    Comparison,
     Profiles,
+    Row,
     by_class,
     compare,
     expectations,
@@ -37,14 +40,7 @@ from streamsim_validate.compare import (
     profiles_of,
     row_of,
 )
-from streamsim_validate.records import read_record
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from streamsim.device.profile import Device
-    from streamsim_validate.compare import Comparison, Row
-    from streamsim_validate.records import Record
+from streamsim_validate.records import Record, read_record
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "validate" / "campaigns" / "records"

@@ -15,8 +15,9 @@ import gzip
 import math
 import random
 import statistics
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -28,9 +29,6 @@ from streamsim.search.tuning import Beliefs, beliefs, candidates, default_grid
 from streamsim_validate.records import median_and_spread
 from streamsim_validate.records.record import NORMAL
 from streamsim_validate.run.tuning import ratio_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rich.text import Text
 
 from streamsim.cli.consoles import open_console
 from streamsim.cli.printing import print_csv, print_json
+from streamsim.device.profile import Device
 from streamsim.report.tables import Table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from rich.text import Text
-
-    from streamsim.device.profile import Device
 
 
 def print_sections(sections: Iterable[Table | Text | str]) -> None:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from streamsim.compiled import simulate_one_of_many
-from streamsim.program.schedule import RecordEvent
+from streamsim.device.profile import Device
+from streamsim.program.schedule import RecordEvent, Schedule
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim_validate.records import with_timing_events
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Schedule
 
 
 def predict_device_s(schedule: Schedule, device: Device) -> float:

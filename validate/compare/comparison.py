@@ -8,20 +8,17 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from streamsim.displayed import Result
+from streamsim.page.document import Page
 from streamsim.text.shown import short
 from streamsim_validate.compare.host_speeds import GOALS, HostSpeeds, host_speeds
+from streamsim_validate.compare.profiles import Drift
 from streamsim_validate.compare.rows import CLASSES, PAGEABLE, PERCENT, Row, in_percent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from streamsim.page.document import Page
-    from streamsim_validate.compare.profiles import Drift
 
 FRONT_END = "front end"  # the groups of programs by the language that they are written in
 EVERYTHING = "all but pageable"  # the group of all schedules that can overlap

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from streamsim.analysis.intervals import LEVEL, Interval, intervals
-from streamsim.device.profile import number_names
+from streamsim.device.profile import Device, number_names
 from streamsim_validate.compare.clocks import predict_device_s, predict_wall_s
-from streamsim_validate.compare.profiles import profiles_of
+from streamsim_validate.compare.profiles import Profiles, profiles_of
 from streamsim_validate.compare.program_rows import (
     device_of,
     drawn_wall_s,
@@ -26,13 +26,7 @@ from streamsim_validate.compare.program_rows import (
     with_link_spread,
 )
 from streamsim_validate.compare.rows import CLASSES, Row
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from streamsim.device.profile import Device
-    from streamsim_validate.compare.profiles import Profiles
-    from streamsim_validate.records import Entry, Record
+from streamsim_validate.records import Entry, Record
 
 SAMPLES = 200
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from streamsim_validate.compare.rows import DEVICE_BOUND, HOST_BOUND
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamsim_validate.compare.rows import Row
+from streamsim_validate.compare.rows import DEVICE_BOUND, HOST_BOUND, Row
 
 GOALS = {DEVICE_BOUND: (0.02, 0.08), HOST_BOUND: (0.08, 0.25)}  # errors: median, 95th percentile
 TWO_SPEEDS = 1.2  # two speeds are at least this factor apart

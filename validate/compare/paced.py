@@ -9,18 +9,14 @@ sample. The link is timed beside each sample in the same way.
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streamsim.device.profile import Device
 from streamsim.device.settings import DIRECTIONS
 from streamsim.device.variations import changed, with_values
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from streamsim.device.profile import Device
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the speeds, at which is predicted; between them on a line
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from streamsim.device.profile import Device
 from streamsim.page.document import Page
 from streamsim.page.timelines import Shown
+from streamsim_validate.compare.comparison import Comparison
 from streamsim_validate.compare.predictions import time_lines
+from streamsim_validate.compare.rows import Row
 from streamsim_validate.compare.tables import WORST, errors_table, schedules_table, title
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamsim.device.profile import Device
-    from streamsim_validate.compare.comparison import Comparison
-    from streamsim_validate.compare.rows import Row
-    from streamsim_validate.records import Record
+from streamsim_validate.records import Record
 
 MOST = 10  # schedules that are listed
 

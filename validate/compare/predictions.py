@@ -8,20 +8,23 @@ whole program on the host's clock stands beside it.
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from streamsim.analysis.formulas import Stages, published_of, stages_of, van_werkhoven_transfer
 from streamsim.compiled import simulate_one_of_many
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, Schedule
+from streamsim.program.workload import Workload
+from streamsim.timeline.timeline import Timeline
 from streamsim.transform.calls_and_memory import has_host_waits, holds_host
 from streamsim_validate.compare.clocks import predict_device_s, predict_wall_s
 from streamsim_validate.compare.comparison import Absent, Comparison
 from streamsim_validate.compare.paced import beside_median, expected_beside, slower_by_link
-from streamsim_validate.compare.profiles import drift_of, profiles_of
+from streamsim_validate.compare.profiles import Profiles, drift_of, profiles_of
 from streamsim_validate.compare.program_rows import device_of, program_row, schedule_of
 from streamsim_validate.compare.rows import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Row
 from streamsim_validate.records import (
@@ -36,14 +39,6 @@ from streamsim_validate.records import (
     timeline_of,
     workload_key,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from streamsim.device.profile import Device
-    from streamsim.program.workload import Workload
-    from streamsim.timeline.timeline import Timeline
-    from streamsim_validate.compare.profiles import Profiles
 
 HOST_SHARE = 0.7  # of the measured time: from here on the host's calls set it
 OWN_SCHEDULE = "own schedule"  # the pattern and the effect of a schedule that no suite made

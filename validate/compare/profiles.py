@@ -12,15 +12,17 @@ fitted to a schedule's own times.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import mean, median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from streamsim.device.profile import number_names, number_of
+from streamsim.device.kernel_costs import KernelCost
+from streamsim.device.profile import Device, number_names, number_of
 from streamsim.device.variations import mean_of
 from streamsim.errors import InputError
 from streamsim_validate.compare.clocks import predict_device_s
@@ -29,21 +31,18 @@ from streamsim_validate.compare.rows import PERCENT
 from streamsim_validate.records import (
     LINK_PAIR,
     SHORTEST_S,
+    Chain,
     ChainRow,
+    Entry,
     HostCalls,
     PaceRow,
+    Run,
+    Timing,
     mixes_s,
     speed_of,
     timings_of,
     usual_pace_s,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamsim.device.kernel_costs import KernelCost
-    from streamsim.device.profile import Device
-    from streamsim_validate.records import Chain, Entry, Run, Timing
 
 FEWEST_REPEATS = 3  # of a probe: no median of fewer is safe from an outlier
 

@@ -11,32 +11,36 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from streamsim.device.front_end_calls import HOST_TIMES, TIMES
 from streamsim.device.front_ends import with_front_end
+from streamsim.device.profile import Device
 from streamsim.device.settings import DIRECTIONS
 from streamsim.errors import InputError
 from streamsim.lowering.lowered import lower
-from streamsim.program.schedule import Kernel
+from streamsim.program.schedule import Kernel, Schedule
 from streamsim.program.workload import Point
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim_validate.compare.clocks import predict_wall_s
 from streamsim_validate.compare.paced import at_speed, beside_median, expected_beside, slower_by_link
+from streamsim_validate.compare.profiles import Profiles
 from streamsim_validate.compare.rows import DEVICE_BOUND, HOST_BOUND, Row
-from streamsim_validate.records import LINK_PAIR, SHORTEST_S, median_and_spread, round_s, workload_key
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Schedule
-    from streamsim_validate.compare.profiles import Profiles
-    from streamsim_validate.records import Entry, Program, Run
+from streamsim_validate.records import (
+    LINK_PAIR,
+    SHORTEST_S,
+    Entry,
+    Program,
+    Run,
+    median_and_spread,
+    round_s,
+    workload_key,
+)
 
 HOST_SHARE = 0.8  # of the wall time, from which on the calls by themselves set it
 # What calls are known to within where rounds beside a run say how fast the host was, relative: with it the intervals of

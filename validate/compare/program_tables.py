@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from streamsim.report.tables import Table
-from streamsim_validate.compare.comparison import GOOD_CHOICE, share_within
-from streamsim_validate.compare.host_speeds import GOALS, MOVED, TWO_SPEEDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from streamsim_validate.compare.comparison import Choice, Comparison, Summary
-    from streamsim_validate.compare.host_speeds import HostSpeeds
+from streamsim_validate.compare.comparison import GOOD_CHOICE, Choice, Comparison, Summary, share_within
+from streamsim_validate.compare.host_speeds import GOALS, MOVED, TWO_SPEEDS, HostSpeeds
 
 GOAL_CHOICES = 0.95  # the share of the workloads for which the choice should be good
 

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
+from rich.text import Text
+
+from streamsim.device.profile import Device
 from streamsim.report.tables import Table
 from streamsim.report.text import gantt
 from streamsim.text.quantities import format_seconds
 from streamsim.text.words import counted
 from streamsim_validate.compare import program_tables
-from streamsim_validate.compare.comparison import FRONT_END, WITHIN
+from streamsim_validate.compare.comparison import FRONT_END, WITHIN, Absent, Comparison, Summary
+from streamsim_validate.compare.coverage import Coverage
 from streamsim_validate.compare.predictions import time_lines
+from streamsim_validate.compare.profiles import Drift
 from streamsim_validate.compare.rows import PAGEABLE, Row
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from rich.text import Text
-
-    from streamsim.device.profile import Device
-    from streamsim_validate.compare.comparison import Absent, Comparison, Summary
-    from streamsim_validate.compare.coverage import Coverage
-    from streamsim_validate.compare.profiles import Drift
-    from streamsim_validate.compare.tolerance import Verdict
-    from streamsim_validate.records import Record
+from streamsim_validate.compare.tolerance import Verdict
+from streamsim_validate.records import Record
 
 FEW = 60  # schedules that are listed without being asked for
 FEW_ABSENT = 5  # of those without a prediction or a measurement, likewise

@@ -11,17 +11,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from streamsim.cli.fail_if import parse_condition
 from streamsim.errors import InputError
 from streamsim.text.shown import shown
-from streamsim_validate.compare.comparison import EVERYTHING, summarise
-
-if TYPE_CHECKING:
-    from streamsim_validate.compare.comparison import Comparison, Summary
+from streamsim_validate.compare.comparison import EVERYTHING, Comparison, Summary, summarise
 
 CHOICE = "choice"
 STATISTICS = ("median", "p95", "worst")

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING
 
 from streamsim.errors import InputError
+from streamsim.program.schedule import Kernel, Schedule
+from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.cuda_source import BUILT_IN_SOURCE, PRELUDE
 from streamsim_validate.gpu.kernels import SPIN, KernelSpec
 from streamsim_validate.gpu.launches import THREADS_PER_BLOCK, Argument, Busy, shortest_slice_s, slices_in, stand_in
 from streamsim_validate.gpu.memory import Arena, buffers_of, check_fits, free_host_bytes, union
 from streamsim_validate.gpu.queue_order import QueueOrder
 from streamsim_validate.gpu.reference import Memo
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from streamsim.program.schedule import Kernel, Schedule
-    from streamsim_validate.gpu.card import Gpu
 
 SPIN_PROBE_S, SPIN_PROBE_CHAINS, SPIN_PROBE_RUNS = 50e-6, (4, 20), 7  # longer than it takes to issue a launch
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from streamsim.errors import InputError
 from streamsim.program.schedule import (
@@ -20,14 +20,10 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
+from streamsim_validate.gpu.bench import Bench
 from streamsim_validate.gpu.kernels import SPIN, KernelSpec, broken, find_kernel
 from streamsim_validate.gpu.launches import THREADS_PER_BLOCK, Argument, blocks_of, elements_of, widths_of
 from streamsim_validate.gpu.memory import SCRATCH_DEVICE, SCRATCH_HOST, Key
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from streamsim_validate.gpu.bench import Bench
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 

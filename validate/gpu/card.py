@@ -13,17 +13,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from typing import IO, TYPE_CHECKING, Any
+import types
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
 
 from streamsim.errors import NO_GPU, InputError
 from streamsim.files.locks import try_lock
+from streamsim.program.schedule import StreamKind
 from streamsim_validate.records import Card
-
-if TYPE_CHECKING:
-    import types
-    from collections.abc import Iterator, Sequence
-
-    from streamsim.program.schedule import StreamKind
 
 CONNECTIONS_VARIABLE = "CUDA_DEVICE_MAX_CONNECTIONS"
 DEFAULT_CONNECTIONS = 8  # CUDA C++ Programming Guide, "CUDA Environment Variables"

@@ -8,18 +8,15 @@ is compared with the pattern row by row.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from numpy.typing import NDArray
-
-    Bytes = NDArray[np.uint8]
+Bytes = NDArray[np.uint8]
 
 ROW_BYTES = 1 << 16  # a row that is compared or filled in one go has at least so many
 

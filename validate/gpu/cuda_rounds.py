@@ -6,8 +6,8 @@ host slows one of its processors, and another process may run on another process
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from streamsim.code.programs import code_of
 from streamsim.code.steps import FLOAT_BYTES
@@ -16,9 +16,6 @@ from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.gpu.libraries import SLICE, SLICES, STREAMS
 from streamsim_validate.gpu.nvcc import Compiled, has_nvcc
 from streamsim_validate.records import LINK_BYTES, PACE_ROUND
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 MAIN = "int main("
 MEASURES = "  for (int i = 0; i <= repeat; ++i) timed(all, i);"  # a program, itself

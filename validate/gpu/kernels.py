@@ -14,21 +14,18 @@ import re
 import runpy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import read_bytes
+from streamsim.program.schedule import Kernel
 from streamsim.text.shown import one_line
 from streamsim_validate.gpu.cuda_source import BUILT_IN_SOURCE
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from streamsim.program.schedule import Kernel
-
-    Bytes = NDArray[np.uint8]
+Bytes = NDArray[np.uint8]
 
 FLOAT_BYTES = 4
 LARGEST_SOURCE_BYTES = 1 << 20

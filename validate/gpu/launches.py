@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from streamsim.device.library import load_device
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
+from streamsim.program.schedule import Kernel
 from streamsim_validate.gpu.cuda_source import LAUNCHES, MOST_ARRAYS, NS_BITS, SLICES_BITS
 from streamsim_validate.gpu.kernels import FLOAT_BYTES, KernelSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamsim.device.profile import Device
-    from streamsim.program.schedule import Kernel
 
 THREADS_PER_BLOCK = 256
 NS = 1e-9

@@ -6,13 +6,11 @@ on an empty stream into the command, in a call that takes longer. A library is i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
 
 SLICES, SLICE = 64, 8192  # of an array of floats
 PARTS = [slice(first, first + SLICE) for first in range(0, SLICES * SLICE, SLICE)]  # made beforehand, as in programs

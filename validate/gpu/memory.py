@@ -9,22 +9,18 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import zlib
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, Memory, Schedule
+from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.content import Pattern, Stretch, to_bytes
 from streamsim_validate.gpu.kernels import PERIOD
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from streamsim_validate.gpu.card import Gpu
 
 # Two poisons: an anonymous kernel passes the device's on, and a copy that never ran leaves the host's.
 HOST_POISON = 0xA5

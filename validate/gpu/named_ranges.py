@@ -12,12 +12,9 @@ import functools
 import importlib.util
 import itertools
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from types import ModuleType
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
 
 LONGEST_NAME = 4096
 Hook = Callable[[Any, "Ranges"], None]

@@ -10,16 +10,14 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamsim.errors import InputError
 from streamsim_validate.gpu.card import first_error_line
 from streamsim_validate.progress import OnStep, quietly
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 NVCC = "nvcc"
 VISIBLE = "CUDA_VISIBLE_DEVICES"

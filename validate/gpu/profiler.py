@@ -7,19 +7,15 @@ shows structure: order, engines, gaps and durations on the card. Times to compar
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from streamsim.errors import InputError
-from streamsim_validate.records import COMPUTE, D2H, H2D, NOTHING, Activity, MeasuredColumns, engine_of, spans_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from streamsim.program.schedule import Schedule
-    from streamsim.timeline.timeline import Timeline
-    from streamsim_validate.gpu.card import Gpu
-    from streamsim_validate.gpu.replayer import Replayer
-    from streamsim_validate.records import Spans
+from streamsim.program.schedule import Schedule
+from streamsim.timeline.timeline import Timeline
+from streamsim_validate.gpu.card import Gpu
+from streamsim_validate.gpu.replayer import Replayer
+from streamsim_validate.records import COMPUTE, D2H, H2D, NOTHING, Activity, MeasuredColumns, Spans, engine_of, spans_of
 
 BUFFER_BYTES = 8 << 20
 TRACED_RUNS = 5

@@ -9,16 +9,11 @@ take 0.87 ms in a process of their own, and up to 1.22 ms behind programs over m
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
-from streamsim.program.schedule import LEGACY_STREAM
+from streamsim.program.schedule import LEGACY_STREAM, Schedule
+from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.launches import THREADS_PER_BLOCK, Argument
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from streamsim.program.schedule import Schedule
-    from streamsim_validate.gpu.card import Gpu
 
 COPY_BYTES = 64 << 10
 GATE_BYTES_A_QUEUE = 1 << 20  # copied while a copy and an event are issued to each queue

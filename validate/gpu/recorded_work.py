@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
 
 from streamsim.device.recorders import PYTORCH, SHAPES, STACK
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from contextlib import AbstractContextManager
 
 FEATURES, ROWS, LAYERS = 64, 32, 4  # so small that the card is done long before the host
 OPTIONS = {PYTORCH: {}, SHAPES: {"record_shapes": True}, STACK: {"with_stack": True}}

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, Direction, Kernel, Region, Schedule
@@ -28,12 +30,7 @@ from streamsim_validate.gpu.memory import (
     host_pattern,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
-
-    from numpy.typing import NDArray
-
-    Bytes = NDArray[np.uint8]
+Bytes = NDArray[np.uint8]
 
 MOST_MEMO_BYTES = 256 << 20
 

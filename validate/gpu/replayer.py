@@ -13,26 +13,22 @@ The hot loop only calls functions on arguments that were prepared before.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from streamsim.errors import InputError
 from streamsim.program.schedule import Kernel, Schedule
 from streamsim.races.check import check
+from streamsim_validate.gpu.bench import Bench
 from streamsim_validate.gpu.calls import Call, Calls, Compiler, capture
 from streamsim_validate.gpu.kernels import find_kernel
 from streamsim_validate.gpu.launches import NS
 from streamsim_validate.gpu.memory import HOST_POISON, SCRATCH_DEVICE, Key, buffers_of
 from streamsim_validate.gpu.reference import Expected, Output, has_reference, host_buffers, outputs, run_reference
 from streamsim_validate.records import closed, first_closing, with_timing_events
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from streamsim_validate.gpu.bench import Bench
 
 Meter = Callable[[], float]  # reads so many seconds
 

@@ -28,15 +28,12 @@ import json
 import os
 import runpy
 import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from types import ModuleType, TracebackType
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from types import TracebackType
-
-    from streamsim_validate.gpu.named_ranges import Ranges
+from streamsim_validate.gpu.named_ranges import Ranges
 
 FORMAT, VERSION = "streamsim_capture", 1
 ROWS_AT_ONCE, NAMES_AT_ONCE = 10_000, 500  # in a line

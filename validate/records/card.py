@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
 
 CALIBRATED_ON = "calibrated on "  # then the card's whole name
 AFTER_A_NAME = ("", ",", ";")  # what may stand behind a card's name in a description

@@ -8,17 +8,13 @@ cost of each call.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from statistics import mean, median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from streamsim.errors import InputError
-from streamsim_validate.records.chains import Chain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from streamsim_validate.records.chains import Timings
+from streamsim_validate.records.chains import Chain, Timings
 
 COPIES, CHUNK, MIX_LENGTH = "hd", "hkd", 64  # the calls of a link of a mix, by their letters, and its links
 FEW_STREAMS, MANY_STREAMS = 4, 32

@@ -6,20 +6,17 @@ A program's recipe names its kernels by what they compute. Their times are measu
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from streamsim.device.front_ends import LINEAR
+from streamsim.device.profile import Host
 from streamsim.errors import InputError
 from streamsim.program.config import Config, ring_config
 from streamsim.program.schedule import Copy, Schedule, Synchronize
 from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim_validate.records.recipe import ORDER_OF
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Host
-    from streamsim_validate.records.recipe import Recipe
+from streamsim_validate.records.recipe import ORDER_OF, Recipe
 
 STAND_IN, LAST = "stand_in", "relu"  # kernels beside LINEAR; rounds and features are their parameters
 PROGRAMS = "programs"  # the suite

@@ -10,26 +10,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
-from streamsim.program.workload import WorkloadKernel
-from streamsim_validate.gpu import LostGpuError
-from streamsim_validate.progress import quietly, shuffled_rounds
+from streamsim.program.config import Config
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim_validate.gpu import Gpu, LostGpuError
+from streamsim_validate.progress import OnStep, quietly, shuffled_rounds
 from streamsim_validate.records import Entry, median_and_spread, recipe_of
 from streamsim_validate.run.planned import Planned, WrittenProgram
 from streamsim_validate.run.replays import failure, measure
-from streamsim_validate.run.runners import run_on
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
-    from streamsim.program.config import Config
-    from streamsim.program.workload import Workload
-    from streamsim_validate.gpu import Gpu
-    from streamsim_validate.progress import OnStep
-    from streamsim_validate.run.runners import Cuda, Python
+from streamsim_validate.run.runners import Cuda, Python, run_on
 
 TITLE = EFFECT = "tune"
 TURNS = 3  # in which several programs are run

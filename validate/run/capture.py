@@ -11,22 +11,19 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from streamsim.cli.notes import note
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import check_writable, replacing_packed
 from streamsim.recorded.read import read_recording
+from streamsim.recorded.recording import Recording
 from streamsim.recorded.windows import are_times, names_of
 from streamsim.text.shown import shown
 from streamsim_validate.gpu import NoGpuError, runner
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from streamsim.recorded.recording import Recording
 
 PYTHON = re.compile(r"python(?:\d+(?:\.\d+)*)?t?(?:\.exe)?")
 TAKES_MORE = "WX"  # of the interpreter's options of one letter: those that take a word

@@ -10,28 +10,22 @@ Hosts and shared links change speed, so each program gets its own measurements:
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from functools import cache
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
+from streamsim.code.steps import Language
 from streamsim.collector import collector_off
 from streamsim.device.front_ends import LINEAR
 from streamsim.program.config import Config
-from streamsim_validate.calibrate import ALONE_KINDS, kinds_of, time_round
-from streamsim_validate.gpu import Bench, LinearLayers, Replayer, prepare
+from streamsim.program.workload import Workload
+from streamsim_validate.calibrate import ALONE_KINDS, Rounds, kinds_of, time_round
+from streamsim_validate.gpu import Bench, Gpu, Library, LinearLayers, Replayer, prepare
 from streamsim_validate.records import CHUNK_ROUND, LINEAR_ROUND, LINK_PAIR
-from streamsim_validate.run.runners import CHAIN_LENGTH, FUNCTION, PROBE_RUNS, Pace, Python
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from streamsim.code.steps import Language
-    from streamsim.program.workload import Workload
-    from streamsim_validate.calibrate import Rounds
-    from streamsim_validate.gpu import Gpu, Library
-    from streamsim_validate.run.runners import Result
+from streamsim_validate.run.runners import CHAIN_LENGTH, FUNCTION, PROBE_RUNS, Pace, Python, Result
 
 
 class Link:

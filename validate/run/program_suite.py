@@ -6,31 +6,25 @@ The languages take turns, so that a host that changes its speed changes it for a
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamsim.code.steps import LANGUAGES, Language
 from streamsim.errors import InputError
 from streamsim.text.shown import one_line
 from streamsim_validate.calibrate import pooled
-from streamsim_validate.gpu import LostGpuError, installed_libraries
+from streamsim_validate.gpu import Gpu, LostGpuError, installed_libraries
 from streamsim_validate.progress import OnStep, quietly
-from streamsim_validate.records import CHUNK_ROUND, STAND_IN, Entry, Program, key_of, to_times
+from streamsim_validate.records import CHUNK_ROUND, STAND_IN, Entry, Program, Run, key_of, to_times
 from streamsim_validate.run.planned import CUDA, WrittenProgram
 from streamsim_validate.run.probed_python import Link, ProbedPython
 from streamsim_validate.run.replays import failure
-from streamsim_validate.run.runners import INSTALL, MODULES, Cuda, check_language, run_on
+from streamsim_validate.run.runners import INSTALL, MODULES, Cuda, Result, check_language, run_on
 from streamsim_validate.suites import drawn_programs
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from streamsim_validate.gpu import Gpu
-    from streamsim_validate.records import Run
-    from streamsim_validate.run.runners import Result
-
-    ProbedRunner = ProbedPython | Cuda
+ProbedRunner = ProbedPython | Cuda
 
 OTHERS = 2  # kinds of rounds beside each program, in turn, by which its front end is calibrated too
 

@@ -7,14 +7,16 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from streamsim.collector import collector_off
 from streamsim.errors import InputError
 from streamsim_validate.gpu import (
     Bench,
+    Gpu,
     Key,
     LostGpuError,
+    Meter,
     Replayer,
     Sample,
     buffers_of,
@@ -24,11 +26,8 @@ from streamsim_validate.gpu import (
     union,
 )
 from streamsim_validate.progress import OnStep, quietly, shuffled_rounds
-
-if TYPE_CHECKING:
-    from streamsim_validate.gpu import Gpu, Meter
-    from streamsim_validate.records import Entry
-    from streamsim_validate.run.planned import Planned
+from streamsim_validate.records import Entry
+from streamsim_validate.run.planned import Planned
 
 WARM_UP_RUNS = 2
 GROUP_SIZE = 64  # schedules whose repeats are interleaved

@@ -10,34 +10,28 @@ import gc
 import os
 import runpy
 import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from itertools import cycle
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from streamsim.code.programs import code_of
-from streamsim.code.steps import FLOAT_BYTES
+from streamsim.code.steps import FLOAT_BYTES, Language
 from streamsim.collector import collector_off
 from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.text.shown import one_line
-from streamsim_validate.calibrate import KINDS, TURNS
-from streamsim_validate.gpu import MAIN, Compiled, LostGpuError, has_nvcc, with_rounds
+from streamsim_validate.calibrate import KINDS, TURNS, Rounds
+from streamsim_validate.gpu import MAIN, Compiled, Gpu, LostGpuError, has_nvcc, with_rounds
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import PACE_ROUND
 from streamsim_validate.run.planned import CUDA
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from streamsim.code.steps import Language
-    from streamsim_validate.calibrate import Rounds
-    from streamsim_validate.gpu import Gpu
 
 T = TypeVar("T")
 MODULES: dict[Language, str] = {"cupy": "cupy", "pytorch": "torch"}

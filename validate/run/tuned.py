@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
 from streamsim.displayed import Result, attributes
+from streamsim.page.document import Page
+from streamsim.program.config import Config
+from streamsim.program.workload import Workload
 from streamsim.report.tables import Table, facts
 from streamsim.text.quantities import format_change, format_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streamsim.page.document import Page
-    from streamsim.program.config import Config
-    from streamsim.program.workload import Workload
 
 HEADS = ("measured, in order", "time", "scatter", "error of the prediction")
 

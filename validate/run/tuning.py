@@ -8,16 +8,21 @@ have picked and what measuring found are measured once more, side by side.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from streamsim.device.assumptions import known_within
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import check_writable
+from streamsim.program.config import Config
+from streamsim.program.workload import Workload
 from streamsim.search.tuning import Beliefs, beliefs
+from streamsim_validate.gpu import Gpu
 from streamsim_validate.gpu import connections as default_connections
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import (
@@ -36,16 +41,8 @@ from streamsim_validate.records import (
 )
 from streamsim_validate.run.campaign import REPEATS, fingerprint
 from streamsim_validate.run.candidates import Meter, Replays
+from streamsim_validate.run.planned import Planned
 from streamsim_validate.run.tuned import Tried, Tuned
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamsim.device.profile import Device
-    from streamsim.program.config import Config
-    from streamsim.program.workload import Workload
-    from streamsim_validate.gpu import Gpu
-    from streamsim_validate.run.planned import Planned
 
 BUDGET = 10
 LEAST_FAILURES = 10

@@ -7,18 +7,15 @@ programs on every machine, and a larger number of programs begins with the small
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from streamsim.device.front_ends import LINEAR
+from streamsim.program.workload import Workload
 from streamsim_validate.records import STAND_IN, Recipe, Value, linear_layers, stand_ins
 from streamsim_validate.suites.random_suite import Draws
 from streamsim_validate.suites.workloads import KI, MI
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from streamsim.program.workload import Workload
 
 PROGRAM_COUNT = 150  # of each language
 PER_WORKLOAD = 10

@@ -5,15 +5,12 @@ Kernels are named and carry no duration: a prediction takes their time from the 
 :mod:`streamsim_validate.suites.random_suite`.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from streamsim.errors import InputError
 from streamsim_validate.records import Recipe, workload_key
 from streamsim_validate.suites.fixed_suites import FIXED, queue_probes
 from streamsim_validate.suites.random_suite import random_recipes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 CONNECTIONS = (8, 1, 32)
 QUEUE_PROBES = (1, 32)  # the connections other than the default, measured on a part of the suite

@@ -6,9 +6,10 @@ the host longer than the card.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cupy
 import cupyx
@@ -17,10 +18,7 @@ from cupyx.profiler import time_range
 
 from campaigns.recorded.rounds import Work, main
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Loop = Callable[[Any, Any, Any], object]
+Loop = Callable[[Any, Any, Any], object]
 
 BATCHES, FLOATS, UFUNCS = 12, 4 << 20, 8
 ARRAYS, ARRAY_FLOATS, CHUNKS = 3, 8 << 20, 8

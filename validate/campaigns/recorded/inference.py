@@ -5,19 +5,17 @@ The ``small`` variants are of a deep network with few features, whose calls take
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.profiler import record_function
 
 from campaigns.recorded.rounds import Work, main
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Loop = Callable[[Any, list[Any], list[Any]], object]
+Loop = Callable[[Any, list[Any], list[Any]], object]
 
 BATCHES, ROWS, FEATURES, CLASSES = 16, 768, 2048, 512
 SMALL_BATCHES, SMALL_ROWS, SMALL_FEATURES, SMALL_LAYERS = 8, 64, 256, 16

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.profiler import record_function
 
 from campaigns.recorded.rounds import Work, main
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Pass = Callable[[list[Any], Any, Any], object]
+Pass = Callable[[list[Any], Any, Any], object]
 
 LAYERS, ROWS, WIDE, NARROW = 12, 2048, 4096, 2048
 

@@ -14,15 +14,12 @@ import argparse
 import json
 import sys
 import time
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from contextlib import AbstractContextManager
-
-    Ranges = Callable[[str], AbstractContextManager[Any]]
+Ranges = Callable[[str], AbstractContextManager[Any]]
 
 WARM_UP, ROUNDS, PROFILED = 3, 8, 3
 PACED, TRIES = 1000, 5  # turns of a loop that does nothing, and of how often the fastest counts

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.profiler import record_function
 
 from campaigns.recorded.rounds import Work, main
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Batch = tuple[Any, Any]
-    Loop = Callable[["Trainer", list[Batch]], float]
+Batch = tuple[Any, Any]
+Loop = Callable[["Trainer", list[Batch]], float]
 
 STEPS, ROWS, FEATURES, HIDDEN, CLASSES = 8, 1024, 4096, 2048, 1000
 RATE = 1e-2
