@@ -7,6 +7,8 @@ from importlib import import_module
 from operator import attrgetter
 from typing import Any, ClassVar
 
+from msgspec import to_builtins
+
 
 class Displayed:
     """A value that ``print`` shows as a table, and a notebook as a table with its picture."""
@@ -43,8 +45,6 @@ class Result(Displayed):
 
     def to_json(self, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return plain numbers and strings; units are in the names. ``inputs``: what was asked."""
-        from msgspec import to_builtins
-
         said = {"schema_version": self.schema_version, **self._json(), "known_within": self.known_within or None}
         plain: dict[str, Any] = to_builtins(said if inputs is None else {**said, "inputs": inputs})
         return plain

@@ -16,6 +16,7 @@ from streamsim.checks import SHORTEST_KERNEL_S
 from streamsim.device.library import as_device
 from streamsim.device.profile import Device
 from streamsim.errors import InputError
+from streamsim.model import simulate  # heavy, and most workloads have no such kernel
 from streamsim.program.schedule import Kernel, Op, RecordEvent, Schedule, Synchronize
 from streamsim.program.workload import Point, Workload, WorkloadKernel
 from streamsim.rules.clock import TICKS_PER_S
@@ -37,7 +38,6 @@ def timed_alone(workload: Workload, device: Device | str | Path) -> Workload:
 def shown_s(kernel: WorkloadKernel, took_s: float, launches: int, device: Device) -> float:
     """Seconds that two events show around so many launches of a kernel that take ``took_s`` together."""
     launch = Kernel(1, kernel.name, duration_s=took_s / launches)
-    from streamsim.model import simulate  # heavy, and most workloads have no such kernel
 
     timed: list[Op] = [RecordEvent(0, 1), *[launch] * launches, RecordEvent(1, 1), Synchronize()]
     schedule = Schedule((launch, Synchronize(), *timed), ("non-blocking",), events=2)  # the first launch warms up

@@ -98,7 +98,6 @@ def intervals(
     check_number("level", level, 0.0, 1.0)
     if not 0 < level < 1:
         raise InputError(f"level = {level!r}: expected a number between 0 and 1, such as {LEVEL}")
-    import numpy as np
 
     times = drawn_times_s(schedules, device, samples, seed, time_s)
     standard = standard_misses(_generators(seed)[2], samples)
@@ -121,7 +120,6 @@ def drawn_times_s(
     """
     device = with_spread(device)
     _check(device, samples, seed)
-    import numpy as np
 
     drawn = list(draws(device, samples, seed))
     orders, queues = _generators(seed)[1], shared_queues(device)
@@ -150,8 +148,6 @@ def _check(device: Device, samples: int, seed: int) -> None:
 
 def _generators(seed: int) -> tuple[np.random.Generator, ...]:
     """Of the devices, of the orders of their queues, and of what the model misses: more samples only add to each."""
-    import numpy as np
-
     return tuple(np.random.default_rng(own) for own in np.random.SeedSequence(seed).spawn(3))
 
 

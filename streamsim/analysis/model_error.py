@@ -28,8 +28,6 @@ def missed(schedule: Schedule, times_s: Array, standard: Array) -> Array:
 
     ``standard``: misses as :func:`standard_misses` draws them, shape (n,). What takes no time is not missed.
     """
-    import numpy as np
-
     of_its_time = np.divide(MISSED_S * works_in(schedule), times_s, out=np.zeros_like(times_s), where=times_s > 0)
     with np.errstate(over="ignore"):
         return np.exp(np.clip(np.sqrt(of_its_time) * standard, -MOST_POWER, MOST_POWER))

@@ -10,6 +10,8 @@ from msgspec.structs import asdict, replace
 
 from streamsim.analysis.kernel_assumptions import kernel_assumptions
 from streamsim.cli.brief_help import BriefCommand
+from streamsim.cli.code import code_of_steps_noted
+from streamsim.cli.consoles import open_console
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.given import Given
 from streamsim.cli.layers import BoundOptions, bound_layers, check_beside_layers
@@ -32,6 +34,7 @@ from streamsim.cli.options import (
 from streamsim.cli.page import page_option, predicting, save_page
 from streamsim.cli.printing import print_csv, print_json, with_assumed
 from streamsim.cli.process import verdict
+from streamsim.code.layers import code_of_layers
 from streamsim.code.steps import FRONT_END_OF, LANGUAGES, Language
 from streamsim.collector import collector_off
 from streamsim.device.assumptions import within_words
@@ -41,12 +44,19 @@ from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_text
 from streamsim.program.config import HOST_MEMORIES, ORDERS, Config
+from streamsim.program.offload import Offload
 from streamsim.program.schedule import LAUNCHES, Launch, Schedule
 from streamsim.program.workload import Workload
+from streamsim.report.best import best_table, how_sure, what_stays
+from streamsim.search.best import best
+from streamsim.search.best_first import BUDGET_OPS
+from streamsim.search.best_steps import best_steps
 from streamsim.search.evaluate import SLOW, is_fast
 from streamsim.search.grid import Grid
 from streamsim.search.result import Best
 from streamsim.text.ranges import chosen, parse_buffers
+from streamsim.transform.changes import changed_by
+from streamsim.transform.scenario import Scenario
 
 SEARCHED = {"--chunks", "--streams", "--order", "--buffers", "--launch"}  # options of predict that a search varies
 NOT_TAKEN = ("exact", "page")  # of a workload's options, besides those of a pipeline
@@ -200,8 +210,6 @@ def _best_of_grid(
 def _best_layers(
     bounds: BoundOptions, asked_of: Chosen, exact: bool, program: tuple[Language, Path] | None, form: str
 ) -> dict[str, Any]:
-    from streamsim.code.layers import code_of_layers
-    from streamsim.program.offload import Offload
 
     if program and asked_of.front_end is None and not names_front_end(str(asked_of.device)):
         asked_of = replace(asked_of, front_end=FRONT_END_OF[program[0]])  # the choice is of that program
@@ -245,11 +253,6 @@ def _best_steps(
 
     ``file``: the file of the schedule; ``most``: the most chunks and streams.
     """
-    from streamsim.cli.code import code_of_steps_noted
-    from streamsim.search.best_steps import best_steps
-    from streamsim.transform.changes import changed_by
-    from streamsim.transform.scenario import Scenario
-
     card = asked_of.load()
     with noting_compilation():
         found = best_steps(schedule, card, independent, *most)
@@ -273,8 +276,6 @@ def _launches(name: str) -> tuple[Launch, ...]:
 
 
 def _search(workload: Workload, card: Device, grid: Grid, exact: bool) -> "Best[Config]":
-    from streamsim.search.best import best
-    from streamsim.search.best_first import BUDGET_OPS
 
     if not is_fast():
         grid.within(card.memory_bytes).configs(workload)  # an empty grid is an error before anything else is said
@@ -297,8 +298,6 @@ def _report(found: "Best[Any]", inputs: dict[str, Any], form: str, assumed: list
 
 
 def _print_best(found: "Best[Any]", assumed: list[str]) -> None:
-    from streamsim.cli.consoles import open_console
-    from streamsim.report.best import best_table, how_sure, what_stays
 
     console = open_console()
     console.print(best_table(found))

@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from streamsim.cli.brief_help import BriefCommand
+from streamsim.cli.consoles import open_console
 from streamsim.cli.given import read_given
 from streamsim.cli.options import FILE, OUTPUT, format_options
 from streamsim.cli.printing import print_csv, print_json
@@ -14,7 +16,8 @@ from streamsim.cli.terminal import Terminal
 from streamsim.errors import FOUND, OK
 from streamsim.program.files import write_schedule
 from streamsim.program.schedule import Schedule
-from streamsim.races.check import Finding
+from streamsim.races.check import Finding, check, repaired, unnamed_memory
+from streamsim.report.tables import Table
 from streamsim.text.words import counted
 
 COLUMNS = ("severity", "rule", "what", "remedy")
@@ -44,8 +47,6 @@ def check_command(schedule: Path, form: str, errors_only: bool, fix: Path | None
 
     Exit codes: 0 nothing found, 1 something found, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
-    from streamsim.races.check import check, repaired
-
     program = read_given(schedule).schedule
     findings = [finding for finding in check(program) if not errors_only or finding.severity == "error"]
     if fix is not None:
@@ -63,7 +64,6 @@ def check_command(schedule: Path, form: str, errors_only: bool, fix: Path | None
 
 
 def _counts(program: Schedule, findings: "list[Finding]") -> dict[str, int]:
-    from streamsim.races.check import unnamed_memory
 
     errors = sum(finding.severity == "error" for finding in findings)
     return {
@@ -75,7 +75,6 @@ def _counts(program: Schedule, findings: "list[Finding]") -> dict[str, int]:
 
 
 def _to_json(path: Path, program: Schedule, findings: "list[Finding]") -> dict[str, Any]:
-    import msgspec
 
     return {
         "schedule": str(path),
@@ -86,8 +85,6 @@ def _to_json(path: Path, program: Schedule, findings: "list[Finding]") -> dict[s
 
 
 def _print_findings(program: Schedule, findings: "list[Finding]") -> None:
-    from streamsim.cli.consoles import open_console
-    from streamsim.report.tables import Table
 
     console = open_console()
     if findings:

@@ -5,7 +5,9 @@ from typing import Any
 
 import click
 
+from streamsim.analysis.published_cases import cases
 from streamsim.cli.brief_help import BriefCommand
+from streamsim.cli.consoles import open_console
 from streamsim.cli.options import FILE, complete_device, format_options
 from streamsim.cli.printing import print_csv, print_data, print_json, print_object, tell
 from streamsim.device.assumptions import PUBLISHED_WITHIN, link_words
@@ -14,6 +16,7 @@ from streamsim.device.library import device_names, load_device, own_device_names
 from streamsim.device.profile import Device
 from streamsim.device.schemas import KINDS
 from streamsim.device.schemas import schema as file_schema
+from streamsim.report.tables import Table
 from streamsim.text.quantities import format_bytes
 
 
@@ -60,8 +63,6 @@ def schema_command(kind: str) -> None:
 
 def _published() -> dict[str, list[float]]:
     """Return by profile how far its predictions of published runs were off, as shares."""
-    from streamsim.analysis.published_cases import cases
-
     found: dict[str, list[float]] = {}
     for case in cases():
         found.setdefault(case.profile, []).append(abs(case.error))
@@ -98,8 +99,6 @@ def _print_devices(rows: list[dict[str, Any]], form: str) -> None:
         return print_json({"devices": rows})
     if form == "csv":
         return print_csv(rows)
-    from streamsim.cli.consoles import open_console
-    from streamsim.report.tables import Table
 
     heads = ("name", "memory", "published runs", "link", "description")
     open_console().print(Table("", (tuple(map(_cells, rows)),), heads, whole=frozenset({0, 1})))

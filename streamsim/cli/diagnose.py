@@ -8,8 +8,10 @@ from typing import Any
 
 import click
 from msgspec.structs import replace
+from rich.padding import Padding
 
 from streamsim.cli.brief_help import BriefCommand
+from streamsim.cli.consoles import open_console
 from streamsim.cli.notes import note, noting_compilation
 from streamsim.cli.options import (
     Chosen,
@@ -23,11 +25,12 @@ from streamsim.cli.options import (
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.device.profile import Device
-from streamsim.diagnosis.diagnose import CandidateProgram, Diagnosis, Measured
+from streamsim.diagnosis.diagnose import CandidateProgram, Diagnosis, Measured, diagnose
 from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.schedule import Schedule
 from streamsim.program.workload import Workload
+from streamsim.report.diagnosis import apart_table, explaining_table, nearest, other_table
 from streamsim.text.quantities import format_seconds, parse_number, parse_seconds
 from streamsim.text.shown import shown
 
@@ -55,7 +58,6 @@ class MeasuredTimes(click.ParamType):  # type: ignore[type-arg]  # generic in ne
 
 
 def _measured(text: str) -> Measured:
-    from streamsim.diagnosis.diagnose import Measured
 
     parts = text.strip().split(":")
     without_kernels = parts[-1].strip().lower() == COPIES
@@ -137,7 +139,6 @@ def diagnose_command(
 def _diagnosed(
     program: Workload | Schedule, device: Device, measured: tuple[Measured, ...], config: Config | None
 ) -> Diagnosis:
-    from streamsim.diagnosis.diagnose import diagnose
 
     with noting_compilation():
         return diagnose(program, device, measured, config)
@@ -157,11 +158,6 @@ def _row(found: CandidateProgram) -> dict[str, Any]:
 
 def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:
     """Print the verdict, the explanations, and what tells them apart, for people."""
-    from rich.padding import Padding
-
-    from streamsim.cli.consoles import open_console
-    from streamsim.report.diagnosis import apart_table, explaining_table, other_table
-
     console = open_console()
     times = ", ".join(" ".join(filter(None, (format_seconds(t.seconds), t.words))) for t in found.measured)
     console.print(f"measured on {found.device}: {times}")
@@ -186,8 +182,6 @@ def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:
 
 def _shown(found: Diagnosis, everything: bool) -> tuple[list[CandidateProgram], list[CandidateProgram]]:
     """Return the simplest explanations that fit, and the nearest others; or all of them."""
-    from streamsim.report.diagnosis import nearest
-
     if everything:
         return list(found.fitting), list(found.explanations[len(found.fitting) :])
     return nearest(found)

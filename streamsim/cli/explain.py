@@ -9,9 +9,12 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from streamsim.analysis.bounds import Bound
-from streamsim.analysis.explanation import Explanation
+from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK, BUSIEST_ENGINE, Bound, bound_json
+from streamsim.analysis.explain import explain
+from streamsim.analysis.explanation import LOSS_FIELDS, Explanation
+from streamsim.analysis.work_bound import work_bound
 from streamsim.cli.brief_help import BriefCommand
+from streamsim.cli.consoles import open_console
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers, schedule_of_layers
 from streamsim.cli.notes import noting_compilation
@@ -41,6 +44,9 @@ from streamsim.program.layers import Layers
 from streamsim.program.offload import Offload
 from streamsim.program.schedule import Schedule
 from streamsim.program.workload import Workload
+from streamsim.report.explanation import FOLDED, loss_tables, summary_of, summary_table
+from streamsim.search.together import together
+from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import one_line
 from streamsim.transform.scenario import LayersSource, Origin, Source
 
@@ -90,9 +96,6 @@ def explain_command(
       streamsim explain schedule.json --device k20c --connections 1 --remedied better.json
       streamsim explain before.json after.json --device a100
     """  # noqa: D301 - click wants the backspace itself
-    from streamsim.analysis.bounds import bound_json
-    from streamsim.analysis.explanation import LOSS_FIELDS
-
     chosen, of_layers, pipeline = taken(Chosen, options), taken(LayerOptions, options), Pipeline(**options)
     if others:
         single = {"plot": plot, "page": page, "remedied": remedied, "fail-if": fail_if, "layers": of_layers.layers}
@@ -128,9 +131,6 @@ def _explain_several(
     paths: Sequence[Path], context: click.Context, pipeline: Pipeline, chosen: Chosen, form: str
 ) -> None:
     """Explain the programs in several files, and print a row for each."""
-    from streamsim.cli.consoles import open_console
-    from streamsim.report.explanation import summary_of, summary_table
-
     found: list[tuple[str, Explanation]] = []
     links: dict[str, None] = {}
     for path in paths:
@@ -152,13 +152,9 @@ def _explain_several(
 
 def explained(schedule: Schedule, device: "Device", source: "Origin | None") -> "Explanation":
     """Explain a schedule, and look for changes that gain more together where it is known what it was made from."""
-    from streamsim.analysis.explain import explain
-    from streamsim.transform.scenario import Source
-
     found = explain(schedule, device, source)
     if not isinstance(source, Source):
         return found
-    from streamsim.search.together import together
 
     return replace(found, together=together(source, device, found))
 
@@ -211,40 +207,27 @@ def asked_for(context: click.Context, pipeline: Pipeline, chosen: Chosen, of_lay
 
 def source_of(pipeline: Pipeline, workload: Workload) -> "Source":
     """Return what the schedule of a pipeline's options is made from."""
-    from streamsim.transform.scenario import Source
-
     return Source(workload, pipeline.config())
 
 
 def source_of_layers(layers: "Layers", config: "Offload") -> "LayersSource":
     """Return what the schedule of layers is made from."""
-    from streamsim.transform.scenario import LayersSource
-
     return LayersSource(layers, config)
 
 
 def bound_of_work(workload: Workload, config: Config, device: "Device") -> "Bound":
     """Return the time that no way to cut and issue the workload beats, with the memory and launch of ``config``."""
-    from streamsim.analysis.work_bound import work_bound
-
     return work_bound(workload, device, config.memory, config.launch)
 
 
 def _work(asked: Asked) -> "Bound | None":
     """Return the bound of the work if a workload is asked for, else None."""
-    from streamsim.transform.scenario import Source
-
     source = asked.source
     return bound_of_work(source.workload, source.config, asked.device) if isinstance(source, Source) else None
 
 
 def print_explanation(explanation: "Explanation", work: "Bound | None" = None) -> None:
     """Print where the time goes. ``work``: the bound of the work, if known."""
-    from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK, BUSIEST_ENGINE
-    from streamsim.cli.consoles import open_console
-    from streamsim.report.explanation import FOLDED, loss_tables
-    from streamsim.text.quantities import format_seconds
-
     console = open_console()
     name = explanation.timeline.schedule.name or "schedule"
     issued_s = max(explanation.own_bound_s, work.seconds if work else 0.0)  # neither is beaten

@@ -6,12 +6,22 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from streamsim.device.assumptions import known_within
+from streamsim.device.files import parse_device
+from streamsim.device.generations import assumptions_of
 from streamsim.device.profile import Device
 from streamsim.errors import InputError
+from streamsim.program.files import read_program
 from streamsim.program.recorded_times import RecordedTimes
 from streamsim.program.schedule import Schedule
+from streamsim.recorded.card_profile import profile_of
+from streamsim.recorded.file_kinds import kind_given
+from streamsim.recorded.op_times import recorded_times
 from streamsim.recorded.recording import Recording
-from streamsim.recorded.replay import Replay, Unrecorded
+from streamsim.recorded.replay import Replay, Unrecorded, replay, warnings_of, without_recording
+from streamsim.recorded.verdict import calls_before
+from streamsim.recorded.windows import busiest_card, part_of
+from streamsim.text.quantities import format_ratio
 from streamsim.text.shown import one_line
 
 # Suffixes of files that hold a program: told by their content which of the formats it is.
@@ -42,7 +52,6 @@ def holds_program(path: Path | None) -> bool:
     """Return True if a file holds a schedule or a recording."""
     if path is None or not is_program(path):
         return False
-    from streamsim.recorded.file_kinds import kind_given
 
     return kind_given(path) != ""
 
@@ -58,10 +67,6 @@ def check_there(path: Path) -> None:
 
 def read_given(path: Path) -> Given:
     """Read the program in a file. Raises InputError naming the file, and what to do."""
-    from streamsim.device.files import parse_device
-    from streamsim.program.files import read_program
-    from streamsim.recorded.file_kinds import kind_given
-
     check_there(path)
     if kind_given(path) == "recording":
         from streamsim.recorded.read import read_recording
@@ -74,11 +79,6 @@ def read_given(path: Path) -> Given:
 
 def _recorded(recording: Recording, path: Path) -> Given:
     """Return the recorded program of the card with most work, without the cost of recording it."""
-    from streamsim.recorded.card_profile import profile_of
-    from streamsim.recorded.op_times import recorded_times
-    from streamsim.recorded.replay import replay, without_recording
-    from streamsim.recorded.windows import busiest_card, part_of
-
     card, others = busiest_card(recording)
     recording = part_of(recording, card) if others else recording
     device = profile_of(recording)
@@ -94,12 +94,6 @@ def _recorded(recording: Recording, path: Path) -> Given:
 
 def notes_on(device: Device, found: Replay, without: Unrecorded) -> list[str]:
     """Return the assumptions on a recording's card, its replay's bad errors, and calls that should be made before."""
-    from streamsim.device.assumptions import known_within
-    from streamsim.device.generations import assumptions_of
-    from streamsim.recorded.replay import warnings_of
-    from streamsim.recorded.verdict import calls_before
-    from streamsim.text.quantities import format_ratio
-
     first = calls_before(without.program.schedule, device)
     more = f"{first.words}: {format_ratio(first.gain, known_within(device))} as fast" if first else ""
     return [line for line in (assumptions_of(device), *warnings_of(found, without), more) if line]

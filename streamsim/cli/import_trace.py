@@ -7,20 +7,34 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+import msgspec
 
+from streamsim.checks import SHORTEST_KERNEL_S
 from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.brief_help import BriefCommand
+from streamsim.cli.consoles import open_console
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.given import check_there, notes_on
 from streamsim.cli.options import FILE, OUTPUT, complete_device, format_options
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json, tell
 from streamsim.cli.process import verdict
+from streamsim.device.files import dump_device, write_device
 from streamsim.errors import OK, InputError
+from streamsim.program.files import write_schedule
+from streamsim.recorded.card_profile import profile_of
+from streamsim.recorded.op_times import recorded_times
+from streamsim.recorded.read import read_recording
 from streamsim.recorded.recording import Recording
-from streamsim.recorded.replay import Replay, Unrecorded
-from streamsim.recorded.summary import RecordingSummary
+from streamsim.recorded.replay import Replay, Unrecorded, replay, without_recording
+from streamsim.recorded.summary import RecordingSummary, summarise
+from streamsim.recorded.untraced_times import untraced_time_s
+from streamsim.recorded.verdict import verdict_of
+from streamsim.recorded.windows import busiest_card, named_spans, part_of
+from streamsim.report.recording import choices_table, recording_table
+from streamsim.report.replay import replay_json, replay_table
 from streamsim.report.tables import Table
+from streamsim.text.quantities import parse_seconds
 from streamsim.text.shown import one_line
 
 
@@ -96,12 +110,6 @@ def import_command(
 
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
-    from streamsim.cli.consoles import open_console
-    from streamsim.recorded.read import read_recording
-    from streamsim.recorded.summary import summarise
-    from streamsim.recorded.windows import part_of
-    from streamsim.report.recording import recording_table
-
     _spare(file, {"--output": output, "--save-profile": save_profile, "--plot": plot, "--trace": trace, "--page": page})
     check_there(file)
     recording = part_of(whole := read_recording(file), device, process, window, skip_first)
@@ -158,21 +166,15 @@ class Replayed(NamedTuple):
 
     def table(self) -> Table:
         """Return the table of both."""
-        from streamsim.report.replay import replay_table
-
         return replay_table(self.found, self.without)
 
     def to_json(self) -> dict[str, Any]:
         """Return both as plain numbers and strings."""
-        from streamsim.report.replay import replay_json
-
         return {"card": self.card, **replay_json(self.found, self.without)}
 
 
 def _each_card(recording: Recording, writes: Path | None) -> list[tuple[int | None, Recording]]:
     """Return the part of each card with work, the busiest first. Raises InputError for several if one is written."""
-    from streamsim.recorded.windows import busiest_card, part_of
-
     busiest, others = busiest_card(recording)
     if not others:
         return [(None if busiest < 0 else busiest, recording)]
@@ -184,8 +186,6 @@ def _each_card(recording: Recording, writes: Path | None) -> list[tuple[int | No
 
 def _verdict(replayed: Replayed | str, summary: RecordingSummary, program: str) -> list[str]:
     """Return the verdict's lines, then the assumptions on the card and the warnings about a bad replay."""
-    from streamsim.recorded.verdict import verdict_of
-
     if isinstance(replayed, str):
         return [f"not replayed: {replayed}"]
     use = next(use for use in summary.cards if use.id == replayed.card)
@@ -207,10 +207,6 @@ def _spare(file: Path, written: dict[str, Path | None]) -> None:
 
 def _untraced_s(said: str | None, timed: tuple[Recording, str | None, int | None] | None) -> float | None:
     """Return the seconds of the program without a profiler: as ``said``, or as a capture has ``timed`` them."""
-    from streamsim.checks import SHORTEST_KERNEL_S
-    from streamsim.recorded.untraced_times import untraced_time_s
-    from streamsim.text.quantities import parse_seconds
-
     if said is not None:
         return parse_seconds(said, "--untraced-time", least=SHORTEST_KERNEL_S)
     return None if timed is None else untraced_time_s(*timed)
@@ -223,9 +219,6 @@ def _replayed(
 
     ``untraced_s``: the seconds without a profiler. Raises InputError with the reason if there ``must`` be replays.
     """
-    from streamsim.recorded.card_profile import profile_of
-    from streamsim.recorded.replay import replay, without_recording
-
     try:
         device = profile_of(recording, profile)
         found = replay(recording, device)
@@ -241,10 +234,6 @@ def _write(
     replayed: Replayed, output: Path | None, save_profile: Path | None, plot: Path | None, trace: Path | None
 ) -> None:
     """Write the files: the pictures first, because their names may be wrong."""
-    from streamsim.device.files import dump_device, write_device
-    from streamsim.program.files import write_schedule
-    from streamsim.recorded.op_times import recorded_times
-
     _, found, without = replayed
     if plot is not None or trace is not None:
         write_beside({"recorded": found.recorded, "replayed": found.timeline}, plot, trace)
@@ -271,10 +260,6 @@ def _rows(summary: RecordingSummary) -> Iterator[dict[str, Any]]:
 
 def _listed(recording: Recording, title: str, asked: dict[str, Any], form: str) -> None:
     """Print the parts of a recording that options can name; as JSON with the options ``asked``."""
-    from streamsim.cli.consoles import open_console
-    from streamsim.recorded.windows import named_spans
-    from streamsim.report.recording import choices_table
-
     spans = named_spans(recording)
     if form == "json":
         print_json({"inputs": asked, **_choices(recording), "windows": _plain(spans)})
@@ -291,6 +276,5 @@ def _choices(recording: Recording) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    import msgspec
 
     return msgspec.to_builtins(value)

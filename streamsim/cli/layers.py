@@ -10,15 +10,21 @@ import click
 import msgspec
 from click.core import ParameterSource
 
+from streamsim.analysis.predict import predict
+from streamsim.cli.notes import noting_compilation, progress_bar
 from streamsim.cli.options import COUNT, FILE, SIZE, Quantity, all_of, one_of
+from streamsim.device.assumptions import known_within
 from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.program.config import DIRECTIONS, Direction
+from streamsim.program.layer_files import read_layers  # here and below: most commands are not given any
 from streamsim.program.layers import Layers
 from streamsim.program.offload import Offload
 from streamsim.program.schedule import Schedule
+from streamsim.search.best_first import BUDGET_OPS
+from streamsim.search.best_offload import MOST_DEPTH, best_offload
 from streamsim.search.result import Best
-from streamsim.text.quantities import parse_bytes
+from streamsim.text.quantities import format_ratio, format_seconds, parse_bytes
 
 WORTH = 1.01  # a gain below this is not worth a line
 
@@ -82,8 +88,6 @@ class LayerOptions(msgspec.Struct, frozen=True):
 
     def config(self, memory: str) -> Offload:
         """Return how to place the layers. Raises InputError."""
-        from streamsim.program.offload import Offload
-
         names = [name for name in map(str.strip, (self.resident or "").split(",")) if name]
         depth = Offload().depth if self.depth is None else self.depth
         return Offload(depth, tuple(names), memory, self.reserve or 0, self.kernel_first)  # type: ignore[arg-type]
@@ -105,10 +109,6 @@ class BoundOptions(msgspec.Struct, frozen=True):
 
     def best(self, layers: Layers, device: Device, memory_limit: int | None, exact: bool) -> Best[Offload]:
         """Search for the best way to place the layers."""
-        from streamsim.cli.notes import noting_compilation, progress_bar
-        from streamsim.search.best_first import BUDGET_OPS
-        from streamsim.search.best_offload import MOST_DEPTH, best_offload
-
         depth, budget = self.max_depth or MOST_DEPTH, None if exact else BUDGET_OPS
         with progress_bar("searching") as progress, noting_compilation():
             return best_offload(
@@ -127,7 +127,6 @@ def inputs_of(layers: Layers, config: Offload) -> dict[str, Any]:
 
 
 def _read(path: Path | None, passes: int | None, direction: Direction | None) -> Layers:
-    from streamsim.program.layer_files import read_layers  # here and below: most commands are not given any
 
     assert path is not None
     layers = read_layers(path)
@@ -152,10 +151,6 @@ def schedule_of_layers(layers: Layers, config: Offload, device: Device) -> Sched
 
 def kernel_first_words(layers: Layers, config: Offload, device: Device, took_s: float) -> list[str]:
     """Return a line with the time of the program with kernels issued first, if this is faster."""
-    from streamsim.analysis.predict import predict
-    from streamsim.device.assumptions import known_within
-    from streamsim.text.quantities import format_ratio, format_seconds
-
     other = config.other_order()
     seconds = took_s if other is None else predict(other.schedule(layers), device).makespan_s
     if seconds * WORTH >= took_s:

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from streamsim.cli.brief_help import BriefCommand
+from streamsim.cli.consoles import open_console
 from streamsim.cli.given import is_program, read_given
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
@@ -29,7 +30,9 @@ from streamsim.cli.printing import print_csv, print_json
 from streamsim.device.assumptions import within_words
 from streamsim.device.profile import Device
 from streamsim.errors import InputError
-from streamsim.files.documents import Parsers
+from streamsim.files.atomic_files import read_bytes, write_text
+from streamsim.files.documents import Parsers, parse_toml
+from streamsim.report.training import loop_table
 from streamsim.text.quantities import (
     format_bytes,
     format_seconds,
@@ -38,8 +41,10 @@ from streamsim.text.quantities import (
     parse_number,
     parse_seconds,
 )
+from streamsim.text.recognise import LARGEST_TOML_BYTES
 from streamsim.text.shown import one_line, shown
-from streamsim.training.loop import Loop, LoopAdvice
+from streamsim.training.loop import Loop, LoopAdvice, loop_advice, timelines_of
+from streamsim.training.recorded import loop_of
 
 BYTES_OF = {
     **dict.fromkeys(("float64", "int64"), 8),
@@ -116,9 +121,6 @@ def loop_command(
 
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
-    from streamsim.files.atomic_files import write_text
-    from streamsim.training.loop import loop_advice, timelines_of
-
     chosen = taken(Chosen, options)
     loop, smaller, chosen = _asked(context, file, options, chosen)
     device = chosen.load()
@@ -146,7 +148,6 @@ def _asked(
         return *_loop(**options), chosen
     if not is_program(file):
         return *_loop(**{**options, **_from_file(file, options)}), chosen
-    from streamsim.training.recorded import loop_of
 
     given = read_given(file)
     chosen = chosen.of(context, given)
@@ -191,10 +192,6 @@ _PARSERS: Parsers = {
 
 def _from_file(path: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Return what the file says and no option does."""
-    from streamsim.files.atomic_files import read_bytes
-    from streamsim.files.documents import parse_toml
-    from streamsim.text.recognise import LARGEST_TOML_BYTES
-
     data = read_bytes(path, LARGEST_TOML_BYTES)
     said = msgspec.structs.asdict(parse_toml(data, _File, "loop", path.name, _PARSERS, _listed))
     said["reads_loss"] = said.pop("item")
@@ -221,8 +218,6 @@ def _loop(
     **_: Any,
 ) -> tuple[Loop, int | None]:
     """Return the loop that the options describe, and the bytes of a batch of uint8 if its samples are wider."""
-    from streamsim.training.loop import Loop
-
     if batch is None or step is None:
         raise InputError(f"--{'batch' if batch is None else 'step'}: is missing; a loop needs --batch and --step")
     if bool(sample) == (batch_bytes is not None):
@@ -257,9 +252,6 @@ def _words(loop: Loop) -> str:
 
 def print_loop(found: LoopAdvice, device: Device, recording: Path | None = None) -> None:
     """Print the verdict, the loops, and what is assumed of them, for people."""
-    from streamsim.cli.consoles import open_console
-    from streamsim.report.training import loop_table
-
     console = open_console()
     console.print(f"training loop on {found.device}")
     if recording is not None:

@@ -9,8 +9,10 @@ from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import TextIO
 
-from rich.progress import Progress
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from streamsim.cli.terminal import Terminal
+from streamsim.compiled import COMPILATION, keeps_code, telling
 from streamsim.text.shown import one_line, printable
 
 SECONDS_A_REFRESH = 0.5
@@ -88,9 +90,6 @@ class _Steps:
 
 
 def _bar(stream: TextIO, auto_refresh: bool = True) -> Progress:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from streamsim.cli.terminal import Terminal
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=Terminal(stream), transient=True, auto_refresh=auto_refresh)
@@ -99,7 +98,6 @@ def _bar(stream: TextIO, auto_refresh: bool = True) -> Progress:
 @contextmanager
 def noting_compilation() -> Iterator[None]:
     """Say once if the model is compiled meanwhile, as on a machine that has not done so yet."""
-    from streamsim.compiled import COMPILATION, keeps_code, telling
 
     def begins() -> None:
         note(f"compiling the model, {COMPILATION}{'; the next run finds it done' if keeps_code() else ''}")

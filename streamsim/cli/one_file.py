@@ -15,7 +15,10 @@ import click
 
 from streamsim.cli.given import is_program
 from streamsim.errors import InputError
+from streamsim.files.atomic_files import read_bytes
 from streamsim.program.files import read_plan
+from streamsim.search.sweep_text import ARRAYS, ONCE, read_asked
+from streamsim.text.recognise import LARGEST_TOML_BYTES, kind_of
 from streamsim.text.shown import one_line, shown
 
 CUT = ("chunks", "streams", "order", "buffers", "launch")  # what a search looks for itself
@@ -41,12 +44,8 @@ def take_defaults(context: click.Context, param: click.Parameter, path: Path | N
 
 def _asked(path: Path) -> tuple[Mapping[str, Any], Path | None]:
     """Return the options in a file, and the file of their workload."""
-    from streamsim.files.atomic_files import read_bytes
-    from streamsim.text.recognise import LARGEST_TOML_BYTES, kind_of
-
     if kind_of(read_bytes(path, LARGEST_TOML_BYTES)) != "sweep":
         return read_plan(path), path
-    from streamsim.search.sweep_text import ARRAYS, ONCE, read_asked
 
     texts = read_asked(path)
     if "scale" in texts:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial, reduce
+from glob import escape, glob
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +12,9 @@ import msgspec
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
+from streamsim.analysis.event_pairs import timed_alone
+from streamsim.analysis.kernel_assumptions import kernel_assumptions
+from streamsim.analysis.room_on_card import check_room
 from streamsim.checks import MOST_CHUNKS, SHORTEST_KERNEL_S
 from streamsim.cli.given import Given, is_program, read_given
 from streamsim.cli.notes import note
@@ -20,7 +24,7 @@ from streamsim.code.steps import FRONT_END_OF, Language
 from streamsim.device.front_ends import CALLS, COMPILED, LINEAR, front_end_names, front_end_of, with_front_end
 from streamsim.device.library import as_device, device_names, load_device, names_front_end, own_device_names
 from streamsim.device.profile import Device
-from streamsim.device.settings import parse_settings
+from streamsim.device.settings import names, parse_settings
 from streamsim.device.variations import changed, with_call_cost, with_memory_limit
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import check_writable
@@ -88,8 +92,6 @@ Completion = Callable[[click.Context, click.Parameter, str], "list[CompletionIte
 
 def complete_device(_context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
     """Return the profiles and the TOML files whose names begin with what was typed; else what the shell finds."""
-    from click.shell_completion import CompletionItem
-
     return [*_devices_like(incomplete)] or [CompletionItem(incomplete, type="file")]
 
 
@@ -100,7 +102,6 @@ def complete_devices(_context: click.Context, _param: click.Parameter, incomplet
 
 
 def _devices_like(incomplete: str) -> list[str]:
-    from glob import escape, glob
 
     shipped = [name for name in device_names() if name.startswith(incomplete.lower())]
     shipped += [name for name in own_device_names() if name.startswith(incomplete)]
@@ -119,8 +120,6 @@ def complete_list(names: Callable[[], Iterable[str]]) -> Completion:
 
 def complete_setting(context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
     """Return the numbers and rules of the device on the command line, with the = that follows them."""
-    from streamsim.device.settings import names
-
     return [f"{name}=" for name in names(_device_so_far(context)) if name.startswith(incomplete.lower())]
 
 
@@ -338,9 +337,6 @@ class Pipeline(msgspec.Struct, frozen=True):
 
     def on(self, device: Device, workload: Workload) -> tuple[Schedule, list[str]]:
         """Return the schedule, and what is assumed of its kernels. Raises InputError if the device lacks room."""
-        from streamsim.analysis.kernel_assumptions import kernel_assumptions
-        from streamsim.analysis.room_on_card import check_room
-
         schedule = self.schedule(workload)
         check_room(workload, self.config(), device)
         return schedule, kernel_assumptions(workload, self.chunks, device, self.launch)
@@ -442,7 +438,6 @@ def timed_alone_noted(workload: Workload, device: Device) -> tuple[Workload, lis
     """Return the workload with its kernels' own times, and a line for each kernel that was timed with events."""
     if all(kernel.timed == "alone" for kernel in workload.kernels):
         return workload, []
-    from streamsim.analysis.event_pairs import timed_alone
 
     alone = timed_alone(workload, device)
     lines = [

@@ -8,8 +8,12 @@ from tempfile import TemporaryDirectory
 import click
 
 from streamsim.cli.brief_help import BriefCommand
+from streamsim.cli.fetch_pyodide import fetch
 from streamsim.cli.options import FILE
 from streamsim.cli.page import PAGE
+from streamsim.files.atomic_files import write_text
+from streamsim.page.playground import playground_html
+from streamsim.page.pyodide import read_browser_python
 
 
 @click.command("playground", cls=BriefCommand)
@@ -35,11 +39,6 @@ def playground_command(output: Path, pyodide: Path | None) -> None:
 
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
-    from streamsim.cli.fetch_pyodide import fetch
-    from streamsim.files.atomic_files import write_text
-    from streamsim.page.playground import playground_html
-    from streamsim.page.pyodide import read_browser_python
-
     if pyodide is not None:
         python = read_browser_python(pyodide)
     else:

@@ -8,11 +8,17 @@ from typing import Any
 import click
 import msgspec
 from msgspec.structs import replace
+from rich.text import Text
 
 from streamsim.analysis.explanation import Explanation
-from streamsim.analysis.intervals import Interval
-from streamsim.analysis.predict import Prediction
+from streamsim.analysis.intervals import Interval, interval
+from streamsim.analysis.predict import (
+    Prediction,
+    predict,  # with it comes the model; other commands do without
+    without_ring,
+)
 from streamsim.cli.brief_help import BriefCommand
+from streamsim.cli.consoles import open_console
 from streamsim.cli.explain import bound_of_work, explained, source_of, source_of_layers
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.given import Given, holds_program, read_given
@@ -58,6 +64,7 @@ from streamsim.files.atomic_files import write_bytes
 from streamsim.program.config import Config
 from streamsim.program.files import dump_schedule
 from streamsim.program.schedule import Schedule
+from streamsim.report.text import gantt, summary
 from streamsim.transform.scenario import Origin
 
 GANTT_COLUMNS = 100  # where no terminal says how many there are
@@ -303,13 +310,11 @@ take_options_of_predict(schedule_command)
 
 
 def _predict(schedule: Schedule, device: Device) -> "Prediction":
-    from streamsim.analysis.predict import predict  # with it comes the model; other commands do without
 
     return predict(schedule, device)
 
 
 def _beside_no_ring(prediction: "Prediction", schedule: Schedule, device: Device) -> "Prediction":
-    from streamsim.analysis.predict import without_ring
 
     return replace(prediction, without_ring=without_ring(schedule, device))
 
@@ -326,7 +331,6 @@ def _explanation(
 def _interval(prediction: "Prediction", wanted: _Wanted, device: Device) -> "Interval | None":
     if wanted.samples is None:
         return None
-    from streamsim.analysis.intervals import interval
 
     with noting_compilation():
         return interval(prediction.schedule, device, wanted.samples, wanted.seed)
@@ -380,10 +384,6 @@ def _print_prediction(
     assumed: Sequence[str],
     formulas: bool,
 ) -> None:
-    from rich.text import Text
-
-    from streamsim.cli.consoles import open_console
-    from streamsim.report.text import gantt, summary
 
     console = open_console()
     console.print(summary(prediction, formulas))

@@ -6,7 +6,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from streamsim import __version__  # here and below: tables do without what looks it up
+from streamsim.device.assumptions import known_within
+from streamsim.device.library import digest_of
 from streamsim.device.profile import Device
+from streamsim.report.text import to_csv
 from streamsim.text.shown import as_unicode, printable
 
 MARKDOWN = "streamsim.markdown"  # whether tables are Markdown, among what a click context knows
@@ -39,10 +43,6 @@ def stamp(device: "Device | None" = None) -> dict[str, Any]:
     The keys have version 1 unless the result says another. The profile's digest changes with any of its numbers, so
     that results of two profiles of one name can be told apart.
     """
-    from streamsim import __version__  # here and below: tables do without what looks it up
-    from streamsim.device.assumptions import known_within
-    from streamsim.device.library import digest_of
-
     found: dict[str, Any] = {"schema_version": 1, "streamsim": __version__}
     if device is None:
         return found
@@ -78,6 +78,4 @@ def print_data(data: bytes) -> None:
 
 def print_csv(rows: list[dict[str, Any]]) -> None:
     """Print one line for each row, under a line of names."""
-    from streamsim.report.text import to_csv
-
     sys.stdout.write(to_csv(rows))

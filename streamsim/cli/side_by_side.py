@@ -9,18 +9,23 @@ from typing import Any, NamedTuple
 import click
 from msgspec.structs import replace
 
+from streamsim.analysis.predict import predict
 from streamsim.cli.beside import write_beside
 from streamsim.cli.given import read_given
 from streamsim.cli.options import Chosen
 from streamsim.cli.page import write_called
 from streamsim.cli.printing import print_csv, print_json
+from streamsim.cli.sweep import rows_for_table, taken_for_granted
 from streamsim.device.assumptions import within_words
 from streamsim.device.profile import Device
 from streamsim.device.settings import split_setting
 from streamsim.displayed import attributes
 from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.page.searches import scenarios_of
 from streamsim.program.workload import Workload
-from streamsim.search.sweep import Sweep
+from streamsim.search.sweep import WITHIN, Sweep
+from streamsim.search.sweep_text import sweep
 from streamsim.text.shown import one_line
 from streamsim.timeline.timeline import Timeline
 
@@ -89,9 +94,6 @@ class Shown(NamedTuple):
 
 def print_configurations(workload: Workload, chosen: Chosen, config: Mapping[str, Any], shown: Shown) -> None:
     """Predict every combination of the values of ``config`` and of the devices that ``chosen`` names."""
-    from streamsim.cli.sweep import rows_for_table, taken_for_granted
-    from streamsim.search.sweep_text import sweep
-
     settings = dict(split_setting(text, "NAME=VALUE such as h2d.latency=1us") for text in chosen.settings)
     more = {name: getattr(chosen, name) for name in ("connections", "memory_limit", "front_end", "call_cost")}
     asked = {name: str(value) for name, value in {**config, **more}.items() if value is not None}
@@ -109,9 +111,6 @@ def names_of(chosen: Chosen) -> list[Device | str]:
 
 def print_programs(paths: Sequence[Path], chosen: Chosen, shown: Shown) -> None:
     """Predict the programs in files on every device that ``chosen`` names, by default on the programs' own."""
-    from streamsim.analysis.predict import predict
-    from streamsim.search.sweep import WITHIN
-
     rows: list[dict[str, Any]] = []
     lines: dict[str, Timeline] = {}
     links: dict[str, None] = {}
@@ -131,8 +130,6 @@ def _time_lines(sweep: Sweep, rows: Sequence[dict[str, Any]], shown: Shown) -> d
     """Return the time lines of the rows, where a file is to show them."""
     if not (shown.plot or shown.trace or shown.page):
         return {}
-    from streamsim.model import simulate
-    from streamsim.page.searches import scenarios_of
 
     _check_few(rows, shown)
     return {words: simulate(*scenario) for words, scenario in scenarios_of(rows, sweep).items()}

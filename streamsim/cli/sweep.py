@@ -12,6 +12,7 @@ import click
 
 from streamsim.analysis.kernel_assumptions import kernel_assumptions
 from streamsim.cli.brief_help import BriefCommand
+from streamsim.cli.consoles import open_console
 from streamsim.cli.notes import note, noting_compilation, progress_bar
 from streamsim.cli.options import (
     FILE,
@@ -30,10 +31,13 @@ from streamsim.cli.printing import print_data, tell
 from streamsim.device.assumptions import link_words, within_words
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
+from streamsim.page.maps import check_rows
 from streamsim.program.config import HOST_MEMORIES, ORDERS, Config
 from streamsim.program.schedule import LAUNCHES
 from streamsim.program.workload import Workload
+from streamsim.report.heatmap import maps_by_order, save_heatmaps
 from streamsim.report.pictures import picture_format
+from streamsim.report.sweep import common_words, sweep_table
 from streamsim.search.evaluate import SLOW, evaluate, is_fast
 from streamsim.search.sweep import RETRIES, WITHIN, Sweep, sweep_blocks
 from streamsim.search.sweep_output import (
@@ -48,7 +52,9 @@ from streamsim.search.sweep_output import (
     write_sweep,
 )
 from streamsim.search.sweep_text import read_asked, sweep_of
+from streamsim.text.quantities import format_ratio, format_seconds
 from streamsim.text.shown import one_line
+from streamsim.text.words import counted
 
 ARRAYS = {"h2d": "h2d_bytes", "kernel": "kernel_s", "d2h": "d2h_bytes"}  # options and the columns that they set
 MOST_IN_TABLE = 100_000  # combinations whose rows are kept for a table
@@ -207,7 +213,6 @@ def _check_page(page: Path | None, output: Path | None, sweep: Sweep) -> None:
     """Raise InputError before the sweep begins if its rows cannot be shown on a page."""
     if page is None:
         return
-    from streamsim.page.maps import check_rows
 
     check_rows(len(sweep))
     if output is None:
@@ -274,9 +279,6 @@ def rows_for_table(sweep: Sweep, executor: Executor | None = None, retries: int 
 
 def print_table(rows: list[dict[str, Any]], notes: Iterable[str]) -> None:
     """Print a short table for people."""
-    from streamsim.cli.consoles import open_console
-    from streamsim.report.sweep import common_words, sweep_table
-
     if rows:
         open_console().print(sweep_table(rows))
         tell(*common_words(rows))
@@ -284,7 +286,6 @@ def print_table(rows: list[dict[str, Any]], notes: Iterable[str]) -> None:
 
 
 def _plot(output: Path, kind: Format, plot: Path, axes: tuple[str, str]) -> None:
-    from streamsim.report.heatmap import maps_by_order, save_heatmaps
 
     save_heatmaps(maps_by_order(read_rows(output, kind), *axes), plot)
 
@@ -310,8 +311,6 @@ def _say_left_out(written: Journal) -> None:
 
 
 def _summarise(sweep: Sweep, written: Journal, output: Path) -> None:
-    from streamsim.text.quantities import format_ratio, format_seconds
-    from streamsim.text.words import counted
 
     _say_left_out(written)
     if not output.is_file():  # the rows went where this would go

@@ -10,9 +10,13 @@ import click
 from click.core import ParameterSource
 from msgspec.structs import asdict, replace
 
-from streamsim.analysis.what_if import WhatIf
+from streamsim.analysis.kernel_assumptions import kernel_assumptions
+from streamsim.analysis.what_if import WhatIf, what_if
 from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.brief_help import BriefCommand
+from streamsim.cli.code import code_of_steps_noted
+from streamsim.cli.consoles import open_console
+from streamsim.cli.explain import asked_for, explain_command
 from streamsim.cli.given import holds_program, is_program, read_given
 from streamsim.cli.layers import LayerOptions
 from streamsim.cli.options import (
@@ -28,13 +32,20 @@ from streamsim.cli.options import (
 )
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json, tell
+from streamsim.code.programs import code_of
 from streamsim.code.steps import LANGUAGES, Language
 from streamsim.device.assumptions import within_words
+from streamsim.device.files import dump_device
+from streamsim.device.library import load_device
 from streamsim.device.profile import MOST_CONNECTIONS, Device
 from streamsim.errors import InputError
+from streamsim.files.atomic_files import write_text
+from streamsim.program.files import write_schedule
 from streamsim.program.recorded_times import RecordedTimes
-from streamsim.timeline.timeline import Timeline
-from streamsim.transform.changes import Change
+from streamsim.report.what_if import what_if_table
+from streamsim.timeline.timeline import Timeline, recorded_timeline
+from streamsim.transform import changes as make
+from streamsim.transform.changes import Change, changed_by, kernels
 from streamsim.transform.scenario import Case
 
 ISSUE_ORDERS = ("depth-first", "breadth-first")
@@ -124,13 +135,6 @@ def whatif_command(
 
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
-    from streamsim.analysis.what_if import what_if
-    from streamsim.cli.consoles import open_console
-    from streamsim.device.files import dump_device
-    from streamsim.files.atomic_files import write_text
-    from streamsim.program.files import write_schedule
-    from streamsim.report.what_if import what_if_table
-
     if language is not None and output is None:
         raise InputError(f"--as {language}: the program needs its file; give --output too")
     case, recorded, card = _program(click.get_current_context(), schedule, taken(Chosen, options))
@@ -161,9 +165,6 @@ def _program(context: click.Context, path: Path, own: Chosen) -> tuple[Case, Rec
 
     A workload is read as explain reads it, with the options that its file gives; the device's options in ``own`` win.
     """
-    from streamsim.cli.explain import asked_for, explain_command
-    from streamsim.transform.scenario import Case
-
     if is_program(path) or not path.is_file() or holds_program(path):
         given = read_given(path)
         device = own.of(context, given).load()
@@ -181,8 +182,6 @@ def _program(context: click.Context, path: Path, own: Chosen) -> tuple[Case, Rec
 
 def _assumed(case: Case) -> list[str]:
     """Return what is assumed of the kernels of a workload."""
-    from streamsim.analysis.kernel_assumptions import kernel_assumptions
-
     if case.pipeline is None:
         return []
     workload, config = case.pipeline.workload, case.pipeline.config
@@ -191,10 +190,6 @@ def _assumed(case: Case) -> list[str]:
 
 def _code(changed: Case, case: Case, language: Language, options: dict[str, Any]) -> str:
     """Return the program of the pipeline with the changes. Raises InputError if the steps of the schedule differ."""
-    from streamsim.cli.code import code_of_steps_noted
-    from streamsim.code.programs import code_of
-    from streamsim.transform.changes import changed_by
-
     if changed.pipeline is not None:
         return code_of(changed.pipeline.workload, changed.pipeline.config, language)
     issued = changed_by(_changes(**{**options, "prefetch": None}), case).case.schedule
@@ -203,8 +198,6 @@ def _code(changed: Case, case: Case, language: Language, options: dict[str, Any]
 
 def _beside(found: WhatIf, recorded: RecordedTimes | None) -> dict[str, Timeline]:
     """Return the program as recorded, or else as predicted without the changes; and with the changes."""
-    from streamsim.timeline.timeline import recorded_timeline
-
     if recorded is None:
         return {"as it is": found.as_it_is, f"with {found.together.change}": found.timeline}
     was = recorded_timeline(found.as_it_is, recorded)
@@ -215,9 +208,6 @@ def _changes(
     kernel: tuple[str, ...], front_end_cost: str | None, on_device: str | None, **options: Any
 ) -> Iterator[Change]:
     """Yield the changes in the order in which they are made: memory and calls, order of work, its times, the device."""
-    from streamsim.device.library import load_device
-    from streamsim.transform import changes as make
-
     yield from _asked(options, {"pin": make.pin, "off_legacy": make.off_legacy, "is_async": make.make_async})
     yield from _asked(options, {"drop_sync": make.drop_sync, "warm_calls": make.warm_calls})
     yield from _asked(options, {"drop_waits": make.drop_waits, "buffers": make.buffers, "chunks": make.chunks})
@@ -233,16 +223,15 @@ def _changes(
 
 def _asked(options: dict[str, Any], makers: dict[str, Callable[..., Change]]) -> Iterator[Change]:
     """Yield the changes that are asked for, by a flag or a value."""
-    for name, make in makers.items():
+    for name, maker in makers.items():
         value = options[name]
         if value is True:
-            yield make()
+            yield maker()
         elif value is not None and value is not False:
-            yield make(value)
+            yield maker(value)
 
 
 def _kernels(text: str) -> Change:
-    from streamsim.transform.changes import kernels
 
     pattern, equals, factor = text.rpartition("=")
     if not equals or not pattern:

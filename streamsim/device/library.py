@@ -6,6 +6,7 @@ Each shipped profile is a TOML file in which every number has a source. The user
 import os
 import sys
 from difflib import get_close_matches
+from hashlib import sha256  # most commands do without
 from importlib.resources import files
 from pathlib import Path
 
@@ -72,8 +73,6 @@ def load_device(name_or_path: str | Path) -> Device:
 
 def digest_of(device: Device) -> str:
     """Return a digest, 16 hexadecimal digits, of all numbers and rules that predictions take from a profile."""
-    from hashlib import sha256  # most commands do without
-
     words = ("name", "description", "sources", "link")
     numbers = [getattr(device, field) for field in device.__struct_fields__ if field not in words]
     return sha256(msgspec.json.encode(numbers)).hexdigest()[:16]

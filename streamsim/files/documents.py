@@ -16,6 +16,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
+import tomli_w
 
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import read_bytes
@@ -78,8 +79,6 @@ def of_table(plain: dict[str, Any], kind: type[Value], parsers: Parsers | None =
 
 def dump_toml(value: msgspec.Struct) -> str:
     """Return ``value`` as TOML text."""
-    import tomli_w
-
     plain: dict[str, Any] = msgspec.to_builtins(value)
     return tomli_w.dumps({name: item for name, item in plain.items() if item is not None})  # TOML has no null
 

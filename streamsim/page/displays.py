@@ -11,25 +11,34 @@ from html import escape
 from typing import Any
 
 from msgspec.structs import replace
+from rich.console import Console
+from rich.text import Text
 
 from streamsim.analysis.explanation import Explanation
 from streamsim.analysis.predict import Prediction
 from streamsim.analysis.what_if import WhatIf
+from streamsim.device.assumptions import link_words
 from streamsim.device.profile import Device
 from streamsim.diagnosis.diagnose import Diagnosis
 from streamsim.page.document import Page, write_page
-from streamsim.program.schedule import Schedule
+from streamsim.page.maps import map_of
+from streamsim.page.pages import diagnosis_page, explanation_page, loop_page, prediction_page, replay_page, what_if_page
+from streamsim.page.searches import best_page, best_summary, sweep_page
+from streamsim.page.timelines import Shown
+from streamsim.program.schedule import Copy, Schedule
 from streamsim.recorded.recording import Recording
 from streamsim.recorded.replay import Replay
-from streamsim.recorded.summary import RecordingSummary
-from streamsim.report.heatmap import HeatMap
+from streamsim.recorded.summary import RecordingSummary, summarise
+from streamsim.report.explanation import FOLDED, loss_tables
+from streamsim.report.heatmap import VALUE, HeatMap, column_words, value_words
+from streamsim.report.recording import recording_table
 from streamsim.report.tables import Table, in_html
 from streamsim.search.result import Best
 from streamsim.search.sweep import Sweep
 from streamsim.text.quantities import format_bytes, format_seconds, format_share
 from streamsim.text.shown import printable
 from streamsim.text.words import counted
-from streamsim.timeline.timeline import Timeline
+from streamsim.timeline.timeline import Timeline, label
 from streamsim.training.loop import LoopAdvice
 
 WIDTH = 120  # of a table as text, in characters
@@ -40,9 +49,6 @@ PARTS_HEAD = 6  # the height of the words above the parts, in parts
 
 def text_of(value: Any) -> str:
     """Return the tables of ``value`` as the command line prints them."""
-    from rich.console import Console
-    from rich.text import Text
-
     out = io.StringIO()
     console = Console(file=out, width=WIDTH, highlight=False, color_system=None)
     for table in _page(value).tables:
@@ -98,21 +104,17 @@ def _page(value: Any, whole: bool = False) -> Page:
 
 
 def _prediction(value: Prediction) -> Page:
-    from streamsim.page.pages import prediction_page
 
     return prediction_page(value)
 
 
 def _explanation(value: Explanation, whole: bool) -> Page:
-    from streamsim.page.pages import explanation_page
-    from streamsim.report.explanation import FOLDED, loss_tables
 
     page = explanation_page(value)
     return page if whole else replace(page, tables=loss_tables(value, FOLDED))
 
 
 def _timeline(value: Timeline) -> Page:
-    from streamsim.page.timelines import Shown
 
     seconds, name = partial(format_seconds, within=value.known_within), value.schedule.name or "schedule"
     where = "measured" if value.device is None else f"on {value.device.name}"
@@ -128,26 +130,22 @@ def _timeline(value: Timeline) -> Page:
 
 
 def _what_if(value: WhatIf) -> Page:
-    from streamsim.page.pages import what_if_page
 
     lines = {"as it is": value.as_it_is, f"with {value.together.change}": value.timeline}
     return what_if_page(value, f"{value.as_it_is.schedule.name or 'schedule'}: {value.together.change}", lines)
 
 
 def _best(value: Best[Any]) -> Page:
-    from streamsim.page.searches import best_summary
 
     return best_summary(value)
 
 
 def _searched(value: Best[Any]) -> Page:
-    from streamsim.page.searches import best_page
 
     return best_page(value)
 
 
 def _sweep(value: Sweep) -> Page:
-    from streamsim.report.heatmap import column_words, value_words
 
     def words(name: str, values: tuple[Any, ...]) -> str:
         shown = [value_words(name, one) for one in values]
@@ -159,7 +157,6 @@ def _sweep(value: Sweep) -> Page:
 
 
 def _swept(value: Sweep) -> Page:
-    from streamsim.page.searches import sweep_page
 
     axes = [axis.name for axis in sorted(value.axes, key=lambda axis: -len(axis.values)) if axis.name in value.columns]
     axes += [name for name in ("chunks", "streams") if name not in axes]
@@ -167,8 +164,6 @@ def _swept(value: Sweep) -> Page:
 
 
 def _heat_map(value: HeatMap) -> Page:
-    from streamsim.page.maps import map_of
-    from streamsim.report.heatmap import VALUE, column_words, value_words
 
     rows = [{value.x: x, value.y: y, VALUE: seconds} for (x, y), seconds in value.cells.items()]
     (x, y), seconds = value.optimum, min(value.cells.values())
@@ -181,8 +176,6 @@ def _heat_map(value: HeatMap) -> Page:
 
 
 def _schedule(value: Schedule) -> Page:
-    from streamsim.program.schedule import Copy
-    from streamsim.timeline.timeline import label
 
     counts, sizes = Counter(map(label, value.ops)), Counter[str]()
     for op in value.ops:
@@ -197,7 +190,6 @@ def _schedule(value: Schedule) -> Page:
 
 
 def _device(value: Device) -> Page:
-    from streamsim.device.assumptions import link_words
 
     memory = "not known" if value.memory_bytes is None else format_bytes(value.memory_bytes)
     rows = (
@@ -211,25 +203,21 @@ def _device(value: Device) -> Page:
 
 
 def _recording(value: Recording) -> Page:
-    from streamsim.recorded.summary import summarise
 
     return _summary(summarise(value))
 
 
 def _summary(value: RecordingSummary) -> Page:
-    from streamsim.report.recording import recording_table
 
     return Page("recording", tables=(recording_table(value, f"recorded by {value.tool}"),))
 
 
 def _replay(value: Replay) -> Page:
-    from streamsim.page.pages import replay_page
 
     return replay_page(f"recorded by {value.recording.tool}", value)
 
 
 def _diagnosis(value: Diagnosis) -> Page:
-    from streamsim.page.pages import diagnosis_page
 
     page = diagnosis_page(value)
     first, *others = page.tables
@@ -237,7 +225,6 @@ def _diagnosis(value: Diagnosis) -> Page:
 
 
 def _loop_advice(value: LoopAdvice) -> Page:
-    from streamsim.page.pages import loop_page
 
     page = loop_page(value)
     (table,) = page.tables

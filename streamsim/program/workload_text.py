@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, get_args
 
+import msgspec
+
 from streamsim.checks import LEAST_FILL, SHORTEST_KERNEL_S
 from streamsim.errors import InputError
 from streamsim.program.workload import MOST_LAUNCHES, Point, Timed, Workload, WorkloadKernel
@@ -105,8 +107,6 @@ def _made(what: str, **fields: Any) -> WorkloadKernel:
 
 def _named(kernels: list[WorkloadKernel]) -> tuple[WorkloadKernel, ...]:
     """Return ``kernels``, with numbers in their names if several have the default name."""
-    import msgspec
-
     usual = WorkloadKernel().name
     if sum(kernel.name == usual for kernel in kernels) < 2:
         return tuple(kernels)

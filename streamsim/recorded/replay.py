@@ -18,6 +18,7 @@ from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.recorded.card_profile import profile_of
 from streamsim.recorded.copy_rates import occupied_ns
+from streamsim.recorded.idle import length, merged
 from streamsim.recorded.op_times import recorded_times
 from streamsim.recorded.program import RecordedProgram, program_of
 from streamsim.recorded.recording import NONE, SIMULATED, Recording
@@ -138,7 +139,6 @@ def beside(recording: Recording, program: RecordedProgram, device: Device) -> Re
 
 
 def _engines(recording: Recording, device: Device, timeline: Timeline, ops: Rows, rows: Rows) -> Sequence[EngineReplay]:
-    from streamsim.recorded.idle import length, merged
 
     engine = np.array(timeline.engine)[ops]
     starts, ends = occupied_ns(recording, device)

@@ -284,8 +284,6 @@ class _Row(NamedTuple):
 
 def _rows(timeline: Timeline) -> list[_Row]:
     """List the host where its calls took time, the engines, and the streams that have copies or kernels."""
-    import numpy as np
-
     columns = _Columns(timeline)
     host = _host_bars(timeline)
     busy = timeline.utilisation if timeline.makespan_s else {}
@@ -304,14 +302,11 @@ def _rows(timeline: Timeline) -> list[_Row]:
 
 def _lane_row(lane: Lane) -> _Row:
     """Make the row of recorded spans that belong to no op."""
-    import numpy as np
-
     start, end = np.array(lane.start), np.array(lane.end)
     return _Row(lane.name, [_Bars(PAGES, start, end, 0 * start, 0 * start)])
 
 
 def _stream_rows(timeline: Timeline, columns: _Columns) -> list[_Row]:
-    import numpy as np
 
     lane = np.array(lane_of_each_op(timeline, columns.stream.tolist()))
     used = np.unique(columns.stream[columns.engine >= 0]).tolist()
@@ -328,7 +323,6 @@ class _Columns:
     """The time line as numpy arrays indexed by op."""
 
     def __init__(self, timeline: Timeline) -> None:
-        import numpy as np
 
         ops = timeline.schedule.ops
         self.start, self.end, self.ready = (
@@ -354,8 +348,6 @@ class _Columns:
 
 def _host_bars(timeline: Timeline) -> list[_Bars]:
     """List the calls that took the host time; of a captured graph only its launch and the waits after it."""
-    import numpy as np
-
     ops = timeline.schedule.ops
     pageable = timeline.schedule.pageable_names
     issued, returned = np.array(timeline.issued), np.array(timeline.returned)
@@ -376,8 +368,6 @@ LOST_ROW = "where it goes"
 
 def _lost_row(explanation: Explanation) -> _Row:
     """Return the row with the bound and the losses one after another, in ticks, numbered as in the legend."""
-    import numpy as np
-
     ends = np.cumsum([round(explanation.bound_s * TICKS_PER_S), *(loss.ticks for loss in _largest_first(explanation))])
     kinds = list(_lost_colours(explanation))
     bars = [
@@ -498,7 +488,6 @@ class _Chart:
         return bars._replace(end=bars.end + moment * (bars.end == bars.start)) if bars.kind == PAGES else bars
 
     def _draw_bars(self, bars: _Bars, gid: str, top: float, lane_height: float) -> None:
-        import numpy as np
         from matplotlib.collections import PolyCollection
 
         left, right = bars.start * self._per_tick, bars.end * self._per_tick
@@ -515,8 +504,6 @@ class _Chart:
 
     def _draw_numbers(self, bars: _Bars, left: Times, right: Times, y: Times) -> None:
         """Write the numbers that have room, small ones in narrow bars."""
-        import numpy as np
-
         digits = 1 + np.floor(np.log10(np.maximum(bars.number, 1)))
         room = (right - left) * self._in_per_unit / (DIGIT_IN * digits + NUMBERED_IN)
         ink = {"color": INK.get(bars.kind), "ha": "center", "va": "center_baseline"}
@@ -539,8 +526,6 @@ class _Chart:
 
     def _draw_shares(self, row: _Row, top: float, height: float) -> None:
         """Stack, from below, the share of each moment that each kind takes."""
-        import numpy as np
-
         edges = np.linspace(0.0, self._until, MOMENTS + 1)
         base = np.zeros(MOMENTS)
         for bars in row.bars:
@@ -554,8 +539,6 @@ class _Chart:
 
 def busy_share(start: Times, end: Times, edges: Times) -> Times:
     """Return the share (0..1) of the time between neighbouring ``edges`` in which at least one of the spans runs."""
-    import numpy as np
-
     order = np.argsort(start)
     start, end = start[order], np.maximum.accumulate(end[order])
     start[1:] = np.maximum(start[1:], end[:-1])  # only what no earlier span covers

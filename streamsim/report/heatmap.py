@@ -9,6 +9,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.report.pictures import DisplayedPanels, displayed_axes, new_figure, root_figure, save_axes, set_title
@@ -116,7 +118,6 @@ def _scale_ms(times_s: Iterable[float]) -> tuple[float, float]:
 
 
 def _draw(heat: HeatMap, ax: Axes, scale_ms: tuple[float, float], name: str = "", has_bar: bool = True) -> None:
-    import numpy as np
 
     xs, ys = (sorted({at[k] for at in heat.cells}, key=value_order) for k in (0, 1))
     grid = np.full((len(ys), len(xs)), np.nan)

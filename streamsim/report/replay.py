@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from streamsim.recorded.replay import PREDICTED, TAKEN, EngineReplay, Misplaced, Replay, Unrecorded, warnings_of
 from streamsim.report.tables import Row, Table, cut, facts
 from streamsim.text.quantities import format_change, format_seconds
@@ -64,8 +66,6 @@ def _unrecorded(without: Unrecorded, within: float) -> Iterator[Row]:
 
 def replay_json(found: Replay, without: Unrecorded) -> dict[str, Any]:
     """Return plain numbers and strings; units are in the names."""
-    import msgspec
-
     return {
         "device": found.device.name,
         "known_within": found.known_within or None,

@@ -8,6 +8,8 @@ from html import escape
 
 import msgspec
 import rich.table
+from rich.box import SIMPLE
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from streamsim.text.quantities import format_seconds
@@ -35,10 +37,6 @@ class Table(msgspec.Struct, frozen=True):
 
     def __rich__(self) -> rich.table.Table:
         """Return the table for the terminal."""
-        from rich.box import SIMPLE
-        from rich.table import Table as RichTable
-        from rich.text import Text
-
         title = Text(printable(self.title), "table.title") if self.title else None
         found = RichTable(title=title, title_justify="left", show_header=bool(self.heads), box=SIMPLE)
         for k in range(self._columns):
@@ -59,7 +57,6 @@ class Table(msgspec.Struct, frozen=True):
         return len(self.heads) or max((len(row) for group in self.groups for row in group), default=0)
 
     def _in_terminal(self, cell: str) -> Text:
-        from rich.text import Text
 
         return Text(printable(cell), self.colours.get(cell, ""))
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from streamsim.compiled import available
 from streamsim.device.front_ends import written_in
 from streamsim.device.library import as_device
 from streamsim.device.profile import Device
+from streamsim.model import simulate
 from streamsim.program.config import Config
 from streamsim.program.workload import Workload
 from streamsim.rules.clock import TICKS_PER_S
@@ -20,8 +22,6 @@ SLOW = "running on SimPy; pip install 'streamsim[fast]' simulates over a hundred
 
 def is_fast() -> bool:
     """Return True if the compiled twin can run here."""
-    from streamsim.compiled import available
-
     return available()
 
 
@@ -71,7 +71,6 @@ def evaluate_ticks(
 
         found: list[int] = makespans(workload, configs, device, threads=threads).tolist()
         return found
-    from streamsim.model import simulate
 
     return [round(simulate(config.schedule(workload), device).makespan_s * TICKS_PER_S) for config in configs]
 

@@ -13,6 +13,7 @@ import msgspec
 
 from streamsim.checks import LONGEST_S
 from streamsim.errors import InputError
+from streamsim.files.atomic_files import write_bytes
 from streamsim.text.recognise import mistaken_for
 from streamsim.text.shown import one_line
 from streamsim_validate.calibrate.front_ends import LibrarySamples
@@ -165,8 +166,6 @@ def _undisturbed(runs: Sequence[float]) -> float:
 
 def write_samples(samples: Samples, path: Path) -> None:
     """Write the raw samples (gzipped JSON), from which ``fit`` makes the profile again."""
-    from streamsim.files.atomic_files import write_bytes
-
     write_bytes(gzip.compress(msgspec.json.encode(samples.plain()), mtime=0), path)
 
 

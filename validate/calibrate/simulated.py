@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.profile import Device
 from streamsim.program.schedule import Schedule
@@ -50,7 +52,6 @@ def nearest_numbers(
     The method is Levenberg and Marquardt's, in the logarithms, with differences for derivatives. The errors have
     several minima, so the best result of several starts is taken.
     """
-    import numpy as np
 
     def errors(logarithms: np.ndarray) -> np.ndarray:
         shown = simulated_per_link(probes, made([float(x) for x in np.exp(logarithms)]))

@@ -197,8 +197,6 @@ def _drift(drift: Drift) -> Iterator[str]:
 
 def drawn_time_lines(record: Record, comparison: Comparison, device: Device | None, most: int) -> Iterator[str | Text]:
     """Yield the predicted and, if the record has it, the measured time line of each worst predicted schedule."""
-    from rich.text import Text
-
     for row in comparison.worst(most):
         predicted, measured = time_lines(record, row, device)
         within = f", within {row.noise:.1%} of noise" if row.is_noise else ""

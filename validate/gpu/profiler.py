@@ -6,6 +6,7 @@ shows structure: order, engines, gaps and durations on the card. Times to compar
 
 from __future__ import annotations
 
+import importlib.util
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from streamsim.errors import InputError
 from streamsim.program.schedule import Schedule
 from streamsim.timeline.timeline import Timeline
+from streamsim_validate.gpu.bench import Bench, prepare
 from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.replayer import Replayer
 from streamsim_validate.records import COMPUTE, D2H, H2D, NOTHING, Activity, MeasuredColumns, Spans, engine_of, spans_of
@@ -24,8 +26,6 @@ INSTALL = "install NVIDIA's profiler library: pip install 'streamsim[cupti]'"
 
 def is_available() -> bool:
     """Return whether the profiler library is installed."""
-    import importlib.util
-
     return importlib.util.find_spec("cupti") is not None
 
 
@@ -47,9 +47,6 @@ def profile_all(
     jobs: Iterable[tuple[str, Schedule]], gpu: Gpu, allow_races: bool = False
 ) -> Iterator[tuple[str, Spans | InputError]]:
     """Yield the key of each schedule with its measured time line, or with the error if there is none."""
-    from streamsim_validate.gpu.bench import Bench, prepare
-    from streamsim_validate.gpu.replayer import Replayer
-
     bench = Bench(gpu, allow_races)
     try:
         for key, schedule in jobs:

@@ -8,6 +8,7 @@ run can be resumed. The lines: a header; for each process :class:`RunBegins`, en
 import contextlib
 import os
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
 
@@ -71,8 +72,6 @@ Line = Header | RunBegins | Entry | Group | Traced | RunEnds
 
 def header(card: Card, suite: str, kernels: str = "", task: str = "") -> Header:
     """Return the header of a record measured now, here."""
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
         found = version("streamsim")
     except PackageNotFoundError:  # run from a source tree

@@ -103,7 +103,6 @@ class Tuned(Result, msgspec.Struct, frozen=True):
         return f"What was found is faster than what the model picked: {between}"
 
     def _page(self) -> Page:
-        from streamsim.page.document import Page
 
         return Page("tuned", advice=self._verdict(), tables=(self._measured, self._side_by_side))
 
