@@ -12,11 +12,9 @@ import io
 import json
 import sys
 from contextlib import redirect_stdout
-from importlib import import_module
 from importlib.metadata import version as version_of
 from typing import TYPE_CHECKING, Any
 
-from streamsim.arguments import imported_for_checkers
 from streamsim.cli import main
 
 if TYPE_CHECKING:
@@ -80,7 +78,6 @@ LINK_TO_IT = f"""
 
 def setup(app: Sphinx) -> None:
     """Register the lesson's kind of file, and what the site shows beside the repository's pages."""
-    _import_types()
     app.add_source_suffix(".ipynb", "markdown")
     app.connect("source-read", _as_shown)
     app.connect("build-finished", _with_front_door)
@@ -135,13 +132,3 @@ def _run(source: str, names: dict[str, Any]) -> tuple[str, Any]:
 def _with_front_door(app: Sphinx, _error: Exception | None) -> None:
     """Let the folder open at README's page."""
     (app.outdir / "index.html").write_text('<meta http-equiv="refresh" content="0; url=README.html">\n')
-
-
-def _import_types() -> None:
-    """Import what modules import for type checkers only: the signatures of values name it."""
-    streamsim = import_module("streamsim")
-    for name in streamsim.__all__:
-        getattr(streamsim, name)
-    modules = [module for name, module in sorted(sys.modules.items()) if name.startswith("streamsim.")]
-    for module in modules * 2:  # some of these names are themselves imported so
-        vars(module).update(imported_for_checkers(module.__name__))

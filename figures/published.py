@@ -11,8 +11,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from streamsim.analysis.published_cases import PublishedCase, cases
-from streamsim.files.atomic_files import write_bytes
+from streamsim.analysis import PublishedCase, cases
+from streamsim.files import write_bytes
 
 SIZE_IN, DPI, FONT_PT = (7.2, 5.2), 200, 8.0
 WITHIN, BEYOND, INK, GRID = "#0072B2", "#E08A00", "#222222", "#999999"

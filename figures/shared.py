@@ -15,11 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamsim.device.library import load_device
-from streamsim.device.profile import Device
+from streamsim.device import Device, load_device
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import write_bytes
-from streamsim.report.kinds import COLOURS, D2H, H2D, HOST_CALL, HOST_WAITS, KERNEL, WAITS
+from streamsim.files import write_bytes
+from streamsim.report import COLOURS, D2H, H2D, HOST_CALL, HOST_WAITS, KERNEL, WAITS
 from streamsim_validate.compare import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Row, compare
 from streamsim_validate.records import Record, read_record
 

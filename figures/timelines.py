@@ -12,10 +12,9 @@ from matplotlib.figure import Figure
 from shared import Runs, legend, main
 
 from streamsim.errors import InputError
-from streamsim.report.gantt import plot_gantt
+from streamsim.report import plot_gantt, spelled_out
 from streamsim.report.pictures import set_title
-from streamsim.report.titles import spelled_out
-from streamsim.timeline.timeline import Timeline
+from streamsim.timeline import Timeline
 from streamsim_validate.compare import DEVICE_BOUND, Row, compare, time_lines
 from streamsim_validate.records import Record
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamsim.code.steps import VERIFIED
-from streamsim.program.schedule import Copy, HostWork, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent
+from streamsim.code import VERIFIED
+from streamsim.program import Copy, HostWork, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent
 
 Call = tuple[Any, ...]
 

@@ -24,11 +24,9 @@ from hypothesis import HealthCheck, Phase, settings
 from once import compare_once, fit_once
 
 from streamsim import compiled
-from streamsim.device import library
-from streamsim.device.profile import Device
+from streamsim.device import Device, library
 from streamsim.errors import InputError
-from streamsim.program.schedule import Schedule
-from streamsim.program.workload import Workload
+from streamsim.program import Schedule, Workload
 from streamsim_validate.calibrate import fits
 from streamsim_validate.gpu import Gpu, open_gpu
 
@@ -141,7 +139,7 @@ TOGETHER: dict[str, tuple[str, ...]] = {
 # What takes long and is the same
 
 
-library.parse_device = lru_cache(32)(library.parse_device)  # type: ignore[attr-defined]  # of the shipped profiles
+library.parse_device = lru_cache(32)(library.parse_device)  # of the shipped profiles
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -12,17 +12,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple
 
-from streamsim.program.schedule import (
-    Copy,
-    Kernel,
-    Op,
-    RecordEvent,
-    Region,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-    WaitThread,
-)
+from streamsim.program import Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent, WaitThread
 
 Moment = tuple[str, int]  # such as ("start", 3)
 State = frozenset[Moment]  # the moments that have been

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from strategies import make_device
 
-from streamsim.analysis.explanation import Explanation
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.analysis import Explanation
+from streamsim.program import Workload, WorkloadKernel
 
 pass
 

@@ -2,8 +2,7 @@
 
 from hypothesis import strategies as st
 
-from streamsim.device.files import dump_device
-from streamsim.device.profile import Device
+from streamsim.device import Device, dump_device
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 

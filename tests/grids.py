@@ -9,11 +9,8 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from strategies import COST, NS, OPERATIONS
 
-from streamsim.program.config import HOST_MEMORIES, ORDERS, Config
-from streamsim.program.schedule import LAUNCHES
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.search.evaluate import is_fast
-from streamsim.search.grid import Grid
+from streamsim.program import HOST_MEMORIES, LAUNCHES, ORDERS, Config, Workload, WorkloadKernel
+from streamsim.search import Grid, is_fast
 
 EVALUATORS = [False, pytest.param(True, marks=pytest.mark.skipif(not is_fast(), reason="needs streamsim[fast]"))]
 

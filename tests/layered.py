@@ -7,9 +7,8 @@ from collections.abc import Collection
 from hypothesis import strategies as st
 from strategies import NS
 
-from streamsim.program.config import DIRECTIONS, Direction
-from streamsim.program.layers import Layer, Layers
-from streamsim.program.workload import WorkloadKernel
+from streamsim.program import DIRECTIONS, Layer, Layers, WorkloadKernel
+from streamsim.program.config import Direction
 
 directions = st.sampled_from(DIRECTIONS)
 Times = tuple[int, int]  # ticks of a layer's copy, which are its bytes on the ideal device, and of its kernels

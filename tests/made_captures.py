@@ -16,10 +16,9 @@ from fake_cupti import NONE_32, NONE_64, ActivityKind, StreamFlag, record
 from perfect_profiler import recorded
 
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device.library import load_device
-from streamsim.device.variations import changed
-from streamsim.program.schedule import Copy, HostWork, Kernel, Schedule, StreamKind, Synchronize
-from streamsim.recorded.recording import NONE, CallKind, CopyDirection, CopyMemory, Recording, WorkKind
+from streamsim.device import changed, load_device
+from streamsim.program import Copy, HostWork, Kernel, Schedule, StreamKind, Synchronize
+from streamsim.recorded import NONE, CallKind, CopyDirection, CopyMemory, Recording, WorkKind
 from streamsim_validate.gpu.runner import Lines, Recorder
 
 SYNCHRONISES = {

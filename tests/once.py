@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim_validate.calibrate import Samples, fits
 from streamsim_validate.compare import Comparison, predictions
 from streamsim_validate.records import Record

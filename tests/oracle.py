@@ -14,18 +14,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from streamsim.device.profile import Device
-from streamsim.program.schedule import (
-    Copy,
-    HostWork,
-    Kernel,
-    Op,
-    RecordEvent,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-    WaitThread,
-)
+from streamsim.device import Device
+from streamsim.program import Copy, HostWork, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent, WaitThread
 
 TICKS_PER_S = 10**9
 HALF = Fraction(1, 2)

@@ -21,8 +21,8 @@ from oracle import (
 )
 from oracle_queues import crowd_of, queues_of
 
-from streamsim.device.profile import Device
-from streamsim.program.schedule import Copy, HostWork, Kernel, Schedule, Synchronize, WaitThread
+from streamsim.device import Device
+from streamsim.program import Copy, HostWork, Kernel, Schedule, Synchronize, WaitThread
 
 ENGINE_ORDER = ("h2d", "d2h", "copy", "gpu", "compute")  # in which they choose at a tick
 

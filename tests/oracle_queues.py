@@ -6,9 +6,9 @@ from fractions import Fraction
 
 from oracle import Order, Times, engine_name, is_behind_a_kernel, latest_of_each_stream
 
-from streamsim.device.profile import Device
-from streamsim.program.schedule import Copy, Kernel, Schedule
-from streamsim.timeline.timeline import Timeline
+from streamsim.device import Device
+from streamsim.program import Copy, Kernel, Schedule
+from streamsim.timeline import Timeline
 
 
 def queues_of(schedule: Schedule, device: Device) -> dict[int, int]:

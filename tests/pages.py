@@ -19,9 +19,8 @@ from strategies import d2h, h2d, kernel, make_device, program
 from streamsim.cli import main
 from streamsim.model import simulate
 from streamsim.page import pyodide
-from streamsim.program.patterns import depth_first
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.timeline.timeline import Timeline
+from streamsim.program import Workload, WorkloadKernel, depth_first
+from streamsim.timeline import Timeline
 
 HOSTILE = "@data@ @body@ </script><script>alert(1)</script><img src=x onerror=alert(2)>'\"&"
 WORKLOAD = Workload(None, (1 << 24,), (1 << 24,), (WorkloadKernel("kernel", 0.2e-3),))

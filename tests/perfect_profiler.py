@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from streamsim.program.schedule import Copy, HostWork, Kernel, RecordEvent, Synchronize, WaitEvent, WaitThread
-from streamsim.recorded.recording import (
+from streamsim.program import Copy, HostWork, Kernel, RecordEvent, Synchronize, WaitEvent, WaitThread
+from streamsim.recorded import (
     NONE,
     Annotations,
     CallKind,
@@ -22,7 +22,7 @@ from streamsim.recorded.recording import (
     Recording,
     WorkKind,
 )
-from streamsim.timeline.timeline import Timeline
+from streamsim.timeline import Timeline
 
 NAMES = ("cudaMemcpyAsync", "cudaMemcpy", "cudaLaunchKernel", "cudaEventRecord", "cudaStreamWaitEvent", "synchronise")
 KINDS = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import strategies as card
 
-from streamsim.program.schedule import (
+from streamsim.program import (
     Buffer,
     Copy,
     Kernel,
@@ -20,7 +20,7 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
-from streamsim.races.check import Finding
+from streamsim.races import Finding
 
 Clash = tuple[str, str, int, int]  # kind, buffer, first byte, byte after the last
 

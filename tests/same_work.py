@@ -8,17 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from streamsim.program.schedule import (
-    Buffer,
-    Copy,
-    HostWork,
-    Kernel,
-    RecordEvent,
-    Region,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-)
+from streamsim.program import Buffer, Copy, HostWork, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 
 Terms = dict[Any, int]  # equal terms of bytes are one number, in all programs that share the table
 

@@ -7,10 +7,8 @@ from typing import Any
 import msgspec
 from fake_cuda import CARD
 
-from streamsim.device.kernel_costs import KernelCost
-from streamsim.device.library import load_device
-from streamsim.device.profile import Device
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.device import Device, KernelCost, load_device
+from streamsim.program import Workload, WorkloadKernel
 from streamsim_validate.records.recipe import Recipe, digest
 from streamsim_validate.records.record import Entry, Machine, Record, Run
 

@@ -13,13 +13,10 @@ from typing import Any, get_args
 import msgspec
 from hypothesis import strategies as st
 
-from streamsim.device.kernel_costs import KernelCost
-from streamsim.device.profile import Arbitration, Compute, CopyEngines, Device, HandOver, Host, LinkDirection
-from streamsim.program.patterns import breadth_first, depth_first, one_stream, prefetch, ring, serial
-from streamsim.program.schedule import (
+from streamsim.device import Arbitration, Compute, CopyEngines, Device, HandOver, Host, KernelCost, LinkDirection
+from streamsim.program import (
     Buffer,
     Copy,
-    Direction,
     HostWork,
     Kernel,
     Op,
@@ -29,8 +26,16 @@ from streamsim.program.schedule import (
     Synchronize,
     WaitEvent,
     WaitThread,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+    depth_first,
+    one_stream,
+    prefetch,
+    ring,
+    serial,
 )
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program.schedule import Direction
 
 NS = 1e-9
 MS_KERNEL = WorkloadKernel(duration_s=1e-3)

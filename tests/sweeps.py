@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from streamsim.cli import main
-from streamsim.search.evaluate import SLOW, is_fast
-from streamsim.search.sweep import Sweep, sweep_blocks
-from streamsim.search.sweep_text import sweep_of
+from streamsim.search import SLOW, Sweep, is_fast, sweep_blocks, sweep_of
 
 NOTE = "" if is_fast() else f"streamsim: {SLOW}\n"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from strategies import make_device, program
 
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim.model import simulate
-from streamsim.program.schedule import Op
+from streamsim.program import Op
 
 IDEAL = make_device()
 

@@ -12,8 +12,8 @@ import pytest
 from fake_cuda import FakeCuda, fake_gpu
 from strategies import make_device
 
-from streamsim.device.kernel_costs import KernelCost
-from streamsim.search.tuning import candidates, default_grid
+from streamsim.device import KernelCost
+from streamsim.search import candidates, default_grid
 from streamsim_validate.gpu import Gpu, replayer
 from streamsim_validate.records.journal import read_journal
 from streamsim_validate.records.record import Entry

@@ -7,12 +7,9 @@ from effort import THOROUGH
 
 from streamsim import model
 from streamsim.compiled import available, simulate
-from streamsim.device.library import device_names
-from streamsim.device.profile import Device
-from streamsim.program.config import Config
-from streamsim.program.schedule import Schedule
-from streamsim.program.workload import Workload
-from streamsim.timeline.timeline import Timeline
+from streamsim.device import Device, device_names
+from streamsim.program import Config, Schedule, Workload
+from streamsim.timeline import Timeline
 
 compiled = pytest.mark.skipif(not available(), reason="numba is not installed")
 # Shipped devices: in an ordinary run one for each kind of copy engines and queues, a crowding one, and the newest.

@@ -5,3 +5,77 @@
 (:mod:`streamsim.transform`) or counterfactual, and works out their ``shapley`` values and the ``engine_loads``;
 ``remedies`` are changes that can be made, and ``what_if`` says what any of them brings.
 """
+
+from streamsim.analysis.advice import WORTH, advise
+from streamsim.analysis.bounds import (
+    BOUND_AS_ISSUED,
+    BOUND_OF_WORK,
+    BUSIEST_ENGINE,
+    CHAIN,
+    HOST,
+    LINK,
+    Bound,
+    Flow,
+    bound_json,
+    bound_of,
+    duplex_bound,
+    lower_bound,
+)
+from streamsim.analysis.causes import BEHIND, CAUSES, KEYS, LIMITS, Assuming, Loss, Together
+from streamsim.analysis.counterfactual import without_latencies
+from streamsim.analysis.event_pairs import shown_s, timed_alone
+from streamsim.analysis.explain import explain
+from streamsim.analysis.explanation import LOSS_FIELDS, Explanation
+from streamsim.analysis.formulas import (
+    FORMULA_WORDS,
+    Stages,
+    best_practices,
+    gomez_luna,
+    napkin,
+    published,
+    published_of,
+    simple_multi_copy,
+    stages_of,
+    van_werkhoven,
+    van_werkhoven_transfer,
+)
+from streamsim.analysis.intervals import (
+    LEVEL,
+    Interval,
+    drawn_times_s,
+    draws,
+    feels_the_order,
+    interval,
+    intervals,
+    order_among,
+    served_in_order,
+    shared_queues,
+)
+from streamsim.analysis.kernel_assumptions import kernel_assumptions
+from streamsim.analysis.model_error import MISSED_S, missed, standard_misses, works_in
+from streamsim.analysis.predict import ELSEWHERE, Prediction, SerialProgram, WithoutRing, predict, without_ring
+from streamsim.analysis.published_cases import (
+    BLOG_RUNS,
+    DUPLEX_LEFT,
+    MIB,
+    MULTI_COPY_RUNS,
+    TASKS,
+    PublishedCase,
+    blog_cases,
+    blog_workload,
+    cases,
+    kernel_time,
+    multi_copy_schedule,
+    simple_multi_copy_cases,
+    sleep_case,
+    sleep_fill,
+    sleep_schedule,
+    table,
+    with_stages,
+)
+from streamsim.analysis.remedies import FACTORS, STREAMS, Remedies
+from streamsim.analysis.removals import Removals
+from streamsim.analysis.room_on_card import check_room, remedy
+from streamsim.analysis.shapley import in_turn, mean_gains
+from streamsim.analysis.what_if import Outcome, WhatIf, what_if
+from streamsim.analysis.work_bound import work_bound

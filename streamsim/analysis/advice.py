@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from streamsim.analysis.causes import Key, Loss, Together
-from streamsim.rules.clock import ticks
-from streamsim.text.quantities import format_seconds, format_share
+from streamsim.rules import ticks
+from streamsim.text import format_seconds, format_share
 
 WORTH = 0.03  # of the makespan: what gains less, or costs less, is not worth a change
 THIRDS = 3  # a remedy comes first if it gains more than a third of the largest cause's part

@@ -12,16 +12,11 @@ from pathlib import Path
 
 import msgspec
 
-from streamsim.device.library import as_device
-from streamsim.device.profile import Device
-from streamsim.lowering.costs import D2H, H2D, NOTHING, Shape
-from streamsim.lowering.host import NO_SEGMENT
-from streamsim.lowering.lowered import Lowered, lower
-from streamsim.program.schedule import Schedule
-from streamsim.rules.clock import TICKS_PER_S
-from streamsim.rules.hand_overs import heard
-from streamsim.rules.side_by_side import FULL_CARD
-from streamsim.text.quantities import format_seconds
+from streamsim.device import Device, as_device
+from streamsim.lowering import D2H, H2D, NO_SEGMENT, NOTHING, Lowered, Shape, lower
+from streamsim.program import Schedule
+from streamsim.rules import FULL_CARD, TICKS_PER_S, heard
+from streamsim.text import format_seconds
 
 ENGINE_WORDS = {
     "h2d": "H2D copy engine",

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
-from streamsim.rules.clock import TICKS_PER_S
-from streamsim.text.quantities import format_seconds
-from streamsim.text.shown import short
-from streamsim.text.words import listed
-from streamsim.transform.scenario import Scenario
+from streamsim.rules import TICKS_PER_S
+from streamsim.text import format_seconds, listed, short
+from streamsim.transform import Scenario
 
 Key = Literal[
     "pageable-memory",

@@ -11,11 +11,9 @@ from collections.abc import Collection
 from msgspec.structs import replace
 
 from streamsim.checks import LARGEST_BYTES
-from streamsim.device.profile import MOST_CONNECTIONS, Device
-from streamsim.device.variations import with_values, without
-from streamsim.program.schedule import Copy, HostWork, Kernel, Op, Region, Schedule, WaitThread
-from streamsim.transform.ops import NON_BLOCKING, last_work, working_streams
-from streamsim.transform.scenario import Scenario
+from streamsim.device import MOST_CONNECTIONS, Device, with_values, without
+from streamsim.program import Copy, HostWork, Kernel, Op, Region, Schedule, WaitThread
+from streamsim.transform import NON_BLOCKING, Scenario, last_work, working_streams
 
 ALL_AT_ONCE = 1024  # kernels
 SLIVER = 1e-6  # of the card: kernels of this width never wait for room

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from streamsim.analysis import counterfactual as without
 from streamsim.analysis.causes import LIMITS, Key
-from streamsim.program.schedule import Copy, Kernel
-from streamsim.rules.clock import S_PER_TICK
-from streamsim.transform.scenario import Scenario
+from streamsim.program import Copy, Kernel
+from streamsim.rules import S_PER_TICK
+from streamsim.transform import Scenario
 
 
 class _Work(NamedTuple):

@@ -13,14 +13,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from streamsim.checks import SHORTEST_KERNEL_S
-from streamsim.device.library import as_device
-from streamsim.device.profile import Device
+from streamsim.device import Device, as_device
 from streamsim.errors import InputError
 from streamsim.model import simulate  # heavy, and most workloads have no such kernel
-from streamsim.program.schedule import Kernel, Op, RecordEvent, Schedule, Synchronize
-from streamsim.program.workload import Point, Workload, WorkloadKernel
-from streamsim.rules.clock import TICKS_PER_S
-from streamsim.text.quantities import format_seconds
+from streamsim.program import Kernel, Op, Point, RecordEvent, Schedule, Synchronize, Workload, WorkloadKernel
+from streamsim.rules import TICKS_PER_S
+from streamsim.text import format_seconds
 
 MOST_SIMULATED = 2_000  # launches: of more of them a pair of events shows the same beyond their own time
 

@@ -57,13 +57,11 @@ from streamsim.analysis.losses import losses_of
 from streamsim.analysis.remedies import MADE
 from streamsim.analysis.removals import Removals
 from streamsim.analysis.shapley import split_of
-from streamsim.device.assumptions import link_words
-from streamsim.device.library import as_device
-from streamsim.device.profile import Device
+from streamsim.device import Device, as_device, link_words
 from streamsim.errors import InputError
-from streamsim.program.schedule import Schedule, check_schedule
-from streamsim.rules.clock import TICKS_PER_S
-from streamsim.transform.scenario import LayersSource, Scenario, Source
+from streamsim.program import Schedule, check_schedule
+from streamsim.rules import TICKS_PER_S
+from streamsim.transform import LayersSource, Scenario, Source
 
 MOST_OPS = 300_000  # of a schedule: a minute and a half, and two gigabytes
 

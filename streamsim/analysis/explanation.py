@@ -7,12 +7,11 @@ from typing import Any, ClassVar
 
 from streamsim.analysis.advice import Advice, advise, best_of, largest_of
 from streamsim.analysis.causes import Loss, Together
-from streamsim.device.assumptions import known_within
+from streamsim.device import known_within
 from streamsim.displayed import Result, attributes
-from streamsim.rules.clock import TICKS_PER_S
-from streamsim.text.quantities import format_seconds
-from streamsim.text.shown import short
-from streamsim.timeline.timeline import Timeline
+from streamsim.rules import TICKS_PER_S
+from streamsim.text import format_seconds, short
+from streamsim.timeline import Timeline
 
 LOSS_FIELDS = (
     *("cause", "title", "lost_s", "gain_alone_s", "made", "remedy"),

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from streamsim.device.library import as_device
-from streamsim.device.profile import Device, LinkDirection
-from streamsim.lowering.costs import D2H, H2D, KERNEL, NOTHING
-from streamsim.lowering.lowered import Lowered, lower
-from streamsim.program.schedule import Copy, Schedule
-from streamsim.rules.clock import TICKS_PER_S
+from streamsim.device import Device, LinkDirection, as_device
+from streamsim.lowering import D2H, H2D, KERNEL, NOTHING, Lowered, lower
+from streamsim.program import Copy, Schedule
+from streamsim.rules import TICKS_PER_S
 
 
 def napkin(h2d_s: float, kernel_s: float, d2h_s: float, chunks: int) -> float:

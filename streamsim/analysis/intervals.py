@@ -22,14 +22,10 @@ from numpy.typing import NDArray
 from streamsim.analysis.model_error import MOST_POWER, missed, standard_misses
 from streamsim.checks import check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device.assumptions import known_within
-from streamsim.device.front_end_calls import HOST_TIMES
-from streamsim.device.library import as_device
-from streamsim.device.profile import Device, number_names, number_of
-from streamsim.device.variations import multiplied
+from streamsim.device import HOST_TIMES, Device, as_device, known_within, multiplied, number_names, number_of
 from streamsim.errors import InputError
-from streamsim.program.schedule import LEGACY_STREAM, Op, Schedule, StreamKind
-from streamsim.text.quantities import format_between
+from streamsim.program import LEGACY_STREAM, Op, Schedule, StreamKind
+from streamsim.text import format_between
 
 SAMPLES, FEWEST_SAMPLES, MOST_SAMPLES = 1000, 20, 1_000_000
 MOST_SEED = (1 << 63) - 1

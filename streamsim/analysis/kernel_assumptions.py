@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from streamsim.device.profile import Device
-from streamsim.program.schedule import Launch
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.text.quantities import format_seconds
+from streamsim.device import Device
+from streamsim.program import Launch, Workload, WorkloadKernel
+from streamsim.text import format_seconds
 
 DECIDES = 0.25  # of a kernel's time: what is less is not worth a line
 MOST = 0.5  # of what all launches take

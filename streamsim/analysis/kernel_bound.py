@@ -15,12 +15,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from streamsim.checks import LARGEST_BYTES, LEAST_FILL
-from streamsim.device.kernel_costs import bends
-from streamsim.device.profile import Device, KernelUse
-from streamsim.program.schedule import Kernel
-from streamsim.program.workload import WorkloadKernel
-from streamsim.rules.clock import TICKS_PER_S, ticks
-from streamsim.rules.side_by_side import FULL_CARD
+from streamsim.device import Device, KernelUse, bends
+from streamsim.program import Kernel, WorkloadKernel
+from streamsim.rules import FULL_CARD, TICKS_PER_S, ticks
 
 FEW = 64  # threads of a chunk: fewer are rounded so much that nothing is said of them
 CLOSE = 1e-6  # of an element: what a share times all elements may be off by

@@ -16,7 +16,7 @@ from streamsim.analysis.causes import CAUSES, Assuming, Key, Loss
 from streamsim.analysis.remedies import Remedy
 from streamsim.analysis.removals import Removals
 from streamsim.analysis.shapley import split_of
-from streamsim.rules.clock import TICKS_PER_S
+from streamsim.rules import TICKS_PER_S
 
 LEAST = 0.01  # of the makespan: a remedy that gains less stays where it was tried
 MOST_OPS = 20_000  # of a schedule that is split once more

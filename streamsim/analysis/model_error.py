@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsim.program.schedule import Copy, Kernel, Schedule
+from streamsim.program import Copy, Kernel, Schedule
 
 Array = NDArray[np.float64]
 

@@ -12,18 +12,13 @@ from streamsim.analysis.bounds import Bound, bound_json, bound_of
 from streamsim.analysis.formulas import published_of, stages_of
 from streamsim.collector import collector_off
 from streamsim.compiled import run_one_of_many, simulate_one_of_many
-from streamsim.device.assumptions import known_within, link_words
-from streamsim.device.library import as_device
-from streamsim.device.profile import Device
+from streamsim.device import Device, as_device, known_within, link_words
 from streamsim.displayed import Result, attributes
-from streamsim.lowering.lowered import Lowered, lower
-from streamsim.program.patterns import serialized
-from streamsim.program.schedule import Schedule, check_schedule
-from streamsim.rules.clock import TICKS_PER_S, ticks
-from streamsim.text.quantities import format_ratio, format_seconds
-from streamsim.text.shown import short
-from streamsim.timeline.critical_path import critical_path_of
-from streamsim.timeline.timeline import Timeline
+from streamsim.lowering import Lowered, lower
+from streamsim.program import Schedule, check_schedule, serialized
+from streamsim.rules import TICKS_PER_S, ticks
+from streamsim.text import format_ratio, format_seconds, short
+from streamsim.timeline import Timeline, critical_path_of
 
 SerialProgram = Literal["unchunked", "serial", "given"]
 ELSEWHERE = "waiting"  # the part of the critical path that is spent on no engine

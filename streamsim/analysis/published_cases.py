@@ -14,13 +14,22 @@ from collections.abc import Callable
 
 import msgspec
 
-from streamsim.device.library import load_device
-from streamsim.device.profile import Device
-from streamsim.device.variations import with_values
+from streamsim.device import Device, load_device, with_values
 from streamsim.model import simulate
-from streamsim.program.patterns import breadth_first, depth_first, serial
-from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Schedule, StreamKind, Synchronize
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program import (
+    Copy,
+    Kernel,
+    Op,
+    RecordEvent,
+    Schedule,
+    StreamKind,
+    Synchronize,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+    depth_first,
+    serial,
+)
 
 MIB = 1 << 20
 BLOG = 'M. Harris, "How to Overlap Data Transfers in CUDA C/C++", NVIDIA, 2012'

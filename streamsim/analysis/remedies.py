@@ -18,21 +18,31 @@ from msgspec.structs import replace
 
 from streamsim.analysis import counterfactual as without
 from streamsim.analysis.causes import CAUSES
-from streamsim.device.profile import MOST_CONNECTIONS, Device
+from streamsim.device import MOST_CONNECTIONS, Device
 from streamsim.errors import InputError
-from streamsim.program.config import most_streams
+from streamsim.program import Copy, Kernel, Op, most_streams
 from streamsim.program.remembered import Memory
-from streamsim.program.schedule import Copy, Kernel, Op
-from streamsim.races.check import check, repaired
+from streamsim.races import check, repaired
+from streamsim.transform import (
+    ISSUE_ORDERS,
+    Case,
+    Change,
+    Changed,
+    LayersSource,
+    Origin,
+    Scenario,
+    chunk_count,
+    dependences_of,
+    has_host_waits,
+    has_legacy,
+    has_pageable,
+    is_recorded,
+    is_work,
+    names_memory,
+    slow_calls,
+    working_streams,
+)
 from streamsim.transform import changes as make
-from streamsim.transform.calls_and_memory import has_host_waits, has_pageable, slow_calls
-from streamsim.transform.changes import ISSUE_ORDERS, Change, Changed
-from streamsim.transform.chunks import chunk_count
-from streamsim.transform.dependences import dependences_of
-from streamsim.transform.legacy_stream import has_legacy
-from streamsim.transform.ops import is_work, names_memory, working_streams
-from streamsim.transform.repeated_step import is_recorded
-from streamsim.transform.scenario import Case, LayersSource, Origin, Scenario
 
 Tries = Iterator[tuple[Change, ...]]
 

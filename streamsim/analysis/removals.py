@@ -10,16 +10,14 @@ from streamsim.analysis.causes import CAUSES, KEYS, LIMITS, Key, Loss
 from streamsim.analysis.engine_loads import ENGINE_OF, Load, loads_of
 from streamsim.analysis.remedies import Remedies
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device.profile import MOST_CONNECTIONS, Device
+from streamsim.device import MOST_CONNECTIONS, Device
+from streamsim.program import Copy, Schedule
 from streamsim.program.remembered import Memory
-from streamsim.program.schedule import Copy, Schedule
-from streamsim.rules.clock import TICKS_PER_S, ticks
-from streamsim.timeline.timeline import Timeline
+from streamsim.rules import TICKS_PER_S, ticks
+from streamsim.timeline import Timeline
+from streamsim.transform import Origin, Scenario, dependences_of, still_ordered
 from streamsim.transform import calls_and_memory as calls
 from streamsim.transform import legacy_stream as legacy
-from streamsim.transform.dependences import dependences_of
-from streamsim.transform.repairs import still_ordered
-from streamsim.transform.scenario import Origin, Scenario
 
 SIMULATIONS = 100  # of a schedule with its causes and remedies, or about
 BUDGET = 20_000  # ops simulated for an exact split; beyond, two orders

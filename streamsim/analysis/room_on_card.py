@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from streamsim.checks import MOST_CHUNKS
-from streamsim.device.profile import Device
-from streamsim.program.config import Config
-from streamsim.program.workload import Workload
-from streamsim.text.quantities import format_bytes
+from streamsim.device import Device
+from streamsim.program import Config, Workload
+from streamsim.text import format_bytes
 
 BUFFERS = (2, 1)  # of a ring, at least: one is filled while the other is worked on; or but one
 A_STREAM = 2  # buffers at most: more save next to no time

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from streamsim.analysis.bounds import ENGINE_WORDS, Bound, lower_bound
 from streamsim.analysis.causes import BEHIND, LAST, Key
 from streamsim.analysis.removals import Removals
-from streamsim.rules.clock import ticks
+from streamsim.rules import ticks
 
 
 class Split(NamedTuple):

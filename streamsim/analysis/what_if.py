@@ -11,20 +11,13 @@ import msgspec
 
 from streamsim.analysis.bounds import lower_bound
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device.assumptions import known_within
-from streamsim.device.library import as_device
-from streamsim.device.profile import Device
-from streamsim.device.variations import changed
+from streamsim.device import Device, as_device, changed, known_within
 from streamsim.displayed import Result, attributes
 from streamsim.errors import InputError
-from streamsim.program.recorded_times import FIRST_TOUCH
-from streamsim.program.schedule import Copy, HostWork, Schedule, check_schedule
-from streamsim.text.quantities import format_bytes, format_ratio, format_seconds
-from streamsim.text.shown import short
-from streamsim.timeline.timeline import Timeline
-from streamsim.transform.calls_and_memory import has_pageable
-from streamsim.transform.changes import Change, Changed, changed_by
-from streamsim.transform.scenario import Case, Origin, Scenario
+from streamsim.program import FIRST_TOUCH, Copy, HostWork, Schedule, check_schedule
+from streamsim.text import format_bytes, format_ratio, format_seconds, short
+from streamsim.timeline import Timeline
+from streamsim.transform import Case, Change, Changed, Origin, Scenario, changed_by, has_pageable
 
 replace = msgspec.structs.replace
 FEW = 10  # changes of a program, or about

@@ -33,11 +33,11 @@ from msgspec.structs import replace
 from streamsim.analysis.bounds import CHAIN, ENGINE_WORDS, HOST, LINK, Bound, Flow, duplex_bound
 from streamsim.analysis.kernel_bound import KernelBound
 from streamsim.checks import MOST_CHUNKS
-from streamsim.device.library import as_device
-from streamsim.device.profile import Device
-from streamsim.lowering.costs import (
+from streamsim.device import Device, as_device
+from streamsim.lowering import (
     BYTE_BITS,
     D2H,
+    ENGINES,
     H2D,
     KERNEL,
     Rate,
@@ -46,11 +46,9 @@ from streamsim.lowering.costs import (
     rate_of,
     surcharges_of,
 )
-from streamsim.lowering.lowered import ENGINES
-from streamsim.program.config import HostMemory
-from streamsim.program.schedule import Copy, Direction, Kernel, Launch
-from streamsim.program.workload import ALIGN_BYTES, Part, Workload
-from streamsim.rules.clock import TICKS_PER_S, ticks
+from streamsim.program import ALIGN_BYTES, Copy, HostMemory, Kernel, Launch, Part, Workload
+from streamsim.program.schedule import Direction
+from streamsim.rules import TICKS_PER_S, ticks
 
 CLOSE = 64  # ranges of fewer numbers than their first over this are not halved
 DIRECTIONS: tuple[Direction, ...] = ("h2d", "d2h")

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from streamsim.cli.options import OUTPUT, PICTURE, all_of
-from streamsim.timeline.timeline import Timeline
+from streamsim.timeline import Timeline
 
 beside_options = all_of(
     click.option("--plot", type=PICTURE, help="Draw both time lines, one above the other: a .png, .svg or .pdf file."),
@@ -19,10 +19,10 @@ beside_options = all_of(
 def write_beside(timelines: Mapping[str, Timeline], plot: Path | None, trace: Path | None) -> None:
     """Write what was asked for; ``timelines`` by what they are called, the one before first."""
     if plot is not None:
-        from streamsim.report.gantt import save_gantts
+        from streamsim.report import save_gantts
 
         save_gantts(timelines, plot)
     if trace is not None:
-        from streamsim.report.trace import write_traces
+        from streamsim.report import write_traces
 
         write_traces(timelines, trace)

@@ -8,7 +8,7 @@ import msgspec
 from click.core import ParameterSource
 from msgspec.structs import asdict, replace
 
-from streamsim.analysis.kernel_assumptions import kernel_assumptions
+from streamsim.analysis import kernel_assumptions
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.code import code_of_steps_noted
 from streamsim.cli.consoles import open_console
@@ -34,29 +34,17 @@ from streamsim.cli.options import (
 from streamsim.cli.page import page_option, predicting, save_page
 from streamsim.cli.printing import print_csv, print_json, with_assumed
 from streamsim.cli.process import verdict
-from streamsim.code.layers import code_of_layers
-from streamsim.code.steps import FRONT_END_OF, LANGUAGES, Language
+from streamsim.code import FRONT_END_OF, LANGUAGES, Language, code_of_layers
 from streamsim.collector import collector_off
-from streamsim.device.assumptions import within_words
-from streamsim.device.front_ends import CALLS, COMPILED, front_end_of
-from streamsim.device.library import names_front_end
-from streamsim.device.profile import Device
+from streamsim.device import COMPILED, Device, front_end_of, names_front_end, within_words
+from streamsim.device.front_ends import CALLS
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import write_text
-from streamsim.program.config import HOST_MEMORIES, ORDERS, Config
-from streamsim.program.offload import Offload
-from streamsim.program.schedule import LAUNCHES, Launch, Schedule
-from streamsim.program.workload import Workload
-from streamsim.report.best import best_table, how_sure, what_stays
-from streamsim.search.best import best
-from streamsim.search.best_first import BUDGET_OPS
-from streamsim.search.best_steps import best_steps
-from streamsim.search.evaluate import SLOW, is_fast
-from streamsim.search.grid import Grid
-from streamsim.search.result import Best
-from streamsim.text.ranges import chosen, parse_buffers
-from streamsim.transform.changes import changed_by
-from streamsim.transform.scenario import Scenario
+from streamsim.files import write_text
+from streamsim.program import HOST_MEMORIES, LAUNCHES, ORDERS, Config, Launch, Offload, Schedule, Workload
+from streamsim.report import best_table, how_sure, what_stays
+from streamsim.search import BUDGET_OPS, SLOW, Best, Grid, best, best_steps, is_fast
+from streamsim.text import chosen, parse_buffers
+from streamsim.transform import Scenario, changed_by
 
 SEARCHED = {"--chunks", "--streams", "--order", "--buffers", "--launch"}  # options of predict that a search varies
 NOT_TAKEN = ("exact", "page")  # of a workload's options, besides those of a pipeline
@@ -191,7 +179,7 @@ def _best_of_grid(
     with collector_off():  # what the search and its imports make stays, and looking at it takes a tenth of it all
         found = _search(workload, card, grid, exact)
     if program is not None:
-        from streamsim.code.programs import code_of
+        from streamsim.code import code_of
 
         write_text(code_of(workload, found.simplest.config, program[0]), program[1])
     chunks = max(one.config.chunks for one in (found.best, found.simplest, found.compared["usual"]))

@@ -14,11 +14,10 @@ from streamsim.cli.printing import print_csv, print_json
 from streamsim.cli.process import verdict
 from streamsim.cli.terminal import Terminal
 from streamsim.errors import FOUND, OK
-from streamsim.program.files import write_schedule
-from streamsim.program.schedule import Schedule
-from streamsim.races.check import Finding, check, repaired, unnamed_memory
-from streamsim.report.tables import Table
-from streamsim.text.words import counted
+from streamsim.program import Schedule, write_schedule
+from streamsim.races import Finding, check, repaired, unnamed_memory
+from streamsim.report import Table
+from streamsim.text import counted
 
 COLUMNS = ("severity", "rule", "what", "remedy")
 MOST_ROWS = 50  # of the table; --json has them all

@@ -12,15 +12,12 @@ from streamsim.cli.notes import note
 from streamsim.cli.options import OUTPUT, Pipeline, one_of, pipeline_options, schedule_given, taken
 from streamsim.cli.predict import take_options_of_predict
 from streamsim.cli.printing import print_data
-from streamsim.code.layers import code_of_layers
-from streamsim.code.programs import code_of, code_of_schedule, code_of_steps
-from streamsim.code.steps import LANGUAGES, Language, language_of
+from streamsim.code import LANGUAGES, Language, code_of, code_of_layers, code_of_schedule, code_of_steps, language_of
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import write_text
-from streamsim.program.schedule import Schedule
-from streamsim.text.quantities import format_seconds
-from streamsim.text.shown import one_line, shown
-from streamsim.transform.repeated_step import has_more, is_recorded, repeated_step
+from streamsim.files import write_text
+from streamsim.program import Schedule
+from streamsim.text import format_seconds, one_line, shown
+from streamsim.transform import has_more, is_recorded, repeated_step
 
 as_option = click.option(
     "--as",

@@ -10,7 +10,7 @@ import click
 
 from streamsim.cli.printing import MARKDOWN
 from streamsim.cli.terminal import Terminal
-from streamsim.report.tables import Table
+from streamsim.report import Table
 
 FENCE = "```"
 WIDEST = 1000  # columns of a table that nothing cuts

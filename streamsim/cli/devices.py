@@ -5,19 +5,25 @@ from typing import Any
 
 import click
 
-from streamsim.analysis.published_cases import cases
+from streamsim.analysis import cases
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.consoles import open_console
 from streamsim.cli.options import FILE, complete_device, format_options
 from streamsim.cli.printing import print_csv, print_data, print_json, print_object, tell
-from streamsim.device.assumptions import PUBLISHED_WITHIN, link_words
-from streamsim.device.files import dump_device, read_device
-from streamsim.device.library import device_names, load_device, own_device_names
-from streamsim.device.profile import Device
-from streamsim.device.schemas import KINDS
-from streamsim.device.schemas import schema as file_schema
-from streamsim.report.tables import Table
-from streamsim.text.quantities import format_bytes
+from streamsim.device import (
+    KINDS,
+    PUBLISHED_WITHIN,
+    Device,
+    device_names,
+    dump_device,
+    link_words,
+    load_device,
+    own_device_names,
+    read_device,
+)
+from streamsim.device import schema as file_schema
+from streamsim.report import Table
+from streamsim.text import format_bytes
 
 
 @click.group("devices", invoke_without_command=True)

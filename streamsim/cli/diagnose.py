@@ -24,15 +24,12 @@ from streamsim.cli.options import (
 )
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json
-from streamsim.device.profile import Device
-from streamsim.diagnosis.diagnose import CandidateProgram, Diagnosis, Measured, diagnose
+from streamsim.device import Device
+from streamsim.diagnosis import CandidateProgram, Diagnosis, Measured, diagnose
 from streamsim.errors import InputError
-from streamsim.program.config import Config
-from streamsim.program.schedule import Schedule
-from streamsim.program.workload import Workload
-from streamsim.report.diagnosis import apart_table, explaining_table, nearest, other_table
-from streamsim.text.quantities import format_seconds, parse_number, parse_seconds
-from streamsim.text.shown import shown
+from streamsim.program import Config, Schedule, Workload
+from streamsim.report import apart_table, explaining_table, nearest, other_table
+from streamsim.text import format_seconds, parse_number, parse_seconds, shown
 
 COPIES = "copies"  # of a measured time: without the kernels
 FORM = "a time such as 14.5ms; 4:14.5ms over 4 streams; 9ms:copies without the kernels; several with commas between"

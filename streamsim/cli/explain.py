@@ -9,10 +9,17 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK, BUSIEST_ENGINE, Bound, bound_json
-from streamsim.analysis.explain import explain
-from streamsim.analysis.explanation import LOSS_FIELDS, Explanation
-from streamsim.analysis.work_bound import work_bound
+from streamsim.analysis import (
+    BOUND_AS_ISSUED,
+    BOUND_OF_WORK,
+    BUSIEST_ENGINE,
+    LOSS_FIELDS,
+    Bound,
+    Explanation,
+    bound_json,
+    explain,
+    work_bound,
+)
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.consoles import open_console
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
@@ -35,20 +42,13 @@ from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json, tell, with_assumed
 from streamsim.cli.process import verdict
 from streamsim.cli.side_by_side import check_single
-from streamsim.device.assumptions import within_words
-from streamsim.device.profile import Device
+from streamsim.device import Device, within_words
 from streamsim.errors import OK, InputError
-from streamsim.program.config import Config
-from streamsim.program.files import write_schedule
-from streamsim.program.layers import Layers
-from streamsim.program.offload import Offload
-from streamsim.program.schedule import Schedule
-from streamsim.program.workload import Workload
-from streamsim.report.explanation import FOLDED, loss_tables, summary_of, summary_table
-from streamsim.search.together import together
-from streamsim.text.quantities import format_seconds
-from streamsim.text.shown import one_line
-from streamsim.transform.scenario import LayersSource, Origin, Source
+from streamsim.program import Config, Layers, Offload, Schedule, Workload, write_schedule
+from streamsim.report import FOLDED, loss_tables, summary_of, summary_table
+from streamsim.search import together
+from streamsim.text import format_seconds, one_line
+from streamsim.transform import LayersSource, Origin, Source
 
 ALONE = (
     "Alone: what the remedy gains if nothing else changes; the changed schedule is simulated. Brackets: no change of"
@@ -108,7 +108,7 @@ def explain_command(
     if remedied is not None:
         write_schedule(_remedied(explanation, remedied), remedied)
     if plot is not None:
-        from streamsim.report.gantt import save_explanation
+        from streamsim.report import save_explanation
 
         save_explanation(explanation, plot)
     work = _work(asked)

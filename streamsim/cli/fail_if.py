@@ -18,8 +18,7 @@ import msgspec
 
 from streamsim.cli.notes import say
 from streamsim.errors import FOUND, OK, InputError
-from streamsim.text.quantities import format_bytes, format_seconds, parse_bytes, parse_seconds
-from streamsim.text.shown import one_line, shown
+from streamsim.text import format_bytes, format_seconds, one_line, parse_bytes, parse_seconds, shown
 
 UNITS = ("_s", "_bytes")
 FORM = "expected the name of a number, < or >, and a limit, such as 'speedup < 1.5' or 'makespan > 2ms'"

@@ -6,23 +6,24 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from streamsim.device.assumptions import known_within
-from streamsim.device.files import parse_device
-from streamsim.device.generations import assumptions_of
-from streamsim.device.profile import Device
+from streamsim.device import Device, assumptions_of, known_within, parse_device
 from streamsim.errors import InputError
-from streamsim.program.files import read_program
-from streamsim.program.recorded_times import RecordedTimes
-from streamsim.program.schedule import Schedule
-from streamsim.recorded.card_profile import profile_of
-from streamsim.recorded.file_kinds import kind_given
-from streamsim.recorded.op_times import recorded_times
-from streamsim.recorded.recording import Recording
-from streamsim.recorded.replay import Replay, Unrecorded, replay, warnings_of, without_recording
-from streamsim.recorded.verdict import calls_before
-from streamsim.recorded.windows import busiest_card, part_of
-from streamsim.text.quantities import format_ratio
-from streamsim.text.shown import one_line
+from streamsim.program import RecordedTimes, Schedule, read_program
+from streamsim.recorded import (
+    Recording,
+    Replay,
+    Unrecorded,
+    busiest_card,
+    calls_before,
+    kind_given,
+    part_of,
+    profile_of,
+    recorded_times,
+    replay,
+    warnings_of,
+    without_recording,
+)
+from streamsim.text import format_ratio, one_line
 
 # Suffixes of files that hold a program: told by their content which of the formats it is.
 SUFFIXES = (".json", ".gz", ".sqlite", ".sqlite3", ".db", ".nsys-rep", ".qdrep")
@@ -69,7 +70,7 @@ def read_given(path: Path) -> Given:
     """Read the program in a file. Raises InputError naming the file, and what to do."""
     check_there(path)
     if kind_given(path) == "recording":
-        from streamsim.recorded.read import read_recording
+        from streamsim.recorded import read_recording
 
         return _recorded(read_recording(path), path)
     file = read_program(path)

@@ -19,23 +19,28 @@ from streamsim.cli.options import FILE, OUTPUT, complete_device, format_options
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json, tell
 from streamsim.cli.process import verdict
-from streamsim.device.files import dump_device, write_device
+from streamsim.device import dump_device, write_device
 from streamsim.errors import OK, InputError
-from streamsim.program.files import write_schedule
-from streamsim.recorded.card_profile import profile_of
-from streamsim.recorded.op_times import recorded_times
-from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import Recording
-from streamsim.recorded.replay import Replay, Unrecorded, replay, without_recording
-from streamsim.recorded.summary import RecordingSummary, summarise
-from streamsim.recorded.untraced_times import untraced_time_s
-from streamsim.recorded.verdict import verdict_of
-from streamsim.recorded.windows import busiest_card, named_spans, part_of
-from streamsim.report.recording import choices_table, recording_table
-from streamsim.report.replay import replay_json, replay_table
-from streamsim.report.tables import Table
-from streamsim.text.quantities import parse_seconds
-from streamsim.text.shown import one_line
+from streamsim.program import write_schedule
+from streamsim.recorded import (
+    Recording,
+    RecordingSummary,
+    Replay,
+    Unrecorded,
+    busiest_card,
+    named_spans,
+    part_of,
+    profile_of,
+    read_recording,
+    recorded_times,
+    replay,
+    summarise,
+    untraced_time_s,
+    verdict_of,
+    without_recording,
+)
+from streamsim.report import Table, choices_table, recording_table, replay_json, replay_table
+from streamsim.text import one_line, parse_seconds
 
 
 @click.command("import", cls=BriefCommand)

@@ -11,8 +11,8 @@ from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.options import OUTPUT
 from streamsim.cli.printing import tell
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import write_text
-from streamsim.text.shown import one_line
+from streamsim.files import write_text
+from streamsim.text import one_line
 
 WORKLOAD = """\
 # What a program copies and runs, and how to cut, issue and predict it. Options on a command line win over this file.

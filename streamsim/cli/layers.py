@@ -10,21 +10,21 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from streamsim.analysis.predict import predict
+from streamsim.analysis import predict
 from streamsim.cli.notes import noting_compilation, progress_bar
 from streamsim.cli.options import COUNT, FILE, SIZE, Quantity, all_of, one_of
-from streamsim.device.assumptions import known_within
-from streamsim.device.profile import Device
+from streamsim.device import Device, known_within
 from streamsim.errors import InputError
-from streamsim.program.config import DIRECTIONS, Direction
-from streamsim.program.layer_files import read_layers  # here and below: most commands are not given any
-from streamsim.program.layers import Layers
-from streamsim.program.offload import Offload
-from streamsim.program.schedule import Schedule
-from streamsim.search.best_first import BUDGET_OPS
-from streamsim.search.best_offload import MOST_DEPTH, best_offload
-from streamsim.search.result import Best
-from streamsim.text.quantities import format_ratio, format_seconds, parse_bytes
+from streamsim.program import (
+    DIRECTIONS,
+    Layers,
+    Offload,
+    Schedule,
+    read_layers,  # here and below: most commands are not given any
+)
+from streamsim.program.config import Direction
+from streamsim.search import BUDGET_OPS, MOST_DEPTH, Best, best_offload
+from streamsim.text import format_ratio, format_seconds, parse_bytes
 
 WORTH = 1.01  # a gain below this is not worth a line
 

@@ -27,24 +27,22 @@ from streamsim.cli.options import (
 )
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json
-from streamsim.device.assumptions import within_words
-from streamsim.device.profile import Device
+from streamsim.device import Device, within_words
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import read_bytes, write_text
-from streamsim.files.documents import Parsers, parse_toml
-from streamsim.report.training import loop_table
-from streamsim.text.quantities import (
+from streamsim.files import Parsers, parse_toml, read_bytes, write_text
+from streamsim.report import loop_table
+from streamsim.text import (
+    LARGEST_TOML_BYTES,
     format_bytes,
     format_seconds,
+    one_line,
     parse_bytes,
     parse_count,
     parse_number,
     parse_seconds,
+    shown,
 )
-from streamsim.text.recognise import LARGEST_TOML_BYTES
-from streamsim.text.shown import one_line, shown
-from streamsim.training.loop import Loop, LoopAdvice, loop_advice, timelines_of
-from streamsim.training.recorded import loop_of
+from streamsim.training import Loop, LoopAdvice, loop_advice, loop_of, timelines_of
 
 BYTES_OF = {
     **dict.fromkeys(("float64", "int64"), 8),
@@ -127,7 +125,7 @@ def loop_command(
     with noting_compilation():
         found = loop_advice(loop, device, smaller)
     if output is not None:
-        from streamsim.code.training import training_program
+        from streamsim.code import training_program
 
         write_text(training_program(found.best.loop, found.best.title), output)
     if page is not None:

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from streamsim.cli.terminal import Terminal
 from streamsim.compiled import COMPILATION, keeps_code, telling
-from streamsim.text.shown import one_line, printable
+from streamsim.text import one_line, printable
 
 SECONDS_A_REFRESH = 0.5
 

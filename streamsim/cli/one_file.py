@@ -15,11 +15,10 @@ import click
 
 from streamsim.cli.given import is_program
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import read_bytes
-from streamsim.program.files import read_plan
-from streamsim.search.sweep_text import ARRAYS, ONCE, read_asked
-from streamsim.text.recognise import LARGEST_TOML_BYTES, kind_of
-from streamsim.text.shown import one_line, shown
+from streamsim.files import read_bytes
+from streamsim.program import read_plan
+from streamsim.search import ARRAYS, ONCE, read_asked
+from streamsim.text import LARGEST_TOML_BYTES, kind_of, one_line, shown
 
 CUT = ("chunks", "streams", "order", "buffers", "launch")  # what a search looks for itself
 

@@ -12,30 +12,51 @@ import msgspec
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from streamsim.analysis.event_pairs import timed_alone
-from streamsim.analysis.kernel_assumptions import kernel_assumptions
-from streamsim.analysis.room_on_card import check_room
+from streamsim.analysis import check_room, kernel_assumptions, timed_alone
 from streamsim.checks import MOST_CHUNKS, SHORTEST_KERNEL_S
 from streamsim.cli.given import Given, is_program, read_given
 from streamsim.cli.notes import note
 from streamsim.cli.one_file import take_defaults
 from streamsim.cli.printing import MARKDOWN
-from streamsim.code.steps import FRONT_END_OF, Language
-from streamsim.device.front_ends import CALLS, COMPILED, LINEAR, front_end_names, front_end_of, with_front_end
-from streamsim.device.library import as_device, device_names, load_device, names_front_end, own_device_names
-from streamsim.device.profile import Device
-from streamsim.device.settings import names, parse_settings
-from streamsim.device.variations import changed, with_call_cost, with_memory_limit
+from streamsim.code import FRONT_END_OF, Language
+from streamsim.device import (
+    COMPILED,
+    LINEAR,
+    Device,
+    as_device,
+    changed,
+    device_names,
+    front_end_names,
+    front_end_of,
+    load_device,
+    names,
+    names_front_end,
+    own_device_names,
+    parse_settings,
+    with_call_cost,
+    with_front_end,
+    with_memory_limit,
+)
+from streamsim.device.front_ends import CALLS
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import check_writable
-from streamsim.program.config import HOST_MEMORIES, ORDERS, Config, HostMemory, Order
-from streamsim.program.files import read_workload
-from streamsim.program.schedule import LAUNCHES, Launch, Schedule
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.program.workload_text import parse_kernel, workload_of_sizes
+from streamsim.files import check_writable
+from streamsim.program import (
+    HOST_MEMORIES,
+    LAUNCHES,
+    ORDERS,
+    Config,
+    HostMemory,
+    Launch,
+    Schedule,
+    Workload,
+    WorkloadKernel,
+    parse_kernel,
+    read_workload,
+    workload_of_sizes,
+)
+from streamsim.program.config import Order
 from streamsim.report.pictures import picture_format
-from streamsim.text.quantities import format_seconds, parse_bytes, parse_count, parse_number, parse_seconds
-from streamsim.text.shown import one_line
+from streamsim.text import format_seconds, one_line, parse_bytes, parse_count, parse_number, parse_seconds
 
 PLAIN = Config()  # what is issued where nothing is said
 FORMATS, MARKDOWN_FORM = ("table", "json", "csv"), "markdown"

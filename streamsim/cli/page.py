@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from streamsim.cli.options import Output
 from streamsim.errors import InputError
 from streamsim.page import document
-from streamsim.text.shown import one_line
+from streamsim.text import one_line
 
 OF_OUTPUT = ("--page", "--plot", "--plot-before", "--trace", "--format", "--json", "--explain", "--samples", "--seed")
 SUFFIXES = (".html", ".htm")
@@ -49,7 +49,7 @@ def save_page(kind: str, path: Path | None, *of: Any) -> None:
 
 def write_called(page: document.Page, path: Path) -> None:
     """Write ``page``, which says which command was called."""
-    from streamsim.page.document import write_page
+    from streamsim.page import write_page
 
     write_page(replace(page, command=shlex.join(_called())), path)
 

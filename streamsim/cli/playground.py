@@ -11,9 +11,8 @@ from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.fetch_pyodide import fetch
 from streamsim.cli.options import FILE
 from streamsim.cli.page import PAGE
-from streamsim.files.atomic_files import write_text
-from streamsim.page.playground import playground_html
-from streamsim.page.pyodide import read_browser_python
+from streamsim.files import write_text
+from streamsim.page import playground_html, read_browser_python
 
 
 @click.command("playground", cls=BriefCommand)

@@ -10,13 +10,7 @@ import msgspec
 from msgspec.structs import replace
 from rich.text import Text
 
-from streamsim.analysis.explanation import Explanation
-from streamsim.analysis.intervals import Interval, interval
-from streamsim.analysis.predict import (
-    Prediction,
-    predict,  # with it comes the model; other commands do without
-    without_ring,
-)
+from streamsim.analysis import Explanation, Interval, Prediction, interval, predict, without_ring
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.consoles import open_console
 from streamsim.cli.explain import bound_of_work, explained, source_of, source_of_layers
@@ -57,15 +51,12 @@ from streamsim.cli.side_by_side import (
     print_programs,
     take_several,
 )
-from streamsim.device.assumptions import within_words
-from streamsim.device.profile import Device
+from streamsim.device import Device, within_words
 from streamsim.errors import OK, InputError
-from streamsim.files.atomic_files import write_bytes
-from streamsim.program.config import Config
-from streamsim.program.files import dump_schedule
-from streamsim.program.schedule import Schedule
-from streamsim.report.text import gantt, summary
-from streamsim.transform.scenario import Origin
+from streamsim.files import write_bytes
+from streamsim.program import Config, Schedule, dump_schedule
+from streamsim.report import gantt, summary
+from streamsim.transform import Origin
 
 GANTT_COLUMNS = 100  # where no terminal says how many there are
 explain_option = click.option(
@@ -260,7 +251,7 @@ def _simulated(
     card = chosen.load()
     prediction = _predict(given.schedule, card)
     if recording is not None:
-        from streamsim.recorded.simulated import write_recording
+        from streamsim.recorded import write_recording
 
         write_recording(prediction.timeline, recording)
     return _report(prediction, {"schedule": str(path), **chosen.inputs()}, wanted, card)
@@ -348,7 +339,7 @@ def _report(
     interval, explanation = _interval(prediction, wanted, device), _explanation(prediction, wanted, device, source)
     form, plot = wanted.form, wanted.plot
     if plot is not None:
-        from streamsim.report.gantt import save_compared, save_explanation, save_gantt
+        from streamsim.report import save_compared, save_explanation, save_gantt
 
         if wanted.plot_before:
             save_compared(prediction, plot)
@@ -357,7 +348,7 @@ def _report(
         else:
             save_explanation(explanation, plot)
     if wanted.trace is not None:
-        from streamsim.report.trace import write_trace
+        from streamsim.report import write_trace
 
         write_trace(prediction.timeline, wanted.trace)
     save_page("prediction_page", wanted.page, prediction, interval, explanation, assumed)

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamsim import __version__  # here and below: tables do without what looks it up
-from streamsim.device.assumptions import known_within
-from streamsim.device.library import digest_of
-from streamsim.device.profile import Device
-from streamsim.report.text import to_csv
-from streamsim.text.shown import as_unicode, printable
+from streamsim.device import Device, digest_of, known_within
+from streamsim.report import to_csv
+from streamsim.text import as_unicode, printable
 
 MARKDOWN = "streamsim.markdown"  # whether tables are Markdown, among what a click context knows
 LATER_CONTROLS = re.compile("[\x7f-\x9f]")  # a terminal obeys these as it obeys ESC

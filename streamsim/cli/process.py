@@ -18,7 +18,7 @@ import click
 
 from streamsim.cli.notes import drop_output, say
 from streamsim.errors import BAD_INPUT, INTERRUPTED, OK, UNEXPECTED, InputError, Notice
-from streamsim.text.shown import one_line
+from streamsim.text import one_line
 
 UNIT = re.compile(r"([kKMGT]?B|[kmgt]ib)(/s)?|[num\u00b5\u03bc]?s|[KMGT]i", re.ASCII | re.IGNORECASE)
 TRACEBACK = "STREAMSIM_TRACEBACK"

@@ -9,25 +9,22 @@ from typing import Any, NamedTuple
 import click
 from msgspec.structs import replace
 
-from streamsim.analysis.predict import predict
+from streamsim.analysis import predict
 from streamsim.cli.beside import write_beside
 from streamsim.cli.given import read_given
 from streamsim.cli.options import Chosen
 from streamsim.cli.page import write_called
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.cli.sweep import rows_for_table, taken_for_granted
-from streamsim.device.assumptions import within_words
-from streamsim.device.profile import Device
-from streamsim.device.settings import split_setting
+from streamsim.device import Device, split_setting, within_words
 from streamsim.displayed import attributes
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.page.searches import scenarios_of
-from streamsim.program.workload import Workload
-from streamsim.search.sweep import WITHIN, Sweep
-from streamsim.search.sweep_text import sweep
-from streamsim.text.shown import one_line
-from streamsim.timeline.timeline import Timeline
+from streamsim.page import scenarios_of
+from streamsim.program import Workload
+from streamsim.search import WITHIN, Sweep, sweep
+from streamsim.text import one_line
+from streamsim.timeline import Timeline
 
 SEVERAL = ("device", "connections", "chunks", "streams", "order", "buffers", "memory", "launch")  # options
 MOST_LINES = 12  # time lines in one picture, trace or page
@@ -148,7 +145,7 @@ def _show(rows: list[dict[str, Any]], shown: Shown, lines: Mapping[str, Timeline
     _check_few(rows, shown)
     write_beside(lines, shown.plot, shown.trace)
     if shown.page is not None:
-        from streamsim.page.pages import side_by_side_page
+        from streamsim.page import side_by_side_page
 
         write_called(side_by_side_page(rows, lines, notes), shown.page)
     if shown.form == "json":

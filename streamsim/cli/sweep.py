@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from streamsim.analysis.kernel_assumptions import kernel_assumptions
+from streamsim.analysis import kernel_assumptions
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.consoles import open_console
 from streamsim.cli.notes import note, noting_compilation, progress_bar
@@ -28,33 +28,33 @@ from streamsim.cli.options import (
 )
 from streamsim.cli.page import page_option, predicting, save_page
 from streamsim.cli.printing import print_data, tell
-from streamsim.device.assumptions import link_words, within_words
-from streamsim.device.library import load_device
+from streamsim.device import link_words, load_device, within_words
 from streamsim.errors import InputError
-from streamsim.page.maps import check_rows
-from streamsim.program.config import HOST_MEMORIES, ORDERS, Config
-from streamsim.program.schedule import LAUNCHES
-from streamsim.program.workload import Workload
-from streamsim.report.heatmap import maps_by_order, save_heatmaps
+from streamsim.page import check_rows
+from streamsim.program import HOST_MEMORIES, LAUNCHES, ORDERS, Config, Workload
+from streamsim.report import common_words, maps_by_order, save_heatmaps, sweep_table
 from streamsim.report.pictures import picture_format
-from streamsim.report.sweep import common_words, sweep_table
-from streamsim.search.evaluate import SLOW, evaluate, is_fast
-from streamsim.search.sweep import RETRIES, WITHIN, Sweep, sweep_blocks
-from streamsim.search.sweep_output import (
+from streamsim.search import (
     FORMATS,
+    RETRIES,
+    SLOW,
+    WITHIN,
     Format,
     Journal,
+    Sweep,
     encoder,
+    evaluate,
     format_of,
     header,
+    is_fast,
     journal_after,
+    read_asked,
     read_rows,
+    sweep_blocks,
+    sweep_of,
     write_sweep,
 )
-from streamsim.search.sweep_text import read_asked, sweep_of
-from streamsim.text.quantities import format_ratio, format_seconds
-from streamsim.text.shown import one_line
-from streamsim.text.words import counted
+from streamsim.text import counted, format_ratio, format_seconds, one_line
 
 ARRAYS = {"h2d": "h2d_bytes", "kernel": "kernel_s", "d2h": "d2h_bytes"}  # options and the columns that they set
 MOST_IN_TABLE = 100_000  # combinations whose rows are kept for a table

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from streamsim.text.shown import printable
+from streamsim.text import printable
 
 USUAL_COLUMNS, LEAST_COLUMNS = 80, 20  # a narrower terminal is one whose width is not known, such as COLUMNS=0
 

@@ -10,8 +10,7 @@ import click
 from click.core import ParameterSource
 from msgspec.structs import asdict, replace
 
-from streamsim.analysis.kernel_assumptions import kernel_assumptions
-from streamsim.analysis.what_if import WhatIf, what_if
+from streamsim.analysis import WhatIf, kernel_assumptions, what_if
 from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.code import code_of_steps_noted
@@ -32,21 +31,15 @@ from streamsim.cli.options import (
 )
 from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json, tell
-from streamsim.code.programs import code_of
-from streamsim.code.steps import LANGUAGES, Language
-from streamsim.device.assumptions import within_words
-from streamsim.device.files import dump_device
-from streamsim.device.library import load_device
-from streamsim.device.profile import MOST_CONNECTIONS, Device
+from streamsim.code import LANGUAGES, Language, code_of
+from streamsim.device import MOST_CONNECTIONS, Device, dump_device, load_device, within_words
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import write_text
-from streamsim.program.files import write_schedule
-from streamsim.program.recorded_times import RecordedTimes
-from streamsim.report.what_if import what_if_table
-from streamsim.timeline.timeline import Timeline, recorded_timeline
+from streamsim.files import write_text
+from streamsim.program import RecordedTimes, write_schedule
+from streamsim.report import what_if_table
+from streamsim.timeline import Timeline, recorded_timeline
+from streamsim.transform import Case, Change, changed_by, kernels
 from streamsim.transform import changes as make
-from streamsim.transform.changes import Change, changed_by, kernels
-from streamsim.transform.scenario import Case
 
 ISSUE_ORDERS = ("depth-first", "breadth-first")
 COUNT = click.IntRange(1, 1024)

@@ -12,9 +12,8 @@ from streamsim.code.python import WIDTH as LINE_WIDTH
 from streamsim.code.python_libraries import SINGLE
 from streamsim.code.steps import FLOAT_BYTES, VERIFIED, Language
 from streamsim.errors import InputError
+from streamsim.program import Layers, Offload
 from streamsim.program.config import Direction
-from streamsim.program.layers import Layers
-from streamsim.program.offload import Offload
 
 MOST_FEATURES = 4096  # of the stand-in: floats that a layer takes
 LEAST_FLOATS = 4

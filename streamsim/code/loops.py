@@ -32,13 +32,10 @@ from streamsim.code.steps import (
     Within,
 )
 from streamsim.errors import InputError
-from streamsim.program import loops
-from streamsim.program.config import Config, HostMemory
-from streamsim.program.loops import PREFETCH_BUFFERS
-from streamsim.program.loops import Loop as IssueLoop
+from streamsim.program import ALIGN_BYTES, PREFETCH_BUFFERS, Config, HostMemory, Workload, WorkloadKernel, loops
+from streamsim.program import Loop as IssueLoop
 from streamsim.program.schedule import Direction
-from streamsim.program.workload import ALIGN_BYTES, Workload, WorkloadKernel
-from streamsim.text.quantities import format_seconds
+from streamsim.text import format_seconds
 
 OF_CHUNK = "stream[i % streams]"
 

@@ -11,10 +11,8 @@ from streamsim.code.python_libraries import CuPy, PyTorch
 from streamsim.code.steps import LANGUAGES, Language, Plan
 from streamsim.code.written_out import plan_of_schedule
 from streamsim.errors import InputError
-from streamsim.program.config import Config
-from streamsim.program.schedule import Schedule
-from streamsim.program.workload import Workload
-from streamsim.transform.repeated_step import repeated_step
+from streamsim.program import Config, Schedule, Workload
+from streamsim.transform import repeated_step
 
 _WRITERS: dict[Language, Callable[[Plan], Cuda | CuPy | PyTorch]] = {"cupy": CuPy, "pytorch": PyTorch, "cuda-c++": Cuda}
 

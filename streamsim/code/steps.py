@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple, get_args
 
-from streamsim.device.front_ends import CALLS, COMPILED
+from streamsim.device import COMPILED
+from streamsim.device.front_ends import CALLS
 from streamsim.program.schedule import Memory as Place
 
 FLOAT_BYTES = 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from string import Template
 
-from streamsim.training.loop import Loop
+from streamsim.training import Loop
 
 STEPS = 40  # at least, of which the second half is timed
 _PROGRAM = Template('''\

@@ -25,7 +25,7 @@ from streamsim.code.steps import (
 )
 from streamsim.code.steps import HostWork as Work
 from streamsim.errors import InputError
-from streamsim.program.schedule import (
+from streamsim.program import (
     LEGACY_STREAM,
     HostWork,
     Kernel,
@@ -37,7 +37,7 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
-from streamsim.program.schedule import Copy as CopyOp
+from streamsim.program import Copy as CopyOp
 
 MOST_OPS = 2000  # a longer program cannot be read any more
 LONGEST_NAME = 24

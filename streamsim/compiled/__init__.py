@@ -16,13 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim.errors import InputError
-from streamsim.lowering.lowered import Lowered
-from streamsim.program.config import Config
-from streamsim.program.schedule import Schedule
-from streamsim.program.workload import Workload
-from streamsim.timeline.timeline import Timeline
+from streamsim.lowering import Lowered
+from streamsim.program import Config, Schedule, Workload
+from streamsim.timeline import Timeline
 
 __all__ = [
     "COMPILATION",
@@ -106,7 +104,7 @@ def simulate(schedule: Schedule, device: Device) -> Timeline:
     """
     _check_available()
     from streamsim.compiled.timelines import run
-    from streamsim.lowering.lowered import lower
+    from streamsim.lowering import lower
 
     return run(lower(schedule, device))
 
@@ -116,7 +114,7 @@ def simulate_one_of_many(schedule: Schedule, device: Device, many: int = MANY) -
 
     Errors as in :func:`streamsim.model.simulate`. :func:`run_one_of_many` chooses the simulator.
     """
-    from streamsim.lowering.lowered import lower
+    from streamsim.lowering import lower
 
     return run_one_of_many(lower(schedule, device), many)
 

@@ -45,21 +45,23 @@ from streamsim.compiled.tables import (
     THREAD,
     new_state,
 )
-from streamsim.device.profile import Device
-from streamsim.lowering.chunks import ChunkCosts
-from streamsim.lowering.costs import (
-    NOTHING,
-    Shape,
-    call_ticks,
-    surcharges_of,
-)
+from streamsim.device import Device
+from streamsim.lowering import NOTHING, ChunkCosts, Shape, call_ticks, surcharges_of
 from streamsim.model import simulate
-from streamsim.program.config import Config, HostMemory, useful_streams
-from streamsim.program.loops import Issue, stages_of
-from streamsim.program.schedule import LAUNCHES, Launch, RecordEvent, WaitEvent
-from streamsim.program.workload import Part, Workload
-from streamsim.rules.clock import ticks
-from streamsim.rules.hand_overs import KINDS, MANY
+from streamsim.program import (
+    LAUNCHES,
+    Config,
+    HostMemory,
+    Issue,
+    Launch,
+    Part,
+    RecordEvent,
+    WaitEvent,
+    Workload,
+    stages_of,
+    useful_streams,
+)
+from streamsim.rules import KINDS, MANY, ticks
 
 Array = np.ndarray[Any, Any]
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from streamsim.compiled.numba_code import inlined, uintp
 from streamsim.compiled.tables import COME, QUEUES
-from streamsim.lowering.costs import KERNEL
-from streamsim.rules.link import CROWD
+from streamsim.lowering import KERNEL
+from streamsim.rules import CROWD
 
 
 @inlined

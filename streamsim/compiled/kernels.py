@@ -9,9 +9,7 @@ The rules are those of ``streamsim.model.compute_engine``.
 from __future__ import annotations
 
 from streamsim.compiled.numba_code import inlined, rule, uintp
-from streamsim.rules import link, side_by_side
-from streamsim.rules.link import NEVER
-from streamsim.rules.side_by_side import FULL_CARD
+from streamsim.rules import FULL_CARD, NEVER, link, side_by_side
 
 given, warps, suffices = rule(side_by_side.given), rule(side_by_side.warps), rule(side_by_side.suffices)
 by_warps, ticks_for = rule(side_by_side.by_warps), rule(link.ticks_for)

@@ -16,11 +16,7 @@ from streamsim.compiled.loop import run
 from streamsim.compiled.numba_code import called, compiled, inlined, rule, uintp
 from streamsim.compiled.passes import ISSUE, JOIN, OPEN, PREPARE, RECORD
 from streamsim.compiled.tables import BUFFERS, COMPUTE, NONE, NOT_YET, QUEUES
-from streamsim.rules import calls, queues
-from streamsim.rules.calls import NO_STREAM
-from streamsim.rules.hand_overs import KERNEL, KINDS, NOTHING
-from streamsim.rules.link import NEVER
-from streamsim.rules.queues import NOBODY
+from streamsim.rules import KERNEL, KINDS, NEVER, NO_STREAM, NOBODY, NOTHING, calls, queues
 
 work_surcharge, turn_surcharge, held = rule(calls.work_surcharge), rule(calls.turn_surcharge), rule(calls.held)
 queue_of, runs_on = rule(queues.queue_of), rule(queues.runs_on)

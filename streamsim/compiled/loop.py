@@ -17,10 +17,8 @@ from streamsim.compiled.kernels import finish_kernels, next_drained, start_kerne
 from streamsim.compiled.numba_code import compiled, rule, uintp
 from streamsim.compiled.queues import release, reset, take
 from streamsim.compiled.tables import COMPUTE, D2H, ENDED, H2D, NONE, NOT_YET
-from streamsim.lowering.costs import KERNEL, NOTHING
-from streamsim.rules import hand_overs, link
-from streamsim.rules.link import CROWD, NEVER
-from streamsim.rules.side_by_side import FULL_CARD
+from streamsim.lowering import KERNEL, NOTHING
+from streamsim.rules import CROWD, FULL_CARD, NEVER, hand_overs, link
 
 crossing, heard, level = rule(hand_overs.crossing), rule(hand_overs.heard), rule(link.level)
 next_end = rule(link.next_end)

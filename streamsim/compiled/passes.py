@@ -9,20 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamsim.compiled.tables import BODY, BUFFERS, PASS, STEP
-from streamsim.program.loops import (
-    ISSUE_ORDERS,
-    STAGES,
-    Body,
-    Distance,
-    Issue,
-    Loop,
-    Order,
-    Prepare,
-    Record,
-    Stages,
-    Step,
-    loop_of,
-)
+from streamsim.program import ISSUE_ORDERS, STAGES, Body, Distance, Issue, Loop, Prepare, Record, Stages, Step, loop_of
+from streamsim.program.loops import Order
 
 Array = np.ndarray[Any, Any]
 Jobs = tuple[int, int, int, int, int]

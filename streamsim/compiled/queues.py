@@ -13,8 +13,7 @@ import numpy as np
 
 from streamsim.compiled.numba_code import inlined, rule, uintp
 from streamsim.compiled.tables import ENGINES, NONE, QUEUES
-from streamsim.rules import queues
-from streamsim.rules.queues import NO_HEAD
+from streamsim.rules import NO_HEAD, queues
 
 choose = rule(queues.choose)
 

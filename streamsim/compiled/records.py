@@ -9,24 +9,21 @@ import numpy as np
 
 from streamsim.checks import LARGEST_BYTES
 from streamsim.compiled.tables import ALSO, CARD, NONE, NOT_YET, OP, QUEUES, SEGMENT, SHAPE, THREAD
-from streamsim.device.fields import Table, fields_of
-from streamsim.device.profile import Device
-from streamsim.lowering.costs import (
+from streamsim.device import Device, Table, fields_of
+from streamsim.lowering import (
     KERNEL,
     NOTHING,
+    Lowered,
     Rate,
+    Segments,
     Shape,
     copy_rate,
     hand_over_table,
     surcharges_of,
 )
-from streamsim.lowering.host import Segments
-from streamsim.lowering.lowered import Lowered
-from streamsim.program.schedule import Launch
-from streamsim.rules.clock import ticks
-from streamsim.rules.hand_overs import MANY
-from streamsim.rules.link import NEVER
-from streamsim.text.quantities import TIME
+from streamsim.program import Launch
+from streamsim.rules import MANY, NEVER, ticks
+from streamsim.text import TIME
 
 Array = np.ndarray[Any, Any]
 ENGINE_OF_KIND = {0: (0, 0, 0, 0), 1: (0, 0, 2, 0), 2: (0, 1, 2, 0)}  # of each kind, by number of copy engines

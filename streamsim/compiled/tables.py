@@ -11,13 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from streamsim.device.fields import fields_of
-from streamsim.device.profile import Compute, Device, Host
-from streamsim.rules.calls import Caller, Surcharges
-from streamsim.rules.link import CROWD
-from streamsim.rules.queues import MOST_QUEUES, Arbiter, Head, new_arbiter
-from streamsim.rules.side_by_side import PACES
-from streamsim.text.quantities import TIME
+from streamsim.device import Compute, Device, Host, fields_of
+from streamsim.rules import CROWD, MOST_QUEUES, PACES, Arbiter, Caller, Head, Surcharges, new_arbiter
+from streamsim.text import TIME
 
 NONE = -1  # no op, no queue
 COME = 1 << 30  # added to the number of copies that a kernel waits for, once the card has it

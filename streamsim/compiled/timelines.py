@@ -10,10 +10,9 @@ import streamsim.model
 from streamsim.compiled import loop
 from streamsim.compiled.records import flatten
 from streamsim.compiled.tables import new_state
-from streamsim.lowering.lowered import Lowered
-from streamsim.model.simulation import timeline_of
-from streamsim.model.times import Times, complete_events
-from streamsim.timeline.timeline import Timeline
+from streamsim.lowering import Lowered
+from streamsim.model import Times, complete_events, timeline_of
+from streamsim.timeline import Timeline
 
 
 def run(lowered: Lowered) -> Timeline:

@@ -16,7 +16,7 @@ import msgspec
 
 from streamsim.checks import LARGEST_BYTES, LONGEST_S, check_choice, check_is, check_number, check_tuple, check_whole
 from streamsim.errors import InputError
-from streamsim.text.quantities import RATE, unit_of
+from streamsim.text import RATE, unit_of
 
 SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S = 1e6, 1e15
 

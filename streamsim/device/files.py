@@ -6,10 +6,8 @@ from typing import Any
 
 from streamsim.device.profile import RETIRED, Device
 from streamsim.errors import Notice
-from streamsim.files.atomic_files import read_bytes, write_text
-from streamsim.files.documents import dump_toml, parse_toml
-from streamsim.text.recognise import LARGEST_TOML_BYTES
-from streamsim.text.shown import one_line
+from streamsim.files import dump_toml, parse_toml, read_bytes, write_text
+from streamsim.text import LARGEST_TOML_BYTES, one_line
 
 
 def read_device(path: str | os.PathLike[str]) -> Device:

@@ -18,8 +18,8 @@ import msgspec
 from streamsim.device.front_end_calls import IN_LOOPS, TIMES, FrontEnd
 from streamsim.device.profile import Device
 from streamsim.errors import InputError
-from streamsim.files.documents import parse_toml
-from streamsim.text.shown import shown
+from streamsim.files import parse_toml
+from streamsim.text import shown
 
 CALLS = "calls"  # the front end of programs that make bare calls
 COMPILED = "cuda-c++"  # the front end of compiled programs; without it, a profile uses its bare calls

@@ -16,7 +16,7 @@ from streamsim.device.files import parse_device, read_device
 from streamsim.device.front_ends import COMPILED, SEPARATOR, with_front_end
 from streamsim.device.profile import Device
 from streamsim.errors import InputError
-from streamsim.text.shown import shown
+from streamsim.text import shown
 
 SUFFIX = ".toml"
 PROFILES = files("streamsim.device") / "profiles"

@@ -17,9 +17,8 @@ from streamsim.device.kernel_costs import KernelCost, constant_s, paces, part_s
 from streamsim.device.recorders import RECORDERS, Recorder
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError, NoRoomError
-from streamsim.program.schedule import Kernel
-from streamsim.text.quantities import format_bytes
-from streamsim.text.shown import short, shown
+from streamsim.program import Kernel
+from streamsim.text import format_bytes, short, shown
 
 Arbitration = Literal["issue-order", "ready-order", "same-queue-first"]
 KernelSignal = Literal["each", "run"]

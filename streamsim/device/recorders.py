@@ -13,7 +13,7 @@ import msgspec
 
 from streamsim.checks import check_is, check_number
 from streamsim.errors import InputError
-from streamsim.files.documents import parse_toml
+from streamsim.files import parse_toml
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device

@@ -6,10 +6,8 @@ import msgspec
 
 from streamsim.device.profile import Device
 from streamsim.errors import InputError
-from streamsim.program.files import ScheduleFile, WorkloadFile
-from streamsim.program.layers import Layers
-from streamsim.program.workload import Point, WorkloadKernel
-from streamsim.text.shown import shown
+from streamsim.program import Layers, Point, ScheduleFile, WorkloadFile, WorkloadKernel
+from streamsim.text import shown
 
 KINDS: dict[str, type[msgspec.Struct]] = {
     "schedule": ScheduleFile,

@@ -11,8 +11,7 @@ from difflib import get_close_matches
 
 from streamsim.device.profile import RETIRED, Device, tables_of
 from streamsim.errors import InputError
-from streamsim.text.quantities import parser_for, unit_of
-from streamsim.text.shown import shown
+from streamsim.text import parser_for, shown, unit_of
 
 Value = float | str
 

@@ -31,7 +31,7 @@ from streamsim.device.profile import EFFECTS, LIMITED, Device, tables_of
 from streamsim.device.recorders import Recorder
 from streamsim.device.settings import DIRECTIONS, parser_of, targets_of
 from streamsim.errors import InputError
-from streamsim.text.quantities import RATE
+from streamsim.text import RATE
 
 AS_SET = "assumed: as set"
 replace = msgspec.structs.replace

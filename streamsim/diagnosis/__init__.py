@@ -1,1 +1,14 @@
 """Diagnosis of a measured time: which of the usual mistakes makes a program take as long as it was measured to take."""
+
+from streamsim.diagnosis.diagnose import (
+    APART,
+    AS_MEANT,
+    STOPPED_EARLY,
+    CandidateProgram,
+    Diagnosis,
+    Measured,
+    NextMeasurement,
+    Range,
+    diagnose,
+)
+from streamsim.diagnosis.mistakes import MISTAKES, IntendedProgram, Mistake, ends_of_chunks, made, pairs

@@ -16,18 +16,12 @@ import msgspec
 
 from streamsim.checks import check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device.assumptions import PUBLISHED_WITHIN
-from streamsim.device.library import as_device
-from streamsim.device.profile import Device
+from streamsim.device import PUBLISHED_WITHIN, Device, as_device
 from streamsim.diagnosis.mistakes import MISTAKES, IntendedProgram, Mistake, made, pairs, with_ops
 from streamsim.displayed import Result, attributes
 from streamsim.errors import InputError
-from streamsim.program.config import Config
-from streamsim.program.schedule import Copy, Kernel, Schedule, Synchronize
-from streamsim.program.workload import Workload
-from streamsim.text.quantities import format_between, format_seconds
-from streamsim.text.shown import short
-from streamsim.text.words import counted
+from streamsim.program import Config, Copy, Kernel, Schedule, Synchronize, Workload
+from streamsim.text import counted, format_between, format_seconds, short
 
 replace = msgspec.structs.replace
 

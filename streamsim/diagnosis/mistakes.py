@@ -15,11 +15,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from streamsim.checks import LEAST_FILL
-from streamsim.device.front_ends import CALLS, COMPILED, front_end_of, with_front_end
-from streamsim.device.profile import Device
-from streamsim.device.variations import with_values
-from streamsim.program.config import Config
-from streamsim.program.schedule import LEGACY_STREAM, Copy, HostOp, HostWork, Kernel, Op, Schedule, Synchronize
+from streamsim.device import COMPILED, Device, front_end_of, with_front_end, with_values
+from streamsim.device.front_ends import CALLS
+from streamsim.program import LEGACY_STREAM, Config, Copy, HostOp, HostWork, Kernel, Op, Schedule, Synchronize
 
 BLOCKING = "blocking"  # an ordinary stream: it and the legacy default stream wait for each other
 # Loading a module holds the first launch: 0.4 to 41 ms in public recordings. A context or a compiler takes seconds.

@@ -1,1 +1,21 @@
 """Files as such: read up to a size, written whole or not at all, locked; JSON and TOML with every fault explained."""
+
+from streamsim.files.atomic_files import (
+    check_writable,
+    file_error,
+    read_bytes,
+    replacing,
+    replacing_packed,
+    write_bytes,
+    write_text,
+)
+from streamsim.files.documents import (
+    Parsers,
+    dump_toml,
+    explain_json,
+    of_table,
+    parse_toml,
+    read_table,
+    refuse_duplicates,
+)
+from streamsim.files.locks import holder, this_process, try_lock

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from streamsim.errors import InputError
-from streamsim.text.shown import one_line, shown, uncapitalised
+from streamsim.text import one_line, shown, uncapitalised
 
 GZIP_LEVEL = 6
 WRITER_S = 10.0  # seconds until a named pipe must have a writer

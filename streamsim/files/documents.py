@@ -20,9 +20,16 @@ import tomli_w
 
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import read_bytes
-from streamsim.text.quantities import check_listed, parser_for
-from streamsim.text.recognise import LARGEST_TOML_BYTES, is_cut_short, mistaken_for
-from streamsim.text.shown import one_line, shown, uncapitalised
+from streamsim.text import (
+    LARGEST_TOML_BYTES,
+    check_listed,
+    is_cut_short,
+    mistaken_for,
+    one_line,
+    parser_for,
+    shown,
+    uncapitalised,
+)
 
 KNOWN = "streamsim schema says what is known"
 _PLACE = re.compile(r" - at (?:`(key)` in )?`\$([^`]*)`$")

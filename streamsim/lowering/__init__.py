@@ -2,3 +2,26 @@
 
 This room reads schedules and profiles. The rules of the card and the host are in :mod:`streamsim.rules`.
 """
+
+from streamsim.lowering.chunks import ChunkCosts, kinds_of
+from streamsim.lowering.costs import (
+    BYTE_BITS,
+    COPIES,
+    D2H,
+    H2D,
+    KERNEL,
+    NOTHING,
+    Calls,
+    Rate,
+    Shape,
+    call_ticks,
+    copy_rate,
+    hand_over_table,
+    kernel_call,
+    kernel_shape,
+    rate_of,
+    surcharges_of,
+)
+from streamsim.lowering.host import NO_SEGMENT, Segment, Segments
+from streamsim.lowering.lowered import ENGINES, NOT_AN_ENGINE, Lowered, QueueOwners, lower
+from streamsim.lowering.order import NO_OP

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim.lowering.costs import (
     D2H,
     H2D,
@@ -22,8 +22,8 @@ from streamsim.lowering.costs import (
     kernel_call,
     kernel_shape,
 )
-from streamsim.program.schedule import Copy, Direction, Launch
-from streamsim.program.workload import Part, Workload
+from streamsim.program import Copy, Launch, Part, Workload
+from streamsim.program.schedule import Direction
 
 ABSENT = Shape(NOTHING, 0)  # takes the place of a copy if the chunk has no byte of the array
 

@@ -17,12 +17,9 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from msgspec.structs import replace
 
-from streamsim.device.front_ends import LINEAR
-from streamsim.device.profile import Device, HandOver, LinkDirection
-from streamsim.program.remembered import remembered
-from streamsim.program.schedule import (
+from streamsim.device import LINEAR, Device, HandOver, LinkDirection
+from streamsim.program import (
     Copy,
-    Direction,
     HostWork,
     Kernel,
     Launch,
@@ -32,16 +29,14 @@ from streamsim.program.schedule import (
     Synchronize,
     WaitEvent,
     WaitThread,
+    remembered,
 )
-from streamsim.rules.calls import Surcharges
-from streamsim.rules.clock import TICKS_PER_S, ticks
-from streamsim.rules.hand_overs import D2H as D2H
-from streamsim.rules.hand_overs import H2D as H2D
-from streamsim.rules.hand_overs import KERNEL as KERNEL
-from streamsim.rules.hand_overs import KINDS, in_the_way
-from streamsim.rules.hand_overs import NOTHING as NOTHING
-from streamsim.rules.link import CROWD, ticks_for
-from streamsim.rules.side_by_side import FULL_CARD, PACES
+from streamsim.program.schedule import Direction
+from streamsim.rules import CROWD, FULL_CARD, KINDS, PACES, TICKS_PER_S, Surcharges, in_the_way, ticks, ticks_for
+from streamsim.rules import D2H as D2H
+from streamsim.rules import H2D as H2D
+from streamsim.rules import KERNEL as KERNEL
+from streamsim.rules import NOTHING as NOTHING
 
 Calls = dict[type[Op] | str, int]  # ticks by type of op, or by name of a kernel whose call has a cost of its own
 # How a kernel comes directly behind another: in a graph, or in a live program recorded from a program with a graph.

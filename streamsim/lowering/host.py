@@ -10,9 +10,9 @@ from itertools import accumulate, chain, count, repeat
 from operator import attrgetter
 from typing import NamedTuple
 
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim.lowering.costs import COPIES, KERNEL, surcharges_of
-from streamsim.program.schedule import (
+from streamsim.program import (
     Copy,
     HostWork,
     Kernel,
@@ -24,7 +24,8 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
-from streamsim.rules.calls import (
+from streamsim.rules import (
+    KINDS,
     OWN_WORK,
     RECORD,
     SYNCHRONIZE,
@@ -33,11 +34,10 @@ from streamsim.rules.calls import (
     Caller,
     Surcharges,
     held,
+    ticks,
     turn_surcharge,
     work_surcharge,
 )
-from streamsim.rules.clock import ticks
-from streamsim.rules.hand_overs import KINDS
 
 NO_SEGMENT = -1
 # Types of ops whose calls have work_surcharge, and types whose calls have only turn_surcharge.

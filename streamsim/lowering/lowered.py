@@ -15,17 +15,13 @@ from itertools import compress
 from operator import attrgetter
 from typing import NamedTuple
 
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim.lowering.costs import KERNEL, NOTHING, Makes, Shape, hand_over_table, makes_of, shapes_of
 from streamsim.lowering.host import Columns, Segments, call_ticks_of, segments_of
 from streamsim.lowering.order import NO_OP, Links, Order, order_of
-from streamsim.program.remembered import remembered
-from streamsim.program.schedule import Schedule, check_schedule
-from streamsim.rules.calls import NO_STREAM
-from streamsim.rules.clock import ticks
-from streamsim.rules.hand_overs import crossing
-from streamsim.rules.queues import NOBODY, queue_of, runs_on
-from streamsim.text.shown import short
+from streamsim.program import Schedule, check_schedule, remembered
+from streamsim.rules import NO_STREAM, NOBODY, crossing, queue_of, runs_on, ticks
+from streamsim.text import short
 
 NOT_AN_ENGINE = -1
 

@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from streamsim.lowering.costs import H2D, KERNEL, NOTHING
 from streamsim.lowering.host import Columns
-from streamsim.program.cuda_order import StreamOrder
-from streamsim.program.schedule import Op, RecordEvent, Schedule, Synchronize, WaitEvent, WaitThread
-from streamsim.rules.calls import NO_STREAM
+from streamsim.program import Op, RecordEvent, Schedule, StreamOrder, Synchronize, WaitEvent, WaitThread
+from streamsim.rules import NO_STREAM
 
 NO_OP = -1
 

@@ -6,6 +6,5 @@ there, runs it, and tells the card that it has ended. What an op costs and waits
 (:mod:`streamsim.lowering`). The card's rules are in :mod:`streamsim.rules`.
 """
 
-from streamsim.model.simulation import run, simulate
-
-__all__ = ["run", "simulate"]
+from streamsim.model.simulation import run, simulate, timeline_of
+from streamsim.model.times import Times, complete_events

@@ -6,14 +6,12 @@ from array import array
 
 import simpy
 
-from streamsim.lowering.costs import KERNEL, NOTHING
-from streamsim.lowering.lowered import Lowered
+from streamsim.lowering import KERNEL, NOTHING, Lowered
 from streamsim.model.copies import CopyEngine, Crowd, Link, LinkedCopyEngine
 from streamsim.model.engines import Engine, HardwareQueues
 from streamsim.model.kernels import ComputeEngine
 from streamsim.model.times import NOT_YET, Times
-from streamsim.rules.hand_overs import crossing, heard
-from streamsim.rules.link import NEVER
+from streamsim.rules import NEVER, crossing, heard
 
 
 class _Awaited:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import simpy
 
-from streamsim.lowering.costs import COPIES, KERNEL, Shape
-from streamsim.lowering.lowered import Lowered
+from streamsim.lowering import COPIES, KERNEL, Lowered, Shape
 from streamsim.model.engines import Engine, HardwareQueues
 from streamsim.model.times import Times
-from streamsim.rules.link import NEVER, level, next_end
+from streamsim.rules import NEVER, level, next_end
 
 if TYPE_CHECKING:
     from streamsim.model.card import Card

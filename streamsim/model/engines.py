@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import simpy
 
-from streamsim.device.profile import Compute, CopyEngines
-from streamsim.lowering.lowered import Lowered
-from streamsim.rules.queues import NO_HEAD, Head, choose, new_arbiter
+from streamsim.device import Compute, CopyEngines
+from streamsim.lowering import Lowered
+from streamsim.rules import NO_HEAD, Head, choose, new_arbiter
 
 if TYPE_CHECKING:
     from streamsim.model.card import Card

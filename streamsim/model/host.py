@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import simpy
 
-from streamsim.lowering.host import NO_SEGMENT, Segment
-from streamsim.lowering.lowered import Lowered
+from streamsim.lowering import NO_SEGMENT, Lowered, Segment
 from streamsim.model.card import Card
 from streamsim.model.times import Times
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import simpy
 
-from streamsim.lowering.costs import Shape
+from streamsim.lowering import Shape
 from streamsim.model.engines import Engine, HardwareQueues
-from streamsim.rules.link import NEVER, ticks_for
-from streamsim.rules.side_by_side import FULL_CARD, by_warps, given, suffices, warps
+from streamsim.rules import FULL_CARD, NEVER, by_warps, given, suffices, ticks_for, warps
 
 if TYPE_CHECKING:
     from streamsim.model.card import Card

@@ -5,14 +5,13 @@ from pathlib import Path
 
 import simpy
 
-from streamsim.device.library import as_device
-from streamsim.device.profile import Device
-from streamsim.lowering.lowered import Lowered, lower
+from streamsim.device import Device, as_device
+from streamsim.lowering import Lowered, lower
 from streamsim.model.card import Card
 from streamsim.model.host import Host
 from streamsim.model.times import Times, complete_events
-from streamsim.program.schedule import Schedule
-from streamsim.timeline.timeline import Timeline
+from streamsim.program import Schedule
+from streamsim.timeline import Timeline
 
 
 def simulate(schedule: Schedule, device: Device | str | Path) -> Timeline:

@@ -6,9 +6,8 @@ from array import array
 from itertools import compress, count
 from typing import NamedTuple
 
-from streamsim.lowering.costs import KERNEL, NOTHING, hand_over_table
-from streamsim.lowering.lowered import Lowered
-from streamsim.rules.hand_overs import KINDS, crossing, heard
+from streamsim.lowering import KERNEL, NOTHING, Lowered, hand_over_table
+from streamsim.rules import KINDS, crossing, heard
 
 NOT_YET = -1
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
-from streamsim.diagnosis.diagnose import CandidateProgram, Diagnosis
+from streamsim.diagnosis import CandidateProgram, Diagnosis
 from streamsim.page.document import Page
 from streamsim.page.timelines import Shown
-from streamsim.report.diagnosis import diagnosis_tables, nearest
-from streamsim.report.tables import Table
-from streamsim.report.training import loop_table
-from streamsim.text.quantities import format_ratio, format_seconds
-from streamsim.text.words import listed
-from streamsim.timeline.timeline import Timeline
-from streamsim.training.loop import LoopAdvice
+from streamsim.report import Table, diagnosis_tables, loop_table, nearest
+from streamsim.text import format_ratio, format_seconds, listed
+from streamsim.timeline import Timeline
+from streamsim.training import LoopAdvice
 
 
 def diagnosis_page(found: Diagnosis, as_meant: Timeline | None = None) -> Page:

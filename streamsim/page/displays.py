@@ -14,32 +14,31 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
-from streamsim.analysis.explanation import Explanation
-from streamsim.analysis.predict import Prediction
-from streamsim.analysis.what_if import WhatIf
-from streamsim.device.assumptions import link_words
-from streamsim.device.profile import Device
-from streamsim.diagnosis.diagnose import Diagnosis
+from streamsim.analysis import Explanation, Prediction, WhatIf
+from streamsim.device import Device, link_words
+from streamsim.diagnosis import Diagnosis
 from streamsim.page.document import Page, write_page
 from streamsim.page.maps import map_of
 from streamsim.page.pages import diagnosis_page, explanation_page, loop_page, prediction_page, replay_page, what_if_page
 from streamsim.page.searches import best_page, best_summary, sweep_page
 from streamsim.page.timelines import Shown
-from streamsim.program.schedule import Copy, Schedule
-from streamsim.recorded.recording import Recording
-from streamsim.recorded.replay import Replay
-from streamsim.recorded.summary import RecordingSummary, summarise
-from streamsim.report.explanation import FOLDED, loss_tables
-from streamsim.report.heatmap import VALUE, HeatMap, column_words, value_words
-from streamsim.report.recording import recording_table
-from streamsim.report.tables import Table, in_html
-from streamsim.search.result import Best
-from streamsim.search.sweep import Sweep
-from streamsim.text.quantities import format_bytes, format_seconds, format_share
-from streamsim.text.shown import printable
-from streamsim.text.words import counted
-from streamsim.timeline.timeline import Timeline, label
-from streamsim.training.loop import LoopAdvice
+from streamsim.program import Copy, Schedule
+from streamsim.recorded import Recording, RecordingSummary, Replay, summarise
+from streamsim.report import (
+    FOLDED,
+    VALUE,
+    HeatMap,
+    Table,
+    column_words,
+    in_html,
+    loss_tables,
+    recording_table,
+    value_words,
+)
+from streamsim.search import Best, Sweep
+from streamsim.text import counted, format_bytes, format_seconds, format_share, printable
+from streamsim.timeline import Timeline, label
+from streamsim.training import LoopAdvice
 
 WIDTH = 120  # of a table as text, in characters
 # Heights of a page in a notebook, in pixels.

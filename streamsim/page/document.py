@@ -17,13 +17,12 @@ from typing import Any
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import write_bytes
+from streamsim.files import write_bytes
 from streamsim.page.losses import Losses, losses_html
 from streamsim.page.maps import Map, map_data
 from streamsim.page.timelines import Shown, line_data
-from streamsim.report.tables import Table, in_html
-from streamsim.text.quantities import format_seconds
-from streamsim.text.shown import one_line
+from streamsim.report import Table, in_html
+from streamsim.text import format_seconds, one_line
 
 STYLES = ("style.css",)
 PLACE = re.compile("@(policy|title|style|script|body|data)@")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from streamsim.analysis.bounds import BUSIEST_ENGINE
-from streamsim.analysis.causes import Loss
-from streamsim.analysis.explanation import Explanation
-from streamsim.report.gantt import BOUND_COLOUR, CAUSE_COLOURS
-from streamsim.report.tables import in_html
-from streamsim.text.quantities import format_seconds, format_share
+from streamsim.analysis import BUSIEST_ENGINE, Explanation, Loss
+from streamsim.report import BOUND_COLOUR, CAUSE_COLOURS, in_html
+from streamsim.text import format_seconds, format_share
 
 HEIGHT = 34  # of the bar, in pixels
 LEAST_NUMBERED = 0.025  # the least share of the bar that has room for a number

@@ -10,9 +10,9 @@ import msgspec
 from streamsim.errors import InputError
 from streamsim.page.columns import packed
 from streamsim.page.timelines import Shown
-from streamsim.report.heatmap import column_words, value_order, value_words
-from streamsim.rules.clock import TICKS_PER_S
-from streamsim.text.shown import printable
+from streamsim.report import column_words, value_order, value_words
+from streamsim.rules import TICKS_PER_S
+from streamsim.text import printable
 
 MOST_ROWS = 100_000
 MOST_LINES = 64  # time lines that a page carries beside its map

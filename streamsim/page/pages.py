@@ -8,21 +8,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from streamsim.analysis.what_if import WhatIf
+from streamsim.analysis import WhatIf
 from streamsim.page.advice import diagnosis_page, loop_page
 from streamsim.page.document import Page
 from streamsim.page.predictions import explanation_page, prediction_page
 from streamsim.page.searches import best_page, sweep_page
 from streamsim.page.timelines import Shown
-from streamsim.recorded.replay import Replay, Unrecorded
-from streamsim.recorded.summary import RecordingSummary
-from streamsim.report.recording import recording_table
-from streamsim.report.replay import replay_table
-from streamsim.report.sweep import common_words, sweep_table
-from streamsim.report.what_if import what_if_table
-from streamsim.search.sweep import WITHIN
-from streamsim.text.quantities import format_change, format_ratio, format_seconds
-from streamsim.timeline.timeline import Timeline
+from streamsim.recorded import RecordingSummary, Replay, Unrecorded
+from streamsim.report import common_words, recording_table, replay_table, sweep_table, what_if_table
+from streamsim.search import WITHIN
+from streamsim.text import format_change, format_ratio, format_seconds
+from streamsim.timeline import Timeline
 
 __all__ = [
     "best_page",

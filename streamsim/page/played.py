@@ -13,23 +13,18 @@ from typing import Any, cast
 
 import msgspec
 
-from streamsim.analysis.explain import explain
-from streamsim.analysis.predict import Prediction, predict
-from streamsim.analysis.work_bound import work_bound
-from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import Device
-from streamsim.device.settings import parse_settings
-from streamsim.device.variations import changed
+from streamsim.analysis import Prediction, explain, predict, work_bound
+from streamsim.device import Device, changed, device_names, load_device, parse_settings
 from streamsim.errors import InputError
 from streamsim.page.document import headline_html
 from streamsim.page.losses import losses_html, losses_of
 from streamsim.page.predictions import advice_words, headline_of, lines_of
 from streamsim.page.timelines import line_data
-from streamsim.program.config import HOST_MEMORIES, ORDERS, Config, HostMemory, Order, useful_streams
-from streamsim.program.workload_text import workload_of_sizes
-from streamsim.report.text import summary
-from streamsim.text.quantities import parse_number
-from streamsim.transform.scenario import Source
+from streamsim.program import HOST_MEMORIES, ORDERS, Config, HostMemory, useful_streams, workload_of_sizes
+from streamsim.program.config import Order
+from streamsim.report import summary
+from streamsim.text import parse_number
+from streamsim.transform import Source
 
 EIGHTHS = (1, 1.25, 1.5, 1.75)  # steps of a slider between powers of two
 POWERS = tuple(f"{part * (1 << power):g}" for power in range(10) for part in EIGHTHS)

@@ -7,7 +7,7 @@ from streamsim.page.document import WITH_PYTHON, document_of, lines_html, viewer
 from streamsim.page.played import CONTROLS, LESSONS, Control, Lesson, played, prediction_of, shown
 from streamsim.page.predictions import lines_of
 from streamsim.page.pyodide import BrowserPython
-from streamsim.report.tables import in_html
+from streamsim.report import in_html
 
 TITLE = "Streams: drag, and see"
 STARTING = "Python is starting in this page; the picture shows the first lesson."

@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK, BUSIEST_ENGINE, Bound
-from streamsim.analysis.explanation import Explanation
-from streamsim.analysis.intervals import Interval
-from streamsim.analysis.predict import Prediction
+from streamsim.analysis import BOUND_AS_ISSUED, BOUND_OF_WORK, BUSIEST_ENGINE, Bound, Explanation, Interval, Prediction
 from streamsim.page.document import Page
 from streamsim.page.losses import losses_of
 from streamsim.page.timelines import Shown
-from streamsim.report.explanation import loss_tables
-from streamsim.report.serial import SERIAL_WORDS, serial_timeline
-from streamsim.report.text import summary
-from streamsim.report.titles import title_of
-from streamsim.text.quantities import format_ratio, format_seconds
+from streamsim.report import SERIAL_WORDS, loss_tables, serial_timeline, summary, title_of
+from streamsim.text import format_ratio, format_seconds
 
 NO_INTERVAL = (0.0, 0.0)
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import read_bytes
-from streamsim.text.shown import one_line
+from streamsim.files import read_bytes
+from streamsim.text import one_line
 
 PYODIDE, MSGSPEC, SIMPY = "314.0.7", "0.22.0", "4.1.2"
 PLATFORM = "pyemscripten_2026_0_wasm32"  # the platform of this version of Pyodide, which runs Python 3.14

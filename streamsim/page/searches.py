@@ -8,24 +8,17 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.page.document import Page
 from streamsim.page.maps import Map, map_of, spread
 from streamsim.page.timelines import Shown
-from streamsim.program.config import Config
-from streamsim.program.schedule import Schedule
-from streamsim.program.workload import Workload
-from streamsim.report.best import best_table
-from streamsim.report.heatmap import column_words, value_words
-from streamsim.report.sweep import common_words, sweep_table
-from streamsim.rules.clock import TICKS_PER_S
-from streamsim.search.evaluate import evaluate_ticks, is_fast
-from streamsim.search.result import Best
-from streamsim.search.sweep import CONFIG, RESULTS, WITHIN, Sweep
-from streamsim.text.quantities import format_ratio, format_seconds
-from streamsim.text.words import counted
+from streamsim.program import Config, Schedule, Workload
+from streamsim.report import best_table, column_words, common_words, sweep_table, value_words
+from streamsim.rules import TICKS_PER_S
+from streamsim.search import CONFIG, RESULTS, WITHIN, Best, Sweep, evaluate_ticks, is_fast
+from streamsim.text import counted, format_ratio, format_seconds
 
 MOST_OPS = 30_000  # of all time lines of a page together
 MOST_PROGRAMS = {True: 20_000, False: 300}  # predicted for a page: on the compiled model, and on SimPy

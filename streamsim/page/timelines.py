@@ -7,15 +7,13 @@ from typing import Any
 
 import msgspec
 
-from streamsim.lowering.lowered import lower
+from streamsim.lowering import lower
 from streamsim.page.columns import differences, packed
-from streamsim.program.schedule import Copy, Kernel, Op
-from streamsim.report.kinds import engine_place, kind_of, may_wait, numbers
-from streamsim.report.overlapping_ops import lane_of_each_op
-from streamsim.rules.clock import TICKS_PER_S
-from streamsim.text.shown import one_line
-from streamsim.timeline.critical_path import Cause, causes_of
-from streamsim.timeline.timeline import Timeline, label
+from streamsim.program import Copy, Kernel, Op
+from streamsim.report import engine_place, kind_of, lane_of_each_op, may_wait, numbers
+from streamsim.rules import TICKS_PER_S
+from streamsim.text import one_line
+from streamsim.timeline import Cause, Timeline, causes_of, label
 
 BECAUSE = ("start", "host", "stream", "event", "engine")  # the viewer has these in the same order
 LONGEST_NAME = 200

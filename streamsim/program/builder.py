@@ -41,8 +41,7 @@ from streamsim.program.schedule import (
     WaitEvent,
 )
 from streamsim.program.schedule import Memory as MemoryKind
-from streamsim.text.quantities import parse_bytes, parse_count, parse_seconds, parse_share
-from streamsim.text.shown import short, shown
+from streamsim.text import parse_bytes, parse_count, parse_seconds, parse_share, short, shown
 
 
 class Memory(msgspec.Struct, frozen=True, eq=False, gc=False):

@@ -17,7 +17,7 @@ from streamsim.program.loops import Order as Order
 from streamsim.program.pipeline import program_of
 from streamsim.program.schedule import LAUNCHES, Launch, Schedule
 from streamsim.program.workload import Workload
-from streamsim.text.words import counted
+from streamsim.text import counted
 
 HostMemory = Literal["pinned", "pageable"]
 HOST_MEMORIES: tuple[HostMemory, ...] = get_args(HostMemory)

@@ -17,15 +17,21 @@ from typing import Any, NamedTuple
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import read_bytes, write_bytes, write_text
-from streamsim.files.documents import Parsers, dump_toml, explain_json, parse_toml, refuse_duplicates
+from streamsim.files import (
+    Parsers,
+    dump_toml,
+    explain_json,
+    parse_toml,
+    read_bytes,
+    refuse_duplicates,
+    write_bytes,
+    write_text,
+)
 from streamsim.program.recorded_times import RecordedTimes
 from streamsim.program.schedule import Schedule
 from streamsim.program.workload import Workload
 from streamsim.program.workload_text import OF_KERNELS
-from streamsim.text.quantities import parse_bytes
-from streamsim.text.recognise import LARGEST_TOML_BYTES, mistaken_for
-from streamsim.text.shown import one_line, shown
+from streamsim.text import LARGEST_TOML_BYTES, mistaken_for, one_line, parse_bytes, shown
 
 LARGEST_JSON_BYTES = 1 << 30
 

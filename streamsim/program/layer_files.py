@@ -16,12 +16,10 @@ from typing import Any
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import read_bytes, write_text
-from streamsim.files.documents import dump_toml, of_table, parse_toml
+from streamsim.files import dump_toml, of_table, parse_toml, read_bytes, write_text
 from streamsim.program.layers import Layer, Layers
 from streamsim.program.workload_text import OF_KERNELS
-from streamsim.text.recognise import LARGEST_TOML_BYTES
-from streamsim.text.shown import one_line, shown
+from streamsim.text import LARGEST_TOML_BYTES, one_line, shown
 
 CSV = ".csv"
 COLUMNS = Layer.__struct_fields__

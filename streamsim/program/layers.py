@@ -14,9 +14,7 @@ from streamsim.errors import InputError
 from streamsim.program.config import DIRECTIONS, Direction
 from streamsim.program.schedule import Kernel
 from streamsim.program.workload import WorkloadKernel
-from streamsim.text.quantities import format_bytes
-from streamsim.text.shown import short, shown
-from streamsim.text.words import counted
+from streamsim.text import counted, format_bytes, short, shown
 
 MOST_STEPS = 10_000
 MOST_RUNS = 1_000_000  # of steps, over all passes: a schedule of so many takes gigabytes

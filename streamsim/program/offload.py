@@ -25,7 +25,7 @@ from streamsim.program.builder import Memory, Program, Stream
 from streamsim.program.config import HOST_MEMORIES, HostMemory
 from streamsim.program.layers import Layers, LayerStep, Turn
 from streamsim.program.schedule import Schedule
-from streamsim.text.shown import shown
+from streamsim.text import shown
 
 
 class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

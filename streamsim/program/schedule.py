@@ -27,7 +27,7 @@ from streamsim.checks import (
 )
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError
-from streamsim.text.shown import short, shown
+from streamsim.text import short, shown
 
 Direction = Literal["h2d", "d2h"]
 Memory = Literal["device", "pinned", "pageable"]

@@ -28,9 +28,7 @@ from streamsim.checks import (
 )
 from streamsim.errors import InputError
 from streamsim.program.schedule import Kernel
-from streamsim.text.quantities import format_bytes, format_seconds
-from streamsim.text.shown import short
-from streamsim.text.words import counted
+from streamsim.text import counted, format_bytes, format_seconds, short
 
 Runs = Sequence[tuple[int, int]]  # (how many in a row, value)
 

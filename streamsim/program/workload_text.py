@@ -11,8 +11,7 @@ import msgspec
 from streamsim.checks import LEAST_FILL, SHORTEST_KERNEL_S
 from streamsim.errors import InputError
 from streamsim.program.workload import MOST_LAUNCHES, Point, Timed, Workload, WorkloadKernel
-from streamsim.text.quantities import check_listed, parse_bytes, parse_count, parse_seconds, parse_share
-from streamsim.text.shown import shown
+from streamsim.text import check_listed, parse_bytes, parse_count, parse_seconds, parse_share, shown
 
 Size = int | str
 Kernel = float | str | WorkloadKernel

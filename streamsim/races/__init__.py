@@ -2,3 +2,7 @@
 
 ``check`` finds races by the order of ``happens_before`` and the ``touched_bytes``; ``repaired`` adds the waits.
 """
+
+from streamsim.races.check import Finding, Hazard, MissingWait, check, repaired, unnamed_memory
+from streamsim.races.happens_before import HappensBefore
+from streamsim.races.touched_bytes import earlier_ops, touched

@@ -35,7 +35,7 @@ from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from streamsim.program.schedule import (
+from streamsim.program import (
     LEGACY_STREAM,
     Copy,
     Kernel,

@@ -22,8 +22,7 @@ from collections.abc import Iterable
 from functools import reduce
 from typing import Any
 
-from streamsim.program.cuda_order import StreamOrder
-from streamsim.program.schedule import LEGACY_STREAM, Schedule, Synchronize
+from streamsim.program import LEGACY_STREAM, Schedule, StreamOrder, Synchronize
 from streamsim.races.touched_bytes import NEVER
 
 # For every stream the last op in it that has surely ended, or NEVER: that op and all before it in the stream. With

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
-from streamsim.program.schedule import Buffer, Copy, Kernel, Op, Region
+from streamsim.program import Buffer, Copy, Kernel, Op, Region
 
 NEVER = -1  # in place of an op
 

@@ -30,7 +30,7 @@ from streamsim.recorded.recording import (
     Recording,
     WorkKind,
 )
-from streamsim.text.shown import one_line, shown
+from streamsim.text import one_line, shown
 
 Columns = dict[str, NDArray[np.int64]]
 

@@ -7,10 +7,17 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from streamsim.device.generations import as_recorded, made_profile, profile_named
-from streamsim.device.library import as_device, load_device
-from streamsim.device.profile import Device
-from streamsim.device.variations import AS_SET, changed, with_values
+from streamsim.device import (
+    AS_SET,
+    Device,
+    as_device,
+    as_recorded,
+    changed,
+    load_device,
+    made_profile,
+    profile_named,
+    with_values,
+)
 from streamsim.recorded.copy_rates import DIRECTIONS, copy_rates
 from streamsim.recorded.recording import CallKind, RecordedCard, Recording
 

@@ -12,9 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsim.device.fields import SLOWEST_BYTES_PER_S
-from streamsim.device.generations import link_limit
-from streamsim.device.profile import Device
+from streamsim.device import SLOWEST_BYTES_PER_S, Device, link_limit
 from streamsim.recorded.idle import Covered, merged
 from streamsim.recorded.recording import NONE, CardWork, CopyDirection, CopyMemory, Recording, WorkKind
 

@@ -7,7 +7,7 @@ import re
 from contextlib import closing
 
 from streamsim.recorded.json_stream import BYTE_ORDER_MARK, blocks_of
-from streamsim.text.recognise import kind_of
+from streamsim.text import kind_of
 
 FORMAT = "streamsim_capture"  # the key in the first line of a captured file; its value is the version
 SQLITE = b"SQLite format 3\0"

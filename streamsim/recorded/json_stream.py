@@ -18,9 +18,8 @@ from typing import BinaryIO, Generic, TypeVar
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import file_error
-from streamsim.text.recognise import GZIP_MAGIC
-from streamsim.text.shown import one_line
+from streamsim.files import file_error
+from streamsim.text import GZIP_MAGIC, one_line
 
 BLOCK_BYTES = 1 << 20
 LARGEST_HEAD_BYTES = 1 << 24

@@ -28,7 +28,7 @@ from streamsim.recorded.recording import (
     Recording,
     WorkKind,
 )
-from streamsim.text.shown import one_line, shown
+from streamsim.text import one_line, shown
 
 Id = int | float | str | None
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]

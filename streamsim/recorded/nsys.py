@@ -30,7 +30,7 @@ from streamsim.recorded.recording import (
     WorkKind,
 )
 from streamsim.recorded.sqlite_tables import EXPORT_AGAIN, Tables, open_tables
-from streamsim.text.shown import one_line
+from streamsim.text import one_line
 
 META = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 CUPTI = "CUPTI_ACTIVITY_KIND_"

@@ -7,8 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsim.program.recorded_times import UNKNOWN, RecordedTimes
-from streamsim.program.schedule import HostWork
+from streamsim.program import UNKNOWN, HostWork, RecordedTimes
 from streamsim.recorded.program import RecordedProgram
 from streamsim.recorded.recording import NONE, Recording
 from streamsim.recorded.unified import lanes_of

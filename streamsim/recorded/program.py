@@ -14,11 +14,10 @@ import msgspec
 import numpy as np
 
 from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, LEAST_FILL
-from streamsim.device.library import as_device
-from streamsim.device.profile import Device
+from streamsim.device import Device, as_device
 from streamsim.errors import InputError
-from streamsim.program.recorded_times import FIRST_TOUCH
-from streamsim.program.schedule import (
+from streamsim.program import (
+    FIRST_TOUCH,
     LEGACY_STREAM,
     Buffer,
     Copy,

@@ -13,8 +13,7 @@ from streamsim.recorded.json_stream import BYTE_ORDER_MARK, blocks_of
 from streamsim.recorded.kineto import read_kineto
 from streamsim.recorded.nsys import read_nsys
 from streamsim.recorded.recording import Recording
-from streamsim.text.recognise import WORDS, kind_of
-from streamsim.text.shown import one_line
+from streamsim.text import WORDS, kind_of, one_line
 
 _JSON = re.compile(rb"\s*\{")
 KNOWN = (

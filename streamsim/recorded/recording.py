@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 from streamsim.checks import check_choice, check_tuple, check_whole
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError
-from streamsim.text.quantities import format_seconds
-from streamsim.text.shown import short
-from streamsim.text.words import counted
+from streamsim.text import counted, format_seconds, short
 
 Format = Literal["Kineto", "Nsight Systems", "CUPTI"]
 RecordedStreamKind = Literal["legacy", "blocking", "non-blocking", "unknown"]

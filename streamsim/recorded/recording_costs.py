@@ -14,9 +14,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsim.device.profile import Device
-from streamsim.device.recorders import CALLS, PYTORCH, SHAPES, STACK, recorder_of
-from streamsim.device.variations import with_values
+from streamsim.device import PYTORCH, SHAPES, STACK, Device, recorder_of, with_values
+from streamsim.device.recorders import CALLS
 from streamsim.recorded.call_names import lookups, queries
 from streamsim.recorded.recording import LATEST_NS, SIMULATED, AnnotationKind, CallKind, Recording
 

@@ -11,9 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device.assumptions import known_within
-from streamsim.device.library import as_device
-from streamsim.device.profile import Device
+from streamsim.device import Device, as_device, known_within
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.recorded.card_profile import profile_of
@@ -23,9 +21,9 @@ from streamsim.recorded.op_times import recorded_times
 from streamsim.recorded.program import RecordedProgram, program_of
 from streamsim.recorded.recording import NONE, SIMULATED, Recording
 from streamsim.recorded.recording_costs import STAMPS_S, HostCosts, RecordingCosts, costs_of, while_recorded
-from streamsim.rules.clock import TICKS_PER_S
-from streamsim.text.quantities import format_change, format_seconds
-from streamsim.timeline.timeline import Timeline, label, recorded_timeline
+from streamsim.rules import TICKS_PER_S
+from streamsim.text import format_change, format_seconds
+from streamsim.timeline import Timeline, label, recorded_timeline
 
 Rows = NDArray[np.int64]
 

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import replacing_packed
-from streamsim.program.schedule import Copy, HostWork, Kernel, Op, RecordEvent, Synchronize, WaitEvent, WaitThread
+from streamsim.files import replacing_packed
+from streamsim.program import Copy, HostWork, Kernel, Op, RecordEvent, Synchronize, WaitEvent, WaitThread
 from streamsim.recorded.kineto import LEGACY_STREAM
-from streamsim.rules.clock import TICKS_PER_US
-from streamsim.timeline.timeline import Timeline, call_name
+from streamsim.rules import TICKS_PER_US
+from streamsim.timeline import Timeline, call_name
 
 Event = dict[str, Any]
 PROCESS = 1

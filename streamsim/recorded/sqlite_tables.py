@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import file_error
+from streamsim.files import file_error
 from streamsim.recorded.recording import NONE
-from streamsim.text.recognise import GZIP_MAGIC
-from streamsim.text.shown import one_line, uncapitalised
+from streamsim.text import GZIP_MAGIC, one_line, uncapitalised
 
 ROWS_AT_ONCE = 20_000
 LONGEST_VALUE_BYTES = 1 << 20

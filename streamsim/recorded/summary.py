@@ -26,9 +26,7 @@ from streamsim.recorded.recording import (
     WorkKind,
 )
 from streamsim.recorded.unified import first_prefetch, groups_of
-from streamsim.text.quantities import format_seconds
-from streamsim.text.shown import short
-from streamsim.text.words import counted
+from streamsim.text import counted, format_seconds, short
 
 ENGINES = ("H2D", "D2H", "kernels", "within the card", "memsets", "other copies", "graphs")
 KERNELS = ENGINES.index("kernels")

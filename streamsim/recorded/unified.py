@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsim.program.recorded_times import RecordedLane
+from streamsim.program import RecordedLane
 from streamsim.recorded.idle import merged
 from streamsim.recorded.recording import NONE, CallKind, PageCause, PageKind, Recording
 

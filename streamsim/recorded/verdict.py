@@ -6,17 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device.assumptions import known_within
-from streamsim.device.profile import Device
+from streamsim.device import Device, known_within
 from streamsim.errors import InputError
-from streamsim.program.schedule import HostWork, Schedule
+from streamsim.program import HostWork, Schedule
 from streamsim.recorded.idle import AFTER
 from streamsim.recorded.summary import RecordedCardUse
-from streamsim.text.quantities import format_ratio, format_seconds
+from streamsim.text import format_ratio, format_seconds
+from streamsim.transform import Change, Scenario, is_of_a_call
 from streamsim.transform import changes as make
-from streamsim.transform.changes import Change
-from streamsim.transform.ops import is_of_a_call
-from streamsim.transform.scenario import Scenario
 
 BINDING = 0.6  # share of the time from which the busiest engine is called the limit
 LEAST_GAIN = 1.03  # a change with a smaller gain is not worth trying

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from streamsim.errors import InputError
 from streamsim.recorded.recording import ISSUES, NONE, AnnotationKind, Recording, Unread
 from streamsim.recorded.uncontended import fastest_uncontended
-from streamsim.text.quantities import parse_seconds
-from streamsim.text.shown import shown
+from streamsim.text import parse_seconds, shown
 
 _NUMBERED = re.compile(r"(.+)\[([1-9][0-9]{0,8})\]", re.DOTALL)
 _TIMES = re.compile(r"(.*?)\.\.(.*)", re.DOTALL)

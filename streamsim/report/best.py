@@ -6,13 +6,11 @@ from functools import partial
 from math import ceil
 from typing import Any
 
-from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK
-from streamsim.program.layers import Layers
-from streamsim.program.workload import Workload
+from streamsim.analysis import BOUND_AS_ISSUED, BOUND_OF_WORK
+from streamsim.program import Layers, Workload
 from streamsim.report.tables import Fact, Table, facts
-from streamsim.search.result import FASTER, Best
-from streamsim.text.quantities import format_bytes, format_change, format_ratio, format_seconds, format_share
-from streamsim.text.words import counted
+from streamsim.search import FASTER, Best
+from streamsim.text import counted, format_bytes, format_change, format_ratio, format_seconds, format_share
 
 NAMES = {"one_by_one": "pinned", "kernel_first": "kernel first", "resident": "all stay", "before": "as it is"}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from streamsim.diagnosis.diagnose import CandidateProgram, Diagnosis, NextMeasurement
+from streamsim.diagnosis import CandidateProgram, Diagnosis, NextMeasurement
 from streamsim.report.tables import Row, Table
-from streamsim.text.quantities import format_change
+from streamsim.text import format_change
 
 MOST_EQUAL, MOST_OTHERS = 8, 3  # rows
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from streamsim.analysis.bounds import BUSIEST_ENGINE
-from streamsim.analysis.causes import Loss
-from streamsim.analysis.explanation import Explanation
+from streamsim.analysis import BUSIEST_ENGINE, Explanation, Loss
 from streamsim.report.tables import Row, Table, cut
-from streamsim.text.quantities import format_seconds
-from streamsim.text.words import counted
+from streamsim.text import counted, format_seconds
 
 FOLDED = 0.01  # of the makespan: causes whose part and gain are smaller are one line of the short table
 HEADS = ("cause", "part", "share", "alone", "remedy")

@@ -14,11 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsim.analysis.bounds import BUSIEST_ENGINE
-from streamsim.analysis.causes import Loss
-from streamsim.analysis.explanation import Explanation
-from streamsim.analysis.predict import Prediction
-from streamsim.analysis.what_if import WhatIf
+from streamsim.analysis import BUSIEST_ENGINE, Explanation, Loss, Prediction, WhatIf
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.report.kinds import (
@@ -40,11 +36,9 @@ from streamsim.report.overlapping_ops import lane_of_each_op
 from streamsim.report.pictures import DisplayedPanels, displayed_axes, new_figure, root_figure, save_axes, set_title
 from streamsim.report.serial import SERIAL_WORDS, serial_timeline
 from streamsim.report.titles import title_of
-from streamsim.rules.clock import S_PER_TICK, TICKS_PER_S
-from streamsim.text.quantities import format_ratio, format_seconds
-from streamsim.text.shown import one_line
-from streamsim.timeline.critical_path import critical_path
-from streamsim.timeline.timeline import Lane, Timeline
+from streamsim.rules import S_PER_TICK, TICKS_PER_S
+from streamsim.text import format_ratio, format_seconds, one_line
+from streamsim.timeline import Lane, Timeline, critical_path
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

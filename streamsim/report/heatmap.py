@@ -14,8 +14,8 @@ import numpy as np
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.report.pictures import DisplayedPanels, displayed_axes, new_figure, root_figure, save_axes, set_title
-from streamsim.search.sweep import Sweep
-from streamsim.text.quantities import format_bytes, format_seconds, unit_of
+from streamsim.search import Sweep
+from streamsim.text import format_bytes, format_seconds, unit_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from streamsim.program.schedule import Copy, Kernel, Op, Schedule, Synchronize, WaitThread
+from streamsim.program import Copy, Kernel, Op, Schedule, Synchronize, WaitThread
 
 COLOURS = {
     "H2D": "#0072B2",

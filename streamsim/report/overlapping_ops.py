@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-from streamsim.timeline.timeline import Timeline
+from streamsim.timeline import Timeline
 
 NO_LANE = -1
 

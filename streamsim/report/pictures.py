@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import write_bytes
-from streamsim.text.shown import one_line
+from streamsim.files import write_bytes
+from streamsim.text import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streamsim.recorded.recording import Recording
-from streamsim.recorded.summary import (
+from streamsim.recorded import (
+    NamedSpan,
     RecordedAmount,
     RecordedCalls,
     RecordedCardUse,
     RecordedReason,
+    Recording,
     RecordingSummary,
 )
-from streamsim.recorded.windows import NamedSpan
 from streamsim.report.tables import LONGEST_CELL, Row, Table, cut, facts
-from streamsim.text.quantities import format_bytes, format_seconds
-from streamsim.text.shown import one_line
-from streamsim.text.words import counted
+from streamsim.text import counted, format_bytes, format_seconds, one_line
 
 MOST_CALLS, MOST_REASONS, MOST_SPANS = 8, 6, 50
 

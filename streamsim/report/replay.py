@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from streamsim.recorded.replay import PREDICTED, TAKEN, EngineReplay, Misplaced, Replay, Unrecorded, warnings_of
+from streamsim.recorded import PREDICTED, TAKEN, EngineReplay, Misplaced, Replay, Unrecorded, warnings_of
 from streamsim.report.tables import Row, Table, cut, facts
-from streamsim.text.quantities import format_change, format_seconds
+from streamsim.text import format_change, format_seconds
 
 ENGINE_NAMES = {"h2d": "H2D", "d2h": "D2H", "compute": "kernels", "copy": "copies"}
 

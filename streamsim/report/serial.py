@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from streamsim.analysis.predict import Prediction, SerialProgram
+from streamsim.analysis import Prediction, SerialProgram
 from streamsim.model import simulate
-from streamsim.program.patterns import serialized
-from streamsim.timeline.timeline import Timeline
+from streamsim.program import serialized
+from streamsim.timeline import Timeline
 
 SERIAL_WORDS: dict[SerialProgram, str] = {
     "unchunked": "not cut, blocking copies",

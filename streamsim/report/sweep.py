@@ -7,9 +7,8 @@ from typing import Any
 
 from streamsim.report.heatmap import VALUE, column_words, value_words
 from streamsim.report.tables import Table
-from streamsim.search.sweep import RESULTS, WITHIN
-from streamsim.text.quantities import format_change, format_ratio, format_seconds
-from streamsim.text.words import counted
+from streamsim.search import RESULTS, WITHIN
+from streamsim.text import counted, format_change, format_ratio, format_seconds
 
 MOST_ROWS = 40
 

@@ -12,8 +12,7 @@ from rich.box import SIMPLE
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from streamsim.text.quantities import format_seconds
-from streamsim.text.shown import one_line, printable
+from streamsim.text import format_seconds, one_line, printable
 
 LONGEST_CELL = 120  # characters of a text from a file
 Row = tuple[str, ...]

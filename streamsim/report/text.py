@@ -8,22 +8,20 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK
-from streamsim.analysis.formulas import FORMULA_WORDS
-from streamsim.analysis.predict import ELSEWHERE, Prediction, WithoutRing
+from streamsim.analysis import BOUND_AS_ISSUED, BOUND_OF_WORK, ELSEWHERE, FORMULA_WORDS, Prediction, WithoutRing
 from streamsim.report.serial import SERIAL_WORDS
 from streamsim.report.tables import Row, Table, facts
-from streamsim.rules.clock import TICKS_PER_S
-from streamsim.text.quantities import (
+from streamsim.rules import TICKS_PER_S
+from streamsim.text import (
     format_between,
     format_bytes,
     format_change,
     format_ratio,
     format_seconds,
     format_share,
+    to_cell,
 )
-from streamsim.text.shown import to_cell
-from streamsim.timeline.timeline import Timeline
+from streamsim.timeline import Timeline
 
 IDLE, PARTLY, LANE = ".", ":", "#"
 SLIVER = 0.02  # of a column: less than this is not shown

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from streamsim.text.shown import one_line
-from streamsim.text.words import counted
-from streamsim.timeline.timeline import Timeline
+from streamsim.text import counted, one_line
+from streamsim.timeline import Timeline
 
 NUMBERS = {"N": "chunk", "S": "stream", "K": "buffer"}  # in the names of schedules: depth-first N=16 S=4
 NUMBER = re.compile(r" (?:([NSK])|(chunk|stream|buffer)s?)=(\d+)\b")  # or of recipes: depth-first chunks=16 streams=4

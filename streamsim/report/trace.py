@@ -19,12 +19,12 @@ from typing import Any
 
 import msgspec
 
-from streamsim.files.atomic_files import replacing_packed
-from streamsim.lowering.lowered import lower
-from streamsim.program.schedule import LEGACY_STREAM, Copy, HostOp, Kernel, Op, RecordEvent, Region, WaitEvent
+from streamsim.files import replacing_packed
+from streamsim.lowering import lower
+from streamsim.program import LEGACY_STREAM, Copy, HostOp, Kernel, Op, RecordEvent, Region, WaitEvent
 from streamsim.report.overlapping_ops import lane_of_each_op
-from streamsim.rules.clock import TICKS_PER_US
-from streamsim.timeline.timeline import Timeline, label
+from streamsim.rules import TICKS_PER_US
+from streamsim.timeline import Timeline, label
 
 Event = dict[str, Any]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from streamsim.report.tables import Row, Table
-from streamsim.text.quantities import format_ratio, rounded
-from streamsim.training.loop import LoopAdvice, LoopRow
+from streamsim.text import format_ratio, rounded
+from streamsim.training import LoopAdvice, LoopRow
 
 
 def loop_table(found: LoopAdvice) -> Table:

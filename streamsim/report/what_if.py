@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from streamsim.analysis.what_if import Outcome, WhatIf
+from streamsim.analysis import Outcome, WhatIf
 from streamsim.report.tables import Row, Table, cut
-from streamsim.text.quantities import format_ratio, format_seconds
+from streamsim.text import format_ratio, format_seconds
 
 
 def what_if_table(found: WhatIf, title: str) -> Table:

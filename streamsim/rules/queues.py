@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from streamsim.device.profile import Compute, CopyEngines
+from streamsim.device import Compute, CopyEngines
 from streamsim.rules.link import NEVER
 
 NOBODY = 0  # owns a queue that has not been used; streams count from 1

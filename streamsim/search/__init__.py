@@ -9,3 +9,40 @@
 
 ``sweep`` predicts every combination of some axes. Axes are given as text, and rows are written to files.
 """
+
+from streamsim.search.best import best
+from streamsim.search.best_first import BUDGET_OPS
+from streamsim.search.best_offload import MOST_DEPTH, MOST_LEAN, best_offload
+from streamsim.search.best_steps import Way, best_steps
+from streamsim.search.coarse_to_fine import BLOCKS, CONFIG_OPS, MARGINS_PERCENT, Searched, cost_ops, search
+from streamsim.search.evaluate import SLOW, evaluate, evaluate_ticks, is_fast
+from streamsim.search.grid import Grid
+from streamsim.search.offload_bounds import LayerCosts, Room, floor_ticks
+from streamsim.search.pruning_bounds import LowerBounds
+from streamsim.search.result import FASTER, Best, Flatness, SimulatedProgram
+from streamsim.search.sweep import CONFIG, RESULTS, RETRIES, WITHIN, Axis, Sweep, predict_block, scaled, sweep_blocks
+from streamsim.search.sweep_output import (
+    FORMATS,
+    JOURNAL,
+    Format,
+    Journal,
+    encoder,
+    format_of,
+    header,
+    journal_after,
+    read_rows,
+    write_sweep,
+)
+from streamsim.search.sweep_text import ARRAYS, ONCE, read_asked, sweep, sweep_of
+from streamsim.search.together import changes, together
+from streamsim.search.tuning import (
+    COMMON_SPREAD,
+    LARGER_IS_RARER,
+    LEAST_SCATTER,
+    Beliefs,
+    Hypothesis,
+    beliefs,
+    candidates,
+    default_grid,
+    expected_improvement,
+)

@@ -16,15 +16,10 @@ from pathlib import Path
 
 import msgspec
 
-from streamsim.analysis.predict import predict
-from streamsim.analysis.work_bound import work_bound
-from streamsim.device.assumptions import link_words
-from streamsim.device.front_ends import written_in
-from streamsim.device.library import as_device
-from streamsim.device.profile import Device
-from streamsim.program.config import Config, most_streams
-from streamsim.program.workload import Workload
-from streamsim.rules.clock import TICKS_PER_S
+from streamsim.analysis import predict, work_bound
+from streamsim.device import Device, as_device, link_words, written_in
+from streamsim.program import Config, Workload, most_streams
+from streamsim.rules import TICKS_PER_S
 from streamsim.search.best_first import BUDGET_OPS, NEAR_PERCENT, Progress, within
 from streamsim.search.coarse_to_fine import MARGINS_PERCENT, Bounded, Searched, search
 from streamsim.search.evaluate import evaluate_ticks, is_fast

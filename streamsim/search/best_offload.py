@@ -18,23 +18,19 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from streamsim.analysis.predict import predict
+from streamsim.analysis import predict
 from streamsim.checks import LARGEST_BYTES, check_whole
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device.assumptions import link_words
-from streamsim.device.library import as_device
-from streamsim.device.profile import Device
+from streamsim.device import Device, as_device, link_words
 from streamsim.errors import InputError
-from streamsim.program.layers import Layers
-from streamsim.program.offload import Offload, check_layers, loading, one_by_one
-from streamsim.program.schedule import Schedule
-from streamsim.rules.clock import TICKS_PER_S
+from streamsim.program import Layers, Offload, Schedule, check_layers, loading, one_by_one
+from streamsim.rules import TICKS_PER_S
 from streamsim.search.best_first import BUDGET_OPS, NEAR_PERCENT, Candidates, Progress, Search
 from streamsim.search.evaluate import is_fast
 from streamsim.search.offload_bounds import FEWEST_PASSES, LayerCosts, Room, floor_ticks
 from streamsim.search.placements import Space, Way, Ways
 from streamsim.search.result import FASTER, Best, SimulatedProgram, with_one_thing_faster
-from streamsim.text.quantities import format_bytes
+from streamsim.text import format_bytes
 
 MOST_DEPTH = 8
 MOST_STEPS = 1000  # layers of a search

@@ -13,23 +13,17 @@ from pathlib import Path
 
 import msgspec
 
-from streamsim.analysis.bounds import lower_bound
-from streamsim.analysis.what_if import what_if
+from streamsim.analysis import lower_bound, what_if
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device.assumptions import link_words
-from streamsim.device.library import as_device
-from streamsim.device.profile import Device
+from streamsim.device import Device, as_device, link_words
 from streamsim.errors import InputError
-from streamsim.program.schedule import Schedule, check_schedule
-from streamsim.rules.clock import TICKS_PER_S
+from streamsim.program import Schedule, check_schedule
+from streamsim.rules import TICKS_PER_S
 from streamsim.search.best_first import BUDGET_OPS, NEAR_PERCENT, NEVER, Candidates, Search, within
 from streamsim.search.evaluate import is_fast
 from streamsim.search.result import Best, SimulatedProgram
+from streamsim.transform import Case, Change, Scenario, chunk_count, has_host_waits, has_pageable
 from streamsim.transform import changes as make
-from streamsim.transform.calls_and_memory import has_host_waits, has_pageable
-from streamsim.transform.changes import Change
-from streamsim.transform.chunks import chunk_count
-from streamsim.transform.scenario import Case, Scenario
 
 replace = msgspec.structs.replace
 FEW_CHUNKS = 4  # numbers of chunks below it do not end the search: one or two chunks overlap little

@@ -25,9 +25,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from operator import attrgetter
 
-from streamsim.device.profile import Device
-from streamsim.program.config import Config
-from streamsim.program.workload import Workload
+from streamsim.device import Device
+from streamsim.program import Config, Workload
 from streamsim.search.best_first import NEAR_PERCENT, Candidates, Progress, Search, within
 from streamsim.search.evaluate import evaluate_ticks
 

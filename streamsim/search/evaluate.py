@@ -9,13 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from streamsim.compiled import available
-from streamsim.device.front_ends import written_in
-from streamsim.device.library import as_device
-from streamsim.device.profile import Device
+from streamsim.device import Device, as_device, written_in
 from streamsim.model import simulate
-from streamsim.program.config import Config
-from streamsim.program.workload import Workload
-from streamsim.rules.clock import TICKS_PER_S
+from streamsim.program import Config, Workload
+from streamsim.rules import TICKS_PER_S
 
 SLOW = "running on SimPy; pip install 'streamsim[fast]' simulates over a hundred times as fast"
 

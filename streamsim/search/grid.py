@@ -9,14 +9,12 @@ from math import prod
 
 import msgspec
 
-from streamsim.analysis.room_on_card import remedy
+from streamsim.analysis import remedy
 from streamsim.checks import LARGEST_BYTES, MOST_CHUNKS, check_tuple, check_whole
 from streamsim.errors import InputError
-from streamsim.program.config import Config, HostMemory, Order, most_streams, useful_buffers
-from streamsim.program.loops import ISSUE_ORDERS
-from streamsim.program.schedule import Launch
-from streamsim.program.workload import Workload
-from streamsim.text.quantities import format_bytes
+from streamsim.program import ISSUE_ORDERS, Config, HostMemory, Launch, Workload, most_streams, useful_buffers
+from streamsim.program.config import Order
+from streamsim.text import format_bytes
 
 COARSE_CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 MOST_PROGRAMS = 1_000_000  # of a grid: to list and bound them takes half a minute and a gigabyte

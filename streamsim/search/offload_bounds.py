@@ -30,17 +30,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamsim.device.profile import Device
-from streamsim.lowering.costs import (
-    BYTE_BITS,
-    call_ticks,
-    kernel_shape,
-    rate_of,
-    surcharges_of,
-)
-from streamsim.program.layers import Layers
-from streamsim.program.schedule import Copy, Kernel, RecordEvent, WaitEvent
-from streamsim.rules.clock import ticks
+from streamsim.device import Device
+from streamsim.lowering import BYTE_BITS, call_ticks, kernel_shape, rate_of, surcharges_of
+from streamsim.program import Copy, Kernel, Layers, RecordEvent, WaitEvent
+from streamsim.rules import ticks
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]

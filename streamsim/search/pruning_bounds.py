@@ -37,29 +37,44 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from streamsim.analysis.bounds import Flow, duplex_bound
-from streamsim.device.profile import Device
-from streamsim.lowering.chunks import ChunkCosts, kinds_of
-from streamsim.lowering.costs import (
+from streamsim.analysis import Flow, duplex_bound
+from streamsim.device import Device
+from streamsim.lowering import (
     D2H,
+    ENGINES,
     H2D,
     KERNEL,
+    NOT_AN_ENGINE,
     Calls,
+    ChunkCosts,
     Shape,
     call_ticks,
     hand_over_table,
     kernel_call,
+    kinds_of,
     surcharges_of,
 )
-from streamsim.lowering.lowered import ENGINES, NOT_AN_ENGINE
-from streamsim.program.config import Config
-from streamsim.program.loops import Issue, Loop, Pass, Prepare, Record, Stage, Step, loop_of, stages_of
-from streamsim.program.schedule import LAUNCHES, Copy, Launch, RecordEvent, Synchronize, WaitEvent
-from streamsim.program.workload import Part, Workload
-from streamsim.rules.clock import ticks
-from streamsim.rules.hand_overs import crossing
-from streamsim.rules.link import NEVER
-from streamsim.rules.side_by_side import FULL_CARD
+from streamsim.program import (
+    LAUNCHES,
+    Config,
+    Copy,
+    Issue,
+    Launch,
+    Loop,
+    Part,
+    Pass,
+    Prepare,
+    Record,
+    RecordEvent,
+    Stage,
+    Step,
+    Synchronize,
+    WaitEvent,
+    Workload,
+    loop_of,
+    stages_of,
+)
+from streamsim.rules import FULL_CARD, NEVER, crossing, ticks
 
 KIND_OF_STAGE: dict[Stage, int] = {"copy in": H2D, "run": KERNEL, "copy out": D2H}
 

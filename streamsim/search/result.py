@@ -7,18 +7,12 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
-from streamsim.analysis.bounds import Bound, bound_json
-from streamsim.analysis.what_if import WhatIf
-from streamsim.device.assumptions import known_within
-from streamsim.device.profile import Device
-from streamsim.device.variations import faster
+from streamsim.analysis import Bound, WhatIf, bound_json
+from streamsim.device import Device, faster, known_within
 from streamsim.displayed import Result, attributes
-from streamsim.program.layers import Layers
-from streamsim.program.schedule import Schedule
-from streamsim.program.workload import Workload
+from streamsim.program import Layers, Schedule, Workload
 from streamsim.search.grid import Grid
-from streamsim.text.quantities import format_ratio, format_seconds
-from streamsim.text.shown import short
+from streamsim.text import format_ratio, format_seconds, short
 
 C = TypeVar("C")
 W = TypeVar("W")

@@ -19,17 +19,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from streamsim.checks import check_number, check_tuple
-from streamsim.device.assumptions import known_within
-from streamsim.device.profile import Device
-from streamsim.device.variations import changed
+from streamsim.device import Device, changed, known_within
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError, NoRoomError
-from streamsim.program.config import Config
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.program.workload_text import per_element, workload_of_sizes
-from streamsim.rules.clock import TICKS_PER_S
+from streamsim.program import Config, Workload, WorkloadKernel, per_element, workload_of_sizes
+from streamsim.rules import TICKS_PER_S
 from streamsim.search.evaluate import evaluate_ticks, is_fast
-from streamsim.text.shown import one_line, short, shown
+from streamsim.text import one_line, short, shown
 
 T = TypeVar("T")
 CONFIG = Config.__struct_fields__

@@ -25,10 +25,9 @@ from zlib import crc32
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import file_error, read_bytes, write_bytes
-from streamsim.files.locks import this_process, try_lock
+from streamsim.files import file_error, read_bytes, this_process, try_lock, write_bytes
 from streamsim.search.sweep import RETRIES, Rows, Sweep, sweep_blocks
-from streamsim.text.shown import from_cell, one_line, to_cell
+from streamsim.text import from_cell, one_line, to_cell
 
 Progress = Callable[[int, int], None]  # combinations done, of all
 

@@ -18,24 +18,49 @@ from pathlib import Path
 from typing import Any
 
 from streamsim.checks import MOST_CHUNKS, SHORTEST_KERNEL_S
-from streamsim.device.front_ends import with_front_end, written_in
-from streamsim.device.library import as_device, names_front_end
-from streamsim.device.profile import Device
-from streamsim.device.settings import current, full_name, parser_of, split_setting, targets_of
-from streamsim.device.variations import changed, with_call_cost, with_memory_limit
+from streamsim.device import (
+    Device,
+    as_device,
+    changed,
+    current,
+    full_name,
+    names_front_end,
+    parser_of,
+    split_setting,
+    targets_of,
+    with_call_cost,
+    with_front_end,
+    with_memory_limit,
+    written_in,
+)
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import read_bytes
-from streamsim.files.documents import read_table
-from streamsim.program.config import HOST_MEMORIES, ORDERS
-from streamsim.program.files import read_plan, read_workload
-from streamsim.program.schedule import LAUNCHES
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.program.workload_text import parse_kernel
+from streamsim.files import read_bytes, read_table
+from streamsim.program import (
+    HOST_MEMORIES,
+    LAUNCHES,
+    ORDERS,
+    Workload,
+    WorkloadKernel,
+    parse_kernel,
+    read_plan,
+    read_workload,
+)
 from streamsim.search.sweep import Axis, Sweep
-from streamsim.text.quantities import parse_bytes, parse_count, parse_number, parse_seconds
-from streamsim.text.ranges import ALL, Parse, chosen, expand, parse_buffers
-from streamsim.text.recognise import LARGEST_TOML_BYTES, kind_of
-from streamsim.text.shown import one_line, shown
+from streamsim.text import (
+    ALL,
+    LARGEST_TOML_BYTES,
+    Parse,
+    chosen,
+    expand,
+    kind_of,
+    one_line,
+    parse_buffers,
+    parse_bytes,
+    parse_count,
+    parse_number,
+    parse_seconds,
+    shown,
+)
 
 CHOICES: dict[str, tuple[str, ...]] = {"memory": HOST_MEMORIES, "launch": LAUNCHES, "order": ORDERS}
 COUNTS: dict[str, int] = {"chunks": MOST_CHUNKS, "streams": MOST_CHUNKS}

@@ -12,21 +12,18 @@ from itertools import accumulate
 
 from msgspec.structs import replace
 
-from streamsim.analysis.advice import WORTH
-from streamsim.analysis.causes import Together
-from streamsim.analysis.explanation import Explanation
-from streamsim.device.profile import Device
+from streamsim.analysis import WORTH, Explanation, Together
+from streamsim.device import Device
 from streamsim.errors import InputError
-from streamsim.program.config import Config, Order
-from streamsim.program.loops import PREFETCH_BUFFERS
-from streamsim.rules.clock import TICKS_PER_S, ticks
+from streamsim.program import PREFETCH_BUFFERS, Config
+from streamsim.program.config import Order
+from streamsim.rules import TICKS_PER_S, ticks
 from streamsim.search.best import best
 from streamsim.search.best_first import NEAR_PERCENT, within
 from streamsim.search.evaluate import evaluate_ticks
 from streamsim.search.grid import COARSE_CHUNKS, Grid
+from streamsim.transform import Case, Change, Source, changed_by
 from streamsim.transform import changes as make
-from streamsim.transform.changes import Change, changed_by
-from streamsim.transform.scenario import Case, Source
 
 MOST_CALLS = 50_000  # of all programs of the coarse grid
 STREAMS = (1, 2, 3, 4, 6, 8)

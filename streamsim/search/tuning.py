@@ -22,12 +22,10 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from streamsim.analysis.intervals import draws
-from streamsim.device.profile import Device, number_names
-from streamsim.device.variations import multiplied
+from streamsim.analysis import draws
+from streamsim.device import Device, multiplied, number_names
 from streamsim.errors import InputError
-from streamsim.program.config import Config
-from streamsim.program.workload import Workload
+from streamsim.program import Config, Workload
 from streamsim.search.evaluate import evaluate, is_fast
 from streamsim.search.grid import COARSE_CHUNKS, Grid
 

@@ -10,10 +10,8 @@ import msgspec
 
 from streamsim.checks import check_is
 from streamsim.errors import InputError
-from streamsim.lowering.host import NO_SEGMENT
-from streamsim.lowering.lowered import Lowered, lower
-from streamsim.lowering.order import NO_OP
-from streamsim.rules.hand_overs import heard
+from streamsim.lowering import NO_OP, NO_SEGMENT, Lowered, lower
+from streamsim.rules import heard
 from streamsim.timeline.timeline import Timeline
 
 Because = Literal["start", "host", "stream", "event", "engine"]

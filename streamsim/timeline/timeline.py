@@ -7,25 +7,23 @@ from collections.abc import Iterator
 
 import msgspec
 
-from streamsim.device.assumptions import known_within
-from streamsim.device.profile import Device
+from streamsim.device import Device, known_within
 from streamsim.displayed import Displayed
-from streamsim.program.recorded_times import RecordedTimes
-from streamsim.program.schedule import (
+from streamsim.program import (
     Copy,
     HostOp,
     HostWork,
     Kernel,
     Op,
+    RecordedTimes,
     RecordEvent,
     Schedule,
     Synchronize,
     WaitEvent,
     WaitThread,
 )
-from streamsim.rules.clock import TICKS_PER_S
-from streamsim.text.quantities import format_seconds
-from streamsim.text.shown import short
+from streamsim.rules import TICKS_PER_S
+from streamsim.text import format_seconds, short
 
 
 class Span(msgspec.Struct, frozen=True):

@@ -17,13 +17,10 @@ import msgspec
 
 from streamsim.checks import LARGEST_BYTES, LONGEST_S, check_choice, check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device.assumptions import known_within
-from streamsim.device.front_ends import CALLS, front_end_of, with_front_end
-from streamsim.device.library import as_device
-from streamsim.device.profile import Device
-from streamsim.device.variations import with_values
+from streamsim.device import Device, as_device, front_end_of, known_within, with_front_end, with_values
+from streamsim.device.front_ends import CALLS
 from streamsim.displayed import Result, attributes
-from streamsim.program.schedule import (
+from streamsim.program import (
     Buffer,
     Copy,
     HostWork,
@@ -37,11 +34,9 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
-from streamsim.rules.clock import S_PER_TICK
-from streamsim.text.quantities import format_ratio, format_seconds
-from streamsim.text.shown import short
-from streamsim.text.words import counted, listed
-from streamsim.timeline.timeline import Timeline
+from streamsim.rules import S_PER_TICK
+from streamsim.text import counted, format_ratio, format_seconds, listed, short
+from streamsim.timeline import Timeline
 
 replace = msgspec.structs.replace
 

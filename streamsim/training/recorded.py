@@ -9,23 +9,12 @@ from statistics import median
 from typing import NamedTuple
 
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim.errors import InputError
-from streamsim.program.schedule import (
-    Copy,
-    HostWork,
-    Kernel,
-    Op,
-    RecordEvent,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-    WaitThread,
-)
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.program import Copy, HostWork, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent, WaitThread
+from streamsim.rules import S_PER_TICK
 from streamsim.training.loop import Issue, Loop
-from streamsim.transform.ops import is_of_a_call
-from streamsim.transform.steps import steps_of
+from streamsim.transform import is_of_a_call, steps_of
 
 
 class _Timed(NamedTuple):

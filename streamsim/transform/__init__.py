@@ -8,3 +8,30 @@ if no memory is named, and ``chunks`` chooses between the two. ``recut`` deals c
 races. ``calls_and_memory`` changes how the host calls and where its memory is, ``step_graphs`` captures parts. A
 ``repeated_step`` is a program read as a workload again.
 """
+
+from streamsim.transform.calls_and_memory import has_host_waits, has_pageable, holds_host, pinned, slow_calls, unblocked
+from streamsim.transform.changes import (
+    ISSUE_ORDERS,
+    ORDERS_NO_STREAMS,
+    Change,
+    Changed,
+    changed_by,
+    chunks,
+    drop_sync,
+    graph,
+    kernels,
+    listed,
+    make_async,
+    pin,
+    prefetch,
+    streams,
+)
+from streamsim.transform.chunks import chunk_count, in_chunks
+from streamsim.transform.dependences import Dependences, dependences_of
+from streamsim.transform.legacy_stream import has_legacy
+from streamsim.transform.ops import NON_BLOCKING, is_of_a_call, is_work, last_work, names_memory, working_streams
+from streamsim.transform.recut import Recut
+from streamsim.transform.repairs import still_ordered
+from streamsim.transform.repeated_step import has_more, is_recorded, repeated_step
+from streamsim.transform.scenario import Case, LayersSource, Origin, Scenario, Source
+from streamsim.transform.steps import in_pieces, over_streams, prefetched, steps_of

@@ -7,9 +7,8 @@ from statistics import median
 
 from msgspec.structs import replace
 
-from streamsim.device.profile import Device
-from streamsim.program.remembered import remembered
-from streamsim.program.schedule import (
+from streamsim.device import Device
+from streamsim.program import (
     Copy,
     HostWork,
     Kernel,
@@ -19,8 +18,9 @@ from streamsim.program.schedule import (
     Synchronize,
     WaitEvent,
     WaitThread,
+    remembered,
 )
-from streamsim.races.happens_before import HappensBefore
+from streamsim.races import HappensBefore
 from streamsim.transform.ops import is_of_a_call, last_work, names_memory
 from streamsim.transform.scenario import Scenario
 

@@ -17,14 +17,11 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from streamsim.checks import SHORTEST_KERNEL_S
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim.errors import InputError
-from streamsim.program.config import Config
-from streamsim.program.schedule import Copy, HostWork, Kernel, Op, Region, Schedule, Synchronize, WaitThread
-from streamsim.text.quantities import format_bytes, format_seconds
-from streamsim.text.shown import shown
-from streamsim.text.words import counted
-from streamsim.timeline.timeline import call_name
+from streamsim.program import Config, Copy, HostWork, Kernel, Op, Region, Schedule, Synchronize, WaitThread
+from streamsim.text import counted, format_bytes, format_seconds, shown
+from streamsim.timeline import call_name
 from streamsim.transform.calls_and_memory import (
     asynchronous,
     has_host_waits,

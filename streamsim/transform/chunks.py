@@ -8,10 +8,9 @@ whatever order they are issued. Recorded programs do not say what memory their o
 from __future__ import annotations
 
 from streamsim.errors import InputError
-from streamsim.program.remembered import remembered
-from streamsim.program.schedule import Copy, Kernel, Region, Schedule
-from streamsim.races.check import unnamed_memory
-from streamsim.text.words import counted
+from streamsim.program import Copy, Kernel, Region, Schedule, remembered
+from streamsim.races import unnamed_memory
+from streamsim.text import counted
 from streamsim.transform.dependences import dependences_of
 from streamsim.transform.recut import Recut
 from streamsim.transform.repairs import is_racy, still_ordered

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from streamsim.program.schedule import Copy, Kernel, Op, Region, Schedule
-from streamsim.program.workload import ALIGN_BYTES
-from streamsim.races.touched_bytes import earlier_ops
+from streamsim.program import ALIGN_BYTES, Copy, Kernel, Op, Region, Schedule
+from streamsim.races import earlier_ops
 from streamsim.transform.ops import last_work, names_memory, stage_of
 from streamsim.transform.shared_ranges import are_disjoint, shared_ranges
 from streamsim.transform.stream_order import StreamOrder

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from streamsim.program.remembered import remembered
-from streamsim.program.schedule import HostWork, Kernel, Op, Region, Schedule, StreamKind, Synchronize, WaitThread
+from streamsim.program import HostWork, Kernel, Op, Region, Schedule, StreamKind, Synchronize, WaitThread, remembered
 from streamsim.transform.data_flow import DataFlow
 from streamsim.transform.issue import NewStreams, issued
 from streamsim.transform.legacy_stream import legacy_beside, orders_unknown

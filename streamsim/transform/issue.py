@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from streamsim.program.schedule import (
+from streamsim.program import (
     LEGACY_STREAM,
     Copy,
     HostWork,

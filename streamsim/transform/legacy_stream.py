@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from streamsim.program.schedule import LEGACY_STREAM, Copy, Kernel, Op, Schedule
+from streamsim.program import LEGACY_STREAM, Copy, Kernel, Op, Schedule
 from streamsim.transform.ops import NON_BLOCKING, names_memory, working_streams
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamsim.program.schedule import Copy, HostWork, Kernel, Op, Schedule, StreamKind
+from streamsim.program import Copy, HostWork, Kernel, Op, Schedule, StreamKind
 
 NON_BLOCKING: tuple[StreamKind, ...] = ("non-blocking",)
 SHORT_WORK_S = 1e-3  # work of the host up to so long, without a name, is what the front end does for a call

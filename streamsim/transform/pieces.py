@@ -12,8 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from streamsim.program.schedule import Copy, Kernel, Op, Region
-from streamsim.program.workload import ALIGN_BYTES
+from streamsim.program import ALIGN_BYTES, Copy, Kernel, Op, Region
 
 Work = Copy | Kernel
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from streamsim.program.schedule import Copy, Kernel, Op, Region, Schedule, Synchronize
-from streamsim.races.touched_bytes import touched
+from streamsim.program import Copy, Kernel, Op, Region, Schedule, Synchronize
+from streamsim.races import touched
 from streamsim.transform.data_flow import conflicts_in
 from streamsim.transform.dependences import Dependences
 from streamsim.transform.issue import issued

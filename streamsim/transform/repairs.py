@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from streamsim.errors import InputError
-from streamsim.program.remembered import remembered
-from streamsim.program.schedule import Schedule
-from streamsim.races.check import check, repaired
+from streamsim.program import Schedule, remembered
+from streamsim.races import check, repaired
 
 MOST_REPAIRS = 4  # of a changed schedule
 

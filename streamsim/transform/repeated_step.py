@@ -17,11 +17,25 @@ from msgspec.structs import replace
 
 from streamsim.checks import SHORTEST_KERNEL_S
 from streamsim.errors import InputError
-from streamsim.program.config import Config, HostMemory, Order
-from streamsim.program.schedule import Copy, HostOp, HostWork, Kernel, Op, Schedule, Synchronize, WaitEvent, WaitThread
-from streamsim.program.workload import ALIGN_BYTES, Point, Workload, WorkloadKernel
-from streamsim.text.quantities import format_bytes
-from streamsim.text.shown import one_line, shown
+from streamsim.program import (
+    ALIGN_BYTES,
+    Config,
+    Copy,
+    HostMemory,
+    HostOp,
+    HostWork,
+    Kernel,
+    Op,
+    Point,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+    Workload,
+    WorkloadKernel,
+)
+from streamsim.program.config import Order
+from streamsim.text import format_bytes, one_line, shown
 from streamsim.transform.ops import is_of_a_call, last_work
 from streamsim.transform.recut import Recut
 from streamsim.transform.repairs import is_racy

@@ -8,12 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from streamsim.checks import check_is
-from streamsim.device.profile import Device
-from streamsim.program.config import Config
-from streamsim.program.layers import Layers
-from streamsim.program.offload import Offload
-from streamsim.program.schedule import Schedule
-from streamsim.program.workload import Workload
+from streamsim.device import Device
+from streamsim.program import Config, Layers, Offload, Schedule, Workload
 
 
 class Scenario(NamedTuple):

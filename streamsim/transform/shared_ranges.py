@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Any
 
-from streamsim.program.schedule import Copy, Kernel, Op, Region
-from streamsim.races.touched_bytes import touched
+from streamsim.program import Copy, Kernel, Op, Region
+from streamsim.races import touched
 
 Versions = dict[Region, frozenset[int]]  # of what a kernel reads: the range, and the ops that wrote it
 

@@ -13,18 +13,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from streamsim.device.profile import Device
-from streamsim.program.schedule import (
-    Copy,
-    HostWork,
-    Kernel,
-    Op,
-    RecordEvent,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-    WaitThread,
-)
+from streamsim.device import Device
+from streamsim.program import Copy, HostWork, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent, WaitThread
 from streamsim.transform.ops import is_of_a_call
 
 LEAST_OPS = 3  # copies and kernels: a graph of fewer saves no call

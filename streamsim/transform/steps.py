@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from streamsim.errors import InputError
-from streamsim.program.schedule import (
+from streamsim.program import (
     LEGACY_STREAM,
     Copy,
     HostWork,

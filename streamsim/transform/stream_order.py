@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent
+from streamsim.program import Copy, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent
 
 
 class StreamOrder:

@@ -14,14 +14,21 @@ from refusals import refusal, refusal_of
 from strategies import NS, d2h, h2d, kernel, make_device, pipeline_of, program
 
 from streamsim import interval, load_device
-from streamsim.analysis.explain import explain
-from streamsim.analysis.intervals import draws
-from streamsim.analysis.what_if import what_if
-from streamsim.program.files import write_schedule
-from streamsim.program.patterns import depth_first
-from streamsim.program.schedule import Buffer, Copy, HostWork, Kernel, Op, Region, Synchronize, WaitThread
+from streamsim.analysis import draws, explain, what_if
+from streamsim.program import (
+    Buffer,
+    Copy,
+    HostWork,
+    Kernel,
+    Op,
+    Region,
+    Synchronize,
+    WaitThread,
+    depth_first,
+    write_schedule,
+)
 from streamsim.transform import changes as change
-from streamsim.transform.steps import in_pieces, steps_of
+from streamsim.transform import in_pieces, steps_of
 
 DEVICE, IDEAL, H200 = make_device(), load_device("ideal"), load_device("h200")
 TWO_STEPS = program(*(h2d(1, 10), kernel(1, 20), d2h(1, 10)) * 2, Synchronize(), streams=1)

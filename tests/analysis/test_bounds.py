@@ -26,22 +26,11 @@ from strategies import (
     ticks,
 )
 
-from streamsim.analysis.bounds import (
-    CHAIN,
-    HOST,
-    LINK,
-    Flow,
-    bound_of,
-    duplex_bound,
-    lower_bound,
-)
-from streamsim.device.kernel_costs import KernelCost
-from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import Device
-from streamsim.lowering.lowered import lower
+from streamsim.analysis import CHAIN, HOST, LINK, Flow, bound_of, duplex_bound, lower_bound
+from streamsim.device import Device, KernelCost, device_names, load_device
+from streamsim.lowering import lower
 from streamsim.model import simulate
-from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
-from streamsim.program.schedule import (
+from streamsim.program import (
     HostWork,
     Kernel,
     RecordEvent,
@@ -50,8 +39,14 @@ from streamsim.program.schedule import (
     Synchronize,
     WaitEvent,
     WaitThread,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+    depth_first,
+    prefetch,
+    ring,
+    serial,
 )
-from streamsim.program.workload import Workload, WorkloadKernel
 
 # --- the laws -------------------------------------------------------------------------------------------------------
 

@@ -9,12 +9,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import NS, make_device
 
-from streamsim.analysis.event_pairs import shown_s, timed_alone
-from streamsim.device.library import device_names, load_device
+from streamsim.analysis import shown_s, timed_alone
+from streamsim.device import device_names, load_device
 from streamsim.errors import InputError
-from streamsim.program.layers import LayerStep
-from streamsim.program.patterns import depth_first
-from streamsim.program.workload import Point, Workload, WorkloadKernel
+from streamsim.program import LayerStep, Point, Workload, WorkloadKernel, depth_first
 
 US = 1e-6
 

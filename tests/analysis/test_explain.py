@@ -30,22 +30,39 @@ from strategies import (
     schedules,
 )
 
-from streamsim.analysis.causes import BEHIND, CAUSES, KEYS, LIMITS
-from streamsim.analysis.counterfactual import without_latencies
-from streamsim.analysis.explain import explain
-from streamsim.analysis.explanation import Explanation
-from streamsim.analysis.removals import Removals
-from streamsim.analysis.shapley import in_turn, mean_gains
-from streamsim.device.library import load_device
-from streamsim.device.profile import Device
+from streamsim.analysis import (
+    BEHIND,
+    CAUSES,
+    KEYS,
+    LIMITS,
+    Explanation,
+    Removals,
+    explain,
+    in_turn,
+    mean_gains,
+    without_latencies,
+)
+from streamsim.device import Device, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
-from streamsim.program.schedule import Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.races.check import check
-from streamsim.transform.dependences import Dependences
-from streamsim.transform.scenario import Scenario
+from streamsim.program import (
+    Copy,
+    Kernel,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+    depth_first,
+    prefetch,
+    ring,
+    serial,
+)
+from streamsim.races import check
+from streamsim.transform import Dependences, Scenario
 
 
 def card(offset: int, n_bytes: int) -> Region:

@@ -14,18 +14,11 @@ from matplotlib.collections import PolyCollection
 from stamped import unstamped
 from strategies import h2d, kernel, program
 
-from streamsim.analysis.bounds import bound_json
-from streamsim.analysis.causes import CAUSES, KEYS, LIMITS
-from streamsim.analysis.explain import explain
-from streamsim.analysis.work_bound import work_bound
+from streamsim.analysis import CAUSES, KEYS, LIMITS, bound_json, explain, work_bound
 from streamsim.cli import main
-from streamsim.device.library import load_device
-from streamsim.program.files import write_schedule
-from streamsim.program.patterns import breadth_first, depth_first
-from streamsim.program.schedule import Synchronize
-from streamsim.program.workload_text import workload_of_sizes
-from streamsim.report import gantt as plot
-from streamsim.report.gantt import plot_explanation
+from streamsim.device import load_device
+from streamsim.program import Synchronize, breadth_first, depth_first, workload_of_sizes, write_schedule
+from streamsim.report import CAUSE_COLOURS, plot_explanation
 
 # The command and the picture
 
@@ -123,7 +116,7 @@ def test_the_same_explanation_gives_the_same_picture(
 
 
 def test_every_cause_that_loses_time_has_a_colour_of_its_own() -> None:
-    colours = plot.CAUSE_COLOURS
+    colours = CAUSE_COLOURS
     assert set(colours) == set(KEYS) - set(LIMITS)
     assert len(set(colours.values())) == len(colours)
     assert set(CAUSES) == set(KEYS)

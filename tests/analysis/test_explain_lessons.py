@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from explained import lost
 
-from streamsim.analysis.explain import explain
-from streamsim.device.library import load_device
+from streamsim.analysis import explain
+from streamsim.device import load_device
 from streamsim.model import simulate
-from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize
-from streamsim.races.check import check, repaired
-from streamsim.transform.dependences import Dependences
+from streamsim.program import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize
+from streamsim.races import check, repaired
+from streamsim.transform import Dependences
 
 # The programs of lessons on streams, as they are written. Their kernels' times are not given with them: any that is
 # not negligible beside the copies leads to the same statements.

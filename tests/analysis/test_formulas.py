@@ -9,7 +9,7 @@ from strategies import (
     ticks,
 )
 
-from streamsim.analysis.formulas import (
+from streamsim.analysis import (
     best_practices,
     gomez_luna,
     napkin,
@@ -19,10 +19,9 @@ from streamsim.analysis.formulas import (
     van_werkhoven,
     van_werkhoven_transfer,
 )
-from streamsim.device.library import load_device
+from streamsim.device import load_device
 from streamsim.model import simulate
-from streamsim.program.patterns import depth_first, one_stream
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program import Workload, WorkloadKernel, depth_first, one_stream
 
 # --- published formulas ---------------------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from strategies import d2h, h2d, kernel, program
 
-from streamsim.analysis.model_error import MISSED_S, missed, standard_misses
-from streamsim.program.schedule import RecordEvent, WaitEvent
+from streamsim.analysis import MISSED_S, missed, standard_misses
+from streamsim.program import RecordEvent, WaitEvent
 
 DRAWS = 100_000
 

@@ -8,9 +8,7 @@ import msgspec
 import pytest
 from strategies import link, make_device
 
-from streamsim.analysis import published_cases as cases
-from streamsim.analysis.formulas import simple_multi_copy
-from streamsim.analysis.published_cases import (
+from streamsim.analysis import (
     BLOG_RUNS,
     DUPLEX_LEFT,
     MIB,
@@ -21,6 +19,7 @@ from streamsim.analysis.published_cases import (
     blog_workload,
     kernel_time,
     multi_copy_schedule,
+    simple_multi_copy,
     simple_multi_copy_cases,
     sleep_case,
     sleep_fill,
@@ -28,11 +27,10 @@ from streamsim.analysis.published_cases import (
     table,
     with_stages,
 )
-from streamsim.device.assumptions import PUBLISHED_WITHIN, known_within
-from streamsim.device.library import load_device
+from streamsim.analysis import published_cases as cases
+from streamsim.device import PUBLISHED_WITHIN, known_within, load_device
 from streamsim.model import simulate
-from streamsim.program.patterns import serial
-from streamsim.program.schedule import Copy, Schedule
+from streamsim.program import Copy, Schedule, serial
 
 NS = 1e-9
 ROWS = cases.cases()

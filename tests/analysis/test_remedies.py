@@ -18,20 +18,13 @@ from race_oracle import races
 from same_work import ON_CARD, ON_HOST, Terms, amounts, output, pipelines
 from strategies import d2h, devices, h2d, kernel, program, schedules
 
-from streamsim.analysis.causes import KEYS, LIMITS
-from streamsim.analysis.explain import explain
-from streamsim.analysis.remedies import FACTORS, STREAMS, Remedies
-from streamsim.analysis.removals import Removals
+from streamsim.analysis import FACTORS, KEYS, LIMITS, STREAMS, Remedies, Removals, explain
 from streamsim.cli import main
-from streamsim.device.library import load_device
-from streamsim.device.profile import Device
-from streamsim.device.variations import with_memory_limit
+from streamsim.device import Device, load_device, with_memory_limit
 from streamsim.model import simulate
-from streamsim.program.config import Config, ring_config
-from streamsim.program.files import read_schedule, write_schedule
-from streamsim.program.patterns import breadth_first, build, depth_first, prefetch, ring, serial
-from streamsim.program.schedule import (
+from streamsim.program import (
     Buffer,
+    Config,
     Copy,
     Kernel,
     Op,
@@ -40,16 +33,22 @@ from streamsim.program.schedule import (
     Schedule,
     Synchronize,
     WaitEvent,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+    build,
+    depth_first,
+    prefetch,
+    read_schedule,
+    ring,
+    ring_config,
+    serial,
+    workload_of_sizes,
+    write_schedule,
 )
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.program.workload_text import workload_of_sizes
-from streamsim.races.check import check, repaired
-from streamsim.timeline.timeline import Timeline
-from streamsim.transform.calls_and_memory import unblocked
-from streamsim.transform.dependences import Dependences
-from streamsim.transform.ops import NON_BLOCKING
-from streamsim.transform.recut import Recut
-from streamsim.transform.scenario import Scenario, Source
+from streamsim.races import check, repaired
+from streamsim.timeline import Timeline
+from streamsim.transform import NON_BLOCKING, Dependences, Recut, Scenario, Source, unblocked
 
 WORKLOAD = Workload(1 << 24, (4,), (4,), (WorkloadKernel("kernel", 0.57e-3),))
 README = ["--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB", "--chunks", "16", "--streams", "4"]

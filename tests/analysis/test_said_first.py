@@ -16,35 +16,32 @@ from perfect_profiler import recorded
 from race_oracle import races
 from strategies import devices, schedules
 
-from streamsim.analysis.advice import advise
-from streamsim.analysis.causes import KEYS, Assuming, Loss
-from streamsim.analysis.explain import explain
-from streamsim.analysis.explanation import Explanation
-from streamsim.analysis.removals import Removals
+from streamsim.analysis import KEYS, Assuming, Explanation, Loss, Removals, advise, explain
 from streamsim.cli import main
-from streamsim.device.library import load_device
-from streamsim.device.profile import Device
+from streamsim.device import Device, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program.config import Config
-from streamsim.program.files import write_schedule
-from streamsim.program.layers import Layer, Layers
-from streamsim.program.offload import Offload
-from streamsim.program.patterns import depth_first
-from streamsim.program.schedule import (
+from streamsim.program import (
     Buffer,
+    Config,
     Copy,
     HostWork,
     Kernel,
+    Layer,
+    Layers,
+    Offload,
     Op,
     Region,
     Schedule,
     Synchronize,
+    Workload,
+    WorkloadKernel,
+    depth_first,
+    write_schedule,
 )
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.recorded.program import program_of
-from streamsim.search.grid import Grid
-from streamsim.transform.scenario import LayersSource, Scenario, Source
+from streamsim.recorded import program_of
+from streamsim.search import Grid
+from streamsim.transform import LayersSource, Scenario, Source
 
 MI = 1 << 20
 H200 = load_device("h200")

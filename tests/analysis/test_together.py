@@ -9,20 +9,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from streamsim.analysis.explain import explain
+from streamsim.analysis import explain
 from streamsim.cli import main
-from streamsim.device.library import load_device
+from streamsim.device import load_device
 from streamsim.model import simulate
-from streamsim.program.config import Config
-from streamsim.program.files import read_schedule
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.races.check import check
-from streamsim.search.best import best
-from streamsim.search.evaluate import evaluate
-from streamsim.search.grid import Grid
-from streamsim.search.together import changes, together
-from streamsim.transform.changes import changed_by
-from streamsim.transform.scenario import Case, Source
+from streamsim.program import Config, Workload, WorkloadKernel, read_schedule
+from streamsim.races import check
+from streamsim.search import Grid, best, changes, evaluate, together
+from streamsim.transform import Case, Source, changed_by
 
 WORKLOAD = Workload(1 << 24, (4,), (4,), (WorkloadKernel("kernel", 0.57e-3),))
 K20C = load_device("k20c").with_connections(1)

@@ -28,7 +28,7 @@ from strategies import (
 )
 
 from streamsim import interval, load_device
-from streamsim.analysis.intervals import (
+from streamsim.analysis import (
     Interval,
     drawn_times_s,
     draws,
@@ -39,14 +39,10 @@ from streamsim.analysis.intervals import (
     shared_queues,
 )
 from streamsim.cli import main
-from streamsim.device.files import dump_device, write_device
-from streamsim.device.front_end_calls import FrontEnd
-from streamsim.device.front_ends import with_front_end
-from streamsim.device.profile import Device, number_names
-from streamsim.lowering.lowered import lower
+from streamsim.device import Device, FrontEnd, dump_device, number_names, with_front_end, write_device
+from streamsim.lowering import lower
 from streamsim.model import simulate
-from streamsim.program.files import write_schedule
-from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent
+from streamsim.program import Copy, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent, write_schedule
 
 Z95 = 1.6448536269514722  # 95 % of a standard normal lie below
 DENSITY95 = math.exp(-(Z95**2) / 2) / math.sqrt(2 * math.pi)

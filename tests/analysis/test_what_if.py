@@ -11,19 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import NS, d2h, h2d, kernel, link, make_device, pipeline_of, program
 
-from streamsim.analysis.what_if import what_if
-from streamsim.device.library import load_device
-from streamsim.device.variations import with_memory_limit
+from streamsim.analysis import what_if
+from streamsim.device import load_device, with_memory_limit
 from streamsim.errors import InputError, NoRoomError
 from streamsim.model import simulate
-from streamsim.program.config import Config
-from streamsim.program.patterns import breadth_first, depth_first, one_stream, ring
-from streamsim.program.schedule import (
+from streamsim.program import (
     Buffer,
+    Config,
     Copy,
     HostWork,
     Kernel,
-    Memory,
     Op,
     RecordEvent,
     Region,
@@ -31,12 +28,15 @@ from streamsim.program.schedule import (
     Synchronize,
     WaitEvent,
     WaitThread,
+    breadth_first,
+    depth_first,
+    one_stream,
+    ring,
+    workload_of_sizes,
 )
-from streamsim.program.workload_text import workload_of_sizes
+from streamsim.program.schedule import Memory
+from streamsim.transform import Case, Scenario, in_pieces, over_streams, pinned, prefetched, slow_calls, steps_of
 from streamsim.transform import changes as change
-from streamsim.transform.calls_and_memory import pinned, slow_calls
-from streamsim.transform.scenario import Case, Scenario
-from streamsim.transform.steps import in_pieces, over_streams, prefetched, steps_of
 
 DEVICE = make_device(copy=1, kernel=1)
 

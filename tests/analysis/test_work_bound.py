@@ -13,17 +13,12 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from strategies import NS, devices, link, make_device
 
-from streamsim.analysis.bounds import CHAIN, HOST, LINK
-from streamsim.analysis.work_bound import work_bound
-from streamsim.device.kernel_costs import KernelCost
-from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import Device
+from streamsim.analysis import CHAIN, HOST, LINK, work_bound
+from streamsim.device import Device, KernelCost, device_names, load_device
 from streamsim.errors import InputError
-from streamsim.program.config import Config, Order
-from streamsim.program.workload import Point, Workload, WorkloadKernel
-from streamsim.program.workload_text import workload_of_sizes
-from streamsim.search.evaluate import evaluate_ticks
-from streamsim.search.grid import Grid
+from streamsim.program import Config, Point, Workload, WorkloadKernel, workload_of_sizes
+from streamsim.program.config import Order
+from streamsim.search import Grid, evaluate_ticks
 
 ISSUED: tuple[tuple[Order, int | None], ...] = (
     *(("depth-first", buffers) for buffers in (None, 1, 2, 3)),

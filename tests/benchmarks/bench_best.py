@@ -19,10 +19,7 @@ from statistics import median
 
 import streamsim
 from streamsim import Device, Grid, Workload, WorkloadKernel, load_device
-from streamsim.search.best_first import BUDGET_OPS
-from streamsim.search.coarse_to_fine import BLOCKS, Searched, cost_ops, search
-from streamsim.search.evaluate import evaluate_ticks, is_fast
-from streamsim.search.pruning_bounds import LowerBounds
+from streamsim.search import BLOCKS, BUDGET_OPS, LowerBounds, Searched, cost_ops, evaluate_ticks, is_fast, search
 
 CARDS = ("h200", "a100", "c2050", "rtx3090")
 BOUND_BY, SEEDED, AIM_S = ("copies", "kernels", "host"), 20, 1.5

@@ -20,8 +20,8 @@ from streamsim import Workload, WorkloadKernel, build, load_device
 from streamsim.compiled import makespans
 from streamsim.compiled.configurations import Runner, _Costs
 from streamsim.model import simulate
-from streamsim.program.config import Config
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.program import Config
+from streamsim.rules import S_PER_TICK
 
 ROUNDS = 9
 WORKLOAD = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))

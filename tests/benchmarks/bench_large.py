@@ -41,10 +41,9 @@ from streamsim.compiled import simulate
 from streamsim.compiled.loop import run
 from streamsim.compiled.records import Arrays, flatten
 from streamsim.compiled.tables import new_state
-from streamsim.lowering.lowered import Lowered, lower
-from streamsim.model.times import Times, complete_events
-from streamsim.recorded.program import program_of
-from streamsim.recorded.recording import (
+from streamsim.lowering import Lowered, lower
+from streamsim.model import Times, complete_events
+from streamsim.recorded import (
     NONE,
     Annotations,
     CallKind,
@@ -57,6 +56,7 @@ from streamsim.recorded.recording import (
     RecordedThread,
     Recording,
     WorkKind,
+    program_of,
 )
 
 OPS, ROUNDS = 1_000_000, 3

@@ -27,7 +27,7 @@ from statistics import median
 import simpy
 
 from streamsim import Device, Schedule, Workload, WorkloadKernel, depth_first, load_device
-from streamsim.lowering.lowered import lower
+from streamsim.lowering import lower
 from streamsim.model import run, simulate
 
 OPS = 30_000

@@ -12,8 +12,8 @@ import time
 from statistics import median
 
 from streamsim import Layer, Layers, WorkloadKernel, best_offload, load_device
-from streamsim.program.offload import Offload
-from streamsim.search.result import Best
+from streamsim.program import Offload
+from streamsim.search import Best
 
 CARDS = ("h200", "a100")
 SMALLEST_BYTES = 20_000_000

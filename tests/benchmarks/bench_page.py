@@ -17,14 +17,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from pages import WORKLOAD, irregular
 
-from streamsim.device.library import load_device
+from streamsim.device import load_device
 from streamsim.model import simulate
-from streamsim.page.document import Page
-from streamsim.page.searches import best_page
-from streamsim.page.timelines import Shown
-from streamsim.program.patterns import depth_first
-from streamsim.search.best import best
-from streamsim.search.grid import Grid
+from streamsim.page import Page, Shown, best_page
+from streamsim.program import depth_first
+from streamsim.search import Grid, best
 
 REDRAWS = """() => {
   const view = streamsim.views[0] ?? streamsim.map.view;

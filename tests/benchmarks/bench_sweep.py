@@ -24,7 +24,7 @@ import simpy
 
 from streamsim import Workload, WorkloadKernel, depth_first, load_device
 from streamsim.model import simulate
-from streamsim.search.evaluate import is_fast
+from streamsim.search import is_fast
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 SLOW_SIZES = (1_000,)  # on SimPy, unless all are asked for

@@ -12,8 +12,8 @@ from fake_layers import LayersCard, fake_torch_with_layers
 
 from campaigns.layers import RESERVE_BYTES, SHARES, Record, drawn, experiment, lines
 from streamsim import Layer, Layers, WorkloadKernel, load_device, simulate
-from streamsim.device.front_ends import with_front_end
-from streamsim.program.offload import Offload
+from streamsim.device import with_front_end
+from streamsim.program import Offload
 
 DEVICE = load_device("h200")
 SMALL = Layers(tuple(Layer(4 * (40 + 7 * n), (WorkloadKernel(duration_s=1.0),)) for n in range(6)))

@@ -22,9 +22,8 @@ from msgspec.structs import replace
 from campaigns.recorded.rounds import ROUNDS
 from campaigns.recordings import HERE, PAIRS, PROGRAMS, Pair, Record, Recorded, Times, read_record, record, run
 from campaigns.replayed import Predicted, Replayed, predictions, replays, tables
-from streamsim.recorded.read import read_recording
-from streamsim.recorded.untraced_times import untraced_time_s
-from streamsim.transform.changes import drop_sync, make_async, streams
+from streamsim.recorded import read_recording, untraced_time_s
+from streamsim.transform import drop_sync, make_async, streams
 
 NAMES = {program.name for program in PROGRAMS}
 PROFILED = "inference async"  # which the profiler records as well: it is not there

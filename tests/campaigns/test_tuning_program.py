@@ -49,12 +49,9 @@ from campaigns.tuning import (
 )
 from streamsim import Config, Device, Workload, evaluate, load_device
 from streamsim.compiled import available
-from streamsim.device.files import dump_device
-from streamsim.device.profile import number_names
-from streamsim.device.variations import multiplied, with_values
-from streamsim.files.atomic_files import write_bytes
-from streamsim.search.grid import Grid
-from streamsim.search.tuning import Beliefs, beliefs, candidates, default_grid
+from streamsim.device import dump_device, multiplied, number_names, with_values
+from streamsim.files import write_bytes
+from streamsim.search import Beliefs, Grid, beliefs, candidates, default_grid
 from streamsim_validate.gpu import Gpu
 
 compiled = pytest.mark.skipif(not available(), reason="numba is not installed")

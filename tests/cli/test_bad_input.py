@@ -13,16 +13,23 @@ from layered import layers_of
 from strategies import d2h, h2d, kernel, pipeline_of, program
 
 from streamsim.cli import main
-from streamsim.device.files import dump_device, read_device, write_device
-from streamsim.device.library import load_device
+from streamsim.device import dump_device, load_device, read_device, write_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program.files import dump_schedule, read_schedule, read_workload, write_schedule, write_workload
-from streamsim.program.layer_files import read_layers, write_layers
-from streamsim.program.patterns import depth_first
-from streamsim.program.schedule import HostWork, Synchronize
-from streamsim.report.trace import write_trace
-from streamsim.search.sweep_text import read_asked, sweep_of
+from streamsim.program import (
+    HostWork,
+    Synchronize,
+    depth_first,
+    dump_schedule,
+    read_layers,
+    read_schedule,
+    read_workload,
+    write_layers,
+    write_schedule,
+    write_workload,
+)
+from streamsim.report import write_trace
+from streamsim.search import read_asked, sweep_of
 from streamsim.text import recognise as kinds
 from streamsim_validate.calibrate import read_samples
 from streamsim_validate.records import Header, read_record

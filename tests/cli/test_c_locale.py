@@ -12,12 +12,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from streamsim.device.files import write_device
-from streamsim.device.library import load_device
-from streamsim.program.files import write_schedule
-from streamsim.program.patterns import depth_first
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.text.shown import as_unicode, one_line
+from streamsim.device import load_device, write_device
+from streamsim.program import Workload, WorkloadKernel, depth_first, write_schedule
+from streamsim.text import as_unicode, one_line
 
 NAME = "卡"
 ESCAPED = r"\u5361"

@@ -18,20 +18,27 @@ from made_recordings import export, kineto, pipeline, span
 from stamped import unstamped
 
 import streamsim
-from streamsim.analysis.predict import predict
-from streamsim.analysis.work_bound import work_bound
+from streamsim.analysis import predict, work_bound
 from streamsim.cli import app, main
-from streamsim.device.files import dump_device, write_device
-from streamsim.device.library import device_names, load_device
-from streamsim.device.schemas import KINDS
+from streamsim.device import KINDS, device_names, dump_device, load_device, write_device
 from streamsim.model import simulate
-from streamsim.program.files import parse_schedule, read_schedule, write_schedule, write_workload
-from streamsim.program.layer_files import write_layers
-from streamsim.program.layers import Layer, Layers
-from streamsim.program.patterns import build, depth_first, serial
-from streamsim.program.schedule import Copy, Kernel
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.search.grid import Grid
+from streamsim.program import (
+    Copy,
+    Kernel,
+    Layer,
+    Layers,
+    Workload,
+    WorkloadKernel,
+    build,
+    depth_first,
+    parse_schedule,
+    read_schedule,
+    serial,
+    write_layers,
+    write_schedule,
+    write_workload,
+)
+from streamsim.search import Grid
 
 PIPELINE = ["predict", "--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB"]
 LAYERS = Layers(tuple(Layer(1 << 26, (WorkloadKernel(duration_s=1e-3),), name) for name in ("embedding", "x", "head")))

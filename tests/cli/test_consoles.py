@@ -11,8 +11,8 @@ import pytest
 from pages import CUT, SIZES
 
 from streamsim.cli import main
-from streamsim.report.tables import Table
-from streamsim.text.shown import from_cell
+from streamsim.report import Table
+from streamsim.text import from_cell
 
 LOOP = ("loop", "--batch", "64", "--batch-bytes", "64MiB", "--step", "9ms", "--load", "12ms")
 MEASURED = ("diagnose", *CUT, "--measured", "14.5ms")

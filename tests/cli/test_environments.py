@@ -12,9 +12,9 @@ import pytest
 
 from streamsim.cli import main, notes
 from streamsim.compiled import available, simulate
-from streamsim.device.library import load_device
+from streamsim.device import load_device
 from streamsim.errors import InputError
-from streamsim.program.schedule import Copy, Schedule
+from streamsim.program import Copy, Schedule
 
 SIZES = ("--h2d", "256KiB", "--kernel", "20us", "--d2h", "256KiB")
 ABSENT = "module://no_such_package.backend"

@@ -17,9 +17,7 @@ import pytest
 from effort import THOROUGH
 
 from streamsim.cli import main
-from streamsim.program.files import write_schedule
-from streamsim.program.patterns import depth_first
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program import Workload, WorkloadKernel, depth_first, write_schedule
 from streamsim_validate.calibrate import simulated
 from streamsim_validate.cli import main as validate_main
 

@@ -11,8 +11,8 @@ import pytest
 from made_recordings import PINNED_IN, PINNED_OUT, call, capture, copy, export, kernel, kineto, pipeline
 
 from streamsim.cli import main
-from streamsim.device.files import parse_device
-from streamsim.program.files import read_program
+from streamsim.device import parse_device
+from streamsim.program import read_program
 
 CARD = {"id": 0, "name": "NVIDIA GeForce RTX 3070", "totalGlobalMem": 8 << 30, "numSms": 46}
 

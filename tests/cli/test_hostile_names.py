@@ -26,14 +26,25 @@ from made_recordings import call, copy, kernel, kineto, pipeline, span
 import streamsim
 import streamsim_validate
 from streamsim.cli import main
-from streamsim.device.files import parse_device, write_device
-from streamsim.device.library import load_device
-from streamsim.program.files import parse_schedule, write_schedule, write_workload
-from streamsim.program.layer_files import write_layers
-from streamsim.program.layers import Layer, Layers
-from streamsim.program.schedule import Buffer, Copy, Kernel, Op, Region, Schedule, Synchronize
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.text.shown import FORMULA, from_cell, printable, to_cell
+from streamsim.device import load_device, parse_device, write_device
+from streamsim.program import (
+    Buffer,
+    Copy,
+    Kernel,
+    Layer,
+    Layers,
+    Op,
+    Region,
+    Schedule,
+    Synchronize,
+    Workload,
+    WorkloadKernel,
+    parse_schedule,
+    write_layers,
+    write_schedule,
+    write_workload,
+)
+from streamsim.text import FORMULA, from_cell, printable, to_cell
 
 CLIPBOARD = "\x1b]52;c;aGk=\x07"  # an OSC 52 sequence
 HOSTILE = [

@@ -10,16 +10,11 @@ import pytest
 from msgspec.structs import replace
 from stamped import unstamped
 
-from streamsim.analysis.explain import explain
-from streamsim.analysis.predict import predict
+from streamsim.analysis import explain, predict
 from streamsim.cli import main
-from streamsim.code.layers import code_of_layers
-from streamsim.program.files import parse_schedule
-from streamsim.program.layer_files import write_layers
-from streamsim.program.layers import Layer, Layers
-from streamsim.program.offload import Offload
-from streamsim.program.workload import WorkloadKernel
-from streamsim.search.best_offload import best_offload
+from streamsim.code import code_of_layers
+from streamsim.program import Layer, Layers, Offload, WorkloadKernel, parse_schedule, write_layers
+from streamsim.search import best_offload
 
 TIMES = ((40_000_000, 900e-6), (90_000_000, 500e-6), (10_000_000, 3e-3))
 MODEL = Layers(tuple(Layer(n_bytes, (WorkloadKernel(duration_s=seconds),)) for n_bytes, seconds in TIMES), passes=2)

@@ -12,9 +12,8 @@ from stamped import unstamped
 
 from streamsim.cli import main
 from streamsim.cli.init import WORKLOAD
-from streamsim.device.files import write_device
-from streamsim.device.library import load_device
-from streamsim.program.files import PLAN
+from streamsim.device import load_device, write_device
+from streamsim.program import PLAN
 
 WORK = 'inputs = ["4MiB"]\noutputs = ["4MiB"]\nkernels = ["80us"]\n'
 OPTIONS = ("--h2d", "4MiB", "--kernel", "80us", "--d2h", "4MiB")

@@ -17,11 +17,8 @@ from strategies import d2h, h2d, pipeline_of, program
 
 import streamsim
 from streamsim.cli import main, predict
-from streamsim.device.files import write_device
-from streamsim.device.library import load_device
-from streamsim.program.files import write_schedule
-from streamsim.program.patterns import depth_first
-from streamsim.program.schedule import Buffer, Region
+from streamsim.device import load_device, write_device
+from streamsim.program import Buffer, Region, depth_first, write_schedule
 from streamsim_validate.cli import main as validate_main
 
 Program = Callable[[list[str] | None], int]

@@ -10,12 +10,9 @@ import pytest
 from strategies import NS, d2h, h2d, kernel, program
 
 from streamsim.cli import main
-from streamsim.code.programs import code_of, code_of_schedule, code_of_steps
-from streamsim.program.config import Config
-from streamsim.program.files import read_schedule, write_schedule
-from streamsim.program.recorded_times import RecordedTimes
-from streamsim.program.schedule import HostWork, Schedule, Synchronize
-from streamsim.transform.repeated_step import repeated_step
+from streamsim.code import code_of, code_of_schedule, code_of_steps
+from streamsim.program import Config, HostWork, RecordedTimes, Schedule, Synchronize, read_schedule, write_schedule
+from streamsim.transform import repeated_step
 
 MIB = 1 << 20
 STEP = h2d(1, 4 * MIB), HostWork(2000 * NS), kernel(1, 50_000, name="gemm"), d2h(1, 4 * MIB)

@@ -19,13 +19,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import program, schedules
 
-from streamsim.code.programs import code_of, code_of_schedule
-from streamsim.code.steps import Language
+from streamsim.code import Language, code_of, code_of_schedule
 from streamsim.errors import InputError
-from streamsim.program.config import Config
-from streamsim.program.schedule import (
+from streamsim.program import (
     LAUNCHES,
     Buffer,
+    Config,
     Copy,
     Kernel,
     Launch,
@@ -33,9 +32,10 @@ from streamsim.program.schedule import (
     Region,
     Schedule,
     WaitEvent,
+    Workload,
+    WorkloadKernel,
+    workload_of_sizes,
 )
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.program.workload_text import workload_of_sizes
 
 PYTHON: tuple[Language, ...] = ("cupy", "pytorch")
 RUFF = shutil.which("ruff", path=f"{sys.prefix}/bin") or shutil.which("ruff")

@@ -8,11 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from streamsim.cli import main
-from streamsim.code.programs import code_of, code_of_schedule
-from streamsim.code.steps import FRONT_END_OF, Language
-from streamsim.program.config import Config
-from streamsim.program.files import read_schedule, write_workload
-from streamsim.program.workload_text import workload_of_sizes
+from streamsim.code import FRONT_END_OF, Language, code_of, code_of_schedule
+from streamsim.program import Config, read_schedule, workload_of_sizes, write_workload
 
 FEW = ("--max-chunks", "2", "--max-streams", "2", "--order", "depth-first", "--device", "ideal")
 SIZES = ("--h2d", "64KiB", "--kernel", "20us", "--d2h", "64KiB")

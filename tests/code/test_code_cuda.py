@@ -10,9 +10,8 @@ import pytest
 from code_calls import Call, assert_are_the_calls_of
 from emulated_nvcc import COMPILER, compile_for_the_host, includes_of, on_the_host
 
-from streamsim.code.programs import code_of, code_of_schedule
-from streamsim.program.config import Config
-from streamsim.program.workload_text import workload_of_sizes
+from streamsim.code import code_of, code_of_schedule
+from streamsim.program import Config, workload_of_sizes
 
 EVEN = workload_of_sizes([400], ["1us"], [400])
 ROWS = workload_of_sizes([280] * 2, ["1us", "2us/3"], [560], elements=70)

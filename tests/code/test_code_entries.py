@@ -11,11 +11,10 @@ from fake_arrays import Card, fake_cupy
 from strategies import make_device
 
 from streamsim import Config, Workload, WorkloadKernel
-from streamsim.code.programs import code_of
-from streamsim.lowering.lowered import lower
-from streamsim.program.patterns import prefetch, ring
-from streamsim.program.schedule import Schedule
-from streamsim.rules.clock import ticks
+from streamsim.code import code_of
+from streamsim.lowering import lower
+from streamsim.program import Schedule, prefetch, ring
+from streamsim.rules import ticks
 
 ENTER_TICKS = 1000
 DEVICE = make_device(enter=ENTER_TICKS)

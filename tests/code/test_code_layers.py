@@ -17,12 +17,9 @@ from fake_layers import LayersCard, fake_torch_with_layers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.code.layers import code_of_layers
-from streamsim.code.steps import VERIFIED
-from streamsim.program.config import DIRECTIONS, Direction
-from streamsim.program.layers import Layer, Layers
-from streamsim.program.offload import Offload
-from streamsim.program.workload import WorkloadKernel
+from streamsim.code import VERIFIED, code_of_layers
+from streamsim.program import DIRECTIONS, Layer, Layers, Offload, WorkloadKernel
+from streamsim.program.config import Direction
 
 RUFF = shutil.which("ruff", path=f"{sys.prefix}/bin") or shutil.which("ruff")
 REPEAT = 2

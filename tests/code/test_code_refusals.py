@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 from refusals import refusal, refusal_of
 
-from streamsim.code.layers import code_of_layers
-from streamsim.code.steps import Language
-from streamsim.program.layers import Layer, Layers
-from streamsim.program.offload import Offload
-from streamsim.program.workload import WorkloadKernel
+from streamsim.code import Language, code_of_layers
+from streamsim.program import Layer, Layers, Offload, WorkloadKernel
 
 SIZES = ("--h2d", "64KiB", "--kernel", "20us", "--d2h", "64KiB")
 COPIES = '{"ops":[{"op":"copy","direction":"h2d","bytes":%d,"stream":%d}],"streams":["blocking"]}'

@@ -35,14 +35,10 @@ import streamsim.compiled
 from streamsim import model
 from streamsim.checks import LARGEST_BYTES, LONGEST_S
 from streamsim.compiled import available, makespans, simulate, simulate_one_of_many, telling
-from streamsim.device.kernel_costs import KernelCost
-from streamsim.device.library import load_device
-from streamsim.device.profile import Device
+from streamsim.device import Device, KernelCost, load_device
 from streamsim.errors import InputError
-from streamsim.program.config import Config, Order
-from streamsim.program.patterns import build
-from streamsim.program.schedule import LAUNCHES, Kernel, Schedule
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program import LAUNCHES, Config, Kernel, Schedule, Workload, WorkloadKernel, build
+from streamsim.program.config import Order
 from streamsim_validate.records import read_record
 
 RECORDS = Path(__file__).parents[2] / "validate" / "campaigns" / "records"

@@ -9,11 +9,10 @@ from strategies import NS, h2d, kernel, link, make_device, program, runs
 from twins import assert_same, by_simpy, compiled
 
 from streamsim.compiled import makespans
-from streamsim.device.profile import Device
-from streamsim.program.config import Config, Order
-from streamsim.program.schedule import LAUNCHES, Schedule
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.rules.queues import MOST_QUEUES
+from streamsim.device import Device
+from streamsim.program import LAUNCHES, Config, Schedule, Workload, WorkloadKernel
+from streamsim.program.config import Order
+from streamsim.rules import MOST_QUEUES
 
 RULES = ("issue-order", "ready-order", "same-queue-first")
 CHUNKS = (3, 8, 13, *((31,) if THOROUGH else ()))  # fewer than queues, more, and more than streams

@@ -16,11 +16,9 @@ from whole_workloads import LONG_TICKS, MANY_BYTES, whole_programs
 import streamsim
 import streamsim.compiled
 from streamsim.cli import main
-from streamsim.device.library import load_device
-from streamsim.program.config import ORDERS, Config
-from streamsim.program.schedule import LAUNCHES
-from streamsim.program.workload import Workload
-from streamsim.search.grid import Grid
+from streamsim.device import load_device
+from streamsim.program import LAUNCHES, ORDERS, Config, Workload
+from streamsim.search import Grid
 
 # Short launches behind each other, what is copied once, rings that are handed over, many launches, no and small arrays.
 WORK = (

@@ -10,11 +10,10 @@ import strategies as card
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.device.kernel_costs import KernelCost
-from streamsim.device.profile import CopyEngines, Device, HandOver, Host, LinkDirection, number_names
+from streamsim.device import CopyEngines, Device, HandOver, Host, KernelCost, LinkDirection, number_names
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program.schedule import Kernel
+from streamsim.program import Kernel
 
 DEVICE = card.make_device()
 COST = KernelCost("table", 7, (10, 20, 40), (5e-6, 7e-6, 17e-6))

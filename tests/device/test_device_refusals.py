@@ -16,18 +16,23 @@ from refusals import refusal, refusal_of
 from strategies import link, make_device
 
 from streamsim import best, evaluate, sweep
-from streamsim.device.fields import FieldSpec, Table
-from streamsim.device.files import dump_device, parse_device
-from streamsim.device.front_end_calls import FrontEnd
-from streamsim.device.kernel_costs import KernelCost
-from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import Device, number_names
-from streamsim.device.settings import parse_settings
-from streamsim.device.variations import changed, without
-from streamsim.program.config import Config
-from streamsim.program.files import parse_workload
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.search.grid import Grid
+from streamsim.device import (
+    Device,
+    FieldSpec,
+    FrontEnd,
+    KernelCost,
+    Table,
+    changed,
+    device_names,
+    dump_device,
+    load_device,
+    number_names,
+    parse_device,
+    parse_settings,
+    without,
+)
+from streamsim.program import Config, Workload, WorkloadKernel, parse_workload
+from streamsim.search import Grid
 
 DEVICE, H200 = make_device(), load_device("h200")
 RATES = sorted(name for name in number_names(DEVICE) if name.endswith("_bytes_per_s"))

@@ -8,12 +8,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from streamsim.device.files import dump_device, parse_device
-from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import SOURCE_KINDS, Device, left_out, number_names
+from streamsim.device import (
+    SOURCE_KINDS,
+    Device,
+    device_names,
+    dump_device,
+    left_out,
+    load_device,
+    number_names,
+    parse_device,
+)
 from streamsim.model import simulate
-from streamsim.program.patterns import one_stream
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program import Workload, WorkloadKernel, one_stream
 
 SHIPPED = [
     *("a10", "a100", "b200", "c1060", "c2050", "gtx1080ti", "gtx1650", "h100", "h100-pcie", "h200", "ideal"),

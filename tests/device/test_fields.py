@@ -8,10 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import COST, devices, make_device
 
-from streamsim.device.fields import Field, SameAs, fields_of
-from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import EFFECTS, Device, number_names, number_of, tables_of
-from streamsim.device.variations import changed, faster, mean_of, multiplied, with_values, without
+from streamsim.device import (
+    EFFECTS,
+    Device,
+    Field,
+    SameAs,
+    changed,
+    device_names,
+    faster,
+    fields_of,
+    load_device,
+    mean_of,
+    multiplied,
+    number_names,
+    number_of,
+    tables_of,
+    with_values,
+    without,
+)
 
 DECLARED: list[tuple[str, Field]] = [
     (name, field) for name, table in tables_of(make_device()).items() for field in fields_of(type(table))

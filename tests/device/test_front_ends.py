@@ -9,16 +9,37 @@ import pytest
 from strategies import d2h, h2d, kernel, make_device, program
 
 from streamsim import best, evaluate, sweep
-from streamsim.device.files import dump_device, parse_device, write_device
-from streamsim.device.front_end_calls import IN_LOOPS, TIMES, FrontEnd
-from streamsim.device.front_ends import front_end_names, front_end_of, shipped_front_ends, with_front_end, written_in
-from streamsim.device.library import device_names, load_device
+from streamsim.device import (
+    IN_LOOPS,
+    TIMES,
+    FrontEnd,
+    device_names,
+    dump_device,
+    front_end_names,
+    front_end_of,
+    load_device,
+    parse_device,
+    shipped_front_ends,
+    with_front_end,
+    write_device,
+    written_in,
+)
 from streamsim.model import simulate
-from streamsim.program.config import Config, Order
-from streamsim.program.files import read_workload, write_workload
-from streamsim.program.schedule import Buffer, Copy, Kernel, Region, Schedule, Synchronize
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.search.grid import Grid
+from streamsim.program import (
+    Buffer,
+    Config,
+    Copy,
+    Kernel,
+    Region,
+    Schedule,
+    Synchronize,
+    Workload,
+    WorkloadKernel,
+    read_workload,
+    write_workload,
+)
+from streamsim.program.config import Order
+from streamsim.search import Grid
 
 NS = 1e-9
 WORKLOAD = Workload(8, (4,), (4,), (WorkloadKernel(duration_s=1e-6),))

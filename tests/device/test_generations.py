@@ -9,18 +9,20 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.device.files import dump_device, parse_device
-from streamsim.device.generations import (
+from streamsim.device import (
     GENERATIONS,
     OTHER_LINKS,
     as_recorded,
     assumptions_of,
+    device_names,
+    dump_device,
     generation_of,
     link_limit,
+    load_device,
     made_profile,
+    parse_device,
     profile_named,
 )
-from streamsim.device.library import device_names, load_device
 
 
 @pytest.mark.parametrize(

@@ -13,17 +13,22 @@ from hypothesis import strategies as st
 from strategies import LATENCIES, SLOWER
 
 from streamsim.cli import main
-from streamsim.device.assumptions import link_words
-from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import Device, LinkDirection
-from streamsim.device.settings import current, full_name, names
-from streamsim.device.variations import changed, with_memory_limit
+from streamsim.device import (
+    Device,
+    LinkDirection,
+    changed,
+    current,
+    device_names,
+    full_name,
+    link_words,
+    load_device,
+    names,
+    with_memory_limit,
+)
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program.patterns import depth_first, ring
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.search.sweep import sweep_blocks
-from streamsim.search.sweep_text import sweep_of
+from streamsim.program import Workload, WorkloadKernel, depth_first, ring
+from streamsim.search import sweep_blocks, sweep_of
 
 H200, A100 = load_device("h200"), load_device("a100")
 PIPELINE = ["--h2d", "1MiB", "--kernel", "20us", "--d2h", "1MiB"]

@@ -9,15 +9,34 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device.library import load_device
-from streamsim.diagnosis.diagnose import APART, AS_MEANT, STOPPED_EARLY, Diagnosis, Measured, diagnose
-from streamsim.diagnosis.mistakes import MISTAKES, IntendedProgram, Mistake, ends_of_chunks, made, pairs
-from streamsim.program.config import Config
-from streamsim.program.patterns import depth_first, one_stream, serial
-from streamsim.program.schedule import Copy, Kernel, Schedule
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.program.workload_text import workload_of_sizes
-from streamsim.text.quantities import format_seconds
+from streamsim.device import load_device
+from streamsim.diagnosis import (
+    APART,
+    AS_MEANT,
+    MISTAKES,
+    STOPPED_EARLY,
+    Diagnosis,
+    IntendedProgram,
+    Measured,
+    Mistake,
+    diagnose,
+    ends_of_chunks,
+    made,
+    pairs,
+)
+from streamsim.program import (
+    Config,
+    Copy,
+    Kernel,
+    Schedule,
+    Workload,
+    WorkloadKernel,
+    depth_first,
+    one_stream,
+    serial,
+    workload_of_sizes,
+)
+from streamsim.text import format_seconds
 
 MIB = 1 << 20
 WORK = workload_of_sizes(["64MiB"], ["2ms"], ["64MiB"])

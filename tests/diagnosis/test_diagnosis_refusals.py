@@ -7,12 +7,8 @@ from functools import partial
 import pytest
 from refusals import refusal, refusal_of
 
-from streamsim.diagnosis.diagnose import Measured, diagnose
-from streamsim.program.config import Config
-from streamsim.program.patterns import depth_first
-from streamsim.program.schedule import Schedule
-from streamsim.program.workload import Workload
-from streamsim.program.workload_text import workload_of_sizes
+from streamsim.diagnosis import Measured, diagnose
+from streamsim.program import Config, Schedule, Workload, depth_first, workload_of_sizes
 
 WORK = workload_of_sizes(h2d=["200MB"], kernels=["4ms"], d2h=["50MB"])
 PROGRAM = ("--h2d", "200MB", "--kernel", "4ms", "--chunks", "8", "--streams", "4")

@@ -12,13 +12,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from streamsim.device.front_ends import with_front_end
-from streamsim.device.library import load_device
-from streamsim.device.variations import changed
-from streamsim.diagnosis.diagnose import STOPPED_EARLY, Measured, diagnose
-from streamsim.program.config import Config
-from streamsim.program.workload import Workload
-from streamsim.program.workload_text import workload_of_sizes
+from streamsim.device import changed, load_device, with_front_end
+from streamsim.diagnosis import STOPPED_EARLY, Measured, diagnose
+from streamsim.program import Config, Workload, workload_of_sizes
 
 SAMPLES = "https://github.com/NVIDIA/cuda-samples"
 BLOG = "https://developer.nvidia.com/blog/how-overlap-data-transfers-cuda-cc/"

@@ -11,14 +11,19 @@ import pytest
 from file_texts import COPY, document, edited
 from strategies import make_device
 
-from streamsim.device.files import dump_device, parse_device, read_device
-from streamsim.device.library import load_device
-from streamsim.device.profile import RETIRED
+from streamsim.device import RETIRED, dump_device, load_device, parse_device, read_device
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import check_writable, replacing, write_text
-from streamsim.program.files import parse_schedule, parse_workload, read_schedule, read_workload, write_schedule
-from streamsim.program.schedule import Copy, Schedule
-from streamsim.text.shown import LONGEST_LINE
+from streamsim.files import check_writable, replacing, write_text
+from streamsim.program import (
+    Copy,
+    Schedule,
+    parse_schedule,
+    parse_workload,
+    read_schedule,
+    read_workload,
+    write_schedule,
+)
+from streamsim.text import LONGEST_LINE
 
 DEVICE = dump_device(make_device())
 H200 = dump_device(load_device("h200"))

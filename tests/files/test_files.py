@@ -11,24 +11,37 @@ from hypothesis import strategies as st
 from strategies import devices, make_device, pipeline_of, schedules
 
 from streamsim.cli import main
-from streamsim.device.files import dump_device, parse_device, read_device, write_device
-from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import Device
-from streamsim.device.schemas import KINDS, schema
+from streamsim.device import (
+    KINDS,
+    Device,
+    device_names,
+    dump_device,
+    load_device,
+    parse_device,
+    read_device,
+    schema,
+    write_device,
+)
 from streamsim.errors import Notice
-from streamsim.program.files import (
+from streamsim.program import (
+    Buffer,
+    Copy,
+    Kernel,
+    Region,
+    Schedule,
+    Workload,
+    WorkloadKernel,
+    depth_first,
     dump_schedule,
     dump_workload,
     parse_schedule,
     parse_workload,
     read_schedule,
     read_workload,
+    ring,
     write_schedule,
     write_workload,
 )
-from streamsim.program.patterns import depth_first, ring
-from streamsim.program.schedule import Buffer, Copy, Kernel, Region, Schedule
-from streamsim.program.workload import Workload, WorkloadKernel
 
 fractions = st.floats(1e-6, 1.0)
 times = st.floats(1e-9, 86_400.0)

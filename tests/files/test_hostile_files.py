@@ -17,19 +17,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import make_device, pipeline_of
 
-from streamsim.device.files import dump_device, parse_device, read_device
+from streamsim.device import dump_device, parse_device, read_device
 from streamsim.errors import InputError
-from streamsim.program.files import (
+from streamsim.program import (
     LARGEST_JSON_BYTES,
+    Schedule,
     dump_schedule,
     dump_workload,
     parse_schedule,
     parse_workload,
     read_schedule,
+    ring,
 )
-from streamsim.program.patterns import ring
-from streamsim.program.schedule import Schedule
-from streamsim.search.sweep_text import read_asked
+from streamsim.search import read_asked
 from streamsim_validate.calibrate import read_samples
 from streamsim_validate.records import read_journal, read_record
 

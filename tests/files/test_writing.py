@@ -9,8 +9,16 @@ from pathlib import Path
 import pytest
 
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import check_writable, replacing, replacing_packed, write_bytes, write_text
-from streamsim.files.locks import holder, this_process, try_lock
+from streamsim.files import (
+    check_writable,
+    holder,
+    replacing,
+    replacing_packed,
+    this_process,
+    try_lock,
+    write_bytes,
+    write_text,
+)
 
 # Writing
 

@@ -22,10 +22,9 @@ from mutations import mutate_option, mutate_text
 
 from streamsim import Workload, WorkloadKernel, build, load_device
 from streamsim.cli import app
-from streamsim.device.files import dump_device
-from streamsim.program.files import dump_schedule, dump_workload
-from streamsim.search.sweep_output import JOURNAL, write_sweep
-from streamsim.search.sweep_text import sweep_of
+from streamsim.device import dump_device
+from streamsim.program import dump_schedule, dump_workload
+from streamsim.search import JOURNAL, sweep_of, write_sweep
 from streamsim_validate.records import Header, RunBegins, RunEnds, read_record
 
 RECORDS = Path(__file__).parents[2] / "validate" / "campaigns" / "records"

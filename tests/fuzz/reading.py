@@ -11,25 +11,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from streamsim.device.files import dump_device, parse_device, read_device
-from streamsim.device.library import load_device
-from streamsim.device.settings import parse_settings
-from streamsim.device.variations import changed
+from streamsim.device import changed, dump_device, load_device, parse_device, parse_settings, read_device
 from streamsim.errors import InputError, Notice
-from streamsim.program.files import (
+from streamsim.program import (
     dump_schedule,
     dump_workload,
+    parse_kernel,
     parse_schedule,
     parse_workload,
     read_schedule,
     read_workload,
+    workload_of_sizes,
 )
-from streamsim.program.workload_text import parse_kernel, workload_of_sizes
-from streamsim.recorded.read import read_recording
-from streamsim.recorded.summary import summarise
-from streamsim.search.sweep_text import read_asked, sweep_of
-from streamsim.text.quantities import parse_bandwidth, parse_bytes, parse_count, parse_seconds, parse_share
-from streamsim.text.ranges import expand, parse_buffers
+from streamsim.recorded import read_recording, summarise
+from streamsim.search import read_asked, sweep_of
+from streamsim.text import expand, parse_bandwidth, parse_buffers, parse_bytes, parse_count, parse_seconds, parse_share
 from streamsim_validate.calibrate.samples import read_samples
 from streamsim_validate.compare import parse_tolerance
 from streamsim_validate.records import read_record

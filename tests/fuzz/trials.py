@@ -22,14 +22,10 @@ import reading
 from kinds import KINDS, OF_BYTES, Input
 
 from streamsim import Workload, build, checks, compiled
-from streamsim.analysis import explain
 from streamsim.cli import main as streamsim
-from streamsim.device import library
-from streamsim.device.files import parse_device
-from streamsim.device.library import load_device
-from streamsim.program.config import Config
-from streamsim.search import sweep
-from streamsim.search.sweep_output import JOURNAL
+from streamsim.device import library, load_device, parse_device
+from streamsim.program import Config
+from streamsim.search import JOURNAL
 from streamsim_validate.calibrate import simulated
 from streamsim_validate.cli import main as validator
 
@@ -186,8 +182,10 @@ def limits() -> Iterator[None]:
 def prepare() -> None:
     """No card, shipped profiles read once, and no work that is long because asked for: fits, sweeps, programs."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    simulated.MOST_STEPS, sweep.MOST_COMBINATIONS, explain.MOST_OPS, checks.MOST_CALLS = 1, 20_000, 20_000, 50_000
-    library.parse_device = lru_cache(PROFILES)(parse_device)  # type: ignore[attr-defined]
+    simulated.MOST_STEPS, checks.MOST_CALLS = 1, 50_000
+    sys.modules["streamsim.search.sweep"].MOST_COMBINATIONS = 20_000  # type: ignore[attr-defined]
+    sys.modules["streamsim.analysis.explain"].MOST_OPS = 20_000  # type: ignore[attr-defined]
+    library.parse_device = lru_cache(PROFILES)(parse_device)
     _compile_model()
     gc.collect()
     gc.freeze()  # or a tenth of the time goes into looking at it all again

@@ -10,10 +10,7 @@ from typing import Any
 
 import pytest
 
-from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import CallKind, CopyDirection, CopyMemory, WorkKind
-from streamsim.recorded.untraced_times import untraced_time_s
-from streamsim.recorded.windows import part_of
+from streamsim.recorded import CallKind, CopyDirection, CopyMemory, WorkKind, part_of, read_recording, untraced_time_s
 
 pytestmark = pytest.mark.gpu
 

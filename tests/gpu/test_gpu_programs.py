@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from streamsim.code.training import training_program
-from streamsim.training.loop import Loop
+from streamsim.code import training_program
+from streamsim.training import Loop
 from streamsim_validate.records import PROGRAMS, read_record
 
 pytestmark = pytest.mark.gpu

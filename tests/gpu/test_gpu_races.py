@@ -12,8 +12,8 @@ import pytest
 from fake_cuda import fake_gpu
 
 from streamsim.errors import InputError
-from streamsim.program.schedule import Buffer, Copy, Kernel, Op, Region, Schedule, Synchronize
-from streamsim.races.check import check, repaired
+from streamsim.program import Buffer, Copy, Kernel, Op, Region, Schedule, Synchronize
+from streamsim.races import check, repaired
 from streamsim_validate.gpu.bench import Bench, prepare
 from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.replayer import Replayer

@@ -9,9 +9,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
-from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program import (
+    Buffer,
+    Copy,
+    Kernel,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+    depth_first,
+    prefetch,
+    ring,
+    serial,
+)
 from streamsim_validate.gpu import kernels, profiler
 from streamsim_validate.gpu.bench import Bench, prepare
 from streamsim_validate.gpu.card import Gpu

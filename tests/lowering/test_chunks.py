@@ -6,13 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import devices, small_workloads
 
-from streamsim.device.profile import Device
-from streamsim.lowering.chunks import ChunkCosts, kinds_of
-from streamsim.lowering.costs import call_ticks
-from streamsim.lowering.lowered import lower
-from streamsim.program.config import HOST_MEMORIES, Config, HostMemory
-from streamsim.program.schedule import Copy, Kernel
-from streamsim.program.workload import Workload
+from streamsim.device import Device
+from streamsim.lowering import ChunkCosts, call_ticks, kinds_of, lower
+from streamsim.program import HOST_MEMORIES, Config, Copy, HostMemory, Kernel, Workload
 
 
 @given(small_workloads(), devices(), st.integers(1, 12), st.sampled_from(HOST_MEMORIES))

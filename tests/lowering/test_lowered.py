@@ -8,10 +8,21 @@ import pytest
 from counted import growth
 from strategies import NS, pipeline_of
 
-from streamsim.device.library import load_device
-from streamsim.lowering.lowered import lower
-from streamsim.program.patterns import breadth_first, depth_first, ring
-from streamsim.program.schedule import Copy, HostWork, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent
+from streamsim.device import load_device
+from streamsim.lowering import lower
+from streamsim.program import (
+    Copy,
+    HostWork,
+    Kernel,
+    Op,
+    RecordEvent,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    breadth_first,
+    depth_first,
+    ring,
+)
 
 LARGE = pipeline_of(1 << 24)
 

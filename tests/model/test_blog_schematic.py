@@ -8,12 +8,10 @@ import msgspec
 import pytest
 from strategies import link, make_device
 
-from streamsim.device.library import load_device
-from streamsim.device.profile import Device
+from streamsim.device import Device, load_device
 from streamsim.model import simulate
-from streamsim.program.patterns import breadth_first, depth_first, serial
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.timeline.timeline import Timeline
+from streamsim.program import Workload, WorkloadKernel, breadth_first, depth_first, serial
+from streamsim.timeline import Timeline
 
 UNIT = 1000  # ticks, and bytes at one byte a tick
 CHUNKS = 4

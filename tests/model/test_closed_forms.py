@@ -7,11 +7,19 @@ import strategies as card
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim.model import simulate
-from streamsim.program.patterns import breadth_first, depth_first, one_stream, prefetch, ring, serial
-from streamsim.program.schedule import Schedule
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program import (
+    Schedule,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+    depth_first,
+    one_stream,
+    prefetch,
+    ring,
+    serial,
+)
 
 IDEAL = card.make_device()
 STAGE = st.integers(1, 9)

@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from laws import DRAINING, makespan, works
 from oracle_card import tick_by_tick
 
-from streamsim.device.profile import Device, LinkDirection
+from streamsim.device import Device, LinkDirection
 from streamsim.model import simulate
-from streamsim.program.schedule import Copy, HostWork, Kernel, Op, RecordEvent, Schedule, WaitEvent, WaitThread
-from streamsim.timeline.timeline import Timeline
+from streamsim.program import Copy, HostWork, Kernel, Op, RecordEvent, Schedule, WaitEvent, WaitThread
+from streamsim.timeline import Timeline
 
 TESTS = Path(__file__).parents[1]
 

@@ -7,9 +7,9 @@ from effort import examples
 from hypothesis import given
 from strategies import devices, schedules
 
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim.model import simulate
-from streamsim.program.schedule import Copy, Schedule
+from streamsim.program import Copy, Schedule
 
 
 @examples(100)

@@ -9,12 +9,11 @@ from hypothesis import assume, example, given
 from laws import DRAINING, makespan, works
 from msgspec.structs import replace
 
-from streamsim.device.profile import Device
-from streamsim.lowering.lowered import lower
+from streamsim.device import Device
+from streamsim.lowering import lower
 from streamsim.model import simulate
-from streamsim.program.schedule import Kernel, RecordEvent, Schedule, WaitThread
-from streamsim.timeline.critical_path import critical_path
-from streamsim.timeline.timeline import Timeline
+from streamsim.program import Kernel, RecordEvent, Schedule, WaitThread
+from streamsim.timeline import Timeline, critical_path
 
 # -- order ------------------------------------------------------------------------------------------------------------
 

@@ -12,9 +12,9 @@ import strategies as card
 from strategies import NS, d2h, h2d, kernel, link, make_device, program
 from traces import IDEAL, spans
 
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim.model import simulate
-from streamsim.program.schedule import Copy, HostWork, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program import Copy, HostWork, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 
 
 def calls(device: Device, *ops: Op, **more: object) -> list[tuple[int, int]]:

@@ -7,8 +7,8 @@ import pytest
 from strategies import NS, d2h, h2d, kernel, link, make_device
 from traces import spans
 
-from streamsim.device.kernel_costs import KernelCost
-from streamsim.program.schedule import Kernel, RecordEvent, WaitEvent
+from streamsim.device import KernelCost
+from streamsim.program import Kernel, RecordEvent, WaitEvent
 
 # -- kernels ----------------------------------------------------------------------------------------------------------
 

@@ -6,9 +6,9 @@ import pytest
 from strategies import d2h, h2d, kernel, link, make_device, program
 from traces import IDEAL, spans
 
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim.model import simulate
-from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, WaitEvent
+from streamsim.program import Copy, Kernel, Op, RecordEvent, WaitEvent
 
 
 def durations(device: Device, *ops: Op, **more: object) -> list[int]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
-from streamsim.analysis.bounds import lower_bound
-from streamsim.analysis.explain import explain
+from streamsim.analysis import explain, lower_bound
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program.files import dump_schedule, parse_schedule
-from streamsim.program.schedule import (
+from streamsim.program import (
     Buffer,
     Copy,
     HostWork,
@@ -21,9 +19,11 @@ from streamsim.program.schedule import (
     Synchronize,
     WaitEvent,
     WaitThread,
+    dump_schedule,
+    parse_schedule,
 )
-from streamsim.races.check import check
-from streamsim.timeline.critical_path import critical_path
+from streamsim.races import check
+from streamsim.timeline import critical_path
 
 ONE_STREAM = {"streams": 1}
 

@@ -13,10 +13,10 @@ from perfect_profiler import recorded
 
 import streamsim
 from streamsim.cli import main
-from streamsim.report.heatmap import HeatMap
-from streamsim.search.sweep import Axis
-from streamsim.text.quantities import format_seconds
-from streamsim.transform.changes import graph
+from streamsim.report import HeatMap
+from streamsim.search import Axis
+from streamsim.text import format_seconds
+from streamsim.transform import graph
 
 CHUNKS, STREAMS = Axis("chunks", (1, 2, 4)), Axis("streams", (1, 2))
 KINDS = (

@@ -20,26 +20,28 @@ from hypothesis import strategies as st
 from pages import CONFIGS, CUT, HOSTILE, PIPELINE, irregular, lines_of, said_by, saved
 from strategies import h2d, kernel, make_device, program, runs
 
-from streamsim.analysis.causes import CAUSES
-from streamsim.analysis.explain import explain
-from streamsim.analysis.predict import predict
+from streamsim.analysis import CAUSES, explain, predict
 from streamsim.cli import main
 from streamsim.cli.terminal import Terminal
-from streamsim.device.profile import Device
-from streamsim.diagnosis.diagnose import Range
-from streamsim.lowering.lowered import lower
+from streamsim.device import Device
+from streamsim.diagnosis import Range
+from streamsim.lowering import lower
 from streamsim.model import simulate
-from streamsim.page import document
-from streamsim.page.columns import packed
-from streamsim.page.document import Page, write_page
-from streamsim.page.losses import losses_of
-from streamsim.page.pages import explanation_page, prediction_page
-from streamsim.page.timelines import BECAUSE, Shown, line_data
-from streamsim.program.schedule import Schedule
-from streamsim.report.explanation import loss_tables
-from streamsim.report.kinds import COLOURS, D2H, H2D, HOST_CALL, HOST_WAITS, KERNEL, PAGES, WAITS
-from streamsim.report.text import summary
-from streamsim.timeline.critical_path import causes_of, critical_path
+from streamsim.page import (
+    BECAUSE,
+    Page,
+    Shown,
+    document,
+    explanation_page,
+    line_data,
+    losses_of,
+    packed,
+    prediction_page,
+    write_page,
+)
+from streamsim.program import Schedule
+from streamsim.report import COLOURS, D2H, H2D, HOST_CALL, HOST_WAITS, KERNEL, PAGES, WAITS, loss_tables, summary
+from streamsim.timeline import causes_of, critical_path
 
 
 def unpacked(text: str, length: int) -> list[list[int]]:

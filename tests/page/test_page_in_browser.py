@@ -13,17 +13,14 @@ from msgspec.structs import replace
 from pages import HOSTILE, PIPELINE, irregular, said_by, saved
 from strategies import d2h, h2d, kernel, make_device, program
 
-from streamsim.analysis.predict import predict
-from streamsim.lowering.lowered import lower
+from streamsim.analysis import predict
+from streamsim.lowering import lower
 from streamsim.model import simulate
-from streamsim.page.document import Page
-from streamsim.page.pages import prediction_page
-from streamsim.page.timelines import Shown
-from streamsim.program.schedule import Op, RecordEvent, Synchronize
-from streamsim.report.kinds import COLOURS, D2H, H2D, KERNEL
-from streamsim.text.quantities import format_seconds
-from streamsim.timeline.critical_path import causes_of, critical_path
-from streamsim.timeline.timeline import Lane, Timeline, label
+from streamsim.page import Page, Shown, prediction_page
+from streamsim.program import Op, RecordEvent, Synchronize
+from streamsim.report import COLOURS, D2H, H2D, KERNEL
+from streamsim.text import format_seconds
+from streamsim.timeline import Lane, Timeline, causes_of, critical_path, label
 
 Look = Callable[[str], Any]
 

@@ -20,15 +20,24 @@ from typing import Any
 import pytest
 from pages import TINY_PYODIDE, data_of, tiny_pyodide
 
-from streamsim.analysis.explain import explain
+from streamsim.analysis import explain
 from streamsim.cli import main
 from streamsim.cli.fetch_pyodide import fetch
 from streamsim.errors import InputError
-from streamsim.page.played import CONTROLS, LESSONS, answer, played, prediction_of
-from streamsim.page.playground import playground_html
-from streamsim.page.pyodide import ARCHIVE, PINNED, PYODIDE, read_browser_python
-from streamsim.rules.clock import TICKS_PER_S
-from streamsim.text.quantities import format_seconds
+from streamsim.page import (
+    ARCHIVE,
+    CONTROLS,
+    LESSONS,
+    PINNED,
+    PYODIDE,
+    answer,
+    played,
+    playground_html,
+    prediction_of,
+    read_browser_python,
+)
+from streamsim.rules import TICKS_PER_S
+from streamsim.text import format_seconds
 
 Look = Callable[[str], Any]
 

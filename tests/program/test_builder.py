@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import schedules
 
-from streamsim.program.builder import Memory, Program
-from streamsim.program.schedule import (
+from streamsim.program import (
     Buffer,
     Copy,
     HostWork,
     Kernel,
+    Program,
     RecordEvent,
     Region,
     Schedule,
@@ -22,6 +22,7 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
+from streamsim.program.builder import Memory
 
 MIB = 1 << 20
 

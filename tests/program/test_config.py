@@ -12,10 +12,18 @@ from strategies import pipeline_of
 
 from streamsim.checks import MOST_CALLS
 from streamsim.errors import InputError
-from streamsim.program.config import ORDERS, Config, ring_config
-from streamsim.program.patterns import build, ring
-from streamsim.program.schedule import LAUNCHES, Copy, RecordEvent
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program import (
+    LAUNCHES,
+    ORDERS,
+    Config,
+    Copy,
+    RecordEvent,
+    Workload,
+    WorkloadKernel,
+    build,
+    ring,
+    ring_config,
+)
 
 WORKLOAD = pipeline_of(64)
 

@@ -17,18 +17,22 @@ from msgspec.structs import replace
 from strategies import NS, devices, make_device
 
 from streamsim.cli import main
-from streamsim.device.library import load_device
-from streamsim.device.profile import Device
+from streamsim.device import Device, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program.config import Config
-from streamsim.program.files import dump_workload, parse_workload
-from streamsim.program.schedule import Copy, HostWork, Kernel, Schedule
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.program.workload_text import workload_of_sizes
-from streamsim.search.evaluate import evaluate_ticks
-from streamsim.search.grid import Grid
-from streamsim.search.sweep_text import sweep
+from streamsim.program import (
+    Config,
+    Copy,
+    HostWork,
+    Kernel,
+    Schedule,
+    Workload,
+    WorkloadKernel,
+    dump_workload,
+    parse_workload,
+    workload_of_sizes,
+)
+from streamsim.search import Grid, evaluate_ticks, sweep
 
 CARD = make_device()  # a byte a tick each way, calls cost nothing
 

@@ -9,16 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import NS, make_device
 
-from streamsim.analysis.kernel_assumptions import kernel_assumptions
-from streamsim.device.library import load_device
+from streamsim.analysis import kernel_assumptions
+from streamsim.device import load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program.config import Config
-from streamsim.program.schedule import Kernel
-from streamsim.program.workload import Point, Workload, WorkloadKernel
-from streamsim.program.workload_text import parse_kernel
-from streamsim.search.evaluate import evaluate_ticks
-from streamsim.search.pruning_bounds import LowerBounds
+from streamsim.program import Config, Kernel, Point, Workload, WorkloadKernel, parse_kernel
+from streamsim.search import LowerBounds, evaluate_ticks
 
 
 def launches(workload: Workload, chunks: int) -> list[tuple[int, float, float]]:

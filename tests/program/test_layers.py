@@ -12,19 +12,21 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.device.schemas import schema
+from streamsim.device import schema
 from streamsim.errors import InputError
-from streamsim.program.files import parse_workload
-from streamsim.program.layer_files import (
+from streamsim.program import (
+    Layer,
+    Layers,
+    Point,
+    WorkloadKernel,
     dump_layers,
+    parse_kernel,
     parse_layers,
     parse_layers_csv,
+    parse_workload,
     read_layers,
     write_layers,
 )
-from streamsim.program.layers import Layer, Layers
-from streamsim.program.workload import Point, WorkloadKernel
-from streamsim.program.workload_text import parse_kernel
 
 ATTENTION, MLP = WorkloadKernel(duration_s=1e-3), WorkloadKernel(duration_s=2e-3, launches=3)
 MODEL = Layers((Layer(400_000_000, (ATTENTION, MLP), "block", 3), Layer(1 << 30, (ATTENTION,), "head")))

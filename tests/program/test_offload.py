@@ -14,15 +14,25 @@ from hypothesis import strategies as st
 from layered import Times, directions, layers_of, models, names_of, recurrence
 from msgspec.structs import replace
 
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.model import simulate
+from streamsim.program import (
+    Copy,
+    Kernel,
+    Layer,
+    Layers,
+    Offload,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WorkloadKernel,
+    loading,
+    offload,
+    one_by_one,
+)
 from streamsim.program.config import Direction
-from streamsim.program.layers import Layer, Layers
-from streamsim.program.offload import Offload, loading, offload, one_by_one
-from streamsim.program.schedule import Copy, Kernel, Schedule, Synchronize, WaitEvent
-from streamsim.program.workload import WorkloadKernel
-from streamsim.races.check import check
+from streamsim.races import check
 
 IDEAL = card.make_device()
 Model = tuple[list[Times], frozenset[int], int, int]

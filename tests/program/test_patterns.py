@@ -15,12 +15,28 @@ import strategies as card
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import Device
+from streamsim.device import Device, device_names, load_device
 from streamsim.model import simulate
-from streamsim.program.patterns import breadth_first, build, depth_first, one_stream, prefetch, ring, serial, serialized
-from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program import (
+    Copy,
+    Kernel,
+    Op,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+    build,
+    depth_first,
+    one_stream,
+    prefetch,
+    ring,
+    serial,
+    serialized,
+)
 
 DEVICE = card.make_device()
 Access = tuple[Region, bool]  # the bytes, and whether they are written

@@ -14,13 +14,29 @@ from strategies import pipeline_of
 
 from streamsim import Workload, WorkloadKernel
 from streamsim.checks import LARGEST_BYTES
-from streamsim.program.builder import Memory, Program
-from streamsim.program.files import parse_workload
-from streamsim.program.layer_files import parse_layers, parse_layers_csv
-from streamsim.program.offload import Offload
-from streamsim.program.patterns import breadth_first, build, depth_first, prefetch, ring, serial
-from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
-from streamsim.program.workload_text import parse_kernel
+from streamsim.program import (
+    Buffer,
+    Copy,
+    Kernel,
+    Offload,
+    Program,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    breadth_first,
+    build,
+    depth_first,
+    parse_kernel,
+    parse_layers,
+    parse_layers_csv,
+    parse_workload,
+    prefetch,
+    ring,
+    serial,
+)
+from streamsim.program.builder import Memory
 
 HOST, PAGE, CARD = Buffer("host", 100, "pinned"), Buffer("page", 100, "pageable"), Buffer("card", 100, "device")
 K = Kernel(1, duration_s=1e-3)

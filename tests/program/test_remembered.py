@@ -9,10 +9,9 @@ from hypothesis import given
 from msgspec.structs import replace
 from strategies import devices, h2d, program, schedules
 
-from streamsim.device.profile import Device
-from streamsim.lowering.lowered import lower
-from streamsim.program.remembered import MOST, MOST_OPS, remembered
-from streamsim.program.schedule import Schedule
+from streamsim.device import Device
+from streamsim.lowering import lower
+from streamsim.program import MOST, MOST_OPS, Schedule, remembered
 
 SCHEDULE = program(h2d(1, 10))
 

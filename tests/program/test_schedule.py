@@ -15,9 +15,20 @@ from hypothesis import strategies as st
 
 from streamsim import Grid, Sweep, Workload, WorkloadKernel, check, explain, load_device, predict, simulate
 from streamsim.errors import InputError
-from streamsim.program.files import dump_schedule, parse_schedule
-from streamsim.program.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
-from streamsim.search.sweep import Axis
+from streamsim.program import (
+    Buffer,
+    Copy,
+    Kernel,
+    Op,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    dump_schedule,
+    parse_schedule,
+)
+from streamsim.search import Axis
 
 HOST, PAGE, CARD = Buffer("host", 100, "pinned"), Buffer("page", 100, "pageable"), Buffer("card", 100, "device")
 K = Kernel(1, duration_s=1e-3)

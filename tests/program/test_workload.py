@@ -13,21 +13,30 @@ from effort import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamsim.analysis.kernel_assumptions import kernel_assumptions
-from streamsim.analysis.predict import predict
-from streamsim.analysis.room_on_card import check_room
+from streamsim.analysis import check_room, kernel_assumptions, predict
 from streamsim.checks import MOST_CHUNKS
-from streamsim.device.kernel_costs import part_s
-from streamsim.device.library import device_names, load_device
-from streamsim.device.variations import with_memory_limit
+from streamsim.device import device_names, load_device, part_s, with_memory_limit
 from streamsim.errors import InputError, NoRoomError
 from streamsim.model import simulate
-from streamsim.program.config import Config
-from streamsim.program.files import dump_workload, parse_workload
-from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
-from streamsim.program.schedule import Copy, Kernel
-from streamsim.program.workload import ALIGN_BYTES, Part, Point, Workload, WorkloadKernel
-from streamsim.program.workload_text import parse_kernel, workload_of_sizes
+from streamsim.program import (
+    ALIGN_BYTES,
+    Config,
+    Copy,
+    Kernel,
+    Part,
+    Point,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+    depth_first,
+    dump_workload,
+    parse_kernel,
+    parse_workload,
+    prefetch,
+    ring,
+    serial,
+    workload_of_sizes,
+)
 
 REAL = [name for name in device_names() if not name.startswith("ideal")]
 SIZES = st.integers(1, 1 << 20)

@@ -11,8 +11,7 @@ import msgspec
 import pytest
 from fake_cuda import CARD
 
-from streamsim.device.kernel_costs import KernelCost
-from streamsim.device.library import load_device
+from streamsim.device import KernelCost, load_device
 from streamsim.model import simulate
 from streamsim_validate.compare import predict_device_s
 from streamsim_validate.records import Entry, Machine, Recipe, Record, Run, closed, digest, spans_of, write_record

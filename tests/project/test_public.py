@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 import sys
 from array import array
 from collections.abc import Callable, Iterator
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, get_args, get_origin
@@ -53,18 +51,12 @@ from streamsim import (
     what_if,
     workload_of_sizes,
 )
-from streamsim.analysis.bounds import Bound, lower_bound
-from streamsim.analysis.event_pairs import timed_alone
-from streamsim.analysis.formulas import published
-from streamsim.analysis.what_if import WhatIf
-from streamsim.analysis.work_bound import work_bound
-from streamsim.device.assumptions import link_words
-from streamsim.recorded.card_profile import profile_of
-from streamsim.recorded.replay import untraced, without_recording
-from streamsim.report.gantt import plot_explanation
-from streamsim.report.heatmap import HeatMap
-from streamsim.search.result import Flatness, SimulatedProgram
-from streamsim.transform.changes import graph
+from streamsim.analysis import Bound, WhatIf, lower_bound, published, timed_alone, work_bound
+from streamsim.device import link_words
+from streamsim.recorded import profile_of, untraced, without_recording
+from streamsim.report import HeatMap, plot_explanation
+from streamsim.search import Flatness, SimulatedProgram
+from streamsim.transform import graph
 
 PUBLIC = {name: getattr(streamsim, name) for name in streamsim.__all__ if name != "__version__"}
 WORKLOAD = workload_of_sizes(h2d=["1MiB"], kernels=["10us"], d2h=["1MiB"])
@@ -81,16 +73,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @cache
 def names_of(module: ModuleType) -> dict[str, Any]:
-    """What a module knows, and what its ``if TYPE_CHECKING:`` imports and defines for type checkers."""
+    """What a module knows."""
     known = dict(vars(module))
-    for block in ast.parse(Path(str(module.__file__)).read_text()).body:
-        if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING":
-            for node in block.body:
-                if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("streamsim"):
-                    there = names_of(import_module(node.module))
-                    known |= {alias.asname or alias.name: there[alias.name] for alias in node.names}
-                else:
-                    exec(compile(ast.Module([node], []), str(module.__file__), "exec"), known)
     if known.get("array") is array:
         known["array"] = list  # array[int] is only for type checkers before Python 3.12
     return known

@@ -13,14 +13,23 @@ import pytest
 from strategies import h2d, program
 
 from streamsim import Config, Program, Workload, WorkloadKernel, changed, load_device
-from streamsim.device.profile import tables_of
+from streamsim.device import tables_of
 from streamsim.errors import InputError
-from streamsim.program.patterns import serialized
-from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
-from streamsim.program.workload import Point
-from streamsim.report.heatmap import HeatMap
-from streamsim.timeline.critical_path import critical_path
-from streamsim.transform.scenario import Source
+from streamsim.program import (
+    Buffer,
+    Copy,
+    Kernel,
+    Point,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    serialized,
+)
+from streamsim.report import HeatMap
+from streamsim.timeline import critical_path
+from streamsim.transform import Source
 
 H200 = load_device("h200")
 REGION = Region("x", 0, 8)

@@ -11,10 +11,8 @@ import strategies as card
 from race_oracle import ON_CARD, into, program, work
 
 from streamsim.cli import main
-from streamsim.program.files import read_schedule, write_schedule
-from streamsim.program.patterns import ring
-from streamsim.program.schedule import Synchronize, WaitEvent
-from streamsim.races.check import Finding, check, repaired
+from streamsim.program import Synchronize, WaitEvent, read_schedule, ring, write_schedule
+from streamsim.races import Finding, check, repaired
 
 # -- the command ------------------------------------------------------------------------------------------------------
 

@@ -35,8 +35,7 @@ from race_oracle import (
 )
 
 from streamsim.errors import InputError
-from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
-from streamsim.program.schedule import (
+from streamsim.program import (
     Buffer,
     Copy,
     Kernel,
@@ -48,9 +47,14 @@ from streamsim.program.schedule import (
     Synchronize,
     WaitEvent,
     WaitThread,
+    Workload,
+    breadth_first,
+    depth_first,
+    prefetch,
+    ring,
+    serial,
 )
-from streamsim.program.workload import Workload
-from streamsim.races.check import Finding, MissingWait, check, repaired
+from streamsim.races import Finding, MissingWait, check, repaired
 from streamsim_validate.calibrate.all_probes import probes
 from streamsim_validate.suites.suites import SUITES, suite
 

@@ -10,8 +10,7 @@ import strategies as card
 from msgspec.structs import replace
 from race_oracle import HOST, ON_CARD, OTHER, into, of_rule, program, work
 
-from streamsim.program.patterns import depth_first
-from streamsim.program.schedule import (
+from streamsim.program import (
     Buffer,
     Copy,
     Op,
@@ -21,8 +20,9 @@ from streamsim.program.schedule import (
     Synchronize,
     WaitEvent,
     WaitThread,
+    depth_first,
 )
-from streamsim.races.check import Finding, Hazard, MissingWait, check, repaired, unnamed_memory
+from streamsim.races import Finding, Hazard, MissingWait, check, repaired, unnamed_memory
 
 MIB = 1 << 20
 

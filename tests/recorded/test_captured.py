@@ -18,14 +18,20 @@ from made_recordings import kineto, pipeline
 from perfect_profiler import recorded
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
-from streamsim.device.profile import Device
-from streamsim.device.variations import with_values
+from streamsim.device import Device, with_values
 from streamsim.model import simulate
-from streamsim.program.schedule import HostWork, Schedule, Synchronize, WaitThread
-from streamsim.recorded.captured import read_captured
-from streamsim.recorded.program import program_of
-from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import AnnotationKind, CallKind, CopyDirection, CopyMemory, Recording, WorkKind
+from streamsim.program import HostWork, Schedule, Synchronize, WaitThread
+from streamsim.recorded import (
+    AnnotationKind,
+    CallKind,
+    CopyDirection,
+    CopyMemory,
+    Recording,
+    WorkKind,
+    program_of,
+    read_captured,
+    read_recording,
+)
 
 CALLS = ("copy", "kernel", "record", "wait", "synchronize")
 PLACED = {"context_id": 1, "stream_id": 7}
@@ -270,7 +276,7 @@ def test_a_window_takes_its_untraced_time_without_what_lies_around_its_program(
     window: str, untraced_ns: list[int], expected_ns: int | None
 ) -> None:
     """The host's 20 before the first call and 5 behind the last end are not the program's."""
-    from streamsim.recorded.untraced_times import untraced_time_s
+    from streamsim.recorded import untraced_time_s
 
     was = stepping()
     half = len(was.calls) // 2
@@ -287,7 +293,7 @@ def test_a_window_takes_its_untraced_time_without_what_lies_around_its_program(
 
 
 def test_a_window_whose_work_still_runs_when_it_closes_has_no_untraced_time() -> None:
-    from streamsim.recorded.untraced_times import untraced_time_s
+    from streamsim.recorded import untraced_time_s
 
     was = stepping()
     closes = int(was.work.end_ns[2]) - 1

@@ -15,15 +15,19 @@ from made_recordings import PINNED_IN, PINNED_OUT, call, copy, kernel, kineto
 from perfect_profiler import recorded
 from strategies import d2h, h2d, link, make_device, program
 
-from streamsim.device.library import load_device
+from streamsim.device import load_device
 from streamsim.model import simulate
-from streamsim.program.recorded_times import FIRST_TOUCH
-from streamsim.program.schedule import Buffer, HostWork, Region
-from streamsim.recorded.card_profile import profile_of
-from streamsim.recorded.copy_rates import LEAST_BYTES, copy_rates, held_ns
-from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import Recording
-from streamsim.recorded.replay import replay, warnings_of
+from streamsim.program import FIRST_TOUCH, Buffer, HostWork, Region
+from streamsim.recorded import (
+    LEAST_BYTES,
+    Recording,
+    copy_rates,
+    held_ns,
+    profile_of,
+    read_recording,
+    replay,
+    warnings_of,
+)
 
 PAGEABLE_IN, PAGEABLE_OUT = "Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pageable)"
 sizes = st.lists(st.integers(LEAST_BYTES, 40 * LEAST_BYTES), min_size=1, max_size=8)

@@ -9,9 +9,8 @@ import pytest
 from made_recordings import copy, export, kineto, pipeline, span
 
 from streamsim.cli import main
-from streamsim.device.files import read_device
-from streamsim.recorded.read import read_recording
-from streamsim.recorded.summary import summarise
+from streamsim.device import read_device
+from streamsim.recorded import read_recording, summarise
 
 
 @pytest.fixture(autouse=True)

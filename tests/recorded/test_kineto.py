@@ -10,9 +10,17 @@ from typing import Any
 import pytest
 from made_recordings import PID, PINNED_IN, TID, call, copy, kernel, kineto, pipeline, span
 
-from streamsim.recorded import json_stream
-from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import NONE, AnnotationKind, CallKind, CopyDirection, CopyMemory, Recording, WorkKind
+from streamsim.recorded import (
+    NONE,
+    AnnotationKind,
+    CallKind,
+    CopyDirection,
+    CopyMemory,
+    Recording,
+    WorkKind,
+    json_stream,
+    read_recording,
+)
 
 WITHOUT_WORK = "copies, memsets and launches without work"
 

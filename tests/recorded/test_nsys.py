@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from made_recordings import NO_ID, PID, TID, Export, export, kineto, pipeline, process
 
-from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import (
+from streamsim.recorded import (
     AnnotationKind,
     CallKind,
     CopyDirection,
@@ -16,6 +15,7 @@ from streamsim.recorded.recording import (
     PageKind,
     Recording,
     WorkKind,
+    read_recording,
 )
 
 

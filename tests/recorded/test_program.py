@@ -11,25 +11,22 @@ from perfect_profiler import recorded
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device.profile import Device
-from streamsim.device.variations import with_values
+from streamsim.device import Device, with_values
 from streamsim.model import simulate
-from streamsim.program.schedule import (
-    Copy,
-    HostWork,
-    Kernel,
-    RecordEvent,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-    WaitThread,
+from streamsim.program import Copy, HostWork, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent, WaitThread
+from streamsim.recorded import (
+    CallKind,
+    HostCosts,
+    RecordedCard,
+    part_of,
+    program_of,
+    replay,
+    uncontended_ns,
+    untraced,
+    warnings_of,
+    while_recorded,
+    without_recording,
 )
-from streamsim.recorded.program import program_of
-from streamsim.recorded.recording import CallKind, RecordedCard
-from streamsim.recorded.recording_costs import HostCosts, while_recorded
-from streamsim.recorded.replay import replay, untraced, warnings_of, without_recording
-from streamsim.recorded.uncontended import uncontended_ns
-from streamsim.recorded.windows import part_of
 
 
 def waits(op: object) -> bool:

@@ -11,21 +11,27 @@ from hypothesis import strategies as st
 from perfect_profiler import recorded
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
-from streamsim.device.recorders import Recorder
+from streamsim.device import Recorder
 from streamsim.model import simulate
-from streamsim.program.schedule import HostWork, RecordEvent
-from streamsim.recorded.program import program_of
-from streamsim.recorded.recording import (
+from streamsim.program import HostWork, RecordEvent
+from streamsim.recorded import (
+    ENOUGH,
     NONE,
     AnnotationKind,
     Annotations,
     CallKind,
     HostCalls,
+    HostCosts,
     RecordedThread,
     Recording,
+    by_asking,
+    costs_of,
+    program_of,
+    replay,
+    untraced,
+    while_recorded,
+    without_recording,
 )
-from streamsim.recorded.recording_costs import ENOUGH, HostCosts, by_asking, costs_of, while_recorded
-from streamsim.recorded.replay import replay, untraced, without_recording
 
 LAUNCH, WORK = 3000, 500  # ticks: of a launch, and of what the host does before it
 QUERY = "cudaGetDevice_v3020"

@@ -18,18 +18,21 @@ from perfect_profiler import recorded
 from strategies import d2h, h2d, make_device, program
 
 from streamsim.cli import main
-from streamsim.device.recorders import Recorder
+from streamsim.device import Recorder
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program.files import dump_schedule, parse_schedule
-from streamsim.program.schedule import Synchronize
-from streamsim.recorded import builder, captured, json_stream
-from streamsim.recorded.program import program_of
-from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import Recording
-from streamsim.recorded.replay import untraced
-from streamsim.recorded.simulated import write_recording
-from streamsim.recorded.windows import part_of
+from streamsim.program import Synchronize, dump_schedule, parse_schedule
+from streamsim.recorded import (
+    Recording,
+    builder,
+    captured,
+    json_stream,
+    part_of,
+    program_of,
+    read_recording,
+    untraced,
+    write_recording,
+)
 
 # Commands in a folder with a recording of the pipeline, t.json, and its program, p.json.
 CHANGE = "whatif p.json --device h200 "

@@ -16,22 +16,16 @@ from typing import Any
 import pytest
 from made_recordings import SHARED
 
-from streamsim.analysis.what_if import what_if
+from streamsim.analysis import what_if
 from streamsim.cli import main
-from streamsim.code.programs import code_of_steps
-from streamsim.code.steps import LANGUAGES
-from streamsim.device.profile import Device
+from streamsim.code import LANGUAGES, code_of_steps
+from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program.config import Config
-from streamsim.program.schedule import Schedule
-from streamsim.recorded.card_profile import profile_of
-from streamsim.recorded.read import read_recording
-from streamsim.recorded.replay import untraced
-from streamsim.search.best_steps import Way, best_steps
-from streamsim.search.result import Best
-from streamsim.transform.changes import Change, make_async, pin, streams
-from streamsim.transform.repeated_step import repeated_step
+from streamsim.program import Config, Schedule
+from streamsim.recorded import profile_of, read_recording, untraced
+from streamsim.search import Best, Way, best_steps
+from streamsim.transform import Change, make_async, pin, repeated_step, streams
 
 pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason="no folder ../shared/traces beside the project")
 

@@ -17,16 +17,25 @@ from typing import Any
 import pytest
 from made_recordings import SHARED
 
-from streamsim.analysis.explain import explain
-from streamsim.device.library import load_device
-from streamsim.device.variations import changed
+from streamsim.analysis import explain
+from streamsim.device import changed, load_device
 from streamsim.model import simulate
-from streamsim.recorded.card_profile import profile_of
-from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import CallKind, CopyDirection, CopyMemory, Recording, WorkKind
-from streamsim.recorded.replay import Replay, replay, untraced
-from streamsim.recorded.summary import RecordedCardUse, summarise
-from streamsim.recorded.windows import named_spans, part_of
+from streamsim.recorded import (
+    CallKind,
+    CopyDirection,
+    CopyMemory,
+    RecordedCardUse,
+    Recording,
+    Replay,
+    WorkKind,
+    named_spans,
+    part_of,
+    profile_of,
+    read_recording,
+    replay,
+    summarise,
+    untraced,
+)
 
 pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason="no folder ../shared/traces beside the project")
 

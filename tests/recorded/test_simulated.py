@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 from perfect_profiler import recorded
 
 from streamsim import build, load_device, replay, simulate, workload_of_sizes
-from streamsim.program.config import HostMemory, Order
-from streamsim.recorded.kineto import LEGACY_STREAM
-from streamsim.recorded.read import read_recording
-from streamsim.recorded.replay import without_recording
-from streamsim.recorded.simulated import write_recording
+from streamsim.program import HostMemory
+from streamsim.program.config import Order
+from streamsim.recorded import LEGACY_STREAM, read_recording, without_recording, write_recording
 
 WORKLOAD = workload_of_sizes(h2d=["64MiB"], kernels=["0.57ms"], d2h=["32MiB"])
 ORDERS: tuple[Order, ...] = ("serial", "depth-first", "breadth-first", "prefetch")

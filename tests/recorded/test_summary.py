@@ -13,11 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_recordings import PINNED_IN, PINNED_OUT, call, copy, kernel, kineto, pipeline, span
 
-from streamsim.recorded import idle
-from streamsim.recorded.builder import RecordingBuilder
-from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import CallKind, CopyDirection, Recording, WorkKind
-from streamsim.recorded.summary import RecordedCardUse, RecordedReason, RecordingSummary, engines_of, summarise
+from streamsim.recorded import (
+    CallKind,
+    CopyDirection,
+    RecordedCardUse,
+    RecordedReason,
+    Recording,
+    RecordingBuilder,
+    RecordingSummary,
+    WorkKind,
+    engines_of,
+    idle,
+    read_recording,
+    summarise,
+)
 
 
 @pytest.fixture

@@ -12,20 +12,21 @@ from hypothesis import assume, given
 from perfect_profiler import recorded
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim.model import simulate
-from streamsim.program.files import (
+from streamsim.program import (
+    UNKNOWN,
+    HostWork,
     ProgramFile,
+    RecordedTimes,
+    Schedule,
+    Synchronize,
     read_program,
     read_schedule,
     write_schedule,
 )
-from streamsim.program.recorded_times import UNKNOWN, RecordedTimes
-from streamsim.program.schedule import HostWork, Schedule, Synchronize
-from streamsim.recorded.op_times import recorded_times
-from streamsim.recorded.program import program_of
-from streamsim.recorded.recording import NONE
-from streamsim.timeline.timeline import recorded_timeline
+from streamsim.recorded import NONE, program_of, recorded_times
+from streamsim.timeline import recorded_timeline
 
 
 @given(card.schedules(launch="live"), card.devices())

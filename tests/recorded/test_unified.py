@@ -9,19 +9,19 @@ import pytest
 from made_recordings import Export, call, copy, export, kineto, pipeline, process
 
 from streamsim.cli import main
-from streamsim.program.files import read_program
-from streamsim.program.recorded_times import RecordedLane
-from streamsim.program.schedule import Kernel
-from streamsim.recorded.op_times import recorded_times
-from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import CallKind, Recording
-from streamsim.recorded.replay import replay
-from streamsim.recorded.summary import RecordedAmount, summarise
-from streamsim.recorded.windows import part_of
-from streamsim.report.gantt import plot_gantt
-from streamsim.report.text import gantt
-from streamsim.report.trace import trace_events
-from streamsim.timeline.timeline import Timeline, recorded_timeline
+from streamsim.program import Kernel, RecordedLane, read_program
+from streamsim.recorded import (
+    CallKind,
+    RecordedAmount,
+    Recording,
+    part_of,
+    read_recording,
+    recorded_times,
+    replay,
+    summarise,
+)
+from streamsim.report import gantt, plot_gantt, trace_events
+from streamsim.timeline import Timeline, recorded_timeline
 
 MIB = 1 << 20
 IN, OUT = 11, 12  # kinds of copies in an export

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from made_recordings import PID, PINNED_IN, TID, call, copy, export, kernel, kineto, span
 
-from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import Recording
-from streamsim.recorded.windows import named_spans, part_of
+from streamsim.recorded import Recording, named_spans, part_of, read_recording
 
 # Two steps of a copy and a kernel. The second step's copy runs beside the first's kernel, as prefetching does; the
 # first's kernel runs into the second step.

@@ -16,29 +16,46 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
 from strategies import MS_KERNEL, d2h, devices, h2d, kernel, make_device, pipeline_of, program, schedules
 
-from streamsim.analysis.predict import predict
-from streamsim.device.profile import Device
+from streamsim.analysis import predict
+from streamsim.device import Device
 from streamsim.model import simulate
-from streamsim.program.patterns import breadth_first, depth_first, prefetch
-from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.report.gantt import (
+from streamsim.program import (
+    Copy,
+    Kernel,
+    RecordEvent,
+    Schedule,
+    Synchronize,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+    depth_first,
+    prefetch,
+)
+from streamsim.report import (
     BAR,
+    COLOURS,
+    D2H,
+    H2D,
+    HOST_CALL,
+    HOST_WAITS,
+    KERNEL,
     MOMENTS,
     MOST_BARS,
     MOST_STREAMS,
+    WAITS,
+    HeatMap,
     busy_share,
+    numbers,
     plot_compared,
     plot_gantt,
     plot_gantts,
+    plot_heatmap,
     save_gantt,
     save_gantts,
+    spelled_out,
 )
-from streamsim.report.heatmap import HeatMap, plot_heatmap
-from streamsim.report.kinds import COLOURS, D2H, H2D, HOST_CALL, HOST_WAITS, KERNEL, WAITS, numbers
 from streamsim.report.pictures import new_figure
-from streamsim.report.titles import spelled_out
-from streamsim.timeline.timeline import Timeline
+from streamsim.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

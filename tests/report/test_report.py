@@ -11,13 +11,20 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import d2h, devices, h2d, kernel, link, make_device, program, schedules
 
-from streamsim.analysis.predict import ELSEWHERE, Prediction, predict
-from streamsim.device.profile import Device
+from streamsim.analysis import ELSEWHERE, Prediction, predict
+from streamsim.device import Device
 from streamsim.model import simulate
-from streamsim.program.patterns import breadth_first, depth_first, serial, serialized
-from streamsim.program.schedule import Schedule, Synchronize
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.report.text import IDLE, PARTLY, STREAM_LETTERS, gantt, summary, to_csv
+from streamsim.program import (
+    Schedule,
+    Synchronize,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+    depth_first,
+    serial,
+    serialized,
+)
+from streamsim.report import IDLE, PARTLY, STREAM_LETTERS, gantt, summary, to_csv
 
 NS = 1e-9
 # Two chunks of 10 ticks a stage in two streams on a device without overheads:

@@ -10,11 +10,10 @@ import pytest
 from refusals import refusal
 from strategies import h2d, make_device, program
 
-from streamsim.analysis.predict import predict
+from streamsim.analysis import predict
 from streamsim.model import simulate
-from streamsim.program.schedule import Kernel
-from streamsim.report.gantt import plot_gantts, save_gantt, save_gantts
-from streamsim.report.trace import write_trace
+from streamsim.program import Kernel
+from streamsim.report import plot_gantts, save_gantt, save_gantts, write_trace
 
 TIMELINE = simulate(program(h2d(1, 20)), make_device())
 SUFFIX = "expected a file name that ends in one of .png, .svg, .pdf"

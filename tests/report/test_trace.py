@@ -18,12 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import d2h, devices, h2d, kernel, make_device, pipeline_of, program, schedules
 
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim.model import simulate
-from streamsim.program.patterns import depth_first
-from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
-from streamsim.report.trace import ENGINES, HOST, STREAMS, trace_events, write_trace, write_traces
-from streamsim.timeline.timeline import Timeline
+from streamsim.program import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent, depth_first
+from streamsim.report import ENGINES, HOST, STREAMS, trace_events, write_trace, write_traces
+from streamsim.timeline import Timeline
 
 Event = dict[str, Any]
 

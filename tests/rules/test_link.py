@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim.checks import LARGEST_BYTES
-from streamsim.device.profile import LinkDirection
+from streamsim.device import LinkDirection
 from streamsim.model import simulate
 
 PARTS = 1 << 20  # bytes on the link are counted in parts of 2**-20

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sweeps import small
 
-from streamsim.search.sweep_output import write_sweep
+from streamsim.search import write_sweep
 
 
 @pytest.fixture(scope="module")

@@ -14,19 +14,23 @@ from hypothesis import strategies as st
 from strategies import NS, devices, link, make_device, pipeline_of
 
 import streamsim
-from streamsim.device.library import load_device
-from streamsim.device.profile import Device
+from streamsim.device import Device, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program.config import ORDERS, Config
-from streamsim.program.patterns import build, serial
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.rules.clock import TICKS_PER_S
-from streamsim.search.coarse_to_fine import BLOCKS, MARGINS_PERCENT, _few, cost_ops, search
-from streamsim.search.evaluate import evaluate_ticks, is_fast
-from streamsim.search.grid import Grid
-from streamsim.search.pruning_bounds import LowerBounds
-from streamsim.search.result import FASTER
+from streamsim.program import ORDERS, Config, Workload, WorkloadKernel, build, serial
+from streamsim.rules import TICKS_PER_S
+from streamsim.search import (
+    BLOCKS,
+    FASTER,
+    MARGINS_PERCENT,
+    Grid,
+    LowerBounds,
+    cost_ops,
+    evaluate_ticks,
+    is_fast,
+    search,
+)
+from streamsim.search.coarse_to_fine import _few
 
 WORK = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
 

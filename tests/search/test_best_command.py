@@ -13,18 +13,20 @@ from strategies import NS, make_device, pipeline_of
 
 import streamsim
 from streamsim.cli import main
-from streamsim.device.files import read_device, write_device
-from streamsim.device.library import load_device
-from streamsim.program.config import Config
-from streamsim.program.files import write_schedule, write_workload
-from streamsim.program.layer_files import write_layers
-from streamsim.program.layers import Layer, Layers
-from streamsim.program.patterns import one_stream
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.program.workload_text import workload_of_sizes
-from streamsim.search.evaluate import SLOW, is_fast
-from streamsim.search.grid import Grid
-from streamsim.search.result import Best
+from streamsim.device import load_device, read_device, write_device
+from streamsim.program import (
+    Config,
+    Layer,
+    Layers,
+    Workload,
+    WorkloadKernel,
+    one_stream,
+    workload_of_sizes,
+    write_layers,
+    write_schedule,
+    write_workload,
+)
+from streamsim.search import SLOW, Best, Grid, is_fast
 
 # The command
 

@@ -14,18 +14,12 @@ from hypothesis import strategies as st
 from layered import Times, directions, layers_of, models, names_of, recurrence
 from msgspec.structs import replace
 
-from streamsim.device.library import load_device
-from streamsim.device.profile import Device
+from streamsim.device import Device, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
+from streamsim.program import Layer, Layers, Offload, WorkloadKernel, one_by_one
 from streamsim.program.config import Direction
-from streamsim.program.layers import Layer, Layers
-from streamsim.program.offload import Offload, one_by_one
-from streamsim.program.workload import WorkloadKernel
-from streamsim.search import placements
-from streamsim.search.best_offload import MOST_LEAN, best_offload
-from streamsim.search.offload_bounds import LayerCosts, Room, floor_ticks
-from streamsim.search.result import Best
+from streamsim.search import MOST_LEAN, Best, LayerCosts, Room, best_offload, floor_ticks, placements
 
 IDEAL = card.make_device()
 NS = 1e-9

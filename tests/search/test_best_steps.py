@@ -10,13 +10,23 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
-from streamsim.analysis.what_if import what_if
+from streamsim.analysis import what_if
 from streamsim.model import simulate
-from streamsim.program.patterns import breadth_first
-from streamsim.program.schedule import Buffer, Copy, HostWork, Kernel, Op, Region, Schedule, Synchronize
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.search.best_steps import Way, best_steps
-from streamsim.transform.chunks import chunk_count, in_chunks
+from streamsim.program import (
+    Buffer,
+    Copy,
+    HostWork,
+    Kernel,
+    Op,
+    Region,
+    Schedule,
+    Synchronize,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+)
+from streamsim.search import Way, best_steps
+from streamsim.transform import chunk_count, in_chunks
 
 DEVICE = make_device()
 

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 from strategies import make_device
 
-from streamsim.program.config import Config
-from streamsim.program.schedule import Copy, Kernel
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.search import coarse_to_fine
-from streamsim.search.coarse_to_fine import CONFIG_OPS, _around, _coarse, _few, cost_ops, search
+from streamsim.program import Config, Copy, Kernel, Workload, WorkloadKernel
+from streamsim.search import CONFIG_OPS, coarse_to_fine, cost_ops, search
+from streamsim.search.coarse_to_fine import _around, _coarse, _few
 
 
 @pytest.mark.parametrize(

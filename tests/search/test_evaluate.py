@@ -10,9 +10,9 @@ from strategies import make_device, pipeline_of
 
 import streamsim.model
 from streamsim import compiled
-from streamsim.program.config import Config
+from streamsim.program import Config
+from streamsim.search import evaluate, is_fast
 from streamsim.search import evaluate as evaluating
-from streamsim.search.evaluate import evaluate, is_fast
 
 
 @pytest.mark.skipif(not is_fast(), reason="needs streamsim[fast]")

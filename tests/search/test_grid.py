@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from strategies import pipeline_of
 
-from streamsim.program.config import Config
-from streamsim.search.grid import Grid
+from streamsim.program import Config
+from streamsim.search import Grid
 
 
 def test_it_says_of_itself_how_many_there_are_of_each_choice_and_what_may_be_held() -> None:

@@ -13,14 +13,11 @@ from hypothesis import strategies as st
 from strategies import NS, devices, link, make_device
 
 import streamsim
-from streamsim.device.kernel_costs import KernelCost
-from streamsim.device.profile import Device
+from streamsim.device import Device, KernelCost
 from streamsim.errors import InputError
-from streamsim.program.config import Config, Order
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.search.evaluate import evaluate_ticks
-from streamsim.search.grid import Grid
-from streamsim.search.pruning_bounds import LowerBounds
+from streamsim.program import Config, Workload, WorkloadKernel
+from streamsim.program.config import Order
+from streamsim.search import Grid, LowerBounds, evaluate_ticks
 
 # The bounds
 

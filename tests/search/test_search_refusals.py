@@ -15,17 +15,9 @@ from strategies import make_device, pipeline_of, program
 from sweeps import NOTE
 
 from streamsim.cli import main
-from streamsim.device.library import load_device
-from streamsim.program.config import Config
-from streamsim.program.layers import Layer, Layers
-from streamsim.program.schedule import HostWork
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.search.best_offload import best_offload
-from streamsim.search.best_steps import best_steps
-from streamsim.search.grid import Grid
-from streamsim.search.sweep import Axis, Sweep
-from streamsim.search.sweep_text import sweep
-from streamsim.search.tuning import beliefs
+from streamsim.device import load_device
+from streamsim.program import Config, HostWork, Layer, Layers, Workload, WorkloadKernel
+from streamsim.search import Axis, Grid, Sweep, beliefs, best_offload, best_steps, sweep
 
 COMMANDS = [
     ("best", "no workload: give --h2d SIZE"),

@@ -17,19 +17,23 @@ from hypothesis import strategies as st
 from strategies import NS, make_device, pipeline_of
 from sweeps import rows_of, small
 
-from streamsim.device.assumptions import known_within
-from streamsim.device.library import load_device
+from streamsim.device import known_within, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
+from streamsim.program import (
+    Point,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+    build,
+    depth_first,
+    serial,
+    workload_of_sizes,
+    write_workload,
+)
 from streamsim.program.config import Order
-from streamsim.program.files import write_workload
-from streamsim.program.patterns import breadth_first, build, depth_first, serial
-from streamsim.program.workload import Point, Workload, WorkloadKernel
-from streamsim.program.workload_text import workload_of_sizes
-from streamsim.report.heatmap import HeatMap, maps_by_order, plot_heatmap, plot_heatmaps, save_heatmaps
-from streamsim.search.evaluate import is_fast
-from streamsim.search.sweep import Axis, Sweep, predict_block, scaled, sweep_blocks
-from streamsim.search.sweep_text import read_asked, sweep, sweep_of
+from streamsim.report import HeatMap, maps_by_order, plot_heatmap, plot_heatmaps, save_heatmaps
+from streamsim.search import Axis, Sweep, is_fast, predict_block, read_asked, scaled, sweep, sweep_blocks, sweep_of
 
 ASKED = {
     "device": ["a100,k20c"],

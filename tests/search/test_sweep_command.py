@@ -10,14 +10,12 @@ import pytest
 from strategies import pipeline_of
 from sweeps import said
 
-from streamsim.analysis.kernel_assumptions import kernel_assumptions
+from streamsim.analysis import kernel_assumptions
 from streamsim.cli import main
-from streamsim.device.assumptions import link_words
-from streamsim.device.library import load_device
-from streamsim.program.files import write_workload
-from streamsim.program.workload_text import workload_of_sizes
-from streamsim.search.sweep_output import read_rows
-from streamsim.text.quantities import format_change, format_seconds
+from streamsim.device import link_words, load_device
+from streamsim.program import workload_of_sizes, write_workload
+from streamsim.search import read_rows
+from streamsim.text import format_change, format_seconds
 
 # The command
 

@@ -14,9 +14,7 @@ import pytest
 
 from streamsim.cli import main
 from streamsim.errors import InputError
-from streamsim.search.sweep import Sweep
-from streamsim.search.sweep_output import write_sweep
-from streamsim.search.sweep_text import sweep_of
+from streamsim.search import Sweep, sweep_of, write_sweep
 
 pytestmark = pytest.mark.skipif(find_spec("distributed") is None, reason="needs streamsim[dask]")
 

@@ -20,9 +20,8 @@ from sweeps import NOTE, small
 from streamsim.cli import main
 from streamsim.cli.worker import WorkerDiedError, workers
 from streamsim.errors import InputError
-from streamsim.search.sweep import RETRIES, sweep_blocks
-from streamsim.search.sweep_output import JOURNAL, write_sweep
-from streamsim.text.quantities import parse_bytes
+from streamsim.search import JOURNAL, RETRIES, sweep_blocks, write_sweep
+from streamsim.text import parse_bytes
 
 # Executors
 

@@ -19,9 +19,9 @@ from sweeps import NOTE, rows_of, small
 
 from streamsim.cli import main
 from streamsim.errors import InputError
-from streamsim.files.locks import try_lock
-from streamsim.search import sweep_output
-from streamsim.search.sweep_output import JOURNAL, _decoded, _encoded, read_rows, write_sweep
+from streamsim.files import try_lock
+from streamsim.search import JOURNAL, read_rows, sweep_output, write_sweep
+from streamsim.search.sweep_output import _decoded, _encoded
 
 
 def test_every_format_holds_the_same_rows(whole: Path) -> None:

@@ -17,14 +17,13 @@ from msgspec.structs import replace
 from strategies import make_device, pipeline_of
 
 from streamsim import Config, Workload, WorkloadKernel, best, load_device, simulate
-from streamsim.device.profile import number_names
-from streamsim.device.variations import with_memory_limit
-from streamsim.search.grid import Grid
-from streamsim.search.tuning import (
+from streamsim.device import number_names, with_memory_limit
+from streamsim.search import (
     COMMON_SPREAD,
     LARGER_IS_RARER,
     LEAST_SCATTER,
     Beliefs,
+    Grid,
     Hypothesis,
     beliefs,
     candidates,

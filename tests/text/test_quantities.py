@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim.errors import InputError
-from streamsim.text.quantities import (
+from streamsim.text import (
     format_bytes,
     format_change,
     format_seconds,
@@ -19,8 +19,8 @@ from streamsim.text.quantities import (
     parse_count,
     parse_number,
     parse_seconds,
+    shown,
 )
-from streamsim.text.shown import shown
 
 PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 TIMES = {"s": 0, "ms": -3, "us": -6, "\N{MICRO SIGN}s": -6, "\N{GREEK SMALL LETTER MU}s": -6, "ns": -9}

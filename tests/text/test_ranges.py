@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim.errors import InputError
-from streamsim.text.quantities import parse_bytes, parse_count, parse_seconds
-from streamsim.text.ranges import expand
+from streamsim.text import expand, parse_bytes, parse_count, parse_seconds
 
 # Ranges
 

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import d2h, h2d, kernel, make_device, program
 
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim.model import simulate
-from streamsim.program.schedule import Op, RecordEvent, Schedule, Synchronize, WaitEvent
-from streamsim.timeline.critical_path import critical_path
-from streamsim.timeline.timeline import Timeline
+from streamsim.program import Op, RecordEvent, Schedule, Synchronize, WaitEvent
+from streamsim.timeline import Timeline, critical_path
 
 IDEAL = make_device()
 ENGINES = ("h2d", "d2h", "compute")

@@ -9,14 +9,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import d2h, h2d, kernel, make_device, program
 
-from streamsim.device.library import load_device
-from streamsim.device.profile import Device
-from streamsim.device.variations import changed
+from streamsim.device import Device, changed, load_device
 from streamsim.errors import InputError
-from streamsim.program.schedule import Copy, Kernel, Synchronize
-from streamsim.races.check import check
-from streamsim.training.loop import Loop, enough_workers, loop_advice, seconds_a_step
-from streamsim.training.recorded import loop_of
+from streamsim.program import Copy, Kernel, Synchronize
+from streamsim.races import check
+from streamsim.training import Loop, enough_workers, loop_advice, loop_of, seconds_a_step
 
 MS = 1e-3
 

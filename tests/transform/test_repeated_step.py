@@ -9,13 +9,12 @@ from msgspec.structs import replace
 from perfect_profiler import recorded
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
-from streamsim.device.library import load_device
+from streamsim.device import load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program.config import Config
-from streamsim.program.patterns import breadth_first
-from streamsim.program.schedule import (
+from streamsim.program import (
     Buffer,
+    Config,
     Copy,
     HostWork,
     Kernel,
@@ -25,14 +24,13 @@ from streamsim.program.schedule import (
     Schedule,
     Synchronize,
     WaitEvent,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
 )
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.recorded.program import program_of
-from streamsim.rules.clock import ticks
-from streamsim.transform.changes import graph
-from streamsim.transform.repeated_step import has_more, is_recorded, repeated_step
-from streamsim.transform.scenario import Case
-from streamsim.transform.steps import in_pieces, over_streams
+from streamsim.recorded import program_of
+from streamsim.rules import ticks
+from streamsim.transform import Case, graph, has_more, in_pieces, is_recorded, over_streams, repeated_step
 
 BYTES = 16 * 12  # that can be cut in up to 12 pieces of whole 16 bytes
 

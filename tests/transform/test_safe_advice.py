@@ -14,18 +14,15 @@ from race_oracle import Graph, end, of_rule, races, start
 from same_work import Terms, amounts, output, pipelines
 from strategies import NS, hosted, make_device, program
 
-from streamsim.analysis.causes import KEYS
-from streamsim.analysis.explain import explain
-from streamsim.analysis.removals import Removals
-from streamsim.analysis.what_if import what_if
+from streamsim.analysis import KEYS, Removals, explain, what_if
 from streamsim.cli.whatif import _changes, whatif_command
-from streamsim.device.library import load_device
+from streamsim.device import load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program.config import ORDERS, Config
-from streamsim.program.patterns import breadth_first, depth_first, ring
-from streamsim.program.schedule import (
+from streamsim.program import (
+    ORDERS,
     Buffer,
+    Config,
     Copy,
     HostWork,
     Kernel,
@@ -35,15 +32,25 @@ from streamsim.program.schedule import (
     Schedule,
     Synchronize,
     WaitEvent,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+    depth_first,
+    ring,
 )
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.races.check import check, repaired
-from streamsim.search.best_steps import best_steps
+from streamsim.races import check, repaired
+from streamsim.search import best_steps
+from streamsim.transform import (
+    ORDERS_NO_STREAMS,
+    Change,
+    Dependences,
+    Scenario,
+    changed_by,
+    chunk_count,
+    in_chunks,
+    listed,
+)
 from streamsim.transform import changes as make
-from streamsim.transform.changes import ORDERS_NO_STREAMS, Change, changed_by, listed
-from streamsim.transform.chunks import chunk_count, in_chunks
-from streamsim.transform.dependences import Dependences
-from streamsim.transform.scenario import Scenario
 
 DEVICE = make_device(copy=2, kernel=3)
 ONCE = st.lists(st.sampled_from((8, 16, 32, 96)), max_size=1).map(tuple)

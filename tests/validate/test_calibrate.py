@@ -17,11 +17,10 @@ import pytest
 from fake_cuda import fake_gpu
 
 from streamsim import load_device
-from streamsim.device.kernel_costs import KernelCost
-from streamsim.device.profile import ARBITRATIONS, Arbitration, Device, LinkDirection, number_names
+from streamsim.device import ARBITRATIONS, Arbitration, Device, KernelCost, LinkDirection, number_names
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program.schedule import Kernel, Op, RecordEvent, Schedule, WaitEvent
+from streamsim.program import Kernel, Op, RecordEvent, Schedule, WaitEvent
 from streamsim_validate.calibrate import fits, measurement
 from streamsim_validate.calibrate.all_probes import probes
 from streamsim_validate.calibrate.copies import COLD_KINDS, PAGEABLE_BYTES, Link, cold_link, fit_link, warm_link

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from streamsim.device.files import read_device
-from streamsim.program.schedule import RecordEvent, WaitEvent
+from streamsim.device import read_device
+from streamsim.program import RecordEvent, WaitEvent
 from streamsim_validate.calibrate import fits
 from streamsim_validate.calibrate.all_probes import probes
 from streamsim_validate.calibrate.samples import read_samples

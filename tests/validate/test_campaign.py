@@ -15,9 +15,7 @@ import pytest
 from fake_cuda import fake_gpu
 
 from streamsim.errors import InputError
-from streamsim.program.files import write_schedule
-from streamsim.program.patterns import depth_first, ring
-from streamsim.program.schedule import Schedule, WaitEvent
+from streamsim.program import Schedule, WaitEvent, depth_first, ring, write_schedule
 from streamsim_validate.calibrate import fits
 from streamsim_validate.calibrate.host_probes import host_calls
 from streamsim_validate.calibrate.samples import PlainSamples, Samples, read_samples

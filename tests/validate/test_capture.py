@@ -15,9 +15,7 @@ import pytest
 
 from streamsim.cli import main as streamsim
 from streamsim.errors import InputError
-from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import Recording
-from streamsim.recorded.untraced_times import untraced_time_s
+from streamsim.recorded import Recording, read_recording, untraced_time_s
 from streamsim_validate.cli import main
 from streamsim_validate.gpu.runner import demangled
 from streamsim_validate.run import parse_program

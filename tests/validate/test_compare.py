@@ -15,15 +15,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_record import NOBODY_KNOWS, ONE, RECORD, TWO, US, WORKLOAD, a_device, a_recipe, a_record, an_entry
 
-from streamsim.device.kernel_costs import KernelCost
-from streamsim.device.library import load_device
+from streamsim.device import KernelCost, load_device
 from streamsim.errors import InputError
-from streamsim.program.config import Config
-from streamsim.program.patterns import depth_first, serial
-from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.report.tables import Table
-from streamsim.report.text import to_csv
+from streamsim.program import (
+    Config,
+    Copy,
+    Kernel,
+    RecordEvent,
+    Schedule,
+    Synchronize,
+    Workload,
+    WorkloadKernel,
+    depth_first,
+    serial,
+)
+from streamsim.report import Table, to_csv
 from streamsim_validate.cli import main
 from streamsim_validate.compare.clocks import predict_device_s
 from streamsim_validate.compare.comparison import EVERYTHING, Choice, Comparison, choose, percentile95, summarise

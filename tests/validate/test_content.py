@@ -9,9 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring
-from streamsim.program.schedule import Buffer, Copy, Kernel, Region, Schedule
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program import (
+    Buffer,
+    Copy,
+    Kernel,
+    Region,
+    Schedule,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+    depth_first,
+    prefetch,
+    ring,
+)
 from streamsim_validate.gpu.content import ROW_BYTES, Content, Pattern, Stretch, to_bytes
 from streamsim_validate.gpu.kernels import PERIOD, find_kernel
 from streamsim_validate.gpu.launches import elements_of

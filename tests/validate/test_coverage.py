@@ -12,7 +12,7 @@ from effort import THOROUGH
 from fake_cuda import CARD
 from strategies import h2d, make_device, program
 
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim_validate.cli import main
 from streamsim_validate.compare.clocks import predict_device_s

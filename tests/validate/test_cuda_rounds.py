@@ -12,8 +12,7 @@ import pytest
 from emulated_nvcc import COMPILER, write_nvcc
 from msgspec.structs import replace
 
-from streamsim.device.front_ends import COMPILED, front_end_names, with_front_end
-from streamsim.device.library import load_device
+from streamsim.device import COMPILED, front_end_names, load_device, with_front_end
 from streamsim.errors import InputError
 from streamsim_validate.calibrate.front_ends import KINDS, REPEATS, fit_front_end, measure_front_ends
 from streamsim_validate.gpu.cuda_rounds import CudaRounds, all_rounds, compiled_rounds

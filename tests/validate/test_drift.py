@@ -16,11 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim import load_device
-from streamsim.device.files import write_device
-from streamsim.device.front_end_calls import HOST_TIMES, TIMES, FrontEnd
-from streamsim.device.kernel_costs import KernelCost
-from streamsim.device.profile import Device
-from streamsim.device.variations import mean_of
+from streamsim.device import HOST_TIMES, TIMES, Device, FrontEnd, KernelCost, mean_of, write_device
 from streamsim.model import simulate
 from streamsim_validate.calibrate.host_probes import host_calls
 from streamsim_validate.cli import main

@@ -17,8 +17,7 @@ import pytest
 import stand_in
 from effort import THOROUGH
 
-from streamsim.program.files import write_schedule
-from streamsim.program.patterns import depth_first
+from streamsim.program import depth_first, write_schedule
 from streamsim_validate.records import Entry, read_record
 from streamsim_validate.records.journal import journal_path, read_journal
 from streamsim_validate.suites.workloads import sincos

@@ -14,7 +14,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.device.front_end_calls import TIMES
+from streamsim.device import TIMES
 from streamsim.errors import InputError
 from streamsim_validate.calibrate.front_ends import (
     ALONE_KINDS,

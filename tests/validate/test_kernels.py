@@ -14,9 +14,19 @@ from hypothesis import strategies as st
 from strategies import MS_KERNEL, pipeline_of
 
 from streamsim.errors import InputError
-from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring
-from streamsim.program.schedule import Buffer, Copy, Kernel, Region, Schedule
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program import (
+    Buffer,
+    Copy,
+    Kernel,
+    Region,
+    Schedule,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+    depth_first,
+    prefetch,
+    ring,
+)
 from streamsim_validate.gpu import kernels
 from streamsim_validate.gpu.kernels import (
     PERIOD,

@@ -10,7 +10,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.device.front_end_calls import IN_LOOPS
+from streamsim.device import IN_LOOPS
 from streamsim.errors import InputError
 from streamsim_validate.calibrate.front_ends import KINDS, _costs_in, fit_front_end
 from streamsim_validate.calibrate.least_squares import non_negative

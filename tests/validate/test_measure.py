@@ -11,8 +11,7 @@ from fake_cuda import FakeCuda, FakeError, fake_gpu
 from strategies import pipeline_of
 
 from streamsim.errors import InputError
-from streamsim.program.patterns import depth_first
-from streamsim.program.schedule import Buffer, Copy, Region, Schedule
+from streamsim.program import Buffer, Copy, Region, Schedule, depth_first
 from streamsim_validate.gpu.replayer import LostGpuError, Replayer, Sample
 from streamsim_validate.progress import OnStep
 from streamsim_validate.run.planned import Planned

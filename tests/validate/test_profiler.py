@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim.errors import InputError
-from streamsim.program.patterns import breadth_first, depth_first, ring
-from streamsim.program.schedule import Copy, Kernel, Schedule
+from streamsim.program import Copy, Kernel, Schedule, breadth_first, depth_first, ring
 from streamsim_validate.gpu.profiler import INSTALL, is_available, match
 from streamsim_validate.records.spans import COMPUTE, D2H, H2D, Activity
 from streamsim_validate.suites.workloads import sincos

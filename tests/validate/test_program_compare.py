@@ -15,12 +15,9 @@ from fake_cuda import fake_gpu
 from small_record import MACHINE
 from strategies import COST, make_device
 
-from streamsim.device.front_end_calls import FrontEnd
-from streamsim.device.front_ends import LINEAR
-from streamsim.device.profile import Device
-from streamsim.device.variations import changed
+from streamsim.device import LINEAR, Device, FrontEnd, changed
 from streamsim.errors import InputError
-from streamsim.program.schedule import Kernel
+from streamsim.program import Kernel
 from streamsim_validate.cli import main
 from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, expectations
 from streamsim_validate.compare.clocks import predict_wall_s

@@ -25,10 +25,10 @@ from stand_in import environment
 from strategies import make_device
 from timed_arrays import CALL_S, ROUND_S, Library
 
-from streamsim.code.steps import LANGUAGES
-from streamsim.device.front_ends import LINEAR
+from streamsim.code import LANGUAGES
+from streamsim.device import LINEAR
 from streamsim.errors import InputError
-from streamsim.program.schedule import Copy, Kernel, Synchronize
+from streamsim.program import Copy, Kernel, Synchronize
 from streamsim_validate.calibrate.front_ends import ALONE, ALONE_KINDS, KINDS, LINEAR_KINDS
 from streamsim_validate.compare import compare
 from streamsim_validate.compare.program_rows import device_of, schedule_of

@@ -20,8 +20,8 @@ from strategies import make_device
 from timed_arrays import CALL_S, MINE, ROUND_S, Library
 
 from streamsim import Config, Workload, WorkloadKernel
-from streamsim.code.steps import VERIFIED, Language
-from streamsim.device.kernel_costs import KernelCost
+from streamsim.code import VERIFIED, Language
+from streamsim.device import KernelCost
 from streamsim.errors import InputError
 from streamsim_validate.gpu import Compiled
 from streamsim_validate.records import CHUNK_ROUND, stand_ins

@@ -13,13 +13,12 @@ from strategies import make_device
 from timed_arrays import CALL_S, MINE, ROUND_S, Library
 
 from streamsim import Config, Workload, WorkloadKernel
-from streamsim.code.steps import Language
-from streamsim.device.kernel_costs import KernelCost
+from streamsim.code import Language
+from streamsim.device import KernelCost
 from streamsim.errors import InputError
-from streamsim.program.workload import Point
-from streamsim.search.grid import Grid
-from streamsim.search.tuning import candidates, default_grid
-from streamsim.text.shown import one_line
+from streamsim.program import Point
+from streamsim.search import Grid, candidates, default_grid
+from streamsim.text import one_line
 from streamsim_validate.compare import compare
 from streamsim_validate.gpu import Gpu, LostGpuError
 from streamsim_validate.records import journal_path, read_record

@@ -11,10 +11,8 @@ from fake_cuda import CARD, DEVICE_TO_HOST, HOST_TO_DEVICE, FakeCuda
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.lowering.lowered import QueueOwners
-from streamsim.program.patterns import depth_first, serial
-from streamsim.program.schedule import Schedule
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.lowering import QueueOwners
+from streamsim.program import Schedule, Workload, WorkloadKernel, depth_first, serial
 from streamsim_validate.gpu.card import CONNECTIONS_VARIABLE, Gpu, equal_queues
 from streamsim_validate.gpu.queue_order import QueueOrder
 from streamsim_validate.records.recipe import legacy

@@ -10,11 +10,9 @@ from typing import ClassVar
 import msgspec
 import pytest
 
-from streamsim.device.library import load_device
+from streamsim.device import load_device
 from streamsim.model import simulate
-from streamsim.program.patterns import depth_first
-from streamsim.program.schedule import Kernel, Schedule
-from streamsim.program.workload import Workload
+from streamsim.program import Kernel, Schedule, Workload, depth_first
 from streamsim_validate.calibrate.kernels import KERNELS
 from streamsim_validate.gpu.kernels import SPIN, find_kernel, known_kernels
 from streamsim_validate.gpu.launches import widths_of

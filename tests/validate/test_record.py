@@ -13,12 +13,10 @@ from fake_cuda import CARD
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.device.files import dump_device
-from streamsim.device.library import load_device
+from streamsim.device import dump_device, load_device
 from streamsim.errors import InputError
-from streamsim.files.locks import try_lock
-from streamsim.program.patterns import depth_first
-from streamsim.program.workload import Workload
+from streamsim.files import try_lock
+from streamsim.program import Workload, depth_first
 from streamsim_validate.records.card import check_same_card
 from streamsim_validate.records.files import check_replaceable, finish, read_record, write_record
 from streamsim_validate.records.journal import (

@@ -13,9 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import make_device
 
-from streamsim.device.files import dump_device, parse_device
-from streamsim.device.recorders import Recorder, recorder_of
-from streamsim.device.variations import mean_of
+from streamsim.device import Recorder, dump_device, mean_of, parse_device, recorder_of
 from streamsim_validate.calibrate.recorders import REPEATS, fit_recorder, measure_recorders
 
 

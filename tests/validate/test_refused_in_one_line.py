@@ -20,9 +20,9 @@ import pytest
 from fake_cuda import fake_gpu
 from small_record import ONE, RECORD, a_device, a_recipe, a_record, an_entry
 
-from streamsim.device.files import write_device
+from streamsim.device import write_device
 from streamsim.errors import InputError
-from streamsim.program.schedule import Copy, Kernel, Region, Schedule
+from streamsim.program import Copy, Kernel, Region, Schedule
 from streamsim_validate.calibrate.samples import read_samples
 from streamsim_validate.cli import main
 from streamsim_validate.cli import tune as tune_cli

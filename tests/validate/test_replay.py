@@ -16,9 +16,24 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from streamsim.errors import InputError
-from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
-from streamsim.program.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program import (
+    Buffer,
+    Copy,
+    Kernel,
+    Op,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+    depth_first,
+    prefetch,
+    ring,
+    serial,
+)
 from streamsim_validate.gpu import kernels
 from streamsim_validate.gpu.bench import Bench, each_launch_s, prepare
 from streamsim_validate.gpu.cuda_source import LAUNCHES, NS_BITS, SLICES_BITS

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from streamsim.program.patterns import depth_first
-from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, WaitEvent
+from streamsim.program import Copy, Kernel, RecordEvent, Schedule, WaitEvent, depth_first
 from streamsim_validate.gpu.kernels import PERIOD, find_kernel
 from streamsim_validate.gpu.launches import widths_of
 from streamsim_validate.gpu.memory import buffers_of

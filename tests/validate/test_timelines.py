@@ -8,12 +8,11 @@ import msgspec
 import pytest
 from fake_cuda import CARD, fake_gpu
 
-from streamsim.device.library import load_device
+from streamsim.device import load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program.patterns import depth_first
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.timeline.timeline import Timeline
+from streamsim.program import Workload, WorkloadKernel, depth_first
+from streamsim.timeline import Timeline
 from streamsim_validate.calibrate.samples import Samples
 from streamsim_validate.gpu import profiler
 from streamsim_validate.gpu.card import Gpu

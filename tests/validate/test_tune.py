@@ -18,8 +18,7 @@ from tuned import DEVICE, WORKLOAD, Cards, Spy, a_task, ctrl_c_on, measured_keys
 
 from streamsim import Config, Workload, WorkloadKernel
 from streamsim.errors import InputError
-from streamsim.search.grid import Grid
-from streamsim.search.tuning import candidates, default_grid
+from streamsim.search import Grid, candidates, default_grid
 from streamsim_validate.compare import compare
 from streamsim_validate.gpu.kernels import load_kernels
 from streamsim_validate.gpu.memory import SPARE_DEVICE_BYTES

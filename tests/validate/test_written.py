@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from streamsim.report.tables import Table
-from streamsim.report.text import to_csv
+from streamsim.report import Table, to_csv
 from streamsim_validate.cli.compare import _plain
 from streamsim_validate.compare.comparison import Absent, Comparison
 from streamsim_validate.compare.coverage import Coverage

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from streamsim.device.profile import Host, LinkDirection
-from streamsim.program.schedule import Buffer, Copy, Direction, Op, Region
+from streamsim.device import Host, LinkDirection
+from streamsim.program import Buffer, Copy, Op, Region
+from streamsim.program.schedule import Direction
 from streamsim_validate.calibrate.probe import (
     BUFFERS,
     DEVICE_IN,

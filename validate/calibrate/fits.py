@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from streamsim.device.front_ends import COMPILED
-from streamsim.device.profile import CopyEngines, Device, number_names
+from streamsim.device import COMPILED, CopyEngines, Device, number_names
 from streamsim.errors import InputError
 from streamsim_validate.calibrate.all_probes import LATER, probes
 from streamsim_validate.calibrate.copies import COLD_KINDS, COPY_BYTES, fit_link, quiet_link, warm_link

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from streamsim.collector import collector_off
-from streamsim.device.front_end_calls import IN_LOOPS, FrontEnd
+from streamsim.device import IN_LOOPS, FrontEnd
 from streamsim.errors import InputError
 from streamsim_validate.calibrate.least_squares import non_negative
 from streamsim_validate.gpu import Calls

@@ -10,9 +10,10 @@ from statistics import mean, variance
 import numpy as np
 from msgspec.structs import replace
 
-from streamsim.device.profile import Device, HandOver
-from streamsim.program.schedule import Copy, Direction, Op, RecordEvent, WaitEvent
-from streamsim.rules.hand_overs import MANY, PAIR
+from streamsim.device import Device, HandOver
+from streamsim.program import Copy, Op, RecordEvent, WaitEvent
+from streamsim.program.schedule import Direction
+from streamsim.rules import MANY, PAIR
 from streamsim_validate.calibrate.copies import Link
 from streamsim_validate.calibrate.kernels import KERNELS, kernel_kind
 from streamsim_validate.calibrate.least_squares import non_negative

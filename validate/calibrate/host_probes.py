@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
-from streamsim.device.profile import Device, Host
-from streamsim.program.schedule import Copy, Direction, Op, RecordEvent, Synchronize, WaitEvent
+from streamsim.device import Device, Host
+from streamsim.program import Copy, Op, RecordEvent, Synchronize, WaitEvent
+from streamsim.program.schedule import Direction
 from streamsim_validate.calibrate.copies import Link
 from streamsim_validate.calibrate.kernels import KERNELS, kernel_kind
 from streamsim_validate.calibrate.probe import (

@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from streamsim.device.kernel_costs import KernelCost
-from streamsim.device.profile import Compute, Device
-from streamsim.program.schedule import Kernel, Region
+from streamsim.device import Compute, Device, KernelCost
+from streamsim.program import Kernel, Region
 from streamsim_validate.calibrate.probe import (
     BUFFERS,
     DEVICE_IN,

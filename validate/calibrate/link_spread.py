@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from streamsim.device.profile import Device, LinkDirection
+from streamsim.device import Device, LinkDirection
 from streamsim.program.schedule import Direction
 from streamsim_validate.calibrate.copies import COLD_KINDS, copies
 from streamsim_validate.calibrate.probe import DIRECTIONS, MI

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from streamsim.program.schedule import Buffer, Copy, Direction, Kernel, Op, Region, Schedule, Synchronize
+from streamsim.program import Buffer, Copy, Kernel, Op, Region, Schedule, Synchronize
+from streamsim.program.schedule import Direction
 from streamsim_validate.records import Chain
 
 KI, MI = 1 << 10, 1 << 20

@@ -17,11 +17,22 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim.errors import InputError
-from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring
-from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Schedule, WaitEvent
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program import (
+    Copy,
+    Kernel,
+    Op,
+    RecordEvent,
+    Schedule,
+    WaitEvent,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+    depth_first,
+    prefetch,
+    ring,
+)
 from streamsim_validate.calibrate.hand_overs import CYCLES
 from streamsim_validate.calibrate.least_squares import non_negative
 from streamsim_validate.calibrate.probe import FLOAT_BYTES, KI, MIX_BYTES, TINY, Probe, probe_of, tiny

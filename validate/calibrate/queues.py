@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
-from streamsim.device.profile import ARBITRATIONS, Arbitration, Device
-from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Synchronize, WaitEvent
+from streamsim.device import ARBITRATIONS, Arbitration, Device
+from streamsim.program import Copy, Kernel, Op, RecordEvent, Synchronize, WaitEvent
 from streamsim_validate.calibrate.probe import KI, LINK_BYTES, MI, TINY, Probe, probe_of
 from streamsim_validate.calibrate.samples import Samples
 from streamsim_validate.calibrate.simulated import simulated_issue_s

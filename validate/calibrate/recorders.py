@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 from streamsim.collector import collector_off
-from streamsim.device.recorders import LARGEST_RATIO, Recorder
+from streamsim.device import LARGEST_RATIO, Recorder
 from streamsim_validate.progress import OnStep, quietly
 
 REPEATS, TURNS = 5, 20  # recordings, and calls of a kind in each and beside it

@@ -13,9 +13,8 @@ import msgspec
 
 from streamsim.checks import LONGEST_S
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import write_bytes
-from streamsim.text.recognise import mistaken_for
-from streamsim.text.shown import one_line
+from streamsim.files import write_bytes
+from streamsim.text import mistaken_for, one_line
 from streamsim_validate.calibrate.front_ends import LibrarySamples
 from streamsim_validate.calibrate.probe import DIRECTIONS
 from streamsim_validate.calibrate.recorders import RecorderSamples

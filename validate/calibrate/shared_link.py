@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from streamsim.device.profile import Device
-from streamsim.program.schedule import Copy, Direction, Op
+from streamsim.device import Device
+from streamsim.program import Copy, Op
+from streamsim.program.schedule import Direction
 from streamsim_validate.calibrate.copies import copy_lengths
 from streamsim_validate.calibrate.probe import (
     BUFFERS,

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device.profile import Device
-from streamsim.program.schedule import Schedule
+from streamsim.device import Device
+from streamsim.program import Schedule
 from streamsim_validate.calibrate.probe import Probe
 from streamsim_validate.calibrate.samples import Samples
 

@@ -25,11 +25,10 @@ from typing import Any
 import msgspec
 
 from streamsim import Layer, Layers, WorkloadKernel, best_offload, load_device, simulate
-from streamsim.code.layers import code_of_layers
-from streamsim.device.front_ends import with_front_end
-from streamsim.device.profile import Device
-from streamsim.program.offload import Offload
-from streamsim.text.quantities import format_bytes, format_seconds
+from streamsim.code import code_of_layers
+from streamsim.device import Device, with_front_end
+from streamsim.program import Offload
+from streamsim.text import format_bytes, format_seconds
 
 Runner = Callable[[str], dict[str, Any]]  # the text of a program -> the JSON that it prints
 

@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamsim.analysis.intervals import drawn_times_s
-from streamsim.analysis.model_error import works_in
+from streamsim.analysis import drawn_times_s, works_in
 from streamsim_validate.compare.clocks import predict_device_s
 from streamsim_validate.compare.coverage import by_profile
 from streamsim_validate.compare.predictions import compare

@@ -36,8 +36,8 @@ import msgspec
 
 from campaigns.recorded.rounds import ROUNDS
 from campaigns.replayed import tables
-from streamsim.files.atomic_files import write_bytes
-from streamsim.transform.changes import Change, chunks, drop_sync, graph, make_async, pin, prefetch, streams
+from streamsim.files import write_bytes
+from streamsim.transform import Change, chunks, drop_sync, graph, make_async, pin, prefetch, streams
 
 HERE = Path(__file__).parents[1]  # whence the programs are run
 PACKAGE = "campaigns.recorded"

@@ -14,20 +14,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from campaigns.recordings import Pair, Record, Recorded
-from streamsim.analysis.what_if import what_if
+from streamsim.analysis import what_if
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device.files import parse_device
-from streamsim.device.profile import Device
+from streamsim.device import Device, parse_device
 from streamsim.errors import InputError
-from streamsim.program.schedule import Schedule
-from streamsim.recorded.card_profile import profile_of
-from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import NONE, Recording
-from streamsim.recorded.recording_costs import HostCosts
-from streamsim.recorded.replay import replay, untraced
-from streamsim.recorded.untraced_times import untraced_time_s
-from streamsim.recorded.windows import part_of, window_ns
-from streamsim.text.quantities import format_seconds
+from streamsim.program import Schedule
+from streamsim.recorded import (
+    NONE,
+    HostCosts,
+    Recording,
+    part_of,
+    profile_of,
+    read_recording,
+    replay,
+    untraced,
+    untraced_time_s,
+    window_ns,
+)
+from streamsim.text import format_seconds
 
 RECOMMENDED = 1.01  # from such a gain on, a change is
 SLOWER = 1.02  # than it was before: such a change must not be recommended

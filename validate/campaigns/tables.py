@@ -24,9 +24,8 @@ import msgspec
 
 from campaigns import recordings, replayed, tuning
 from streamsim import load_device
-from streamsim.analysis.model_error import works_in
-from streamsim.device.profile import EFFECTS, Device
-from streamsim.device.variations import without
+from streamsim.analysis import works_in
+from streamsim.device import EFFECTS, Device, without
 from streamsim_validate.compare import (
     DEVICE_BOUND,
     HOST_BOUND,

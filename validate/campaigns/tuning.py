@@ -23,9 +23,9 @@ import msgspec
 import numpy as np
 
 from streamsim import Config, Device, Workload, WorkloadKernel
-from streamsim.device.files import parse_device
-from streamsim.files.atomic_files import write_bytes
-from streamsim.search.tuning import Beliefs, beliefs, candidates, default_grid
+from streamsim.device import parse_device
+from streamsim.files import write_bytes
+from streamsim.search import Beliefs, beliefs, candidates, default_grid
 from streamsim_validate.records import median_and_spread
 from streamsim_validate.records.record import NORMAL
 from streamsim_validate.run.tuning import ratio_of

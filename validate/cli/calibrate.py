@@ -13,10 +13,7 @@ from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.notes import noting_compilation, steps
 from streamsim.cli.options import FILE, gpu_option
 from streamsim.cli.printing import tell
-from streamsim.device.files import write_device
-from streamsim.device.front_end_calls import TIMES
-from streamsim.device.front_ends import shipped_front_ends
-from streamsim.device.profile import Device, number_names
+from streamsim.device import TIMES, Device, number_names, shipped_front_ends, write_device
 from streamsim.errors import InputError
 from streamsim_validate.calibrate import (
     Samples,

@@ -8,8 +8,7 @@ from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.import_trace import import_command
 from streamsim.cli.notes import note
 from streamsim.cli.options import FILE, format_options, gpu_option
-from streamsim.recorded.untraced_times import untraced_time_s
-from streamsim.recorded.windows import check_window
+from streamsim.recorded import check_window, untraced_time_s
 from streamsim_validate.run import capture, parse_program
 
 

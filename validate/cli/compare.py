@@ -12,8 +12,7 @@ from streamsim.cli.fail_if import report_failures
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import FILE, complete_device, format_options
 from streamsim.cli.page import page_option, write_called
-from streamsim.device.library import load_device
-from streamsim.device.profile import Device
+from streamsim.device import Device, load_device
 from streamsim.errors import InputError
 from streamsim_validate.cli.printing import print_result, print_sections
 from streamsim_validate.compare import (

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from streamsim.cli.consoles import open_console
 from streamsim.cli.printing import print_csv, print_json
-from streamsim.device.profile import Device
-from streamsim.report.tables import Table
+from streamsim.device import Device
+from streamsim.report import Table
 
 
 def print_sections(sections: Iterable[Table | Text | str]) -> None:

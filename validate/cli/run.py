@@ -9,9 +9,9 @@ from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.notes import say
 from streamsim.cli.options import FILE, gpu_option, one_of
 from streamsim.cli.printing import tell
-from streamsim.code.steps import LANGUAGES
+from streamsim.code import LANGUAGES
 from streamsim.errors import InputError
-from streamsim.program.files import read_schedule
+from streamsim.program import read_schedule
 from streamsim_validate.records import PROGRAMS, Record, journal_path, median_and_spread
 from streamsim_validate.run import REPEATS, Plan, run
 from streamsim_validate.suites import PROGRAM_COUNT, RANDOM_COUNT, SUITES

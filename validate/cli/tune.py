@@ -24,18 +24,13 @@ from streamsim.cli.options import (
     taken,
     workload_options,
 )
-from streamsim.code.steps import FRONT_END_OF, LANGUAGES, Language
-from streamsim.device.front_ends import CALLS, front_end_of
-from streamsim.device.profile import Device
+from streamsim.code import FRONT_END_OF, LANGUAGES, Language
+from streamsim.device import Device, front_end_of
+from streamsim.device.front_ends import CALLS
 from streamsim.errors import InputError
-from streamsim.program.config import HOST_MEMORIES, ORDERS, HostMemory
-from streamsim.program.schedule import LAUNCHES
-from streamsim.program.workload import Workload
-from streamsim.search.grid import Grid
-from streamsim.search.tuning import candidates, default_grid
-from streamsim.text.quantities import format_seconds
-from streamsim.text.ranges import chosen, parse_buffers
-from streamsim.text.words import counted
+from streamsim.program import HOST_MEMORIES, LAUNCHES, ORDERS, HostMemory, Workload
+from streamsim.search import Grid, candidates, default_grid
+from streamsim.text import chosen, counted, format_seconds, parse_buffers
 from streamsim_validate.cli.printing import print_result
 from streamsim_validate.gpu import Gpu, load_kernels, open_gpu
 from streamsim_validate.records import Card, check_same_card, journal_path

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device.profile import Device
-from streamsim.program.schedule import RecordEvent, Schedule
-from streamsim.rules.clock import TICKS_PER_S
+from streamsim.device import Device
+from streamsim.program import RecordEvent, Schedule
+from streamsim.rules import TICKS_PER_S
 from streamsim_validate.records import with_timing_events
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from streamsim.displayed import Result
-from streamsim.page.document import Page
-from streamsim.text.shown import short
+from streamsim.page import Page
+from streamsim.text import short
 from streamsim_validate.compare.host_speeds import GOALS, HostSpeeds, host_speeds
 from streamsim_validate.compare.profiles import Drift
 from streamsim_validate.compare.rows import CLASSES, PAGEABLE, PERCENT, Row, in_percent

@@ -12,8 +12,8 @@ from functools import partial
 
 import msgspec
 
-from streamsim.analysis.intervals import LEVEL, Interval, intervals
-from streamsim.device.profile import Device, number_names
+from streamsim.analysis import LEVEL, Interval, intervals
+from streamsim.device import Device, number_names
 from streamsim_validate.compare.clocks import predict_device_s, predict_wall_s
 from streamsim_validate.compare.profiles import Profiles, profiles_of
 from streamsim_validate.compare.program_rows import (

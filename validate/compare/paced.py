@@ -14,9 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from streamsim.device.profile import Device
-from streamsim.device.settings import DIRECTIONS
-from streamsim.device.variations import changed, with_values
+from streamsim.device import DIRECTIONS, Device, changed, with_values
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the speeds, at which is predicted; between them on a line
 

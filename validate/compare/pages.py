@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streamsim.device.profile import Device
-from streamsim.page.document import Page
-from streamsim.page.timelines import Shown
+from streamsim.device import Device
+from streamsim.page import Page, Shown
 from streamsim_validate.compare.comparison import Comparison
 from streamsim_validate.compare.predictions import time_lines
 from streamsim_validate.compare.rows import Row

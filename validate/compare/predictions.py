@@ -13,14 +13,13 @@ from functools import partial
 
 import msgspec
 
-from streamsim.analysis.formulas import Stages, published_of, stages_of, van_werkhoven_transfer
+from streamsim.analysis import Stages, published_of, stages_of, van_werkhoven_transfer
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim.errors import InputError
-from streamsim.program.schedule import Copy, Schedule
-from streamsim.program.workload import Workload
-from streamsim.timeline.timeline import Timeline
-from streamsim.transform.calls_and_memory import has_host_waits, holds_host
+from streamsim.program import Copy, Schedule, Workload
+from streamsim.timeline import Timeline
+from streamsim.transform import has_host_waits, holds_host
 from streamsim_validate.compare.clocks import predict_device_s, predict_wall_s
 from streamsim_validate.compare.comparison import Absent, Comparison
 from streamsim_validate.compare.paced import beside_median, expected_beside, slower_by_link

@@ -21,9 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from streamsim.device.kernel_costs import KernelCost
-from streamsim.device.profile import Device, number_names, number_of
-from streamsim.device.variations import mean_of
+from streamsim.device import Device, KernelCost, mean_of, number_names, number_of
 from streamsim.errors import InputError
 from streamsim_validate.compare.clocks import predict_device_s
 from streamsim_validate.compare.paced import at_speed

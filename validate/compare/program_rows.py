@@ -18,15 +18,11 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from streamsim.device.front_end_calls import HOST_TIMES, TIMES
-from streamsim.device.front_ends import with_front_end
-from streamsim.device.profile import Device
-from streamsim.device.settings import DIRECTIONS
+from streamsim.device import DIRECTIONS, HOST_TIMES, TIMES, Device, with_front_end
 from streamsim.errors import InputError
-from streamsim.lowering.lowered import lower
-from streamsim.program.schedule import Kernel, Schedule
-from streamsim.program.workload import Point
-from streamsim.rules.clock import TICKS_PER_S
+from streamsim.lowering import lower
+from streamsim.program import Kernel, Point, Schedule
+from streamsim.rules import TICKS_PER_S
 from streamsim_validate.compare.clocks import predict_wall_s
 from streamsim_validate.compare.paced import at_speed, beside_median, expected_beside, slower_by_link
 from streamsim_validate.compare.profiles import Profiles

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from streamsim.report.tables import Table
+from streamsim.report import Table
 from streamsim_validate.compare.comparison import GOOD_CHOICE, Choice, Comparison, Summary, share_within
 from streamsim_validate.compare.host_speeds import GOALS, MOVED, TWO_SPEEDS, HostSpeeds
 

@@ -7,11 +7,9 @@ from typing import Any
 
 from rich.text import Text
 
-from streamsim.device.profile import Device
-from streamsim.report.tables import Table
-from streamsim.report.text import gantt
-from streamsim.text.quantities import format_seconds
-from streamsim.text.words import counted
+from streamsim.device import Device
+from streamsim.report import Table, gantt
+from streamsim.text import counted, format_seconds
 from streamsim_validate.compare import program_tables
 from streamsim_validate.compare.comparison import FRONT_END, WITHIN, Absent, Comparison, Summary
 from streamsim_validate.compare.coverage import Coverage

@@ -16,7 +16,7 @@ import msgspec
 
 from streamsim.cli.fail_if import parse_condition
 from streamsim.errors import InputError
-from streamsim.text.shown import shown
+from streamsim.text import shown
 from streamsim_validate.compare.comparison import EVERYTHING, Comparison, Summary, summarise
 
 CHOICE = "choice"

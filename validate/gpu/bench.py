@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import count
 
 from streamsim.errors import InputError
-from streamsim.program.schedule import Kernel, Schedule
+from streamsim.program import Kernel, Schedule
 from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.cuda_source import BUILT_IN_SOURCE, PRELUDE
 from streamsim_validate.gpu.kernels import SPIN, KernelSpec

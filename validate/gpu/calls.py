@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from streamsim.errors import InputError
-from streamsim.program.schedule import (
+from streamsim.program import (
     LEGACY_STREAM,
     Copy,
     HostWork,

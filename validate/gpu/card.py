@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 from streamsim.errors import NO_GPU, InputError
-from streamsim.files.locks import try_lock
-from streamsim.program.schedule import StreamKind
+from streamsim.files import try_lock
+from streamsim.program import StreamKind
 from streamsim_validate.records import Card
 
 CONNECTIONS_VARIABLE = "CUDA_DEVICE_MAX_CONNECTIONS"

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from streamsim.code.programs import code_of
-from streamsim.code.steps import FLOAT_BYTES
-from streamsim.program.config import Config
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.code import FLOAT_BYTES, code_of
+from streamsim.program import Config, Workload, WorkloadKernel
 from streamsim_validate.gpu.libraries import SLICE, SLICES, STREAMS
 from streamsim_validate.gpu.nvcc import Compiled, has_nvcc
 from streamsim_validate.records import LINK_BYTES, PACE_ROUND

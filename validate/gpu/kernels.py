@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import read_bytes
-from streamsim.program.schedule import Kernel
-from streamsim.text.shown import one_line
+from streamsim.files import read_bytes
+from streamsim.program import Kernel
+from streamsim.text import one_line
 from streamsim_validate.gpu.cuda_source import BUILT_IN_SOURCE
 
 Bytes = NDArray[np.uint8]

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from streamsim.device.library import load_device
-from streamsim.device.profile import Device
+from streamsim.device import Device, load_device
 from streamsim.errors import InputError
-from streamsim.program.schedule import Kernel
+from streamsim.program import Kernel
 from streamsim_validate.gpu.cuda_source import LAUNCHES, MOST_ARRAYS, NS_BITS, SLICES_BITS
 from streamsim_validate.gpu.kernels import FLOAT_BYTES, KernelSpec
 

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsim.errors import InputError
-from streamsim.program.schedule import Copy, Memory, Schedule
+from streamsim.program import Copy, Schedule
+from streamsim.program.schedule import Memory
 from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.content import Pattern, Stretch, to_bytes
 from streamsim_validate.gpu.kernels import PERIOD

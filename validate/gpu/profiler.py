@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from streamsim.errors import InputError
-from streamsim.program.schedule import Schedule
-from streamsim.timeline.timeline import Timeline
+from streamsim.program import Schedule
+from streamsim.timeline import Timeline
 from streamsim_validate.gpu.bench import Bench, prepare
 from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.replayer import Replayer

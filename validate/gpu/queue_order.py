@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 
-from streamsim.program.schedule import LEGACY_STREAM, Schedule
+from streamsim.program import LEGACY_STREAM, Schedule
 from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.launches import THREADS_PER_BLOCK, Argument
 

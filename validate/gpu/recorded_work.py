@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from streamsim.device.recorders import PYTORCH, SHAPES, STACK
+from streamsim.device import PYTORCH, SHAPES, STACK
 
 FEATURES, ROWS, LAYERS = 64, 32, 4  # so small that the card is done long before the host
 OPTIONS = {PYTORCH: {}, SHAPES: {"record_shapes": True}, STACK: {"with_stack": True}}

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsim.errors import InputError
-from streamsim.program.schedule import Copy, Direction, Kernel, Region, Schedule
+from streamsim.program import Copy, Kernel, Region, Schedule
+from streamsim.program.schedule import Direction
 from streamsim_validate.gpu.content import Content, Pattern, Stretch, first_of, to_bytes
 from streamsim_validate.gpu.kernels import FLOAT_BYTES, SPIN, KernelSpec, compute_reference, find_kernel
 from streamsim_validate.gpu.launches import elements_of, widths_of

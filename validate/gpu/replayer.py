@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.program.schedule import Kernel, Schedule
-from streamsim.races.check import check
+from streamsim.program import Kernel, Schedule
+from streamsim.races import check
 from streamsim_validate.gpu.bench import Bench
 from streamsim_validate.gpu.calls import Call, Calls, Compiler, capture
 from streamsim_validate.gpu.kernels import find_kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim.errors import InputError
 
 CALIBRATED_ON = "calibrated on "  # then the card's whole name

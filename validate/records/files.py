@@ -9,9 +9,8 @@ from pathlib import Path
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import check_writable, write_bytes
-from streamsim.text.recognise import GZIP_MAGIC, LARGEST_TOML_BYTES, WORDS, kind_of, mistaken_for
-from streamsim.text.shown import one_line
+from streamsim.files import check_writable, write_bytes
+from streamsim.text import GZIP_MAGIC, LARGEST_TOML_BYTES, WORDS, kind_of, mistaken_for, one_line
 from streamsim_validate.records.journal import (
     JOURNAL_SUFFIX,
     check_unused,

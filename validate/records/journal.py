@@ -15,8 +15,8 @@ from typing import IO, Any
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.files.locks import holder, try_lock
-from streamsim.text.shown import one_line
+from streamsim.files import holder, try_lock
+from streamsim.text import one_line
 from streamsim_validate.records.card import Card
 from streamsim_validate.records.record import SCHEMA_VERSION, Entry, Group, Machine, Record, Run, this_machine
 from streamsim_validate.records.spans import Spans

@@ -10,12 +10,9 @@ from typing import Any
 
 import msgspec
 
-from streamsim.device.front_ends import LINEAR
-from streamsim.device.profile import Host
+from streamsim.device import LINEAR, Host
 from streamsim.errors import InputError
-from streamsim.program.config import Config, ring_config
-from streamsim.program.schedule import Copy, Schedule, Synchronize
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program import Config, Copy, Schedule, Synchronize, Workload, WorkloadKernel, ring_config
 from streamsim_validate.records.recipe import ORDER_OF, Recipe
 
 STAND_IN, LAST = "stand_in", "relu"  # kernels beside LINEAR; rounds and features are their parameters

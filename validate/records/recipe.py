@@ -13,10 +13,26 @@ import msgspec
 
 from streamsim.checks import MOST_CHUNKS, check_whole
 from streamsim.errors import InputError
-from streamsim.program.config import Config, Order, ring_config
-from streamsim.program.patterns import breadth_first, build, depth_first, prefetch, ring, serial
-from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program import (
+    Config,
+    Copy,
+    Kernel,
+    Op,
+    RecordEvent,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+    build,
+    depth_first,
+    prefetch,
+    ring,
+    ring_config,
+    serial,
+)
+from streamsim.program.config import Order
 
 Value = int | str
 CHUNK_RELAY = "chunk-relay"  # the issue order relay: all kernels of a chunk wait once

@@ -9,11 +9,10 @@ from typing import Any
 
 import msgspec
 
-from streamsim.device.files import without_retired
-from streamsim.device.profile import Device
+from streamsim.device import Device, without_retired
 from streamsim.errors import InputError
-from streamsim.program.schedule import Schedule
-from streamsim.text.shown import one_line
+from streamsim.program import Schedule
+from streamsim.text import one_line
 from streamsim_validate.records.card import Card
 from streamsim_validate.records.chains import ChainRow, check_rows, check_times
 from streamsim_validate.records.recipe import Recipe, digest

@@ -9,8 +9,8 @@ import msgspec
 
 from streamsim.checks import LONGEST_S
 from streamsim.errors import InputError
-from streamsim.program.schedule import Copy, Kernel, Op, Schedule
-from streamsim.timeline.timeline import Timeline
+from streamsim.program import Copy, Kernel, Op, Schedule
+from streamsim.timeline import Timeline
 
 ENGINES = ("h2d", "d2h", "compute")
 H2D, D2H, COMPUTE = range(3)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from streamsim.program.remembered import remembered
-from streamsim.program.schedule import Op, RecordEvent, Schedule, Synchronize, WaitEvent
+from streamsim.program import Op, RecordEvent, Schedule, Synchronize, WaitEvent, remembered
 
 
 def closed(schedule: Schedule) -> Schedule:

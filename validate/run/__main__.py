@@ -15,7 +15,7 @@ from time import sleep
 import msgspec
 
 from streamsim.cli.notes import say, steps
-from streamsim.code.steps import LANGUAGES
+from streamsim.code import LANGUAGES
 from streamsim.errors import INTERRUPTED, OK, InputError
 from streamsim_validate.calibrate import Samples, measure_front_ends, measure_probes
 from streamsim_validate.gpu import CudaRounds, Gpu, compiled_rounds, installed_libraries, load_kernels, open_gpu

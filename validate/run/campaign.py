@@ -19,10 +19,10 @@ from typing import Any
 import msgspec
 
 from streamsim.cli.notes import say
-from streamsim.code.steps import Language
+from streamsim.code import Language
 from streamsim.errors import INTERRUPTED, NO_GPU, InputError
-from streamsim.files.atomic_files import check_writable
-from streamsim.program.schedule import Schedule
+from streamsim.files import check_writable
+from streamsim.program import Schedule
 from streamsim_validate.calibrate import PlainSamples, Samples, fits, host_calls
 from streamsim_validate.gpu import (
     CONNECTIONS_VARIABLE,

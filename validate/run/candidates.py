@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from streamsim.device.profile import Device
+from streamsim.device import Device
 from streamsim.errors import InputError
-from streamsim.program.config import Config
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program import Config, Workload, WorkloadKernel
 from streamsim_validate.gpu import Gpu, LostGpuError
 from streamsim_validate.progress import OnStep, quietly, shuffled_rounds
 from streamsim_validate.records import Entry, median_and_spread, recipe_of

@@ -18,11 +18,9 @@ from typing import Any, NamedTuple
 
 from streamsim.cli.notes import note
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import check_writable, replacing_packed
-from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import Recording
-from streamsim.recorded.windows import are_times, names_of
-from streamsim.text.shown import shown
+from streamsim.files import check_writable, replacing_packed
+from streamsim.recorded import Recording, are_times, names_of, read_recording
+from streamsim.text import shown
 from streamsim_validate.gpu import NoGpuError, runner
 
 PYTHON = re.compile(r"python(?:\d+(?:\.\d+)*)?t?(?:\.exe)?")

@@ -4,10 +4,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from streamsim.code.steps import Language
-from streamsim.program.config import Config
-from streamsim.program.schedule import Schedule
-from streamsim.program.workload import Workload
+from streamsim.code import Language
+from streamsim.program import Config, Schedule, Workload
 from streamsim_validate.records import Entry, Program, Recipe, config_of, digest, to_times
 
 CUDA: Language = "cuda-c++"

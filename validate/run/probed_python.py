@@ -17,11 +17,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from streamsim.code.steps import Language
+from streamsim.code import Language
 from streamsim.collector import collector_off
-from streamsim.device.front_ends import LINEAR
-from streamsim.program.config import Config
-from streamsim.program.workload import Workload
+from streamsim.device import LINEAR
+from streamsim.program import Config, Workload
 from streamsim_validate.calibrate import ALONE_KINDS, Rounds, kinds_of, time_round
 from streamsim_validate.gpu import Bench, Gpu, Library, LinearLayers, Replayer, prepare
 from streamsim_validate.records import CHUNK_ROUND, LINEAR_ROUND, LINK_PAIR

@@ -11,9 +11,9 @@ from contextlib import closing
 from importlib.util import find_spec
 from typing import Any
 
-from streamsim.code.steps import LANGUAGES, Language
+from streamsim.code import LANGUAGES, Language
 from streamsim.errors import InputError
-from streamsim.text.shown import one_line
+from streamsim.text import one_line
 from streamsim_validate.calibrate import pooled
 from streamsim_validate.gpu import Gpu, LostGpuError, installed_libraries
 from streamsim_validate.progress import OnStep, quietly

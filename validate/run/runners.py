@@ -20,13 +20,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from streamsim.code.programs import code_of
-from streamsim.code.steps import FLOAT_BYTES, Language
+from streamsim.code import FLOAT_BYTES, Language, code_of
 from streamsim.collector import collector_off
 from streamsim.errors import InputError
-from streamsim.program.config import Config
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.text.shown import one_line
+from streamsim.program import Config, Workload, WorkloadKernel
+from streamsim.text import one_line
 from streamsim_validate.calibrate import KINDS, TURNS, Rounds
 from streamsim_validate.gpu import MAIN, Compiled, Gpu, LostGpuError, has_nvcc, with_rounds
 from streamsim_validate.progress import OnStep, quietly

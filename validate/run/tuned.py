@@ -8,11 +8,10 @@ from typing import Any
 import msgspec
 
 from streamsim.displayed import Result, attributes
-from streamsim.page.document import Page
-from streamsim.program.config import Config
-from streamsim.program.workload import Workload
-from streamsim.report.tables import Table, facts
-from streamsim.text.quantities import format_change, format_seconds
+from streamsim.page import Page
+from streamsim.program import Config, Workload
+from streamsim.report import Table, facts
+from streamsim.text import format_change, format_seconds
 
 HEADS = ("measured, in order", "time", "scatter", "error of the prediction")
 

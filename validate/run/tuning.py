@@ -15,13 +15,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from streamsim.device.assumptions import known_within
-from streamsim.device.profile import Device
+from streamsim.device import Device, known_within
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import check_writable
-from streamsim.program.config import Config
-from streamsim.program.workload import Workload
-from streamsim.search.tuning import Beliefs, beliefs
+from streamsim.files import check_writable
+from streamsim.program import Config, Workload
+from streamsim.search import Beliefs, beliefs
 from streamsim_validate.gpu import Gpu
 from streamsim_validate.gpu import connections as default_connections
 from streamsim_validate.progress import OnStep, quietly

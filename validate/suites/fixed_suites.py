@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from itertools import product
 
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program import Workload, WorkloadKernel
 from streamsim_validate.records import Recipe, Value
 from streamsim_validate.suites.workloads import EVEN, HEAVY, KI, LIGHT, MI, SLEEP_CYCLES, SMALL, sincos
 

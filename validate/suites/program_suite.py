@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from streamsim.device.front_ends import LINEAR
-from streamsim.program.workload import Workload
+from streamsim.device import LINEAR
+from streamsim.program import Workload
 from streamsim_validate.records import STAND_IN, Recipe, Value, linear_layers, stand_ins
 from streamsim_validate.suites.random_suite import Draws
 from streamsim_validate.suites.workloads import KI, MI

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program import Workload, WorkloadKernel
 from streamsim_validate.records import Recipe, Value
 from streamsim_validate.suites.workloads import KI, LIGHT, MI, SLEEP_CYCLES, SMALL, sincos
 

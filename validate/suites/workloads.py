@@ -1,6 +1,6 @@
 """The sizes and kernels of the suites' workloads."""
 
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program import Workload, WorkloadKernel
 
 KI, MI = 1 << 10, 1 << 20
 # Iterations of sincos for kernels of about a tenth, a third, one and four times a copy of the same elements
