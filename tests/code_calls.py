@@ -1,7 +1,5 @@
 """The calls of a schedule, and those that a program made, side by side."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from streamsim.code import VERIFIED

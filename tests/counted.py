@@ -4,8 +4,6 @@ Each turn of a loop counts, also of one within a line. What C does for a line (a
 whatever its size, so a law that counts is for loops in Python.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any

@@ -12,8 +12,6 @@ bottom (:class:`Reader`):
 ``toml NAME``    a file, and so ``json NAME``
 """
 
-from __future__ import annotations
-
 import contextlib
 import doctest
 import io

@@ -1,7 +1,5 @@
 """How hard the tests try: what finds planted faults, less in an ordinary run, ten times that in a thorough one."""
 
-from __future__ import annotations
-
 from hypothesis import settings
 
 FULL = settings.get_profile("full").max_examples  # conftest.py: of a law that names no number

@@ -1,7 +1,5 @@
 """Programs in CUDA C++ compiled for the host, against a few lines that stand for CUDA: ``nvcc -o PROGRAM SOURCE``."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

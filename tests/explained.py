@@ -1,7 +1,5 @@
 """What the tests of explanations share."""
 
-from __future__ import annotations
-
 from strategies import make_device
 
 from streamsim.analysis import Explanation

@@ -6,8 +6,6 @@
 
 # ruff: noqa: N802 - CUDA's names
 
-from __future__ import annotations
-
 import ctypes
 import os
 import threading

@@ -1,7 +1,5 @@
 """Workloads and grids to search."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What the tests of laws ask of schedules and time lines."""
 
-from __future__ import annotations
-
 import oracle
 import strategies as card
 

@@ -1,7 +1,5 @@
 """Small models of layers to try things on, and what they take on a card with no overheads, worked out independently."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from hypothesis import strategies as st

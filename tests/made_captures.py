@@ -3,8 +3,6 @@
 Records with the fields of cupti-python's go the way of real ones: through the runner's copy of them and its lines.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What takes seconds and is the same for several tests of a process: a fit of samples, a comparison of a record."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import msgspec

@@ -6,8 +6,6 @@ Nothing here imports ``streamsim.model``. The rules are those of the CUDA docume
 ``streamsim.program.schedule`` and ``streamsim.device.profile``; the arithmetic is exact fractions of a byte.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Collection, Iterable

@@ -1,7 +1,5 @@
 """The card of the oracle, tick by tick: what it says of every op of a schedule."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from oracle import (

@@ -1,7 +1,5 @@
 """What of the oracle is about hardware queues: which op stands in which, and what crowds the card."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from oracle import Order, Times, engine_name, is_behind_a_kernel, latest_of_each_stream

@@ -1,7 +1,5 @@
 """What the tests of pages have in common: programs to show, commands that save pages, and what a page holds."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """A simulated program as a profiler would record it that costs nothing: the calls, and what ran on the card."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A program with faults of every sort, in place of ours, for the fuzzer to find: ``python planted_faults.py``."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Races by brute force: a graph of what must come before what, and every pair of ops that no path connects."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """What a refusal is: an InputError whose message is one printable line; of a command, that line alone on stderr."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

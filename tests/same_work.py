@@ -1,7 +1,5 @@
 """What a program computes and copies: an oracle that knows nothing of streams; and programs that name their memory."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection
 from typing import Any

@@ -1,7 +1,5 @@
 """A record small enough to be worked by hand, and what others like it are made of."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

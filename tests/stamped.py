@@ -1,7 +1,5 @@
 """What every JSON result of the command begins with, beside what the library says."""
 
-from __future__ import annotations
-
 import re
 from importlib.metadata import version
 from typing import Any

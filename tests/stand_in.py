@@ -1,7 +1,5 @@
 """A card for commands that start processes: a folder for PYTHONPATH, in which every Python finds the emulated one."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A tick is a nanosecond, so 1e9 bytes/s is one byte per tick: on the plain device
 Random sizes come from small sets, so that ties are the rule and not the exception.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """Sweeps to run, and their rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Stand-ins of CuPy and PyTorch on a clock of their own."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What an op's spans and calls are, in ticks."""
 
-from __future__ import annotations
-
 from strategies import make_device, program
 
 from streamsim.device import Device

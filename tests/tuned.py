@@ -1,7 +1,5 @@
 """A card on which every call takes a microsecond, so that every time is known, and something to tune on it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from itertools import count

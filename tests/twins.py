@@ -1,7 +1,5 @@
 """Both models of one thing: what the tests of the compiled twin hold against each other."""
 
-from __future__ import annotations
-
 import pytest
 from effort import THOROUGH
 

@@ -1,7 +1,5 @@
 """Workloads with every option that there is, and ways to issue them: what two ways to simulate are held against."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Long measurements: rounds in shuffled order, and what they report of their progress."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar

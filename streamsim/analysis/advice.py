@@ -12,8 +12,6 @@ and either no cause costs as much, or what the largest costs is the card's, or a
 Changes that gain clearly more **together** than the best single one are said with it, or in place of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

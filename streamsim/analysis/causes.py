@@ -1,7 +1,5 @@
 """What loses time: the causes, and what each has lost."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 

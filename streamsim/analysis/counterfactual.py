@@ -4,8 +4,6 @@ A counterfactual is again a schedule and a device, so that the model says what i
 is made by :mod:`streamsim.transform`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """What lies in the bound itself: how evenly the work of a schedule loads its engines, and its streams each engine."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@ cards that were measured: a kernel of 3 us shows 8. How much more is no number o
 what the events show, from the calls and hand-overs that the profile has.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from msgspec.structs import replace

@@ -45,8 +45,6 @@ that of its busiest stream, the bound is max W, the mean of W is what is left wi
 gives (W - U) / n to its ops that queue.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from streamsim.analysis.advice import ordered

@@ -1,7 +1,5 @@
 """An explanation: where the time of a schedule goes, and what to do first."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

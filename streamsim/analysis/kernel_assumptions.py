@@ -1,7 +1,5 @@
 """What is taken for granted of kernels, where more about them would change what they are predicted to take."""
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from streamsim.device import Device

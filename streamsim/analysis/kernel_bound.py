@@ -5,8 +5,6 @@ a line, time over share is least at one of the bends. So the least of all shares
 it, or at that share. All launches together have all the work, and take at least that.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from itertools import accumulate, pairwise

@@ -6,8 +6,6 @@ cause has lost, the lost time of the schedule with the remedy is split like that
 difference says what it has removed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

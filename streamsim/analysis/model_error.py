@@ -9,8 +9,6 @@ give the same within a tenth. ``validate/campaigns/missed.py`` finds them again;
 records.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -6,8 +6,6 @@ says what it takes. For each cause there are several to choose from. Where the s
 waits that it lacks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import product

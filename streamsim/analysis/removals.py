@@ -1,7 +1,5 @@
 """Simulations of a schedule without some of the causes that lose it time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

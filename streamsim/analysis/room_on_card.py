@@ -1,7 +1,5 @@
 """The room that a pipeline needs on the card, and what to change if the card has less."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from msgspec.structs import replace

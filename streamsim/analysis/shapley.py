@@ -1,7 +1,5 @@
 """How causes share what they have lost together: each its Shapley value, as :mod:`streamsim.analysis.explain` says."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction

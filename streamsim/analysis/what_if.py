@@ -1,7 +1,5 @@
 """The gains of changes of a program: the program unchanged, with each change alone, and with all of them, simulated."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path

@@ -20,8 +20,6 @@ The clock rounds each op to whole nanoseconds, and no rounding is counted here. 
 below the bound by N / 2 nanoseconds.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush

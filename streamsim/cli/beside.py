@@ -1,7 +1,5 @@
 """A program's time lines side by side, before and after: ``--plot`` and ``--trace`` of commands that have two."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

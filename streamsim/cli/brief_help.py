@@ -1,7 +1,5 @@
 """Help that fits a screen: ``--help`` has the options that most people need, in groups, and ``--help-all`` the rest."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

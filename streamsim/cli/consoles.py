@@ -1,7 +1,5 @@
 """Where tables go: a terminal, whole lines into files and pipes, or tables of Markdown."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import Any

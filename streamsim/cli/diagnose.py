@@ -1,7 +1,5 @@
 """Diagnose a measured time: which usual mistake makes the program take so long."""
 
-from __future__ import annotations
-
 from operator import attrgetter
 from pathlib import Path
 from typing import Any

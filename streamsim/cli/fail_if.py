@@ -6,8 +6,6 @@ NAME is that of a number in the command's JSON, with or without its unit: ``make
 have a unit: 2ms, 8GiB, 5%. The tolerances of ``streamsim-validate compare`` are read and reported here as well.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """Fetch Pyodide and the wheels beside it with npm and pip, the only programs that streamsim runs."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

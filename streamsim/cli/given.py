@@ -1,7 +1,5 @@
 """A program that a command is given: the file of a schedule, or what a profiler recorded of a program."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import NamedTuple

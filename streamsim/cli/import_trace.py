@@ -1,7 +1,5 @@
 """``streamsim import``: the contents of a recording, and its replay."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple

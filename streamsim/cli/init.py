@@ -1,7 +1,5 @@
 """Write a workload's file to begin with."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Options that name a model's layers in place of a workload, and say how to place them."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A training loop: what binds it, and what pinned memory, a prefetcher and workers bring."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Notes and progress of long commands, on stderr to keep stdout clean. If nobody reads them, the command continues."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator

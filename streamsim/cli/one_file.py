@@ -4,8 +4,6 @@ The values in the file take the place of the options' defaults, so that an optio
 file is read in the same way if each of its axes has one value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from copy import copy
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``--page`` of commands whose result can be looked at in a browser."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Container
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A page in which one drags the parts of a pipeline and sees what becomes of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 

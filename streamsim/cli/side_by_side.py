@@ -1,7 +1,5 @@
 """Several configurations, devices or programs in one call: one table of all of them, relative to the best."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

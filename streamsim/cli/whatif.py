@@ -1,7 +1,5 @@
 """What changes would bring to a program, each alone and all together."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Programs in CUDA C++."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 from streamsim.code.cuda_lines import INDENT, WIDTH, assigned, block, declared, filled, indented, opened, over

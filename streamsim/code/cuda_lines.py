@@ -1,7 +1,5 @@
 """Lines of C++ as clang-format breaks them: in Google's style, up to 100 columns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 WIDTH = 100

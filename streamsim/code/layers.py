@@ -3,8 +3,6 @@
 It is a loop over the layers. The tests compare it with :meth:`streamsim.program.offload.Offload.schedule`, op for op.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from textwrap import wrap
 

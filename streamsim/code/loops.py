@@ -3,8 +3,6 @@
 The tests compare each program with the schedule of its pattern, op for op.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

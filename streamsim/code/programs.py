@@ -1,7 +1,5 @@
 """The door: programs in a language, from a workload with a configuration, or from a schedule."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from streamsim.checks import check_choice

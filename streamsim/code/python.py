@@ -1,7 +1,5 @@
 """Programs in Python, with the calls of CuPy or PyTorch in a common frame. The text is formatted as ruff formats it."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from textwrap import indent

@@ -1,7 +1,5 @@
 """The writers for CuPy and PyTorch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from textwrap import wrap
 

@@ -1,7 +1,5 @@
 """The PyTorch program of a training loop, with the arguments and the prefetcher of a prediction."""
 
-from __future__ import annotations
-
 from string import Template
 
 from streamsim.training import Loop

@@ -1,7 +1,5 @@
 """Schedules without a pattern as plans: their ops one by one, with their own buffers, streams and events."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -5,8 +5,6 @@ compiles for some ten seconds (``telling`` says when). The result is kept beside
 that folder cannot be written.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence

@@ -4,8 +4,6 @@ The cost of an op depends on its chunk's elements and on little else. The model'
 once, for a table. The compiled kernel writes the ops of each configuration from this table, and runs them.
 """
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

@@ -6,8 +6,6 @@ The rules are those of ``streamsim.model.crowd``.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 # numba infers the types of what is compiled.
 
-from __future__ import annotations
-
 import numpy as np
 
 from streamsim.compiled.numba_code import inlined, uintp

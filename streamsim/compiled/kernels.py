@@ -6,8 +6,6 @@ The rules are those of ``streamsim.model.compute_engine``.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 # numba infers the types of what is compiled.
 
-from __future__ import annotations
-
 from streamsim.compiled.numba_code import inlined, rule, uintp
 from streamsim.rules import FULL_CARD, NEVER, link, side_by_side
 

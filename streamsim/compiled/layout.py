@@ -6,8 +6,6 @@ The loops are those of :mod:`streamsim.program.loops`, as tables (:mod:`streamsi
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 # numba infers the types of what is compiled.
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

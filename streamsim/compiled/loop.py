@@ -10,8 +10,6 @@ events.
 # numba infers the types of what is compiled.
 # ruff: noqa: C901 (a loop keeps its state in local variables, for the compiler to keep in registers)
 
-from __future__ import annotations
-
 from streamsim.compiled.crowd import arrive, come, copy_ended, count_copies
 from streamsim.compiled.kernels import finish_kernels, next_drained, start_kernel
 from streamsim.compiled.numba_code import compiled, rule, uintp

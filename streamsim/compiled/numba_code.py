@@ -4,8 +4,6 @@ Reference counts are off (``_nrt``), because counting references to the arrays w
 are used often are unsigned, because numba checks the sign of signed ones, to count from the end.
 """
 
-from __future__ import annotations
-
 import hashlib
 import warnings
 from collections.abc import Callable

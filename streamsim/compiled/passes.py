@@ -1,7 +1,5 @@
 """The loops of a workload's issue orders as tables of whole numbers, for the compiled layout."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from itertools import groupby
 from typing import Any, NamedTuple

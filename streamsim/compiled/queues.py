@@ -7,8 +7,6 @@ by side, in any order; ``engine.heads`` is their number.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 # numba infers the types of what is compiled.
 
-from __future__ import annotations
-
 import numpy as np
 
 from streamsim.compiled.numba_code import inlined, rule, uintp

@@ -1,7 +1,5 @@
 """Lowered schedules as the records that the compiled loop runs: the only reader of the model's ``Lowered`` here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 

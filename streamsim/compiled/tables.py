@@ -4,8 +4,6 @@ Every number is an int64, or fits into one. :func:`streamsim.compiled.records.fi
 enough.
 """
 
-from __future__ import annotations
-
 from dataclasses import astuple, fields
 from typing import Any
 

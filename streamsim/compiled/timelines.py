@@ -1,7 +1,5 @@
 """A whole time line from the compiled loop."""
 
-from __future__ import annotations
-
 from array import array
 
 import numpy as np

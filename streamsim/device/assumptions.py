@@ -1,7 +1,5 @@
 """The link that a prediction assumes, and how well it is known: one line, from a profile's numbers and sources."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

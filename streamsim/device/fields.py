@@ -5,8 +5,6 @@ declarations and names no field. A new field therefore needs one line, in its ta
 its unit: ``_bytes_per_s``, ``_bytes`` or ``_s``. A count has no unit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Seconds that the calls of a front end take on a host; :mod:`streamsim.device.front_ends` puts them into a profile."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from streamsim.checks import check_number

@@ -6,8 +6,6 @@ make the call's stream the current one. A profile's ``host`` has the times of ba
 on the same host. A profile without a front end uses the one in ``front_ends.toml``: the mean of the calibrated hosts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files

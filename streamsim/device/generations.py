@@ -5,8 +5,6 @@ copies follow from the link. They are assumed, and :func:`made_profile` says so 
 need a calibration (latencies, hand-overs, the host) are those of the other profiles without one.
 """
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ A number has a dotted name, such as ``h2d.bandwidth_bytes_per_s``. The unit may 
 ``link`` in place of ``h2d`` or ``d2h`` stands for both directions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 

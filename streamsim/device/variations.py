@@ -14,8 +14,6 @@ and on a crowded card follow the bandwidth in proportion. Their latencies grow b
 memory never becomes faster than pinned memory.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path

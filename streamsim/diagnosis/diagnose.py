@@ -5,8 +5,6 @@ explains the measured times if each of its predictions is within the error of th
 them, the result names a second measurement that distinguishes these programs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path

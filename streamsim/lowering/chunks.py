@@ -4,8 +4,6 @@ They come from the chunk's part of the workload (:class:`~streamsim.program.work
 equal the costs of the schedule's ops.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The card: where ops come from the host, wait for each other, and go to their engines."""
 
-from __future__ import annotations
-
 from array import array
 
 import simpy

@@ -1,7 +1,5 @@
 """The host's threads. Each makes one call after another, and some calls hold it until the card is done."""
 
-from __future__ import annotations
-
 import simpy
 
 from streamsim.lowering import NO_SEGMENT, Lowered, Segment

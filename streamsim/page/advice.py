@@ -1,7 +1,5 @@
 """The pages of a diagnosis and of advice on a training loop."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 

@@ -4,8 +4,6 @@ Signs are folded (0, -1, 1, -2 become 0, 1, 2, 3). Each number takes seven bits 
 its last byte have the highest bit set. The bytes of all columns are deflated and written in base64.
 """
 
-from __future__ import annotations
-
 import base64
 import zlib
 from collections.abc import Iterable

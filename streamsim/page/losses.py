@@ -1,7 +1,5 @@
 """The losses of an explained schedule: a bar of amounts of time, and below it each cause, which opens to its remedy."""
 
-from __future__ import annotations
-
 import msgspec
 
 from streamsim.analysis import BUSIEST_ENGINE, Explanation, Loss

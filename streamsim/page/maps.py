@@ -1,7 +1,5 @@
 """Maps of the rows of a sweep or a search, coloured by their times, over any two of their columns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The pages of streamsim's results: the figures, pictures and tables that each of them shows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any

@@ -5,8 +5,6 @@ control: the value of an option of ``streamsim predict``, or of a setting of the
 profile's own value.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """The playground: a page with controls to drag, in which the model runs and answers."""
 
-from __future__ import annotations
-
 from streamsim.page.columns import deflated
 from streamsim.page.document import WITH_PYTHON, document_of, lines_html, viewer_text
 from streamsim.page.played import CONTROLS, LESSONS, Control, Lesson, played, prediction_of, shown

@@ -1,7 +1,5 @@
 """The pages of a prediction and of an explanation, and those of their parts that the playground shows, too."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

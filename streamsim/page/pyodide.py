@@ -4,8 +4,6 @@ Pyodide is CPython compiled to WebAssembly. Its files and the wheels are no part
 package registries (:mod:`streamsim.cli.fetch_pyodide`), each in one version whose SHA-256 is written here.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import tarfile

@@ -1,7 +1,5 @@
 """The pages of many configurations: the search for the best one, and a sweep."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Time lines in the form that the page's viewer reads: names, and columns of small differences that pack well."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 A set of ops to wait for holds only the latest op of each stream, because that implies the earlier ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import chain
 from operator import attrgetter

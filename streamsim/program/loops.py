@@ -9,8 +9,6 @@ A loop makes passes over all chunks, one after another. In each round of a pass 
 chunk. Arrays that are copied once go in stream 0 before the passes, and back after them (``Loop.ends``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property

@@ -4,8 +4,6 @@ Chunk i of N runs in stream i mod S. The loops are in :mod:`streamsim.program.lo
 :mod:`streamsim.program.pipeline`.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from streamsim.program.config import Config, HostMemory, ring_config

@@ -5,8 +5,6 @@ device arrays hold the whole workload, unless chunks use buffers in turn. Arrays
 first chunk, in the loop's first stream, for which the other streams wait. They go back after the last chunk.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import cycle
 from typing import Any, NamedTuple, TypeVar

@@ -1,7 +1,5 @@
 """Recorded times of a schedule's ops: when a profiler saw them issued and run."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import msgspec

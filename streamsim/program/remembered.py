@@ -5,8 +5,6 @@ calibration predicts some forty probes until it finds the numbers that give thei
 many changes of one program.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from functools import wraps
 from threading import Lock

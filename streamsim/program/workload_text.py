@@ -1,7 +1,5 @@
 """Workloads as people write them: sizes and times are numbers, or text such as "64MiB" and "0.57ms@16Mi,9us@64Ki"."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, get_args

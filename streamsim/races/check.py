@@ -27,8 +27,6 @@ one thread alone never races for pageable memory) but may still be under way to 
 pageable memory (``blocking`` in stream 0). Source: CUDA Runtime API, "API synchronization behavior".
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Literal, NamedTuple, get_args

@@ -16,8 +16,6 @@ It needs no device. These laws, of what CUDA promises, are all of it:
 So a record or a wait hands on what the thread that called it knew: who comes after it, comes after that too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import reduce
 from typing import Any

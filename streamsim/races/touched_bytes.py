@@ -1,7 +1,5 @@
 """Which bytes an op touches, and who touched the bytes of a buffer last."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 

@@ -4,8 +4,6 @@ A profiler's file may have unknown or repeated ids, clocks that run backwards, o
 :class:`Recording` cannot hold are left out and counted here, for every format.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any

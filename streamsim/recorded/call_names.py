@@ -1,7 +1,5 @@
 """Kinds of CUDA and HIP calls, found from their names as profilers write them: ``cudaMemcpyAsync_v3020``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

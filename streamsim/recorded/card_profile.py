@@ -1,7 +1,5 @@
 """Profiles of recorded cards: a shipped profile, or one made from the card's name, with the recording's own numbers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -5,8 +5,6 @@ and run at its pace. A pageable copy that took much longer held the host for ano
 the first time (page faults), a module that is loaded, a lock.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ stream. Each part of a gap therefore has one of three reasons: the stream was bu
 the call or was still in it; or neither of these.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

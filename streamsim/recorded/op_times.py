@@ -1,7 +1,5 @@
 """Recorded times of the ops of a recorded program: when they were issued and when they ran."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -4,8 +4,6 @@ From the recording come the order of calls, bytes, uncontended kernel times, tim
 calls. The model predicts when work runs on the card, how long copies take, and what calls wait for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

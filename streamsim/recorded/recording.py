@@ -4,8 +4,6 @@ Times are whole nanoseconds since the recording's first record. A reference to a
 index, or -1 for none. Columns are read-only arrays with one entry for each row. Rows are in the order of their starts.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Any, Literal, TypeVar, get_args
 

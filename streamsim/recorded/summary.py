@@ -1,7 +1,5 @@
 """Summaries of recordings: their contents, the busy and idle time of each card with reasons, and unread parts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The host's threads in a recording: the time of each call, the gap before it, and waits for other threads."""
 
-from __future__ import annotations
-
 from itertools import islice
 from typing import Any, NamedTuple
 

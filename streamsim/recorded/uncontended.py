@@ -1,7 +1,5 @@
 """Uncontended times of recorded kernels: their times with the card to themselves."""
 
-from __future__ import annotations
-
 import msgspec
 import numpy as np
 from numpy.typing import NDArray

@@ -4,8 +4,6 @@ No call issues a move of pages, and the model does not know when pages move. Rep
 Prefetch calls keep their recorded times, and kernels keep theirs with their page faults.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

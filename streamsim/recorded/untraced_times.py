@@ -1,7 +1,5 @@
 """Times of a window of a recorded program in its untraced runs, which no profiler recorded."""
 
-from __future__ import annotations
-
 from statistics import median
 
 from streamsim.recorded.recording import NONE, Recording

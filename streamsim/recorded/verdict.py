@@ -1,7 +1,5 @@
 """The verdict on a recording in three lines: the limit, the idle time and its reason, and one change to try."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Parts of recordings: one card, one process, or a window of time; and the named spans of a recording."""
 
-from __future__ import annotations
-
 import re
 from difflib import get_close_matches
 from typing import Any

@@ -1,7 +1,5 @@
 """The result of a search for the best way to issue some work: its table, and how sure it is."""
 
-from __future__ import annotations
-
 from functools import partial
 from math import ceil
 from typing import Any

@@ -1,7 +1,5 @@
 """A diagnosis as tables: the programs that explain a measured time, and the measurement that tells them apart."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from streamsim.diagnosis import CandidateProgram, Diagnosis, NextMeasurement

@@ -1,7 +1,5 @@
 """Where the time of an explained schedule goes, as tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from streamsim.analysis import BUSIEST_ENGINE, Explanation, Loss

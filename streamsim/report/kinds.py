@@ -3,8 +3,6 @@
 The colours are told apart by the colour-blind and in grey print: dark, middle and light.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from streamsim.program import Copy, Kernel, Op, Schedule, Synchronize, WaitThread

@@ -1,7 +1,5 @@
 """The summary of a recording, and what it offers to choose from, as tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from streamsim.recorded import (

@@ -1,7 +1,5 @@
 """A recorded program replayed, as a table and as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The program that a prediction is compared with: its name and its time line."""
 
-from __future__ import annotations
-
 from streamsim.analysis import Prediction, SerialProgram
 from streamsim.model import simulate
 from streamsim.program import serialized

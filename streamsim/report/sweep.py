@@ -1,7 +1,5 @@
 """The rows of a sweep as a short table: what they have in common above it, numbers rounded, the fastest if many."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

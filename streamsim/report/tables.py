@@ -1,7 +1,5 @@
 """Tables of results: one value, shown in the terminal, on a page, in a notebook and in Markdown with the same words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from html import escape

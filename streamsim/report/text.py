@@ -1,7 +1,5 @@
 """A prediction, put together for people (a table, a Gantt chart in the terminal) and for programs (JSON, CSV)."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Titles of pictures and pages: what ran, spelled out, and where."""
 
-from __future__ import annotations
-
 import re
 
 from streamsim.text import counted, one_line

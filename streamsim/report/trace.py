@@ -9,8 +9,6 @@ that it waits for, except where the two tracks show the order themselves: one st
 Format: Google, "Trace Event Format" (phases M, X, i, s and f).
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice

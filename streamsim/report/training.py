@@ -1,7 +1,5 @@
 """Tables of the gains of changes of a training loop."""
 
-from __future__ import annotations
-
 from streamsim.report.tables import Row, Table
 from streamsim.text import format_ratio, rounded
 from streamsim.training import LoopAdvice, LoopRow

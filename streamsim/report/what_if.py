@@ -1,7 +1,5 @@
 """Tables of the gains of changes of a program."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from streamsim.analysis import Outcome, WhatIf

@@ -7,8 +7,6 @@ the next chunk. It belongs to the next chunk if it copies an array that was copi
 if it works on another piece of an array than the latest op on that array.
 """
 
-from __future__ import annotations
-
 from collections.abc import MutableSequence
 from dataclasses import dataclass
 from typing import NamedTuple

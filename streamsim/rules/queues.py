@@ -13,8 +13,6 @@ model leaves it out.
 An engine takes the ready head of the lowest rank. Of equal ranks it takes the one that was issued first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ If configurations take equally long, the simplest one wins: fewest chunks, then 
 or the smallest ring, depth-first before breadth-first, issued live before a graph.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter, itemgetter

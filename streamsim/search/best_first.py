@@ -15,8 +15,6 @@ and is neither the optimum nor within the margin of it.
 the bounds. No candidate is faster than ``floor``: the lowest bound of those left out, or the shortest makespan found.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest

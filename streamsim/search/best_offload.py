@@ -6,8 +6,6 @@ are few placements, all of them are listed, and the result is the optimum. If on
 simulated ops ends the search, there may be a better placement. None is faster than ``floor_s``, a bound over all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import islice

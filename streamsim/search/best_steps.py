@@ -5,8 +5,6 @@ does. The program's host work and the costs of its calls are therefore part of e
 a candidate too, so the result is never slower.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path

@@ -17,8 +17,6 @@ exact. Otherwise the bounds of the configurations that are left out still show w
 within a margin below their bounds.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Both give the same ticks. The compiled twin is over a hundred times as fast.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -23,8 +23,6 @@ most d layers in the buffers, which are not copied. No placement with this M and
 - with one buffer, the copies and the kernels of the streamed layers.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

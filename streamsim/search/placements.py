@@ -6,8 +6,6 @@ good ones are: several orders of keeping layers until the memory is full give th
 and pairs of layers, change sides as long as the bound falls.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Results of searches for the best way to issue some work, of any kind of candidate."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 

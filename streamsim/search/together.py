@@ -5,8 +5,6 @@ chunks need gain much alone. A coarse grid shows whether there is more to gain t
 ``best`` is asked for the optimum. The changes and their words are those of :mod:`streamsim.transform.changes`.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from itertools import accumulate
 

@@ -12,8 +12,6 @@ likeliest of a few hypotheses holds (C. E. Rasmussen and C. K. I. Williams, Gaus
 2006, 5.4.1). This finds profiles that are wrong in kind, such as two copy engines in place of one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Commas separate values and ranges. ``A..B`` counts from A to B, ``+STEP`` in ste
 ends are included; a range that does not hit its end stops before it.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator

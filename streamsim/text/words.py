@@ -1,7 +1,5 @@
 """Numbers of things, and lists of words, as sentences have them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

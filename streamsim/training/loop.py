@@ -6,8 +6,6 @@ copies it to the card, and issues its step. A step needs the weights of the step
 order in one stream.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Training loops read from schedules: the batch, its copy and its step, as a recording of some steps shows them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import fsum

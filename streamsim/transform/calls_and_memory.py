@@ -1,7 +1,5 @@
 """Other calls and other memory for the same ops: pinned memory, no waits of the host, not the legacy stream."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from statistics import median
 

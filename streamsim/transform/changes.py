@@ -7,8 +7,6 @@ works on the ops. It may have to assume what the schedule does not show, such as
 changes are made one after another.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import reduce

@@ -5,8 +5,6 @@ whatever order they are issued. Recorded programs do not say what memory their o
 (:func:`streamsim.transform.steps.steps_of`), or where nothing is repeated in this order, what is in one stream.
 """
 
-from __future__ import annotations
-
 from streamsim.errors import InputError
 from streamsim.program import Copy, Kernel, Region, Schedule, remembered
 from streamsim.races import unnamed_memory

@@ -1,7 +1,5 @@
 """Schedules issued anew: ops in another sequence or other streams, with events where they need each other."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace

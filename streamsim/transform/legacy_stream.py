@@ -1,7 +1,5 @@
 """Programs whose ops are in the legacy default stream: the same ops elsewhere, in non-blocking streams."""
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from streamsim.program import LEGACY_STREAM, Copy, Kernel, Op, Schedule

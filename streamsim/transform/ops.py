@@ -1,7 +1,5 @@
 """What single ops are: work on an engine, of a stage, that names its memory; and the streams and ends of programs."""
 
-from __future__ import annotations
-
 from streamsim.program import Copy, HostWork, Kernel, Op, Schedule, StreamKind
 
 NON_BLOCKING: tuple[StreamKind, ...] = ("non-blocking",)

@@ -4,8 +4,6 @@ Nothing in a schedule says how a kernel may be cut. It is taken to work element 
 writes that piece of its ranges, and all of a range that is shared (a table, weights).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import fsum, gcd
 from typing import Any

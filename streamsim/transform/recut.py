@@ -11,8 +11,6 @@ writes that part of its ranges. Of a range that kernels of several chunks read (
 and what writes such a range is neither cut nor merged, nor is a copy back of what several chunks have written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any

@@ -1,7 +1,5 @@
 """Races of a schedule, and the waits that keep a changed schedule free of them."""
 
-from __future__ import annotations
-
 from streamsim.errors import InputError
 from streamsim.program import Schedule, remembered
 from streamsim.races import check, repaired

@@ -5,8 +5,6 @@ in, or the last one back, is copied once. The program's own work on the host com
 it is. What a front end does for its calls is not in it, nor are waits but those for copies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from math import fsum

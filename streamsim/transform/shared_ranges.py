@@ -4,8 +4,6 @@ Nothing in a schedule says which ranges these are. Two rules find them: kernels 
 and differ in others, or kernels read the same ranges and write different parts of the same arrays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Any

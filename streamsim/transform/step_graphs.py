@@ -6,8 +6,6 @@ a part takes the launch, as the profile has it, the calls of the others take not
 each call is gone. Ops are handed over as live ones are, so that a graph's shorter hand-overs come on top.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

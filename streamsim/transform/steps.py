@@ -4,8 +4,6 @@ A recorded program does not say what memory its ops touch. What it shows is thei
 kernel or a copy back begins a new step. What steps need of each other it does not show.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 from math import fsum

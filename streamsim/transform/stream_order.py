@@ -1,7 +1,5 @@
 """The order that streams and events give the ops of a schedule, and what the host waits for."""
 
-from __future__ import annotations
-
 from streamsim.program import Copy, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent
 
 

@@ -1,7 +1,5 @@
 """What the room refuses: a change, an interval or an explanation is named in one line, and no file is written."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """What a kernel takes of the time between two events around it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

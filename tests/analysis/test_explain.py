@@ -1,7 +1,5 @@
 """What a schedule loses, and to what: minimal schedules worked by hand, laws of the split, and published programs."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import combinations, permutations
 from typing import Any

@@ -1,7 +1,5 @@
 """``streamsim explain`` and the picture of an explanation."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

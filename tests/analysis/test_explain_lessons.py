@@ -1,7 +1,5 @@
 """What is said of the programs of lessons on streams, as they are written."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

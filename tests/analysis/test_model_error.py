@@ -1,7 +1,5 @@
 """What the model misses: the rule by hand, and the quantiles of Student's t with two degrees of freedom."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Remedies keep their promise: they are the same work, free of races, and take what is said of them."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """What an explanation says first: laws over any program, and programs whose cause is known by how they are made."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

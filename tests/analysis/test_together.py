@@ -1,7 +1,5 @@
 """Changes that pay only together are said in the shortest list, which comes within 1 % of what ``best`` finds."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Intervals: closed forms of what is drawn, draws that are devices, queues renamed without changing who shares one."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """What changes bring, by hand and by the patterns: steps over streams, in pieces, prefetched; calls and memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any

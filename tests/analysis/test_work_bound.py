@@ -1,7 +1,5 @@
 """The bound of the work: nothing in a grid is faster, whatever the work and the device; and numbers worked by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import product
 from typing import Any

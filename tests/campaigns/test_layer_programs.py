@@ -1,7 +1,5 @@
 """How streamed layers are measured beside their predictions: on the emulated card, and with times that are given."""
 
-from __future__ import annotations
-
 import re
 import sys
 from typing import Any

@@ -4,8 +4,6 @@ What a cell says is the records' and the model's business. A table of the page h
 command gives today, and a page names no table that there is not.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from statistics import median

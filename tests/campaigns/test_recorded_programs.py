@@ -1,7 +1,5 @@
 """How programs are recorded, replayed and predicted in pairs: on a card that is not there, and of made-up records."""
 
-from __future__ import annotations
-
 import json
 import statistics
 import subprocess

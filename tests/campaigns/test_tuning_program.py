@@ -3,8 +3,6 @@
 Seeds are hypothesis': nobody chose them.
 """
 
-from __future__ import annotations
-
 import gzip
 import math
 import random

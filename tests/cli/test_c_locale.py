@@ -1,7 +1,5 @@
 """A terminal that knows only ASCII, and a device, files and pictures called 卡."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """Tables in files and pipes: whole lines without blanks at their ends, and Markdown."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """Environment variables of other programs: commands work with them, or say in one line what to do."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

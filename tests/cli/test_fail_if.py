@@ -1,7 +1,5 @@
 """``--fail-if``: exit code 1 if a number is beyond a limit."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Full disks, folders that take no files, streams that nobody reads, kills: every command that writes a file."""
 
-from __future__ import annotations
-
 import os
 import random
 import resource

@@ -1,7 +1,5 @@
 """The front end of a program: by the option, by the device's name, or by the workload's file, in that order."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

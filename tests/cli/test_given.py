@@ -1,7 +1,5 @@
 """Recordings in the place of schedules: every command that takes a program takes what a profiler recorded of one."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -4,8 +4,6 @@ An ESC sequence in a name could write the clipboard, move the cursor over an ans
 direction could show a number backwards; ``=`` at the start of a cell of CSV is a formula where a spreadsheet opens it.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import csv

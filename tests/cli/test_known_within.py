@@ -1,7 +1,5 @@
 """A profile with assumed latencies: its predictions have the figures that they deserve, and JSON gives their error."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``--layers``: what commands say of a model's layers is what the library says, and what they refuse."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

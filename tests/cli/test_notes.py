@@ -1,7 +1,5 @@
 """What long commands say on stderr."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

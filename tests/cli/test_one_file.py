@@ -1,7 +1,5 @@
 """A workload's file says how to cut, issue and predict it, options win; init writes one; devices of one's own."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Exit codes, and what becomes of the output: both programs, whatever their streams are."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """Several configurations, devices or programs in one call: each is predicted as it is alone."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

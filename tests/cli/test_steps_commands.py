@@ -1,7 +1,5 @@
 """Programs whose steps repeat, on the command line: ``best``, ``whatif --as``, ``code``, ``--plot`` and ``--trace``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Programs make the calls of their schedules, verify what they compute, and read as people write them."""
 
-from __future__ import annotations
-
 import ast
 import json
 import shutil

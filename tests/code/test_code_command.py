@@ -1,7 +1,5 @@
 """``streamsim code`` and ``best --as``: what they write."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Programs in C++ make the calls of their schedules: compiled for the host, against a few lines that stand for CUDA."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How often a program enters a stream: the model's count of it against the blocks that a program goes through."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Programs of streamed layers make the calls of their schedule, verify their output, and read as people write them."""
 
-from __future__ import annotations
-
 import ast
 import json
 import shutil

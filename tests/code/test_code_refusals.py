@@ -1,7 +1,5 @@
 """What the room refuses: a program that cannot be written is one line that says why, and no file."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

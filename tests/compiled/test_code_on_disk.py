@@ -1,7 +1,5 @@
 """Compiled code that is kept on disk holds as long as all that it is made of, not only the file of one function."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

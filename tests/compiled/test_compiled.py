@@ -1,7 +1,5 @@
 """The compiled twin: the same ticks as the SimPy model, on everything that can be said."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The compiled twin where streams take hardware queues from each other, and where kernels of a graph stand in none."""
 
-from __future__ import annotations
-
 import pytest
 from effort import THOROUGH, examples
 from hypothesis import given

@@ -1,7 +1,5 @@
 """What is asked gets one answer, with numba and without, in every command."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Device profiles: what they refuse, that every number has a source, and the cost of kernels."""
 
-from __future__ import annotations
-
 import copy
 
 import msgspec

@@ -1,7 +1,5 @@
 """What the room refuses: a profile, a name, a front end or a setting is named in one line with its value."""
 
-from __future__ import annotations
-
 import math
 import tomllib
 from collections.abc import Callable

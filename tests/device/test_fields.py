@@ -1,7 +1,5 @@
 """What is declared of a profile's fields, and what follows from it alone: checks, effects switched off, means."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Front ends: the same program issued by a library, whose calls cost the host more, and which enters streams."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """Profiles of cards that have none: by the name, which tells the link; nothing in them pretends to be measured."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """A profile with numbers changed: names, what follows what, and one line for whatever is wrong."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

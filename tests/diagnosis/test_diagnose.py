@@ -1,7 +1,5 @@
 """Diagnosis of a measured time: a mistake that was made is found, and what is said of it is true of its program."""
 
-from __future__ import annotations
-
 import pytest
 from effort import examples
 from hypothesis import assume, given

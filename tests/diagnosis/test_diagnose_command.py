@@ -1,7 +1,5 @@
 """The command diagnose: what it prints, and what it says of bad input."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

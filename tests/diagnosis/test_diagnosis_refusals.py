@@ -1,7 +1,5 @@
 """What a diagnosis is refused for, in Python and on the command line: one line that names it."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

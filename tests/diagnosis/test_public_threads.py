@@ -7,8 +7,6 @@ looked at once, after all that the first ones showed was mended; the last three 
 Where a thread gives a rate of its own copies, that rate is set; else the rates are those of the nearest profile.
 """
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """What files are refused for: one line that names the file, the field and the value."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from functools import partial

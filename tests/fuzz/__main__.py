@@ -6,8 +6,6 @@ same, and drawn within these limits. What is found is cut down, and printed once
 code 1 then. ``--input I`` shows and tries one again.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

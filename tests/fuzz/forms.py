@@ -1,7 +1,5 @@
 """What files are made of: how one is taken apart, goes wrong in its parts, grows, and is put together again."""
 
-from __future__ import annotations
-
 import json
 import marshal
 import tomllib

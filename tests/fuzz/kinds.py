@@ -1,7 +1,5 @@
 """What the commands read: a right input of each kind, and how it goes wrong."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json

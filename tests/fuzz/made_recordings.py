@@ -1,7 +1,5 @@
 """Small recordings as their profilers would write them: Kineto's JSON, exports of Nsight Systems, captures of CUPTI."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from pathlib import Path

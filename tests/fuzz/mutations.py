@@ -3,8 +3,6 @@
 Those of a tree change it, and give the tree to go on with. Text and trees also grow, to a size that is asked for.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import string
 from contextlib import closing

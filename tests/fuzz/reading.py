@@ -3,8 +3,6 @@
 Most of what goes wrong in a command goes wrong in its reader, which takes a tenth of the time.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """An input with a fault, cut down to what the fault needs."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

@@ -1,7 +1,5 @@
 """One input: run in this process within limits, and judged."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import gc

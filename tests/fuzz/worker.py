@@ -4,8 +4,6 @@ Its arguments: an :class:`Asked` as JSON, where to begin, the pipe to tell it to
 input which it is at. Lines: "ready", and a JSON object for each input with a fault.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """On a real card: programs in CuPy and PyTorch captured by the command as it is typed, and what CUPTI says of them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

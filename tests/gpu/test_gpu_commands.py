@@ -1,7 +1,5 @@
 """On a real card: README's own way from a plan to how well it was predicted, by the commands as they are typed."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """On a real card: layers that do not fit take what is predicted of them, and far less than from pageable memory."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

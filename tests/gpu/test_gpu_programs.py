@@ -1,7 +1,5 @@
 """On a real card: programs of the suite in every language that is here are run, verified and compared."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

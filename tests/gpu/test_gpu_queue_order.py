@@ -1,7 +1,5 @@
 """On a real card: programs that take streams' hardware queues from them leave no trace in what is measured next."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@ On a card the race is lost for certain: whatever should come first stands behind
 than the host takes to issue the rest. The emulated card runs the same schedules in random orders that CUDA allows.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """On a real card: every pattern replays with its output verified, and wrong output is caught."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Prices of a chunk's ops, of which no schedule is made: those of the ops of its schedule."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import devices, small_workloads

@@ -1,7 +1,5 @@
 """A schedule made ready for a device: how much work that is, and what its ops have in common."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Closed forms that the ideal device must give exactly. Times in ticks; one byte per tick."""
 
-from __future__ import annotations
-
 import pytest
 import strategies as card
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Laws of the model, on random schedules and random devices. tests/INVARIANTS.md states each in a sentence."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What launching a graph costs, whatever is in it."""
 
-from __future__ import annotations
-
 import oracle
 from effort import examples
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Laws of the order in which ops run: CUDA's, that of hardware queues, the host's, and that of the critical path."""
 
-from __future__ import annotations
-
 import oracle
 import oracle_queues
 import strategies as card

@@ -3,8 +3,6 @@
 Ticks and bytes: on the plain device a copy of n bytes lasts n ticks, and nothing else costs anything.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

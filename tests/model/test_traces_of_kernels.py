@@ -1,7 +1,5 @@
 """Traces of kernels side by side, tick by tick, by hand."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from strategies import NS, d2h, h2d, kernel, link, make_device

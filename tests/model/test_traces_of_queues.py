@@ -1,7 +1,5 @@
 """Traces of hardware queues and arbitration, tick by tick, by hand."""
 
-from __future__ import annotations
-
 import pytest
 from strategies import d2h, h2d, kernel, link, make_device, program
 from traces import IDEAL, spans

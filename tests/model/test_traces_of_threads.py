@@ -1,7 +1,5 @@
 """What host threads do besides, by hand: work between calls, calls that say what they cost, waits for each other."""
 
-from __future__ import annotations
-
 import pytest
 from strategies import NS, d2h, h2d, kernel, make_device, program
 

@@ -1,7 +1,5 @@
 """A real browser for the tests of pages: the Chromium of the machine, driven by Playwright."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path

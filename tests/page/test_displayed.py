@@ -1,7 +1,5 @@
 """Values show themselves: printed as a table, in a notebook as a picture, on disk as a page."""
 
-from __future__ import annotations
-
 from functools import cache
 from html import unescape
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The lesson for notebooks: every cell runs, what it ends with shows itself, and what its words claim is so."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """A page as a file: what it packs can be unpacked, its words are the command line's, and names in it are data."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """A page in a browser: what is drawn, pointed at, clicked and typed is what the time line says."""
 
-from __future__ import annotations
-
 import random
 from array import array
 from collections.abc import Callable

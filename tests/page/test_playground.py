@@ -1,7 +1,5 @@
 """The playground: it is put together of pinned files or not at all, and shows what the command line predicts."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """The builder: small programs and the schedules that they are, by hand; and whatever a schedule can say it can say."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

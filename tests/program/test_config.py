@@ -1,7 +1,5 @@
 """How to cut and issue: what goes together, said by one value to whoever asks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

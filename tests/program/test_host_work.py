@@ -1,7 +1,5 @@
 """What the host does before it issues a chunk, such as a data loader, and prefetching beside it."""
 
-from __future__ import annotations
-
 import json
 from itertools import accumulate
 from pathlib import Path

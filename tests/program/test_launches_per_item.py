@@ -1,7 +1,5 @@
 """Launches that belong to items: a chunk makes its share of them."""
 
-from __future__ import annotations
-
 import pytest
 from effort import examples
 from grids import EVALUATORS

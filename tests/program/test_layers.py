@@ -1,7 +1,5 @@
 """A model's layers: what a file of them says, in TOML and in CSV, and what is refused, with its place."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path

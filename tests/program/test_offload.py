@@ -1,7 +1,5 @@
 """Layers streamed to the card: every kernel sees its own layer's weights, no races, and the memory that was said."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -3,8 +3,6 @@
 The order is the oracle's (CUDA's rules, and the calls that hold the host), not the model's.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations, pairwise

@@ -1,7 +1,5 @@
 """What the room refuses: every bad value, call or file is one printable line that begins with what is wrong."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """What is made of a schedule is made once, and of another one anew, however much it is alike."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

@@ -1,7 +1,5 @@
 """The schedule language: what it refuses, with which words, and that its values are values."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Workloads: kernels by their times, and how arrays and work are cut into chunks."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """The guides do what they say: every block of them runs, their links lead somewhere, the reference has every name."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import shlex

@@ -1,7 +1,5 @@
 """The figures of measured runs are drawn from a record, or say in one line why they cannot be."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 from functools import cache

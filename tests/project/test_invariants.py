@@ -1,7 +1,5 @@
 """INVARIANTS.md is right about itself: each law once, its tests there, and its marks what these tests are."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

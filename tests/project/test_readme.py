@@ -1,7 +1,5 @@
 """README does what it says: its two commands, the lines of output, the library, and a command for each thing."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

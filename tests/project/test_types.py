@@ -1,7 +1,5 @@
 """What a value of the public interface says to a field of another type than it has."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from importlib import import_module

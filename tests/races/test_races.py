@@ -4,8 +4,6 @@ The second opinion shares no code with the check: CUDA's rules as a graph of cal
 closure.
 """
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Callable
 from itertools import permutations, product

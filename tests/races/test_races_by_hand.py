@@ -1,7 +1,5 @@
 """Races, and events and waits that do nothing, each worked out by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """What ``streamsim-validate capture`` wrote: read as the other formats are, whatever is wrong with it in one line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

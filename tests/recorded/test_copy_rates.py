@@ -1,7 +1,5 @@
 """The rates that a recording's own copies show, and the copies that took longer."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``streamsim import``: what it prints, and what it says to bad input."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

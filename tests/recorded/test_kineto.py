@@ -1,7 +1,5 @@
 """Kineto's JSON: what is read from small files, each with one of the traps that real ones hold."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Exports of Nsight Systems: what is read from small files, each with one of the traps that real ones hold."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Recordings as schedules: what a perfect profiler recorded of a simulated program is that program."""
 
-from __future__ import annotations
-
 import msgspec
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """What recording cost, read off calls that do nothing."""
 
-from __future__ import annotations
-
 import msgspec
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """What the room refuses, commands, files and values: one line that begins with what is wrong, and no file."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import sqlite3

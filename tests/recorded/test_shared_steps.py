@@ -3,8 +3,6 @@
 Of ../shared/traces, where that folder is there; see test_shared_traces.py.
 """
 
-from __future__ import annotations
-
 import ast
 import gzip
 import json

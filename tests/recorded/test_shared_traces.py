@@ -4,8 +4,6 @@ What is expected of each was counted in its file by other means: SQL for exports
 is part of the project.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """Recordings of simulated programs: what the profiler's file says is what was simulated."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

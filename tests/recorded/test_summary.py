@@ -1,7 +1,5 @@
 """What is said of a recording: amounts, how busy engines were, and why they stood still."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """When the ops of a recorded program ran: read off a recording op by op, in its file, and as a time line."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Unified memory: moves of pages and faults are counted, shown on the recorded time line, and not replayed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Parts of a recording: which calls and which work belong to a card, a process, a window."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

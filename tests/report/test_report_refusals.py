@@ -1,7 +1,5 @@
 """What pictures, traces and tables are refused for: one line, and no file is written or changed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

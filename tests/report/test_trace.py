@@ -1,7 +1,5 @@
 """The trace: what is in the file, its exact times, that spans nest, and that arrows tell the true dependences."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import tracemalloc

@@ -1,7 +1,5 @@
 """Two copies on a link, one each way, against the closed form of their overlap in exact fractions of a byte."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import ceil
 from typing import NamedTuple

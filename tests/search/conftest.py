@@ -1,7 +1,5 @@
 """The outputs of a sweep that is never stopped, for the others to equal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The best schedule: the optimum is what trying everything gives, and every figure beside it is what it says."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

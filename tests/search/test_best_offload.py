@@ -1,7 +1,5 @@
 """The best way to place layers: what trying every way gives, or no further from it than is said."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from typing import Any, NamedTuple
 

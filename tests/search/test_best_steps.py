@@ -1,7 +1,5 @@
 """The best way to issue the steps of a program: by hand, never slower than it is, and what ``whatif`` says of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from effort import examples

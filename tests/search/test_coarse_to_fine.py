@@ -1,7 +1,5 @@
 """The search within a budget: where it looks first, by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

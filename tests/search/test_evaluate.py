@@ -1,7 +1,5 @@
 """Which of the two models says how long configurations take."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A grid of programs: what is in one by default, what is refused, and what a card's memory leaves of it."""
 
-from __future__ import annotations
-
 import pytest
 from strategies import pipeline_of
 

@@ -1,7 +1,5 @@
 """The bounds that a search leaves configurations out by: never above what the model says."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

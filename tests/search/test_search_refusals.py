@@ -1,7 +1,5 @@
 """What the room refuses, commands and values: one line that begins with what is wrong, and no file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

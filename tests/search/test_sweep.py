@@ -1,7 +1,5 @@
 """A sweep: its rows are what the model says, in order, each once, whoever makes them and however often it is killed."""
 
-from __future__ import annotations
-
 import sys
 from itertools import product
 from pathlib import Path

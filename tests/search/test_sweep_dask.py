@@ -1,7 +1,5 @@
 """A sweep on a real Dask cluster: a scheduler and two worker processes on this machine."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

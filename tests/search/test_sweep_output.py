@@ -1,7 +1,5 @@
 """The output of a sweep: stopped, killed, refused, and the same file in the end."""
 
-from __future__ import annotations
-
 import csv
 import os
 import re

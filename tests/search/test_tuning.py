@@ -4,8 +4,6 @@ The second opinions: conditioning a joint normal by its precision matrix, closed
 summed numerically, the optimum that ``best`` proves.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

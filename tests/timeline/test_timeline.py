@@ -1,7 +1,5 @@
 """Busy time, utilisation, overlap and the critical path on examples worked by hand."""
 
-from __future__ import annotations
-
 from array import array
 
 import pytest

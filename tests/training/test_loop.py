@@ -1,7 +1,5 @@
 """Training loops: the time of a step by hand, and laws of what changes bring."""
 
-from __future__ import annotations
-
 import pytest
 from effort import examples
 from hypothesis import given

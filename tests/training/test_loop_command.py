@@ -1,7 +1,5 @@
 """The command loop: what it prints and writes, and what it says of bad input."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

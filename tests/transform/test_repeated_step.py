@@ -1,7 +1,5 @@
 """A program whose steps are alike is a workload, a chunk a step: there and back, and what is no such program."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

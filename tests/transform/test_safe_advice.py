@@ -1,7 +1,5 @@
 """Whatever is proposed is safe: the same work on the same bytes, and free of races if the program was."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 

@@ -4,8 +4,6 @@ Each record is predicted with what was calibrated, by isolated micro-benchmarks,
 The figures below are promises: when a change of the model breaks one, the model got worse.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import cache
 from itertools import product

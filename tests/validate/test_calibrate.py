@@ -1,7 +1,5 @@
 """Calibration's fits: what they make of samples whose truth is known, and of a recorded calibration."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The ``calibrate`` command where there is no card: kept samples are fitted, what cannot be done is one line."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

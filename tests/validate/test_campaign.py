@@ -1,7 +1,5 @@
 """Runs: a plan measured on an emulated card, interrupted, resumed, finished; and the process that does it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """``streamsim-validate capture``: programs in processes, on a card and a CUPTI that are not there (``fake_cupti``)."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Comparing a record with the model: small records worked by hand."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What ``streamsim-validate compare`` says of a record, and the tolerances that it judges by."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """What buffers hold, described by patterns: against the bytes themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

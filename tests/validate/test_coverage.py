@@ -1,7 +1,5 @@
 """How many measured medians the predicted intervals hold: by hand, and on the committed records."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from statistics import median

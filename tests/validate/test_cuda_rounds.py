@@ -1,7 +1,5 @@
 """Rounds of compiled programs' calls, on the host in place of CUDA (``emulated_nvcc``)."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A host that gets slower while a run measures: its calls' costs are found again, and predictions follow them."""
 
-from __future__ import annotations
-
 import json
 import math
 import statistics

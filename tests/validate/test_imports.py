@@ -1,7 +1,5 @@
 """Who may import whom in the validator, and that what needs no card is whole where there is none."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """The kernels' references and launch arithmetic, and the reference execution of schedules."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Least squares without negative numbers, held to what makes a solution the best one, and to every other one."""
 
-from __future__ import annotations
-
 from itertools import chain, combinations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Measuring many schedules: groups, order, companions, and what is kept when something fails or Ctrl-C is pressed."""
 
-from __future__ import annotations
-
 from itertools import chain
 from typing import Any
 

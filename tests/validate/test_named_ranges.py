@@ -1,7 +1,5 @@
 """Named ranges where Python opens them: as PyTorch, CuPy and the package nvtx have the functions."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Matching what a profiler saw to the ops of a schedule."""
 
-from __future__ import annotations
-
 import random
 import sys
 

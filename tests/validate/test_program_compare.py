@@ -1,7 +1,5 @@
 """What a comparison says of programs in languages, and records of before there was a suite of them."""
 
-from __future__ import annotations
-
 import json
 import math
 import statistics

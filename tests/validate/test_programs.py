@@ -3,8 +3,6 @@
 Those in C++ are compiled for the host (``emulated_nvcc``).
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Tuning of programs in a language: what it finds, interrupted and resumed, and what fails."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path

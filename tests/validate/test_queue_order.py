@@ -2,8 +2,6 @@
 
 # ruff: noqa: N802, ARG002 - CUDA's names, and its arguments whether emulated or not
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Laws of the suite that is drawn from a seed."""
 
-from __future__ import annotations
-
 import random
 from functools import cache
 from types import SimpleNamespace

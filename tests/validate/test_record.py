@@ -1,7 +1,5 @@
 """Records and journals: what is written is read, and what is damaged is one clear line."""
 
-from __future__ import annotations
-
 import gzip
 from copy import deepcopy
 from pathlib import Path

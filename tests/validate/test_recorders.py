@@ -1,7 +1,5 @@
 """What profilers take of the host's time: measured in turn, fitted, kept with the samples and in the profile."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial

@@ -3,8 +3,6 @@
 A command ends with its exit code, says nothing on stdout, and leaves its folder as it was.
 """
 
-from __future__ import annotations
-
 import gzip
 import os
 import shutil

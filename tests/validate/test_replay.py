@@ -1,7 +1,5 @@
 """The replayer on an emulated card that runs asynchronous work in a random order: calls, timing, verification."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import product
 from typing import Any

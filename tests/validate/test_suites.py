@@ -1,7 +1,5 @@
 """Laws of the suites."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from streamsim.program import Copy, Kernel, RecordEvent, Schedule, WaitEvent, depth_first

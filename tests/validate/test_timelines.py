@@ -1,7 +1,5 @@
 """Measured time lines in records: traced after everything is measured, journalled, resumed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """Tuning on an emulated card whose clock counts its calls, so that every time is known: what is found, what fails."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

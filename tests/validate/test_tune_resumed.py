@@ -1,7 +1,5 @@
 """A tuning that is interrupted, and goes on: nothing is measured twice, and what is found is the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

@@ -5,8 +5,6 @@ for one workload the model takes B, which is 25 % slower than A. C is of pageabl
 is. Formula f is 10 and 20 % too long, g is 40 % too short and right.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Every probe of a calibration."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from streamsim_validate.calibrate.copies import COLD_KINDS, copies, pageable

@@ -5,8 +5,6 @@ rate is the profile's. Warm: a few megabytes again and again, which the caches h
 source of the profile's number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple

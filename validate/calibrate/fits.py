@@ -4,8 +4,6 @@ If a probe shows one number alone, that number is read off. If several numbers a
 with which the model, run on the same probes, predicts the measured times.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from streamsim.device import COMPILED, CopyEngines, Device, number_names

@@ -4,8 +4,6 @@ A call that is repeated alone has warm caches. So most rounds are mixtures, as a
 costs explain all rounds best, relative to each. A call includes the slices that it takes.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

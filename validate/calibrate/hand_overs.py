@@ -1,7 +1,5 @@
 """Hand-overs between two ops of a stream, or of two streams that an event orders: probes, fit and spread."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Sequence

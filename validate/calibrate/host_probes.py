@@ -3,8 +3,6 @@
 Calls of programs that wait for nothing are in :mod:`streamsim_validate.calibrate.program_calls`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace

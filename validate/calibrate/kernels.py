@@ -1,7 +1,5 @@
 """The times of the named kernels over their elements: probes, fit and spread."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise

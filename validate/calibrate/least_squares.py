@@ -1,7 +1,5 @@
 """Least squares whose solution has no negative number: no cost is below zero."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

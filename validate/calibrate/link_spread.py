@@ -1,7 +1,5 @@
 """The spread of a link's numbers: the scatter of its chains' runs, and the model's misfit."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The probes measured on a card."""
 
-from __future__ import annotations
-
 import random
 from contextlib import closing
 from datetime import date

@@ -11,8 +11,6 @@ few and over many streams. Of programs (:mod:`streamsim_validate.calibrate.progr
 counts. No probe is a pipeline that is predicted later.
 """
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from streamsim.program import Buffer, Copy, Kernel, Op, Region, Schedule, Synchronize

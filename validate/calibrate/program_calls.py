@@ -7,8 +7,6 @@ calls, the pace, that is issued just before and just after it. Older samples hav
 are fitted instead.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from statistics import median

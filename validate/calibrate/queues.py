@@ -1,7 +1,5 @@
 """The hardware queues in front of each engine, and the rule for which ready head goes first: probes and fit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace

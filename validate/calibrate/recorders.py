@@ -5,8 +5,6 @@ The ratio carries over from host to host, since a fast host records faster, too.
 the least and the most.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager

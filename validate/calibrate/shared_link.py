@@ -1,7 +1,5 @@
 """The cost of a copy beside the other direction, and while kernels wait in several queues: probes and fit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace

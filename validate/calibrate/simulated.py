@@ -1,7 +1,5 @@
 """The probes as the model predicts them, and the numbers with which it predicts what was measured."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple

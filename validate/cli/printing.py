@@ -1,7 +1,5 @@
 """Results on standard output: tables and sentences, JSON, or CSV."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

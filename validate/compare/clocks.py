@@ -1,7 +1,5 @@
 """Predictions of what the two clocks of a measurement show of a schedule on a device."""
 
-from __future__ import annotations
-
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device
 from streamsim.program import RecordEvent, Schedule

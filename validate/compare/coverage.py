@@ -3,8 +3,6 @@
 Pure, as :mod:`streamsim_validate.compare.predictions` is, whose rows it takes.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

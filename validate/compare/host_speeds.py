@@ -1,7 +1,5 @@
 """The speed of the host beside the programs of a front end, and the misses that it explains."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterable

@@ -6,8 +6,6 @@ that speed. The prediction of the median is to the measured median as the predic
 sample. The link is timed beside each sample in the same way.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """A comparison as a page to look at: the errors by class, the worst schedules, and two time lines on one scale."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from streamsim.device import Device

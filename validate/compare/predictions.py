@@ -5,8 +5,6 @@ events of :func:`streamsim_validate.records.timed.with_timing_events`, which the
 whole program on the host's clock stands beside it.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Sequence
 from functools import partial

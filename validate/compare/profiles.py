@@ -9,8 +9,6 @@ records without paces, the chains that are measured with every group of schedule
 fitted to a schedule's own times.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ calls that take just that time, the program is predicted once more: this tells a
 model. Nothing is fitted to the programs.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """The tables and sentences of a comparison of programs: errors by front end beside the goals, the choice, the host."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from streamsim.report import Table

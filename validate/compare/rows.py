@@ -1,7 +1,5 @@
 """A schedule beside its prediction: its times, its errors, and the classes of schedules."""
 
-from __future__ import annotations
-
 from operator import attrgetter
 from typing import Any
 

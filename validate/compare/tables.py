@@ -1,7 +1,5 @@
 """The tables and sentences of a comparison, in the order in which they are printed; rows for CSV."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -8,8 +8,6 @@
 - ``unpredicted`` is the share of the measured schedules that the profile could not predict.
 """
 
-from __future__ import annotations
-
 import re
 
 import msgspec

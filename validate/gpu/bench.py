@@ -1,7 +1,5 @@
 """The resources that the replayers of one card share."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

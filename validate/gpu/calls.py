@@ -1,7 +1,5 @@
 """Schedules as calls of CUDA with their arguments, prepared to be made one after another."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator

@@ -4,8 +4,6 @@ The replayer imports CuPy only here. All other code calls the functions of ``Gpu
 put recorded or emulated calls in their place.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -4,8 +4,6 @@ The rounds run in processes of their own, or in the process of a program just be
 host slows one of its processors, and another process may run on another processor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 

@@ -8,8 +8,6 @@ A stand-in (:data:`SPIN`) replays a kernel that is given by its time and has no 
 card that the kernel fills until the time is over. Each region is one element for it, of any number of bytes.
 """
 
-from __future__ import annotations
-
 import re
 import runpy
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The launch of a schedule's kernel: elements, widths, blocks and argument, or a stand-in for its time."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Sequence
 from functools import cache

@@ -4,8 +4,6 @@ Slices are small, so that the card is done long before the host, but larger than
 on an empty stream into the command, in a call that takes longer. A library is imported when its calls are made ready.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol

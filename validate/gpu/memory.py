@@ -4,8 +4,6 @@ Buffers are known by name, kept from one schedule to the next, and only ever gro
 milliseconds. The content of a host buffer depends on its name alone, so schedules of different sizes share it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import zlib

@@ -5,8 +5,6 @@ recording has its ranges too, and no profiler is needed. This file uses the stan
 :mod:`streamsim_validate.gpu.runner`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.util

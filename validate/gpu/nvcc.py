@@ -3,8 +3,6 @@
 Programs that are known beforehand are compiled side by side, before anything is measured.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

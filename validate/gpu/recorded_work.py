@@ -1,7 +1,5 @@
 """PyTorch and its profiler, for probes of the cost of recording: calls of training and inference."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any

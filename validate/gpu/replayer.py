@@ -10,8 +10,6 @@ Every sample replays a schedule twice.
 The hot loop only calls functions on arguments that were prepared before.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter_ns

@@ -1,7 +1,5 @@
 """The card that was measured, as a record and a profile's description name it."""
 
-from __future__ import annotations
-
 import msgspec
 
 from streamsim.device import Device

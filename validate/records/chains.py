@@ -1,7 +1,5 @@
 """The times of a probe's chains, as records and calibration samples hold them, and the time of one link."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple

@@ -5,8 +5,6 @@ schedules and in its calibrations. :mod:`streamsim_validate.calibrate` has the s
 cost of each call.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain

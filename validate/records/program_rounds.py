@@ -3,8 +3,6 @@
 A program's recipe names its kernels by what they compute. Their times are measured beside the program.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Measured time lines: as a record keeps them, and as a :class:`~streamsim.timeline.timeline.Timeline`."""
 
-from __future__ import annotations
-
 from array import array
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The schedule of each time of a record: the closed one for the host's times, the timed one for the device's."""
 
-from __future__ import annotations
-
 import msgspec
 
 from streamsim.program import Op, RecordEvent, Schedule, Synchronize, WaitEvent, remembered

@@ -6,8 +6,6 @@ number of rounds that takes the time that the workload gives its kernels. The mo
 these rounds, or of the user's own kernels.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

@@ -7,8 +7,6 @@ Hosts and shared links change speed, so each program gets its own measurements:
 - link: seconds of an H2D and a D2H copy at the same time.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from functools import cache

@@ -3,8 +3,6 @@
 The languages take turns, so that a host that changes its speed changes it for all languages alike.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing

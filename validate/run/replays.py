@@ -1,7 +1,5 @@
 """Replays of many schedules, measured: repeats interleaved, output verified, and no sample lost when one fails."""
 
-from __future__ import annotations
-
 import gc
 import random
 from collections.abc import Callable, Iterator, Sequence

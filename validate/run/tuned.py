@@ -1,7 +1,5 @@
 """The result of a tuning: its values, its tables and its JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -5,8 +5,6 @@ Every measurement is in the journal at once, so that an interrupted tuning goes 
 have picked and what measuring found are measured once more, side by side.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ ones, except that only PyTorch has linear layers; the other languages have stand
 programs on every machine, and a larger number of programs begins with the smaller one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
