@@ -8,30 +8,24 @@ from __future__ import annotations
 import statistics
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from campaigns.recordings import Pair, Record, Recorded
 from streamsim.analysis import what_if
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device import Device, parse_device
+from streamsim.device import parse_device
 from streamsim.errors import InputError
-from streamsim.program import Schedule
-from streamsim.recorded import (
-    NONE,
-    HostCosts,
-    Recording,
-    part_of,
-    profile_of,
-    read_recording,
-    replay,
-    untraced,
-    untraced_time_s,
-    window_ns,
-)
+from streamsim.recorded import NONE, part_of, profile_of, read_recording, replay, untraced, untraced_time_s, window_ns
 from streamsim.text import format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from campaigns.recordings import Pair, Record, Recorded
+    from streamsim.device import Device
+    from streamsim.program import Schedule
+    from streamsim.recorded import HostCosts, Recording
 
 RECOMMENDED = 1.01  # from such a gain on, a change is
 SLOWER = 1.02  # than it was before: such a change must not be recommended
