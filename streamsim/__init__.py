@@ -48,7 +48,6 @@ from streamsim.recorded.recording import Recording
 from streamsim.recorded.replay import replay
 from streamsim.recorded.summary import summarise
 from streamsim.report.gantt import plot_gantt, plot_gantts, save_gantt
-from streamsim.report.heatmap import plot_heatmap
 from streamsim.report.text import gantt
 from streamsim.report.trace import write_trace
 from streamsim.search.best import best
@@ -115,7 +114,6 @@ __all__ = [
     "one_stream",
     "plot_gantt",
     "plot_gantts",
-    "plot_heatmap",
     "predict",
     "prefetch",
     "program_of",

@@ -18,7 +18,6 @@ from streamsim.cli.options import (
     FILE,
     MARKDOWN_FORM,
     OUTPUT,
-    PICTURE,
     PLAIN,
     complete_devices,
     complete_front_end,
@@ -30,10 +29,9 @@ from streamsim.cli.page import page_option, predicting, save_page
 from streamsim.cli.printing import print_data, tell
 from streamsim.device import link_words, load_device, within_words
 from streamsim.errors import InputError
-from streamsim.page import check_rows
+from streamsim.page import check_rows, longest_axes
 from streamsim.program import HOST_MEMORIES, LAUNCHES, ORDERS, Config, Workload
-from streamsim.report import common_words, maps_by_order, save_heatmaps, sweep_table
-from streamsim.report.pictures import picture_format
+from streamsim.report import common_words, sweep_table
 from streamsim.search import (
     FORMATS,
     RETRIES,
@@ -120,13 +118,6 @@ COMPLETE_ORDERS, COMPLETE_MEMORIES, COMPLETE_LAUNCHES = map(
     "jsonl",
     "How to write it. Default: by the file's name; without a file, a table in a terminal and CSV in a pipe.",
 )
-@click.option("--plot", type=PICTURE, help="Save a heat map of the output file's rows: a .png, .svg or .pdf file.")
-@click.option(
-    "--plot-by",
-    default="chunks,streams",
-    show_default=True,
-    help="The two columns on the axes of the heat map, and first on --page.",
-)
 @page_option
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes on this machine.")
 @click.option("--dask", metavar="ADDRESS", help="A Dask cluster's scheduler, such as tcp://host:8786.")
@@ -141,8 +132,6 @@ def sweep_command(
     asked: Path | None,
     output: Path | None,
     form: str | None,
-    plot: Path | None,
-    plot_by: str,
     page: Path | None,
     workers: int | None,
     dask: str | None,
@@ -158,7 +147,7 @@ def sweep_command(
     \b
     Examples:
       streamsim sweep --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks "1..64*2" --streams 1,2,4,8 -o sweep.csv
-      streamsim sweep workload.toml --chunks 1..8 --streams 1..4 --device a100,h200 -o devices.jsonl --plot map.png
+      streamsim sweep workload.toml --chunks 1..8 --streams 1..4 --device a100,h200 -o devices.jsonl
       streamsim sweep --h2d "1MiB..16MiB*4" --kernel 0.1ms --chunks 8 --set h2d.latency=1us,10us
       streamsim sweep --h2d 64MiB --kernel 1ms --d2h 64MiB --chunks 16 --set link.bandwidth=25GB/s,50GB/s,100GB/s
     """  # noqa: D301 - click wants the backspace itself
@@ -169,7 +158,6 @@ def sweep_command(
     }
     sweep = sweep_of({**(read_asked(asked) if asked else {}), **given})
     _check_page(page, output, sweep)
-    axes = _plot_axes(plot, plot_by, output, sweep)
     as_table = output is None and (form == "table" or (form is None and sys.stdout.isatty()))
     kind = format_of(output or "stdout", None if as_table else form)
     if not (workers or dask or is_fast()):
@@ -187,26 +175,10 @@ def sweep_command(
                 note("stopped; the same command continues from here")
                 raise
             _summarise(sweep, written, output)
-    if plot is not None and output is not None:
-        _plot(output, kind, plot, axes)
     if page is not None and output is not None:
         rows = list(read_rows(output, kind))
-        command = "" if asked else _predicting(rows, given, axes)
-        save_page("sweep_page", page, rows, sweep, axes, command, list(taken_for_granted(sweep)))
-
-
-def _plot_axes(plot: Path | None, plot_by: str, output: Path | None, sweep: Sweep) -> tuple[str, str]:
-    """Return the two columns of the heat map. Raises InputError before the sweep begins."""
-    x, _, y = (part.strip() for part in plot_by.partition(","))
-    for name in (x, y):
-        if name not in sweep.columns:
-            columns = ", ".join(sweep.columns)
-            raise InputError(one_line(f"--plot-by {plot_by}: expected two of the columns {columns}"))
-    if plot is not None:
-        picture_format(plot)
-        if output is None:
-            raise InputError("--plot: draws the rows of a file; add --output FILE")
-    return x, y
+        command = "" if asked else _predicting(rows, given, sweep)
+        save_page("sweep_page", page, rows, sweep, command, list(taken_for_granted(sweep)))
 
 
 def _check_page(page: Path | None, output: Path | None, sweep: Sweep) -> None:
@@ -285,13 +257,8 @@ def print_table(rows: list[dict[str, Any]], notes: Iterable[str]) -> None:
     tell(*notes)
 
 
-def _plot(output: Path, kind: Format, plot: Path, axes: tuple[str, str]) -> None:
-
-    save_heatmaps(maps_by_order(read_rows(output, kind), *axes), plot)
-
-
-def _predicting(rows: list[dict[str, Any]], given: dict[str, list[str]], axes: tuple[str, str]) -> str:
-    """Return the command that predicts what all rows have in common, without the columns that a map over ``axes`` has.
+def _predicting(rows: list[dict[str, Any]], given: dict[str, list[str]], sweep: Sweep) -> str:
+    """Return the command that predicts what all rows have in common, without the columns of the map.
 
     Empty where no command predicts a row.
     """
@@ -299,7 +266,9 @@ def _predicting(rows: list[dict[str, Any]], given: dict[str, list[str]], axes: t
     arrays = {option for option, column in ARRAYS.items() if any(name.startswith(column) for name in varying)}
     if "scale" in given or any(len(given.get(option, ())) != 1 for option in arrays):
         return ""
-    return predicting({f"--{name.removesuffix('_s').replace('_', '-')}" for name in varying | arrays | {*axes}})
+    return predicting(
+        {f"--{name.removesuffix('_s').replace('_', '-')}" for name in varying | arrays | {*longest_axes(sweep)}}
+    )
 
 
 def _say_left_out(written: Journal) -> None:

@@ -12,5 +12,5 @@ from streamsim.page.pages import explanation_page, prediction_page, side_by_side
 from streamsim.page.played import CONTROLS, LESSONS, answer, played, prediction_of
 from streamsim.page.playground import playground_html
 from streamsim.page.pyodide import ARCHIVE, MSGSPEC, PINNED, PLATFORM, PYODIDE, SIMPY, read_browser_python
-from streamsim.page.searches import best_page, scenarios_of
+from streamsim.page.searches import best_page, longest_axes, scenarios_of
 from streamsim.page.timelines import BECAUSE, Shown, line_data

@@ -18,7 +18,6 @@ from streamsim.analysis import Explanation, Prediction, WhatIf
 from streamsim.device import Device, link_words
 from streamsim.diagnosis import Diagnosis
 from streamsim.page.document import Page, write_page
-from streamsim.page.maps import map_of
 from streamsim.page.pages import diagnosis_page, explanation_page, loop_page, prediction_page, replay_page, what_if_page
 from streamsim.page.searches import best_page, best_summary, sweep_page
 from streamsim.page.timelines import Shown
@@ -26,8 +25,6 @@ from streamsim.program import Copy, Schedule
 from streamsim.recorded import Recording, RecordingSummary, Replay, summarise
 from streamsim.report import (
     FOLDED,
-    VALUE,
-    HeatMap,
     Table,
     column_words,
     in_html,
@@ -90,7 +87,6 @@ def _page(value: Any, whole: bool = False) -> Page:
         "WhatIf": _what_if,
         "Best": _searched if whole else _best,
         "Sweep": _swept if whole else _sweep,
-        "HeatMap": _heat_map,
         "Schedule": _schedule,
         "Device": _device,
         "Recording": _recording,
@@ -157,21 +153,7 @@ def _sweep(value: Sweep) -> Page:
 
 def _swept(value: Sweep) -> Page:
 
-    axes = [axis.name for axis in sorted(value.axes, key=lambda axis: -len(axis.values)) if axis.name in value.columns]
-    axes += [name for name in ("chunks", "streams") if name not in axes]
-    return sweep_page(list(value), value, (axes[0], axes[1]), "", ())
-
-
-def _heat_map(value: HeatMap) -> Page:
-
-    rows = [{value.x: x, value.y: y, VALUE: seconds} for (x, y), seconds in value.cells.items()]
-    (x, y), seconds = value.optimum, min(value.cells.values())
-    where = ((column_words(value.x), value_words(value.x, x), ""), (column_words(value.y), value_words(value.y, y), ""))
-    table = Table(
-        "the fastest of the map", ((("makespan", format_seconds(seconds), ""), *where),), right=frozenset({1})
-    )
-    found = map_of(rows, (value.x, value.y), (value.x, value.y), lambda *_: "")
-    return Page(f"{column_words(value.x)} and {column_words(value.y)}", map=found, tables=(table,))
+    return sweep_page(list(value), value)
 
 
 def _schedule(value: Schedule) -> Page:

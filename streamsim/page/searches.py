@@ -102,14 +102,20 @@ def _with_lines(
     return replace(found, lines=lines, first=next(iter(lines), None))
 
 
-def sweep_page(
-    rows: Sequence[dict[str, Any]], sweep: Sweep, axes: tuple[str, str], command: str, notes: Sequence[str]
-) -> Page:
-    """Return the page of a sweep's rows: a map over any two of its columns."""
+def longest_axes(sweep: Sweep) -> tuple[str, str]:
+    """Return the two axes with the most values that are columns; of equal ones, chunks and streams first."""
+    sizes = {axis.name: len(axis.values) for axis in sweep.axes if axis.name in sweep.columns}
+    names = dict.fromkeys(("chunks", "streams", *sizes))
+    first, second, *_ = sorted(names, key=lambda name: -sizes.get(name, 1))
+    return first, second
+
+
+def sweep_page(rows: Sequence[dict[str, Any]], sweep: Sweep, command: str = "", notes: Sequence[str] = ()) -> Page:
+    """Return the page of a sweep's rows: a map over any two of its columns, first over its :func:`longest_axes`."""
     if not rows:
         raise InputError("--page: an empty sweep: no rows to show")
     names = [name for name in sweep.columns if name not in RESULTS]
-    found = map_of(rows, names, axes, _option)
+    found = map_of(rows, names, longest_axes(sweep), _option)
     fastest = min(rows, key=lambda row: row["makespan_s"])
     within = fastest[WITHIN] or 0.0
     if points := _points(rows, sweep):

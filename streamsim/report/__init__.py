@@ -21,17 +21,6 @@ from streamsim.report.gantt import (
     save_gantt,
     save_gantts,
 )
-from streamsim.report.heatmap import (
-    VALUE,
-    HeatMap,
-    column_words,
-    maps_by_order,
-    plot_heatmap,
-    plot_heatmaps,
-    save_heatmaps,
-    value_order,
-    value_words,
-)
 from streamsim.report.kinds import (
     COLOURS,
     D2H,
@@ -50,7 +39,7 @@ from streamsim.report.overlapping_ops import lane_of_each_op
 from streamsim.report.recording import choices_table, recording_table
 from streamsim.report.replay import replay_json, replay_table
 from streamsim.report.serial import SERIAL_WORDS, serial_timeline
-from streamsim.report.sweep import common_words, sweep_table
+from streamsim.report.sweep import column_words, common_words, sweep_table, value_order, value_words
 from streamsim.report.tables import Table, facts, in_html
 from streamsim.report.text import IDLE, PARTLY, STREAM_LETTERS, gantt, summary, to_csv
 from streamsim.report.titles import spelled_out, title_of

@@ -3,12 +3,35 @@
 from collections.abc import Sequence
 from typing import Any
 
-from streamsim.report.heatmap import VALUE, column_words, value_words
 from streamsim.report.tables import Table
 from streamsim.search import RESULTS, WITHIN
-from streamsim.text import counted, format_change, format_ratio, format_seconds
+from streamsim.text import counted, format_bytes, format_change, format_ratio, format_seconds, unit_of
 
 MOST_ROWS = 40
+VALUE = "makespan_s"
+
+
+def value_order(value: Any) -> tuple[int, Any]:
+    """Return the sort key of a value: None (no ring of buffers) first, then numbers, then words."""
+    if value is None:
+        return 0, 0
+    return (2, value) if isinstance(value, str) else (1, value)
+
+
+def column_words(column: str) -> str:
+    """Return the name of a column without its unit."""
+    return column.removesuffix(unit_of(column))
+
+
+def value_words(column: str, value: Any) -> str:
+    """Return a value of a column in words, with its unit."""
+    if value is None or isinstance(value, str):
+        return "all" if value is None else value
+    if column.endswith("_per_s"):
+        return f"{value / 1e9:.4g} GB/s"
+    if column.endswith("_s"):
+        return format_seconds(value)
+    return format_bytes(value) if "_bytes" in column else f"{value:g}"
 
 
 def common_words(rows: Sequence[dict[str, Any]]) -> list[str]:

@@ -19,9 +19,9 @@ ESCAPED = r"\u5361"
 PLAIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "TERM": "xterm", "COLUMNS": "100"}
 WORKLOAD = Workload(1 << 16, (4,), (4,), (WorkloadKernel(duration_s=20e-6),))
 SIZES = ("--h2d", "256KiB", "--kernel", "20us", "--d2h", "256KiB")
-PICTURES = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
-FORMS = ("png", "svg", "pdf", "png")
-SWEEP = ("sweep", *SIZES, "--chunks", "1..3", "--device", f"{NAME}.toml,ideal", "--plot-by", "chunks,device")
+PICTURES = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF", ".html": b"<!doctype html>"}
+FORMS = ("png", "svg", "pdf", "html")
+SWEEP = ("sweep", *SIZES, "--chunks", "1..3", "--device", f"{NAME}.toml,ideal")
 COMMANDS = {
     "predict": ("predict", *SIZES, "--chunks", "2", "--device", f"{NAME}.toml", "--explain"),
     "simulate": ("simulate", f"{NAME}.json", "--device", f"{NAME}.toml"),
@@ -71,7 +71,10 @@ def _read(terminal: int) -> bytes:
 
 def test_what_plots_draws_and_says_the_name_escaped(here: Path) -> None:
     pictures = [here / f"{NAME}-{command}.{form}" for command, form in zip(COMMANDS, FORMS, strict=True)]
-    commands = [(*COMMANDS[command], "--plot", file.name) for command, file in zip(COMMANDS, pictures, strict=True)]
+    commands = [
+        (*COMMANDS[command], "--page" if file.suffix == ".html" else "--plot", file.name)
+        for command, file in zip(COMMANDS, pictures, strict=True)
+    ]
     code, screens = in_a_terminal(here, *commands)
     assert code == 0, screens
     for screen, picture in zip(screens, pictures, strict=True):

@@ -266,7 +266,7 @@ def test_what_a_terminal_cannot_show_is_escaped_and_data_stay_utf_8(
 
 
 def test_a_table_is_read_as_utf_8_in_any_locale(tmp_path: Path) -> None:
-    """The heat map of a sweep reads the sweep's own CSV."""
+    """A page of a sweep reads the sweep's own CSV."""
     (tmp_path / "s.csv").write_text("device,chunks\n\u5361,4\n", encoding="utf-8")
     code = f"from streamsim.search.sweep_output import read_csv; print(ascii(*read_csv({str(tmp_path / 's.csv')!r})))"
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

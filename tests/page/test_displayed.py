@@ -11,18 +11,17 @@ from perfect_profiler import recorded
 
 import streamsim
 from streamsim.cli import main
-from streamsim.report import HeatMap
 from streamsim.search import Axis
 from streamsim.text import format_seconds
 from streamsim.transform import graph
 
 CHUNKS, STREAMS = Axis("chunks", (1, 2, 4)), Axis("streams", (1, 2))
 KINDS = (
-    *("Prediction", "Explanation", "Timeline", "WhatIf", "Best", "Sweep", "HeatMap", "Schedule", "Device"),
+    *("Prediction", "Explanation", "Timeline", "WhatIf", "Best", "Sweep", "Schedule", "Device"),
     *("Diagnosis", "LoopAdvice", "Recording", "RecordingSummary", "Replay"),
 )
 TABLED = {"Schedule", "Device", "Diagnosis", "LoopAdvice", "Recording", "RecordingSummary"}
-PICTURED = {"Prediction", "Explanation", "Timeline", "WhatIf", "Best", "HeatMap", "Replay"}
+PICTURED = {"Prediction", "Explanation", "Timeline", "WhatIf", "Best", "Replay"}
 
 
 @cache
@@ -30,8 +29,6 @@ def values() -> dict[str, Any]:
     device = streamsim.load_device("h200")
     prediction = streamsim.predict(PIPELINE, device)
     sweep = streamsim.Sweep((CHUNKS, STREAMS), (device,), WORKLOAD)
-    heat = HeatMap()
-    heat.add(sweep)
     loop = streamsim.Loop(batch=256, batch_bytes=1 << 27, step_s=45e-3, load_s=240e-3, workers=8)
     recording = recorded(prediction.timeline)
     found = (
@@ -41,7 +38,6 @@ def values() -> dict[str, Any]:
         streamsim.what_if(PIPELINE, device, [graph()]),
         streamsim.best(WORKLOAD, device, streamsim.Grid(chunks=(1, 2, 4), streams=(1, 2))),
         sweep,
-        heat,
         PIPELINE,
         device,
         streamsim.diagnose(PIPELINE, device, 2 * prediction.makespan_s),

@@ -2,7 +2,6 @@
 
 import re
 import runpy
-import shlex
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -15,10 +14,8 @@ from pages import tiny_pyodide
 import streamsim
 from streamsim.analysis import CAUSES
 from streamsim.cli import COMMANDS
-from streamsim.device import load_device
 from streamsim.program import Workload, WorkloadKernel
-from streamsim.report import maps_by_order, plot_remedied
-from streamsim.search import Grid
+from streamsim.report import plot_remedied
 
 PUBLIC = [name for name in streamsim.__all__ if name != "__version__"]
 DOCS, FIGURES = ROOT / "docs", ROOT / "figures"
@@ -221,7 +218,7 @@ def command_of(name: str) -> str:
     return command
 
 
-@pytest.mark.parametrize(("name", "page"), [("gantt", "predict"), ("best", "choose"), ("explain", "explain")])
+@pytest.mark.parametrize(("name", "page"), [("gantt", "predict"), ("explain", "explain")])
 def test_the_command_beside_a_picture_makes_it(name: str, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(FIGURES)
     assert f"$ streamsim {command_of(name)}\n" in text_of(DOCS / f"{page}.md")
@@ -236,19 +233,3 @@ def test_the_picture_of_an_explanation_shows_the_remedy_on_the_same_axis() -> No
     assert fast < slow
     assert above.get_title(loc="left").startswith("breadth-first, 16 chunks, 4 streams, on h200: ")
     assert next(label.get_text() for label in above.get_yticklabels()) == "where it goes"
-
-
-def test_the_picture_of_a_search_stars_what_best_finds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(FIGURES)
-    words = shlex.split(command_of("best"))
-    chunks = words[words.index("--chunks") + 1]
-    rows = streamsim.sweep(
-        h2d="64MiB", kernel="0.57ms", d2h="64MiB", chunks=chunks, streams="1..16", order="depth-first,breadth-first"
-    )
-    workload = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
-    for order, heat in maps_by_order(rows).items():
-        numbers = tuple(map(int, chunks.split(",")))
-        grid = Grid(chunks=numbers, streams=tuple(range(1, 17)), order=(order,))  # type: ignore[arg-type]
-        best = streamsim.best(workload, load_device("h200"), grid).best
-        assert heat.optimum == (best.config.chunks, best.config.streams)
-        assert heat.cells[heat.optimum] == best.makespan_s

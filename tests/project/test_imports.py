@@ -91,7 +91,7 @@ def test_imports_go_down_only(path: Path) -> None:
 def test_the_predictor_knows_neither_the_card_nor_the_validator(path: Path) -> None:
     roots = {name.split(".")[0] for name in imports(path)}
     assert not roots & {"cupy", "cupyx", "cuda", "cupti", "streamsim_validate", "validate"}
-    assert "matplotlib" not in roots or path.name in ("gantt.py", "heatmap.py", "pictures.py")
+    assert "matplotlib" not in roots or path.name in ("gantt.py", "pictures.py")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: module_of(path))

@@ -41,7 +41,6 @@ from streamsim import (
     loop_advice,
     one_stream,
     plot_gantt,
-    plot_heatmap,
     predict,
     program_of,
     replay,
@@ -54,7 +53,7 @@ from streamsim import (
 from streamsim.analysis import Bound, WhatIf, lower_bound, published, timed_alone, work_bound
 from streamsim.device import link_words
 from streamsim.recorded import profile_of, untraced, without_recording
-from streamsim.report import HeatMap, plot_explanation
+from streamsim.report import plot_explanation
 from streamsim.search import Flatness, SimulatedProgram
 from streamsim.transform import graph
 
@@ -259,13 +258,10 @@ def test_small_values_keep_the_repr_that_makes_them() -> None:
 def test_pictures_are_drawn_into_the_axes_that_are_given() -> None:
     from matplotlib.figure import Figure
 
-    heat = HeatMap()
-    heat.add(sweep(WORKLOAD, chunks=[1, 2], streams=[1, 2]))
     timeline, explanation = simulate(SCHEDULE, "h200"), explain(SCHEDULE, "h200")
     drawings: list[tuple[Callable[..., Any], object]] = [
         (plot_gantt, timeline),
         (plot_explanation, explanation),
-        (plot_heatmap, heat),
     ]
     for draw, what in drawings:
         ax = Figure().add_subplot()

@@ -25,7 +25,6 @@ from streamsim.program import (
     WaitEvent,
     serialized,
 )
-from streamsim.report import HeatMap
 from streamsim.timeline import critical_path
 from streamsim.transform import Source
 
@@ -114,7 +113,6 @@ TWO = Program().device("x", 64)
         (lambda: changed(H200, {"h2d.latency_s": "-3us"}), "h2d.latency_s = '-3us': expected a time"),
         (lambda: changed(H200, {"h2d.latency_s": None}), "h2d.latency_s = None: expected a number"),
         (lambda: changed(H200, {"link.bandwidth": []}), "h2d.bandwidth_bytes_per_s = []: expected a number"),
-        (lambda: HeatMap("chunks", "colour").add([{"chunks": 1, "makespan_s": 1.0}]), "column 'colour': the rows have"),
     ],
 )
 def test_a_wrong_argument_is_one_line(call: Callable[[], object], said: str) -> None:

@@ -43,13 +43,11 @@ from streamsim.report import (
     MOST_BARS,
     MOST_STREAMS,
     WAITS,
-    HeatMap,
     busy_share,
     numbers,
     plot_compared,
     plot_gantt,
     plot_gantts,
-    plot_heatmap,
     save_gantt,
     save_gantts,
     spelled_out,
@@ -346,9 +344,7 @@ def test_the_unchunked_program_stands_above_on_the_same_time_axis() -> None:
 
 def test_what_is_drawn_shows_itself_in_a_notebook() -> None:
     timeline = simulate(SCHEDULE, DEVICE)
-    heat = HeatMap()
-    heat.add([{"chunks": n, "streams": 1, "makespan_s": n * 1e-3} for n in (1, 2)])
-    for drawn in (plot_gantt(timeline), plot_gantts(iter([timeline, timeline])), plot_heatmap(heat)):
+    for drawn in (plot_gantt(timeline), plot_gantts(iter([timeline, timeline]))):
         assert drawn._repr_png_().startswith(b"\x89PNG")  # type: ignore[union-attr]
 
 

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 from effort import examples
 from hypothesis import given
@@ -30,7 +29,6 @@ from streamsim.program import (
     write_workload,
 )
 from streamsim.program.config import Order
-from streamsim.report import HeatMap, maps_by_order, plot_heatmap, plot_heatmaps, save_heatmaps
 from streamsim.search import Axis, Sweep, is_fast, predict_block, read_asked, scaled, sweep, sweep_blocks, sweep_of
 
 ASKED = {
@@ -306,58 +304,6 @@ def test_every_name_of_a_sweep_can_be_asked_for() -> None:
     ]
     cards: dict[str, Any] = {"front_end": "calls", "connections": [1, 8], "memory_limit": "1GiB"}
     assert [row["connections"] for row in sweep(pipeline_of(64), "h200", **cards)] == [1, 8]
-
-
-# The picture
-
-
-def test_the_heat_map_shows_the_fastest_of_each_cell_and_marks_the_optimum() -> None:
-    rows = [
-        {"chunks": n, "streams": s, "order": order, "makespan_s": (n - 4) ** 2 + s + extra}
-        for n, s, (order, extra) in product((1, 2, 4, 8), (1, 2), (("depth-first", 1), ("breadth-first", 0)))
-    ]
-    heat = HeatMap()
-    heat.add(rows)
-    assert heat.cells == {(n, s): (n - 4) ** 2 + s for n, s in product((1, 2, 4, 8), (1, 2))}
-    assert heat.optimum == (4, 1)
-    ax = plot_heatmap(heat)
-    image = ax.images[0].get_array()
-    assert image is not None
-    assert image.shape == (2, 4)
-    assert image[1, 3] == (8 - 4) ** 2 * 1e3 + 2e3
-    star = ax.lines[0]
-    assert np.asarray(star.get_xydata()).tolist() == [[2, 0]]  # column of 4 chunks, row of 1 stream
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "2", "4", "8"]
-    written = {text.get_position(): text.get_text() for text in ax.texts}
-    assert written[(1, 0)] == "5000"  # (2 - 4)^2 + 1 s in milliseconds
-    assert set(written) == set(product(range(4), range(2))) - {(2, 0)}  # the star stands for its own
-
-
-def test_each_issue_order_has_a_map_in_the_same_colours() -> None:
-    sweep = small("1..4", order=["depth-first,breadth-first"])
-    maps = maps_by_order(rows_of(sweep))
-    assert list(maps) == ["depth-first", "breadth-first"]
-    left, right = plot_heatmaps(maps)
-    assert left.images[0].get_clim() == right.images[0].get_clim()
-    assert left.get_title(loc="left").startswith("depth-first on ")
-    assert list(maps_by_order(rows_of(sweep), "chunks", "order")) == [""]
-
-
-def test_a_sweep_is_drawn_by_its_chunks_and_streams() -> None:
-    sweep = small("1..4", device=["a100,h200"])
-    heat = HeatMap()
-    heat.add(rows_of(sweep))
-    drawn, expected = (np.asarray(plot_heatmap(one).images[0].get_array()) for one in (sweep, heat))
-    assert np.array_equal(drawn, expected)
-
-
-def test_the_same_rows_give_the_same_picture(tmp_path: Path) -> None:
-    heat = HeatMap("chunks", "device")
-    heat.add(rows_of(small("1..4", device=["a100,h200"])))
-    for name in ("a.png", "b.png", "a.svg", "b.svg"):
-        save_heatmaps({"": heat}, tmp_path / name)
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
-    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
 @pytest.mark.parametrize(("most", "is_refused"), [(5, True), (4, False), (100, True)])
