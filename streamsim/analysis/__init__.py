@@ -54,25 +54,6 @@ from streamsim.analysis.intervals import (
 from streamsim.analysis.kernel_assumptions import kernel_assumptions
 from streamsim.analysis.model_error import MISSED_S, missed, standard_misses, works_in
 from streamsim.analysis.predict import ELSEWHERE, Prediction, SerialProgram, WithoutRing, predict, without_ring
-from streamsim.analysis.published_cases import (
-    BLOG_RUNS,
-    DUPLEX_LEFT,
-    MIB,
-    MULTI_COPY_RUNS,
-    TASKS,
-    PublishedCase,
-    blog_cases,
-    blog_workload,
-    cases,
-    kernel_time,
-    multi_copy_schedule,
-    simple_multi_copy_cases,
-    sleep_case,
-    sleep_fill,
-    sleep_schedule,
-    table,
-    with_stages,
-)
 from streamsim.analysis.remedies import FACTORS, STREAMS, Remedies
 from streamsim.analysis.removals import Removals
 from streamsim.analysis.room_on_card import check_room, remedy

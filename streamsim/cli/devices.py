@@ -5,14 +5,12 @@ from typing import Any
 
 import click
 
-from streamsim.analysis import cases
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.consoles import open_console
 from streamsim.cli.options import FILE, complete_device, format_options
 from streamsim.cli.printing import print_csv, print_data, print_json, print_object, tell
 from streamsim.device import (
     KINDS,
-    PUBLISHED_WITHIN,
     Device,
     device_names,
     dump_device,
@@ -41,8 +39,8 @@ def devices(context: click.Context, form: str) -> None:
       streamsim devices show h200
     """  # noqa: D301 - click wants the backspace itself
     if context.invoked_subcommand is None:
-        published, names = _published(), [*device_names(), *own_device_names()]
-        _print_devices([_device_row(name, load_device(name), published.get(name, [])) for name in names], form)
+        names = (*device_names(), *own_device_names())
+        _print_devices([_device_row(name, load_device(name)) for name in names], form)
 
 
 @devices.command("show")
@@ -67,25 +65,7 @@ def schema_command(kind: str) -> None:
     print_object(file_schema(kind))
 
 
-def _published() -> dict[str, list[float]]:
-    """Return by profile how far its predictions of published runs were off, as shares."""
-    found: dict[str, list[float]] = {}
-    for case in cases():
-        found.setdefault(case.profile, []).append(abs(case.error))
-    return found
-
-
-def _published_words() -> str:
-    errors = [error for errors in _published().values() for error in errors]
-    near, nearer = (sum(error <= most for error in errors) for most in (PUBLISHED_WITHIN, PUBLISHED_WITHIN / 2))
-    return (
-        f"{len(errors)} published runs were predicted from their times without overlap: {near} within"
-        f" {PUBLISHED_WITHIN:.0%}, {nearer} within {PUBLISHED_WITHIN / 2:.0%}. Where a profile's latencies are assumed,"
-        f" predictions are ranges of {PUBLISHED_WITHIN:.0%} each way."
-    )
-
-
-def _device_row(name: str, device: Device, errors: list[float]) -> dict[str, Any]:
+def _device_row(name: str, device: Device) -> dict[str, Any]:
     return {
         "name": name,
         "description": device.description,
@@ -95,8 +75,6 @@ def _device_row(name: str, device: Device, errors: list[float]) -> dict[str, Any
         "d2h_bytes_per_s": device.d2h.bandwidth_bytes_per_s,
         "memory_bytes": device.memory_bytes,
         "link": link_words(device),
-        "published_runs": len(errors),
-        "published_error": max(errors, default=None),
     }
 
 
@@ -106,12 +84,10 @@ def _print_devices(rows: list[dict[str, Any]], form: str) -> None:
     if form == "csv":
         return print_csv(rows)
 
-    heads = ("name", "memory", "published runs", "link", "description")
-    open_console().print(Table("", (tuple(map(_cells, rows)),), heads, whole=frozenset({0, 1})))
-    return tell(_published_words())
+    heads = ("name", "memory", "link", "description")
+    return open_console().print(Table("", (tuple(map(_cells, rows)),), heads, whole=frozenset({0, 1})))
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    runs, error = row["published_runs"], row["published_error"]
     memory = format_bytes(row["memory_bytes"]) if row["memory_bytes"] else ""
-    return row["name"], memory, f"{runs} within {error:.0%}" if runs else "", row["link"], row["description"]
+    return row["name"], memory, row["link"], row["description"]

@@ -8,7 +8,7 @@ from streamsim.device.profile import Device
 
 BYTES_PER_GB = 1e9
 REPORT = re.compile(r"https?://|\boutput of\b")  # what a published source names is a report
-PUBLISHED_WITHIN = 0.10  # how far predictions with assumed latencies were off: streamsim/analysis/published_cases.py
+PUBLISHED_WITHIN = 0.10  # how far predictions with assumed latencies were off: figures/published.py
 COUNTS = ("no", "one", "two", "three", "four")
 
 

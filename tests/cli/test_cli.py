@@ -292,8 +292,6 @@ def test_devices(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
     listed = json.loads(run(capsys, "devices", "--json"))
     assert [row["name"] for row in listed["devices"]] == device_names()
     assert all(name in table for name in device_names())
-    assert "10 within 7%" in next(line for line in table.splitlines() if " rtx3090 " in line)
-    assert "17 published runs were predicted from their times without overlap: 17 within 10%, 15 within 5%." in table
     assert len(run(capsys, "devices", "--format", "csv").splitlines()) == len(device_names()) + 1
     assert run(capsys, "devices", "show", "h200") == dump_device(load_device("h200"))
 
