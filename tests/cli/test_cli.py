@@ -413,29 +413,3 @@ def test_shell_completion(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMP_CWORD", "3")
     result = completed("-m", "streamsim")
     assert result.stdout == "plain,h200\n"
-
-
-def test_a_prediction_loads_its_own_libraries_and_rooms_alone() -> None:
-    """What a cold start takes is what it imports: how long that is, a benchmark says (tests/benchmarks)."""
-    code = (
-        "import sys; from streamsim.__main__ import main; sys.argv[1:] = sys.argv[2:]\n"
-        "try: main()\n"
-        "finally: print(*sys.modules, file=sys.stderr)"
-    )
-    result = completed("-c", code, "--", *PIPELINE, "--chunks", "16", "--streams", "4", "--device", "h200")
-    loaded = set(result.stderr.split())
-    assert {"simpy", "streamsim.model.simulation"} <= loaded
-    assert not loaded & {"numpy", "matplotlib", "numba", "pyarrow", "distributed", "secrets"}
-    rooms = {name.split(".")[1] for name in loaded if name.startswith("streamsim.") and name.count(".") > 1}
-    assert not rooms & {"compiled", "recorded", "search"}
-    assert not loaded & {"streamsim.program.layers", "streamsim.program.offload", "streamsim.report.gantt"}
-
-
-def test_a_schedule_is_simulated_without_the_readers_of_recordings(tmp_path: Path) -> None:
-    """Its beginning tells a schedule from a recording: the readers of recordings, with NumPy, take half a second."""
-    path = tmp_path / "s.json"
-    write_schedule(depth_first(WORKLOAD, 4, 2), path)
-    code = "import sys; from streamsim.__main__ import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
-    loaded = set(completed("-c", code, "simulate", str(path), "--device", "h200").stderr.split())
-    assert "streamsim.model.simulation" in loaded
-    assert not loaded & {"numpy", "streamsim.recorded.read"}

@@ -87,7 +87,7 @@ def test_numbas_compiler_is_on_unless_it_is_switched_off(monkeypatch: pytest.Mon
 def test_the_next_run_finds_it_done_only_if_it_is_kept(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], keeps: bool
 ) -> None:
-    monkeypatch.setattr("streamsim.compiled.keeps_code", lambda: keeps)
+    monkeypatch.setattr("streamsim.cli.notes.keeps_code", lambda: keeps)
     with notes.noting_compilation():
         from streamsim.compiled import _to_tell
 

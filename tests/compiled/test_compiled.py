@@ -421,12 +421,6 @@ def test_one_prediction_does_not_load_numba() -> None:
     assert "numba" not in loaded
 
 
-def test_asking_whether_it_is_available_loads_neither_numba_nor_numpy() -> None:
-    code = "import sys, streamsim.compiled; streamsim.compiled.available(); print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"numba", "numpy", "simpy"} & set(loaded)
-
-
 @compiled
 def test_it_is_told_once_that_the_model_is_compiled() -> None:
     """Numba broadcasts the event when it compiles, not when it finds a function in its cache or in memory."""

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any, TypeVar, get_args, get_origin
 
 import pytest
+from matplotlib.axes import Axes
 from perfect_profiler import recorded
 
 import streamsim
@@ -72,8 +73,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @cache
 def names_of(module: ModuleType) -> dict[str, Any]:
-    """What a module knows."""
-    known = dict(vars(module))
+    """What a module knows, with the class of matplotlib that is imported when a picture is drawn."""
+    known = {"Axes": Axes, **vars(module)}
     if known.get("array") is array:
         known["array"] = list  # array[int] is only for type checkers before Python 3.12
     return known

@@ -1,6 +1,7 @@
 """``streamsim best``: what it prints, and what it refuses."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,7 @@ def test_the_table_names_what_to_use(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_the_command_says_what_is_not_known(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
-    monkeypatch.setattr("streamsim.search.best.is_fast", lambda: False)
+    monkeypatch.setattr(import_module("streamsim.search.best"), "is_fast", lambda: False)
     monkeypatch.setattr("streamsim.search.best_first.BUDGET_OPS", 80)
     value = json.loads(said(capsys, *PIPELINE, "--json"))
     assert (value["exact"], value["simplest_exact"], value["compiled"]) == (False, False, False)

@@ -1,6 +1,7 @@
 """Which of the two models says how long configurations take."""
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -10,7 +11,6 @@ import streamsim.model
 from streamsim import compiled
 from streamsim.program import Config
 from streamsim.search import evaluate, is_fast
-from streamsim.search import evaluate as evaluating
 
 
 @pytest.mark.skipif(not is_fast(), reason="needs streamsim[fast]")
@@ -30,7 +30,7 @@ def test_the_model_is_the_one_that_was_asked_for_or_the_fast_one_where_it_is(
 
         return noted
 
-    monkeypatch.setattr(evaluating, "is_fast", lambda: is_there)
+    monkeypatch.setattr(import_module("streamsim.search.evaluate"), "is_fast", lambda: is_there)
     monkeypatch.setattr(compiled, "makespans", noting("compiled", compiled.makespans))
     monkeypatch.setattr(streamsim.model, "simulate", noting("SimPy", streamsim.model.simulate))
     evaluate(pipeline_of(64), [Config(chunks=4, streams=2)], make_device(), fast)
