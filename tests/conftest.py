@@ -161,14 +161,6 @@ def comparing_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamsim_validate.cli.compare.compare", compare_once)
 
 
-@pytest.fixture(scope="module")
-def few_draws() -> Iterator[None]:
-    """How well a tuning proposes is for other tests; most of the time of these would go into that."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streamsim.search.tuning.DRAWS", 6)
-        yield
-
-
 # Cards
 
 

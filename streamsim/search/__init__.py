@@ -35,14 +35,4 @@ from streamsim.search.sweep_output import (
 )
 from streamsim.search.sweep_text import ARRAYS, ONCE, read_asked, sweep, sweep_of
 from streamsim.search.together import changes, together
-from streamsim.search.tuning import (
-    COMMON_SPREAD,
-    LARGER_IS_RARER,
-    LEAST_SCATTER,
-    Beliefs,
-    Hypothesis,
-    beliefs,
-    candidates,
-    default_grid,
-    expected_improvement,
-)
+from streamsim.search.tuning import Proposals, candidates, default_grid, proposals

@@ -15,7 +15,7 @@ from sweeps import NOTE
 from streamsim.cli import main
 from streamsim.device import load_device
 from streamsim.program import Config, HostWork, Layer, Layers, Workload, WorkloadKernel
-from streamsim.search import Axis, Grid, Sweep, beliefs, best_offload, best_steps, sweep
+from streamsim.search import Axis, Grid, Sweep, best_offload, best_steps, proposals, sweep
 
 COMMANDS = [
     ("best", "no workload: give --h2d SIZE"),
@@ -172,9 +172,9 @@ VALUES: list[tuple[Callable[[], object], str]] = [
         )
     ),
     (lambda: best_steps(program(HostWork(1.0)), make_device()), "ops: there is no copy and no kernel to cut"),
-    (lambda: beliefs(pipeline_of(8), [], make_device()), "configs = []: nothing to choose from"),
+    (lambda: proposals(pipeline_of(8), [], make_device()), "configs = []: nothing to choose from"),
     (
-        lambda: beliefs(Workload(8, (4,), (4,), (WorkloadKernel("nobody"),)), [Config()], make_device()),
+        lambda: proposals(Workload(8, (4,), (4,), (WorkloadKernel("nobody"),)), [Config()], make_device()),
         "kernel 'nobody' with",
     ),
     (

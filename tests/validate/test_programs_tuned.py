@@ -33,9 +33,6 @@ WORKLOAD = Workload(1024, (4,), (4,), (WorkloadKernel(duration_s=KERNEL_S),))
 DEVICE = make_device(copy=200, kernel=100)
 
 
-pytestmark = pytest.mark.usefixtures("few_draws")
-
-
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     return Library(monkeypatch)

@@ -25,8 +25,6 @@ from streamsim_validate.records.journal import read_journal
 from streamsim_validate.records.record import Entry
 from streamsim_validate.run import tune
 
-pytestmark = pytest.mark.usefixtures("few_draws")
-
 
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> Cards:

@@ -26,9 +26,6 @@ PROGRAMS = 1 + 3 * 2 * 2  # one chunk, and 2, 3 or 4 of them on one or two strea
 QUICK = [*SMALL, "--budget", "3", "--repeats", "2", "-o", "t.json.gz"]
 
 
-pytestmark = pytest.mark.usefixtures("few_draws")
-
-
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

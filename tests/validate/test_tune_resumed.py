@@ -21,8 +21,6 @@ from streamsim_validate.records.record import Entry
 from streamsim_validate.run import Tuned, tune
 from streamsim_validate.suites.workloads import sincos
 
-pytestmark = pytest.mark.usefixtures("few_draws")
-
 
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> Cards:

@@ -25,9 +25,7 @@ import numpy as np
 from streamsim import Config, Device, Workload, WorkloadKernel
 from streamsim.device import parse_device
 from streamsim.files import write_bytes
-from streamsim.search import Beliefs, beliefs, candidates, default_grid
-from streamsim_validate.records import median_and_spread
-from streamsim_validate.records.record import NORMAL
+from streamsim.search import Proposals, candidates, default_grid, proposals
 from streamsim_validate.run.tuning import ratio_of
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -71,11 +69,10 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Seen(NamedTuple):
-    """Candidates, and what measuring each would show: seconds, and by what share they scatter."""
+    """Candidates, and the seconds that measuring each would show."""
 
     configs: Sequence[Config]
     seconds: Array
-    scatter: Array
 
 
 def drawn(seed: int, count: int = COUNT) -> Iterator[Workload]:
@@ -89,11 +86,11 @@ def drawn(seed: int, count: int = COUNT) -> Iterator[Workload]:
 # -- strategies: each gives the candidates that it measures, in their order --------------------------------------------
 
 
-def by_the_model(seen: Seen, thought: Beliefs, budget: int = BUDGET) -> list[int]:
+def by_the_model(seen: Seen, offers: Proposals, budget: int = BUDGET) -> list[int]:
     """Choose as ``streamsim-validate tune`` does."""
-    measured: dict[int, tuple[float, float]] = {}
-    while len(measured) < budget and (k := thought.next(measured)) is not None:
-        measured[k] = float(seen.seconds[k]), float(seen.scatter[k])
+    measured: dict[int, float] = {}
+    while len(measured) < budget and (k := offers.next(measured)) is not None:
+        measured[k] = float(seen.seconds[k])
     return list(measured)
 
 
@@ -176,7 +173,7 @@ def measured(workload: Workload, device: Device, gpu: Any, seed: int) -> Tuning:
     configs = tuple(by_words[one.item.key] for one in results)
     wall_s = tuple(tuple(sample.wall_s for sample in one.samples) for one in results)
     seen = seen_of(configs, wall_s)
-    found = fastest(seen, by_the_model(seen, beliefs(workload, configs, device, seed)))
+    found = fastest(seen, by_the_model(seen, proposals(workload, configs, device)))
     best = int(seen.seconds.argmin())
     again = [Planned(configs[k].words, configs[k].schedule(workload)) for k in dict.fromkeys((found, best))]
     beside = [tuple(sample.wall_s for sample in one.samples) for one in measure(again, gpu, REPEATS_SIDE_BY_SIDE, seed)]
@@ -193,8 +190,7 @@ def read_record(path: Path) -> Record:
 
 def seen_of(configs: Sequence[Config], wall_s: Iterable[Sequence[float]]) -> Seen:
     """Return what the samples show."""
-    medians, halves = np.array([median_and_spread(tuple(walls)) for walls in wall_s]).T
-    return Seen(configs, medians, NORMAL * halves / medians)
+    return Seen(configs, np.array([statistics.median(walls) for walls in wall_s]))
 
 
 def fastest(seen: Seen, some: Iterable[int]) -> int:
@@ -211,13 +207,13 @@ class Regret(NamedTuple):
     annealed: float
 
 
-def regret_of(seen: Seen, thought: Beliefs, true_s: Array, seed: int = 0) -> Regret:
+def regret_of(seen: Seen, offers: Proposals, true_s: Array, seed: int = 0) -> Regret:
     """Return ``true_s``: by which the choices are judged."""
 
     def over(chosen: Iterable[int]) -> float:
         return float(true_s[fastest(seen, chosen)] / true_s.min() - 1)
 
-    order = by_the_model(seen, thought)
+    order = by_the_model(seen, offers)
     rng = random.Random(seed)
     trials = {
         name: statistics.fmean(over(strategy(seen, rng)) for _ in range(TRIALS))
@@ -230,7 +226,7 @@ def regrets(found: Record) -> list[Regret]:
     """Return the regrets of each tuning of a record."""
     device = parse_device(found.profile)
     return [
-        regret_of(seen, beliefs(one.workload, one.configs, device, found.seed), seen.seconds)
+        regret_of(seen, proposals(one.workload, one.configs, device), seen.seconds)
         for one in found.tunings
         for seen in [seen_of(one.configs, one.wall_s)]
     ]

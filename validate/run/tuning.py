@@ -17,7 +17,7 @@ from streamsim.device import Device, known_within
 from streamsim.errors import InputError
 from streamsim.files import check_writable
 from streamsim.program import Config, Workload
-from streamsim.search import Beliefs, beliefs
+from streamsim.search import Proposals, proposals
 from streamsim_validate.gpu import Gpu
 from streamsim_validate.gpu import connections as default_connections
 from streamsim_validate.progress import OnStep, quietly
@@ -51,8 +51,8 @@ AGAIN = "again: "
 class Task(msgspec.Struct, frozen=True):
     """A tuning task: ``budget`` of the candidates ``configs`` of ``workload``, the simplest first, are measured.
 
-    ``device``: the profile that predicts. ``kernels``: the user's files of kernels. ``seed``: of the draws and of the
-    order of the repeats. ``output``: the record. Raises InputError without candidates, budget or repeats.
+    ``device``: the profile that predicts. ``kernels``: the user's files of kernels. ``seed``: of the order of the
+    repeats. ``output``: the record. Raises InputError without candidates, budget or repeats.
     """
 
     output: str
@@ -145,26 +145,26 @@ class _Measuring:
 class _Search:
     """Measures candidates one after the other, each time the one that promises most."""
 
-    def __init__(self, task: Task, thought: Beliefs, measuring: _Measuring, on_step: OnStep) -> None:
-        self._task, self._thought, self._measuring, self._on_step = task, thought, measuring, on_step
+    def __init__(self, task: Task, offers: Proposals, measuring: _Measuring, on_step: OnStep) -> None:
+        self._task, self._offers, self._measuring, self._on_step = task, offers, measuring, on_step
         self.samples: dict[int, tuple[float, ...]] = {}  # wall times by candidate, in the order of measuring
         self.left_out: dict[int, str] = {}
 
     @property
-    def times(self) -> dict[int, tuple[float, float]]:
-        """The median of each candidate, and its scatter as a share of the median."""
-        return {k: _scatter(median_and_spread(walls)) for k, walls in self.samples.items()}
+    def times(self) -> dict[int, float]:
+        """The median of each candidate, in seconds."""
+        return {k: median_and_spread(walls)[0] for k, walls in self.samples.items()}
 
     @property
     def promise(self) -> float:
         """The share by which any other candidate is expected to be faster."""
-        return self._thought.promise(self.times, frozenset(self.left_out))
+        return self._offers.promise(self.times, frozenset(self.left_out))
 
     def run(self) -> None:
         """Spend the budget. As many that fail, or ten, end it too: the others will hardly do better."""
         budget = self._task.budget
         while len(self.samples) < budget and len(self.left_out) < max(budget, LEAST_FAILURES):
-            k = self._thought.next(self.times, frozenset(self.left_out))
+            k = self._offers.next(self.times, frozenset(self.left_out))
             if k is None:
                 break
             words = self._task.configs[k].words
@@ -196,16 +196,19 @@ class _Search:
 def _tuned(task: Task, workload: Workload, measuring: _Measuring, on_step: OnStep) -> Tuned:
     """Measure, and say what came of it. ``workload``: what is predicted."""
     device = task.device.with_connections(measuring.connections)
-    thought = beliefs(workload, task.configs, device, task.seed)
-    search = _Search(task, thought, measuring, on_step)
+    offers = proposals(workload, task.configs, device)
+    search = _Search(task, offers, measuring, on_step)
     search.run()
     times = search.times
-    best = min(times, key=lambda k: times[k][0])
+    best = min(times, key=times.__getitem__)
     picked, found = search.side_by_side(next(iter(times)), best)
     gain, low, high = ratio_of(picked, found, task.seed)
     return Tuned(
         workload=workload,
-        tried=tuple(Tried(task.configs[k], float(thought.predicted_s[k]), *times[k]) for k in times),
+        tried=tuple(
+            Tried(task.configs[k], float(offers.predicted_s[k]), *_scatter(median_and_spread(walls)))
+            for k, walls in search.samples.items()
+        ),
         found=task.configs[best],
         picked_s=median_and_spread(picked)[0],
         found_s=median_and_spread(found)[0],
