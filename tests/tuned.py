@@ -13,11 +13,11 @@ from strategies import make_device
 from streamsim.device import KernelCost
 from streamsim.search import candidates, default_grid
 from streamsim_validate.gpu import Gpu, replayer
-from streamsim_validate.records.journal import read_journal
+from streamsim_validate.records.files import read_journal
 from streamsim_validate.records.record import Entry
 from streamsim_validate.run import Task
 from streamsim_validate.run.candidates import Replays
-from streamsim_validate.suites.workloads import sincos
+from streamsim_validate.suites import sincos
 
 WORK = 2
 COST = KernelCost("sincos", WORK, (100, 1000), (1e-6, 10e-6))

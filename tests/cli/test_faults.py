@@ -16,7 +16,7 @@ from effort import THOROUGH
 
 from streamsim.cli import main
 from streamsim.program import Workload, WorkloadKernel, depth_first, write_schedule
-from streamsim_validate.calibrate import simulated
+from streamsim_validate.calibrate import samples
 from streamsim_validate.cli import main as validate_main
 
 pytestmark = pytest.mark.fault
@@ -139,7 +139,7 @@ def test_a_stream_that_nobody_reads_leaves_the_file_whole(
 def test_the_validator_with_no_room_is_one_line(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(simulated, "MOST_STEPS", 1)  # of the fit
+    monkeypatch.setattr(samples, "MOST_STEPS", 1)  # of the fit
     with no_room(60):
         assert validate_main(["calibrate", "--from", SAMPLES, "-o", "card.toml"]) == 2
     assert "too large" in complaint(capsys)

@@ -24,7 +24,7 @@ from streamsim.cli import main as streamsim
 from streamsim.device import library, load_device, parse_device
 from streamsim.program import Config
 from streamsim.search import JOURNAL
-from streamsim_validate.calibrate import simulated
+from streamsim_validate.calibrate import samples
 from streamsim_validate.cli import main as validator
 
 LIMIT_S, LIMIT_BYTES = 10, 1 << 30
@@ -180,7 +180,7 @@ def limits() -> Iterator[None]:
 def prepare() -> None:
     """No card, shipped profiles read once, and no work that is long because asked for: fits, sweeps, programs."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    simulated.MOST_STEPS, checks.MOST_CALLS = 1, 50_000
+    samples.MOST_STEPS, checks.MOST_CALLS = 1, 50_000
     sys.modules["streamsim.search.sweep"].MOST_COMBINATIONS = 20_000  # type: ignore[attr-defined]
     sys.modules["streamsim.analysis.explain"].MOST_OPS = 20_000  # type: ignore[attr-defined]
     library.parse_device = lru_cache(PROFILES)(parse_device)

@@ -17,7 +17,7 @@ from streamsim_validate.gpu.card import open_gpu
 from streamsim_validate.gpu.bench import Bench, prepare
 from streamsim_validate.gpu.replayer import Replayer
 from streamsim_validate.records.recipe import relay
-from streamsim_validate.suites.workloads import MI, sincos
+from streamsim_validate.suites import MI, sincos
 
 small, chain = sincos(4 * MI, 40), relay(sincos(8 * MI, 40), 8, 8)
 disturbing = [depth_first(small, 64, 32), depth_first(small, 64, 16, launch="graph")] if "after" in sys.argv else []

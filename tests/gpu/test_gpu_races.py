@@ -16,8 +16,7 @@ from streamsim_validate.gpu.bench import Bench, prepare
 from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.replayer import Replayer
 from streamsim_validate.records.files import read_record
-from streamsim_validate.run.planned import Planned
-from streamsim_validate.run.replays import Measured, measure
+from streamsim_validate.run.replays import Measured, Planned, measure
 
 LATE = Kernel(1, duration_s=0.05, fill=0.01)  # stream 1 is late; a launch takes microseconds
 N = 1 << 16

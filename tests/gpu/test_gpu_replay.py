@@ -30,9 +30,8 @@ from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.kernels import KernelSpec, register, sincos_reference
 from streamsim_validate.gpu.replayer import Replayer
 from streamsim_validate.records.recipe import PATTERNS, Recipe
-from streamsim_validate.run.planned import Planned
-from streamsim_validate.run.replays import measure
-from streamsim_validate.suites.workloads import KI, MI, sincos
+from streamsim_validate.run.replays import Planned, measure
+from streamsim_validate.suites import KI, MI, sincos
 
 pytestmark = pytest.mark.gpu
 

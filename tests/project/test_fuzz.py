@@ -28,7 +28,7 @@ from trials import check_right, fault_of
 from worker import Asked
 from workers import PATIENCE, Patience, gather
 
-from streamsim_validate.calibrate import simulated
+from streamsim_validate.calibrate import samples
 
 INPUTS = 6 * examples(100).max_examples
 PARTS = 2  # each by itself, for whoever has a core free
@@ -38,7 +38,7 @@ SEED = Random().randrange(1 << 32) if THOROUGH else 0
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_goes_wrong_is_right_to_begin_with(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(simulated, "MOST_STEPS", 1)
+    monkeypatch.setattr(samples, "MOST_STEPS", 1)
     check_right(kind)
 
 

@@ -53,8 +53,8 @@ from streamsim.program import (
     serial,
 )
 from streamsim.races import Finding, MissingWait, check, repaired
-from streamsim_validate.calibrate.all_probes import probes
-from streamsim_validate.suites.suites import SUITES, suite
+from streamsim_validate.calibrate.fits import probes
+from streamsim_validate.suites import SUITES, suite
 
 
 def clashes_of(finding: Finding) -> set[Clash]:

@@ -17,10 +17,9 @@ from once import compare_once
 
 from streamsim_validate.calibrate.fits import fit
 from streamsim_validate.calibrate.samples import PlainSamples, Samples
-from streamsim_validate.compare.comparison import EVERYTHING, Comparison, summarise
-from streamsim_validate.compare.rows import Row
+from streamsim_validate.compare.comparison import EVERYTHING, Comparison, Row, summarise
 from streamsim_validate.records.files import read_record
-from streamsim_validate.suites.suites import CONNECTIONS
+from streamsim_validate.suites import CONNECTIONS
 
 
 class Bounds(NamedTuple):

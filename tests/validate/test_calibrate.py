@@ -19,21 +19,17 @@ from streamsim.device import ARBITRATIONS, Arbitration, Device, KernelCost, Link
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Kernel, Op, RecordEvent, Schedule, WaitEvent
-from streamsim_validate.calibrate import fits, measurement
-from streamsim_validate.calibrate.all_probes import probes
-from streamsim_validate.calibrate.copies import COLD_KINDS, PAGEABLE_BYTES, Link, cold_link, fit_link, warm_link
-from streamsim_validate.calibrate.host_probes import host_calls
-from streamsim_validate.calibrate.kernels import KERNELS, elements_of
-from streamsim_validate.calibrate.probe import KI
-from streamsim_validate.calibrate.program_calls import PROGRAM_KINDS, _counts, fit_calls, programs
-from streamsim_validate.calibrate.queues import RULES, rules
-from streamsim_validate.calibrate.samples import NOTHING_ON_CARD, Samples, read_samples, write_samples
-from streamsim_validate.compare.clocks import predict_device_s
+from streamsim_validate.calibrate import fits
+from streamsim_validate.calibrate.engines import KERNELS, RULES, elements_of, rules
+from streamsim_validate.calibrate.fits import probes
+from streamsim_validate.calibrate.host_calls import PROGRAM_KINDS, _counts, fit_calls, host_calls, programs
+from streamsim_validate.calibrate.links import COLD_KINDS, PAGEABLE_BYTES, Link, cold_link, fit_link, warm_link
+from streamsim_validate.calibrate.samples import KI, NOTHING_ON_CARD, Samples, read_samples, write_samples
+from streamsim_validate.compare.profiles import predict_device_s
 from streamsim_validate.gpu.memory import buffers_of, union
-from streamsim_validate.records.card import Card
-from streamsim_validate.records.chains import Chain, Timing
-from streamsim_validate.records.host_calls import PACE_CHAIN
-from streamsim_validate.records.timed import closed
+from streamsim_validate.records.host_calls import PACE_CHAIN, Chain, Timing
+from streamsim_validate.records.recipe import closed
+from streamsim_validate.records.record import Card
 
 CARD = Card("NVIDIA Test", "0000:00:00.0", 1 << 37, 132, 2048, 3, "9.0", "580.1", "13.0", "13.0", "14.2")
 
@@ -168,17 +164,17 @@ def test_programs_are_measured_with_the_pace_beside_each_run_and_other_probes_wi
     wanted |= {Chain("program ring", 2, 8): 4, Chain("program depth-first", 2, 4): 4}
     some = [probe for probe in probes(CARD.resident_threads) if probe[0] in wanted]
     assert len(some) == len(wanted)
-    monkeypatch.setattr(measurement, "probes", lambda _: iter(some))
+    monkeypatch.setattr(fits, "probes", lambda _: iter(some))
     steps: list[str] = []
-    found = measurement.measure_probes(fake_gpu()[0], on_step=lambda what, _i, _n: steps.append(what))
+    found = fits.measure_probes(fake_gpu()[0], on_step=lambda what, _i, _n: steps.append(what))
     assert {chain: len(runs) for chain, runs in found.timings.items()} == {
-        chain: measurement.REPEATS * times for chain, times in wanted.items()
+        chain: fits.REPEATS * times for chain, times in wanted.items()
     }
     assert {chain: len(paces) for chain, paces in found.paces_s.items()} == {
-        chain: 4 * measurement.REPEATS for chain in wanted if is_program(chain)
+        chain: 4 * fits.REPEATS for chain in wanted if is_program(chain)
     }
     assert min(min(paces) for paces in found.paces_s.values()) > 0
-    assert tuple(dict.fromkeys(steps)) == measurement.PARTS
+    assert tuple(dict.fromkeys(steps)) == fits.PARTS
     assert Samples.from_plain(found.plain()) == found
 
 

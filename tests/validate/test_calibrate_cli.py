@@ -8,10 +8,10 @@ import pytest
 from streamsim.device import read_device
 from streamsim.program import RecordEvent, WaitEvent
 from streamsim_validate.calibrate import fits
-from streamsim_validate.calibrate.all_probes import probes
+from streamsim_validate.calibrate.fits import probes
 from streamsim_validate.calibrate.samples import read_samples
 from streamsim_validate.cli import main
-from streamsim_validate.records.timed import with_timing_events
+from streamsim_validate.records.recipe import with_timing_events
 
 RECORDED = str(Path(__file__).parents[2] / "validate" / "campaigns" / "records" / "calibration-h200.samples.gz")
 

@@ -15,18 +15,26 @@ from fake_cuda import fake_gpu
 from streamsim.errors import InputError
 from streamsim.program import Schedule, WaitEvent, depth_first, ring, write_schedule
 from streamsim_validate.calibrate import fits
-from streamsim_validate.calibrate.host_probes import host_calls
+from streamsim_validate.calibrate.host_calls import host_calls
 from streamsim_validate.calibrate.samples import PlainSamples, Samples, read_samples
 from streamsim_validate.compare.profiles import profiles_of
 from streamsim_validate.gpu.card import Gpu, NoGpuError
-from streamsim_validate.records.chains import timings_of
-from streamsim_validate.records.files import finish, read_record
-from streamsim_validate.records.journal import Journal, RunBegins, RunEnds, header, journal_path, read_journal
+from streamsim_validate.records.files import (
+    Journal,
+    RunBegins,
+    RunEnds,
+    finish,
+    header,
+    journal_path,
+    read_journal,
+    read_record,
+)
+from streamsim_validate.records.host_calls import timings_of
 from streamsim_validate.records.recipe import digest
 from streamsim_validate.records.record import Entry, Group
 from streamsim_validate.run import campaign
 from streamsim_validate.run.campaign import COMPANIONS, Plan, measure_plan, planned, raise_for, run, with_profiles
-from streamsim_validate.suites.workloads import sincos
+from streamsim_validate.suites import sincos
 
 RECORDED = Path(__file__).parents[2] / "validate" / "campaigns" / "records" / "calibration-h200.samples.gz"
 SCHEDULES = (depth_first(sincos(500, 2), 4, 2), ring(sincos(500, 2), 5, 3, 2), depth_first(sincos(700, 1), 1, 1))
@@ -159,7 +167,7 @@ def test_more_than_a_record_holds_is_not_measured(tmp_path: Path, monkeypatch: p
 @pytest.mark.usefixtures("fitting_once")
 def test_the_hosts_calls_are_probed_with_every_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamsim_validate.run.replays.GROUP_SIZE", 2)
-    monkeypatch.setattr("streamsim_validate.calibrate.simulated.MOST_STEPS", 1)  # of the fit
+    monkeypatch.setattr("streamsim_validate.calibrate.samples.MOST_STEPS", 1)  # of the fit
     plan, samples = a_plan(tmp_path), read_samples(RECORDED)
     measure_plan(plan, 8, fake_gpu()[0], lambda _: samples)
     (session,) = finish(journal_path(plan.output), plan.output, with_profiles).runs

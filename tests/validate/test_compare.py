@@ -29,16 +29,13 @@ from streamsim.program import (
 )
 from streamsim.report import Table, to_csv
 from streamsim_validate.cli import main
-from streamsim_validate.compare.clocks import predict_device_s
-from streamsim_validate.compare.comparison import EVERYTHING, Choice, Comparison, choose, percentile95, summarise
+from streamsim_validate.compare.comparison import EVERYTHING, Choice, Comparison, Row, choose, percentile95, summarise
 from streamsim_validate.compare.predictions import classify, compare, formulas, time_lines
-from streamsim_validate.compare.profiles import changes
-from streamsim_validate.compare.rows import Row
+from streamsim_validate.compare.profiles import changes, predict_device_s
 from streamsim_validate.compare.tables import sections, to_rows
 from streamsim_validate.records.files import read_record, write_record
 from streamsim_validate.records.recipe import digest
-from streamsim_validate.records.record import Entry, Record
-from streamsim_validate.records.spans import Spans
+from streamsim_validate.records.record import Entry, Record, Spans
 
 
 def test_errors_are_signed_and_relative_to_the_median_and_the_noise_is_half_the_quartile_distance() -> None:

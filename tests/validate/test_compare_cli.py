@@ -14,8 +14,8 @@ from small_record import NOBODY_KNOWS, ONE, RECORD, TWO, a_device, a_recipe, a_r
 
 from streamsim.errors import InputError
 from streamsim_validate.cli import main
+from streamsim_validate.compare.coverage import STATISTICS, judge, parse_tolerance
 from streamsim_validate.compare.predictions import compare
-from streamsim_validate.compare.tolerance import STATISTICS, judge, parse_tolerance
 from streamsim_validate.records.files import write_record
 
 

@@ -20,10 +20,18 @@ from streamsim.program import (
     prefetch,
     ring,
 )
-from streamsim_validate.gpu.content import ROW_BYTES, Content, Pattern, Stretch, to_bytes
-from streamsim_validate.gpu.kernels import PERIOD, find_kernel
-from streamsim_validate.gpu.launches import elements_of
-from streamsim_validate.gpu.memory import DEVICE_POISON, HOST_POISON, buffers_of, data
+from streamsim_validate.gpu.kernels import PERIOD, elements_of, find_kernel
+from streamsim_validate.gpu.memory import (
+    DEVICE_POISON,
+    HOST_POISON,
+    ROW_BYTES,
+    Content,
+    Pattern,
+    Stretch,
+    buffers_of,
+    data,
+    to_bytes,
+)
 from streamsim_validate.gpu.reference import host_buffers, outputs, run_reference
 
 PATTERNS = [Pattern(np.arange(start, start + n, dtype=np.uint8)) for start, n in ((0, 1), (10, 7), (100, 33))]

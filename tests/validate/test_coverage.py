@@ -13,10 +13,10 @@ from strategies import h2d, make_device, program
 from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim_validate.cli import main
-from streamsim_validate.compare.clocks import predict_device_s
+from streamsim_validate.compare.comparison import DEVICE_BOUND
 from streamsim_validate.compare.coverage import Coverage, by_class, expectations
 from streamsim_validate.compare.predictions import classify, compare
-from streamsim_validate.compare.rows import DEVICE_BOUND
+from streamsim_validate.compare.profiles import predict_device_s
 from streamsim_validate.records.files import read_record, write_record
 from streamsim_validate.records.recipe import digest
 from streamsim_validate.records.record import Entry, Machine, Record, Run

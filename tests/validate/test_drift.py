@@ -16,21 +16,23 @@ from hypothesis import strategies as st
 from streamsim import load_device
 from streamsim.device import HOST_TIMES, TIMES, Device, FrontEnd, KernelCost, mean_of, write_device
 from streamsim.model import simulate
-from streamsim_validate.calibrate.host_probes import host_calls
+from streamsim_validate.calibrate.host_calls import host_calls
 from streamsim_validate.cli import main
-from streamsim_validate.compare.clocks import predict_device_s, predict_wall_s
 from streamsim_validate.compare.coverage import expectations
-from streamsim_validate.compare.paced import with_link
 from streamsim_validate.compare.predictions import compare, row_of, time_lines
-from streamsim_validate.compare.profiles import FEWEST_REPEATS, drift_of, profiles_of
-from streamsim_validate.records.chains import Timing, rows_of, timings_of
+from streamsim_validate.compare.profiles import (
+    FEWEST_REPEATS,
+    drift_of,
+    predict_device_s,
+    predict_wall_s,
+    profiles_of,
+    with_link,
+)
 from streamsim_validate.records.files import write_record
-from streamsim_validate.records.host_calls import PACE_CHAIN, HostCalls, mixes_s, speed_of
-from streamsim_validate.records.program_rounds import LINK_PAIR
-from streamsim_validate.records.recipe import Recipe, digest
+from streamsim_validate.records.host_calls import PACE_CHAIN, HostCalls, Timing, mixes_s, rows_of, speed_of, timings_of
+from streamsim_validate.records.recipe import LINK_PAIR, Recipe, closed, digest
 from streamsim_validate.records.record import Entry, Group, Machine, Record, Run
-from streamsim_validate.records.timed import closed
-from streamsim_validate.suites.workloads import sincos
+from streamsim_validate.suites import sincos
 
 SHIPPED = load_device("h200")
 H200 = msgspec.structs.replace(  # of any card; the probes' mean call has what the first ones after a wait take longer

@@ -19,8 +19,8 @@ from effort import THOROUGH
 
 from streamsim.program import depth_first, write_schedule
 from streamsim_validate.records import Entry, read_record
-from streamsim_validate.records.journal import journal_path, read_journal
-from streamsim_validate.suites.workloads import sincos
+from streamsim_validate.records.files import journal_path, read_journal
+from streamsim_validate.suites import sincos
 
 SCHEDULES, REPEATS = 9, 4
 HANG_S = 120

@@ -29,13 +29,18 @@ from streamsim_validate.gpu import kernels
 from streamsim_validate.gpu.kernels import (
     PERIOD,
     SPIN,
+    Argument,
+    Arrays,
     KernelSpec,
+    blocks_of,
     compute_reference,
+    elements_of,
     find_kernel,
     known_kernels,
     register,
+    stand_in,
+    widths_of,
 )
-from streamsim_validate.gpu.launches import Argument, Arrays, blocks_of, elements_of, stand_in, widths_of
 from streamsim_validate.gpu.memory import DEVICE_POISON, HOST_POISON, Key, buffers_of, data, union
 from streamsim_validate.gpu.reference import Memo, Output, WrongOutputError, outputs, run_reference
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from streamsim.device import IN_LOOPS
 from streamsim.errors import InputError
-from streamsim_validate.calibrate.front_ends import KINDS, _costs_in, fit_front_end
-from streamsim_validate.calibrate.least_squares import non_negative
+from streamsim_validate.calibrate.front_ends import KINDS, _costs_in, fit_front_end, non_negative
 
 SEEDS = st.integers(0, 1 << 32)
 

@@ -12,9 +12,8 @@ from streamsim.errors import InputError
 from streamsim.program import Buffer, Copy, Region, Schedule, depth_first
 from streamsim_validate.gpu.replayer import LostGpuError, Replayer, Sample
 from streamsim_validate.progress import OnStep
-from streamsim_validate.run.planned import Planned
-from streamsim_validate.run.replays import Measured, SampleProbes, groups, measure
-from streamsim_validate.suites.workloads import sincos
+from streamsim_validate.run.replays import Measured, Planned, SampleProbes, groups, measure
+from streamsim_validate.suites import sincos
 
 replace = msgspec.structs.replace
 SMALL = sincos(1003, 3)

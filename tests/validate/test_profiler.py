@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from streamsim.errors import InputError
 from streamsim.program import Copy, Kernel, Schedule, breadth_first, depth_first, ring
 from streamsim_validate.gpu.profiler import INSTALL, is_available, match
-from streamsim_validate.records.spans import COMPUTE, D2H, H2D, Activity
-from streamsim_validate.suites.workloads import sincos
+from streamsim_validate.records.record import COMPUTE, D2H, H2D, Activity
+from streamsim_validate.suites import sincos
 
 SCHEDULE = Schedule(
     (Copy("h2d", 8, 1), Kernel(1, duration_s=1e-6), Copy("d2h", 4, 2), Copy("h2d", 8, 2)), ("blocking",) * 2

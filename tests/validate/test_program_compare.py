@@ -18,11 +18,9 @@ from streamsim.errors import InputError
 from streamsim.program import Kernel
 from streamsim_validate.cli import main
 from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, expectations
-from streamsim_validate.compare.clocks import predict_wall_s
-from streamsim_validate.compare.comparison import GOOD_CHOICE, share_within
-from streamsim_validate.compare.host_speeds import host_speeds
-from streamsim_validate.compare.paced import with_link
-from streamsim_validate.compare.program_rows import links_beside, schedule_of
+from streamsim_validate.compare.comparison import GOOD_CHOICE, host_speeds, share_within
+from streamsim_validate.compare.predictions import links_beside, schedule_of
+from streamsim_validate.compare.profiles import predict_wall_s, with_link
 from streamsim_validate.records import (
     LINK_BYTES,
     LINK_PAIR,

@@ -25,13 +25,14 @@ from stand_in import environment
 from strategies import make_device
 from timed_arrays import CALL_S, ROUND_S, Library
 
+import streamsim_validate.suites as suites
 from streamsim.code import LANGUAGES
 from streamsim.device import LINEAR
 from streamsim.errors import InputError
 from streamsim.program import Copy, Kernel, Synchronize
 from streamsim_validate.calibrate.front_ends import ALONE, ALONE_KINDS, KINDS, LINEAR_KINDS
 from streamsim_validate.compare import compare
-from streamsim_validate.compare.program_rows import device_of, schedule_of
+from streamsim_validate.compare.predictions import device_of, schedule_of
 from streamsim_validate.gpu import LostGpuError
 from streamsim_validate.gpu.libraries import LinearLayers
 from streamsim_validate.records import (
@@ -49,14 +50,20 @@ from streamsim_validate.records import (
     key_of,
     read_record,
 )
-from streamsim_validate.run import Plan, campaign, probed_python
+from streamsim_validate.run import Plan, campaign
 from streamsim_validate.run import program_suite as measured_suite
 from streamsim_validate.run.campaign import measure_plan
-from streamsim_validate.run.planned import WrittenProgram
-from streamsim_validate.run.probed_python import Link, ProbedPython
-from streamsim_validate.run.program_suite import check_installed, measure_programs, planned_programs, to_fit
+from streamsim_validate.run.program_suite import (
+    Link,
+    ProbedPython,
+    check_installed,
+    measure_programs,
+    planned_programs,
+    to_fit,
+)
+from streamsim_validate.run.replays import WrittenProgram
 from streamsim_validate.run.runners import run_on
-from streamsim_validate.suites import drawn_programs, program_suite
+from streamsim_validate.suites import drawn_programs
 
 # Drawn
 
@@ -69,11 +76,11 @@ def test_a_seed_gives_the_same_programs_and_more_begin_with_the_fewer(seed: int,
     assert len({key_of(name, drawn.of(name)) for drawn in found for name in LANGUAGES}) == count * len(LANGUAGES)
     for drawn in found:
         numbers = drawn.recipe.arguments
-        assert numbers["chunks"] in program_suite.CHUNKS
-        assert int(numbers.get("streams", 1)) in program_suite.STREAMS
+        assert numbers["chunks"] in suites.CHUNKS
+        assert int(numbers.get("streams", 1)) in suites.STREAMS
         assert int(numbers.get("buffers", 1)) <= int(numbers["chunks"])
         assert drawn.plain.arguments == numbers
-        assert drawn.plain.workload.elements in program_suite.ELEMENTS
+        assert drawn.plain.workload.elements in suites.ELEMENTS
         assert {kernel.name for kernel in drawn.plain.workload.kernels} == {STAND_IN}
         assert (drawn.recipe.workload.elements or 0) * drawn.recipe.workload.inputs[
             0
@@ -86,7 +93,7 @@ def test_a_hundred_and_fifty_have_every_pattern_and_ten_of_each_workload() -> No
     assert {drawn.recipe.pattern for drawn in found} == {"depth-first", "breadth-first", "ring", "prefetch"}
     assert {drawn.recipe.effect for drawn in found} == {LINEAR, STAND_IN}
     workloads = [drawn.recipe.workload for drawn in found]
-    assert min(workloads.count(workload) for workload in workloads) >= program_suite.PER_WORKLOAD
+    assert min(workloads.count(workload) for workload in workloads) >= suites.PER_WORKLOAD
 
 
 # Measured, on stand-ins
@@ -146,14 +153,14 @@ FEW_BYTES = msgspec.structs.replace(  # no link is timed here
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     found = Library(monkeypatch)
-    monkeypatch.setattr(program_suite, "ELEMENTS", (2048,))
-    monkeypatch.setattr(program_suite, "FEATURES", (32,))
-    monkeypatch.setattr(program_suite, "WORK", (2, 3))
+    monkeypatch.setattr(suites, "ELEMENTS", (2048,))
+    monkeypatch.setattr(suites, "FEATURES", (32,))
+    monkeypatch.setattr(suites, "WORK", (2, 3))
     monkeypatch.setattr(
         measured_suite, "installed_libraries", lambda _: [Emulated(n, found) for n in ("cupy", "pytorch")]
     )
-    monkeypatch.setattr(probed_python, "LinearLayers", FakeLayers)
-    monkeypatch.setattr(probed_python, "LINK_PAIR", FEW_BYTES)
+    monkeypatch.setattr(measured_suite, "LinearLayers", FakeLayers)
+    monkeypatch.setattr(measured_suite, "LINK_PAIR", FEW_BYTES)
     monkeypatch.setenv("PATH", "")  # no nvcc
     return found
 
@@ -217,7 +224,7 @@ def test_each_run_of_a_program_stands_between_two_rounds_of_one_stream(
         took_s = next(rounds)
         return took_s
 
-    monkeypatch.setattr(probed_python, "time_round", one_round)
+    monkeypatch.setattr(measured_suite, "time_round", one_round)
     monkeypatch.setattr(Link, "both_s", lambda _: took_s + 11)
     for language in ("cupy", "pytorch"):
         (entry,) = measured(planned_programs(7, 1, (language,))).values()
@@ -245,7 +252,7 @@ def test_every_kind_of_round_is_made_as_often_a_turn_alone_once_and_others_behin
         made[kind] += not in_one_stream
         return 1.0
 
-    monkeypatch.setattr(probed_python, "time_round", one_round)
+    monkeypatch.setattr(measured_suite, "time_round", one_round)
     found = measured(planned_programs(7, 24, ("pytorch",)))
     counts = Counter(kind for entry in found.values() if entry.program for kind in entry.program.others_s)
     assert counts == dict.fromkeys({*KINDS, *ALONE_KINDS, *LINEAR_KINDS} - {CHUNK_ROUND}, 2)

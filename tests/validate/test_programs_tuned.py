@@ -20,11 +20,11 @@ from streamsim.text import one_line
 from streamsim_validate.compare import compare
 from streamsim_validate.gpu import Gpu, LostGpuError
 from streamsim_validate.records import journal_path, read_record
-from streamsim_validate.records.journal import read_journal
+from streamsim_validate.records.files import read_journal
 from streamsim_validate.records.record import Entry
 from streamsim_validate.run import Kernels, Programs, Task, Tuned, runner_of, tune
 from streamsim_validate.run.candidates import FEW, MANY, MORE
-from streamsim_validate.run.planned import WrittenProgram
+from streamsim_validate.run.replays import WrittenProgram
 from streamsim_validate.run.runners import Result
 
 PYTHON: tuple[Language, ...] = ("cupy", "pytorch")

@@ -8,19 +8,16 @@ from typing import ClassVar
 import msgspec
 import pytest
 
+import streamsim_validate.suites as suites
 from streamsim.device import load_device
 from streamsim.model import simulate
 from streamsim.program import Kernel, Schedule, Workload, depth_first
-from streamsim_validate.calibrate.kernels import KERNELS
-from streamsim_validate.gpu.kernels import SPIN, find_kernel, known_kernels
-from streamsim_validate.gpu.launches import widths_of
+from streamsim_validate.calibrate.engines import KERNELS
+from streamsim_validate.gpu.kernels import SPIN, find_kernel, known_kernels, widths_of
 from streamsim_validate.gpu.memory import buffers_of
 from streamsim_validate.gpu.reference import Memo, run_reference
 from streamsim_validate.records.recipe import Recipe, digest
-from streamsim_validate.suites import random_suite
-from streamsim_validate.suites.random_suite import LAUNCHABLE, MOST_BYTES, random_recipes
-from streamsim_validate.suites.suites import RANDOM_COUNT, suite
-from streamsim_validate.suites.workloads import MI
+from streamsim_validate.suites import LAUNCHABLE, MI, MOST_BYTES, RANDOM_COUNT, random_recipes, suite
 
 RECIPES = random_recipes(1, 400)
 
@@ -51,14 +48,14 @@ def test_only_the_generator_that_python_promises_to_keep_is_used(monkeypatch: py
             self.random = random.Random(seed).random
 
     expected = keys(1, 30)
-    monkeypatch.setattr(random_suite, "random", SimpleNamespace(Random=Only))
+    monkeypatch.setattr(suites, "random", SimpleNamespace(Random=Only))
     assert keys(1, 30) == expected
     assert Only.made == [1]
 
 
 def test_sizes_worked_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 3 to 20 there are four octaves, 3, 4..7, 8..15 and 16..20: a draw of 0.6 is 0.4 of the way into the third."""
-    draws = random_suite.Draws(0)
+    draws = suites.Draws(0)
     for drawn, size in ((0.0, 3), (0.249, 3), (0.25, 4), (0.6, 11), (0.75, 16), (0.999999, 20)):
         monkeypatch.setattr(draws, "_random", lambda value=drawn: value)
         assert draws.size(3, 20) == size
@@ -92,7 +89,7 @@ def test_a_key_names_whatever_sets_workloads_apart() -> None:
 
 def test_it_draws_what_a_user_may_write() -> None:
     workloads = [recipe.workload for recipe in RECIPES]
-    assert {recipe.pattern for recipe in RECIPES} == {name for name, _ in random_suite.PATTERNS}
+    assert {recipe.pattern for recipe in RECIPES} == {name for name, _ in suites.PATTERNS}
     assert {len(w.inputs) for w in workloads} == {1, 2, 3}
     assert {len(w.outputs) for w in workloads} == {0, 1, 2}
     assert {n for w in workloads for n in w.inputs + w.outputs} == {4, 8, 12, 16}

@@ -15,18 +15,20 @@ from streamsim.device import dump_device, load_device
 from streamsim.errors import InputError
 from streamsim.files import try_lock
 from streamsim.program import Workload, depth_first
-from streamsim_validate.records.card import check_same_card
-from streamsim_validate.records.files import check_replaceable, finish, read_record, write_record
-from streamsim_validate.records.journal import (
+from streamsim_validate.records.files import (
     Header,
     Journal,
     Line,
     RunBegins,
     RunEnds,
+    check_replaceable,
     check_unused,
+    finish,
     fold,
     journal_path,
     read_journal,
+    read_record,
+    write_record,
 )
 from streamsim_validate.records.recipe import MOST_CALLS, PATTERNS, Recipe, digest
 from streamsim_validate.records.record import (
@@ -35,12 +37,12 @@ from streamsim_validate.records.record import (
     Machine,
     Record,
     Run,
+    check_same_card,
     median_and_spread,
     this_machine,
     to_times,
 )
-from streamsim_validate.suites.suites import suite
-from streamsim_validate.suites.workloads import sincos
+from streamsim_validate.suites import sincos, suite
 
 MACHINE = Machine("Linux x86_64", "a processor", 2, "3.12")
 HEADER = Header(CARD, MACHINE, "quick", "0.1")
@@ -375,7 +377,7 @@ def test_a_journal_of_which_another_run_has_just_made_the_record_is_not_gone_on_
         path.unlink()
         return try_lock(number)
 
-    monkeypatch.setattr("streamsim_validate.records.journal.try_lock", lets_go)
+    monkeypatch.setattr("streamsim_validate.records.files.try_lock", lets_go)
     with pytest.raises(InputError, match=MADE):
         Journal(path, HEADER)
     made = record.read_bytes()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies import make_device
 
 from streamsim.device import Recorder, dump_device, mean_of, parse_device, recorder_of
-from streamsim_validate.calibrate.recorders import REPEATS, fit_recorder, measure_recorders
+from streamsim_validate.calibrate.front_ends import REPEATS, fit_recorder, measure_recorders
 
 
 class Clocked:

@@ -25,19 +25,16 @@ from streamsim_validate.calibrate.samples import read_samples
 from streamsim_validate.cli import main
 from streamsim_validate.cli import tune as tune_cli
 from streamsim_validate.compare import compare
-from streamsim_validate.compare.tolerance import parse_tolerance
+from streamsim_validate.compare.coverage import parse_tolerance
 from streamsim_validate.gpu import Gpu, kernels
-from streamsim_validate.gpu.kernels import KernelSpec, find_kernel, load_kernels
-from streamsim_validate.gpu.launches import widths_of
+from streamsim_validate.gpu.kernels import KernelSpec, find_kernel, load_kernels, widths_of
 from streamsim_validate.gpu.memory import Key, check_fits
 from streamsim_validate.records import PROGRAMS, Group, Recipe, read_record, write_record
-from streamsim_validate.records.spans import Spans
+from streamsim_validate.records.record import Spans
 from streamsim_validate.run import Plan, campaign, run
-from streamsim_validate.run.planned import Planned
-from streamsim_validate.run.replays import measure
+from streamsim_validate.run.replays import Planned, measure
 from streamsim_validate.run.runners import check_language, function_of, runner_of
-from streamsim_validate.suites.suites import suite
-from streamsim_validate.suites.workloads import sincos
+from streamsim_validate.suites import sincos, suite
 
 RECORDED = Path(__file__).parents[2] / "validate" / "campaigns" / "records" / "calibration-h200.samples.gz"
 PACKED = gzip.compress(msgspec.json.encode(RECORD), mtime=0)

@@ -35,21 +35,29 @@ from streamsim.program import (
 from streamsim_validate.gpu import kernels
 from streamsim_validate.gpu.bench import Bench, each_launch_s, prepare
 from streamsim_validate.gpu.cuda_source import LAUNCHES, NS_BITS, SLICES_BITS
-from streamsim_validate.gpu.kernels import KernelSpec, pass_through_reference, register
-from streamsim_validate.gpu.launches import (
+from streamsim_validate.gpu.kernels import (
     MOST_SLICES,
     MOST_WAVES,
     SHORTEST_SLICE_S,
     SHORTEST_WAVE_S,
     Busy,
+    KernelSpec,
+    pass_through_reference,
+    register,
     slices_in,
 )
 from streamsim_validate.gpu.replayer import Replayer
-from streamsim_validate.records.recipe import blocking_streams, legacy, legacy_kernels, relay, stages
-from streamsim_validate.records.timed import closed, with_timing_events
-from streamsim_validate.run.planned import Planned
-from streamsim_validate.run.replays import measure
-from streamsim_validate.suites.workloads import sincos
+from streamsim_validate.records.recipe import (
+    blocking_streams,
+    closed,
+    legacy,
+    legacy_kernels,
+    relay,
+    stages,
+    with_timing_events,
+)
+from streamsim_validate.run.replays import Planned, measure
+from streamsim_validate.suites import sincos
 
 SMALL = sincos(1003, 3)
 N = 64

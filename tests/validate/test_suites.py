@@ -3,13 +3,11 @@
 from functools import cache
 
 from streamsim.program import Copy, Kernel, RecordEvent, Schedule, WaitEvent, depth_first
-from streamsim_validate.gpu.kernels import PERIOD, find_kernel
-from streamsim_validate.gpu.launches import widths_of
+from streamsim_validate.gpu.kernels import PERIOD, find_kernel, widths_of
 from streamsim_validate.gpu.memory import buffers_of
 from streamsim_validate.gpu.reference import Memo, run_reference
 from streamsim_validate.records.recipe import digest, legacy_kernels, relay, stages
-from streamsim_validate.suites.suites import CONNECTIONS, suite, suite_connections
-from streamsim_validate.suites.workloads import KI, MI, sincos
+from streamsim_validate.suites import CONNECTIONS, KI, MI, sincos, suite, suite_connections
 
 STANDARD = {connections: suite("standard", connections) for connections in CONNECTIONS}
 USUAL = STANDARD[8]

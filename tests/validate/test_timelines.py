@@ -16,12 +16,10 @@ from streamsim_validate.gpu import profiler
 from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.profiler import profile_all
 from streamsim_validate.gpu.replayer import Replayer
-from streamsim_validate.records.files import finish, read_record
-from streamsim_validate.records.journal import Traced, journal_path, read_journal
-from streamsim_validate.records.record import Entry
-from streamsim_validate.records.spans import Spans, spans_of, timeline_of
+from streamsim_validate.records.files import Traced, finish, journal_path, read_journal, read_record
+from streamsim_validate.records.record import Entry, Spans, spans_of, timeline_of
 from streamsim_validate.run.campaign import Plan, measure_plan, run
-from streamsim_validate.suites.workloads import sincos
+from streamsim_validate.suites import sincos
 
 SCHEDULES = (depth_first(sincos(500, 2), 4, 2), depth_first(sincos(700, 1), 1, 1))
 

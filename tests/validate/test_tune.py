@@ -21,7 +21,7 @@ from streamsim_validate.compare import compare
 from streamsim_validate.gpu.kernels import load_kernels
 from streamsim_validate.gpu.memory import SPARE_DEVICE_BYTES
 from streamsim_validate.records import journal_path, read_record, recipe_of
-from streamsim_validate.records.journal import read_journal
+from streamsim_validate.records.files import read_journal
 from streamsim_validate.records.record import Entry
 from streamsim_validate.run import tune
 

@@ -16,10 +16,10 @@ from tuned import WORK, Cards, Spy, a_task, ctrl_c_on, ticking
 from streamsim import Config
 from streamsim.errors import InputError
 from streamsim_validate.records import journal_path, read_record
-from streamsim_validate.records.journal import Journal, header, read_journal
+from streamsim_validate.records.files import Journal, header, read_journal
 from streamsim_validate.records.record import Entry
 from streamsim_validate.run import Tuned, tune
-from streamsim_validate.suites.workloads import sincos
+from streamsim_validate.suites import sincos
 
 
 @pytest.fixture

@@ -15,12 +15,10 @@ import pytest
 
 from streamsim.report import Table, to_csv
 from streamsim_validate.cli.compare import _plain
-from streamsim_validate.compare.comparison import Absent, Comparison
-from streamsim_validate.compare.coverage import Coverage
+from streamsim_validate.compare.comparison import Absent, Comparison, Row
+from streamsim_validate.compare.coverage import Coverage, Verdict
 from streamsim_validate.compare.profiles import Drift
-from streamsim_validate.compare.rows import Row
 from streamsim_validate.compare.tables import sections, side_by_side, to_rows
-from streamsim_validate.compare.tolerance import Verdict
 
 A = Row("A", 8, "device-bound", "ring", "grid", "w", 10.0, 0.01, 13.0, 20.0, 19.0, 1.0, {"f": 11.0, "g": 6.0}, (1,))
 B = Row("B", 8, "device-bound", "ring", "grid", "w", 12.5, 0.02, 10.0, 25.0, 30.0, 2.0, {"f": 15.0, "g": 12.5}, (2,))

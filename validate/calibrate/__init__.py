@@ -1,11 +1,11 @@
 """Calibration: isolated micro-benchmarks, their measurement, and the profile that is fitted to them.
 
-A file for each part of a profile holds its probes, their fit and its spread: ``copies``, ``shared_link``, ``kernels``,
-``hand_overs``, ``host_probes``, ``queues``, and for libraries and profilers ``front_ends`` and ``recorders``.
-``all_probes`` has all probes, ``measurement`` measures them, ``samples`` keeps the measured times, and ``fits`` puts
-the profile together.
+A file for each part of a profile holds its probes, their fit and its spread: ``links``, ``engines``, ``host_calls``,
+and for libraries and profilers ``front_ends``. ``samples`` keeps the measured times, and ``fits`` measures all probes
+and puts the profile together.
 """
 
+from streamsim_validate.calibrate.fits import measure_probes
 from streamsim_validate.calibrate.front_ends import (
     ALONE_KINDS,
     KINDS,
@@ -13,11 +13,10 @@ from streamsim_validate.calibrate.front_ends import (
     Rounds,
     kinds_of,
     measure_front_ends,
+    measure_recorders,
     pooled,
     time_round,
     variation,
 )
-from streamsim_validate.calibrate.host_probes import host_calls
-from streamsim_validate.calibrate.measurement import measure_probes
-from streamsim_validate.calibrate.recorders import measure_recorders
+from streamsim_validate.calibrate.host_calls import host_calls
 from streamsim_validate.calibrate.samples import PlainSamples, Samples, read_samples, write_samples

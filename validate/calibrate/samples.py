@@ -1,23 +1,40 @@
-"""The raw samples of a calibration, and the files in which they are kept."""
+"""The parts of a calibration's probes, the samples of their measurement, and the probes as the model predicts them.
+
+Probes are micro-benchmarks and small programs, each of them a Schedule. They are replayed like any other schedule, so
+a call costs in a probe what it costs in a pipeline. Probes come as chains of two lengths. The difference of their times
+over the difference of their lengths is the time of one link, free of what a run costs once.
+
+Chains whose ops are shorter than their calls stand behind a gate, which holds their engine until all is queued: a long
+copy for copies, a spinning kernel for other ops. Behind a gate, copies of several streams that take turns with kernels
+start later than in a live program. So these stand behind no gate, and short ones are a graph. Mixes of calls come over
+few and over many streams. Of programs (:mod:`streamsim_validate.calibrate.host_calls`), only the time to issue them
+counts. No probe is a pipeline that is predicted later.
+"""
 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from statistics import mean, median
+from typing import NamedTuple
 
 import msgspec
+import numpy as np
+from msgspec.structs import replace
 
 from streamsim.checks import LONGEST_S
+from streamsim.compiled import simulate_one_of_many
+from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.files import write_bytes
+from streamsim.program import Buffer, Copy, Kernel, Op, Region, Schedule, Synchronize
+from streamsim.program.schedule import Direction
 from streamsim.text import mistaken_for, one_line
-from streamsim_validate.calibrate.front_ends import LibrarySamples
-from streamsim_validate.calibrate.probe import DIRECTIONS
-from streamsim_validate.calibrate.recorders import RecorderSamples
+from streamsim_validate.calibrate.front_ends import LibrarySamples, RecorderSamples
 from streamsim_validate.records import (
     SHORTEST_S,
     SYNCHRONISE_CHAINS,
@@ -34,6 +51,78 @@ from streamsim_validate.records import (
     unzipped,
     usual_pace_s,
 )
+
+KI, MI = 1 << 10, 1 << 20
+LARGEST_PAGEABLE_BYTES, MOST_ELEMENTS = 16 * MI, 64 * MI
+LINK_BYTES, MIX_BYTES = 256 * KI, 64 * KI
+
+DIRECTIONS: tuple[Direction, ...] = ("h2d", "d2h")
+GATE_S, GATE_BYTES = 800e-6, 40 * MI  # long enough to queue some hundred ops
+FLOAT_BYTES = 4
+PAGEABLE, DEVICE_IN, DEVICE_OUT = "pageable", "card_in", "card_out"
+HOST: dict[Direction, str] = {"h2d": "host_in", "d2h": "host_out"}
+HOST_BYTES = 64 * MI  # copies of a chain share memory only with others of their stream
+BUFFERS = (
+    Buffer(PAGEABLE, 3 * LARGEST_PAGEABLE_BYTES, "pageable"),
+    *(Buffer(name, HOST_BYTES, "pinned") for name in HOST.values()),
+    Buffer(DEVICE_IN, MOST_ELEMENTS * FLOAT_BYTES, "device"),
+    Buffer(DEVICE_OUT, MOST_ELEMENTS * FLOAT_BYTES, "device"),
+)
+TINY = Kernel(1, "sincos", KI, 2)
+Probe = tuple[Chain, Schedule]
+
+
+def cycle_bytes(copy: int) -> int:
+    """Return the bytes of copy number ``copy`` of a cycle: 256 to 768 KiB, all different, evenly spread.
+
+    An engine that waits for another looks for its signal at intervals (8 us on an H200). Cycles of equal ops fall into
+    step with these intervals, and their hand-overs come out all short or all long.
+    """
+    return (256 + copy * 197 % 512) * KI
+
+
+def probe_of(kind: str, size: int, length: int, ops: list[Op], streams: int = 1, **more: object) -> Probe:
+    """Return the probe of a chain: its ops and a wait for all of them. ``more``: fields of the schedule."""
+    chain = Chain(kind, size, length)
+    closed = (*ops, Synchronize())
+    schedule = Schedule(closed, ("non-blocking",) * streams, name=f"probe {chain.key}", **more)  # type: ignore[arg-type]
+    return chain, schedule
+
+
+def gate() -> Op:
+    """Return a kernel that holds stream 1 until all behind it is queued."""
+    return Kernel(1, duration_s=GATE_S, fill=0.01)
+
+
+def moved(direction: Direction, n_bytes: int, stream: int, number: int) -> Copy:
+    """Return copy number ``number`` of a chain, from or to memory of its own as in a pipeline.
+
+    Copies back into one place would stay in the host's cache and be a little faster.
+    """
+    offset = number % (HOST_BYTES // n_bytes) * n_bytes
+    device = DEVICE_IN if direction == "h2d" else DEVICE_OUT
+    return Copy(direction, n_bytes, stream, Region(HOST[direction], offset, n_bytes), Region(device, offset, n_bytes))
+
+
+def with_kernel(direction: Direction, n_bytes: int, stream: int, number: int) -> tuple[Copy | Kernel, Copy | Kernel]:
+    """Return a copy with the kernel that reads its data, or that writes the data which it takes back.
+
+    The memory of the card is used as in a pipeline. The chains of the two directions share none of it.
+    """
+    copy = moved(direction, n_bytes, stream, number)
+    assert copy.device is not None
+    elsewhere = copy.device.offset + HOST_BYTES
+    reads, writes = copy.device, Region(DEVICE_OUT, elsewhere, n_bytes)
+    if direction == "d2h":
+        reads, writes = Region(DEVICE_IN, elsewhere, n_bytes), copy.device
+    kernel = Kernel(stream, TINY.name, n_bytes // FLOAT_BYTES, TINY.parameter, reads=(reads,), writes=(writes,))
+    return (copy, kernel) if direction == "h2d" else (kernel, copy)
+
+
+def tiny(stream: int) -> Kernel:
+    """Return the shortest kernel, in a stream."""
+    return replace(TINY, stream=stream)
+
 
 SAMPLES_VERSION = 2
 NOTHING_ON_CARD = {SYNCHRONISE_CHAINS}  # kinds of chains that do: their time on the card is 0
@@ -100,7 +189,7 @@ class Samples:
         return usual_pace_s(self.paces_s.values())
 
     def per_link(self, kind: str, size: int, column: str = "device_s") -> float:
-        """Return the seconds of one more link of a chain; see :func:`~streamsim_validate.records.chains.per_link`.
+        """Return the seconds of one more link of a chain; see :func:`~streamsim_validate.records.host_calls.per_link`.
 
         The slope is between medians; for chains that show how copies go, between means of the faster halves. Cycles, in
         which a copy is one link among others, and chains that hold the host count by their medians.
@@ -184,3 +273,97 @@ def read_samples(path: Path) -> Samples:
         return Samples.from_plain(plain)
     except InputError as error:
         raise InputError(one_line(f"{path}: {error}")) from None
+
+
+MOST_STEPS, STEP, ENOUGH = 12, 0.1, 0.01  # enough: a step that lowers the sum of the squares by less is the last one
+A_LITTLE_S = 50e-9  # so little that no op comes late for it which did not before
+
+
+def simulated_issue_s(schedule: Schedule, device: Device) -> float:
+    """Return the seconds until the host has issued every call except the last, which waits for everything."""
+    return simulate_one_of_many(schedule, device).issued[-1] * 1e-9
+
+
+def simulated_per_link(probes: Iterable[Probe], device: Device) -> dict[tuple[str, int], float]:
+    """Return the model's time of one more link of each chain, as ``Samples.per_link`` does of measured ones."""
+    ends: dict[tuple[str, int], list[tuple[int, float]]] = {}
+    for chain, schedule in probes:
+        ends.setdefault((chain.kind, chain.size), []).append(
+            (chain.length, simulate_one_of_many(schedule, device).makespan_s)
+        )
+    return {key: (b - a) / (long - short) for key, ((short, a), (long, b)) in ends.items()}
+
+
+def nearest_number(samples: Samples, probes: Sequence[Probe], made: Callable[[float], Device]) -> float:
+    """Return the number, at least 0, with which the model's chains, linear in it, come closest to the samples."""
+    without, some = simulated_per_link(probes, made(0.0)), simulated_per_link(probes, made(A_LITTLE_S))
+    more = {key: some[key] - seconds for key, seconds in without.items()}
+    missed = sum(more[key] * (samples.per_link(*key) - seconds) for key, seconds in without.items())
+    return max(0.0, A_LITTLE_S * missed / sum(m * m for m in more.values()))
+
+
+def nearest_numbers(
+    samples: Samples,
+    probes: list[Probe],
+    made: Callable[[Sequence[float]], Device],
+    starts: Sequence[Sequence[float]],
+) -> list[float]:
+    """Return the positive numbers with which the model's chains come closest to the samples, by relative errors.
+
+    The method is Levenberg and Marquardt's, in the logarithms, with differences for derivatives. The errors have
+    several minima, so the best result of several starts is taken.
+    """
+
+    def errors(logarithms: np.ndarray) -> np.ndarray:
+        shown = simulated_per_link(probes, made([float(x) for x in np.exp(logarithms)]))
+        return np.array([seconds / samples.per_link(*key) - 1 for key, seconds in shown.items()])
+
+    def descend(at: np.ndarray) -> tuple[float, np.ndarray]:
+        now, damping = errors(at), 1e-2
+        for _ in range(MOST_STEPS):
+            slopes = np.array([(errors(at + STEP * axis) - now) / STEP for axis in np.eye(len(at))])
+            square = slopes @ slopes.T
+            step = np.linalg.solve(square + damping * np.diag(np.diag(square) + 1e-12), -slopes @ now).clip(-1, 1)
+            tried = errors(at + step)
+            if tried @ tried < now @ now:
+                gain = 1 - (tried @ tried) / (now @ now)
+                at, now, damping = at + step, tried, damping / 5
+                if gain < ENOUGH:
+                    break
+            else:
+                damping *= 10
+        return float(now @ now), at
+
+    _, best = min((descend(np.log(np.array(start))) for start in starts), key=lambda found: found[0])
+    return [float(x) for x in np.exp(best)]
+
+
+class Misfit(NamedTuple):
+    """A chain of a profile's probes: the measured seconds of one link, and the seconds that the model misses."""
+
+    kind: str
+    size: int
+    measured_s: float
+    missed_s: float
+
+    @property
+    def relative(self) -> float:
+        """The misfit over the measured time of a link."""
+        return self.missed_s / self.measured_s
+
+
+def misfits(samples: Samples, probes: Sequence[Probe], device: Device, fitted: int = 0) -> list[Misfit]:
+    """Return the model's misfits of probes, as if it had not been fitted to them.
+
+    With ``fitted`` numbers, a fit to n chains reduces their mean square by (n - fitted) / n.
+    """
+    shown = simulated_per_link(probes, device)
+    more = math.sqrt(len(shown) / (len(shown) - fitted))
+    measured = {key: samples.per_link(*key) for key in shown}
+    return [Misfit(*key, measured[key], (shown[key] - measured[key]) * more) for key in shown]
+
+
+def rms(values: Iterable[float]) -> float:
+    """Return the root of the mean square."""
+    found = list(values)
+    return math.sqrt(sum(value * value for value in found) / len(found))

@@ -17,11 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from streamsim.analysis import drawn_times_s, works_in
-from streamsim_validate.compare.clocks import predict_device_s
+from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND
 from streamsim_validate.compare.coverage import by_profile
 from streamsim_validate.compare.predictions import compare
-from streamsim_validate.compare.profiles import profiles_of
-from streamsim_validate.compare.rows import DEVICE_BOUND, HOST_BOUND
+from streamsim_validate.compare.profiles import predict_device_s, profiles_of
 from streamsim_validate.records import Record
 from streamsim_validate.records.files import read_record
 

@@ -163,8 +163,7 @@ def record(seed: int, profile: Path, output: Path, date: str, count: int = COUNT
 
 def measured(workload: Workload, device: Device, gpu: Any, seed: int) -> Tuning:
     """Return every candidate of a workload, repeats interleaved; then what is found beside the best."""
-    from streamsim_validate.run.planned import Planned
-    from streamsim_validate.run.replays import measure
+    from streamsim_validate.run.replays import Planned, measure
 
     everyone = candidates(workload, device, default_grid())
     items = [Planned(config.words, config.schedule(workload)) for config in everyone]

@@ -1,22 +1,174 @@
-"""A record against the model: its rows, the statistics of their errors, and the model's choices.
+"""A record against the model: rows of measured and predicted times, the statistics of their errors, the choices.
 
-Errors are signed and relative to the median of the samples: +0.02 is a prediction 2 % too long.
+Errors are signed and relative to the median of the samples: +0.02 is a prediction 2 % too long. Of programs, the speed
+of the host beside them tells which misses it explains.
 """
 
 import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import msgspec
 
 from streamsim.displayed import Result
 from streamsim.page import Page
 from streamsim.text import short
-from streamsim_validate.compare.host_speeds import GOALS, HostSpeeds, host_speeds
-from streamsim_validate.compare.profiles import Drift
-from streamsim_validate.compare.rows import CLASSES, PAGEABLE, PERCENT, Row, in_percent
+from streamsim_validate.compare.profiles import PERCENT, Drift
+
+DEVICE_BOUND, HOST_BOUND, BLOCKING, PAGEABLE = CLASSES = ("device-bound", "host-bound", "blocking", "pageable")
+NOISE_REACH = 3.0  # half quartile distances: two standard deviations where the samples are normal
+
+
+def in_percent(one: msgspec.Struct, *properties: str) -> dict[str, Any]:
+    """Return the fields of ``one``, then its ``properties``, by name.
+
+    A float without a unit in its name is a share: it is given in percent, and its name ends with ``_percent``.
+    """
+    found = {name: attrgetter(name)(one) for name in (*one.__struct_fields__, *properties)}
+    shares = {name for name, value in found.items() if isinstance(value, float) and not name.endswith("_s")}
+    return {f"{k}_percent" if k in shares else k: v * PERCENT if k in shares else v for k, v in found.items()}
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A schedule, measured and predicted. Times in seconds, medians of the samples.
+
+    - ``noise``: half the distance between the quartiles of ``measured_s``, over its median.
+    - ``wall_s``, ``issue_s``: the whole program's time on the host's clock, and the part of it that issuing took.
+    - ``formulas_s``: the published predictors, by name.
+    - ``workload``: the work that is cut into chunks; "" for a user's own schedule.
+    - ``simplicity``: the smaller, the simpler.
+
+    All times of a program in a language are wall times, and ``issue_s`` is the time of its calls. ``front_end`` is the
+    language. ``speeds``: the times of its calls beside each run, over the calibrated times. ``at_speed_s``: the time
+    predicted with calls at the speed at which the program was issued.
+    """
+
+    key: str
+    connections: int
+    klass: str
+    pattern: str
+    effect: str
+    workload: str
+    measured_s: float
+    noise: float
+    predicted_s: float
+    wall_s: float
+    wall_predicted_s: float
+    issue_s: float
+    formulas_s: dict[str, float]
+    simplicity: tuple[int, ...] = ()
+    front_end: str = ""
+    speeds: tuple[float, ...] = ()
+    at_speed_s: float = 0.0
+
+    @property
+    def error(self) -> float:
+        """The signed relative error of the prediction."""
+        return self.predicted_s / self.measured_s - 1
+
+    @property
+    def wall_error(self) -> float:
+        """The signed relative error of the predicted time of the whole program."""
+        return self.wall_predicted_s / self.wall_s - 1
+
+    @property
+    def at_speed_error(self) -> float:
+        """The signed relative error of ``at_speed_s``."""
+        return self.at_speed_s / self.measured_s - 1
+
+    @property
+    def is_noise(self) -> bool:
+        """True if the measurement itself scatters by as much as the error."""
+        return abs(self.error) <= NOISE_REACH * self.noise
+
+    def formula_error(self, name: str) -> float:
+        """Return the signed relative error of a published formula."""
+        return self.formulas_s[name] / self.measured_s - 1
+
+    def plain(self) -> dict[str, Any]:
+        """Return the row as JSON and CSV hold it: units are in the names, errors in percent."""
+        return {
+            "key": self.key,
+            "connections": self.connections,
+            "status": "ok",
+            "class": self.klass,
+            "pattern": self.pattern,
+            "effect": self.effect,
+            "measured_s": self.measured_s,
+            "predicted_s": self.predicted_s,
+            "error_percent": self.error * PERCENT,
+            "noise_percent": self.noise * PERCENT,
+            "wall_s": self.wall_s,
+            "wall_predicted_s": self.wall_predicted_s,
+            "wall_error_percent": self.wall_error * PERCENT,
+            "issue_s": self.issue_s,
+            "formulas_s": self.formulas_s,
+            **({"front_end": self.front_end, "at_speed_s": self.at_speed_s} if self.front_end else {}),
+        }
+
+
+GOALS = {DEVICE_BOUND: (0.02, 0.08), HOST_BOUND: (0.08, 0.25)}  # errors: median, 95th percentile
+TWO_SPEEDS = 1.2  # two speeds are at least this factor apart
+FEW = 0.1  # a speed of its own has a larger share of the rounds than this
+MOVED = 1.15  # the host changed its speed if it did by this factor from before a program until after it
+
+
+class HostSpeeds(NamedTuple):
+    """The time of calls beside the programs of a front end, over the calibrated time: 2 is half as fast.
+
+    - ``low``, ``high``: the 10th and the 90th percentile of ``n`` rounds.
+    - ``two``: if there are two speeds, (median, number of rounds) of each.
+    - ``misses``: the number of ``programs`` whose error is beyond the goal for the 95th percentile.
+    - ``of_host``: misses that are within the goals at the speed at which they were issued.
+    - ``while_moving``: other misses during which the host changed its speed.
+    """
+
+    n: int
+    low: float
+    high: float
+    two: tuple[tuple[float, int], ...]
+    programs: int
+    misses: int
+    of_host: int
+    while_moving: int
+
+    @property
+    def apart(self) -> float:
+        """The slower speed over the faster; 1 if there is one."""
+        return self.two[1][0] / self.two[0][0] if self.two else 1.0
+
+
+def host_speeds(rows: Iterable[Row]) -> HostSpeeds | None:
+    """Return the speeds beside the programs of one front end; None if none was measured."""
+    programs = list(rows)
+    speeds = sorted(speed for row in programs for speed in row.speeds if speed > 0)
+    if not speeds:
+        return None
+    missed = [row for row in programs if abs(row.error) > GOALS[row.klass][1]]
+    of_host = [row for row in missed if abs(row.at_speed_error) <= GOALS[row.klass][1]]
+    moving = [row for row in missed if row not in of_host and _has_moved(row)]
+    tenths = statistics.quantiles(speeds, n=10, method="inclusive") if len(speeds) > 1 else [speeds[0]] * 9
+    counts = len(programs), len(missed), len(of_host), len(moving)
+    return HostSpeeds(len(speeds), tenths[0], tenths[-1], _two_speeds(speeds), *counts)
+
+
+def _has_moved(row: Row) -> bool:
+    return len(row.speeds) > 1 and max(row.speeds) > MOVED * min(row.speeds)
+
+
+def _two_speeds(speeds: list[float]) -> tuple[tuple[float, int], ...]:
+    """Return (median, number) below and above the middle between the fastest and the slowest, of ascending speeds."""
+    fast, slow = (speeds[round(share * (len(speeds) - 1))] for share in (FEW / 2, 1 - FEW / 2))
+    middle = math.sqrt(fast * slow)
+    sides = [[s for s in speeds if s <= middle], [s for s in speeds if s > middle]]
+    if min(map(len, sides)) <= FEW * len(speeds):
+        return ()
+    medians = [statistics.median(side) for side in sides]
+    return tuple(zip(medians, map(len, sides), strict=True)) if medians[1] >= TWO_SPEEDS * medians[0] else ()
+
 
 FRONT_END = "front end"  # the groups of programs by the language that they are written in
 EVERYTHING = "all but pageable"  # the group of all schedules that can overlap
@@ -80,7 +232,7 @@ class Comparison(Result, msgspec.Struct, frozen=True):
         return short(f"Comparison({self.card}, {self.suite}: {len(self.rows)} rows, {self.device})")
 
     def _page(self) -> Page:
-        from streamsim_validate.compare.pages import comparison_page  # which needs this module
+        from streamsim_validate.compare.tables import comparison_page  # which needs this module
 
         return comparison_page(self)
 

@@ -1,41 +1,253 @@
-"""Predictions of the schedules of a record, beside the measured times and the published formulas.
+"""Predictions of the schedules and programs of a record, beside the measured times and the published formulas.
 
-Pure: a record and a device profile in, numbers out; no card. The compared time is the device's, between the timing
-events of :func:`streamsim_validate.records.timed.with_timing_events`, which the model simulates too. The time of the
-whole program on the host's clock stands beside it.
+Pure: a record and a device profile in, numbers out; no card. The compared time of a schedule is the device's, between
+the timing events of :func:`streamsim_validate.records.recipe.with_timing_events`, which the model simulates too. The
+time of the whole program on the host's clock stands beside it.
+
+Of a program in a language, the wall time is compared, from the first call until the last synchronisation ends. It is
+predicted with the calls of its front end as calibrated in its run, and with the measured times of its kernels alone,
+over all the work and over a chunk. Each of its runs is predicted with the host as fast as the rounds of calls just
+before and just after it show. The time that issuing took tells host-bound from device-bound programs. With calls that
+take just that time, the program is predicted once more: this tells a miss of the calls from a miss of the model.
+Nothing is fitted to the programs.
 """
 
+import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from streamsim.analysis import Stages, published_of, stages_of, van_werkhoven_transfer
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device import Device
+from streamsim.device import DIRECTIONS, HOST_TIMES, TIMES, Device, with_front_end
 from streamsim.errors import InputError
-from streamsim.program import Copy, Schedule, Workload
+from streamsim.lowering import lower
+from streamsim.program import Copy, Kernel, Point, Schedule, Workload
+from streamsim.rules import TICKS_PER_S
 from streamsim.timeline import Timeline
 from streamsim.transform import has_host_waits, holds_host
-from streamsim_validate.compare.clocks import predict_device_s, predict_wall_s
-from streamsim_validate.compare.comparison import Absent, Comparison
-from streamsim_validate.compare.paced import beside_median, expected_beside, slower_by_link
-from streamsim_validate.compare.profiles import Profiles, drift_of, profiles_of
-from streamsim_validate.compare.program_rows import device_of, program_row, schedule_of
-from streamsim_validate.compare.rows import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Row
+from streamsim_validate.compare.comparison import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Absent, Comparison, Row
+from streamsim_validate.compare.profiles import (
+    Profiles,
+    at_speed,
+    beside_median,
+    drift_of,
+    expected_beside,
+    predict_device_s,
+    predict_wall_s,
+    profiles_of,
+    slower_by_link,
+)
 from streamsim_validate.records import (
+    LINK_PAIR,
     SHORTEST_S,
     Entry,
+    Program,
     Record,
     Run,
     check_same_card,
     closed,
     first_closing,
     median_and_spread,
+    round_s,
     timeline_of,
     workload_key,
 )
+
+PROGRAM_HOST_SHARE = 0.8  # of the wall time, from which on the calls by themselves set it
+# What calls are known to within where rounds beside a run say how fast the host was, relative: with it the intervals of
+# the host-bound programs in CuPy and C++ of four records hold nine of ten (docs/evidence.md judges it on others).
+CALLS_MISSED = 0.075
+
+
+def device_of(profile: Device, program: Program) -> Device:
+    """Return the card with the calls of the program's front end. Raises InputError if it is unknown."""
+    return with_front_end(profile, program.language)
+
+
+def _over(times_s: Sequence[float], usual_s: float) -> tuple[float, ...]:
+    """Return times over the usual time; none if calls usually cost nothing."""
+    return tuple(seconds / usual_s for seconds in times_s) if usual_s else ()
+
+
+def schedule_of(entry: Entry, device: Device) -> Schedule:
+    """Return the schedule of a program, with the measured times of its kernels.
+
+    Raises InputError as :meth:`~streamsim_validate.records.record.Entry.build` does, and if no times were measured.
+    """
+    entry.build()
+    recipe, program = entry.recipe, entry.program
+    assert recipe is not None
+    assert program is not None
+    workload = recipe.workload
+    chunks_s = program.chunks_s or (0.0,) * len(program.kernels_s)
+    if not len(workload.kernels) == len(program.kernels_s) == len(chunks_s):
+        raise InputError(f"entry {entry.key!r}: the times of its kernels are missing; measure it again")
+    chunks = int(recipe.arguments.get("chunks", 1))
+    part = -(-(workload.elements or 1) // chunks)
+    between_s = device.hand_over.kernel_to_kernel_s  # in the chains that were timed each waits for one
+    kernels = []
+    for kernel, took_s, chunk_s in zip(workload.kernels, program.kernels_s, chunks_s, strict=True):
+        whole_s, part_s = (max(SHORTEST_S, seconds - between_s) for seconds in (took_s, chunk_s))
+        points = (Point(float(part), min(part_s, whole_s)),) if chunks > 1 and program.chunks_s else ()
+        kernels.append(msgspec.structs.replace(kernel, duration_s=whole_s, points=points, parameter=0))
+    timed = msgspec.structs.replace(workload, kernels=tuple(kernels))
+    return msgspec.structs.replace(recipe, workload=timed).schedule()
+
+
+def drawn_wall_s(usual: Device, schedule: Schedule, drawn: Device) -> float:
+    """Return :func:`predict_wall_s` on a device drawn from the spread of ``usual``.
+
+    Kernels that were timed beside a program are as uncertain as calibrated ones: all are drawn by the same factor.
+    Without calibrated kernels, nothing shows how uncertain they are.
+    """
+    longest_s = [card.compute.kernels[0].duration_s[-1] if card.compute.kernels else 1.0 for card in (drawn, usual)]
+    return predict_wall_s(_with_kernels(schedule, longest_s[0] / longest_s[1]), drawn)
+
+
+def _with_kernels(schedule: Schedule, factor: float) -> Schedule:
+    """Return the schedule with kernels that take ``factor`` times as long."""
+    if factor == 1:
+        return schedule
+    ops = tuple(_scaled(op, factor) if isinstance(op, Kernel) else op for op in schedule.ops)
+    return msgspec.structs.replace(schedule, ops=ops)
+
+
+def _scaled(kernel: Kernel, factor: float) -> Kernel:
+    assert kernel.duration_s is not None
+    parts = tuple((share, seconds * factor) for share, seconds in kernel.parts)
+    return msgspec.structs.replace(kernel, duration_s=kernel.duration_s * factor, parts=parts)
+
+
+def issuing_s(schedule: Schedule, device: Device) -> float:
+    """Return the seconds that issuing a schedule takes: its calls without the synchronisation that ends it."""
+    issued = msgspec.structs.replace(schedule, ops=schedule.ops[:-1])
+    return sum(lower(issued, device).call) / TICKS_PER_S
+
+
+class _Host(NamedTuple):
+    """The host of a program.
+
+    - ``speeds``: the time of calls beside each run, over the calibrated time; empty if not measured.
+    - ``issue_s``: seconds that issuing the program took. ``then``: the device with calls that take these seconds.
+    """
+
+    speeds: tuple[float, ...]
+    issue_s: float
+    then: Device
+
+
+def _host_of(entry: Entry, schedule: Schedule, device: Device) -> _Host:
+    """Return the host of a program. Raises InputError if it was not measured how long issuing the program took."""
+    assert entry.program is not None
+    if not entry.issue_s:
+        raise InputError(f"entry {entry.key!r}: nothing says how long issuing it took; measure it again")
+    speeds = _over(entry.paces_s, round_s(device.host, entry.program.pace))
+    issue_s = statistics.median(entry.issue_s)
+    return _Host(speeds, issue_s, at_speed(device, TIMES, issue_s / max(SHORTEST_S, issuing_s(schedule, device))))
+
+
+def program_row(entry: Entry, run: Run, profiles: Profiles) -> Row:
+    """Return the row of a program, predicted with its run's profile.
+
+    Raises InputError as :func:`schedule_of` does, and for a measured time of 0.
+    """
+    recipe, program = entry.recipe, entry.program
+    assert recipe is not None
+    assert program is not None
+    device = device_of(profiles.whole, program)
+    schedule = schedule_of(entry, device)
+    measured_s, spread_s = median_and_spread(entry.wall_s)
+    if not min(entry.wall_s) >= SHORTEST_S:
+        raise InputError("its measured wall time is 0: there is nothing to compare with")
+    host = _host_of(entry, schedule, device)
+    predicted_s, at_speed_s = _predicted_s(entry, schedule, device, host, profiles)
+    return Row(
+        key=entry.key,
+        connections=run.connections,
+        klass=HOST_BOUND if host.issue_s > PROGRAM_HOST_SHARE * measured_s else DEVICE_BOUND,
+        pattern=recipe.pattern,
+        effect=recipe.effect,
+        workload=f"{program.language}: {workload_key(recipe.workload)}",
+        measured_s=measured_s,
+        noise=spread_s / measured_s,
+        predicted_s=predicted_s,
+        wall_s=measured_s,
+        wall_predicted_s=predicted_s,
+        issue_s=host.issue_s,
+        formulas_s={},
+        simplicity=recipe.simplicity,
+        front_end=program.language,
+        speeds=host.speeds,
+        at_speed_s=at_speed_s,
+    )
+
+
+def _predicted_s(
+    entry: Entry, schedule: Schedule, device: Device, host: _Host, profiles: Profiles
+) -> tuple[float, float]:
+    """Return the predicted seconds: with the host's speed beside each run, if known, and with the speed of issuing."""
+    predict = partial(predict_wall_s, schedule)
+    predicted_s, at_speed_s = predict(device), predict(host.then)
+    if not follows_host(entry, host.speeds, profiles):
+        return predicted_s, at_speed_s
+    expected_s = expected_beside(predict, partial(at_speed, device, TIMES), host.speeds)
+    links = links_beside(entry, profiles.whole, host.speeds)
+    if links:
+        slower = slower_by_link(predict, host.then, links, at_speed_s)
+        expected_s, at_speed_s = expected_s * slower, beside_median(at_speed_s * slower, entry.wall_s)
+    return beside_median(expected_s, entry.wall_s), at_speed_s
+
+
+def follows_host(entry: Entry, speeds: Sequence[float], profiles: Profiles) -> bool:
+    """Return whether an entry is predicted with the host's speed beside each run: not with a given device."""
+    return bool(profiles.is_own and entry.paces_s and speeds)
+
+
+def links_beside(entry: Entry, profile: Device, speeds: Sequence[float]) -> tuple[float, ...]:
+    """Return the time of copies both ways at once beside each run, over the usual time; none if not measured.
+
+    These copies are bare calls in any language, so ``profile`` has no front end. ``speeds``: the time of calls beside
+    each run, over the calibrated time; what calls take longer is not due to the link.
+    """
+    assert entry.program is not None
+    links_s = entry.program.run_links_s
+    if not links_s or min(links_s) < SHORTEST_S:
+        return ()
+    predict, changed_to = partial(predict_wall_s, LINK_PAIR), partial(at_speed, profile, TIMES)
+    usual_s = expected_beside(predict, changed_to, speeds if entry.paces_s and speeds else (1.0,) * len(links_s))
+    return tuple(map(float, np.asarray(links_s) / usual_s))
+
+
+def with_known_host(device: Device) -> Device:
+    """Return the device with calls that are as uncertain as they are at a known speed of the host."""
+    if not device.spread:
+        return device
+    return msgspec.structs.replace(device, spread={**device.spread, **dict.fromkeys(HOST_TIMES, CALLS_MISSED)})
+
+
+def with_link_spread(device: Device, links: Iterable[Sequence[float]]) -> Device:
+    """Return the device with copies both ways at once as uncertain as calibrated and as they varied beside runs.
+
+    ``links``: for each program or schedule, their times beside its runs, over the usual time. A run shows the link no
+    better than it changed from one run to the next.
+    """
+    logs = [math.log(times / statistics.median(runs)) for runs in links for times in runs]
+    return _less_certain(device, [f"{way}.duplex_bandwidth_bytes_per_s" for way in DIRECTIONS], logs)
+
+
+def _less_certain(device: Device, names: Iterable[str], logs: Sequence[float]) -> Device:
+    """Return the device with more spread of some numbers. ``logs``: logarithms of measured over known values."""
+    if not device.spread or not logs:
+        return device
+    varied = math.sqrt(statistics.fmean(log**2 for log in logs))
+    own = {name: math.hypot(device.spread.get(name, 0.0), varied) for name in names}
+    return msgspec.structs.replace(device, spread={**device.spread, **own})
+
 
 HOST_SHARE = 0.7  # of the measured time: from here on the host's calls set it
 OWN_SCHEDULE = "own schedule"  # the pattern and the effect of a schedule that no suite made

@@ -2,28 +2,32 @@
 
 A run calibrates before it measures and after, and its profile is the mean of both: no two calibrations agree better
 than to some per cent. A host's calls cost 10 to 25 % more or less within minutes, and half as much again for tenths of
-a second. So a chain of calls, the pace, is issued just before and just after each sample
-(:mod:`streamsim_validate.run.replays`). Each sample is predicted with calls that take as many times as long as the pace
-beside the sample took, over the pace beside the programs of the calibrations. Nothing else of the profile changes. In
-records without paces, the chains that are measured with every group of schedules show the host's speed. No number is
+a second. So the median of some samples may fall on any speed, and a chain of calls, the pace, is issued just before and
+just after each sample (:mod:`streamsim_validate.run.replays`). Each sample is predicted with calls that take as many
+times as long as the pace beside the sample took, over the pace beside the programs of the calibrations. The prediction
+of the median is to the measured median as the prediction of the middle sample is to that sample. The link is timed
+beside each sample in the same way. Nothing else of the profile changes.
+
+In records without paces, the chains that are measured with every group of schedules show the host's speed. No number is
 fitted to a schedule's own times.
 """
 
 import contextlib
-from collections.abc import Sequence
+import statistics
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from statistics import mean, median
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from streamsim.device import Device, KernelCost, mean_of, number_names, number_of
+from streamsim.compiled import simulate_one_of_many
+from streamsim.device import DIRECTIONS, Device, KernelCost, changed, mean_of, number_names, number_of, with_values
 from streamsim.errors import InputError
-from streamsim_validate.compare.clocks import predict_device_s
-from streamsim_validate.compare.paced import at_speed
-from streamsim_validate.compare.rows import PERCENT
+from streamsim.program import RecordEvent, Schedule
+from streamsim.rules import TICKS_PER_S
 from streamsim_validate.records import (
     LINK_PAIR,
     SHORTEST_S,
@@ -38,7 +42,77 @@ from streamsim_validate.records import (
     speed_of,
     timings_of,
     usual_pace_s,
+    with_timing_events,
 )
+
+
+def predict_device_s(schedule: Schedule, device: Device) -> float:
+    """Return what the timing events would show: from the end of the start event to the end of the stop event.
+
+    A graph's events stand just before and after its launch: its time is its makespan.
+    """
+    timed = with_timing_events(schedule)
+    timeline = simulate_one_of_many(timed, device)
+    if timed.launch == "graph":
+        return timeline.makespan_s
+    start, stop = schedule.events, schedule.events + 1
+    ends = {op.event: timeline.end[i] for i, op in enumerate(timed.ops) if isinstance(op, RecordEvent)}
+    return (ends[stop] - ends[start]) / TICKS_PER_S
+
+
+def predict_wall_s(schedule: Schedule, device: Device) -> float:
+    """Return the seconds from the first call until the synchronisation behind the last one returns."""
+    return simulate_one_of_many(schedule, device).host_s
+
+
+PERCENT = 100
+QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the speeds, at which is predicted; between them on a line
+
+
+def at_speed(device: Device, calls: Iterable[str], speed: float) -> Device:
+    """Return the device with calls, by their names in its host, that take ``speed`` times as long."""
+    return with_values(device, {f"host.{call}": getattr(device.host, call) * speed for call in calls})
+
+
+def with_link(device: Device, times: float) -> Device:
+    """Return the device with a link that others use: copies both ways at once take ``times`` times as long.
+
+    The others take from the bandwidth that both directions share. One direction alone does not need all of it, so it
+    keeps its own bandwidth if as much is left.
+    """
+    each = [getattr(device, way) for way in DIRECTIONS]
+    shared = sum(link.duplex_bandwidth_bytes_per_s for link in each) / times
+    slower = dict[str, float]()
+    for way, link in zip(DIRECTIONS, each, strict=True):
+        duplex = link.duplex_bandwidth_bytes_per_s / times
+        slower[f"{way}.duplex_bandwidth_bytes_per_s"] = duplex
+        slower[f"{way}.bandwidth_bytes_per_s"] = max(duplex, min(link.bandwidth_bytes_per_s, shared))
+    return changed(device, slower)
+
+
+def expected_beside(
+    predict: Callable[[Device], float], changed_to: Callable[[float], Device], times: Sequence[float]
+) -> np.ndarray:
+    """Return the seconds beside each sample, with ``times`` the usual time; ``changed_to``: the device then."""
+    known = sorted({float(some) for some in np.quantile(times, QUANTILES)})
+    return np.interp(times, known, [predict(changed_to(some)) for some in known])
+
+
+def slower_by_link(
+    predict: Callable[[Device], float], device: Device, links: Sequence[float], usual_s: float
+) -> np.ndarray:
+    """Return the factor by which the link slows each sample.
+
+    ``links``: for each sample, the time of copies both ways at once, over the usual time. ``usual_s``: the prediction
+    on ``device``. A program that takes no time is not slowed.
+    """
+    return expected_beside(predict, partial(with_link, device), links) / usual_s if usual_s else np.ones(len(links))
+
+
+def beside_median(expected_s: np.ndarray, samples_s: Sequence[float]) -> float:
+    """Return the seconds beside the median of ``samples_s``, all above 0, by what is expected of each."""
+    return statistics.median(samples_s) * float(np.median(expected_s / np.asarray(samples_s)))
+
 
 FEWEST_REPEATS = 3  # of a probe: no median of fewer is safe from an outlier
 

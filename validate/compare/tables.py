@@ -1,4 +1,4 @@
-"""The tables and sentences of a comparison, in the order in which they are printed; rows for CSV."""
+"""A comparison's tables and sentences, in the order in which they are printed; its rows for CSV; its page."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -6,20 +6,94 @@ from typing import Any
 from rich.text import Text
 
 from streamsim.device import Device
+from streamsim.page import Page, Shown
 from streamsim.report import Table, gantt
 from streamsim.text import counted, format_seconds
-from streamsim_validate.compare import program_tables
-from streamsim_validate.compare.comparison import FRONT_END, WITHIN, Absent, Comparison, Summary
-from streamsim_validate.compare.coverage import Coverage
+from streamsim_validate.compare.comparison import (
+    FRONT_END,
+    GOALS,
+    GOOD_CHOICE,
+    MOVED,
+    PAGEABLE,
+    TWO_SPEEDS,
+    WITHIN,
+    Absent,
+    Choice,
+    Comparison,
+    HostSpeeds,
+    Row,
+    Summary,
+    share_within,
+)
+from streamsim_validate.compare.coverage import Coverage, Verdict
 from streamsim_validate.compare.predictions import time_lines
 from streamsim_validate.compare.profiles import Drift
-from streamsim_validate.compare.rows import PAGEABLE, Row
-from streamsim_validate.compare.tolerance import Verdict
 from streamsim_validate.records import Record
+
+GOAL_CHOICES = 0.95  # the share of the workloads for which the choice should be good
+
+
+def program_sections(comparison: Comparison) -> Iterator[Table | str]:
+    """Yield the errors beside the goals, the choice and the host's speed of each front end."""
+    yield _errors("wall time, by front end", comparison.by_front_end())
+    yield _errors("with calls as fast as each shows", comparison.by_front_end(lambda row: row.at_speed_error))
+    for name in comparison.front_ends:
+        yield from _program_choices(comparison, name)
+    for name in comparison.front_ends:
+        yield from _host(name, comparison.speeds_of(name))
+
+
+def _errors(head: str, groups: Mapping[str, Summary]) -> Table:
+    heads = (head, "n", "median", "goal", "p95", "goal", "worst", "bias")
+    rows = []
+    for name, s in groups.items():
+        median, p95 = GOALS[name.rpartition(" ")[2]]
+        errors = (f"{s.median:.1%}", f"{median:.0%}", f"{s.p95:.1%}", f"{p95:.0%}", f"{s.worst:.1%}", f"{s.bias:+.1%}")
+        rows.append((name, f"{s.n}", *errors))
+    return Table("", (tuple(rows),), heads, frozenset(range(1, len(heads))))
+
+
+def _program_choices(comparison: Comparison, front_end: str) -> Iterator[str]:
+    choices = comparison.choices_of(front_end)
+    if choices:
+        yield (
+            f"choice, {front_end}: within {GOOD_CHOICE:.0%} of the best measured for"
+            f" {share_within(choices, GOOD_CHOICE):.0%} of {len(choices)} workloads (goal {GOAL_CHOICES:.0%}),"
+            f" {max(choice.regret for choice in choices):.1%} off at worst"
+        )
+    moved = sum(choice.regret > GOOD_CHOICE and _at_other_speeds(comparison, choice) for choice in choices)
+    if moved:
+        yield f"  of the others {moved} had the best measured while calls took less time than for the pick"
+
+
+def _at_other_speeds(comparison: Comparison, choice: Choice) -> bool:
+    """Return whether the host was faster while the best was measured than it was for the pick."""
+    speeds = {(row.connections, row.key): row.speeds for row in comparison.rows}
+    picked, best = (speeds[choice.connections, key] for key in (choice.picked, choice.best))
+    return bool(picked and best) and max(picked) > MOVED * max(best)
+
+
+def _host(name: str, found: HostSpeeds | None) -> Iterator[str]:
+    if found is None:
+        return
+    calls = f"host, {name}: calls took {found.low:.2f} to {found.high:.2f} times as long as calibrated"
+    if found.two:
+        (fast, often), (slow, rarely) = found.two
+        calls += f", at two speeds {found.apart:.2f} apart: {fast:.2f} in {often} rounds, {slow:.2f} in {rarely}"
+    else:
+        calls += f", at no two speeds {TWO_SPEEDS:g} apart"
+    yield calls
+    if found.misses:
+        left = found.misses - found.of_host - found.while_moving
+        yield (
+            f"  misses: {found.misses} of {found.programs} are beyond the goals; {found.of_host} of them within at the"
+            f" host's speed beside them, {found.while_moving} while it changed its speed, {left} neither"
+        )
+
 
 FEW = 60  # schedules that are listed without being asked for
 FEW_ABSENT = 5  # of those without a prediction or a measurement, likewise
-MOVED = 0.10  # of a profile's number: said in the text
+NOTABLE = 0.10  # of a profile's number: said in the text
 GANTT_COLUMNS = 100
 NOTHING = "-"
 ABSENT = (NOTHING, "", "", "")
@@ -41,7 +115,7 @@ def sections(
     yield title(comparison)
     yield from _class_table(comparison)
     if comparison.is_of_programs:
-        yield from program_tables.sections(comparison)
+        yield from program_sections(comparison)
     if covered:
         yield _coverage_table(covered)
     if not comparison.is_of_programs:
@@ -183,11 +257,11 @@ def _drift(drift: Drift) -> Iterator[str]:
         times = f"{low:.2f}..{high:.2f}, mostly {middle:.2f} times as long as calibrated"
         yield f"{where} copies both ways at once beside the samples: {times}"
     if drift.changes:
-        moved = sorted((i for i in drift.changes.items() if abs(i[1]) > MOVED), key=lambda item: -abs(item[1]))
+        moved = sorted((i for i in drift.changes.items() if abs(i[1]) > NOTABLE), key=lambda item: -abs(item[1]))
         names = ", ".join(f"{name} {change:+.0%}" for name, change in moved)
         yield (
-            f"{where} {len(moved)} of the profile's {len(drift.changes)} numbers moved by more than {MOVED:.0%} during"
-            " the run" + (f": {names}" if names else "")
+            f"{where} {len(moved)} of the profile's {len(drift.changes)} numbers moved by more than {NOTABLE:.0%}"
+            " during the run" + (f": {names}" if names else "")
         )
 
 
@@ -263,3 +337,34 @@ def to_rows(comparison: Comparison) -> list[dict[str, Any]]:
         for one in some
     ]
     return [*map(Row.plain, comparison.rows), *others]
+
+
+MOST = 10  # schedules that are listed
+
+
+def comparison_page(
+    comparison: Comparison, most: int = MOST, record: Record | None = None, device: Device | None = None
+) -> Page:
+    """Return the page of a comparison with the ``most`` worst schedules.
+
+    With the ``record`` that it is of, it has the time lines of the worst one whose time line was measured, or else of
+    the worst one. ``device`` as for :func:`time_lines`.
+    """
+    worst = comparison.worst(most)
+    by_class = comparison.summaries["class"]
+    return Page(
+        title=f"{comparison.card}, {comparison.suite}: measured and predicted",
+        headline=tuple((f"{summary.median:.2%}", f"median error, {name}") for name, summary in by_class.items()),
+        lines=() if record is None else _lines(record, worst, device),
+        tables=(errors_table("model, by class", by_class, title(comparison)), schedules_table(WORST, worst)),
+        notes=(f"{len(comparison.rows):,} rows, profile {comparison.device}",),
+    )
+
+
+def _lines(record: Record, worst: Sequence[Row], device: Device | None) -> tuple[Shown, ...]:
+    pairs = [(row, *time_lines(record, row, device)) for row in worst]
+    for row, predicted, measured in pairs:
+        if measured is not None:
+            words = f"{row.key}, {row.connections} connections"
+            return Shown(f"measured, traced: {words}", measured), Shown(f"predicted: {words}", predicted)
+    return tuple(Shown(f"predicted: {row.key}", predicted) for row, predicted, _ in pairs[:1])

@@ -12,11 +12,8 @@ from streamsim_validate.gpu.card import (
     import_cupy,
     open_gpu,
 )
-from streamsim_validate.gpu.cuda_rounds import MAIN, CudaRounds, compiled_rounds, with_rounds
-from streamsim_validate.gpu.kernels import load_kernels, read_source
-from streamsim_validate.gpu.launches import THREADS_PER_BLOCK, Arrays
-from streamsim_validate.gpu.libraries import Calls, Library, LinearLayers, installed_libraries
+from streamsim_validate.gpu.kernels import THREADS_PER_BLOCK, Arrays, load_kernels, read_source
+from streamsim_validate.gpu.libraries import Calls, Library, LinearLayers, installed_libraries, recorded_works
 from streamsim_validate.gpu.memory import Key, buffers_of, check_fits, free_host_bytes, union
-from streamsim_validate.gpu.nvcc import Compiled, has_nvcc
-from streamsim_validate.gpu.recorded_work import recorded_works
+from streamsim_validate.gpu.nvcc import MAIN, Compiled, CudaRounds, compiled_rounds, has_nvcc, with_rounds
 from streamsim_validate.gpu.replayer import LostGpuError, Meter, Replayer, Sample, refuse_races

@@ -1,6 +1,9 @@
-"""Programs in C++, compiled with nvcc in a folder that is removed with them.
+"""Programs in C++, compiled with nvcc in a folder that is removed with them, and the rounds of their calls.
 
 Programs that are known beforehand are compiled side by side, before anything is measured.
+
+The rounds run in processes of their own, or in the process of a program just before and just after it. Other work on a
+host slows one of its processors, and another process may run on another processor.
 """
 
 import json
@@ -8,14 +11,19 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from streamsim.code import FLOAT_BYTES, code_of
 from streamsim.errors import InputError
+from streamsim.program import Config, Workload, WorkloadKernel
 from streamsim_validate.gpu.card import first_error_line
+from streamsim_validate.gpu.libraries import SLICE, SLICES, STREAMS
 from streamsim_validate.progress import OnStep, quietly
+from streamsim_validate.records import LINK_BYTES, PACE_ROUND
 
 NVCC = "nvcc"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -83,3 +91,193 @@ class Compiled:
     def close(self) -> None:
         """Remove the folder."""
         self._folder.cleanup()
+
+
+MAIN = "int main("
+MEASURES = "  for (int i = 0; i <= repeat; ++i) timed(all, i);"  # a program, itself
+PACED_RUNS = "  MeasureRounds();\n  for (int i = 0; i <= repeat; ++i) Paced([&] { timed(all, i); });"
+ROUNDS = f"""
+class Rounds {{  // of calls that the letters of a kind stand for
+  static constexpr size_t kSlice = {SLICE}, kSlices = {SLICES};
+  float *h_, *x_, *y_;
+  std::vector<cudaStream_t> streams_ = std::vector<cudaStream_t>({STREAMS});
+  std::vector<cudaEvent_t> events_ = std::vector<cudaEvent_t>(kSlices);
+
+  static void Kernel(float* x, float* y, cudaStream_t stream) {{
+    StandIn<<<(kSlice + 255) / 256, 256, 0, stream>>>(x, y, kSlice, 1);
+  }}
+
+ public:
+  Rounds() {{
+    Check(cudaMallocHost(&h_, 4 * kSlice * kSlices));
+    for (float** d : {{&x_, &y_}}) Check(cudaMalloc(d, 4 * kSlice * kSlices));
+    for (auto& s : streams_) Check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    for (auto& e : events_) Check(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
+  }}
+
+  ~Rounds() {{  // no streams but its own are beside a program
+    for (auto& s : streams_) Check(cudaStreamDestroy(s));
+    for (auto& e : events_) Check(cudaEventDestroy(e));
+    for (float* d : {{x_, y_}}) Check(cudaFree(d));
+    Check(cudaFreeHost(h_));
+  }}
+
+  double Each(const std::string& kind, int turns) {{  // seconds a round
+    bool goes_round = kind.find('|') != std::string::npos;
+    for (auto& e : events_) Check(cudaEventRecord(e, streams_[0]));
+    Check(cudaDeviceSynchronize());
+    auto start = std::chrono::steady_clock::now();
+    for (int turn = 0; turn < turns; ++turn) {{
+      auto stream = streams_[goes_round ? turn % streams_.size() : 0];
+      size_t at = turn % kSlices * kSlice;
+      for (char call : kind) {{
+        if (call == 'i') Check(cudaMemcpyAsync(x_ + at, h_ + at, 4 * kSlice, cudaMemcpyDefault, stream));
+        if (call == 'o') Check(cudaMemcpyAsync(h_ + at, y_ + at, 4 * kSlice, cudaMemcpyDefault, stream));
+        if (call == 'k') Kernel(x_ + at, y_ + at, stream);
+        if (call == 'r') Check(cudaEventRecord(events_[turn % kSlices], streams_[turn % streams_.size()]));
+        if (call == 'w') Check(cudaStreamWaitEvent(streams_[turn % streams_.size()], events_[turn % kSlices]));
+        if (call == 's') Check(cudaDeviceSynchronize());
+      }}
+    }}
+    std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    Check(cudaDeviceSynchronize());
+    return took.count() / turns;
+  }}
+}};
+"""
+ALL_ROUNDS = """
+int main(int argc, char** argv) {  // TURNS KIND...
+  Rounds rounds;
+  for (int i = 2; i < argc; ++i) {
+    if (i == 2) rounds.Each(argv[i], atoi(argv[1]));  // the first calls of all
+    printf("%s%.9f", i > 2 ? ", " : "{\\"rounds_s\\": [", rounds.Each(argv[i], atoi(argv[1])));
+  }
+  printf("]}\\n");
+  return 0;
+}
+"""
+KINDS_BESIDE = """
+std::vector<std::string> kinds;  // of rounds beside the program
+std::vector<std::vector<double>> rounds_s;
+
+void MeasureRounds() {{
+  Rounds rounds;
+  auto& found = rounds_s.emplace_back();
+  for (auto& kind : kinds) {{
+    std::vector<double> took(1 + {runs});  // the first one warms up
+    for (double& seconds : took) seconds = rounds.Each(kind, {turns});
+    std::sort(took.begin() + 1, took.end());
+    found.push_back(took[1 + {runs} / 2]);
+  }}
+}}
+"""
+PACED = """
+class Link {{
+  static constexpr size_t kBytes = {link_bytes};
+  char *from_, *to_, *x_, *y_;
+  cudaStream_t there_;
+
+ public:
+  Link() {{
+    for (char** h : {{&from_, &to_}}) Check(cudaMallocHost(h, kBytes));
+    for (char** d : {{&x_, &y_}}) Check(cudaMalloc(d, kBytes));
+    Check(cudaStreamCreateWithFlags(&there_, cudaStreamNonBlocking));
+    Both();  // the first one warms up
+  }}
+
+  double Both() {{  // seconds of a copy each way at once; back in the legacy stream, which has its queue already
+    Check(cudaDeviceSynchronize());
+    auto start = std::chrono::steady_clock::now();
+    Check(cudaMemcpyAsync(x_, from_, kBytes, cudaMemcpyDefault, there_));
+    Check(cudaMemcpyAsync(to_, y_, kBytes, cudaMemcpyDefault, 0));
+    Check(cudaDeviceSynchronize());
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }}
+}};
+
+std::vector<double> paces_s, links_s;  // of each run
+
+template <typename Run>
+void Paced(Run run) {{  // between two rounds of calls; of one stream, so that they hardly disturb whose queue is whose
+  static Rounds& rounds = *new Rounds;
+  static Link& link = *new Link;
+  double link_before = link.Both(), before = rounds.Each("{kind}", {turns});
+  run();
+  double link_after = link.Both();
+  paces_s.push_back((before + rounds.Each("{kind}", {turns})) / 2);
+  links_s.push_back((link_before + link_after) / 2);
+}}
+"""
+BESIDE = """
+int main(int argc, char** argv) {  // KINDS and what the program is given
+  std::stringstream words(argv[1]);
+  for (std::string kind; std::getline(words, kind, ',');) kinds.push_back(kind);
+  int code = Program(argc - 1, argv + 1);
+  MeasureRounds();
+  printf("{\\"rounds_s\\": [");
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    printf("%s[%.9f, %.9f]", i ? ", " : "", rounds_s[0][i], rounds_s[1][i]);
+  }
+  for (auto& [name, seconds] : {std::pair{"paces_s", paces_s}, std::pair{"links_s", links_s}}) {
+    printf("], \\"%s\\": [", name);
+    for (size_t i = 1; i < seconds.size(); ++i) printf("%s%.9f", i > 1 ? ", " : "", seconds[i]);
+  }
+  printf("]}\\n");
+  return code;
+}
+"""
+
+
+def all_rounds() -> str:
+    """Return the program that measures rounds. Its arguments: the number of rounds in a run, then their kinds."""
+    plain = code_of(Workload(1, (FLOAT_BYTES,), (FLOAT_BYTES,), (WorkloadKernel(),)), Config(), "cuda-c++")
+    return plain.partition(MAIN)[0] + ROUNDS + ALL_ROUNDS
+
+
+class CudaRounds:
+    """The calls of compiled programs, probed in a process that does nothing else."""
+
+    name = "cuda-c++"
+
+    def __init__(self, card: int = 0) -> None:
+        self.version = "C++"
+        self._compiled = Compiled(card)
+
+    def rounds_s(self, kinds: Sequence[str], turns: int) -> list[float]:
+        """Return the seconds of a round of each kind, in this order, from runs of ``turns`` rounds.
+
+        Raises InputError if the program does not compile or run.
+        """
+        (seconds,) = self._compiled.said(all_rounds(), [str(turns), *kinds], ["rounds_s"])
+        return list(map(float, seconds))
+
+    def close(self) -> None:
+        """Remove what was compiled."""
+        self._compiled.close()
+
+
+@contextmanager
+def compiled_rounds(card: int = 0, wanted: bool = True) -> Iterator[CudaRounds | None]:
+    """Yield the calls of compiled programs to be probed; None if they are not ``wanted`` or there is no compiler."""
+    if not (wanted and has_nvcc()):
+        yield None
+        return
+    rounds = CudaRounds(card)
+    try:
+        yield rounds
+    finally:
+        rounds.close()
+
+
+def with_rounds(text: str, turns: int, runs: int) -> str:
+    """Return a program that also measures rounds, just before it measures itself and just after.
+
+    Its first argument is the kinds, with commas between them. It prints ``rounds_s``: for each kind, the medians of
+    ``runs`` runs of ``turns`` rounds, before and after. For each of its own runs it prints the mean of just before and
+    just after of a round of the kind ``PACE_ROUND`` (``paces_s``), and of a copy each way at once (``links_s``).
+    """
+    head, _, tail = text.partition(MAIN)
+    body = tail.replace(MEASURES, PACED_RUNS, 1)
+    paced = PACED.format(turns=turns, kind=PACE_ROUND, link_bytes=LINK_BYTES)
+    beside = KINDS_BESIDE.format(turns=turns, runs=runs) + paced
+    return f"#include <sstream>\n{head}{ROUNDS}{beside}\nint Program({body}{BESIDE}"

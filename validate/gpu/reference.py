@@ -18,17 +18,28 @@ from numpy.typing import NDArray
 from streamsim.errors import InputError
 from streamsim.program import Copy, Kernel, Region, Schedule
 from streamsim.program.schedule import Direction
-from streamsim_validate.gpu.content import Content, Pattern, Stretch, first_of, to_bytes
-from streamsim_validate.gpu.kernels import FLOAT_BYTES, SPIN, KernelSpec, compute_reference, find_kernel
-from streamsim_validate.gpu.launches import elements_of, widths_of
+from streamsim_validate.gpu.kernels import (
+    FLOAT_BYTES,
+    SPIN,
+    KernelSpec,
+    compute_reference,
+    elements_of,
+    find_kernel,
+    widths_of,
+)
 from streamsim_validate.gpu.memory import (
     DEVICE_POISON,
     HOST_POISON,
     SCRATCH_DEVICE,
     SCRATCH_HOST,
+    Content,
     Key,
+    Pattern,
+    Stretch,
     buffers_of,
+    first_of,
     host_pattern,
+    to_bytes,
 )
 
 Bytes = NDArray[np.uint8]

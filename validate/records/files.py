@@ -1,27 +1,345 @@
-"""Record files: gzipped JSON. :func:`finish` turns the journal of a run into one."""
+"""The files of records: a journal while the record is being measured, then gzipped JSON.
 
+A journal has one JSON object a line: a header; for each process :class:`RunBegins`, entries and their groups,
+:class:`RunEnds`, time lines. Each settled schedule is appended at once. So whatever stops the program, its measurements
+stand in the journal, and the run can be resumed. :func:`finish` turns a journal into a record.
+
+A file of some kilobytes can unpack to gigabytes, and a byte of JSON can become forty in memory. So no more is read than
+a run could have measured.
+"""
+
+import contextlib
 import gzip
 import os
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import IO, Any
 
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.files import check_writable, write_bytes
+from streamsim.files import atomic_files, check_writable, holder, try_lock, write_bytes
 from streamsim.text import GZIP_MAGIC, LARGEST_TOML_BYTES, WORDS, kind_of, mistaken_for, one_line
-from streamsim_validate.records.journal import (
-    JOURNAL_SUFFIX,
-    check_unused,
-    fold,
-    journal_path,
-    lines_of,
-    lock,
-    read_journal,
+from streamsim_validate.records.record import (
+    SCHEMA_VERSION,
+    Card,
+    Entry,
+    Group,
+    Machine,
+    Record,
+    Run,
+    Spans,
+    this_machine,
 )
-from streamsim_validate.records.record import Record
-from streamsim_validate.records.stored import check_values, check_version, read_stored, unzipped
+
+LARGEST_BYTES = 1 << 27  # packed, and unpacked: forty times the record of the suite standard
+MOST_VALUES = 6_000_000  # twenty times those of that record; in memory they take less than a gigabyte
+_BEFORE_VALUES = (b",", b"[", b"{")  # one of them stands before every value of a document
+
+
+def read_stored(path: str | os.PathLike[str]) -> bytes:
+    """Return the bytes of a file or pipe. Raises InputError if it cannot be read, or is larger than any record."""
+    return atomic_files.read_bytes(path, LARGEST_BYTES)
+
+
+def unzipped(data: bytes) -> bytes:
+    """Return the content of gzipped ``data``.
+
+    Raises InputError if it is larger or holds more values than any file of measurements, EOFError if its end is
+    missing, and ValueError if it is damaged.
+    """
+    decompressor = zlib.decompressobj(wbits=31)  # gzip
+    try:
+        plain = decompressor.decompress(data, LARGEST_BYTES)
+    except zlib.error as error:
+        raise ValueError(error) from None
+    if decompressor.unconsumed_tail:
+        raise InputError(f"unpacks to more than {LARGEST_BYTES} bytes; no run measures that much")
+    if not decompressor.eof:
+        raise EOFError("is truncated")
+    return check_values(plain)
+
+
+def check_values(data: bytes) -> bytes:
+    """Return the document unchanged. Raises InputError if it has more values than any run measures."""
+    if sum(map(data.count, _BEFORE_VALUES)) > MOST_VALUES:
+        raise InputError(f"holds more than {MOST_VALUES} values; no run measures that many")
+    return data
+
+
+def check_version(path: Path, version: int) -> None:
+    """Raise InputError unless files of that version can be read."""
+    if version != SCHEMA_VERSION:
+        raise InputError(
+            f"{path}: schema_version = {version}: this streamsim-validate reads {SCHEMA_VERSION};"
+            " use the version that wrote it, or measure again"
+        )
+
+
+JOURNAL_SUFFIX = ".journal"
+
+
+class Header(msgspec.Struct, frozen=True, tag_field="line", tag="header"):
+    """The first line of a journal.
+
+    ``kernels``: a fingerprint of the user's files of kernels, "" for none. ``task``: a fingerprint of the tuned
+    workload, "" for a suite or schedules.
+    """
+
+    card: Card
+    machine: Machine
+    suite: str
+    streamsim: str
+    kernels: str = ""
+    task: str = ""
+    schema_version: int = SCHEMA_VERSION
+
+
+class RunBegins(msgspec.Struct, frozen=True, tag_field="line", tag="begin"):
+    """The line of a process that begins to measure the entries behind it. ``samples``: its first calibration."""
+
+    connections: int
+    started: str
+    seed: int
+    repeats: int
+    samples: dict[str, Any] | None = None
+    count: int = 0
+
+
+class Traced(msgspec.Struct, frozen=True, tag_field="line", tag="timeline"):
+    """The time line of the entry ``key``, traced in a process with this number of ``connections``."""
+
+    key: str
+    timeline: Spans
+    connections: int
+
+
+class RunEnds(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
+    """The line of a process that has measured everything. ``samples``: its last calibration."""
+
+    finished: str
+    samples: dict[str, Any] | None = None
+
+
+Line = Header | RunBegins | Entry | Group | Traced | RunEnds
+
+
+def header(card: Card, suite: str, kernels: str = "", task: str = "") -> Header:
+    """Return the header of a record measured now, here."""
+    try:
+        found = version("streamsim")
+    except PackageNotFoundError:  # run from a source tree
+        found = "unknown"
+    return Header(card, this_machine(), suite, found, kernels, task)
+
+
+def journal_path(record: str | os.PathLike[str]) -> Path:
+    """Return the path of the journal of a record."""
+    return Path(f"{os.fspath(record)}{JOURNAL_SUFFIX}")
+
+
+def check_unused(record: str | os.PathLike[str]) -> None:
+    """Raise InputError if there is a file of this name, which is not replaced, or if the name is a journal's."""
+    if os.fspath(record).endswith(JOURNAL_SUFFIX):
+        raise InputError(one_line(f"{record}: is the name of an unfinished record; choose one that ends otherwise"))
+    if os.path.exists(record):
+        raise InputError(one_line(f"{record}: there is such a file already; move it away, or choose another output"))
+
+
+def lock(file: IO[bytes], path: Path) -> None:
+    """Hold the open journal until it is closed. Raises InputError if another process holds it."""
+    if not try_lock(file.fileno()):
+        who = holder(file.fileno())
+        raise InputError(one_line(f"{path}: {who} writes to it; wait for it, or choose another output"))
+
+
+class Journal:
+    """A writer of a journal. Each line is in the file when :meth:`append` returns."""
+
+    def __init__(self, path: Path, first: Header) -> None:
+        """Open or begin the journal.
+
+        Raises InputError if it is of another card or suite, cannot be written, or has become a record.
+        """
+        self.path = path
+        self._check_unfinished()
+        try:
+            self._file = open(path, "ab")  # noqa: SIM115  (open for as long as the journal is)
+        except OSError as error:
+            raise self._error(error) from None
+        try:
+            self._resume(first)
+        except InputError:
+            self.close()
+            raise
+        if not self.lines:
+            self.append(first)
+
+    def _resume(self, first: Header) -> None:
+        """Lock the file before it is read: its holder may be writing a line. Drop a line that was cut off."""
+        lock(self._file, self.path)
+        self._check_unfinished()  # by whoever held it a moment ago
+        data = read_stored(self.path)
+        self.lines = lines_of(self.path, data)
+        self._check(first)
+        try:
+            self._file.truncate(data.rfind(b"\n") + 1)
+        except OSError as error:
+            raise self._error(error) from None
+
+    def _check_unfinished(self) -> None:
+        record = self.path.name.removesuffix(JOURNAL_SUFFIX)
+        if record != self.path.name:
+            check_unused(self.path.with_name(record))
+
+    def _error(self, error: OSError) -> InputError:
+        return InputError(one_line(f"{self.path}: cannot write the journal: {error.strerror}"))
+
+    def _not_resumed(self, why: str) -> InputError:
+        return InputError(f"{self.path}: cannot resume: {why}; choose another output")
+
+    def _check(self, first: Header) -> None:
+        if not self.lines:
+            return
+        found = self.lines[0]
+        assert isinstance(found, Header), "read_journal checks"
+        for what, was, now_ in (
+            ("card", found.card.name, first.card.name),
+            ("driver", found.card.driver, first.card.driver),
+            ("suite", found.suite, first.suite),
+            ("schema_version", found.schema_version, first.schema_version),
+        ):
+            if was != now_:
+                raise self._not_resumed(f"its {what} is {was!r} and this one {now_!r}")
+        if found.kernels != first.kernels:
+            raise self._not_resumed("the files of --kernels are not what they were when it was begun")
+        if found.task != first.task:
+            raise self._not_resumed("another workload was tuned")
+
+    def append(self, line: Line) -> None:
+        """Write one line."""
+        try:
+            self._file.write(msgspec.json.encode(line) + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise self._error(error) from None
+        self.lines.append(line)
+
+    def check_same(self, entry: Entry, digest: str | None) -> None:
+        """Raise InputError unless the schedule of an entry has this digest."""
+        if digest != entry.digest:
+            raise self._not_resumed(f"it has measured another schedule {entry.key!r} than is asked for now")
+
+    def entries(self, connections: int) -> Iterator[Entry]:
+        """Return the entries with this number of connections: for each schedule the last one with most samples."""
+        runs = (run for run in fold(self.lines).runs if run.connections == connections)
+        return (entry for run in runs for entry in run.entries)
+
+    def complete(self, connections: int, repeats: int) -> set[str]:
+        """Return the keys of the entries that need not be measured again."""
+        return {entry.key for entry in self.entries(connections) if _is_complete(entry, repeats)}
+
+    def traced(self, connections: int) -> set[str]:
+        """Return the keys of the entries that have a time line."""
+        return {key for number, key in _timelines(self.lines) if number == connections}
+
+    @property
+    def unended(self) -> int | None:
+        """The number of connections of the run that began last, unless it has ended."""
+        bounds = [line for line in self.lines if isinstance(line, RunBegins | RunEnds)]
+        return bounds[-1].connections if bounds and isinstance(bounds[-1], RunBegins) else None
+
+    @property
+    def next_group(self) -> int:
+        """The first number that no group has yet."""
+        of_entries = (line.group for line in self.lines if isinstance(line, Entry))
+        of_groups = (line.number for line in self.lines if isinstance(line, Group))
+        return 1 + max((*of_entries, *of_groups), default=0)
+
+    def close(self) -> None:
+        """Close the file; what could not be written has been complained of."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _is_complete(entry: Entry, repeats: int) -> bool:
+    """Return False for an entry to measure again. What did not fit or broke the context is not measured again."""
+    return len(entry.wall_s) >= repeats if entry.status == "ok" else entry.status.startswith(("skipped", "lost"))
+
+
+def read_journal(path: Path) -> list[Line]:
+    """Return the whole lines of a journal. Raises InputError naming the line that is damaged."""
+    return lines_of(path, read_stored(path))
+
+
+def lines_of(path: Path, data: bytes) -> list[Line]:
+    """Return the whole lines in the ``data`` of the journal ``path``. Raises InputError naming a damaged line."""
+    lines: list[Line] = []
+    try:
+        check_values(data)
+    except InputError as error:
+        raise InputError(one_line(f"{path}: {error}")) from None
+    for number, text in enumerate(data.split(b"\n")[:-1], 1):
+        try:
+            lines.append(msgspec.json.decode(text, type=Line))
+        except (ValueError, RecursionError) as error:
+            raise InputError(one_line(f"{path}: line {number} is damaged ({error}); remove it and resume")) from None
+    if lines and not isinstance(lines[0], Header):
+        raise InputError(f"{path}: is not a journal: its first line is no header; choose another output")
+    if lines and isinstance(lines[0], Header):
+        check_version(path, lines[0].schema_version)
+    return lines
+
+
+def fold(lines: list[Line]) -> Record:
+    """Return the record of a journal's lines, without the profiles of its calibrations.
+
+    If a schedule was measured several times, the last entry with the most samples stays.
+    """
+    first = lines[0]
+    assert isinstance(first, Header), "read_journal checks"
+    runs: list[Run] = []
+    timelines = _timelines(lines)
+    for line in lines[1:]:
+        if isinstance(line, RunBegins):
+            begun = Run(line.connections, line.started, line.seed, line.repeats, samples=line.samples, count=line.count)
+            runs.append(begun)
+        elif isinstance(line, Entry) and runs:
+            entry = msgspec.structs.replace(line, timeline=timelines.get((runs[-1].connections, line.key)))
+            runs[-1] = msgspec.structs.replace(runs[-1], entries=(*runs[-1].entries, entry))
+        elif isinstance(line, Group) and runs:
+            runs[-1] = msgspec.structs.replace(runs[-1], groups=(*runs[-1].groups, line))
+        elif isinstance(line, RunEnds) and runs:
+            runs[-1] = msgspec.structs.replace(runs[-1], finished=line.finished, samples_after=line.samples)
+    return Record(first.card, first.machine, first.suite, tuple(_without_superseded(runs)), first.streamsim)
+
+
+def _timelines(lines: list[Line]) -> dict[tuple[int, str], Spans]:
+    """Return the time lines by number of connections and key of the entry."""
+    return {(line.connections, line.key): line.timeline for line in lines if isinstance(line, Traced)}
+
+
+def _without_superseded(runs: list[Run]) -> Iterator[Run]:
+    best: dict[tuple[int, str], Entry] = {}
+    for run in runs:
+        for entry in run.entries:
+            place = (run.connections, entry.key)
+            if place not in best or len(entry.wall_s) >= len(best[place].wall_s):
+                best[place] = entry
+    for run in runs:
+        kept = tuple(entry for entry in run.entries if best[run.connections, entry.key] is entry)
+        if kept or not run.entries:
+            yield msgspec.structs.replace(run, entries=kept)
+
 
 GZIP_LEVEL = 9
 

@@ -1,22 +1,148 @@
-"""Records: measured runs with their raw samples, so that a comparison needs no card."""
+"""Records: a card's measured runs with their raw samples and time lines, so that a comparison needs no card."""
 
 import os
 import platform
 import statistics
+from array import array
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from streamsim.checks import LONGEST_S
 from streamsim.device import Device, without_retired
 from streamsim.errors import InputError
-from streamsim.program import Schedule
+from streamsim.program import Copy, Kernel, Op, Schedule
 from streamsim.text import one_line
-from streamsim_validate.records.card import Card
-from streamsim_validate.records.chains import ChainRow, check_rows, check_times
+from streamsim.timeline import Timeline
+from streamsim_validate.records.host_calls import ChainRow, check_rows, check_times
 from streamsim_validate.records.recipe import Recipe, digest
-from streamsim_validate.records.spans import Spans
+
+CALIBRATED_ON = "calibrated on "  # then the card's whole name
+AFTER_A_NAME = ("", ",", ";")  # what may stand behind a card's name in a description
+
+
+class Card(msgspec.Struct, frozen=True):
+    """The card of a record, and the software that measured on it."""
+
+    name: str
+    pci_bus: str
+    memory_bytes: int
+    multiprocessors: int
+    threads_per_multiprocessor: int
+    copy_engines: int
+    compute_capability: str
+    driver: str
+    cuda_driver: str
+    cuda_runtime: str
+    cupy: str
+
+    @property
+    def resident_threads(self) -> int:
+        """The threads that fill the card."""
+        return self.multiprocessors * self.threads_per_multiprocessor
+
+
+def check_same_card(card: Card, device: Device) -> None:
+    """Raise InputError if the profile is of another card than the record that it is to predict.
+
+    A profile of ``calibrate`` names its card in its description. A profile that names none is accepted.
+    """
+    named = device.description
+    _, calibrated, on = named.rpartition(CALIBRATED_ON)
+    if calibrated and not _begins_with(on, card.name):
+        raise InputError(
+            f"device {device.name!r} is another card's profile ({named}); the record is of {card.name}:"
+            " use the profile in the record or calibrate that card"
+        )
+
+
+def _begins_with(text: str, card: str) -> bool:
+    """Return whether the text begins with the whole name of the card: "NVIDIA H200 NVL" does not with "NVIDIA H200"."""
+    return text.startswith(card) and text[len(card) :].lstrip()[:1] in AFTER_A_NAME
+
+
+ENGINES = ("h2d", "d2h", "compute")
+H2D, D2H, COMPUTE = range(3)
+NOTHING = -1  # the engine of ops that occupy none
+LONGEST_NS = round(LONGEST_S * 1e9)
+
+
+class Spans(msgspec.Struct, frozen=True):
+    """A measured time line: the start and the end of each copy and kernel of a schedule, in issue order.
+
+    Nanoseconds on the card's clock since the first start. The profiler saw them in a run of its own. Tracing slows the
+    host, so they show order, engines, gaps and durations, and not the time of the whole.
+    """
+
+    start_ns: tuple[int, ...]
+    end_ns: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.start_ns) != len(self.end_ns):
+            raise InputError("timeline: start_ns and end_ns have different numbers of ops")
+        times = (*self.start_ns, *self.end_ns)
+        if times and not 0 <= min(times) <= max(times) <= LONGEST_NS:
+            raise InputError(f"timeline: expected times from 0 to {LONGEST_NS} ns")
+
+
+def spans_of(timeline: Timeline) -> Spans:
+    """Return a measured time line as a record keeps it."""
+    ran = [op for op, engine in enumerate(timeline.engine) if engine != NOTHING]
+    return Spans(tuple(timeline.start[op] for op in ran), tuple(timeline.end[op] for op in ran))
+
+
+def timeline_of(schedule: Schedule, spans: Spans) -> Timeline:
+    """Return the measured time line of ``schedule`` from a record. Raises InputError if it is another schedule's."""
+    columns = MeasuredColumns(schedule, 0)
+    ran = [(index, *engine_of(op)) for index, op in enumerate(schedule.ops) if engine_of(op)[0] != NOTHING]
+    if len(ran) != len(spans.start_ns):
+        raise InputError(f"timeline: has {len(spans.start_ns)} ops where the schedule has {len(ran)}; trace it again")
+    for (index, engine, size), start_ns, end_ns in zip(ran, spans.start_ns, spans.end_ns, strict=True):
+        columns.put(index, Activity(engine, start_ns, end_ns, size, 0))
+    return columns.timeline()
+
+
+class Activity(NamedTuple):
+    """A copy or kernel that ran: its engine, the card's times in ns, bytes (0 for a kernel) and CUPTI's stream."""
+
+    engine: int
+    start_ns: int
+    end_ns: int
+    bytes: int
+    stream: int
+
+
+def engine_of(op: Op) -> tuple[int, int]:
+    """Return (engine, bytes) that an op occupies."""
+    if isinstance(op, Copy):
+        return (H2D if op.direction == "h2d" else D2H), op.bytes
+    return (COMPUTE, 0) if isinstance(op, Kernel) else (NOTHING, 0)
+
+
+class MeasuredColumns:
+    """The columns of a measured time line, filled op by op. ``zero_ns``: its time 0 on the card's clock."""
+
+    def __init__(self, schedule: Schedule, zero_ns: int) -> None:
+        self._schedule = schedule
+        self._zero = zero_ns
+        n = len(schedule.ops)
+        self._engine, self._start, self._end = (array("q", [NOTHING]) * n for _ in range(3))
+
+    def put(self, op: int, activity: Activity) -> None:
+        """Enter the activity of op number ``op``. Raises InputError if it is another op's."""
+        engine, size = engine_of(self._schedule.ops[op])
+        if (engine, size) != (activity.engine, activity.bytes):
+            raise InputError(f"the profiler has seen another op than ops[{op}]: no measured time line; try again")
+        self._engine[op] = engine
+        self._start[op], self._end[op] = activity.start_ns - self._zero, activity.end_ns - self._zero
+
+    def timeline(self) -> Timeline:
+        """Return the time line. An op that was not entered ran on no engine."""
+        unknown = array("q", [NOTHING]) * len(self._schedule.ops)
+        return Timeline(self._schedule, ENGINES, self._engine, unknown, unknown, unknown, self._start, self._end)
+
 
 SCHEMA_VERSION = 3
 
@@ -42,7 +168,7 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True):
     - ``rounds_s``: a round of a chunk's calls just before the program and, if measured, just after it.
     - ``others_s``: rounds of other kinds, by kind. ``pace``: the kind of round beside each run.
     - ``run_links_s``: a copy each way at once beside each run
-      (:data:`~streamsim_validate.records.program_rounds.LINK_PAIR`), the mean of before and after, or empty.
+      (:data:`~streamsim_validate.records.recipe.LINK_PAIR`), the mean of before and after, or empty.
     """
 
     language: str
@@ -60,7 +186,7 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", tag="entry"):
-    """A schedule and its samples, in seconds (:mod:`streamsim_validate.records.timed` has the schedule of each time).
+    """A schedule and its samples, in seconds (:mod:`streamsim_validate.records.recipe` has the schedule of each time).
 
     - ``recipe`` (in files ``case``) or ``schedule``: the schedule, from a suite or given whole. ``digest``: its
       fingerprint, "" in records that had none.
@@ -73,7 +199,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
     - ``paces_s``: seconds to issue :data:`~streamsim_validate.records.host_calls.PACE_CHAIN`, or a round of the
       program's ``pace``: the mean of just before and just after each sample.
     - ``links_s``: the same for a copy each way at once beside a replay
-      (:data:`~streamsim_validate.records.program_rounds.LINK_PAIR`). Both are empty if not measured.
+      (:data:`~streamsim_validate.records.recipe.LINK_PAIR`). Both are empty if not measured.
     """
 
     key: str

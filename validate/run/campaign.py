@@ -56,9 +56,8 @@ from streamsim_validate.records import (
     rows_of,
     to_times,
 )
-from streamsim_validate.run.planned import Planned, WrittenProgram
 from streamsim_validate.run.program_suite import check_installed, measure_programs, planned_programs, to_fit
-from streamsim_validate.run.replays import Measured, SampleProbes, measure
+from streamsim_validate.run.replays import Measured, Planned, SampleProbes, WrittenProgram, measure
 from streamsim_validate.suites import PROGRAM_COUNT, RANDOM, RANDOM_COUNT, suite, suite_connections
 
 REPEATS = 11

@@ -18,8 +18,7 @@ from streamsim.program import Config, Workload, WorkloadKernel
 from streamsim_validate.gpu import Gpu, LostGpuError
 from streamsim_validate.progress import OnStep, quietly, shuffled_rounds
 from streamsim_validate.records import Entry, median_and_spread, recipe_of
-from streamsim_validate.run.planned import Planned, WrittenProgram
-from streamsim_validate.run.replays import failure, measure
+from streamsim_validate.run.replays import Planned, WrittenProgram, failure, measure
 from streamsim_validate.run.runners import Cuda, Python, run_on
 
 TITLE = EFFECT = "tune"

@@ -29,7 +29,7 @@ from streamsim_validate.calibrate import KINDS, TURNS, Rounds
 from streamsim_validate.gpu import MAIN, Compiled, Gpu, LostGpuError, has_nvcc, with_rounds
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import PACE_ROUND
-from streamsim_validate.run.planned import CUDA
+from streamsim_validate.run.replays import CUDA
 
 T = TypeVar("T")
 MODULES: dict[Language, str] = {"cupy": "cupy", "pytorch": "torch"}

@@ -37,7 +37,7 @@ from streamsim_validate.records import (
 )
 from streamsim_validate.run.campaign import REPEATS, fingerprint
 from streamsim_validate.run.candidates import Meter, Replays
-from streamsim_validate.run.planned import Planned
+from streamsim_validate.run.replays import Planned
 from streamsim_validate.run.tuned import Tried, Tuned
 
 BUDGET = 10
