@@ -5,14 +5,13 @@ from collections.abc import Collection
 from hypothesis import strategies as st
 from strategies import NS
 
-from streamsim.program import DIRECTIONS, Layer, Layers, WorkloadKernel
-from streamsim.program.config import Direction
+from streamsim.program import DIRECTIONS, Layer, Layers, PassDirection, WorkloadKernel
 
 directions = st.sampled_from(DIRECTIONS)
 Times = tuple[int, int]  # ticks of a layer's copy, which are its bytes on the ideal device, and of its kernels
 
 
-def layers_of(*times: Times, passes: int = 1, direction: Direction = "forward") -> Layers:
+def layers_of(*times: Times, passes: int = 1, direction: PassDirection = "forward") -> Layers:
     """A layer for each pair of bytes and ticks, called ``layer0`` and so on; backward they take 3 ticks more."""
     kernels = [[(WorkloadKernel(duration_s=ticks * NS),) for ticks in (run, run + 3)] for _, run in times]
     layers = [Layer(copy, run, backward=back) for (copy, _), (run, back) in zip(times, kernels, strict=True)]
@@ -24,7 +23,7 @@ def names_of(numbers: Collection[int]) -> tuple[str, ...]:
 
 
 def recurrence(
-    times: list[Times], resident: Collection[int], depth: int, passes: int = 1, direction: Direction = "forward"
+    times: list[Times], resident: Collection[int], depth: int, passes: int = 1, direction: PassDirection = "forward"
 ) -> int:
     """Ticks of a run with no overheads: when each copy and each layer ends, one after another.
 

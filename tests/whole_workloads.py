@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import COST, NS, OPERATIONS
 
-from streamsim.program import Config, HostMemory, Launch, Point, Workload, WorkloadKernel
-from streamsim.program.config import Order
+from streamsim.program import Config, HostMemory, Launch, Order, Point, Workload, WorkloadKernel
 
 FEW_BYTES, TICKS = (1, 2, 3, 4, 8), (1, 10, 40, 100)  # for devices of the tests
 MANY_BYTES, LONG_TICKS = (1, 4, 4096, 1 << 18, 3 << 20), (1, 1000, 40_000, 500_000)  # and for cards

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from streamsim.device import Device, as_device
-from streamsim.lowering import D2H, H2D, NO_SEGMENT, NOTHING, Lowered, Shape, lower
+from streamsim.lowering import D2H, H2D, NO_SEGMENT, NOTHING, Lowered, OpCost, lower
 from streamsim.program import Schedule
-from streamsim.rules import FULL_CARD, TICKS_PER_S, heard
+from streamsim.rules import FULL_CARD, TICKS_PER_S, release_tick
 from streamsim.text import format_seconds
 
 ENGINE_WORDS = {
@@ -60,8 +60,8 @@ def lower_bound(schedule: Schedule, device: Device | str | Path) -> Bound:
 
 def bound_of(lowered: Lowered) -> Bound:
     """:func:`lower_bound` of a schedule that is lowered for its device already."""
-    counts = Counter(lowered.shape)
-    amounts = [(shape, counts[index]) for index, shape in enumerate(lowered.shapes)]
+    counts = Counter(lowered.cost)
+    amounts = [(cost, counts[index]) for index, cost in enumerate(lowered.costs)]
     longest, arrivals = _longest_chain(lowered), _arrivals(lowered)
     engines = list(_engine_work(lowered, amounts, arrivals))
     called_late = max((arrival + busy for _, arrival, busy in engines if arrival > busy), default=0)
@@ -75,7 +75,7 @@ def bound_of(lowered: Lowered) -> Bound:
     return Bound(ticks[bound_by] / TICKS_PER_S, bound_by, {name: tick / TICKS_PER_S for name, tick in ticks.items()})
 
 
-Amounts = Sequence[tuple[Shape, int]]  # shapes of ops, and how many there are of each
+Amounts = Sequence[tuple[OpCost, int]]  # shapes of ops, and how many there are of each
 
 
 class _Chain(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ def _longest_chain(lowered: Lowered) -> _Chain:
     hand-over is counted then.
     """
     n, kind = len(lowered.kind), lowered.kind
-    durations = [shape.duration for shape in lowered.shapes]
+    durations = [cost.duration for cost in lowered.costs]
     end, calls_in = [0] * n, [0] * n  # each op's chain: when it ends, and the ticks of host calls in it
     predecessors, crossing = lowered.predecessors(), lowered.crossing
     threads = dict.fromkeys(lowered.threads, (lowered.launch, lowered.launch))  # the same when each has come so far
@@ -111,10 +111,10 @@ def _longest_chain(lowered: Lowered) -> _Chain:
             start = comes
             for earlier in sorted(predecessors(op)):
                 hand_over = 0 if segment.thread in waited else crossing(earlier, op)
-                released = heard(end[earlier], hand_over, comes)
+                released = release_tick(end[earlier], hand_over, comes)
                 if released > start:
                     start, in_chain = released, calls_in[earlier]
-            end[op], calls_in[op] = start + durations[lowered.shape[op]], in_chain
+            end[op], calls_in[op] = start + durations[lowered.cost[op]], in_chain
         if segment.waits_for or segment.behind != NO_SEGMENT:
             waited.add(segment.thread)
         last = max(segment.waits_for, key=end.__getitem__, default=-1)
@@ -158,11 +158,11 @@ def _engine_work(lowered: Lowered, amounts: Amounts, arrivals: Sequence[int]) ->
     """
     for engine, name in enumerate(lowered.engine_names):
         kinds = [kind for kind, its_engine in enumerate(lowered.engine_of) if its_engine == engine]
-        own = [(shape, count) for shape, count in amounts if shape.kind in kinds]
+        own = [(cost, count) for cost, count in amounts if cost.kind in kinds]
         if own:
-            busy = sum(shape.works * count for shape, count in own)
+            busy = sum(cost.busy * count for cost, count in own)
             if name == "compute":
-                busy = _side_by_side(lowered, own, busy) + min(shape.drain for shape, _ in own)
+                busy = _side_by_side(lowered, own, busy) + min(cost.drain for cost, _ in own)
             yield name, _first_arrival(lowered, arrivals, *kinds), busy
 
 
@@ -171,15 +171,15 @@ def _side_by_side(lowered: Lowered, kernels: Amounts, one_by_one: int) -> int:
     most = lowered.device.compute.concurrent_kernels
     if most == 1:
         return one_by_one
-    area = sum(shape.works * shape.width * count for shape, count in kernels)
+    area = sum(cost.busy * cost.fill * count for cost, count in kernels)
     return max(-(-area // FULL_CARD), -(-one_by_one // most))
 
 
 def _link_work(lowered: Lowered, amounts: Amounts, arrivals: Sequence[int]) -> int:
     """Ticks that both directions together need on a link on which they slow each other down."""
-    if len(lowered.engine_names) < 3 or not any(shape.kind in (H2D, D2H) for shape, _ in amounts):
+    if len(lowered.engine_names) < 3 or not any(cost.kind in (H2D, D2H) for cost, _ in amounts):
         return 0
-    there, back = (_flow([(shape, count) for shape, count in amounts if shape.kind == kind]) for kind in (H2D, D2H))
+    there, back = (_flow([(cost, count) for cost, count in amounts if cost.kind == kind]) for kind in (H2D, D2H))
     return _first_arrival(lowered, arrivals, H2D, D2H) + math.floor(duplex_bound(there, back))
 
 
@@ -198,8 +198,8 @@ class Flow(msgspec.Struct, frozen=True):
 
 
 def _flow(copies: Amounts) -> Flow:
-    latency = sum(shape.rate.latency[0] * count for shape, count in copies)
-    times = [(shape.rate, shape.units * count / shape.rate.alone) for shape, count in copies]
+    latency = sum(cost.rate.latency[0] * count for cost, count in copies)
+    times = [(cost.rate, cost.units * count / cost.rate.alone) for cost, count in copies]
     return Flow(
         latency=latency,
         alone=sum(time for _, time in times),

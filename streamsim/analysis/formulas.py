@@ -110,11 +110,11 @@ def stages_of(schedule: Schedule, device: Device, lowered: Lowered | None = None
     h2d_s, d2h_s = (_transfer_s(link, n_bytes[name], 1) for name, link in pinned.items())
     h2d_chunks_s, d2h_chunks_s = (_transfer_s(link, n_bytes[name], chunks) for name, link in pinned.items())
     kernels_s = calls_s = 0.0
-    for index, count in Counter(lowered.shape).items():
-        shape = lowered.shapes[index]
-        if shape.kind != NOTHING:
-            calls_s += shape.call * count / TICKS_PER_S
-            kernels_s += shape.duration * count / TICKS_PER_S * (shape.kind == KERNEL)
+    for index, count in Counter(lowered.cost).items():
+        cost = lowered.costs[index]
+        if cost.kind != NOTHING:
+            calls_s += cost.call * count / TICKS_PER_S
+            kernels_s += cost.duration * count / TICKS_PER_S * (cost.kind == KERNEL)
     return Stages(
         h2d_s=h2d_s,
         kernel_s=kernels_s,

@@ -17,10 +17,10 @@ from streamsim.program import (
     DIRECTIONS,
     Layers,
     Offload,
+    PassDirection,
     Schedule,
     read_layers,  # here and below: most commands are not given any
 )
-from streamsim.program.config import Direction
 from streamsim.search import BUDGET_OPS, MOST_DEPTH, Best, best_offload
 from streamsim.text import format_ratio, format_seconds, parse_bytes
 
@@ -74,7 +74,7 @@ class LayerOptions(msgspec.Struct, frozen=True):
 
     layers: Path | None
     passes: int | None
-    direction: Direction | None
+    direction: PassDirection | None
     reserve: int | None
     depth: int | None
     resident: str | None
@@ -96,7 +96,7 @@ class BoundOptions(msgspec.Struct, frozen=True):
 
     layers: Path | None
     passes: int | None
-    direction: Direction | None
+    direction: PassDirection | None
     reserve: int | None
     max_depth: int | None
     host_memory_limit: int | None
@@ -124,7 +124,7 @@ def inputs_of(layers: Layers, config: Offload) -> dict[str, Any]:
     return {"layers": msgspec.to_builtins(layers), **msgspec.to_builtins(config)}
 
 
-def _read(path: Path | None, passes: int | None, direction: Direction | None) -> Layers:
+def _read(path: Path | None, passes: int | None, direction: PassDirection | None) -> Layers:
 
     assert path is not None
     layers = read_layers(path)

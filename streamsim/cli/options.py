@@ -47,6 +47,7 @@ from streamsim.program import (
     Config,
     HostMemory,
     Launch,
+    Order,
     Schedule,
     Workload,
     WorkloadKernel,
@@ -54,7 +55,6 @@ from streamsim.program import (
     read_workload,
     workload_of_sizes,
 )
-from streamsim.program.config import Order
 from streamsim.report.pictures import picture_format
 from streamsim.text import format_seconds, one_line, parse_bytes, parse_count, parse_number, parse_seconds
 

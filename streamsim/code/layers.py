@@ -10,8 +10,7 @@ from streamsim.code.python import WIDTH as LINE_WIDTH
 from streamsim.code.python_libraries import SINGLE
 from streamsim.code.steps import FLOAT_BYTES, VERIFIED, Language
 from streamsim.errors import InputError
-from streamsim.program import Layers, Offload
-from streamsim.program.config import Direction
+from streamsim.program import Layers, Offload, PassDirection
 
 MOST_FEATURES = 4096  # of the stand-in: floats that a layer takes
 LEAST_FLOATS = 4
@@ -165,7 +164,7 @@ def loss_gradient(y, x):  # YOUR LOSS: its gradient, of the shape of the output 
 
 
 """
-_PIPELINE: dict[Direction, str] = {
+_PIPELINE: dict[PassDirection, str] = {
     "forward": """        i, outputs = 0, []
         for item in range(ahead):
             fetch(item, streams[0])

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, get_args
 
 from streamsim.device import COMPILED
 from streamsim.device.front_ends import CALLS
-from streamsim.program.schedule import Memory as Place
+from streamsim.program import MemoryKind as Place
 
 FLOAT_BYTES = 4
 VERIFIED = 3  # runs whose output is compared, before the timed ones

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from streamsim import model
 from streamsim.device import Device
 from streamsim.errors import InputError
-from streamsim.lowering import Lowered
+from streamsim.lowering import Lowered, lower
 from streamsim.program import Config, Schedule, Workload
 from streamsim.timeline import Timeline
 
@@ -47,8 +48,8 @@ def available() -> bool:
 
 def keeps_code() -> bool:
     """Return whether numba can keep compiled code in a folder; True before numba is loaded."""
-    numba_code = sys.modules.get("streamsim.compiled.numba_code")
-    return numba_code is None or numba_code.keeps_code()
+    loop = sys.modules.get("streamsim.compiled.loop")
+    return loop is None or loop.keeps_code()
 
 
 def _check_available() -> None:
@@ -101,8 +102,7 @@ def simulate(schedule: Schedule, device: Device) -> Timeline:
     Raises InputError without numba, and if the device has no cost for a kernel that the schedule names.
     """
     _check_available()
-    from streamsim.compiled.timelines import run
-    from streamsim.lowering import lower
+    from streamsim.compiled.loop import run
 
     return run(lower(schedule, device))
 
@@ -112,8 +112,6 @@ def simulate_one_of_many(schedule: Schedule, device: Device, many: int = MANY) -
 
     Errors as in :func:`streamsim.model.simulate`. :func:`run_one_of_many` chooses the simulator.
     """
-    from streamsim.lowering import lower
-
     return run_one_of_many(lower(schedule, device), many)
 
 
@@ -125,12 +123,10 @@ def run_one_of_many(lowered: Lowered, many: int = 1) -> Timeline:
     """
     if many * len(lowered.kind) > LOADING_OPS and available():
         _check_available()
-        from streamsim.compiled.timelines import run
+        from streamsim.compiled.loop import run
 
         return run(lowered)
-    from streamsim.model import run as run_on_simpy
-
-    return run_on_simpy(lowered)
+    return model.run(lowered)
 
 
 def makespans(

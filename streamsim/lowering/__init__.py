@@ -3,7 +3,6 @@
 This room reads schedules and profiles. The rules of the card and the host are in :mod:`streamsim.rules`.
 """
 
-from streamsim.lowering.chunks import ChunkCosts, kinds_of
 from streamsim.lowering.costs import (
     BYTE_BITS,
     COPIES,
@@ -12,16 +11,17 @@ from streamsim.lowering.costs import (
     KERNEL,
     NOTHING,
     Calls,
+    ChunkCosts,
+    OpCost,
     Rate,
-    Shape,
     call_ticks,
     copy_rate,
     hand_over_table,
     kernel_call,
-    kernel_shape,
+    kernel_cost,
+    kinds_of,
     rate_of,
     surcharges_of,
 )
 from streamsim.lowering.host import NO_SEGMENT, Segment, Segments
-from streamsim.lowering.lowered import ENGINES, NOT_AN_ENGINE, Lowered, QueueOwners, lower
-from streamsim.lowering.order import NO_OP
+from streamsim.lowering.lowered import ENGINES, NO_OP, NOT_AN_ENGINE, Lowered, QueueOwners, lower

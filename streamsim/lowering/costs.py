@@ -20,19 +20,21 @@ from msgspec.structs import replace
 from streamsim.device import LINEAR, Device, HandOver, LinkDirection
 from streamsim.program import (
     Copy,
+    CopyDirection,
     HostWork,
     Kernel,
     Launch,
     Op,
+    Part,
     RecordEvent,
     Schedule,
     Synchronize,
     WaitEvent,
     WaitThread,
+    Workload,
     remembered,
 )
-from streamsim.program.schedule import Direction
-from streamsim.rules import CROWD, FULL_CARD, KINDS, PACES, TICKS_PER_S, Surcharges, in_the_way, ticks, ticks_for
+from streamsim.rules import CROWD, FULL_CARD, KINDS, PACES, TICKS_PER_S, Surcharges, delaying_streams, ticks, ticks_for
 from streamsim.rules import D2H as D2H
 from streamsim.rules import H2D as H2D
 from streamsim.rules import KERNEL as KERNEL
@@ -77,37 +79,37 @@ class Rate(NamedTuple):
 NO_COPY = Rate(1, 1, (0,) * CROWD, (0,) * CROWD)
 
 
-class Shape(NamedTuple):
-    """The costs of an op on a device. Many ops of a schedule share a shape."""
+class OpCost(NamedTuple):
+    """The costs of an op on a device. Many ops of a schedule share a cost."""
 
     kind: int  # H2D, D2H, KERNEL or NOTHING
     call: int  # ticks that the host spends on the call
     duration: int = 0  # ticks alone on the engine, a copy's latency included
     units: int = 0  # copy: its bytes in fixed point
     rate: Rate = NO_COPY  # copy: its use of the link
-    width: int = FULL_CARD  # kernel: the share of the card that it keeps busy while it works
+    fill: int = FULL_CARD  # kernel: the share of the multiprocessors that it keeps busy while it works
     threads: int = FULL_CARD  # kernel: the share of the card's threads that it holds
-    resident: int = 0  # kernel: the share of the threads that it holds if kernels share the card by warps; else 0
+    warps: int = 0  # kernel: the share of the threads that it holds if kernels share the card by warps; else 0
     drain: int = 0  # kernel: ticks at its end in which its work is done and the card is free for others
     idle: tuple[int, ...] = NO_KERNEL  # kernel: the idle part of the card with 0 to PACES steps of its threads in use
     holds: bool = False  # whether its call may hold its thread; the call of a copy holds it until the copy has ended
 
     @property
-    def works(self) -> int:
-        """The ticks for which it occupies its engine alone: its duration without its drain."""
+    def busy(self) -> int:
+        """The ticks for which it occupies its engine: its duration without its drain."""
         return self.duration - self.drain
 
 
-def copy_shape(
+def copy_cost(
     device: Device,
-    direction: Direction,
+    direction: CopyDirection,
     n_bytes: int,
     is_pageable: bool,
     blocking: bool,
     call: int,
     launch: Launch = "live",
-) -> Shape:
-    """Return the shape of a copy whose call takes ``call`` ticks.
+) -> OpCost:
+    """Return the cost of a copy whose call takes ``call`` ticks.
 
     A ``blocking`` copy holds the host. A pageable one does so if it goes back to the host or exceeds the profile's
     ``pageable_immediate_bytes``.
@@ -116,7 +118,7 @@ def copy_shape(
     units, holds = n_bytes << BYTE_BITS, blocking
     if is_pageable:
         holds = direction == "d2h" or n_bytes > device.host.pageable_immediate_bytes
-    return Shape(H2D if direction == "h2d" else D2H, call, rate.duration(units), units, rate, holds=holds)
+    return OpCost(H2D if direction == "h2d" else D2H, call, rate.duration(units), units, rate, holds=holds)
 
 
 @lru_cache(maxsize=64)
@@ -125,9 +127,9 @@ def hand_over_table(
 ) -> tuple[int, ...]:
     """Return the ticks from the end of an op of one kind until an op of another kind that waits for it may start.
 
-    They stand row by row, as :func:`~streamsim.rules.hand_overs.crossing` reads them: within a stream, then from stream
+    They stand row by row, as :func:`~streamsim.rules.card.crossing` reads them: within a stream, then from stream
     to stream. From stream to stream, an event is added. The queues of a program's ``streams`` delay events
-    (:func:`~streamsim.rules.hand_overs.in_the_way`). The queues of the streams ``with_kernels`` delay kernels that
+    (:func:`~streamsim.rules.card.delaying_streams`). The queues of the streams ``with_kernels`` delay kernels that
     follow kernels. A graph has no events: its hand-overs between branches equal those within a branch.
     """
     names = ("h2d", "d2h", "kernel", "nothing")
@@ -136,36 +138,36 @@ def hand_over_table(
     if launch == "graph":
         return (*within, *within)
     each, event = ticks(hand_over.event_streams_s), ticks(hand_over.event_s)
-    across = [between + event + in_the_way(streams) * each for between in within]
-    within[KERNEL * KINDS + KERNEL] += in_the_way(with_kernels) * each
+    across = [between + event + delaying_streams(streams) * each for between in within]
+    within[KERNEL * KINDS + KERNEL] += delaying_streams(with_kernels) * each
     return (*within, *across)
 
 
-def kernel_shape(device: Device, kernel: Kernel, call: int = 0, behind: Behind | None = None) -> Shape:
-    """Return the shape of a kernel whose call takes ``call`` ticks: at least one tick and one unit of the card.
+def kernel_cost(device: Device, kernel: Kernel, call: int = 0, behind: Behind | None = None) -> OpCost:
+    """Return the cost of a kernel whose call takes ``call`` ticks: at least one tick and one unit of the card.
 
     ``behind``: how the kernel comes to the card directly behind another one of its stream; None if it does not.
     """
     if behind is not None and kernel.duration_s is not None:
-        return _behind_shape(device, kernel, call, behind)
+        return _behind_cost(device, kernel, call, behind)
     use = device.kernel_use(kernel)
     share = use.share
     if use.drain_s:  # all of its work is done before the drain
         share = min(1.0, share * use.alone_s / (use.alone_s - use.drain_s))
-    return Shape(
+    return OpCost(
         KERNEL,
         call,
         max(1, ticks(use.alone_s)),
-        width=max(1, round(share * FULL_CARD)),
+        fill=max(1, round(share * FULL_CARD)),
         threads=max(1, round(use.threads * FULL_CARD)),
-        resident=round(use.resident * FULL_CARD),
+        warps=round(use.resident * FULL_CARD),
         drain=ticks(use.drain_s),
         idle=_idle(device.kernel_paces(kernel, PACES)),
     )
 
 
-def _behind_shape(device: Device, kernel: Kernel, call: int, behind: Behind) -> Shape:
-    """Return the shape of a kernel with a given time that comes to the card directly behind another one of its stream.
+def _behind_cost(device: Device, kernel: Kernel, call: int, behind: Behind) -> OpCost:
+    """Return the cost of a kernel with a given time that comes to the card directly behind another one of its stream.
 
     It takes this time, even if the time is below the profile's ``floor_s``. In a graph, a gap follows in which kernels
     of other streams have room. A recorded time contains this gap.
@@ -174,7 +176,7 @@ def _behind_shape(device: Device, kernel: Kernel, call: int, behind: Behind) -> 
     compute = device.compute
     if (kernel.share == 1 and not kernel.elements) or kernel.duration_s / kernel.share < compute.floor_s:
         device = replace(device, compute=replace(compute, floor_s=0.0))
-    found = kernel_shape(device, kernel, call)
+    found = kernel_cost(device, kernel, call)
     gap = 0 if behind == "recorded" else ticks(compute.graph_gap_s)
     drain = gap if device.runs_side_by_side else 0
     return found._replace(duration=found.duration + gap, drain=found.drain + drain)
@@ -220,7 +222,7 @@ def pageable_rate(link: LinkDirection) -> Rate:
     return Rate(alone, alone, (latency,) * CROWD, (latency,) * CROWD)
 
 
-def rate_of(device: Device, direction: Direction, n_bytes: int, is_pageable: bool, launch: Launch = "live") -> Rate:
+def rate_of(device: Device, direction: CopyDirection, n_bytes: int, is_pageable: bool, launch: Launch = "live") -> Rate:
     """Return the use of the link by a copy of ``n_bytes``."""
     link = device.h2d if direction == "h2d" else device.d2h
     return pageable_rate(link) if is_pageable else copy_rate(link, n_bytes, launch)
@@ -231,7 +233,7 @@ def _units(bytes_per_s: float) -> int:
     return max(1, round(bytes_per_s * (1 << BYTE_BITS) / TICKS_PER_S))
 
 
-# By type of op: the fields that its shape depends on. The shape of a copy depends on its host memory, too.
+# By type of op: the fields that its cost depends on. The cost of a copy depends on its host memory, too.
 _COST_FIELDS: dict[type[Op], Callable[[Any], object]] = dict.fromkeys(get_args(Op), type) | {
     Copy: attrgetter("direction", "bytes", "blocking"),
     Kernel: attrgetter("duration_s", "elements", "fill", "name", "parameter", "share", "threads", "parts"),
@@ -239,23 +241,23 @@ _COST_FIELDS: dict[type[Op], Callable[[Any], object]] = dict.fromkeys(get_args(O
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Makes:
-    """The makes of a schedule's ops. Ops of one make have the same shape on every device.
+class CostGroups:
+    """The ops of a schedule in groups. The ops of a group have the same cost on every device.
 
-    - ``of_op``: the number of each op's make. ``alike``: one op of each make.
-    - ``behind``: by make of kernels that come directly behind kernels: how (:func:`behind_kernels`).
+    - ``of_op``: the number of each op's group. ``examples``: one op of each group.
+    - ``behind``: by group of kernels that follow directly behind kernels: how (:func:`behind_kernels`).
 
     A value equals only itself, so that results made of it can be remembered.
     """
 
     of_op: array[int]
-    alike: tuple[Op, ...]
+    examples: tuple[Op, ...]
     behind: dict[int, Behind]
 
 
 @remembered
-def makes_of(schedule: Schedule) -> Makes:
-    """Return the makes of a schedule's ops."""
+def cost_groups(schedule: Schedule) -> CostGroups:
+    """Return the groups of a schedule's ops."""
     cost_fields, pageable = _COST_FIELDS, schedule.pageable_names
     if pageable:
         of_copy = cost_fields[Copy]
@@ -266,16 +268,16 @@ def makes_of(schedule: Schedule) -> Makes:
         keys = ((behind[i], key) if i in behind else key for i, key in enumerate(keys))
     number: dict[object, int] = defaultdict(count().__next__)
     of_op = array("i", map(number.__getitem__, keys))
-    alike = dict(zip(of_op, schedule.ops, strict=True))
-    makes = tuple(map(alike.__getitem__, range(len(number))))
-    return Makes(of_op, makes, {of_op[i]: how for i, how in behind.items()})
+    example = dict(zip(of_op, schedule.ops, strict=True))
+    examples = tuple(map(example.__getitem__, range(len(number))))
+    return CostGroups(of_op, examples, {of_op[i]: how for i, how in behind.items()})
 
 
-def shapes_of(schedule: Schedule, makes: Makes, device: Device) -> list[Shape]:
-    """Return the shape of each make on a device."""
+def costs_of(schedule: Schedule, groups: CostGroups, device: Device) -> list[OpCost]:
+    """Return the cost of each group's ops on a device."""
     pageable, launch = schedule.pageable_names, schedule.launch
     calls = call_ticks(launch, device)
-    return [_shape(op, device, calls, pageable, launch, makes.behind.get(k)) for k, op in enumerate(makes.alike)]
+    return [_cost(op, device, calls, pageable, launch, groups.behind.get(k)) for k, op in enumerate(groups.examples)]
 
 
 def behind_kernels(schedule: Schedule) -> dict[int, Behind]:
@@ -297,16 +299,16 @@ def behind_kernels(schedule: Schedule) -> dict[int, Behind]:
     return found
 
 
-def _shape(
+def _cost(
     op: Op, device: Device, calls: Calls, pageable_names: frozenset[str], launch: Launch, behind: Behind | None
-) -> Shape:
+) -> OpCost:
     call = calls[type(op)]
     if isinstance(op, Copy):
         is_pageable = op.uses_host(pageable_names)
-        return copy_shape(device, op.direction, op.bytes, is_pageable, op.blocking, call, launch)
+        return copy_cost(device, op.direction, op.bytes, is_pageable, op.blocking, call, launch)
     if isinstance(op, Kernel):
-        return kernel_shape(device, op, kernel_call(calls, op.name), behind)
-    return Shape(NOTHING, call, holds=isinstance(op, Synchronize | WaitThread))
+        return kernel_cost(device, op, kernel_call(calls, op.name), behind)
+    return OpCost(NOTHING, call, holds=isinstance(op, Synchronize | WaitThread))
 
 
 def call_ticks(launch: Launch, device: Device) -> Calls:
@@ -315,20 +317,13 @@ def call_ticks(launch: Launch, device: Device) -> Calls:
     Kernels with calls of another cost are there by name: see :func:`kernel_call`.
     """
     host = device.host
-    alike: Calls = {Synchronize: ticks(host.synchronize_s), HostWork: 0, WaitThread: 0}
+    found: Calls = {Synchronize: ticks(host.synchronize_s), HostWork: 0, WaitThread: 0}
     if launch == "graph":  # the launch hands the graph's copies to the card one by one, and the other ops with them
-        return alike | {Copy: ticks(host.graph_node_s), Kernel: 0, RecordEvent: 0, WaitEvent: 0}
-    named: Calls = {LINEAR: ticks(host.linear_s)} if host.linear_s else {}
-    return (
-        alike
-        | named
-        | {
-            Copy: ticks(host.copy_s),
-            Kernel: ticks(host.kernel_s),
-            RecordEvent: ticks(host.record_s),
-            WaitEvent: ticks(host.wait_s),
-        }
-    )
+        return found | {Copy: ticks(host.graph_node_s), Kernel: 0, RecordEvent: 0, WaitEvent: 0}
+    if host.linear_s:
+        found[LINEAR] = ticks(host.linear_s)
+    found |= {Copy: ticks(host.copy_s), Kernel: ticks(host.kernel_s)}
+    return found | {RecordEvent: ticks(host.record_s), WaitEvent: ticks(host.wait_s)}
 
 
 def kernel_call(calls: Calls, kernel: str) -> int:
@@ -345,3 +340,53 @@ def surcharges_of(launch: Launch, device: Device, copies: bool = True, kernels: 
         return Surcharges()
     found = Surcharges(*[ticks(getattr(device.host, f"{name}_s")) for name in Surcharges._fields])
     return found if copies and kernels else found._replace(after_wait=0)
+
+
+def kinds_of(workload: Workload) -> tuple[int, ...]:
+    """Return the kinds of a chunk's ops, in the order of :meth:`ChunkCosts.chunk`."""
+    return (H2D,) * len(workload.inputs) + (KERNEL,) * workload.launches_of_chunk + (D2H,) * len(workload.outputs)
+
+
+class ChunkCosts(NamedTuple):
+    """The costs of a workload's chunks on a device, without a schedule. They equal those of the schedule's ops.
+
+    - ``calls``: the ticks of host calls (:func:`~streamsim.lowering.costs.call_ticks`).
+    - ``is_blocking``: copies of pinned memory hold the host, too.
+
+    The methods raise InputError if the device has no cost for a kernel of the workload.
+    """
+
+    workload: Workload
+    device: Device
+    calls: Calls
+    is_pageable: bool
+    is_blocking: bool = False
+    launch: Launch = "live"
+
+    def chunk(self, part: Part, behind: Behind | None = None) -> list[OpCost]:
+        """Return the costs of a chunk's copies in, launches and copies back, in issue order.
+
+        ``behind``: how each kernel comes to the card directly behind another one of its stream; None if it does not.
+        """
+        return [
+            *(self._copy("h2d", n_bytes) for n_bytes in part.inputs),
+            *self._kernels(part, behind),
+            *(self._copy("d2h", n_bytes) for n_bytes in part.outputs),
+        ]
+
+    def _kernels(self, part: Part, behind: Behind | None) -> Iterator[OpCost]:
+        for launch, many in self.workload.kernels_of(part):
+            yield from [kernel_cost(self.device, launch, kernel_call(self.calls, launch.name), behind)] * many
+
+    def once(self) -> list[OpCost]:
+        """Return the costs of the copies made once: those before the first chunk, then those behind the last one."""
+        return [
+            *(self._copy("h2d", n_bytes) for n_bytes in self.workload.h2d_once),
+            *(self._copy("d2h", n_bytes) for n_bytes in self.workload.d2h_once),
+        ]
+
+    def _copy(self, direction: CopyDirection, n_bytes: int) -> OpCost:
+        if not n_bytes:
+            return OpCost(NOTHING, 0)  # the chunk has no byte of the array
+        kind = self.is_pageable, self.is_blocking, self.calls[Copy], self.launch
+        return copy_cost(self.device, direction, n_bytes, *kind)

@@ -33,7 +33,7 @@ from streamsim.rules import (
     WAIT_THREAD,
     Caller,
     Surcharges,
-    held,
+    reset_after_wait,
     ticks,
     turn_surcharge,
     work_surcharge,
@@ -90,26 +90,26 @@ class Segments:
         return map(self.__getitem__, range(len(self)))
 
 
-class Columns(NamedTuple):
+class OpColumns(NamedTuple):
     """The properties of ops, by op.
 
-    - ``make``: the number of its make. ``kind``: see :mod:`streamsim.rules.hand_overs`.
+    - ``group``: the number of its cost group. ``kind``: see :mod:`streamsim.rules.card`.
     - ``stream``: its stream, or NO_STREAM.
     - ``thread``: the thread that makes its call. ``holds``: 1 if the call may hold this thread, else 0.
     """
 
-    make: array[int]
+    group: array[int]
     kind: bytearray
     stream: array[int]
     thread: array[int]
     holds: bytearray
 
 
-def segments_of(schedule: Schedule, columns: Columns, awaited: Mapping[int, tuple[int, ...]]) -> Segments:
+def segments_of(schedule: Schedule, columns: OpColumns, awaited: Mapping[int, tuple[int, ...]]) -> Segments:
     """Return the segments of a schedule.
 
     A segment ends behind a call that may hold its thread, and where the next call is of another thread. ``awaited``:
-    see :class:`~streamsim.lowering.order.Order`. The call of a copy that holds its thread waits for the copy.
+    see :class:`~streamsim.lowering.lowered.OpOrder`. The call of a copy that holds its thread waits for the copy.
     """
     thread, holds = columns.thread, columns.holds
     neighbours = enumerate(zip(holds, thread, thread[1:], strict=False))
@@ -133,13 +133,13 @@ def _behind(schedule: Schedule, thread: array[int], ends: Sequence[int]) -> Iter
         latest[thread[end]] = number
 
 
-def call_ticks_of(schedule: Schedule, device: Device, columns: Columns, of_make: Sequence[int]) -> array[int]:
-    """Return the ticks of each call, without what it waits for. ``of_make``: the ticks in each make's shape.
+def call_ticks_of(schedule: Schedule, device: Device, columns: OpColumns, of_group: Sequence[int]) -> array[int]:
+    """Return the ticks of each call, without what it waits for. ``of_group``: the ticks in each group's cost.
 
-    If an op has a ``call_s``, its call takes that. Other calls take the ticks of their shape and the surcharges of
+    If an op has a ``call_s``, its call takes that. Other calls take the ticks of their cost and the surcharges of
     :mod:`streamsim.rules.calls`.
     """
-    found, own = array("q", map(of_make.__getitem__, columns.make)), list(map(attrgetter("call_s"), schedule.ops))
+    found, own = array("q", map(of_group.__getitem__, columns.group)), list(map(attrgetter("call_s"), schedule.ops))
     kinds = set(columns.kind)
     surcharges = surcharges_of(schedule.launch, device, not kinds.isdisjoint(COPIES), KERNEL in kinds)
     if None in own and any(surcharges):
@@ -150,16 +150,16 @@ def call_ticks_of(schedule: Schedule, device: Device, columns: Columns, of_make:
     return found
 
 
-def _add_surcharges(found: array[int], schedule: Schedule, columns: Columns, surcharges: Surcharges) -> None:
+def _add_surcharges(found: array[int], schedule: Schedule, columns: OpColumns, surcharges: Surcharges) -> None:
     """Add the surcharge of each call to its ticks in ``found``."""
-    callers, blocks = defaultdict[int, Caller](Caller), defaultdict[int, _Block](_Block)  # by thread
+    callers, blocks = defaultdict[int, Caller](Caller), defaultdict[int, _StreamBlock](_StreamBlock)  # by thread
     number: defaultdict[str, int] = defaultdict(count(1).__next__)  # kernels by name, counted from 1
     known = [False] * (KINDS * (len(schedule.streams) + 1))
     launched = [True] + [False] * columns.kind.count(KERNEL)
     # Calls for copies and kernels since a call might be held. Made again, such a call has only the turn surcharge.
     again = set[tuple[int, int, int]]()
-    for i, (make, kind, stream, thread, holds) in enumerate(zip(*columns, strict=True)):
-        call, caller = (thread, stream, make), callers[thread]
+    for i, (group, kind, stream, thread, holds) in enumerate(zip(*columns, strict=True)):
+        call, caller = (thread, stream, group), callers[thread]
         if call in again:
             found[i] += turn_surcharge(surcharges, caller, kind)
             continue
@@ -177,11 +177,11 @@ def _add_surcharges(found: array[int], schedule: Schedule, columns: Columns, sur
         elif isinstance(op, WaitThread) or ticks(op.duration_s):
             caller.called = CALLED[type(op)]
         if holds:
-            held(caller)
+            reset_after_wait(caller)
             again.clear()
 
 
-class _Block:
+class _StreamBlock:
     """The copies and kernels that a thread has issued since it entered a stream."""
 
     def __init__(self) -> None:

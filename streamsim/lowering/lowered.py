@@ -10,16 +10,25 @@ Ops keep their index in the schedule.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import compress
 from operator import attrgetter
 from typing import NamedTuple
 
 from streamsim.device import Device
-from streamsim.lowering.costs import KERNEL, NOTHING, Makes, Shape, hand_over_table, makes_of, shapes_of
-from streamsim.lowering.host import Columns, Segments, call_ticks_of, segments_of
-from streamsim.lowering.order import NO_OP, Links, Order, order_of
-from streamsim.program import Schedule, check_schedule, remembered
+from streamsim.lowering.costs import H2D, KERNEL, NOTHING, CostGroups, OpCost, cost_groups, costs_of, hand_over_table
+from streamsim.lowering.host import OpColumns, Segments, call_ticks_of, segments_of
+from streamsim.program import (
+    Op,
+    RecordEvent,
+    Schedule,
+    StreamOrder,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+    check_schedule,
+    remembered,
+)
 from streamsim.rules import NO_STREAM, NOBODY, crossing, queue_of, runs_on, ticks
 from streamsim.text import short
 
@@ -33,14 +42,14 @@ class Lowered(NamedTuple):
     device: Device
     engine_names: tuple[str, ...]
     engine_of: tuple[int, ...]  # by kind of op: index in engine_names, or NOT_AN_ENGINE
-    shapes: list[Shape]
-    shape: array[int]  # index in shapes
-    kind: bytearray  # shapes[shape[op]].kind
+    costs: list[OpCost]
+    cost: array[int]  # index in costs
+    kind: bytearray  # costs[cost[op]].kind
     stream: array[int]  # or NO_STREAM
     queue: bytearray  # number of the op's hardware queue (connection), among those of its engine
     runs_on: frozenset[int]  # kernels that continue a run and stand in no queue
     after: array[int]  # the next op of the same stream, if it waits for this op; else NO_OP
-    also: Links  # all other dependences of ops on ops
+    extra: Dependences  # all other dependences of ops on ops
     pending: array[int]  # the number of things that the op waits for: ops, and its call
     frontier: dict[int, tuple[int, ...]]  # for each record and wait: the ops whose ends complete it
     segments: Segments
@@ -69,7 +78,7 @@ class Lowered(NamedTuple):
 
     def followers(self) -> Callable[[int], list[int]]:
         """Return a function that gives the ops that wait for an op, the next one of its stream first."""
-        return _with_others(self.after, self.also.by_before())
+        return _with_others(self.after, self.extra.by_before())
 
     def predecessors(self) -> Callable[[int], list[int]]:
         """Return a function that gives the ops that an op waits for, the one before it in its stream first."""
@@ -77,11 +86,11 @@ class Lowered(NamedTuple):
         for op, after in enumerate(self.after):
             if after != NO_OP:
                 previous[after] = op
-        return _with_others(previous, self.also.by_op())
+        return _with_others(previous, self.extra.by_op())
 
-    def shape_of(self, op: int) -> Shape:
-        """Return the shape of an op."""
-        return self.shapes[self.shape[op]]
+    def cost_of(self, op: int) -> OpCost:
+        """Return the cost of an op."""
+        return self.costs[self.cost[op]]
 
 
 def _with_others(in_stream: array[int], others: dict[int, list[int]]) -> Callable[[int], list[int]]:
@@ -109,11 +118,11 @@ class _Layout(NamedTuple):
     ``streams``: the number of streams in use, and of streams with kernels.
     """
 
-    columns: Columns
+    columns: OpColumns
     streams: tuple[int, int]
     queue: bytearray
     runs_on: frozenset[int]
-    order: Order
+    order: OpOrder
     segments: Segments
 
 
@@ -121,51 +130,51 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
     """Return ``schedule`` lowered for ``device``. Raises InputError for a kernel without a cost in the profile."""
     check_schedule("schedule", schedule)
     names, engine_of = ENGINES[device.copy_engines.count]
-    makes = makes_of(schedule)
-    shapes, shape = shapes_of(schedule, makes, device), makes.of_op
-    kind, holds = bytes(made.kind for made in shapes), bytes(made.holds for made in shapes)
+    groups = cost_groups(schedule)
+    costs, cost = costs_of(schedule, groups, device), groups.of_op
+    kind, holds = bytes(one.kind for one in costs), bytes(one.holds for one in costs)
     queues = device.copy_engines.count, device.copy_engines.connections, device.connections
     columns, streams, queue, run_on, order, segments = _layout(
-        schedule, makes, kind, holds, queues, device.compute.kernel_signal
+        schedule, groups, kind, holds, queues, device.compute.kernel_signal
     )
     return Lowered(
         schedule=schedule,
         device=device,
         engine_names=names,
         engine_of=engine_of,
-        shapes=shapes,
-        shape=shape,
+        costs=costs,
+        cost=cost,
         kind=columns.kind,
         stream=columns.stream,
         queue=queue,
         runs_on=run_on,
         after=order.after,
-        also=order.also,
+        extra=order.extra,
         pending=order.pending,
         frontier=order.frontier,
         segments=segments,
         hand_over=hand_over_table(device.hand_over, schedule.launch, *streams),
-        call=call_ticks_of(schedule, device, columns, [made.call for made in shapes]),
+        call=call_ticks_of(schedule, device, columns, [one.call for one in costs]),
         submit=ticks(device.host.submit_s),
         wake=ticks(device.host.wake_s),
-        launch=_launch_ticks(schedule, device),
+        launch=ticks(device.host.graph_launch_s) if schedule.launch == "graph" else 0,
     )
 
 
 @remembered
 def _layout(
-    schedule: Schedule, makes: Makes, kind: bytes, holds: bytes, queues: tuple[int, int, int], kernel_signal: str
+    schedule: Schedule, groups: CostGroups, kind: bytes, holds: bytes, queues: tuple[int, int, int], kernel_signal: str
 ) -> _Layout:
     """Return the layout of a schedule.
 
-    - ``kind``, ``holds``: fields of the shape of each make of ops.
+    - ``kind``, ``holds``: fields of the cost of each group of ops.
     - ``queues``: the numbers of copy engines, of hardware queues of each, and of hardware queues of kernels.
     """
-    shape = makes.of_op
-    columns = Columns(
-        make=shape,
-        kind=bytearray(map(kind.__getitem__, shape)),
-        holds=bytearray(map(holds.__getitem__, shape)),
+    cost = groups.of_op
+    columns = OpColumns(
+        group=cost,
+        kind=bytearray(map(kind.__getitem__, cost)),
+        holds=bytearray(map(holds.__getitem__, cost)),
         stream=array("i", [NO_STREAM if op.stream is None else op.stream for op in schedule.ops]),
         thread=array("i", map(attrgetter("thread"), schedule.ops)),
     )
@@ -182,11 +191,7 @@ def _layout(
     )
 
 
-def _launch_ticks(schedule: Schedule, device: Device) -> int:
-    return ticks(device.host.graph_launch_s) if schedule.launch == "graph" else 0
-
-
-def _run_on(columns: Columns) -> frozenset[int]:
+def _run_on(columns: OpColumns) -> frozenset[int]:
     """Return the ops of a graph that continue a run of kernels."""
     latest: dict[int, int] = {}  # by stream: the kind of its last op, NOTHING for an event
     found = []
@@ -197,7 +202,7 @@ def _run_on(columns: Columns) -> frozenset[int]:
     return frozenset(found)
 
 
-def _queues(queues: tuple[int, int, int], columns: Columns, run_on: frozenset[int]) -> bytearray:
+def _queues(queues: tuple[int, int, int], columns: OpColumns, run_on: frozenset[int]) -> bytearray:
     """Return the hardware queue of each copy and kernel, among those of its engine; 0 for other ops."""
     copy_engines, of_copies, of_kernels = queues
     engine_of = ENGINES[copy_engines][1]
@@ -214,7 +219,7 @@ def _queues(queues: tuple[int, int, int], columns: Columns, run_on: frozenset[in
 
 
 class QueueOwners:
-    """The owners of an engine's hardware ``queues``, while ops are issued (:mod:`streamsim.rules.queues`)."""
+    """The owners of an engine's hardware ``queues``, while ops are issued (:mod:`streamsim.rules.card`)."""
 
     def __init__(self, queues: int) -> None:
         self._queues = queues
@@ -234,3 +239,123 @@ class QueueOwners:
         self._owners[queue], self._used[queue], self._owned[stream] = stream, self._issued, queue
         self._issued += 1
         return queue
+
+
+# The order of ops: which ops an op waits for, and which host calls wait for ops.
+#
+# Streams, events, the legacy default stream and the signals behind kernels set this order.
+
+NO_OP = -1
+
+
+class Dependences(NamedTuple):
+    """The dependences beside stream order: ``op[k]`` waits for ``before[k]``. They stand in issue order of ``op``.
+
+    They are columns because a program may have as many of them as ops, and lists keep the garbage collector busy.
+    """
+
+    before: array[int]
+    op: array[int]
+
+    def by_before(self) -> dict[int, list[int]]:
+        """Return the ops that wait, by the op that they wait for."""
+        return _grouped(self.before, self.op)
+
+    def by_op(self) -> dict[int, list[int]]:
+        """Return the ops that are waited for, by the op that waits for them."""
+        return _grouped(self.op, self.before)
+
+
+def _grouped(keys: array[int], values: array[int]) -> dict[int, list[int]]:
+    """Return the values of each key, in order."""
+    found: dict[int, list[int]] = {}
+    for key, value in zip(keys, values, strict=True):
+        found.setdefault(key, []).append(value)
+    return found
+
+
+class OpOrder(NamedTuple):
+    """The dependences of a schedule. All but ``awaited`` are described in :class:`~streamsim.lowering.lowered.Lowered`.
+
+    ``awaited``: the ops that each host call waits for. The calls that may hold their thread stand in it, in order.
+    """
+
+    after: array[int]
+    extra: Dependences
+    pending: array[int]
+    frontier: dict[int, tuple[int, ...]]
+    awaited: dict[int, tuple[int, ...]]
+
+
+def order_of(schedule: Schedule, columns: OpColumns, kernel_signal: str) -> OpOrder:
+    """Return the order of a schedule's ops. ``kernel_signal``: see :class:`~streamsim.device.profile.Compute`.
+
+    Most ops wait only for the op before them in their stream. The loop itself handles such an op, because calling a
+    function for it would take longer.
+    """
+    kind, stream = columns.kind, columns.stream
+    ops, streams = schedule.ops, StreamOrder(schedule)
+    order = OpOrder(
+        array("i", [NO_OP]) * len(kind), Dependences(array("i"), array("i")), array("i", [0]) * len(kind), {}, {}
+    )
+    after, pending, tail = order.after, order.pending, streams.tail
+    latest = [NO_OP] * len(tail)  # the last op of each stream, whose follower is not yet known
+    run_ends = _run_ends(kind, stream) if kernel_signal == "run" else {}
+    for i, (its, own, held) in enumerate(zip(kind, stream, columns.holds, strict=True)):
+        if its == NOTHING:
+            if own != NO_STREAM or held:
+                _order_call(order, streams, i, ops[i])
+            continue
+        before, last = tail[own] if own else streams.before(own), latest[own]
+        if run_ends and its != KERNEL:
+            before = tuple(dict.fromkeys(end for earlier in before for end in run_ends.get(earlier, (earlier,))))
+        if len(before) == 1 and before[0] == last:
+            pending[i], after[last] = 2, i  # its call, and the op before it
+        else:
+            _follow(order, i, last, before)
+        latest[own] = i
+        if own:
+            tail[own] = (i,)
+        else:
+            streams.append(own, i)
+    return order
+
+
+def _follow(order: OpOrder, op: int, last: int, before: tuple[int, ...]) -> None:
+    """Add that ``op`` waits for its call and for all of ``before``. ``last``: the op before it in its stream."""
+    order.pending[op] = 1 + len(before)
+    for earlier in before:
+        if earlier == last:
+            order.after[earlier] = op
+        else:
+            order.extra.before.append(earlier)
+            order.extra.op.append(op)
+
+
+def _order_call(order: OpOrder, streams: StreamOrder, i: int, op: Op) -> None:
+    """Add what a record, a wait or a host call waits for."""
+    if isinstance(op, RecordEvent):
+        order.frontier[i] = streams.record(op.stream, op.event)
+    elif isinstance(op, WaitEvent):
+        order.frontier[i] = streams.wait(op.stream, op.event)
+    elif isinstance(op, Synchronize):
+        order.awaited[i] = streams.awaited(op)
+    elif isinstance(op, WaitThread):
+        order.awaited[i] = ()
+
+
+def _run_ends(kind: bytearray, stream: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    """Return, for each kernel, the ops that end its run: the run's last kernel in each stream.
+
+    A run is a number of kernels that are issued one after another without a copy between them.
+    """
+    ends: dict[int, tuple[int, ...]] = {}
+    run: list[int] = []
+    for i, its in enumerate((*kind, H2D)):  # the copy at the end ends the last run
+        if its == KERNEL:
+            run.append(i)
+        elif its != NOTHING and run:
+            last = {stream[k]: k for k in run}
+            ends |= dict.fromkeys(run, tuple(last.values()))
+            run = []
+    return ends

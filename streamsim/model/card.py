@@ -1,27 +1,35 @@
-"""The card: where ops come from the host, wait for each other, and go to their engines."""
+"""The card: where ops come from the host, wait for each other, and stand in hardware queues before its engines."""
 
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
 from array import array
+from collections import deque
+from typing import NamedTuple
 
 import simpy
 
-from streamsim.lowering import KERNEL, NOTHING, Lowered
-from streamsim.model.copies import CopyEngine, Crowd, Link, LinkedCopyEngine
-from streamsim.model.engines import Engine, HardwareQueues
-from streamsim.model.kernels import ComputeEngine
-from streamsim.model.times import NOT_YET, Times
-from streamsim.rules import NEVER, crossing, heard
+from streamsim.device import Compute, CopyEngines
+from streamsim.lowering import COPIES, KERNEL, NOTHING, Lowered
+from streamsim.rules import NEVER, NO_HEAD, Head, choose, crossing, level, new_arbiter, release_tick
+
+NOT_YET = -1
 
 
-class _Awaited:
-    """A number of ops that a thread of the host waits for."""
+class OpTimes(NamedTuple):
+    """Ticks by op: its call begins and returns, the op is ready, starts on its engine, and ends."""
 
-    def __init__(self, all_ended: simpy.Event, ops: int) -> None:
-        self.all_ended, self._left = all_ended, ops
+    issued: array[int]
+    returned: array[int]
+    ready: array[int]
+    start: array[int]
+    end: array[int]
 
-    def ended(self) -> None:
-        self._left -= 1
-        if not self._left:
-            self.all_ended.succeed()
+    @classmethod
+    def of(cls, ops: int) -> OpTimes:
+        """Return the times of ``ops`` ops to which nothing has happened yet."""
+        issued, returned, start, end = (array("q", [NOT_YET]) * ops for _ in range(4))
+        return cls(issued, returned, array("q", [0]) * ops, start, end)
 
 
 class Card:
@@ -32,35 +40,20 @@ class Card:
     another. So every callback of SimPy ends with :meth:`settle`.
     """
 
-    def __init__(self, env: simpy.Environment, lowered: Lowered, times: Times) -> None:
+    def __init__(self, env: simpy.Environment, lowered: Lowered, times: OpTimes) -> None:
         self.env, self.lowered, self.times = env, lowered, times
         self.crowd = Crowd(lowered, times)
-        self._awaited: dict[int, list[_Awaited]] = {}  # ops that threads of the host wait for
+        self.engines: list[Engine] = []  # in the order of ``lowered.engine_names``
+        self.shared: list[Shared] = []
+        self._awaited: dict[int, simpy.Event] = {}  # by op: its end, if a thread of the host waits for it
         self._waits_for = array("i", lowered.pending)  # the number of things each op still waits for
-        self._kind, self._after, self._also = lowered.kind, lowered.after, lowered.also.by_before()
-        self._go_on: list[Link | ComputeEngine] = []  # parts in which a start changes the ends of others
-        self._engines = self._build()
-        self._engine_of = [self._engines[engine] for engine in lowered.engine_of[:NOTHING]]
+        self._kind, self._after, self._extra = lowered.kind, lowered.after, lowered.extra.by_before()
         self._settling = False
 
-    def _build(self) -> list[Engine]:
-        lowered, copies, compute = self.lowered, self.lowered.device.copy_engines, self.lowered.device.compute
-        queues = [
-            HardwareQueues(lowered, engine, compute if name == "compute" else copies)
-            for engine, name in enumerate(lowered.engine_names)
-        ]
-        engines: list[Engine]
-        if copies.count == 2 and any(shape.rate.feels_the_other_direction for shape in lowered.shapes):
-            link = Link(self.env, self.settle)
-            self._go_on.append(link)
-            engines = [LinkedCopyEngine(self, side, link, direction) for direction, side in enumerate(queues[:2])]
-        else:
-            engines = [CopyEngine(self, own) for own in queues[: max(1, copies.count)]]
-        if copies.count:
-            kernels = ComputeEngine(self, queues[-1])
-            self._go_on.append(kernels)
-            engines.append(kernels)
-        return engines
+    @property
+    def now(self) -> int:
+        """The tick on SimPy's clock, which counts whole ticks here."""
+        return self.env.now  # type: ignore[return-value]
 
     def submit(self, first: int, last: int) -> None:
         """Receive the ops ``first <= op < last``, whose calls return at known ticks. Each arrives a little later."""
@@ -70,8 +63,8 @@ class Card:
             if kind != NOTHING:
                 on_card = returned[op] + later
                 if kind == KERNEL and crowd.matters:
-                    crowd.comes(op)
-                self._come(op, on_card)
+                    crowd.add(op)
+                self._release(op, on_card)
 
     def ended(self, op: int, now: int) -> None:
         """Note that an engine has ended ``op``. The ops that wait for it hear of that, and may start."""
@@ -81,50 +74,235 @@ class Card:
         after = self._after[op]
         if after >= 0:
             hand_over = crossing(self.lowered.hand_over, self._kind[op], self._kind[after], 0)
-            self._come(after, heard(now, hand_over, self._comes(after)))
-        if op in self._also:
-            for other in self._also[op]:
-                self._come(other, heard(now, self.lowered.crossing(op, other), self._comes(other)))
-        for awaited in self._awaited.pop(op, ()):
-            awaited.ended()
+            self._release(after, release_tick(now, hand_over, self._arrival(after)))
+        if op in self._extra:
+            for other in self._extra[op]:
+                self._release(other, release_tick(now, self.lowered.crossing(op, other), self._arrival(other)))
+        if op in self._awaited:
+            self._awaited.pop(op).succeed()
 
-    def all_end(self, ops: list[int]) -> simpy.Event:
-        """Return an event that happens when all of ``ops`` have ended. None of them has ended yet."""
-        awaited = _Awaited(self.env.event(), len(ops))
-        for op in ops:
-            self._awaited.setdefault(op, []).append(awaited)
-        return awaited.all_ended
+    def end_of(self, op: int) -> simpy.Event:
+        """Return an event that happens when ``op`` ends. It has not ended yet."""
+        if op not in self._awaited:
+            self._awaited[op] = self.env.event()
+        return self._awaited[op]
 
-    def _comes(self, op: int) -> int:
+    def _arrival(self, op: int) -> int:
         """Return the tick at which the card has ``op``, or NEVER if its call has not been made."""
         returned = self.times.returned[op]
         return NEVER if returned == NOT_YET else returned + self.lowered.submit
 
-    def _come(self, op: int, tick: int) -> None:
-        """Note that a thing which ``op`` waits for comes at ``tick``. The op cannot start before."""
+    def _release(self, op: int, tick: int) -> None:
+        """Note that one of the things that ``op`` waits for happens at ``tick``. The op cannot start before."""
         ready = self.times.ready
         if tick > ready[op]:
             ready[op] = tick
         self._waits_for[op] -= 1
         if not self._waits_for[op]:  # it takes its place in its queue
-            self._engine_of[self._kind[op]].arrive(op, ready[op])
+            self.engines[self.lowered.engine_of[self._kind[op]]].arrive(op, ready[op])
 
     def settle(self) -> None:
         """Let the engines choose, as soon as all events of this tick have happened."""
         if self._settling:
             return
-        now: int = self.env.now  # type: ignore[assignment]  # SimPy's clock, which counts whole ticks here
+        now = self.now
         if self.env.peek() <= now:
             self._settling = True
             self.env.timeout(0).callbacks.append(self._settle_again)
             return
-        for engine in self._engines:
+        for engine in self.engines:
             if engine.stirred:
                 engine.choose(now)
-        for something in self._go_on:
-            if something.changed:
-                something.go_on(now)
+        for part in self.shared:
+            if part.changed:
+                part.go_on(now)
 
     def _settle_again(self, _: simpy.Event) -> None:
         self._settling = False
         self.settle()
+
+
+class HardwareQueue(Head):
+    """One queue, in order. It is a :class:`Head` itself while it is among ``HardwareQueues.heads``."""
+
+    __slots__ = ("line", "taken")
+
+    def __init__(self, queue: int, *ops: int) -> None:
+        super().__init__(queue, op=-1, ready=-1)
+        self.line = array("i", ops)  # its ops in issue order
+        self.taken = 0  # the number of its ops that the engine took
+
+    @property
+    def first(self) -> int:
+        """The first op that the engine has not taken, or NO_HEAD."""
+        return self.line[self.taken] if self.taken < len(self.line) else NO_HEAD
+
+
+class HardwareQueues:
+    """The queues of one engine. Each is in order: an op may start when the engine has taken all ops ahead of it.
+
+    So a head that is not ready blocks the ops behind it, even ready ones. The arbitration rule chooses among the heads
+    that are ready (:mod:`streamsim.rules.card`). An op that continues a run has no op ahead of it or behind it.
+    """
+
+    def __init__(self, lowered: Lowered, engine: int, profile: Compute | CopyEngines) -> None:
+        self._queue_of, self._runs_on = lowered.queue, lowered.runs_on
+        self._arbiter = new_arbiter(profile.arbitration)
+        mine = [its == engine for its in lowered.engine_of]  # by kind
+        self._queues = [HardwareQueue(queue) for queue in range(max(lowered.queue, default=0) + 1)]
+        for op, (kind, queue) in enumerate(zip(lowered.kind, lowered.queue, strict=True)):
+            if mine[kind] and op not in lowered.runs_on:
+                self._queues[queue].line.append(op)
+        self._ready: dict[int, int] = {}  # op -> its tick to start, for ops behind a head
+        self.heads: list[HardwareQueue] = []  # queues whose head has a known tick to start
+
+    @property
+    def next_ready(self) -> int:
+        """Return the tick at which the next head may start. Valid directly after :meth:`take` found no head."""
+        return self._arbiter.next
+
+    def arrive(self, op: int, ready: int) -> bool:
+        """Note that ``op`` may start from the tick ``ready`` on. Return True if it is a head."""
+        number = self._queue_of[op]
+        queue = HardwareQueue(number, op) if op in self._runs_on else self._queues[number]
+        if queue.first != op:
+            self._ready[op] = ready
+            return False
+        queue.op, queue.ready = op, ready
+        self.heads.append(queue)
+        return True
+
+    def take(self, now: int) -> int:
+        """Take the op that starts now out of its queue and return it, or NO_HEAD if no head is ready."""
+        place = choose(self._arbiter, self.heads, 0, len(self.heads), now)
+        if place == NO_HEAD:
+            return NO_HEAD
+        queue = self.heads[place]
+        op = queue.op
+        queue.taken += 1  # the op behind it is the head now
+        if queue.first in self._ready:
+            queue.op = queue.first
+            queue.ready = self._ready.pop(queue.op)
+        else:
+            del self.heads[place]
+        return op
+
+
+class Engine(ABC):
+    """An engine of a card, behind its hardware queues."""
+
+    def __init__(self, card: Card, queues: HardwareQueues) -> None:
+        self.card, self.env, self.queues = card, card.env, queues
+        self.has_room = True  # True if it could start an op
+        self.stirred = False  # whether it may choose one at this tick: it has got room, or a head has become ready
+        self._looks_at = -1  # the tick of its alarm, at which it looks at its queues again
+
+    @abstractmethod
+    def start(self, op: int, now: int) -> None:
+        """Run ``op`` from the tick ``now`` on."""
+
+    def arrive(self, op: int, ready: int) -> None:
+        """Note that ``op`` may start from the tick ``ready`` on."""
+        if self.queues.arrive(op, ready) and self.has_room:
+            now = self.card.now
+            if ready > now:
+                self._look_at(ready, now)
+            else:
+                self.stirred = True
+
+    def choose(self, now: int) -> None:
+        """Start the ops that can start now. With room left, look again when the next head becomes ready."""
+        self.stirred = False
+        queues = self.queues
+        while self.has_room and queues.heads:
+            op = queues.take(now)
+            if op == NO_HEAD:
+                self._look_at(queues.next_ready, now)
+                break
+            self.card.times.start[op] = now
+            self.start(op, now)
+
+    def _look_at(self, tick: int, now: int) -> None:
+        if not now < self._looks_at <= tick:  # else it looks at that tick or before
+            self._looks_at = tick
+            self.env.timeout(tick - now).callbacks.append(self._look)
+
+    def _look(self, _: simpy.Event) -> None:
+        if self.has_room:
+            self.stirred = True
+            self.card.settle()
+
+
+class Shared(ABC):
+    """A part of the card that ops share: the start or end of one changes the ends of the others."""
+
+    changed = False
+
+    @abstractmethod
+    def go_on(self, now: int) -> None:
+        """Set the alarm for the op that ends next. All ops of the tick ``now`` have started."""
+
+
+class Crowd:
+    """The kernels on the card that wait for a copy on another engine.
+
+    A kernel waits from the tick at which the card has it until the last of its copies has ended.
+    """
+
+    def __init__(self, lowered: Lowered, times: OpTimes) -> None:
+        # True if a crowd delays any copy. Otherwise there is nothing to count.
+        self.matters = len(lowered.engine_names) > 1 and any(cost.rate.feels_crowds for cost in lowered.costs)
+        if not self.matters:
+            return
+        self._after, self._extra = lowered.after, lowered.extra.by_before()
+        self._copies = copies_waited_for(lowered)  # by kernel: the copies that it still waits for
+        self._queues = len({lowered.queue[op] for op, copies in enumerate(self._copies) if copies})
+        self._ops, self._returned, self._submit = lowered.schedule.ops, times.returned, lowered.submit
+        self._coming = {thread: deque[int]() for thread in lowered.threads}  # kernels on their way, in order
+        self._is_here = bytearray(len(lowered.kind))  # by kernel: 1 if the card had it while it waited
+        self._waiting = 0  # the number of kernels on the card that wait
+
+    def add(self, kernel: int) -> None:
+        """Note that the call of ``kernel`` has been made, so that the kernel is on its way to the card."""
+        if self._copies[kernel]:
+            self._coming[self._ops[kernel].thread].append(kernel)
+
+    def copy_ended(self, copy: int) -> None:
+        """Note that ``copy`` has ended: each kernel that waits for it waits for one copy fewer."""
+        after = self._after[copy]
+        if after >= 0:
+            self._waits_less(after)
+        if copy in self._extra:
+            for op in self._extra[copy]:
+                self._waits_less(op)
+
+    def _waits_less(self, op: int) -> None:
+        if self._copies[op]:
+            self._copies[op] -= 1
+            if not self._copies[op]:
+                self._waiting -= self._is_here[op]
+
+    def level(self, now: int) -> int:
+        """Return the level of crowding at the tick ``now``: see :func:`streamsim.rules.card.level`."""
+        if not self.matters:
+            return 0
+        for coming in self._coming.values():
+            while coming and self._returned[coming[0]] + self._submit <= now:
+                kernel = coming.popleft()
+                if self._copies[kernel]:
+                    self._is_here[kernel] = 1
+                    self._waiting += 1
+        return level(self._waiting, self._queues)
+
+
+def copies_waited_for(lowered: Lowered) -> array[int]:
+    """Return, for each op, the number of copies on another engine that it waits for, if it is a kernel."""
+    kind, engine_of = lowered.kind, lowered.engine_of
+    waits = array("i", [0]) * len(kind)
+    elsewhere = [its in COPIES and engine_of[its] != engine_of[KERNEL] for its in range(len(engine_of))]
+    for op, after in enumerate(lowered.after):
+        if after >= 0 and kind[after] == KERNEL:
+            waits[after] += elsewhere[kind[op]]
+    for before, op in zip(*lowered.extra, strict=True):
+        waits[op] += kind[op] == KERNEL and elsewhere[kind[before]]
+    return waits

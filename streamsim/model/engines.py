@@ -1,127 +1,241 @@
-"""An engine and its hardware queues: it takes ops from the heads of the queues and runs them."""
+"""The engines of a card: copies share the link between both directions, and kernels share the card."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from array import array
-from typing import TYPE_CHECKING
+from heapq import heappop, heappush
 
 import simpy
 
-from streamsim.device import Compute, CopyEngines
-from streamsim.lowering import Lowered
-from streamsim.rules import NO_HEAD, Head, choose, new_arbiter
-
-if TYPE_CHECKING:
-    from streamsim.model.card import Card
+from streamsim.lowering import OpCost
+from streamsim.model.card import Card, Engine, HardwareQueues, Shared
+from streamsim.rules import FULL_CARD, NEVER, fitting, next_end, share_by_warps, share_in_order, suffices, ticks_for
 
 
-class HardwareQueue(Head):
-    """One queue, in order. It is a :class:`Head` itself while it is among ``HardwareQueues.heads``."""
+class CopyEngine(Engine):
+    """An engine that runs one op at a time, for the op's own time.
 
-    __slots__ = ("line", "taken")
-
-    def __init__(self, queue: int, *ops: int) -> None:
-        super().__init__(queue, op=-1, ready=-1)
-        self.line = array("i", ops)  # its ops in issue order
-        self.taken = 0  # the number of its ops that the engine took
-
-    @property
-    def first(self) -> int:
-        """The first op that the engine has not taken, or NO_HEAD."""
-        return self.line[self.taken] if self.taken < len(self.line) else NO_HEAD
-
-
-class HardwareQueues:
-    """The queues of one engine. Each is in order: an op may start when the engine has taken all ops ahead of it.
-
-    So a head that is not ready blocks the ops behind it, even ready ones. The arbitration rule chooses among the heads
-    that are ready (:mod:`streamsim.rules.queues`). An op that continues a run has no op ahead of it or behind it.
+    It is the copy engine of a card with one copy engine, or of a card whose directions do not slow each other. On a
+    card without a copy engine it is the only engine: kernels take turns with copies.
     """
 
-    def __init__(self, lowered: Lowered, engine: int, profile: Compute | CopyEngines) -> None:
-        self._queue_of, self._runs_on = lowered.queue, lowered.runs_on
-        self._arbiter = new_arbiter(profile)
-        mine = [its == engine for its in lowered.engine_of]  # by kind
-        self._queues = [HardwareQueue(queue) for queue in range(max(lowered.queue, default=0) + 1)]
-        for op, (kind, queue) in enumerate(zip(lowered.kind, lowered.queue, strict=True)):
-            if mine[kind] and op not in lowered.runs_on:
-                self._queues[queue].line.append(op)
-        self._ready: dict[int, int] = {}  # op -> its tick to start, for ops behind a head
-        self.heads: list[HardwareQueue] = []  # queues whose head has a known tick to start
+    def __init__(self, card: Card, queues: HardwareQueues) -> None:
+        super().__init__(card, queues)
+        self.op = -1  # what it runs, if it has no room
+
+    def start(self, op: int, now: int) -> None:
+        self.op, self.has_room = op, False
+        cost = self.card.lowered.cost_of(op)
+        duration = cost.duration
+        if self.card.crowd.matters:
+            latency = cost.rate.latency
+            duration += latency[self.card.crowd.level(now)] - latency[0]
+        self.env.timeout(duration).callbacks.append(self._done)
+
+    def _done(self, _: simpy.Event) -> None:
+        now = self.card.now
+        self.finish(now)
+        self.card.settle()
+
+    def finish(self, now: int) -> None:
+        """End the op, so that the engine is free."""
+        self.has_room = self.stirred = True
+        self.card.ended(self.op, now)
+
+
+class Transfer:
+    """One direction: ``left`` units flow from the tick ``begins`` on (NEVER if there is no copy)."""
+
+    __slots__ = ("alone", "begins", "engine", "left", "shared")
+
+    def __init__(self) -> None:
+        self.engine: LinkedCopyEngine  # the engine of these copies
+        self.begins, self.left = NEVER, 0
+        self.alone = self.shared = 1  # units a tick, with the link to itself and beside the other direction
 
     @property
-    def next_ready(self) -> int:
-        """Return the tick at which the next head may start. Valid directly after :meth:`take` found no head."""
-        return self._arbiter.next
-
-    def arrive(self, op: int, ready: int) -> bool:
-        """Note that ``op`` may start from the tick ``ready`` on. Return True if it is a head."""
-        number = self._queue_of[op]
-        queue = HardwareQueue(number, op) if op in self._runs_on else self._queues[number]
-        if queue.first != op:
-            self._ready[op] = ready
-            return False
-        queue.op, queue.ready = op, ready
-        self.heads.append(queue)
-        return True
-
-    def take(self, now: int) -> int:
-        """Take the op that starts now out of its queue and return it, or NO_HEAD if no head is ready."""
-        place = choose(self._arbiter, self.heads, 0, len(self.heads), now)
-        if place == NO_HEAD:
-            return NO_HEAD
-        queue = self.heads[place]
-        op = queue.op
-        queue.taken += 1  # the op behind it is the head now
-        if queue.first in self._ready:
-            queue.op = queue.first
-            queue.ready = self._ready.pop(queue.op)
-        else:
-            del self.heads[place]
-        return op
+    def numbers(self) -> tuple[int, int, int, int]:
+        """The flow as :func:`streamsim.rules.next_end` takes it."""
+        return self.begins, self.left, self.alone, self.shared
 
 
-class Engine(ABC):
-    """An engine of a card, behind its hardware queues."""
+class SharedLink(Shared):
+    """The link: the flows of both directions, counted up to the tick at which a flow ended last.
+
+    The end of a flow changes whenever the other one begins or ends. SimPy cannot take a timeout back, so a timeout for
+    a tick that is no longer right is ignored.
+    """
+
+    def __init__(self, card: Card) -> None:
+        self.card = card
+        self.flows = Transfer(), Transfer()  # by direction
+        self._since = 0
+        self._ends = NEVER  # the tick at which the next flow ends
+        self._then_there = self._then_back = 0  # what both will have left then
+
+    def begin(self, direction: int, copy: OpCost, level: int, now: int) -> None:
+        """Start a copy in ``direction``. Its bytes flow after the latency of this ``level`` of crowding."""
+        flow, other = self.flows[direction], self.flows[1 - direction]
+        latency = copy.rate.latency if other.begins == NEVER else copy.rate.duplex_latency
+        flow.begins, flow.left = now + latency[level], copy.units
+        flow.alone, flow.shared = copy.rate.alone, copy.rate.shared
+        self.changed = True
+
+    def go_on(self, now: int) -> None:
+        self.changed = False
+        there, back = self.flows
+        self._ends, self._then_there, self._then_back = next_end(self._since, *there.numbers, *back.numbers)
+        if self._ends < NEVER:
+            self.card.env.timeout(self._ends - now).callbacks.append(self._end)
+
+    def _end(self, _: simpy.Event) -> None:
+        now = self.card.now
+        if now != self._ends:
+            return
+        self._since, self._ends, self.changed = now, NEVER, True
+        there, back = self.flows
+        there.left, back.left = self._then_there, self._then_back
+        for flow in self.flows:
+            if flow.left <= 0 and flow.begins < NEVER:
+                flow.begins = NEVER
+                flow.engine.finish(now)
+        self.card.settle()
+
+
+class LinkedCopyEngine(CopyEngine):
+    """The copy engine of one direction. A copy's time depends on the other direction, too."""
+
+    def __init__(self, card: Card, queues: HardwareQueues, link: SharedLink, direction: int) -> None:
+        super().__init__(card, queues)
+        self._link, self._direction = link, direction
+        link.flows[direction].engine = self
+
+    def start(self, op: int, now: int) -> None:
+        self.op, self.has_room = op, False
+        self._link.begin(self._direction, self.card.lowered.cost_of(op), self.card.crowd.level(now), now)
+
+
+class Running:
+    """A kernel on the card: its share ``share`` since the tick ``since``, and the work ``left`` then.
+
+    Work is counted in ticks times the share of the card that does it. It is done at ``end`` unless the share changes.
+    """
+
+    __slots__ = ("cost", "end", "left", "op", "share", "since")
+
+    def __init__(self, op: int, cost: OpCost, now: int) -> None:
+        self.op, self.cost = op, cost
+        self.share, self.since, self.end = 0, now, now
+        self.left = cost.busy * cost.fill
+
+    def give(self, share: int, now: int) -> None:
+        """Give the kernel this share of the card from now on."""
+        if share != self.share:
+            self.left -= self.share * (now - self.since)
+            self.since, self.share = now, share
+            self.end = now + ticks_for(self.left, share)
+
+
+class ComputeEngine(Engine, Shared):
+    """Kernels side by side, up to a largest number of them: see :mod:`streamsim.rules.card`.
+
+    A kernel whose work is done makes room for others. It ends when it has drained.
+    """
 
     def __init__(self, card: Card, queues: HardwareQueues) -> None:
-        self.card, self.env, self.queues = card, card.env, queues
-        self.has_room = True  # True if it could start an op
-        self.stirred = False  # whether it may choose one at this tick: it has got room, or a head has become ready
-        self._looks_at = -1  # the tick of its alarm, at which it looks at its queues again
+        super().__init__(card, queues)
+        self._most = card.lowered.device.compute.concurrent_kernels
+        self._running: list[Running] = []  # in the order in which they started
+        self._draining: list[tuple[int, int]] = []  # a heap of (end, op): kernels whose work is done
+        self._rings_at = -1  # the tick for which the last alarm was set
 
-    @abstractmethod
     def start(self, op: int, now: int) -> None:
-        """Run ``op`` from the tick ``now`` on."""
+        self._running.append(Running(op, self.card.lowered.cost_of(op), now))
+        self._share(now)
 
-    def arrive(self, op: int, ready: int) -> None:
-        """Note that ``op`` may start from the tick ``ready`` on."""
-        if self.queues.arrive(op, ready) and self.has_room:
-            now: int = self.env.now  # type: ignore[assignment]  # SimPy's clock, which counts whole ticks here
-            if ready > now:
-                self._look_at(ready, now)
-            else:
-                self.stirred = True
+    def _share(self, now: int) -> None:
+        """Share the card among the kernels on it."""
+        if any(kernel.cost.warps for kernel in self._running):
+            room = self._share_by_warps(now)
+        else:
+            room = self._share_in_order(now)
+        self.has_room = room > 0 and len(self._running) < self._most
+        self.changed = True
 
-    def choose(self, now: int) -> None:
-        """Start the ops that can start now. With room left, look again when the next head becomes ready."""
-        self.stirred = False
-        queues = self.queues
-        while self.has_room and queues.heads:
-            op = queues.take(now)
-            if op == NO_HEAD:
-                self._look_at(queues.next_ready, now)
-                break
-            self.card.times.start[op] = now
-            self.start(op, now)
+    def _share_in_order(self, now: int) -> int:
+        """Give each kernel, in order of start, what it can use. Return what is left of the card."""
+        room, held = FULL_CARD, 0  # what is left of the card, and the threads on it
+        for kernel in self._running:
+            cost = kernel.cost
+            held += cost.threads
+            share = share_in_order(cost.fill, cost.threads, cost.idle, room, held)
+            kernel.give(share, now)
+            room -= share
+        return room
 
-    def _look_at(self, tick: int, now: int) -> None:
-        if not now < self._looks_at <= tick:  # else it looks at that tick or before
-            self._looks_at = tick
-            self.env.timeout(tick - now).callbacks.append(self._look)
+    def _share_by_warps(self, now: int) -> int:
+        """Share the card by warps; what a kernel cannot use goes to the others. Return the threads that have room."""
+        held, sharing = 0, []
+        for kernel in self._running:
+            own = fitting(kernel.cost.warps or kernel.cost.threads, held)
+            sharing.append((kernel, own))
+            held += own
+        room, free = FULL_CARD, max(0, FULL_CARD - held)
+        settles = True
+        while settles:
+            settles, rest = False, []
+            for kernel, own in sharing:
+                fill = kernel.cost.fill
+                if suffices(fill, own, room, held):
+                    kernel.give(fill, now)
+                    room, held, settles = room - fill, held - own, True
+                else:
+                    rest.append((kernel, own))
+            sharing = rest
+        for kernel, own in sharing:
+            kernel.give(share_by_warps(own, room, held), now)
+        return free
 
-    def _look(self, _: simpy.Event) -> None:
-        if self.has_room:
+    def go_on(self, now: int) -> None:
+        self.changed = False
+        tick = self._draining[0][0] if self._draining else NEVER
+        for kernel in self._running:
+            if kernel.end < tick:
+                tick = kernel.end
+        if tick != self._rings_at and tick < NEVER:
+            self._rings_at = tick
+            self.env.timeout(tick - now).callbacks.append(self._ring)
+
+    def _ring(self, _: simpy.Event) -> None:
+        now = self.card.now
+        if now != self._rings_at:
+            return  # the card has been shared anew since then
+        done = [kernel for kernel in self._running if kernel.end <= now]
+        if done:
+            self._running = [kernel for kernel in self._running if kernel.end > now]
+            self._share(now)
             self.stirred = True
-            self.card.settle()
+        for kernel in done:
+            heappush(self._draining, (now + kernel.cost.drain, kernel.op))
+        self.changed = True
+        while self._draining and self._draining[0][0] <= now:
+            self.card.ended(heappop(self._draining)[1], now)
+        self.card.settle()
+
+
+def add_engines(card: Card) -> None:
+    """Build the engines and the link of a card."""
+    lowered, copies, compute = card.lowered, card.lowered.device.copy_engines, card.lowered.device.compute
+    queues = [
+        HardwareQueues(lowered, engine, compute if name == "compute" else copies)
+        for engine, name in enumerate(lowered.engine_names)
+    ]
+    if copies.count == 2 and any(cost.rate.feels_the_other_direction for cost in lowered.costs):
+        link = SharedLink(card)
+        card.shared.append(link)
+        card.engines += [LinkedCopyEngine(card, own, link, direction) for direction, own in enumerate(queues[:2])]
+    else:
+        card.engines += [CopyEngine(card, own) for own in queues[: max(1, copies.count)]]
+    if copies.count:
+        kernels = ComputeEngine(card, queues[-1])
+        card.shared.append(kernels)
+        card.engines.append(kernels)

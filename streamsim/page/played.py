@@ -18,8 +18,7 @@ from streamsim.page.document import headline_html
 from streamsim.page.losses import losses_html, losses_of
 from streamsim.page.predictions import advice_words, headline_of, lines_of
 from streamsim.page.timelines import line_data
-from streamsim.program import HOST_MEMORIES, ORDERS, Config, HostMemory, useful_streams, workload_of_sizes
-from streamsim.program.config import Order
+from streamsim.program import HOST_MEMORIES, ORDERS, Config, HostMemory, Order, useful_streams, workload_of_sizes
 from streamsim.report import summary
 from streamsim.text import parse_number
 from streamsim.transform import Source

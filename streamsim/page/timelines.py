@@ -11,7 +11,7 @@ from streamsim.program import Copy, Kernel, Op
 from streamsim.report import engine_place, kind_of, lane_of_each_op, may_wait, numbers
 from streamsim.rules import TICKS_PER_S
 from streamsim.text import one_line
-from streamsim.timeline import Cause, Timeline, causes_of, label
+from streamsim.timeline import Timeline, WaitCause, causes_of, label
 
 BECAUSE = ("start", "host", "stream", "event", "engine")  # the viewer has these in the same order
 LONGEST_NAME = 200
@@ -88,7 +88,7 @@ def _columns(timeline: Timeline) -> list[Sequence[int]]:
     """
     ops = timeline.schedule.ops
     streams = [-1 if op.stream is None else op.stream for op in ops]
-    nothing: list[Cause] = [(None, "start")] * len(ops)
+    nothing: list[WaitCause] = [(None, "start")] * len(ops)
     causes = nothing if timeline.device is None else _causes(timeline)
     ready, since, ended = [], [], dict[int, int]()
     for op, (stream, (cause, because)) in enumerate(zip(streams, causes, strict=True)):
@@ -130,7 +130,7 @@ def _amounts(ops: Sequence[Op]) -> list[int]:
     return found
 
 
-def _causes(timeline: Timeline) -> list[Cause]:
+def _causes(timeline: Timeline) -> list[WaitCause]:
     assert timeline.device is not None
     return [cause or (None, "start") for cause in causes_of(timeline, lower(timeline.schedule, timeline.device))]
 

@@ -32,6 +32,7 @@ from streamsim.program.schedule import (
     HostWork,
     Kernel,
     Launch,
+    MemoryKind,
     Op,
     RecordEvent,
     Region,
@@ -40,7 +41,6 @@ from streamsim.program.schedule import (
     Synchronize,
     WaitEvent,
 )
-from streamsim.program.schedule import Memory as MemoryKind
 from streamsim.text import parse_bytes, parse_count, parse_seconds, parse_share, short, shown
 
 

@@ -21,8 +21,8 @@ from streamsim.text import counted
 
 HostMemory = Literal["pinned", "pageable"]
 HOST_MEMORIES: tuple[HostMemory, ...] = get_args(HostMemory)
-Direction = Literal["forward", "backward", "both"]  # of a pass over layers
-DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
+PassDirection = Literal["forward", "backward", "both"]  # of a pass over layers
+DIRECTIONS: tuple[PassDirection, ...] = get_args(PassDirection)
 
 
 def useful_streams(order: Order, chunks: int) -> int:

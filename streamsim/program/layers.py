@@ -11,7 +11,7 @@ import msgspec
 
 from streamsim.checks import LARGEST_BYTES, check_calls, check_choice, check_is, check_tuple, check_whole
 from streamsim.errors import InputError
-from streamsim.program.config import DIRECTIONS, Direction
+from streamsim.program.config import DIRECTIONS, PassDirection
 from streamsim.program.schedule import Kernel
 from streamsim.program.workload import WorkloadKernel
 from streamsim.text import counted, format_bytes, short, shown
@@ -84,7 +84,7 @@ class Layers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     layers: tuple[Layer, ...]
     passes: int = 1
     name: str = ""
-    direction: Direction = "forward"
+    direction: PassDirection = "forward"
 
     def __post_init__(self) -> None:
         check_tuple("layers", self.layers, Layer)

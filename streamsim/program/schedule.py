@@ -29,11 +29,11 @@ from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.text import short, shown
 
-Direction = Literal["h2d", "d2h"]
-Memory = Literal["device", "pinned", "pageable"]
+CopyDirection = Literal["h2d", "d2h"]
+MemoryKind = Literal["device", "pinned", "pageable"]
 StreamKind = Literal["non-blocking", "blocking"]
 Launch = Literal["live", "graph"]
-DIRECTIONS, MEMORIES, STREAM_KINDS, LAUNCHES = map(get_args, (Direction, Memory, StreamKind, Launch))
+DIRECTIONS, MEMORIES, STREAM_KINDS, LAUNCHES = map(get_args, (CopyDirection, MemoryKind, StreamKind, Launch))
 
 SCHEMA_VERSION = 1
 LEGACY_STREAM = 0
@@ -73,7 +73,7 @@ class Buffer(_Value, frozen=True):
 
     name: str
     bytes: int
-    memory: Memory
+    memory: MemoryKind
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -107,7 +107,7 @@ class Copy(_Issued, frozen=True, tag_field="op", tag="copy"):
     ``cudaStreamSynchronize``; in stream 0, ``cudaMemcpy``). Other copies are asynchronous.
     """
 
-    direction: Direction
+    direction: CopyDirection
     bytes: int
     stream: int
     host: Region | None = None

@@ -11,8 +11,7 @@ from collections.abc import MutableSequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from streamsim.rules.hand_overs import KERNEL, KINDS, NOTHING
-from streamsim.rules.link import NEVER
+from streamsim.rules.card import KERNEL, KINDS, NEVER, NOTHING
 
 # A thread's latest call: the kind of a copy or kernel, or one of these.
 OWN_WORK, RECORD, WAIT, SYNCHRONIZE, WAIT_THREAD = NOTHING, 4, 5, 6, 7
@@ -103,7 +102,7 @@ def turn_surcharge(costs: Surcharges, caller: Caller, called: int) -> int:
     return more
 
 
-def held(caller: Caller) -> None:
+def reset_after_wait(caller: Caller) -> None:
     """Note that the latest call may have held the caller: its next copy and next kernel cost more again."""
     caller.copied = caller.launched = 0
 

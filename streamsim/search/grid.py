@@ -12,8 +12,7 @@ import msgspec
 from streamsim.analysis import remedy
 from streamsim.checks import LARGEST_BYTES, MOST_CHUNKS, check_tuple, check_whole
 from streamsim.errors import InputError
-from streamsim.program import ISSUE_ORDERS, Config, HostMemory, Launch, Workload, most_streams, useful_buffers
-from streamsim.program.config import Order
+from streamsim.program import ISSUE_ORDERS, Config, HostMemory, Launch, Order, Workload, most_streams, useful_buffers
 from streamsim.text import format_bytes
 
 COARSE_CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)

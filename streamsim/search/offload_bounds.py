@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamsim.device import Device
-from streamsim.lowering import BYTE_BITS, call_ticks, kernel_shape, rate_of, surcharges_of
+from streamsim.lowering import BYTE_BITS, call_ticks, kernel_cost, rate_of, surcharges_of
 from streamsim.program import Copy, Kernel, Layers, RecordEvent, WaitEvent
 from streamsim.rules import ticks
 
@@ -66,7 +66,7 @@ class LayerCosts:
         self.launches = np.array([[len(some) for some in side] for side in launches], np.int64)
         self.weights = np.array([step.weight_bytes for step in steps], np.int64)
         self.copies = np.array([_copy_ticks(device, step.weight_bytes) for step in steps], np.int64)
-        alone = [[sum(kernel_shape(device, op).duration for op in some) for some in side] for side in launches]
+        alone = [[sum(kernel_cost(device, op).duration for op in some) for some in side] for side in launches]
         self.runs = np.array(alone, np.int64)
 
     @property

@@ -47,7 +47,7 @@ from streamsim.lowering import (
     NOT_AN_ENGINE,
     Calls,
     ChunkCosts,
-    Shape,
+    OpCost,
     call_ticks,
     hand_over_table,
     kernel_call,
@@ -89,7 +89,7 @@ class _Size(NamedTuple):
 
     many: int
     work: int
-    ops: tuple[Shape, ...]
+    ops: tuple[OpCost, ...]
     before: tuple[int, ...]
     onwards: tuple[int, ...]
     between: int
@@ -106,7 +106,7 @@ class _Cut(NamedTuple):
     chunks: int
     sizes: tuple[_Size, ...]
     kinds: tuple[int, ...]
-    once: dict[int, list[Shape]]
+    once: dict[int, list[OpCost]]
     has_gaps: bool
     calls_between: int
 
@@ -192,16 +192,16 @@ class LowerBounds:
         """Return the numbers of a chunk's ops that an engine runs."""
         return [k for k, kind in enumerate(cut.kinds) if self._engine_of[kind] == engine]
 
-    def _copied_once(self, cut: _Cut, engine: int) -> list[Shape]:
+    def _copied_once(self, cut: _Cut, engine: int) -> list[OpCost]:
         return [op for kind, ops in cut.once.items() if self._engine_of[kind] == engine for op in ops]
 
     def _work(self, cut: _Cut, engine: int) -> int:
         """Return the ticks of an engine's work, without waits."""
         own = self._own(cut, engine)
-        once = sum(op.works for op in self._copied_once(cut, engine))
-        one_by_one = sum(size.many * size.ops[k].works for size in cut.sizes for k in own)
+        once = sum(op.busy for op in self._copied_once(cut, engine))
+        one_by_one = sum(size.many * size.ops[k].busy for size in cut.sizes for k in own)
         if self._most > 1 and all(cut.kinds[k] == KERNEL for k in own):
-            area = sum(size.many * size.ops[k].works * size.ops[k].width for size in cut.sizes for k in own)
+            area = sum(size.many * size.ops[k].busy * size.ops[k].fill for size in cut.sizes for k in own)
             return once + max(-(-area // FULL_CARD), -(-one_by_one // self._most))
         return once + one_by_one
 
@@ -267,7 +267,7 @@ class LowerBounds:
             return chunks * (calls + ticks(workload.host_work_s) + workload.has_host_work) + ticks(workload.host_load_s)
         return calls
 
-    def _size(self, part: Part, ops: tuple[Shape, ...], most: int) -> _Size:
+    def _size(self, part: Part, ops: tuple[OpCost, ...], most: int) -> _Size:
         gaps = [self._crossing(kind, follower) for kind, follower in pairwise(self._kinds)]
         gaps = [gap if op.duration > most else 0 for op, gap in zip(ops, gaps, strict=False)]
         before, now = [], 0
@@ -280,7 +280,7 @@ class LowerBounds:
         return _Size(part.many, work, ops, tuple(before), onwards, between)
 
 
-def _least_ops(costs: ChunkCosts, part: Part, in_graph: bool) -> tuple[Shape, ...]:
+def _least_ops(costs: ChunkCosts, part: Part, in_graph: bool) -> tuple[OpCost, ...]:
     """Return the least costs of a chunk's ops.
 
     In a graph, the chunk's first kernel may run directly behind a kernel of another chunk; its other kernels run
@@ -294,10 +294,10 @@ def _least_ops(costs: ChunkCosts, part: Part, in_graph: bool) -> tuple[Shape, ..
     return (*ops[:first], *map(_lesser, ops[first : first + 1], behind[first:]), *behind[first + 1 :])
 
 
-def _lesser(one: Shape, other: Shape) -> Shape:
+def _lesser(one: OpCost, other: OpCost) -> OpCost:
     """Return a shape that takes at most as much as either shape, in every respect."""
-    works, drain = min(one.works, other.works), min(one.drain, other.drain)
-    return one._replace(duration=works + drain, drain=drain, width=min(one.width, other.width))
+    works, drain = min(one.busy, other.busy), min(one.drain, other.drain)
+    return one._replace(duration=works + drain, drain=drain, fill=min(one.fill, other.fill))
 
 
 def _most_calls(workload: Workload, ops: int, launch: Launch, device: Device, calls: Calls) -> int:
@@ -382,7 +382,7 @@ class _Calls:
 
 def _tail(cut: _Cut, op: int) -> int:
     """Return the shortest chain behind op number ``op`` of a chunk, from the end of its work on."""
-    return min(size.onwards[op] - size.ops[op].works for size in cut.sizes)
+    return min(size.onwards[op] - size.ops[op].busy for size in cut.sizes)
 
 
 def _flow(cut: _Cut, own: Sequence[int], idle: int) -> Flow:

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from streamsim.analysis import WORTH, Explanation, Together
 from streamsim.device import Device
 from streamsim.errors import InputError
-from streamsim.program import PREFETCH_BUFFERS, Config
-from streamsim.program.config import Order
+from streamsim.program import PREFETCH_BUFFERS, Config, Order
 from streamsim.rules import TICKS_PER_S, ticks
 from streamsim.search.best import best
 from streamsim.search.best_first import NEAR_PERCENT, within

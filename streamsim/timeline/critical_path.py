@@ -11,11 +11,11 @@ import msgspec
 from streamsim.checks import check_is
 from streamsim.errors import InputError
 from streamsim.lowering import NO_OP, NO_SEGMENT, Lowered, lower
-from streamsim.rules import heard
+from streamsim.rules import release_tick
 from streamsim.timeline.timeline import Timeline
 
 Because = Literal["start", "host", "stream", "event", "engine"]
-Cause = tuple[int | None, Because]
+WaitCause = tuple[int | None, Because]
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ def critical_path_of(timeline: Timeline, lowered: Lowered) -> list[Step]:
     return _CriticalPath(timeline, lowered).steps()
 
 
-def causes_of(timeline: Timeline, lowered: Lowered) -> list[Cause | None]:
+def causes_of(timeline: Timeline, lowered: Lowered) -> list[WaitCause | None]:
     """Return, for every op, the op that it waited for last and the kind of the wait.
 
     An event or host call has None instead. A copy or kernel that waited only for its host call has the op None. The
@@ -65,9 +65,9 @@ class _CriticalPath:
         self.lowered = lowered
         self._before = lowered.predecessors()
         self._ahead = _ahead_in_queue(lowered)
-        drains = [shape.drain for shape in lowered.shapes]
+        drains = [cost.drain for cost in lowered.costs]
         # The tick from which an op's engine is free for others.
-        self._leaves = [end - drains[shape] for end, shape in zip(timeline.end, lowered.shape, strict=True)]
+        self._leaves = [end - drains[cost] for end, cost in zip(timeline.end, lowered.cost, strict=True)]
         on_engine: list[list[int]] = [[] for _ in timeline.engine_names]
         for op, engine in enumerate(timeline.engine):
             if engine >= 0:
@@ -86,7 +86,7 @@ class _CriticalPath:
             op = earlier
         return path[::-1]
 
-    def cause(self, op: int) -> Cause:
+    def cause(self, op: int) -> WaitCause:
         """Return the op that a copy or kernel waited for last, and the kind of the wait."""
         if self.t.start[op] > self.t.ready[op]:
             ahead = self._ahead[op]
@@ -102,8 +102,8 @@ class _CriticalPath:
         return self._host_waited_for(op)
 
     def _release(self, before: int, op: int) -> int:
-        comes = self.t.issued[op] + self.lowered.call[op] + self.lowered.submit
-        return heard(self.t.end[before], self.lowered.crossing(before, op), comes)
+        arrival = self.t.issued[op] + self.lowered.call[op] + self.lowered.submit
+        return release_tick(self.t.end[before], self.lowered.crossing(before, op), arrival)
 
     def _last_that_left(self, op: int) -> int | None:
         """Return the op that left the engine of ``op`` last, at the start of ``op`` or before."""
@@ -111,7 +111,7 @@ class _CriticalPath:
         k = bisect_right(ops, self.t.start[op], key=self._leaves.__getitem__)
         return ops[k - 1] if k else None
 
-    def _host_waited_for(self, op: int) -> Cause:
+    def _host_waited_for(self, op: int) -> WaitCause:
         """Return the op whose end let the host continue and issue ``op``; None if the host never waited."""
         segments, returned = self.lowered.segments, self.t.returned
         thread = self.t.schedule.ops[op].thread

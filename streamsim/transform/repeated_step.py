@@ -24,6 +24,7 @@ from streamsim.program import (
     HostWork,
     Kernel,
     Op,
+    Order,
     Point,
     Schedule,
     Synchronize,
@@ -32,7 +33,6 @@ from streamsim.program import (
     Workload,
     WorkloadKernel,
 )
-from streamsim.program.config import Order
 from streamsim.text import format_bytes, one_line, shown
 from streamsim.transform.ops import is_of_a_call, last_work
 from streamsim.transform.recut import Recut

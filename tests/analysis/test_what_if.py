@@ -19,6 +19,7 @@ from streamsim.program import (
     Copy,
     HostWork,
     Kernel,
+    MemoryKind,
     Op,
     RecordEvent,
     Region,
@@ -32,7 +33,6 @@ from streamsim.program import (
     ring,
     workload_of_sizes,
 )
-from streamsim.program.schedule import Memory
 from streamsim.transform import Case, Scenario, in_pieces, over_streams, pinned, prefetched, slow_calls, steps_of
 from streamsim.transform import changes as change
 
@@ -199,7 +199,7 @@ COLD_US, WARM_US = 160.0, 80.0  # what the host did behind a staged copy, and wo
     ],
 )
 def test_pinned_the_host_finds_its_caches_warm(
-    n_bytes: int, memory: Memory, work_us: tuple[float, ...], left_us: tuple[float, ...]
+    n_bytes: int, memory: MemoryKind, work_us: tuple[float, ...], left_us: tuple[float, ...]
 ) -> None:
     """Of what it does behind a copy of a mebibyte or more that was staged, the first 160 us in half of their time.
 

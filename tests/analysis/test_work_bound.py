@@ -14,8 +14,7 @@ from strategies import NS, devices, link, make_device
 from streamsim.analysis import CHAIN, HOST, LINK, work_bound
 from streamsim.device import Device, KernelCost, device_names, load_device
 from streamsim.errors import InputError
-from streamsim.program import Config, Point, Workload, WorkloadKernel, workload_of_sizes
-from streamsim.program.config import Order
+from streamsim.program import Config, Order, Point, Workload, WorkloadKernel, workload_of_sizes
 from streamsim.search import Grid, evaluate_ticks
 
 ISSUED: tuple[tuple[Order, int | None], ...] = (

@@ -18,7 +18,7 @@ from typing import Any
 
 from streamsim import Workload, WorkloadKernel, build, load_device
 from streamsim.compiled import makespans
-from streamsim.compiled.configurations import Runner, _Costs
+from streamsim.compiled.configurations import _CostTable
 from streamsim.model import simulate
 from streamsim.program import Config
 from streamsim.rules import S_PER_TICK
@@ -52,10 +52,10 @@ def on_one_core(device: Any) -> None:
     """Print the rate of the loop, and of the whole call."""
     print(f"one core, {len(GRID)} configurations, {ops_of(GRID) / 1e6:.1f} M ops, in M ops/s")
     for kernels, workload in (("of a duration", WORKLOAD), ("that leave the card before they end", COSTED)):
-        costs = _Costs(workload, device)
-        configs, runner = costs.rows(GRID), Runner(costs)
+        costs = _CostTable(workload, device)
+        configs, tables = costs.rows(GRID), costs.tables()
         rates = []
-        for work in (lambda: runner.run(configs), lambda: makespans(workload, GRID, device, threads=1)):  # noqa: B023
+        for work in (lambda: costs.run(configs, tables), lambda: makespans(workload, GRID, device, threads=1)):  # noqa: B023
             work()  # code and memory are there
             rates.append(ops_of(GRID) / median(seconds(work) for _ in range(ROUNDS)) / 1e6)
         print(f"  kernels {kernels}: {rates[0]:.0f}; from Config to makespan {rates[1]:.0f}")

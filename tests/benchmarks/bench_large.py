@@ -38,11 +38,10 @@ from streamsim import (
     ring,
 )
 from streamsim.compiled import simulate
-from streamsim.compiled.loop import run
-from streamsim.compiled.records import Arrays, flatten
-from streamsim.compiled.tables import new_state
+from streamsim.compiled.loop import run_loop
+from streamsim.compiled.records import LoopArguments, flatten, new_state
 from streamsim.lowering import Lowered, lower
-from streamsim.model import Times, complete_events
+from streamsim.model import OpTimes, complete_events
 from streamsim.recorded import (
     NONE,
     Annotations,
@@ -138,11 +137,11 @@ def timed(work: Callable[[], Any], into: list[float]) -> Any:
     return found
 
 
-def looped(arrays: Arrays, device: Device, ops: int) -> Times:
+def looped(arrays: LoopArguments, device: Device, ops: int) -> OpTimes:
     """The times of a program that has been made records."""
     rows = np.full((5, ops), -1, np.int64)
-    run(*arrays, new_state(device, ops), rows)
-    return Times(*(array("q", row.tobytes()) for row in rows))
+    run_loop(*arrays, new_state(device, ops), rows)
+    return OpTimes(*(array("q", row.tobytes()) for row in rows))
 
 
 def steps(make: Callable[[], Schedule], device: Device) -> list[float]:
@@ -150,7 +149,7 @@ def steps(make: Callable[[], Schedule], device: Device) -> list[float]:
     took: list[float] = []
     schedule: Schedule = timed(make, took)
     lowered: Lowered = timed(lambda: lower(schedule, device), took)
-    arrays: Arrays = timed(lambda: flatten(lowered), took)
+    arrays: LoopArguments = timed(lambda: flatten(lowered), took)
     times = timed(lambda: looped(arrays, device, len(schedule)), took)
     timed(lambda: complete_events(times, lowered), took)
     timed(lambda: simulate(schedule, device).makespan_s, took)

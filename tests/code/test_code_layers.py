@@ -16,15 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim.code import VERIFIED, code_of_layers
-from streamsim.program import DIRECTIONS, Layer, Layers, Offload, WorkloadKernel
-from streamsim.program.config import Direction
+from streamsim.program import DIRECTIONS, Layer, Layers, Offload, PassDirection, WorkloadKernel
 
 RUFF = shutil.which("ruff", path=f"{sys.prefix}/bin") or shutil.which("ruff")
 REPEAT = 2
 
 
 def layers_of_floats(
-    *floats: int, launches: tuple[int, ...] = (), passes: int = 1, direction: Direction = "forward"
+    *floats: int, launches: tuple[int, ...] = (), passes: int = 1, direction: PassDirection = "forward"
 ) -> Layers:
     """Layers of so many floats; backward they have twice as many launches, as they are computed again."""
     several = launches or (1,) * len(floats)

@@ -12,10 +12,10 @@ from streamsim.compiled import available
 
 compiled = pytest.mark.skipif(not available(), reason="numba is not installed")
 USES_A_RULE = """
-from streamsim.compiled.numba_code import compiled, rule
-from streamsim.rules import link
+from streamsim.compiled.loop import compiled, rule
+from streamsim.rules import level
 
-level = rule(link.level)
+level = rule(level)
 
 @compiled
 def crowded(sources):
@@ -32,7 +32,7 @@ print(crowded(3, 4), sum(crowded.stats.cache_hits.values()))
 def test_code_on_disk_is_used_until_a_rule_is_edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "streamsim"
     shutil.copytree(Path(streamsim.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    script, rule = tmp_path / "script.py", package / "rules" / "link.py"
+    script, rule = tmp_path / "script.py", package / "rules" / "card.py"
     script.write_text(USES_A_RULE)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
 
@@ -47,9 +47,9 @@ def test_code_on_disk_is_used_until_a_rule_is_edited(tmp_path: Path, monkeypatch
 
 @compiled
 def test_all_that_is_kept_on_disk_names_its_sources() -> None:
-    from streamsim.compiled import layout, loop, numba_code
+    from streamsim.compiled import layout, loop
 
-    for function in (loop.run, layout.run_patterns):
-        assert [cell.cell_contents for cell in function.py_func.__closure__] == [numba_code.sources()]
+    for function in (loop.run_loop, layout.run_patterns):
+        assert [cell.cell_contents for cell in function.py_func.__closure__] == [loop.sources()]
     with pytest.raises(AssertionError, match="names its sources"):
-        numba_code.compiled(lambda _: lambda: 7)
+        loop.compiled(lambda _: lambda: 7)

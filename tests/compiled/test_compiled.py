@@ -35,8 +35,7 @@ from streamsim.checks import LARGEST_BYTES, LONGEST_S
 from streamsim.compiled import available, makespans, simulate, simulate_one_of_many, telling
 from streamsim.device import Device, KernelCost, load_device
 from streamsim.errors import InputError
-from streamsim.program import LAUNCHES, Config, Kernel, Schedule, Workload, WorkloadKernel, build
-from streamsim.program.config import Order
+from streamsim.program import LAUNCHES, Config, Kernel, Order, Schedule, Workload, WorkloadKernel, build
 from streamsim_validate.records import read_record
 
 RECORDS = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
@@ -369,16 +368,14 @@ def test_without_a_folder_to_write_to_it_compiles_without_a_cache_and_says_so_on
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As in a container whose package and home are read-only: numba finds no place, and refuses to decorate."""
-    from streamsim.compiled import numba_code
+    from streamsim.compiled import loop
 
     monkeypatch.setattr("numba.core.caching.CacheImpl._locator_classes", [])
-    monkeypatch.setattr(numba_code, "_cache", True)
+    monkeypatch.setattr(loop, "_cache", True)
     with pytest.warns(RuntimeWarning, match="every run compiles it anew: set NUMBA_CACHE_DIR to a folder") as said:
-        found = [
-            numba_code.compiled(make) for make in (lambda sources: lambda: sources, lambda sources: lambda: -sources)
-        ]
+        found = [loop.compiled(make) for make in (lambda sources: lambda: sources, lambda sources: lambda: -sources)]
     assert len(said) == 1
-    assert found[0]() == -found[1]() == numba_code.sources()
+    assert found[0]() == -found[1]() == loop.sources()
 
 
 def test_without_numba_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -399,7 +396,7 @@ def test_which_simulator_runs_hangs_on_the_size_of_the_job_and_on_what_is_instal
     """So many schedules of so many ops; whatever ran before."""
     ran: list[str] = []
     stand_in = SimpleNamespace(run=lambda _: ran.append("compiled"))  # of what needs numba
-    monkeypatch.setitem(sys.modules, "streamsim.compiled.timelines", stand_in)
+    monkeypatch.setitem(sys.modules, "streamsim.compiled.loop", stand_in)
     monkeypatch.setattr(model, "run", lambda _: ran.append("simpy"))
     monkeypatch.setattr(streamsim.compiled, "available", lambda: is_installed)
     monkeypatch.setattr(streamsim.compiled, "_check_available", lambda: None)

@@ -8,8 +8,7 @@ from twins import assert_same, by_simpy, compiled
 
 from streamsim.compiled import makespans
 from streamsim.device import Device
-from streamsim.program import LAUNCHES, Config, Schedule, Workload, WorkloadKernel
-from streamsim.program.config import Order
+from streamsim.program import LAUNCHES, Config, Order, Schedule, Workload, WorkloadKernel
 from streamsim.rules import MOST_QUEUES
 
 RULES = ("issue-order", "ready-order", "same-queue-first")

@@ -28,6 +28,7 @@ from streamsim.program import (
     Config,
     Copy,
     Kernel,
+    Order,
     Region,
     Schedule,
     Synchronize,
@@ -36,7 +37,6 @@ from streamsim.program import (
     read_workload,
     write_workload,
 )
-from streamsim.program.config import Order
 from streamsim.search import Grid
 
 NS = 1e-9

@@ -16,9 +16,9 @@ def test_a_chunks_ops_cost_what_those_of_its_schedule_do(
     config = Config(chunks=min(chunks, workload.work), memory=memory)
     costs = ChunkCosts(workload, device, call_ticks("live", device), config.is_pageable)
     parts = workload.cut(config.chunks)
-    found = [shape for part in parts for _ in range(part.many) for shape in costs.chunk(part)]
+    found = [cost for part in parts for _ in range(part.many) for cost in costs.chunk(part)]
     schedule = config.schedule(workload)
     lowered = lower(schedule, device)
     works = [i for i, op in enumerate(schedule) if isinstance(op, Copy | Kernel)]
-    assert found == [lowered.shapes[lowered.shape[i]] for i in works]
-    assert [shape.kind for shape in found] == list(kinds_of(workload)) * config.chunks
+    assert found == [lowered.costs[lowered.cost[i]] for i in works]
+    assert [cost.kind for cost in found] == list(kinds_of(workload)) * config.chunks

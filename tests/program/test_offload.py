@@ -21,6 +21,7 @@ from streamsim.program import (
     Layer,
     Layers,
     Offload,
+    PassDirection,
     Schedule,
     Synchronize,
     WaitEvent,
@@ -29,14 +30,13 @@ from streamsim.program import (
     offload,
     one_by_one,
 )
-from streamsim.program.config import Direction
 from streamsim.races import check
 
 IDEAL = card.make_device()
 Model = tuple[list[Times], frozenset[int], int, int]
 
 
-def made(model: Model, direction: Direction = "forward", **more: Any) -> tuple[Layers, Offload]:
+def made(model: Model, direction: PassDirection = "forward", **more: Any) -> tuple[Layers, Offload]:
     times, resident, depth, passes = model
     return layers_of(*times, passes=passes, direction=direction), Offload(depth, names_of(resident), **more)
 
@@ -105,7 +105,7 @@ def test_kernels_issued_first_run_beside_pageable_copies(c: int, k: int, layers:
 @examples(200)
 @given(models(), directions, st.booleans())
 def test_without_overheads_it_takes_what_the_recurrence_says(
-    model: Model, direction: Direction, kernel_first: bool
+    model: Model, direction: PassDirection, kernel_first: bool
 ) -> None:
     times, resident, depth, passes = model
     layers, config = made(model, direction, kernel_first=kernel_first)
@@ -119,7 +119,7 @@ def test_without_overheads_it_takes_what_the_recurrence_says(
 @examples(100)
 @given(models(), directions, st.sampled_from(("pinned", "pageable")), st.sampled_from((0, 64)), st.booleans())
 def test_no_two_conflicting_accesses_are_unordered(
-    model: Model, direction: Direction, memory: str, reserve: int, kernel_first: bool
+    model: Model, direction: PassDirection, memory: str, reserve: int, kernel_first: bool
 ) -> None:
     layers, config = made(model, direction, memory=memory, reserve_bytes=reserve, kernel_first=kernel_first)
     for schedule in (config.schedule(layers), one_by_one(layers, config.memory, reserve)):
@@ -140,7 +140,7 @@ def test_without_the_wait_for_its_buffer_a_copy_would_race() -> None:
 @examples(100)
 @given(models(), directions, st.integers(0, 2), st.booleans())
 def test_every_kernel_reads_the_weights_of_its_layer_and_every_pass_copies_what_is_streamed(
-    model: Model, direction: Direction, launches: int, kernel_first: bool
+    model: Model, direction: PassDirection, launches: int, kernel_first: bool
 ) -> None:
     # Without races the order of issue is as good as any: one symbolic run shows what each buffer holds.
     times, resident, depth, passes = model

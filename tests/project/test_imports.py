@@ -41,7 +41,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 
 def room_of(module: str) -> str:
-    """``streamsim.rules.link`` -> ``rules``; ``streamsim.errors`` -> ``errors``."""
+    """``streamsim.rules.card`` -> ``rules``; ``streamsim.errors`` -> ``errors``."""
     return module.split(".")[1] if "." in module else ""
 
 

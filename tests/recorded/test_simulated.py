@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from perfect_profiler import recorded
 
 from streamsim import build, load_device, replay, simulate, workload_of_sizes
-from streamsim.program import HostMemory
-from streamsim.program.config import Order
+from streamsim.program import HostMemory, Order
 from streamsim.recorded import LEGACY_STREAM, read_recording, without_recording, write_recording
 
 WORKLOAD = workload_of_sizes(h2d=["64MiB"], kernels=["0.57ms"], d2h=["32MiB"])

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from streamsim.device import Device, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program import Layer, Layers, Offload, WorkloadKernel, one_by_one
-from streamsim.program.config import Direction
+from streamsim.program import Layer, Layers, Offload, PassDirection, WorkloadKernel, one_by_one
 from streamsim.search import MOST_LEAN, Best, LayerCosts, Room, best_offload, floor_ticks, placements
 
 IDEAL = card.make_device()
@@ -220,7 +219,7 @@ def test_many_layers_are_placed_near_the_bound() -> None:
 
 @examples(200)
 @given(models(), directions, card.devices(), st.integers(1, 8))
-def test_no_way_ends_before_its_bound(model: Model, direction: Direction, device: Device, most_passes: int) -> None:
+def test_no_way_ends_before_its_bound(model: Model, direction: PassDirection, device: Device, most_passes: int) -> None:
     times, resident, depth, passes = model
     streamed = [n not in resident for n in range(len(times))]
     depth = min(depth, sum(streamed)) or 1
@@ -236,7 +235,7 @@ def test_no_way_ends_before_its_bound(model: Model, direction: Direction, device
 @examples(100)
 @given(models(6, 5), directions)
 @example(([(1, 9), (9, 1)], frozenset(), 1, 5), "forward")
-def test_without_overheads_the_bound_is_what_it_takes(model: Model, direction: Direction) -> None:
+def test_without_overheads_the_bound_is_what_it_takes(model: Model, direction: PassDirection) -> None:
     times, resident, depth, passes = model
     streamed = np.array([[n not in resident for n in range(len(times))]])
     depth = min(depth, int(streamed.sum())) or 1

@@ -13,8 +13,7 @@ from strategies import NS, devices, link, make_device
 import streamsim
 from streamsim.device import Device, KernelCost
 from streamsim.errors import InputError
-from streamsim.program import Config, Workload, WorkloadKernel
-from streamsim.program.config import Order
+from streamsim.program import Config, Order, Workload, WorkloadKernel
 from streamsim.search import Grid, LowerBounds, evaluate_ticks
 
 # The bounds

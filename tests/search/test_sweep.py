@@ -18,6 +18,7 @@ from streamsim.device import known_within, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import (
+    Order,
     Point,
     Workload,
     WorkloadKernel,
@@ -28,7 +29,6 @@ from streamsim.program import (
     workload_of_sizes,
     write_workload,
 )
-from streamsim.program.config import Order
 from streamsim.search import Axis, Sweep, is_fast, predict_block, read_asked, scaled, sweep, sweep_blocks, sweep_of
 
 ASKED = {

@@ -19,6 +19,7 @@ from streamsim.device import Device, Host
 from streamsim.errors import InputError
 from streamsim.program import (
     Copy,
+    CopyDirection,
     Kernel,
     Op,
     RecordEvent,
@@ -32,7 +33,6 @@ from streamsim.program import (
     prefetch,
     ring,
 )
-from streamsim.program.schedule import Direction
 from streamsim_validate.calibrate.engines import CYCLES, KERNELS, kernel_kind
 from streamsim_validate.calibrate.front_ends import non_negative
 from streamsim_validate.calibrate.links import Link
@@ -302,7 +302,7 @@ def serial() -> Iterator[Probe]:
             yield probe_of(f"serial {letters}", MIX_BYTES, n, ops, buffers=BUFFERS)
 
 
-def _held(direction: Direction, number: int) -> Copy:
+def _held(direction: CopyDirection, number: int) -> Copy:
     return replace(moved(direction, MIX_BYTES, 1, number), blocking=True)
 
 

@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsim.errors import InputError
-from streamsim.program import Copy, Schedule
-from streamsim.program.schedule import Memory
+from streamsim.program import Copy, MemoryKind, Schedule
 from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.kernels import PERIOD
 
@@ -203,7 +202,7 @@ SCRATCH_DEVICE = {"h2d": "(scratch in, device)", "d2h": "(scratch out, device)"}
 class Key(NamedTuple):
     """A buffer: pinned, pageable or device memory of this name."""
 
-    memory: Memory
+    memory: MemoryKind
     name: str
 
 

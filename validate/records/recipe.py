@@ -24,6 +24,7 @@ from streamsim.program import (
     Copy,
     Kernel,
     Op,
+    Order,
     RecordEvent,
     Schedule,
     Synchronize,
@@ -39,7 +40,6 @@ from streamsim.program import (
     ring_config,
     serial,
 )
-from streamsim.program.config import Order
 
 Value = int | str
 CHUNK_RELAY = "chunk-relay"  # the issue order relay: all kernels of a chunk wait once
