@@ -475,7 +475,7 @@ def test_a_schedule_without_work_has_nothing_to_explain() -> None:
 def test_a_schedule_of_too_many_ops_is_refused_before_it_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("streamsim.analysis.explain"), "MOST_OPS", 13)
     explain(depth_first(WORKLOAD, 4, 2), PLAIN)  # twelve, and the synchronisation
-    monkeypatch.setattr("streamsim.analysis.explain.Removals", None)
+    monkeypatch.setattr(import_module("streamsim.analysis.explain"), "Removals", None)
     with pytest.raises(InputError, match=r"^the schedule has 16 ops: .* takes 13 ops at most; give fewer chunks"):
         explain(depth_first(WORKLOAD, 5, 2), PLAIN)
 
