@@ -30,6 +30,7 @@ _RANGE = re.compile(r"\s*([0-9]+)\s*(?:-|\.\.+|:|,)\s*([0-9]+)\s*", re.ASCII)
 _PARTS = {"m": 10**3, "u": 10**6, "\u00b5": 10**6, "\u03bc": 10**6, "n": 10**9, "%": 100}  # divisors: they round once
 
 FIGURES = 4  # of a number without a known error
+NEAR_ONE = 0.2  # a ratio closer to 1 shows two places
 RATE, SIZE, TIME = "_bytes_per_s", "_bytes", "_s"
 UNITS = (RATE, SIZE, TIME)  # the longest first, because a rate's name ends in _s, too
 
@@ -170,8 +171,11 @@ def format_share(share: float, within: float = 0.0) -> str:
 
 
 def format_ratio(ratio: float, within: float = 0.0) -> str:
-    """Return one time over another: ``2.14x``, or ``2.1x`` if the times are known ``within`` 10 %."""
-    if not within:
+    """Return one time over another: ``2.14x``, or ``2.1x`` if the times are known ``within`` 10 %.
+
+    Near 1, two places remain: rounding neither hides a gain nor makes one.
+    """
+    if not within or abs(ratio - 1) < NEAR_ONE:
         return f"{ratio:.2f}x"
     value = rounded(ratio, within)
     places = 2 if value < 1 else max(0, figures(within) - len(str(int(value))))

@@ -47,7 +47,9 @@ FASTER = 0.9  # a part shortened to this share shows whether the loop waits for 
 # memory was staged at 3.4 GB/s, and memory touched before at 6.7 GB/s. It was pinned as slowly.
 FIRST_TOUCH_PACE = 0.5  # share of the pageable rate
 BINDS = 0.25  # the loop waits for a part if it gains at least this share of the time that the part gains
+FILLS = 0.9  # or if the part takes this share of the loop's time
 WORTH = 1.01  # a change that gains less is not worth a line
+WORTH_DOING = 1.03  # a change that gains less is no answer
 PAGEABLE = "h2d.pageable_bandwidth_bytes_per_s"
 MAIN = 0
 COPIES, STEPS = 1, 2  # streams
@@ -236,7 +238,7 @@ class LoopAdvice(Result, msgspec.Struct, frozen=True):
     def verdict(self) -> str:
         """The answer in a sentence."""
         first, best = self.rows[0], self.best
-        if best.gain < WORTH:
+        if best.gain < WORTH_DOING:
             return f"nothing to gain: the loop waits for {listed(first.binds)}"
         gain = format_ratio(best.gain, self.known_within)
         return f"{best.title}: {gain} as fast; then the loop waits for {listed(best.binds)}"
@@ -252,9 +254,11 @@ def loop_advice(loop: Loop, device: Device | str | Path, smaller_bytes: int | No
     - ``device``: a Device, or the name or file of one. Its calls are PyTorch's, unless it has another front end's.
     - ``smaller_bytes``: bytes of a batch in a smaller type on the host, which the card converts (None: unknown).
 
-    Raises InputError for an unknown device.
+    Raises InputError for an unknown device, and for batches that do not fit on the card.
     """
     card = _with_calls(as_device(device))
+    slots = 1 if loop.issue == "in turn" else SLOTS
+    card.check_room(slots * loop.batch_bytes, "use smaller batches, or a card with more memory")
     as_it_is = _row("as it is", loop, card, None)
     changes = _changes(loop, card, smaller_bytes)
     rows = [as_it_is]
@@ -299,6 +303,8 @@ def _changes(loop: Loop, device: Device, smaller_bytes: int | None) -> list[_Cha
         _Change("more workers", {"workers": enough_workers(all_made, device)}, CORES),
         _Change("a smaller type on the host", {"batch_bytes": smaller_bytes or loop.batch_bytes}, SMALLER),
     ]
+    if not device.has_room(SLOTS * loop.batch_bytes):
+        known = [change for change in known if change.assumes != TWO_BATCHES]
     return [
         change._replace(title=_workers(change.fields["workers"])) if "workers" in change.fields else change
         for change in known
@@ -358,10 +364,10 @@ CORES = "the host has a core for each worker, and none of them slows another one
 
 def enough_workers(loop: Loop, device: Device) -> int:
     """Return the fewest workers with which the loop does not wait for loading, at least as many as it has."""
-    without_s = seconds_a_step(replace(loop, load_s=0.0), device)
-    return (
-        max(loop.workers, min(MOST_WORKERS, math.ceil(loop.load_s / without_s - 1e-9))) if loop.load_s else loop.workers
-    )
+    if not loop.load_s:
+        return loop.workers
+    without_s = seconds_a_step(replace(loop, load_s=0.0, workers=loop.period_workers), device)
+    return max(loop.workers, min(MOST_WORKERS, math.ceil(loop.load_s / without_s - 1e-9)))
 
 
 def staging_s_of(loop: Loop, device: Device) -> float:
@@ -397,29 +403,33 @@ def _row(title: str, loop: Loop, device: Device, as_it_is: LoopRow | None, assum
 
 
 def _binds(loop: Loop, device: Device, seconds: float) -> tuple[str, ...]:
-    """Return the parts that the loop waits for: it gains at least a quarter of the time that the part gains.
+    """Return the parts that the loop waits for.
 
-    There are several if parts take turns.
+    If such a part takes less time, the loop gains at least a quarter of that. Or the part fills the loop's time, beside
+    another part that does. There are several if parts take turns.
     """
     staging_s = staging_s_of(loop, device)
     less = 1 - FASTER
     parts: dict[str, tuple[float, float]] = {
         "loading": (
-            loop.load_s / loop.period_workers * less,
+            loop.load_s / loop.period_workers,
             seconds_a_step(replace(loop, load_s=loop.load_s * FASTER), device),
         ),
         "the step": (
-            max(loop.step_s, loop.issue_s) * less,
+            max(loop.step_s, loop.issue_s),
             seconds_a_step(replace(loop, step_s=loop.step_s * FASTER, issue_s=loop.issue_s * FASTER), device),
         ),
         "the copy": (
-            _copy_s(loop, device) * less,
+            _copy_s(loop, device),
             seconds_a_step(replace(loop, batch_bytes=max(1, round(loop.batch_bytes * FASTER))), device, staging_s),
         ),
-        "pinning": (staging_s * less * loop.pins, seconds_a_step(loop, device, staging_s * FASTER)),
+        "pinning": (staging_s * loop.pins, seconds_a_step(loop, device, staging_s * FASTER)),
     }
-    found = {name: seconds - faster for name, (gained, faster) in parts.items() if gained > 0}
-    bound = [name for name, gained in found.items() if gained >= BINDS * parts[name][0]]
+    bound = [
+        name
+        for name, (part_s, faster_s) in parts.items()
+        if part_s and (part_s >= FILLS * seconds or seconds - faster_s >= BINDS * less * part_s)
+    ]
     return tuple(bound) or ("calls of the host",)
 
 

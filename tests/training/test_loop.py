@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import d2h, h2d, kernel, make_device, program
 
-from streamsim.device import Device, changed, load_device
+from streamsim.device import Device, changed, load_device, with_memory_limit
 from streamsim.errors import InputError
 from streamsim.program import Copy, Kernel, Synchronize
 from streamsim.races import check
@@ -67,6 +67,27 @@ def test_what_a_loop_waits_for_by_hand() -> None:
     assert binds(is_pinned=True, non_blocking=True, issue="step first") == ("the step",)
     assert binds(load_s=400 * MS, workers=4) == ("loading",)
     assert binds(batch_bytes=1_000_000_000, is_pinned=True, non_blocking=True, issue="step first")[0] != "the step"
+
+
+# A worker that loads for 200 ms beside steps of 20: ten workers, however many there are now. With 11, loading takes
+# 18.2 ms a batch of the 20 that the step takes, and the loop waits for both.
+
+
+def test_the_number_of_workers_does_not_depend_on_how_many_there_are() -> None:
+    fast = replace(LOOP, is_pinned=True, non_blocking=True, issue="step first", load_s=200 * MS)
+    assert {enough_workers(replace(fast, workers=n), card()) for n in range(4)} == {10}
+    both = loop_advice(replace(fast, workers=11, comes_pinned=True), card()).rows[0].binds
+    assert both == ("loading", "the step")
+
+
+def test_batches_that_do_not_fit_are_refused_and_a_second_one_is_not_advised() -> None:
+    small = with_memory_limit(card(), 150_000_000)
+    with pytest.raises(InputError, match="smaller batches"):
+        loop_advice(replace(LOOP, batch_bytes=200_000_000), small)
+    with pytest.raises(InputError, match="smaller batches"):
+        loop_advice(replace(LOOP, issue="copy first"), small)
+    assert not any("prefetcher" in row.title for row in loop_advice(LOOP, small).rows)
+    assert any("prefetcher" in row.title for row in loop_advice(LOOP, card()).rows)
 
 
 def test_issue_order_matters_for_pageable_memory() -> None:
@@ -132,7 +153,7 @@ def test_enough_workers_are_enough_and_one_fewer_is_not(loop: Loop) -> None:
     device = load_device("h200")
     fast = replace(loop, is_pinned=True, non_blocking=True, issue="step first", reads_loss=False)
     count = enough_workers(fast, device)
-    without_s = seconds_a_step(replace(fast, load_s=0.0), device)
+    without_s = seconds_a_step(replace(fast, load_s=0.0, workers=fast.period_workers), device)
     assert fast.load_s / max(1, count) <= without_s * (1 + 1e-6) or count == 256
     if count > max(1, loop.workers):
         assert fast.load_s / (count - 1) > without_s * (1 - 1e-6)
