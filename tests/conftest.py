@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import settings
 from once import compare_once, fit_once
 
 from streamsim import compiled
@@ -35,13 +35,6 @@ settings.register_profile("full", deadline=None, derandomize=True, max_examples=
 settings.register_profile("ordinary", deadline=None, derandomize=True, max_examples=20)
 settings.register_profile("quick", deadline=None, derandomize=True, max_examples=10)
 settings.register_profile("thorough", deadline=None, max_examples=500)
-for name, parent in (("mutants", "quick"), ("mutants-wide", "full")):  # of tests/mutation: that it fails is enough
-    settings.register_profile(
-        name,
-        settings.get_profile(parent),
-        phases=[Phase.explicit, Phase.generate, Phase.target],
-        suppress_health_check=[HealthCheck.too_slow],
-    )
 settings.load_profile("full" if os.environ.get("CI") else "ordinary")
 
 
@@ -71,7 +64,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # so in the background, a
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """A process for each core; none more than this one for the few tests that are asked for by name or marker."""
-    if config.option.file_or_dir or config.option.markexpr:
+    if config.option.file_or_dir or config.option.markexpr not in ("ci", "not ci"):
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, MOST_PROCESSES) if cores > 1 else 0
@@ -100,7 +93,11 @@ def pytest_xdist_node_collection_finished(node: Any) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Without other processes, before commands are tried: the first to compile says so, which none of them expects."""
     alone = not (hasattr(session.config, "workerinput") or session.config.getoption("numprocesses", None))
-    if alone and compiled.available() and any(item.path.parent.name in ("cli", "search") for item in session.items):
+    if (
+        alone
+        and compiled.available()
+        and any(item.path.parent.name in ("cli", "fuzz", "search") for item in session.items)
+    ):
         compiling().wait()
 
 
@@ -114,6 +111,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
         def _split_scope(self, nodeid: str) -> str:
+            if nodeid.startswith("tests/fuzz"):
+                return nodeid
             name = Path(nodeid.partition("::")[0]).name + nodeid.removeprefix(nodeid.partition("::")[0])
             return next((one for one, first in TOGETHER.items() if name.startswith(first)), nodeid.partition("[")[0])
 

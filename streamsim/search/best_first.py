@@ -27,7 +27,7 @@ C = TypeVar("C")
 NEVER = 1 << 62  # ticks
 NEAR_PERCENT = 1  # the simplest candidate within this margin of the shortest is the one to use
 # SimPy simulates this many ops in 5 to 14 s. For 200 random workloads on the default grid, the result was at most 0.8 %
-# above the optimum. Three in four results were proved to be the optimum: tests/benchmarks/bench_best.py.
+# above the optimum. Three in four results were proved to be the optimum.
 BUDGET_OPS = 400_000
 
 

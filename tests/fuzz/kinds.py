@@ -1,6 +1,5 @@
-"""What the commands read: a right input of each kind, and how it goes wrong."""
+"""What the commands read: right inputs of each kind, and how they go wrong."""
 
-import contextlib
 import gzip
 import json
 import tempfile
@@ -14,21 +13,36 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 import tomli_w
-from forms import BYTES, JSON, LINES, MOST_MUTATIONS, TABLES, TEXT, TOML, Form, gone_wrong
 from made_recordings import call, capture, export, kernel, kineto, pipeline, span
-from mutations import mutate_option, mutate_text
+from mutations import (
+    BYTES,
+    JSON,
+    LINES,
+    MOST_MUTATIONS,
+    TABLES,
+    TEXT,
+    TOML,
+    Form,
+    gone_wrong,
+    grown,
+    mutate_option,
+    mutate_text,
+)
 
 from streamsim import Workload, WorkloadKernel, build, load_device
 from streamsim.cli import app
 from streamsim.device import dump_device
 from streamsim.program import dump_schedule, dump_workload
-from streamsim.search import JOURNAL, sweep_of, write_sweep
+from streamsim.search import sweep_of, write_sweep
+from streamsim_validate.cli import app as validator
 from streamsim_validate.records import Header, RunBegins, RunEnds, read_record
 
 RECORDS = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
 ARRAYS = ("--h2d", "64KiB", "--kernel", "10us", "--d2h", "64KiB")
+FEW, MOST_FEW = ("--chunks", "4", "--streams", "2"), ("--max-chunks", "4", "--max-streams", "2")
 SWEEP = ("sweep", *ARRAYS, "--chunks", "1..8")
-READ, FEW = 2, 3
+WORKLOAD = Workload(1 << 14, (4, 8), (4,), (WorkloadKernel(duration_s=5e-6), WorkloadKernel("sincos", parameter=10)))
+SAME = 3  # the reader by itself, as many times as every command: it is quick, and makes most complaints
 OF_BYTES = (".packed", ".sqlite")
 
 
@@ -48,62 +62,48 @@ class Kind(NamedTuple):
 
     weight: int
     right: Callable[[], list[Input]]
-    form: Form | None  # of the files that go wrong; None: the options do
-    files: str | tuple[str, ...] = ""  # that go wrong: those that end so
+    form: Form | None = None  # of the file that goes wrong; None: the options do
 
 
-def _streamsim(*arguments: str, **files: str) -> Input:
-    return Input("streamsim", arguments, {name.replace("_", "."): text for name, text in files.items()})
+def _of(program: str, name: str, text: str, *commands: str) -> list[Input]:
+    """These commands of a program, with the file ``name`` in place of ``FILE``."""
+    return [Input(program, tuple(command.replace("FILE", name).split()), {name: text}) for command in commands]
 
 
 def _read(kind: str, name: str, text: str) -> list[Input]:
-    """The reader by itself, as often as ``READ`` says: what makes most complaints, and is quick."""
-    return [Input("read", (kind, name), {name: text})] * READ
-
-
-WORKLOAD = Workload(1 << 14, (4, 8), (4,), (WorkloadKernel(duration_s=5e-6), WorkloadKernel("sincos", parameter=10)))
+    return _of("read", name, text, f"{kind} FILE") * SAME
 
 
 @cache
 def schedules() -> list[Input]:
     """Rings with events, graphs, pageable memory."""
-    made = (
+    found = []
+    for schedule in (
         build(WORKLOAD, "depth-first", 3, 2, 2),
         build(WORKLOAD, "breadth-first", 2, 2, launch="graph"),
         build(WORKLOAD, "depth-first", 2, 2, memory="pageable"),
-    )
-    commands = (
-        ("simulate", "s.json", "--json"),
-        ("simulate", "s.json"),
-        ("check", "s.json"),
-        ("check", "s.json", "--fix", "fixed.json"),
-        ("explain", "s.json", "--json"),
-        ("code", "s.json", "--as", "cupy"),
-        ("code", "s.json", "--as", "cuda-c++"),
-    )
-    found = []
-    for schedule in made:
+    ):
         text = dump_schedule(schedule).decode()
-        found += [_streamsim(*command, s_json=text) for command in commands] + _read("schedule", "s.json", text) * 5
-        found.append(Input("streamsim-validate", ("run", "s.json"), {"s.json": text}))
+        found += [
+            *_of("streamsim", "s.json", text, "simulate FILE --json", "simulate FILE", "explain FILE --json"),
+            *_of("streamsim", "s.json", text, "check FILE", "check FILE --fix fixed.json"),
+            *_of("streamsim", "s.json", text, "code FILE --as cupy", "code FILE --as cuda-c++"),
+            *_of("streamsim-validate", "s.json", text, "run FILE"),
+            *_read("schedule", "s.json", text),
+        ]
     return found
 
 
 @cache
 def workloads() -> list[Input]:
     """A file of arrays and kernels."""
-    text = dump_workload(WORKLOAD)
-    few = ("--max-chunks", "4", "--max-streams", "2")
-    commands = (
-        ("predict", "w.toml", "--json"),
-        ("predict", "w.toml"),
-        ("best", "w.toml", *few, "--json"),
-        ("schedule", "w.toml"),
-        ("code", "w.toml", "--as", "pytorch"),
-        ("sweep", "w.toml", "--chunks", "1..4"),
-    )
-    found = [_streamsim(*command, w_toml=text) for command in commands] + _read("workload", "w.toml", text) * 4
-    return [*found, Input("streamsim-validate", ("tune", "w.toml", *few), {"w.toml": text})]
+    text, few = dump_workload(WORKLOAD), " ".join(MOST_FEW)
+    return [
+        *_of("streamsim", "w.toml", text, "predict FILE --json", "predict FILE", f"best FILE {few} --json"),
+        *_of("streamsim", "w.toml", text, "schedule FILE", "code FILE --as pytorch", "sweep FILE --chunks 1..4"),
+        *_of("streamsim-validate", "w.toml", text, f"tune FILE {few}"),
+        *_read("workload", "w.toml", text),
+    ]
 
 
 @cache
@@ -111,23 +111,22 @@ def devices() -> list[Input]:
     """Shipped profiles, with kernels' costs and spread; of their curves a few points."""
     texts = [dump_device(load_device(name)) for name in ("ideal", "k20c")]
     texts.append(tomli_w.dumps(_shortened(tomllib.loads(dump_device(load_device("h200"))))))
-    commands = (
-        ("devices", "check", "d.toml"),
-        ("devices", "show", "d.toml"),
-        ("predict", *ARRAYS, "--chunks", "3", "--device", "d.toml", "--json"),
-        ("predict", *ARRAYS, "--device", "d.toml", "--samples", "20", "--json"),
-        ("sweep", *ARRAYS, "--device", "d.toml", "--set", "h2d.latency=1us,2us"),
-    )
-    found = []
+    arrays, found = " ".join(ARRAYS), []
     for text in texts:
-        found += [_streamsim(*command, d_toml=text) for command in commands] + _read("device", "d.toml", text)
+        found += [
+            *_of("streamsim", "d.toml", text, "devices check FILE", "devices show FILE"),
+            *_of("streamsim", "d.toml", text, f"predict {arrays} --chunks 3 --device FILE --json"),
+            *_of("streamsim", "d.toml", text, f"predict {arrays} --device FILE --samples 20 --json"),
+            *_of("streamsim", "d.toml", text, f"sweep {arrays} --device FILE --set h2d.latency=1us,2us"),
+            *_read("device", "d.toml", text),
+        ]
     return found
 
 
 def _shortened(tree: Any) -> Any:
     if isinstance(tree, dict):
         return {name: _shortened(value) for name, value in tree.items()}
-    return list(map(_shortened, tree[:FEW])) if isinstance(tree, list) else tree
+    return list(map(_shortened, tree[:3])) if isinstance(tree, list) else tree
 
 
 @cache
@@ -144,27 +143,18 @@ device = "h200,ideal"
 [set]
 "h2d.latency_s" = "1us,2us"
 """
-    return [_streamsim("sweep", "--file", "p.toml", p_toml=text), *_read("sweep", "p.toml", text)]
+    return [*_of("streamsim", "p.toml", text, "sweep --file FILE"), *_read("sweep", "p.toml", text)]
 
 
 @cache
 def unfinished() -> list[Input]:
-    """A sweep's output and journal, half-way, in every format."""
-    return [_unfinished(name) for name in ("out.csv", "out.jsonl")]
-
-
-def _unfinished(name: str) -> Input:
-    def stop(done: int, _: int) -> None:
-        if done > 3:
-            raise KeyboardInterrupt
-
+    """The first half of a sweep's output."""
     asked = {"h2d": ["64KiB"], "kernel": ["10us"], "d2h": ["64KiB"], "chunks": ["1..8"], "device": ["h200"]}
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / name
-        with contextlib.suppress(KeyboardInterrupt):
-            write_sweep(sweep_of(asked), path, block=2, progress=stop)
-        files = {file: (path.parent / file).read_text() for file in (name, name + JOURNAL)}
-    return Input("streamsim", (*SWEEP, "-o", name), files)
+        path = Path(folder) / "out.csv"
+        write_sweep(sweep_of(asked), path)
+        half = "".join(path.read_text().splitlines(keepends=True)[:5])
+    return [Input("streamsim", (*SWEEP, "-o", "out.csv"), {"out.csv": half})]
 
 
 @cache
@@ -182,61 +172,63 @@ def _record() -> tuple[str, str]:
 
 @cache
 def records() -> list[Input]:
-    """Compared as they are, with another profile, with intervals."""
-    text = _record()[0]
-    found = [
-        Input("streamsim-validate", ("compare", "r.json.gz", *more), {"r.json.gz": text})
-        for more in ((), ("--json",), ("--device", "h200"), ("--samples", "20"), ("--fail-if", "median > 1%"))
-    ]
-    found.append(Input("streamsim-validate", ("compare", "r.json.gz", "--json"), {"r.json.gz": _programs()}))
-    return found + _read("record", "r.json.gz", text) * 4
-
-
-@cache
-def _programs() -> str:
-    """Some of a record of programs."""
-    record = read_record(min(RECORDS.glob("programs-suite-*.json.gz")))
+    """Compared with its own profile and another, with intervals; and a record of programs."""
+    text, record = _record()[0], read_record(min(RECORDS.glob("programs-suite-*.json.gz")))
     run = msgspec.structs.replace(record.runs[0], entries=record.runs[0].entries[:4])
-    return msgspec.json.encode(msgspec.structs.replace(record, runs=(run,))).decode()
+    programs = msgspec.json.encode(msgspec.structs.replace(record, runs=(run,))).decode()
+    compared = ("compare FILE", "compare FILE --json", "compare FILE --device h200", "compare FILE --samples 20")
+    return [
+        *_of("streamsim-validate", "r.json.gz", text, *compared),
+        Input("streamsim-validate", ("compare", "r.json.gz", "--fail-if", "median > 1%"), {"r.json.gz": text}),
+        *_of("streamsim-validate", "r.json.gz", programs, "compare FILE --json"),
+        *_read("record", "r.json.gz", text),
+    ]
 
 
 @cache
 def journals() -> list[Input]:
     """A run that was not finished."""
     name, text = "r.json.gz.journal", _record()[1]
-    compared = Input("streamsim-validate", ("compare", name, "-d", "h200", "--json"), {name: text})
-    return [compared, *_read("record", name, text)]
+    return [*_of("streamsim-validate", name, text, "compare FILE -d h200 --json"), *_read("record", name, text)]
 
 
 @cache
 def samples() -> list[Input]:
     """What a calibration measured, in part for its reader."""
     text = gzip.decompress((RECORDS / "calibration-h200.samples.gz").read_bytes()).decode()
-    fitted = Input("streamsim-validate", ("calibrate", "--from", "c.gz", "-o", "my.toml"), {"c.gz": text})
-    return [fitted, *_read("samples", "c.gz", json.dumps(_shortened(json.loads(text)))) * 10]
+    short = json.dumps(_shortened(json.loads(text)))
+    return [
+        *_of("streamsim-validate", "c.gz", text, "calibrate --from FILE -o my.toml"),
+        *_read("samples", "c.gz", short),
+    ]
 
 
 @cache
 def lines() -> list[Input]:
     """Each command with options that are right."""
-    schedule = dump_schedule(build(WORKLOAD, "depth-first", 2, 2)).decode()
-    few = ("--chunks", "4", "--streams", "2")
+    schedule = {"s.json": dump_schedule(build(WORKLOAD, "depth-first", 2, 2)).decode()}
+    ours: list[tuple[tuple[str, ...], dict[str, str]]] = [
+        (("predict", *ARRAYS, *FEW), {}),
+        (("predict", *ARRAYS, *FEW, "--json"), {}),
+        (("explain", *ARRAYS, *FEW), {}),
+        (("schedule", *ARRAYS, *FEW), {}),
+        (("best", *ARRAYS, *MOST_FEW), {}),
+        (SWEEP, {}),
+        (("code", *ARRAYS, *FEW, "--as", "cuda-c++"), {}),
+        (("schema", "device"), {}),
+        (("check", "s.json"), schedule),
+        (("simulate", "s.json"), schedule),
+        (("import", "t.json"), {"t.json": recording()}),
+    ]
+    validators: list[tuple[tuple[str, ...], dict[str, str]]] = [
+        (("compare", "r.json.gz"), {"r.json.gz": _record()[0]}),
+        (("run", "s.json"), schedule),
+        (("calibrate",), {}),
+        (("tune", *ARRAYS, *MOST_FEW), {}),
+    ]
     return [
-        _streamsim("predict", *ARRAYS, *few),
-        _streamsim("predict", *ARRAYS, *few, "--json"),
-        _streamsim("explain", *ARRAYS, *few),
-        _streamsim("schedule", *ARRAYS, *few),
-        _streamsim("best", *ARRAYS, "--max-chunks", "4", "--max-streams", "2"),
-        _streamsim(*SWEEP),
-        _streamsim("check", "s.json", s_json=schedule),
-        _streamsim("simulate", "s.json", s_json=schedule),
-        Input("streamsim-validate", ("compare", "r.json.gz"), {"r.json.gz": _record()[0]}),
-        _streamsim("import", "t.json", t_json=recording()),
-        Input("streamsim-validate", ("run", "s.json"), {"s.json": schedule}),
-        Input("streamsim-validate", ("calibrate",), {}),
-        Input("streamsim-validate", ("tune", *ARRAYS, "--max-chunks", "4", "--max-streams", "2"), {}),
-        _streamsim("code", *ARRAYS, *few, "--as", "cuda-c++"),
-        _streamsim("schema", "device"),
+        *(Input("streamsim", *command) for command in ours),
+        *(Input("streamsim-validate", *command) for command in validators),
     ]
 
 
@@ -276,28 +268,9 @@ def recording() -> str:
     return kineto(*pipeline(), *more)
 
 
-IMPORTS = (
-    ("--json",),
-    (),
-    ("--list", "--json"),
-    ("--window", "step", "--json"),
-    ("--skip-first", "--device", "0", "--json"),
-    ("--process", "420", "--json"),
-)
-
-
-def traces() -> list[Input]:
-    """As JSON."""
-    found = [_streamsim("import", "t.json", *more, t_json=recording()) for more in IMPORTS]
-    return found + _read("recording", "t.json", recording()) * 5
-
-
-@cache
-def packed_traces() -> list[Input]:
-    """As gzip."""
-    data = gzip.compress(recording().encode(), 1, mtime=0).decode("latin-1")
-    found = [_streamsim("import", "t.packed", *more, t_packed=data) for more in IMPORTS[:2]]
-    return found + _read("recording", "t.packed", data) * 2
+def _imported(name: str, text: str) -> list[Input]:
+    ways = ("--json", "", "--list --json", "--window step --json", "--skip-first --device 0 --json", "--process 420")
+    return [*_of("streamsim", name, text, *(f"import FILE {way}" for way in ways)), *_read("recording", name, text)]
 
 
 @cache
@@ -314,68 +287,46 @@ def exports() -> list[Input]:
     made.add("TARGET_INFO_GPU", id=0, name="a card", totalMemory=1 << 30, smCount=4, asyncEngines=2)
     made.add("ENUM_CUDA_MEMCPY_OPER", id=1, name="CUDA_MEMCPY_KIND_HTOD")
     with tempfile.TemporaryDirectory() as folder:
-        data = made.write(Path(folder) / "t.sqlite").read_bytes().decode("latin-1")
-    found = [_streamsim("import", "t.sqlite", *more, t_sqlite=data) for more in IMPORTS]
-    return found + _read("recording", "t.sqlite", data) * 5
-
-
-@cache
-def captures() -> list[Input]:
-    """Of ``streamsim-validate capture``: the pipeline once more, an event, a window, two untraced runs."""
-    found = [_streamsim("import", "t.capture", *more, t_capture=capture()) for more in IMPORTS]
-    return found + _read("recording", "t.capture", capture()) * 5
+        return _imported("t.sqlite", made.write(Path(folder) / "t.sqlite").read_bytes().decode("latin-1"))
 
 
 KINDS = {
-    "schedule": Kind(20, schedules, JSON, "s.json"),
-    "workload": Kind(20, workloads, TOML, "w.toml"),
-    "device": Kind(20, devices, TOML, "d.toml"),
-    "sweep": Kind(10, sweeps, TOML, "p.toml"),
-    "unfinished sweep": Kind(10, unfinished, JSON, JOURNAL),
-    "unfinished output": Kind(3, unfinished, TEXT, ("csv", "jsonl")),
-    "record": Kind(5, records, JSON, "r.json.gz"),
-    "journal": Kind(5, journals, LINES, "r.json.gz.journal"),
-    "samples": Kind(1, samples, JSON, "c.gz"),
-    "trace": Kind(10, traces, JSON, "t.json"),
-    "packed trace": Kind(5, packed_traces, BYTES, "t.packed"),
-    "capture": Kind(10, captures, LINES, "t.capture"),
-    "export": Kind(10, exports, TABLES, "t.sqlite"),
-    "damaged export": Kind(10, exports, BYTES, "t.sqlite"),
-    "options": Kind(40, lines, None),
-    "text": Kind(40, texts, None),
+    "schedule": Kind(20, schedules, JSON),
+    "workload": Kind(20, workloads, TOML),
+    "device": Kind(20, devices, TOML),
+    "sweep": Kind(10, sweeps, TOML),
+    "unfinished sweep": Kind(5, unfinished, TEXT),
+    "record": Kind(5, records, JSON),
+    "journal": Kind(5, journals, LINES),
+    "samples": Kind(1, samples, JSON),
+    "trace": Kind(10, lambda: _imported("t.json", recording()), JSON),
+    "packed trace": Kind(
+        5, lambda: _imported("t.packed", gzip.compress(recording().encode(), 1, mtime=0).decode("latin-1")), BYTES
+    ),
+    "capture": Kind(10, lambda: _imported("t.capture", capture()), LINES),
+    "export": Kind(10, exports, TABLES),
+    "damaged export": Kind(10, exports, BYTES),
+    "options": Kind(40, lines),
+    "text": Kind(40, texts),
 }
 
 
-def draw(rng: Random, names: list[str]) -> tuple[str, Input]:
-    """One of these kinds and an input of it."""
-    (name,) = rng.choices(names, [KINDS[name].weight for name in names])
-    return name, draw_of(name, rng)
-
-
-def draw_of(name: str, rng: Random) -> Input:
-    """An input of this kind with some things wrong."""
+def input_of(name: str, rng: Random, grow_to: int = 0) -> Input:
+    """An input of this kind with some things wrong; ``grow_to``: with its file grown to so many bytes instead."""
     kind = KINDS[name]
     made = rng.choice(kind.right())
     if kind.form is not None:
-        file = rng.choice([name for name in made.files if name.endswith(kind.files)])
-        return made._replace(files=made.files | {file: gone_wrong(made.files[file], kind.form, rng)})
+        ((file, text),) = made.files.items()
+        wrong = grown(text, kind.form, rng, grow_to) if grow_to else gone_wrong(text, kind.form, rng)
+        return made._replace(files={file: wrong})
+    first, *words = made.arguments
     for _ in range(rng.randint(1, MOST_MUTATIONS)):
-        if made.program == "read":
-            kind_of_text, text = made.arguments
-            made = made._replace(arguments=(kind_of_text, mutate_text(text, rng)))
-            continue
-        words = mutate_option(command_of(made), [*made.arguments[1:]], rng)
-        made = made._replace(arguments=(made.arguments[0], *words))
-    return made
+        words = [mutate_text(words[0], rng)] if made.program == "read" else mutate_option(_command_of(made), words, rng)
+    return made._replace(arguments=(first, *words))
 
 
-def command_of(made: Input) -> click.Command:
-    """The command that the line calls."""
-    if made.program == "streamsim":
-        found = app.get_command(click.Context(app), made.arguments[0])
-    else:
-        from streamsim_validate.cli import app as validator
-
-        found = validator.get_command(click.Context(validator), made.arguments[0])
+def _command_of(made: Input) -> click.Command:
+    group = app if made.program == "streamsim" else validator
+    found = group.get_command(click.Context(group), made.arguments[0])
     assert found is not None
     return found

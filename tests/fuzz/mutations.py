@@ -1,20 +1,25 @@
-"""Files and options gone wrong: mutations of a document's tree, of its text, and of a command line.
+"""Files and options gone wrong: a document's tree, its text or bytes, a database's tables, a command line.
 
-Those of a tree change it, and give the tree to go on with. Text and trees also grow, to a size that is asked for.
+Each choice is drawn from the random numbers of hypothesis, which makes them fewer and smaller where a fault is found.
 """
 
+import json
 import sqlite3
 import string
+import tomllib
+from collections.abc import Callable
 from contextlib import closing
 from copy import deepcopy
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
+import tomli_w
 
-DEEP, LONG = 2000, 100_000
+DEEP, LONG, MOST_MUTATIONS = 2000, 100_000, 3
 NUMBERS = (0, 1, -1, 2, 255, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63) - 1, 10**30, 10**400)
 FLOATS = (0.0, -0.0, 0.5, -1.5, 1e-9, 5e-324, 1e308, float("inf"), float("-inf"), float("nan"))
+OTHERS: tuple[Any, ...] = (True, False, None, [], {}, [[]], [{}], {"": 0}, [None] * 300)
 TEXTS = (
     "", " ", "0", "1", "-1", "+1", "1.5", "1e3", "1e400", "-0", "nan", "inf", "0x10", "1_000", "64MiB", "64mib", "64M",
     "1us", "0.57ms", "1e999s", "-1us", "us", "1..64", "1..64*2", "64..1", "1..1000000", "1,2,4", ",", "1,,2", "..", "*",
@@ -22,26 +27,47 @@ TEXTS = (
     "pinned", "pageable", "live", "graph", "true", "none", "null", "\0", "\n", "a\nb", "卡", "é", "\u202e", "%s",
     "h2d.latency_s=1us", "h2d.__doc__=x", "connections.real=2", "=", "x=", "9" * 400, "1" * 5000, "x" * LONG,
 )  # fmt: skip
-PAGE_BYTES = 4096
-TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
-NAMES = ("out.csv", "out.jsonl", "out", "", ".", "no/out.csv", "a\0b.csv", "x" * 300, "/dev/full")
+FILES = ("out.csv", "out.jsonl", "out", "", ".", "no/out.csv", "a\0b.csv", "x" * 300, "/dev/full")
+CANNOT = (ValueError, TypeError, AttributeError, RecursionError, OverflowError, sqlite3.Error, IndexError)
+
+
+def gone_wrong(text: str, form: "Form", rng: Random) -> str:
+    """The file with up to three things wrong: in its parts, or in a fifth of the cases in its text."""
+    times = rng.randint(1, MOST_MUTATIONS)
+    try:
+        form = form if rng.randrange(5) else TEXT
+        parts = form.read(text)
+        for _ in range(times):
+            parts = form.mutate(parts, rng)
+        return form.write(parts)
+    except CANNOT:  # be written: None in TOML, say
+        return mutate_text(text, rng)
+
+
+def grown(text: str, form: "Form", rng: Random, n_bytes: int) -> str:
+    """The file with a list, a table or a text of it so long that it has about so many bytes."""
+    tree = form.read(text)
+    found = [(at, key) for at, key in places(tree) if at[key] and isinstance(at[key], list | dict | str)]
+    if not found:  # no tree
+        a = rng.randrange(len(text))
+        piece = text[a : a + rng.choice((1, 100, LONG))]
+        return text[:a] + piece * (n_bytes // len(piece)) + text[a:]
+    at, key = rng.choice(found)
+    value = at[key]
+    times = -(-n_bytes // (len(str(value)) + 8 * len(value)))
+    if isinstance(value, dict):
+        at[key] = value | {f"{name}{k}": item for k in range(times) for name, item in value.items()}
+    else:
+        at[key] = value * times
+    return form.write(tree)
 
 
 def odd(rng: Random) -> Any:
     """A value that is rarely the right one."""
-    match rng.randrange(8):
-        case 0 | 1:
-            return rng.choice(NUMBERS)
-        case 2 | 3:
-            return rng.choice(FLOATS)
-        case 4 | 5:
-            return rng.choice(TEXTS)
-        case 6:
-            return rng.choice((True, False, None, [], {}, [[]], [{}], {"": 0}, [None] * 300))
-    value: Any = 0
-    for _ in range(rng.choice((3, 100, DEEP))):
+    value: Any = rng.choice(rng.choice((NUMBERS, FLOATS, TEXTS, OTHERS)))
+    for _ in range(rng.choice((0, 0, 0, 0, 0, 3, 100, DEEP))):
         value = [value]
-    return value
+    return deepcopy(value)
 
 
 def places(tree: Any) -> list[tuple[Any, Any]]:
@@ -81,126 +107,8 @@ def mutate_tree(tree: Any, rng: Random) -> Any:
     return tree
 
 
-def grow_tree(tree: Any, rng: Random, n_bytes: int) -> Any:
-    """A list, a table or a text of it so large that the document has about so many bytes."""
-    found = [(at, key) for at, key in places(tree) if at[key] and isinstance(at[key], list | dict | str)]
-    if not found:
-        return ["x" * 10] * (n_bytes // 15)
-    at, key = rng.choice(found)
-    value = at[key]
-    if isinstance(value, str):
-        at[key] = value * -(-n_bytes // len(value))
-    elif isinstance(value, list):
-        times = -(-n_bytes // len(str(value)))
-        at[key] = value * times if rng.random() < 0.7 else [item for item in value for _ in range(times)]
-    else:
-        some = list(value.items())
-        times = -(-n_bytes // (len(str(value)) + 8 * len(value)))
-        value |= {f"{name}{k}": item for k in range(times) for name, item in some}
-    return tree
-
-
-def grow_text(text: str, rng: Random, n_bytes: int) -> str:
-    """A piece of it repeated until it has about so many bytes."""
-    a, b = sorted(rng.randrange(len(text) + 1) for _ in range(2))
-    piece = text[a:b] or rng.choice((" ", "\n", "[", "9", "x,", "a=1\n"))
-    return text[:b] + piece * (n_bytes // len(piece)) + text[b:]
-
-
-def mutate_text(text: str, rng: Random) -> str:
-    """A piece cut out, repeated, exchanged for another, or something put in."""
-    a, b = sorted(rng.randrange(len(text) + 1) for _ in range(2))
-    b = min(b, a + rng.choice((1, 8, 1000)))
-    match rng.randrange(6):
-        case 0:
-            return text[:a] + text[b:]
-        case 1:
-            return text[:b] + text[a:b] * rng.choice((1, 3, 100)) + text[b:]
-        case 2:
-            return text[:a]
-        case 3:
-            return text[:a] + rng.choice(string.printable) + text[a + 1 :]
-    return text[:a] + rng.choice(TEXTS) + text[b:]
-
-
-def mutate_bytes(text: str, rng: Random) -> str:
-    """Of a file whose bytes the letters stand for: cut short, or some of them others."""
-    data = bytearray(text.encode("latin-1", "replace"))
-    if rng.random() < 0.3:
-        return text[: rng.randrange(len(text) + 1)]
-    for _ in range(rng.choice((1, 2, 20))):
-        if data:
-            data[rng.randrange(len(data))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
-    return data.decode("latin-1")
-
-
-def mutate_tables(text: str, rng: Random) -> str:
-    """Of an SQLite file: a table or column gone, renamed or empty, rows repeated, values replaced or exchanged."""
-    try:
-        with closing(_opened(text)) as connection:
-            for statement, values in _changes(connection, rng):
-                connection.execute(statement, values)
-            return _saved(connection)
-    except (sqlite3.Error, OverflowError, UnicodeError, IndexError):
-        return mutate_bytes(text, rng)
-
-
-def grow_tables(text: str, rng: Random, n_bytes: int) -> str:
-    """An SQLite file of about so many bytes: the rows of one of its tables again and again."""
-    try:
-        with closing(_opened(text)) as connection:
-            table = rng.choice([name for (name,) in connection.execute(TABLES)])
-            (rows,) = connection.execute(f'SELECT COUNT(*) FROM "{table}"').fetchone()
-            while rows and connection.execute("PRAGMA page_count").fetchone()[0] * PAGE_BYTES < n_bytes:
-                connection.execute(f'INSERT INTO "{table}" SELECT * FROM "{table}" LIMIT {n_bytes // 40}')
-            return _saved(connection)
-    except (sqlite3.Error, UnicodeError, IndexError):
-        return grow_text(text, rng, n_bytes)
-
-
-def _opened(text: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.deserialize(text.encode("latin-1", "replace"))
-    return connection
-
-
-def _saved(connection: sqlite3.Connection) -> str:
-    return connection.serialize().decode("latin-1")
-
-
-def _changes(connection: sqlite3.Connection, rng: Random) -> list[tuple[str, tuple[Any, ...]]]:
-    names = [name for (name,) in connection.execute(TABLES)]
-    table = rng.choice(names)
-    columns = [row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')]
-    one, other = rng.choice(columns), rng.choice(columns)
-    row = "rowid = (SELECT rowid FROM " + f'"{table}" LIMIT 1 OFFSET {rng.randrange(4)})'
-    match rng.randrange(10):
-        case 0:
-            change = f'DROP TABLE "{table}"'
-        case 1:
-            change = f'ALTER TABLE "{table}" DROP COLUMN "{one}"'
-        case 2:
-            change = f'ALTER TABLE "{table}" RENAME COLUMN "{one}" TO "x"'
-        case 3:
-            change = f'INSERT INTO "{table}" SELECT * FROM "{table}"'
-        case 4:
-            change = f'UPDATE "{table}" SET "{one}" = "{other}"'
-        case 5:
-            change = f'UPDATE "{table}" SET "{one}" = -"{one}"'
-        case 6:
-            change = (
-                f'UPDATE "{table}" SET "{one}" = CAST(zeroblob({rng.choice((0, 9, 2_000_000))}) AS TEXT) WHERE {row}'
-            )
-        case 7:
-            change = f'DELETE FROM "{table}" WHERE {row}'
-        case _:
-            value = rng.choice((*NUMBERS[:-2], *FLOATS, *TEXTS[:-1], b"\xff\xfe", None))
-            return [(f'UPDATE "{table}" SET "{one}" = ? WHERE {row}', (value,))]
-    return [(change, ())]
-
-
 def mutate_lines(lines: list[Any], rng: Random) -> list[Any]:
-    """Of a journal: lines removed, repeated, exchanged; or one of them is another document."""
+    """Lines removed, repeated, exchanged; or one of them is another document."""
     if not lines:
         return [odd(rng)]
     i, j = rng.randrange(len(lines)), rng.randrange(len(lines))
@@ -216,10 +124,63 @@ def mutate_lines(lines: list[Any], rng: Random) -> list[Any]:
     return lines
 
 
+def mutate_text(text: str, rng: Random) -> str:
+    """A piece cut out, repeated, exchanged for another, or something put in."""
+    a = rng.randrange(len(text) + 1)
+    b = min(len(text), a + rng.choice((1, 8, 1000)))
+    match rng.randrange(6):
+        case 0:
+            return text[:a] + text[b:]
+        case 1:
+            return text[:b] + text[a:b] * rng.choice((1, 3, 100)) + text[b:]
+        case 2:
+            return text[:a]
+        case 3:
+            return text[:a] + rng.choice(string.printable) + text[a + 1 :]
+    return text[:a] + rng.choice(TEXTS) + text[b:]
+
+
+def mutate_bytes(text: str, rng: Random) -> str:
+    """Of a file whose bytes the letters stand for: cut short, or some of them others."""
+    data = bytearray(text.encode("latin-1", "replace"))
+    if not rng.randrange(3):
+        return text[: rng.randrange(len(text) + 1)]
+    for _ in range(rng.choice((1, 2, 20))):
+        data[rng.randrange(len(data))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+    return data.decode("latin-1")
+
+
+def mutate_tables(text: str, rng: Random) -> str:
+    """Of an SQLite file: a table or column gone, renamed or empty, rows repeated, values replaced or exchanged."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.deserialize(text.encode("latin-1"))
+        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
+        table = f'"{rng.choice(tables)[0]}"'
+        columns = [f'"{row[1]}"' for row in connection.execute(f"PRAGMA table_info({table})")]
+        one, other = rng.choice(columns), rng.choice(columns)
+        row = f"rowid = (SELECT rowid FROM {table} LIMIT 1 OFFSET {rng.randrange(4)})"
+        change = rng.choice(
+            (
+                *(f"UPDATE {table} SET {one} = ? WHERE {row}",) * 2,
+                f"DROP TABLE {table}",
+                f"ALTER TABLE {table} DROP COLUMN {one}",
+                f'ALTER TABLE {table} RENAME COLUMN {one} TO "x"',
+                f"INSERT INTO {table} SELECT * FROM {table}",
+                f"UPDATE {table} SET {one} = {other}",
+                f"UPDATE {table} SET {one} = -{one}",
+                f"UPDATE {table} SET {one} = CAST(zeroblob({rng.choice((0, 9, 2_000_000))}) AS TEXT) WHERE {row}",
+                f"DELETE FROM {table} WHERE {row}",
+            )
+        )
+        value = rng.choice((*NUMBERS[:-4], *FLOATS, *TEXTS[:-1], b"\xff\xfe", None))
+        connection.execute(change, (value,) * change.count("?"))
+        return connection.serialize().decode("latin-1")
+
+
 def mutate_option(command: click.Command, line: list[str], rng: Random) -> list[str]:
     """The line with one option more, or with a word of it gone wrong. Nothing that starts processes or calls others."""
     known = [o for o in command.params if isinstance(o, click.Option) and o.name not in ("dask", "workers", "help")]
-    if not known or (line and rng.random() < 0.2):
+    if not known or (line and not rng.randrange(5)):
         i = rng.randrange(len(line))
         return [*line[:i], mutate_text(line[i], rng).replace("/", ""), *line[i + 1 :]]
     option = rng.choice(known)
@@ -227,11 +188,31 @@ def mutate_option(command: click.Command, line: list[str], rng: Random) -> list[
     if option.is_flag:
         return [*line, name]
     if isinstance(option.type, click.Path) or option.name in ("output", "plot", "trace", "samples", "fix"):
-        value = rng.choice(NAMES)
-    elif isinstance(option.type, click.Choice) and rng.random() < 0.7:
+        value = rng.choice(FILES)
+    elif isinstance(option.type, click.Choice) and rng.randrange(3):
         value = str(rng.choice(list(option.type.choices)))
-    elif rng.random() < 0.5:
+    elif rng.randrange(2):
         value = rng.choice(TEXTS)
     else:
         value = mutate_text(rng.choice(TEXTS[:-3]), rng).replace("/", "")
     return [*line, name, value]
+
+
+class Form(NamedTuple):
+    """What a file is made of; ``mutate`` gets what ``read`` gives, as its own, and gives what ``write`` takes."""
+
+    read: Callable[[str], Any]
+    write: Callable[[Any], str]
+    mutate: Callable[[Any, Random], Any]
+
+
+JSON = Form(json.loads, json.dumps, mutate_tree)
+TOML = Form(tomllib.loads, tomli_w.dumps, mutate_tree)
+LINES = Form(  # of JSON
+    lambda text: [json.loads(line) for line in text.splitlines()],
+    lambda lines: "".join(json.dumps(line) + "\n" for line in lines),
+    mutate_lines,
+)
+TABLES = Form(str, str, mutate_tables)
+BYTES = Form(str, str, mutate_bytes)
+TEXT = Form(str, str, mutate_text)

@@ -12,19 +12,8 @@ TESTS = Path(__file__).parents[1]
 ROWS = re.compile(r"^\| (?P<law>[A-Z]+\d+[a-z]?) \| (?P<marks>[A-Z ]+) \| (?P<rest>.*) \|$", re.MULTILINE)
 NAMED = re.compile(r"`(?:(?P<file>(?:\w+/)?test_\w+)\.py(?:::(?P<test>test_\w+))?|::(?P<next>test_\w+))`")
 
-DRAWN, BY_HAND, FUZZED, FAULTS, MEASURED, MUTATED = "P", "H", "F", "X", "R", "M"
-ALL = (DRAWN, BY_HAND, FUZZED, FAULTS, MEASURED, MUTATED)
+DRAWN, BY_HAND, FUZZED, FAULTS, MEASURED = ALL = ("P", "H", "F", "X", "R")
 MARKED = {"fault": FAULTS, "gpu": MEASURED, "measured": MEASURED}  # by pytest's markers
-OF_MUTATED_CODE = (
-    "model/test_*",
-    "analysis/test_bounds",
-    "races/test_races*",
-    "search/test_*",
-    "validate/test_compare*",
-    "validate/test_coverage",
-    "validate/test_drift",
-    "validate/test_timelines",
-)
 
 
 class Row(NamedTuple):
@@ -85,8 +74,6 @@ def marks_of(row: Row) -> tuple[str, ...]:
             continue
         of_file = marked_in(file)
         found |= of_file[test] if test else frozenset().union(*of_file.values())
-        if any(path_of(file).relative_to(TESTS).with_suffix("").match(pattern) for pattern in OF_MUTATED_CODE):
-            found.add(MUTATED)
     return tuple(mark for mark in ALL if mark in found)
 
 
