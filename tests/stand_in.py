@@ -27,4 +27,4 @@ streamsim_validate.run.campaign.import_cupy = lambda: None
 def environment(folder: Path) -> dict[str, str]:
     """In which Python finds that card."""
     (folder / "sitecustomize.py").write_text(SITE)
-    return os.environ | {"PYTHONPATH": str(folder)}
+    return os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}

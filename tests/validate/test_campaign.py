@@ -127,35 +127,6 @@ def test_a_journal_of_kernels_that_have_been_edited_since_is_not_resumed(tmp_pat
     assert journal_path(plan.output).read_bytes() == before
 
 
-@pytest.mark.fault
-def test_a_journal_that_another_validator_writes_is_refused(tmp_path: Path) -> None:
-    plan = a_plan(tmp_path)
-    gpu = fake_gpu()[0]
-    with (
-        Journal(journal_path(plan.output), header(gpu.card, plan.title)),
-        pytest.raises(InputError, match=r"process.* writes to it"),
-    ):
-        measure_plan(plan, 8, gpu, None)
-    measure_plan(plan, 8, gpu, None)
-
-
-@pytest.mark.fault
-def test_a_line_that_another_validator_is_writing_stays(tmp_path: Path) -> None:
-    """It would be torn, had its writer died."""
-    plan, gpu = a_plan(tmp_path), fake_gpu()[0]
-    path = journal_path(plan.output)
-    with Journal(path, header(gpu.card, plan.title)) as first:
-        with open(path, "ab") as file:
-            file.write(b'{"line":"be')
-        before = path.read_bytes()
-        with pytest.raises(InputError, match=r"process.* writes to it"):
-            Journal(path, header(gpu.card, plan.title))
-        assert path.read_bytes() == before
-    with Journal(path, header(gpu.card, plan.title)) as again:
-        assert again.lines == first.lines
-    assert path.read_bytes() == before.removesuffix(b'{"line":"be')
-
-
 def test_more_than_a_record_holds_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """3 schedules, 4 times each repeat: 12 x 250,000 numbers are half of what a file may hold."""
     monkeypatch.setattr(campaign, "import_cupy", lambda: None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import resource
 import signal
 import subprocess
@@ -121,16 +120,6 @@ def test_a_run_that_is_stopped_at_any_moment_measures_what_one_in_peace_does(
         assert out.splitlines()[-1].endswith(f"{SCHEDULES} schedules measured on Emulated")
     assert measured(output) == KEYS
     assert not journal.exists()
-
-
-def test_two_runs_into_one_record_are_one_run(run: Any, tmp_path: Path) -> None:
-    """Begun at once: the second says who writes to it, or that it is there; it has measured nothing."""
-    began = [run(), run()]
-    said = {process.communicate(timeout=HANG_S)[1].splitlines()[-1]: process.returncode for process in began}
-    assert sorted(said.values()) == [0, 2]
-    (refused,) = (line for line, code in said.items() if code)
-    assert re.search(r"process \d+ on \S+ writes to it; wait for it|there is such a file already", refused), refused
-    assert measured(tmp_path / "r.json.gz") == KEYS
 
 
 def test_a_run_whose_output_nobody_reads_is_measured(run: Any, tmp_path: Path) -> None:

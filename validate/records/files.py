@@ -13,15 +13,14 @@ import gzip
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.files import atomic_files, check_writable, holder, try_lock, write_bytes
+from streamsim.files import atomic_files, check_writable, write_bytes
 from streamsim.text import GZIP_MAGIC, LARGEST_TOML_BYTES, WORDS, kind_of, mistaken_for, one_line
 from streamsim_validate.records.record import (
     SCHEMA_VERSION,
@@ -149,51 +148,27 @@ def check_unused(record: str | os.PathLike[str]) -> None:
         raise InputError(one_line(f"{record}: there is such a file already; move it away, or choose another output"))
 
 
-def lock(file: IO[bytes], path: Path) -> None:
-    """Hold the open journal until it is closed. Raises InputError if another process holds it."""
-    if not try_lock(file.fileno()):
-        who = holder(file.fileno())
-        raise InputError(one_line(f"{path}: {who} writes to it; wait for it, or choose another output"))
-
-
 class Journal:
     """A writer of a journal. Each line is in the file when :meth:`append` returns."""
 
     def __init__(self, path: Path, first: Header) -> None:
-        """Open or begin the journal.
+        """Open or begin the journal. A line that was cut off is dropped.
 
         Raises InputError if it is of another card or suite, cannot be written, or has become a record.
         """
         self.path = path
-        self._check_unfinished()
+        check_unused(path.with_name(path.name.removesuffix(JOURNAL_SUFFIX)))
+        whole = _whole_lines(read_stored(path)) if path.exists() else b""
+        self.lines = lines_of(path, whole)
+        if self.lines:
+            self._check(first)
         try:
             self._file = open(path, "ab")  # noqa: SIM115  (open for as long as the journal is)
+            self._file.truncate(len(whole))
         except OSError as error:
             raise self._error(error) from None
-        try:
-            self._resume(first)
-        except InputError:
-            self.close()
-            raise
         if not self.lines:
             self.append(first)
-
-    def _resume(self, first: Header) -> None:
-        """Lock the file before it is read: its holder may be writing a line. Drop a line that was cut off."""
-        lock(self._file, self.path)
-        self._check_unfinished()  # by whoever held it a moment ago
-        data = read_stored(self.path)
-        self.lines = lines_of(self.path, data)
-        self._check(first)
-        try:
-            self._file.truncate(data.rfind(b"\n") + 1)
-        except OSError as error:
-            raise self._error(error) from None
-
-    def _check_unfinished(self) -> None:
-        record = self.path.name.removesuffix(JOURNAL_SUFFIX)
-        if record != self.path.name:
-            check_unused(self.path.with_name(record))
 
     def _error(self, error: OSError) -> InputError:
         return InputError(one_line(f"{self.path}: cannot write the journal: {error.strerror}"))
@@ -202,18 +177,15 @@ class Journal:
         return InputError(f"{self.path}: cannot resume: {why}; choose another output")
 
     def _check(self, first: Header) -> None:
-        if not self.lines:
-            return
         found = self.lines[0]
-        assert isinstance(found, Header), "read_journal checks"
-        for what, was, now_ in (
+        assert isinstance(found, Header), "lines_of checks"
+        for what, was, is_now in (
             ("card", found.card.name, first.card.name),
             ("driver", found.card.driver, first.card.driver),
             ("suite", found.suite, first.suite),
-            ("schema_version", found.schema_version, first.schema_version),
         ):
-            if was != now_:
-                raise self._not_resumed(f"its {what} is {was!r} and this one {now_!r}")
+            if was != is_now:
+                raise self._not_resumed(f"its {what} is {was!r} and this one {is_now!r}")
         if found.kernels != first.kernels:
             raise self._not_resumed("the files of --kernels are not what they were when it was begun")
         if found.task != first.task:
@@ -278,17 +250,21 @@ def _is_complete(entry: Entry, repeats: int) -> bool:
 
 def read_journal(path: Path) -> list[Line]:
     """Return the whole lines of a journal. Raises InputError naming the line that is damaged."""
-    return lines_of(path, read_stored(path))
+    return lines_of(path, _whole_lines(read_stored(path)))
+
+
+def _whole_lines(data: bytes) -> bytes:
+    return data[: data.rfind(b"\n") + 1]
 
 
 def lines_of(path: Path, data: bytes) -> list[Line]:
-    """Return the whole lines in the ``data`` of the journal ``path``. Raises InputError naming a damaged line."""
+    """Return the lines in the ``data`` of the journal ``path``. Raises InputError naming a damaged line."""
     lines: list[Line] = []
     try:
         check_values(data)
     except InputError as error:
         raise InputError(one_line(f"{path}: {error}")) from None
-    for number, text in enumerate(data.split(b"\n")[:-1], 1):
+    for number, text in enumerate(data.splitlines(), 1):
         try:
             lines.append(msgspec.json.decode(text, type=Line))
         except (ValueError, RecursionError) as error:
@@ -368,7 +344,7 @@ def read_record(path: str | os.PathLike[str]) -> Record:
     if mistaken := mistaken_for("journal" if is_journal else "record", data):
         raise InputError(one_line(f"{path}: {mistaken}"))
     if is_journal:
-        lines = lines_of(where, data)
+        lines = lines_of(where, _whole_lines(data))
         if not lines:
             raise InputError(f"{path}: is empty; measure again")
         return fold(lines)
@@ -391,16 +367,12 @@ def finish(
 ) -> Record:
     """Write the record that the journal holds, after ``complete``, and remove the journal.
 
-    Raises InputError if it cannot be written, if another process holds the journal, or if that process has made the
-    record already.
+    Raises InputError if it cannot be written, or if there is a file of its name.
     """
-    with ExitStack() as held:
-        with suppress(OSError):  # reading it says what is wrong
-            lock(held.enter_context(open(journal, "rb")), journal)
-        check_unused(record)
-        found = complete(fold(read_journal(journal)))
-        write_record(found, record)
-    journal.unlink(missing_ok=True)
+    check_unused(record)
+    found = complete(fold(read_journal(journal)))
+    write_record(found, record)
+    journal.unlink()
     return found
 
 
