@@ -25,6 +25,7 @@ streamsim_validate.run.campaign.import_cupy = lambda: None
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """In which Python finds that card."""
+    """In which Python finds that card, and writes no code files: not where a test limits the size of files."""
     (folder / "sitecustomize.py").write_text(SITE)
-    return os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    return os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}

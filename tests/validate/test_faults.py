@@ -144,7 +144,7 @@ def test_no_room_for_the_journal_or_the_record_is_one_line_and_the_run_goes_on_l
 
     process = run(preexec_fn=limited)
     _, said = process.communicate(timeout=HANG_S)
-    assert process.returncode == 2
+    assert process.returncode == 2, said
     assert [line for line in said.splitlines() if "group" not in line] == [
         f"streamsim-validate: error: {tmp_path}/r.json.gz.journal: cannot write the journal: File too large"
     ]
