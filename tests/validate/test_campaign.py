@@ -15,9 +15,7 @@ from fake_cuda import fake_gpu
 from streamsim.errors import InputError
 from streamsim.program import Schedule, WaitEvent, depth_first, ring, write_schedule
 from streamsim_validate.calibrate import fits
-from streamsim_validate.calibrate.host_calls import host_calls
 from streamsim_validate.calibrate.samples import PlainSamples, Samples, read_samples
-from streamsim_validate.compare.profiles import profiles_of
 from streamsim_validate.gpu.card import Gpu, NoGpuError
 from streamsim_validate.records.files import (
     Journal,
@@ -29,11 +27,10 @@ from streamsim_validate.records.files import (
     read_journal,
     read_record,
 )
-from streamsim_validate.records.host_calls import timings_of
 from streamsim_validate.records.recipe import digest
-from streamsim_validate.records.record import Entry, Group
+from streamsim_validate.records.record import Entry
 from streamsim_validate.run import campaign
-from streamsim_validate.run.campaign import COMPANIONS, Plan, measure_plan, planned, raise_for, run, with_profiles
+from streamsim_validate.run.campaign import Plan, measure_plan, planned, raise_for, run, with_profiles
 from streamsim_validate.suites import sincos
 
 RECORDED = Path(__file__).parents[2] / "validate" / "campaigns" / "records" / "calibration-h200.samples.gz"
@@ -135,51 +132,19 @@ def test_more_than_a_record_holds_is_not_measured(tmp_path: Path, monkeypatch: p
         run(a_plan(tmp_path, repeats=250_001))
 
 
-@pytest.mark.usefixtures("fitting_once")
-def test_the_hosts_calls_are_probed_with_every_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pace_and_the_link_are_timed_around_each_sample_of_a_run_that_calibrates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("streamsim_validate.run.replays.GROUP_SIZE", 2)
-    monkeypatch.setattr("streamsim_validate.calibrate.samples.MOST_STEPS", 1)  # of the fit
     plan, samples = a_plan(tmp_path), read_samples(RECORDED)
     measure_plan(plan, 8, fake_gpu()[0], lambda _: samples)
-    (session,) = finish(journal_path(plan.output), plan.output, with_profiles).runs
-    assert [entry.group for entry in session.entries] == [1, 1, 2]
-    assert [group.number for group in session.groups] == [1, 2]
-    wanted = {chain for chain, _ in host_calls()}
-    for group in session.groups:
-        timings = timings_of(group.probes)
-        assert set(timings) == wanted
-        assert all(len(runs) == plan.repeats for runs in timings.values())
-    assert set(profiles_of(session).speeds) == {1, 2}
-
-
-def test_a_run_that_does_not_calibrate_probes_nothing(tmp_path: Path) -> None:
-    plan = a_plan(tmp_path)
-    measure_plan(plan, 8, fake_gpu()[0], None)
     (session,) = finish(journal_path(plan.output), plan.output).runs
-    assert session.groups == ()
-
-
-def test_an_interrupted_group_keeps_its_probes_and_the_resumed_run_numbers_on(tmp_path: Path) -> None:
-    plan, samples = a_plan(tmp_path), read_samples(RECORDED)
-    gpu, cuda = fake_gpu()
-    timed = 2 * (len(SCHEDULES) + len(COMPANIONS) - UNTIMED)  # warm-up runs
-    timed += len(SCHEDULES) + len(COMPANIONS) - UNTIMED + 1  # and into the second round
-
-    cuda.fail_at = ctrl_c_at(timed)
-    with pytest.raises(KeyboardInterrupt):
-        measure_plan(plan, 8, gpu, lambda _: samples)
-    measure_plan(plan, 8, fake_gpu()[0], lambda _: samples)
-    lines = read_journal(journal_path(plan.output))
-    first, second = (line for line in lines if isinstance(line, Group))
-    assert (first.number, second.number) == (1, 2)
-    assert {len(runs) for *_, runs in first.probes} <= {1, 2}
-    assert {len(runs) for *_, runs in second.probes} == {plan.repeats}
-    record = finish(journal_path(plan.output), plan.output)
-    assert read_record(plan.output) == record
-    assert {entry.group for _, entry in record.measured()} == {2}
-
-
-UNTIMED = sum(chain.kind == "synchronise" for chain, _ in host_calls())  # chains that do nothing on the card
+    assert [entry.group for entry in session.entries] == [1, 1, 2]
+    assert all(len(entry.paces_s) == len(entry.links_s) == plan.repeats for entry in session.entries)
+    without = msgspec.structs.replace(plan, output=str(tmp_path / "without.json.gz"))
+    measure_plan(without, 8, fake_gpu()[0], None)
+    (session,) = finish(journal_path(without.output), without.output).runs
+    assert all(entry.paces_s == entry.links_s == () for entry in session.entries)
 
 
 def test_nothing_is_measured_twice(tmp_path: Path) -> None:
@@ -269,7 +234,7 @@ def without_gpu(tmp_path: Path) -> dict[str, str]:
     package = tmp_path / "site" / "cupy"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("raise ImportError('no cupy in this test', name='cupy')")
-    return {"PYTHONPATH": str(package.parent)}
+    return {"PYTHONPATH": os.pathsep.join([str(package.parent), os.environ.get("PYTHONPATH", "")])}
 
 
 def test_the_process_without_cupy_ends_with_its_own_code_and_one_line(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Measuring many schedules: groups, order, companions, and what is kept when something fails or Ctrl-C is pressed."""
+"""Measuring many schedules: groups, order, probes, and what is kept when something fails or Ctrl-C is pressed."""
 
 from itertools import chain
 from typing import Any
@@ -104,45 +104,15 @@ def test_ctrl_c_while_the_last_output_is_verified_loses_no_sample() -> None:
     ]
 
 
-# Companions
-
-COMPANION = Planned("beside", SMALL_COPY)
-
-
-def _groups_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamsim_validate.run.replays.GROUP_SIZE", 2)
-
-
-def test_companions_are_measured_with_every_group_and_are_no_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    _groups_of_two(monkeypatch)
-    seen: dict[int, list[Measured]] = {}
-    results = measure(
-        _items(5), fake_gpu()[0], 3, companions=[COMPANION],
-        on_group=lambda number, companions: seen.update({number: list(companions)}), first_group=7,
-    )  # fmt: skip
-    assert [result.group for result in results] == [7, 7, 8, 8, 9]
-    assert [len(result.samples) for result in results] == [3] * 5
-    assert list(seen) == [7, 8, 9]
-    for number, (beside,) in seen.items():
-        assert (beside.item, beside.status, beside.group, len(beside.samples)) == (COMPANION, "ok", number, 3)
-
-
-def test_repeats_of_companions_stand_among_those_of_the_items(order: list[str]) -> None:
-    companion = Planned("beside", replace(SMALL_COPY, name="beside"))
-    measure(_items(3), fake_gpu()[0], 8, companions=[companion])
-    places = {order[-32:][i : i + 4].index("beside") for i in range(0, 32, 4)}  # in each of the eight rounds
-    assert len(places) > 1
+# Probes
 
 
 def test_host_and_link_are_measured_just_before_each_sample_of_a_job_and_just_after(
     order: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a host that takes 1, 2, 3 ... ms for the pace, it is 1.5, 3.5, 5.5 ... in the mean of both; so for the link.
-
-    Companions have none.
-    """
-    pace, link, companion = (Planned(name, replace(SMALL_COPY, name=name)) for name in ("pace", "link", "beside"))
-    results = measure(_items(3), fake_gpu()[0], 2, companions=[companion])
+    """On a host that takes 1, 2, 3 ... ms for the pace, the means are 1.5, 3.5, 5.5 ... ms; so for the link."""
+    pace, link = (Planned(name, replace(SMALL_COPY, name=name)) for name in ("pace", "link"))
+    results = measure(_items(3), fake_gpu()[0], 2)
     assert [(result.paces_s, result.links_s) for result in results] == [([], [])] * 3
     order.clear()
 
@@ -153,12 +123,12 @@ def test_host_and_link_are_measured_just_before_each_sample_of_a_job_and_just_af
     run_s = Replayer.device_s
     monkeypatch.setattr(Replayer, "issue", read)
     monkeypatch.setattr(Replayer, "device_s", lambda self: (read if self.schedule.name == "link" else run_s)(self))
-    results = measure(_items(3), fake_gpu()[0], 2, companions=[companion], probes=SampleProbes(pace, link))
+    results = measure(_items(3), fake_gpu()[0], 2, probes=SampleProbes(pace, link))
     for name in ("paces_s", "links_s"):
         each = [getattr(result, name) for result in results]
         assert sorted(chain(*each)) == pytest.approx([(2 * k + 1.5) * 1e-3 for k in range(6)])
         assert [len(own) for own in each] == [2] * 3
-    around = [name if name in ("pace", "link") else "job" for name in order[order.index("pace") :] if name != "beside"]
+    around = [name if name in ("pace", "link") else "job" for name in order[order.index("pace") :]]
     assert around == ["pace", "link", "job", "link", "pace"] * 6
 
 
@@ -170,41 +140,9 @@ def test_a_sample_that_fails_leaves_nothing_that_was_beside_it(meter: str, monke
         raise InputError("the card says no")
 
     monkeypatch.setattr(Replayer, meter, no)
-    (result,) = measure(_items(1), fake_gpu()[0], 2, probes=SampleProbes(COMPANION, COMPANION))
+    (result,) = measure(_items(1), fake_gpu()[0], 2, probes=SampleProbes(*[Planned("beside", SMALL_COPY)] * 2))
     assert (result.status, result.samples) == ("failed: the card says no", [])
     assert result.paces_s == result.links_s == []
-
-
-def test_a_companion_that_fails_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    _groups_of_two(monkeypatch)
-    gpu, cuda = fake_gpu()
-
-    def fail(name: str, arguments: tuple[object, ...]) -> None:
-        if name == "memcpyAsync" and arguments[2] == N:
-            raise FakeError("invalid argument")
-
-    cuda.fail_at = fail
-    seen: list[tuple[int, list[str]]] = []
-    results = measure(
-        _items(3), gpu, 2, companions=[COMPANION, Planned("fine", depth_first(SMALL, 2, 2))],
-        on_group=lambda number, companions: seen.append((number, [one.status[:6] for one in companions])),
-    )  # fmt: skip
-    assert [(result.status, len(result.samples)) for result in results] == [("ok", 2)] * 3
-    assert seen == [(1, ["failed", "ok"]), (2, ["failed", "ok"])]
-
-
-def test_ctrl_c_reports_what_the_companions_have() -> None:
-    seen: list[int] = []
-    with pytest.raises(KeyboardInterrupt):
-        measure(
-            _items(2), fake_gpu()[0], 4, on_step=interrupt_after(10), companions=[COMPANION],
-            on_group=lambda _, companions: seen.extend(len(one.samples) for one in companions),
-        )  # fmt: skip
-    assert seen in ([3], [4])  # the last round was under way
-
-
-def test_without_companions_no_group_is_reported() -> None:
-    measure(_items(2), fake_gpu()[0], 1, on_group=lambda _number, _companions: pytest.fail("a group was reported"))
 
 
 def test_ctrl_c_before_the_first_sample_leaves_nothing_ok() -> None:
@@ -275,11 +213,6 @@ def test_jobs_that_fit_only_one_after_another_are_grouped_so() -> None:
 
     jobs = [job("1", "a"), job("2", "a"), job("3", "b")]
     assert [[j.key for j in group] for group in groups(jobs, gpu, lambda _: None)] == [["1", "2"], ["3"]]
-    small = [job("1", "a"), Planned("small", SMALL_COPY)]
-    assert [[j.key for j in group] for group in groups(small, gpu, lambda _: None, [jobs[1]])] == [["1", "small"]]
-    skipped: list[Measured] = []
-    assert list(groups([jobs[2]], gpu, skipped.append, [jobs[0]])) == []  # no room for both
-    assert skipped[0].status.startswith("skipped: buffers")
     assert [result.status for result in measure(jobs, gpu, 1)] == ["ok"] * 3
 
 

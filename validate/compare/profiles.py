@@ -298,7 +298,8 @@ def drift_of(run: Run) -> Drift:
     if before is None:
         return Drift(run.connections, {})
     known = _known(run.samples)
-    moves = [speed - 1 for speed in _speeds(run, [known] if known else []).values()]
+    speeds = _speeds(run, [known] if known else []) or _speeds_by_pace(run, known.pace_s if known else 0.0)
+    moves = [speed - 1 for speed in speeds.values()]
     calls = (min(moves), max(moves)) if moves else (0.0, 0.0)
     moved = {} if after is None else changes(before, after)
     return Drift(run.connections, moved, len(moves), calls, _links_beside(run))

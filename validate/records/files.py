@@ -1,6 +1,6 @@
 """The files of records: a journal while the record is being measured, then gzipped JSON.
 
-A journal has one JSON object a line: a header; for each process :class:`RunBegins`, entries and their groups,
+A journal has one JSON object a line: a header; for each process :class:`RunBegins`, entries,
 :class:`RunEnds`, time lines. Each settled schedule is appended at once. So whatever stops the program, its measurements
 stand in the journal, and the run can be resumed. :func:`finish` turns a journal into a record.
 
@@ -26,7 +26,6 @@ from streamsim_validate.records.record import (
     SCHEMA_VERSION,
     Card,
     Entry,
-    Group,
     Machine,
     Record,
     Run,
@@ -123,7 +122,7 @@ class RunEnds(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
     samples: dict[str, Any] | None = None
 
 
-Line = Header | RunBegins | Entry | Group | Traced | RunEnds
+Line = Header | RunBegins | Entry | Traced | RunEnds
 
 
 def header(card: Card, suite: str, kernels: str = "", task: str = "") -> Header:
@@ -227,9 +226,7 @@ class Journal:
     @property
     def next_group(self) -> int:
         """The first number that no group has yet."""
-        of_entries = (line.group for line in self.lines if isinstance(line, Entry))
-        of_groups = (line.number for line in self.lines if isinstance(line, Group))
-        return 1 + max((*of_entries, *of_groups), default=0)
+        return 1 + max((line.group for line in self.lines if isinstance(line, Entry)), default=0)
 
     def close(self) -> None:
         """Close the file; what could not be written has been complained of."""
@@ -292,8 +289,6 @@ def fold(lines: list[Line]) -> Record:
         elif isinstance(line, Entry) and runs:
             entry = msgspec.structs.replace(line, timeline=timelines.get((runs[-1].connections, line.key)))
             runs[-1] = msgspec.structs.replace(runs[-1], entries=(*runs[-1].entries, entry))
-        elif isinstance(line, Group) and runs:
-            runs[-1] = msgspec.structs.replace(runs[-1], groups=(*runs[-1].groups, line))
         elif isinstance(line, RunEnds) and runs:
             runs[-1] = msgspec.structs.replace(runs[-1], finished=line.finished, samples_after=line.samples)
     return Record(first.card, first.machine, first.suite, tuple(_without_superseded(runs)), first.streamsim)

@@ -254,7 +254,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
 class Group(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", tag="group"):
     """Schedules whose repeats were interleaved, by number from 1, and the probes among them, in seconds.
 
-    The probes show the cost of the host's calls in those seconds (:mod:`streamsim_validate.compare.profiles`).
+    Only older records have groups. Their probes show the cost of the host's calls in those seconds
+    (:mod:`streamsim_validate.compare.profiles`); newer records have it beside each sample.
     """
 
     number: int

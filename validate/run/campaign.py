@@ -40,12 +40,10 @@ from streamsim_validate.records import (
     MOST_VALUES,
     PACE_CHAIN,
     PROGRAMS,
-    Group,
     Journal,
     Record,
     RunBegins,
     RunEnds,
-    Timing,
     Traced,
     check_unused,
     digest,
@@ -53,11 +51,9 @@ from streamsim_validate.records import (
     header,
     journal_path,
     now,
-    rows_of,
-    to_times,
 )
 from streamsim_validate.run.program_suite import check_installed, measure_programs, planned_programs, to_fit
-from streamsim_validate.run.replays import Measured, Planned, SampleProbes, WrittenProgram, measure
+from streamsim_validate.run.replays import Planned, SampleProbes, WrittenProgram, measure
 from streamsim_validate.suites import PROGRAM_COUNT, RANDOM, RANDOM_COUNT, suite, suite_connections
 
 REPEATS = 11
@@ -71,11 +67,11 @@ FORKED = "fork" if "fork" in get_all_start_methods() else None
 
 TakeSamples = Callable[[Gpu], Samples]
 
-# What is measured again with every group of a run that calibrates, because the host's costs drift within minutes.
-CHAINS = {chain.key: chain for chain, _ in host_calls()}
-COMPANIONS = tuple(Planned(chain.key, schedule) for chain, schedule in host_calls())
-# What is timed around every sample of such a run.
-PROBES = SampleProbes(next(one for one in COMPANIONS if one.key == PACE_CHAIN.key), Planned("link", LINK_PAIR))
+# What is timed around every sample of a run that calibrates, because the host's costs drift within minutes.
+PROBES = SampleProbes(
+    next(Planned(chain.key, schedule) for chain, schedule in host_calls() if chain == PACE_CHAIN),
+    Planned("link", LINK_PAIR),
+)
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -241,7 +237,7 @@ def measure_plan(
         if left:
             before = _plain(take_samples, gpu)
             journal.append(RunBegins(connections, now(), plan.seed, plan.repeats, before, plan.drawn))
-            _measure(plan, left, gpu, journal, COMPANIONS if take_samples else (), on_step)
+            _measure(plan, left, gpu, journal, PROBES if take_samples else None, on_step)
         if journal.unended == connections:
             after = _plain(take_samples, gpu)
             journal.append(RunEnds(now(), samples=after))
@@ -259,7 +255,7 @@ def fingerprint(paths: Sequence[str]) -> str:
 
 
 def _measure(
-    plan: Plan, left: dict[str, Planned], gpu: Gpu, journal: Journal, companions: Sequence[Planned], on_step: OnStep
+    plan: Plan, left: dict[str, Planned], gpu: Gpu, journal: Journal, probes: SampleProbes | None, on_step: OnStep
 ) -> None:
     if plan.is_of_programs:
         programs = [item for item in left.values() if isinstance(item, WrittenProgram)]
@@ -272,9 +268,7 @@ def _measure(
         plan.seed,
         on_result=lambda measured: journal.append(measured.entry),
         allow_races=plan.allow_races,
-        companions=companions,
-        probes=PROBES if companions else None,
-        on_group=lambda number, companions: journal.append(group(number, companions)),
+        probes=probes,
         first_group=journal.next_group,
         on_step=on_step,
     )
@@ -339,13 +333,3 @@ def _fitted(plain: dict[str, Any] | None) -> dict[str, Any] | None:
     except (InputError, msgspec.ValidationError) as error:  # samples of another form, in a journal of then
         say(f"no profile: {error}")
         return None
-
-
-def group(number: int, companions: Sequence[Measured]) -> Group:
-    """Return a settled group's probes, as the record holds them; those without samples are left out."""
-    timings = {
-        CHAINS[measured.item.key]: [Timing(*to_times(sample)) for sample in measured.samples]
-        for measured in companions
-        if measured.samples
-    }
-    return Group(number, rows_of(timings))

@@ -45,30 +45,22 @@ class Planned(msgspec.Struct, frozen=True):
         status: str = "ok",
         *,
         verified: bool | None = None,
-        device_s: Iterable[float] = (),
-        wall_s: Iterable[float] = (),
-        issue_s: Iterable[float] = (),
-        paces_s: Iterable[float] = (),
-        links_s: Iterable[float] = (),
         program: Program | None = None,
         group: int = 0,
+        **times: Iterable[float],
     ) -> Entry:
-        """Return the entry of a record with these times. ``verified``: None if a program verifies its own output."""
-        return Entry(
+        """Return the entry of a record. ``verified``: None if a program verifies its own output. ``times``: seconds."""
+        entry = Entry(
             key=self.key,
             digest=digest(self.schedule),
             status=status,
             verified=status == "ok" if verified is None else verified,
             recipe=self.recipe,
             schedule=None if self.recipe else self.schedule,
-            device_s=to_times(device_s),
-            wall_s=to_times(wall_s),
-            issue_s=to_times(issue_s),
-            paces_s=to_times(paces_s),
-            links_s=to_times(links_s),
             program=program,
             group=group,
         )
+        return msgspec.structs.replace(entry, **{name: to_times(seconds) for name, seconds in times.items()})
 
 
 class WrittenProgram(Planned, frozen=True):
@@ -144,7 +136,6 @@ class Measured:
 
 
 OnResult = Callable[[Measured], None]
-OnGroup = Callable[[int, Sequence[Measured]], None]
 
 
 def measure(
@@ -154,9 +145,7 @@ def measure(
     seed: int = 0,
     on_result: OnResult = lambda _: None,
     allow_races: bool = False,
-    companions: Sequence[Planned] = (),
     probes: SampleProbes | None = None,
-    on_group: OnGroup = lambda _number, _companions: None,
     first_group: int = 1,
     on_step: OnStep = quietly,
 ) -> list[Measured]:
@@ -167,10 +156,7 @@ def measure(
     is called with each as soon as it is settled. On Ctrl-C the current group is settled with the samples it has, then
     KeyboardInterrupt rises. Return the results in the order of ``items``.
 
-    - ``companions``: schedules that are measured again with every group, their repeats among those of its members. They
-      are no results. If one fails, nothing else does. ``on_group`` is called with the number of each settled group,
-      from ``first_group`` on, and the companions' samples.
-    - ``probes``: what is timed around each sample of ``items``.
+    - ``probes``: what is timed around each sample. ``first_group``: the number of the first group.
     - ``on_step``: is called with what is being done, and how far it is.
 
     Raises LostGpuError if a schedule has broken the card's context, after settling it (status "lost: ...") and those
@@ -186,35 +172,23 @@ def measure(
         on_result(measured)
 
     try:
-        found = list(groups(items, gpu, settle, companions))
+        found = list(groups(items, gpu, settle))
         for number, group in enumerate(found, first_group):
-            among: list[Measured] = []
-            members = [_Member(item, number, settle) for item in group]
-            members += [_Member(item, number, among.append, is_probed=False) for item in companions]
             name = f"group {number - first_group + 1} of {len(found)} ({len(group)} schedules)"
-            try:
-                _measure_group(members, bench, probes, repeats, random.Random(f"{seed} {number}"), name, on_step)
-            finally:
-                if companions:
-                    on_group(number, among)
+            members = [Measured(item, group=number) for item in group]
+            _Group(name, bench, settle, on_step).measure(members, probes, repeats, random.Random(f"{seed} {number}"))
     finally:
         bench.close()
     return [results[item.key] for item in items]
 
 
-def groups(
-    items: Sequence[Planned], gpu: Gpu, settle: OnResult, companions: Sequence[Planned] = ()
-) -> Iterator[list[Planned]]:
-    """Yield the schedules in groups whose buffers fit together, with those of the companions.
-
-    A schedule that does not even fit alone beside the companions is settled as skipped.
-    """
+def groups(items: Sequence[Planned], gpu: Gpu, settle: OnResult) -> Iterator[list[Planned]]:
+    """Yield the schedules in groups whose buffers fit together. One that does not fit alone is skipped."""
     group: list[Planned] = []
     together: dict[Key, int] = {}
     free_device, free_host = gpu.free_bytes(), free_host_bytes()
-    always = union(buffers_of(companion.schedule) for companion in companions)
     for item in items:
-        need = union((always, buffers_of(item.schedule)))
+        need = buffers_of(item.schedule)
         try:
             check_fits(need, free_device, free_host)
         except InputError as error:
@@ -238,53 +212,81 @@ def _fits(need: dict[Key, int], free_device: int, free_host: int) -> bool:
     return True
 
 
-class _Member(NamedTuple):
-    """A schedule of a group, and what is called with its samples. ``is_probed``: probes stand around its samples."""
+class _Group:
+    """Schedules whose repeats are interleaved. ``name``: as ``on_step`` is told."""
 
-    item: Planned
-    group: int
-    settle: OnResult
-    is_probed: bool = True
+    def __init__(self, name: str, bench: Bench, settle: OnResult, on_step: OnStep) -> None:
+        self._name, self._bench, self._settle, self._on_step = name, bench, settle, on_step
+        self._ready: list[tuple[Measured, Replayer]] = []
 
+    def measure(
+        self, members: Sequence[Measured], probes: SampleProbes | None, repeats: int, rng: random.Random
+    ) -> None:
+        """Measure the members and settle each."""
+        self._on_step(f"{self._name}: making memory ready", 0, len(members))
+        schedules = [item.schedule for item in (*(member.item for member in members), *(probes or ()))]
+        try:
+            prepare(self._bench, schedules)
+        except InputError:
+            self._bench.arena.clear()  # buffers of earlier groups may be in the way
+            prepare(self._bench, schedules)
+        try:
+            for i, member in enumerate(members):
+                self._on_step(f"{self._name}: making ready and verifying", i, len(members))
+                self._enter(member)
+            gc.collect()
+            rounds = shuffled_rounds(self._ready, repeats, rng, f"{self._name}: measuring", self._on_step)
+            with _meters(probes, self._bench) as meters, collector_off():
+                for _, (measured, replayer) in rounds:
+                    if measured.status == "ok":
+                        _sample(measured, replayer, meters)
+        finally:
+            self._leave()
 
-class _Entrant(NamedTuple):
-    """A member that is ready to be measured."""
+    def _enter(self, measured: Measured) -> None:
+        """Make a schedule ready, verify it and warm it up. Settle it with the reason if it fails."""
+        replayer: Replayer | None = None
+        try:
+            replayer = Replayer(measured.item.schedule, self._bench)
+            measured.verified = replayer.verify()
+            for _ in range(WARM_UP_RUNS):
+                replayer.run()
+        except InputError as error:
+            if replayer is not None:
+                replayer.close()
+            measured.status = failure(error)
+            self._settle(measured)
+            if isinstance(error, LostGpuError):
+                raise
+            return
+        self._ready.append((measured, replayer))
 
-    member: _Member
-    replayer: Replayer
-    measured: Measured
+    def _leave(self) -> None:
+        """Verify once more and settle every schedule that was ready, whatever ended the rounds.
 
-
-def _measure_group(
-    members: Sequence[_Member],
-    bench: Bench,
-    probes: SampleProbes | None,
-    repeats: int,
-    rng: random.Random,
-    name: str,
-    on_step: OnStep,
-) -> None:
-    on_step(f"{name}: making memory ready", 0, len(members))
-    schedules = [item.schedule for item in (*(member.item for member in members), *(probes or ()))]
-    try:
-        prepare(bench, schedules)
-    except InputError:
-        bench.arena.clear()  # buffers of earlier groups may be in the way
-        prepare(bench, schedules)
-    entrants: list[_Entrant] = []
-    try:
-        for i, member in enumerate(members):
-            on_step(f"{name}: making ready and verifying", i, len(members))
-            entrant = _enter(member, bench)
-            if entrant is not None:
-                entrants.append(entrant)
-        gc.collect()
-        with _meters(probes, bench) as meters, collector_off():
-            for _, entrant in shuffled_rounds(entrants, repeats, rng, f"{name}: measuring", on_step):
-                if entrant.measured.status == "ok":
-                    _sample(entrant, meters if entrant.member.is_probed else [])
-    finally:
-        _leave(entrants, f"{name}: verifying again", on_step)
+        If the context is lost, or after Ctrl-C, nothing more is verified: what was verified before its samples stands.
+        """
+        is_lost = any(measured.status.startswith("lost") for measured, _ in self._ready)
+        stopped: KeyboardInterrupt | None = None
+        for i, (measured, replayer) in enumerate(self._ready):
+            self._on_step(f"{self._name}: verifying again", i, len(self._ready))
+            if measured.status == "ok" and measured.samples and not is_lost and not stopped:
+                try:
+                    replayer.verify(timed=True)
+                except InputError as error:
+                    is_lost = isinstance(error, LostGpuError)
+                    measured.status = failure(error)
+                except KeyboardInterrupt as error:  # perhaps a second Ctrl-C: the samples are kept all the same
+                    stopped = error
+            if measured.status != "ok":
+                for times in (measured.samples, measured.paces_s, measured.links_s):
+                    times.clear()
+            elif not measured.samples:
+                measured.status = "interrupted"
+            replayer.close()
+            self._settle(measured)
+        if stopped:
+            raise stopped
 
 
 @contextmanager
@@ -298,35 +300,9 @@ def _meters(probes: SampleProbes | None, bench: Bench) -> Iterator[list[Meter]]:
         yield [pace.issue, link.device_s]
 
 
-def _enter(member: _Member, bench: Bench) -> _Entrant | None:
-    """Make a schedule ready, verify it and warm it up. Settle it with the reason, and return None, if it fails."""
-    measured = Measured(member.item, group=member.group)
-    replayer: Replayer | None = None
+def _sample(measured: Measured, replayer: Replayer, meters: list[Meter]) -> None:
     try:
-        replayer = Replayer(member.item.schedule, bench)
-        measured.verified = replayer.verify()
-        for _ in range(WARM_UP_RUNS):
-            replayer.run()
-    except InputError as error:
-        if replayer is not None:
-            replayer.close()
-        measured.status = failure(error)
-        member.settle(measured)
-        if isinstance(error, LostGpuError):
-            raise
-        return None
-    return _Entrant(member, replayer, measured)
-
-
-def failure(error: InputError) -> str:
-    """Return the status of what failed so."""
-    return f"{'lost' if isinstance(error, LostGpuError) else 'failed'}: {error}"
-
-
-def _sample(entrant: _Entrant, meters: list[Meter]) -> None:
-    measured = entrant.measured
-    try:
-        sample, read_s = entrant.replayer.run_beside(meters)
+        sample, read_s = replayer.run_beside(meters)
     except InputError as error:
         measured.status = failure(error)
         if isinstance(error, LostGpuError):
@@ -337,29 +313,6 @@ def _sample(entrant: _Entrant, meters: list[Meter]) -> None:
         times.append(seconds)
 
 
-def _leave(entrants: list[_Entrant], what: str, on_step: OnStep) -> None:
-    """Verify once more and settle every schedule of the group, whatever ended its rounds.
-
-    If the context is lost, or after Ctrl-C, nothing more is verified: what was verified before its samples stands.
-    """
-    is_lost = any(entrant.measured.status.startswith("lost") for entrant in entrants)
-    stopped: KeyboardInterrupt | None = None
-    for i, (member, replayer, measured) in enumerate(entrants):
-        on_step(what, i, len(entrants))
-        if measured.status == "ok" and measured.samples and not is_lost and not stopped:
-            try:
-                replayer.verify(timed=True)
-            except InputError as error:
-                is_lost = isinstance(error, LostGpuError)
-                measured.status = failure(error)
-            except KeyboardInterrupt as error:  # perhaps a second Ctrl-C: the samples are kept all the same
-                stopped = error
-        if measured.status != "ok":
-            for times in (measured.samples, measured.paces_s, measured.links_s):
-                times.clear()
-        elif not measured.samples:
-            measured.status = "interrupted"
-        replayer.close()
-        member.settle(measured)
-    if stopped:
-        raise stopped
+def failure(error: InputError) -> str:
+    """Return the status of what failed so."""
+    return f"{'lost' if isinstance(error, LostGpuError) else 'failed'}: {error}"
