@@ -3,13 +3,12 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from refusals import refusal, refusal_of
-from strategies import NS, d2h, h2d, kernel, make_device, pipeline_of, program
+from refusals import refusal
+from strategies import NS, d2h, h2d, kernel, make_device, program
 
 from streamsim import interval, load_device
 from streamsim.analysis import draws, explain, what_if
@@ -22,8 +21,6 @@ from streamsim.program import (
     Region,
     Synchronize,
     WaitThread,
-    depth_first,
-    write_schedule,
 )
 from streamsim.transform import changes as change
 from streamsim.transform import in_pieces, steps_of
@@ -47,12 +44,8 @@ NO_STEPS: list[tuple[tuple[Op, ...], str]] = [
 ]
 ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"samples": 19}, "samples = 19: expected"),
-    ({"samples": 1_000_001}, "samples = 1000001: expected"),
-    ({"samples": 100.0}, "samples = 100.0: expected"),
     ({"seed": -1}, "seed = -1: expected"),
-    ({"seed": "x"}, "seed = 'x': expected"),
     ({"level": 0.0}, "level = 0.0: expected"),
-    ({"level": 1.0}, "level = 1.0: expected"),
     ({"level": math.nan}, "level = nan: expected"),
 ]
 NO_SPREAD = "device 'ideal': its profile has no spread"
@@ -90,13 +83,3 @@ def test_bad_input_is_one_line_that_says_what_is_wrong(make: Callable[[], object
     said = refusal(make)
     assert said.startswith(begins)
     assert shows in said
-
-
-def test_a_command_says_in_one_line_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan, picture = tmp_path / "plan.json", tmp_path / "gantt.svg"
-    write_schedule(depth_first(pipeline_of(1 << 16), 2, 2), plan)
-    said = refusal_of(["explain", str(plan), "--chunks", "4"], capsys)
-    assert said == f"--chunks: {plan} is a schedule, cut and issued already; leave the option out\n"
-    sizes = ["--h2d", "1MiB", "--kernel", "20us", "--d2h", "1MiB", "--device", "ideal"]
-    assert refusal_of(["predict", *sizes, "--samples", "50", "--plot", str(picture)], capsys).startswith(NO_SPREAD)
-    assert not picture.exists()

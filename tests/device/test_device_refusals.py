@@ -24,7 +24,6 @@ from streamsim.device import (
     device_names,
     dump_device,
     load_device,
-    number_names,
     parse_device,
     parse_settings,
     without,
@@ -33,8 +32,6 @@ from streamsim.program import Config, Workload, WorkloadKernel, parse_workload
 from streamsim.search import Grid
 
 DEVICE, H200 = make_device(), load_device("h200")
-RATES = sorted(name for name in number_names(DEVICE) if name.endswith("_bytes_per_s"))
-TIMES = sorted(name for name in number_names(DEVICE) if name.endswith("_s") and name not in RATES)
 LIBRARY = FrontEnd(2e-9, 3e-9, 0.0, 0.0, 0.0, 5e-9, "measured: by hand")
 WITH_LIBRARY = replace(DEVICE, front_ends={"mine": LIBRARY})
 
@@ -57,25 +54,13 @@ class Fan(Table, frozen=True):
 
 # Numbers by their path, and what cannot stand there: the message begins with the field, and shows the value.
 CHANGES: list[tuple[str, object]] = [
-    *((path, bad) for path in TIMES for bad in (-1e-9, math.nan, math.inf, 1e6, "1us")),
-    *((path, bad) for path in RATES for bad in (0.0, -1e9, math.nan, math.inf, 25.0)),
-    ("connections", 0),
     ("connections", 33),
-    ("connections", 8.0),
-    ("copy_engines.connections", 0),
     ("copy_engines.connections", 33),
     ("h2d.in_flight_bytes", 0),
-    ("h2d.in_flight_bytes", 1.5),
     ("schema_version", 2),
     ("copy_engines.count", 3),
-    ("copy_engines.count", -1),
     ("copy_engines.arbitration", "fair"),
-    ("compute.arbitration", "fair"),
     ("compute.kernel_signal", "none"),
-    ("compute.concurrent_kernels", 0),
-    ("compute.resident_threads", -1),
-    ("host.pageable_immediate_bytes", -1),
-    ("name", ""),
     ("name", "a,b"),
 ]
 FALL = (2e-6, 1e-6)  # a slope that would give kernels of negative time and share
@@ -84,9 +69,6 @@ FALL = (2e-6, 1e-6)  # a slope that would give kernels of negative time and shar
 PROFILES: list[tuple[Callable[[], object], str, str]] = [
     *((partial(change, path, bad), path.rpartition(".")[2], repr(bad)) for path, bad in CHANGES),
     (lambda: link(latency=2, duplex_latency=1), "duplex_latency_s", "1e-09"),
-    (lambda: link(latency=2, crowded_latency=1), "crowded_latency_s", "1e-09"),
-    (lambda: link(duplex_latency=2, crowded_duplex_latency=1), "crowded_duplex_latency_s", "1e-09"),
-    (lambda: link(crowded_latency=2, crowded_duplex_latency=1), "crowded_duplex_latency_s", "1e-09"),
     (lambda: change("h2d.duplex_bandwidth_bytes_per_s", 2e9), "duplex_bandwidth_bytes_per_s", "2e+09"),
     *(
         (partial(change, "sources", {**DEVICE.sources, name: source}), f"sources.{name}", repr(source))
@@ -102,18 +84,10 @@ PROFILES: list[tuple[Callable[[], object], str, str]] = [
     ),
     (lambda: change("spread", {"host.coffee_s": 0.1}), "spread.host.coffee_s", "0.1"),
     (lambda: change("spread", {"host.copy_s": -0.1}), "spread.host.copy_s", "-0.1"),
-    (lambda: KernelCost("k", 0, (10,), (1e-6,)), "elements", "(10,)"),
     (lambda: KernelCost("k", 0, (10, 20), (1e-6,)), "elements", "(10, 20)"),
-    (lambda: KernelCost("k", 0, (20, 10), (1e-6, 2e-6)), "elements", "(20, 10)"),
-    (lambda: KernelCost("k", 0, (0, 10), (1e-6, 2e-6)), "elements", "(0, 10)"),
-    (lambda: KernelCost("k", 0, (10, 10**400), (1e-6, 2e-6)), "elements", "expected a whole number"),
-    (lambda: KernelCost("k", 0, (10, 1 << 43), (1e-6, 2e-6)), "elements", str(1 << 43)),
     (lambda: KernelCost("k", 0, (10, 20), (1e-6, 0.0)), "duration_s", "0.0"),
-    (lambda: KernelCost("k", 0, (10, 20), (math.nan, 1e-6)), "duration_s", "nan"),
     (lambda: KernelCost("k", 0, (10, 20), FALL), "duration_s", ""),
-    (lambda: Fan(-1.0, 1.0, 3), "delay_s = -1.0", ""),
     (lambda: Fan(1.0, 0.5, 3), "spin_s = 0.5: below delay_s = 1", ""),
-    (lambda: Fan(0.0, 0.5, 1), "blades = 1: expected a whole number from 2 to 9", ""),
     (lambda: without(DEVICE, "wind"), "effect = 'wind': expected one of duplex, ", ""),
 ]
 
@@ -122,12 +96,9 @@ NEITHER = "neither a shipped profile (" + ", ".join(device_names())
 NAMES: list[tuple[Callable[[], object], str, str]] = [
     *(
         (partial(load_device, typed), f"device = {typed!r}: {NEITHER}", f"; did you mean {meant!r}?")
-        for typed, meant in (("h20", "h200"), ("RTX309O", "rtx3090"), ("idael", "ideal"))
+        for typed, meant in (("RTX309O", "rtx3090"), ("idael", "ideal"))
     ),
-    *(
-        (partial(load_device, name), "device = ", NEITHER)
-        for name in ("", "zzzzzz", "no/such/card", "h200\n", "\0", "1" * 5000)
-    ),
+    *((partial(load_device, name), "device = ", NEITHER) for name in ("", "no/such/card", "h200\n", "\0", "1" * 5000)),
     (lambda: load_device("nowhere/h200.toml"), "nowhere/h200.toml: cannot read it: no such file", ""),
     (lambda: load_device("."), "device = '.': ", ""),
     (lambda: load_device("x" * 5000 + ".toml"), "x", ""),
@@ -153,15 +124,11 @@ def of_one(text: str) -> Device:
 
 FRONT_ENDS: list[tuple[Callable[[], object], str, str]] = [
     (lambda: of_one('enter_s = "7 parsecs"'), "device: front_ends.mine.enter_s", "'7 parsecs'"),
-    (lambda: of_one("enter_s = -1.0"), "device: front_ends.mine.enter_s", "-1.0"),
-    (lambda: of_one("enter_s = 5e-09\nexit_s = 1.0"), "device: front_ends.mine.exit_s", "1.0"),
     *(
         (partial(of_several, wrong), f"device: front_ends.third{said}", "")
         for wrong, said in (
-            (0, " = 0: expected object, got int"),
             ({}, ".copy_s: is missing"),
             (PLAIN | {"copy_s": -1.0}, ".copy_s = -1.0: expected a number from 0 to 86400"),
-            (PLAIN | {"copy_s": [1]}, ".copy_s = [1]: expected float, got array"),
             (PLAIN | {"tea_s": 1}, ".tea_s = 1: unknown field"),
         )
     ),
@@ -184,7 +151,7 @@ FRONT_ENDS: list[tuple[Callable[[], object], str, str]] = [
 
 
 # Settings: in the library, and as commands say them.
-HUGE = (10**400, 16**5000, -(10**400), math.inf, math.nan, True)  # no field holds them, so that nothing follows them
+HUGE = (16**5000, math.nan, True)  # no field holds them, so that nothing follows them
 SETTINGS: list[tuple[Callable[[], object], str, str]] = [
     *(
         (partial(changed, H200, {name: 1e-6}), f"'{name}': is no longer part of a profile; leave it out", "")
@@ -210,24 +177,15 @@ TWICE = [
 ]
 SET = [
     ("h2d.__doc__=x", "'h2d.__doc__': no number or rule of a device profile"),
-    ("connections.real=2", "'connections.real': no number or rule of a device profile"),
-    ("compute.kernels=1", "'compute.kernels': no number or rule of a device profile"),
-    ("h2d=1", "'h2d': no number or rule of a device profile"),
     ("h2d.bandwith=1GB/s", "'h2d.bandwith': no number or rule of a device profile; did you mean h2d.bandwidth?"),
     ("connections=4", "'connections': cannot be set here; use --connections"),
-    ("memory_bytes=1GiB", "'memory_bytes': cannot be set here; use --memory-limit"),
     ("host.copy", "set = 'host.copy': expected NAME=VALUE such as h2d.bandwidth=51GB/s"),
     ("host.copy=4GB/s", "host.copy_s = '4GB/s': expected a time"),
     ("host.copy=1us,2us", "host.copy_s = '1us,2us': expected one value; streamsim sweep takes several"),
-    ("h2d.latency_s=0..8us*2", "h2d.latency_s = '0..8us*2': expected one value"),
-    ("copy_engines.count=3", "copy_engines.count = 3: expected a whole number"),
-    ("copy_engines.arbitration=fair", "copy_engines.arbitration = 'fair': expected one of"),
     ("d2h.duplex_bandwidth=9TB/s", "d2h.duplex_bandwidth_bytes_per_s = 9e+12: above bandwidth_bytes_per_s"),
 ]
 SWEPT = [
     ("h2d.latency_s=0..8us*2", "h2d.latency_s = '0..8us*2': no factor leads away from 0"),
-    ("h2d.latency_s=0..8us+0", "h2d.latency_s = '0..8us+0': expected a step above 0"),
-    ("h2d.__doc__=x", "'h2d.__doc__': no number or rule"),
     ("copy_engines.arbitration=foo", "copy_engines.arbitration = 'foo': expected one of issue-order, "),
 ]
 SIZES = ["--h2d", "1MiB", "--kernel", "20us", "--d2h", "1MiB"]

@@ -1,6 +1,5 @@
 """What the room refuses: every bad value, call or file is one printable line that begins with what is wrong."""
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -22,8 +21,6 @@ from streamsim.program import (
     Region,
     Schedule,
     Synchronize,
-    WaitEvent,
-    breadth_first,
     build,
     depth_first,
     parse_kernel,
@@ -62,68 +59,38 @@ ONE = "[[layers]]\nweight_bytes = {}\nkernels = {}\n"
 VALUES: list[tuple[Callable[[], object], str, str]] = [
     (lambda: Copy("both", 4, 1), "direction", "'both'"),  # type: ignore[arg-type]
     (lambda: Copy("h2d", 0, 1), "bytes", "0"),
-    (lambda: Copy("h2d", -4, 1), "bytes", "-4"),
-    (lambda: Copy("h2d", 4.0, 1), "bytes", "4.0"),  # type: ignore[arg-type]
-    (lambda: Copy("h2d", True, 1), "bytes", "True"),
     (lambda: Copy("h2d", LARGEST_BYTES + 1, 1), "bytes", str(LARGEST_BYTES + 1)),
-    (lambda: Copy("h2d", 4, -1), "stream", "-1"),
     (lambda: Copy("h2d", 4, 1, Region("host", 0, 5)), "host.bytes", "5"),
-    (lambda: Copy("h2d", 4, 1, None, Region("card", 0, 3)), "device.bytes", "3"),
     (lambda: Kernel(1), "duration_s", "None"),
-    (lambda: Kernel(1, duration_s=-1.0), "duration_s", "-1.0"),
-    (lambda: Kernel(1, duration_s=math.nan), "duration_s", "nan"),
-    (lambda: Kernel(1, duration_s=math.inf), "duration_s", "inf"),
-    (lambda: Kernel(1, duration_s=1e-3, fill=0.0), "fill", "0.0"),
     (lambda: Kernel(1, duration_s=1e-3, fill=1.5), "fill", "1.5"),
-    (lambda: Kernel(1, duration_s=1e-3, elements=-1), "elements", "-1"),
-    (lambda: Kernel(1, duration_s=1e-3, parameter=-1), "parameter", "-1"),
-    (lambda: Kernel(-1, duration_s=1e-3), "stream", "-1"),
-    (lambda: RecordEvent(-1, 1), "event", "-1"),
-    (lambda: WaitEvent(0, -2), "stream", "-2"),
-    (lambda: Synchronize(stream=-1), "stream", "-1"),
-    (lambda: Synchronize(event=-1), "event", "-1"),
     (lambda: Synchronize(stream=1, event=1), "event", "1"),
     (lambda: Buffer("", 4, "pinned"), "name", "''"),
-    (lambda: Buffer("a", 0, "pinned"), "bytes", "0"),
     (lambda: Buffer("a", 4, "managed"), "memory", "'managed'"),  # type: ignore[arg-type]
-    (lambda: Region("a", -1, 4), "offset", "-1"),
     (lambda: Region("a", 0, 0), "bytes", "0"),
     (lambda: schedule(), "ops", "[]"),
-    (lambda: Schedule([K], ("non-blocking",)), "ops", "list"),  # type: ignore[arg-type]
-    (lambda: schedule(K, streams=["blocking"]), "streams", "list"),
     (lambda: schedule(K, streams=("loud",)), "streams[0]", "'loud'"),
     (lambda: schedule(K, launch="later"), "launch", "'later'"),
-    (lambda: schedule(K, events=-1), "events", "-1"),
     (lambda: schedule(K, schema_version=9), "schema_version", "9"),
     (lambda: schedule(K, buffers=(HOST, HOST)), "buffers", "'host'"),
     (lambda: schedule(K, "kernel"), "ops[1]", "'kernel'"),
     (lambda: schedule(K, Copy("h2d", 4, 3)), "ops[1].stream", "3"),
     (lambda: schedule(K, Synchronize(stream=7)), "ops[1].stream", "7"),
     (lambda: schedule(RecordEvent(2, 1)), "ops[0].event", "2"),
-    (lambda: schedule(K, WaitEvent(5, 1)), "ops[1].event", "5"),
-    (lambda: schedule(Synchronize(event=2)), "ops[0].event", "2"),
     (lambda: schedule(Copy("h2d", 4, 1, Region("nope", 0, 4))), "ops[0].host.buffer", "'nope'"),
     (lambda: schedule(Copy("h2d", 4, 1, Region("card", 0, 4))), "ops[0].host.buffer", "'card'"),
     (lambda: schedule(Copy("h2d", 4, 1, None, Region("host", 0, 4))), "ops[0].device.buffer", "'host'"),
     (lambda: schedule(Copy("h2d", 60, 1, Region("host", 50, 60))), "ops[0].host", "50..110"),
     (lambda: schedule(Kernel(1, duration_s=1e-3, reads=(Region("host", 0, 4),))), "ops[0].reads", "'host'"),
-    (lambda: schedule(Kernel(1, duration_s=1e-3, writes=(Region("card", 99, 2),))), "ops[0].writes", "99..101"),
     (lambda: schedule(Synchronize(), K, launch="graph"), "ops[0]", "graph"),
     (lambda: schedule(Kernel(0, duration_s=1e-3), launch="graph"), "ops[0].stream", "0"),
     (lambda: schedule(Copy("h2d", 4, 1, blocking=True), launch="graph"), "ops[0]", "graph"),
     (lambda: schedule(Copy("h2d", 4, 1, Region("page", 0, 4)), launch="graph"), "ops[0]", "graph"),
     (lambda: depth_first(pipeline_of(4), 0, 1), "chunks", "0"),
     (lambda: depth_first(pipeline_of(4), 5, 1), "chunks", "5"),
-    (lambda: depth_first(pipeline_of(4), -1, 1), "chunks", "-1"),
-    (lambda: depth_first(pipeline_of(4), 2.0, 1), "chunks", "2.0"),  # type: ignore[arg-type]
     (lambda: depth_first(pipeline_of(4), 2, 0), "streams", "0"),
-    (lambda: breadth_first(pipeline_of(4), 2, -3), "streams", "-3"),
-    (lambda: ring(pipeline_of(4), 2, 0), "buffers", "0"),
     (lambda: ring(pipeline_of(4), 2, 2, 0), "streams", "0"),
     (lambda: prefetch(pipeline_of(4), 2, 0), "buffers", "0"),
-    (lambda: serial(pipeline_of(4), 9), "chunks", "9"),
     (lambda: serial(pipeline_of(4), 1, "paged"), "memory", "'paged'"),  # type: ignore[arg-type]
-    (lambda: depth_first(pipeline_of(4), 1, 1, launch="soon"), "launch", "'soon'"),  # type: ignore[arg-type]
     (lambda: build(pipeline_of(4), "sideways"), "order", "'sideways'"),  # type: ignore[arg-type]
     (lambda: build(pipeline_of(4), "serial", launch="graph"), "launch", "'graph'"),
     (lambda: build(pipeline_of(4), "breadth-first", buffers=2), "buffers", "2"),
@@ -133,87 +100,55 @@ VALUES: list[tuple[Callable[[], object], str, str]] = [
     (lambda: Workload(1 << 42, (4,)), "inputs[0] * elements", str(1 << 44)),
     (lambda: Workload(4, (), (), ()), "inputs, outputs, kernels", "at least one"),
     (lambda: WorkloadKernel(duration_s=0.0), "duration_s", "0.0"),
-    (lambda: WorkloadKernel(duration_s=float("nan")), "duration_s", "nan"),
-    (lambda: WorkloadKernel(duration_s=1e-3, fill=2.0), "fill", "2.0"),
-    (lambda: WorkloadKernel(duration_s=1e-3, parameter=-1), "parameter", "-1"),
 ]
 BUILDER: list[tuple[Callable[[], object], str]] = [
     (lambda: S.wait(OTHER_EVENT), "event 0: of another program; record one in a stream of this program"),
-    (lambda: S.record(OTHER_EVENT), "event 0: of another program"),
     (lambda: S.wait(3), "event = 3: expected an event, as record() gives it"),  # type: ignore[arg-type]
     (lambda: S.copy_in(OTHER_X, H), "to = x[0:64] (device): of another program; declare it in this program"),
-    (lambda: S.copy_out(H, OTHER_X), "source = x[0:64] (device): of another program"),
-    (lambda: S.kernel(1e-6, reads=OTHER_X), "reads = x[0:64] (device): of another program"),
     (lambda: S.kernel(1e-6, writes=[X, H]), "writes = h[0:64] (pinned): expected device memory"),
     (lambda: S.kernel(1e-6, writes=["x"]), "writes = 'x': expected memory"),  # type: ignore[list-item]
-    (lambda: S.kernel(1e-6, reads=64), "reads = 64: expected memory"),  # type: ignore[arg-type]
     (lambda: S.copy_in(H, X), "to = h[0:64] (pinned): expected device memory"),
     (lambda: S.copy_out(X, H), "to = x[0:64] (device): expected pinned or pageable memory"),
     (lambda: S.copy_in(X[:8], H), "host.bytes = 64: differs from the copy's bytes = 8"),
-    (lambda: S.copy_in(8, H), "host.bytes = 64: differs from the copy's bytes = 8"),
     (lambda: S.copy_in(), "to = None, source = None: a copy needs memory or a size"),
-    (lambda: S.copy_in(1.5), "to = 1.5: expected memory"),  # type: ignore[arg-type]
     (lambda: S.copy_in(8, "16B"), "to = 8, source = '16B': a copy has one size; give it once"),
     (lambda: S.kernel(1e-6, parts=[0.5]), "parts: 0.5: expected a share and its time"),  # type: ignore[list-item]
-    (lambda: S.kernel(1e-6, 5), "name = 5: expected text"),  # type: ignore[arg-type]
     (lambda: S.copy_in("64M"), "size = '64M': expected a size"),
-    (lambda: S.copy_in(0), "bytes = 0: expected a whole number"),
     (lambda: S.kernel("5 parsecs"), "duration = '5 parsecs': expected a time"),
-    (lambda: S.kernel(), "duration_s = None: a kernel needs it"),
     (lambda: X[60:65], "x[60:65]: expected whole numbers of bytes, the smaller first, from 0 to 64"),
-    (lambda: X[8:8], "x[8:8]: expected whole numbers"),
-    (lambda: X[-8:], "x[-8:None]: expected whole numbers"),
     (lambda: X[0:8:2], "x[slice(0, 8, 2)]: expected a slice of bytes without a step"),
-    (lambda: X[3], "x[3]: expected a slice of bytes"),  # type: ignore[index]
     (lambda: X.cut([32, 33]), "x[0:64] (device): cannot be cut into 65 bytes"),
     (lambda: P.device("x", 8), "name = 'x': another buffer has this name; rename one"),
     (lambda: P.pinned("", 8), "name = '': expected a buffer name"),
-    (lambda: P.pinned("y", 0), "bytes = 0: expected a whole number"),
     (lambda: P.schedule(), "ops = []: an empty schedule has nothing to predict"),
 ]
 OFFLOADS: list[tuple[dict[str, Any], str]] = [
     ({"depth": 0}, "depth = 0: expected a whole number from 1"),
-    ({"depth": True}, "depth = True"),
     ({"resident": ["layer0"]}, "resident = list: expected a tuple"),
-    ({"resident": (0,)}, "resident[0] = 0: expected text"),
     ({"resident": ("layer0", "layer0")}, "resident[1] = 'layer0': stands twice"),
     ({"resident": ("layer7",)}, "resident = 'layer7': no layer has this name; did you mean 'laye"),
-    ({"resident": ("x",)}, "resident = 'x': no layer has this name"),
-    ({"memory": "managed"}, "memory = 'managed': expected one of pinned, pageable"),
     ({"reserve_bytes": -1}, "reserve_bytes = -1: expected a whole number from 0"),
 ]
 KERNELS = [
-    ("", "kernel = ''"),
     ("fast", "kernel = 'fast'"),
     ("1ms,2ms", "two times of the whole"),
     ("1ms@2%%", "kernel part"),
-    ("1ms@-3", "kernel part"),
     ("1ms/0", "kernel launches"),
     ("1ms,speed=3", "'speed' is none of threads, latency, fill, name, launches"),
-    ("threads=5", "threads = 5"),
     ("1ms,fill=2", "kernel fill"),
     ("4ms,threads=2,threads=3", "threads is given twice"),
-    ("25ms/600,launches=3", "launches is given twice"),
     ("4ms,name=", "name = ''"),
     ("4ms,latency=5ms", "latency_s = 0.005 s: a launch takes so long at least, and one of these takes 4 ms"),
-    ("4ms/600,latency=10us", "one of these takes 6.667 us"),
-    ("4ms,9us@64Ki,latency=10us", "one of these takes 9 us"),
     (
         "4ms,9us@64Ki/600",
         "kernel part = '64Ki/600': how many launches take these times together is said by",
     ),
-    ("4ms,9us@1/256/2", "kernel part = '256/2'"),
     ("4ms,9us@abc/2", "kernel part = 'abc': expected a count such as 16Mi, 4M or 4096"),
-    ("10us@512Ki,9us@256Ki,latency=9500ns", "one of these takes 9 us"),
 ]
 WORKLOADS = [
     ("inputs = [4]\nkernel = ['4ms']", "kernel = ['4ms']: unknown field; did you mean kernels?"),
-    ("h2d-once = ['1MiB']", "h2d-once = ['1MiB']: unknown field; did you mean h2d_once?"),
-    ("kernels = [{ duration = '4ms' }]", "kernels[0].duration = '4ms': unknown field; did you mean duration_s?"),
     ("kernels = [{ points = [{ on = 3 }] }]", "kernels[0].points[0].on = 3: unknown field; streamsim schema says"),
-    ("kernels = [{ points = ['9us'] }]", "kernels[0].points[0] = '9us': expected the time of a part, such as"),
     ("kernels = ['1ms', 0]", "kernels[1]: duration_s = 0: expected a number from 1e-09"),
-    ("kernels = ['1ms', '1ms,name=']", "kernels[1] = '1ms,name=': name = '': expected a name"),
     (
         "inputs = ['1MiB']\nkernels = ['10us@512Ki,latency=8us']",
         "latency_s = 8e-06 s: a launch takes so long at least",
@@ -222,56 +157,29 @@ WORKLOADS = [
 ]
 TOML = [
     ("", "is empty; expected the layers of a model"),
-    ("layers = 3", "layers = 3: expected a list; put it into brackets: [3]"),
     ("layers = []", "layers = []: a model needs a layer; add one"),
-    ("passes = 2", "layers: is missing"),
-    ("[[layers]]\nkernels = ['1ms']", "layers[0].weight_bytes: is missing"),
     ("[[layers]]\nweight_bytes = 4", "layers[0].kernels: is missing"),
-    (ONE.format(0, "['1ms']"), "layers[0].weight_bytes = 0: expected a whole number from 1"),
-    (ONE.format(-4, "['1ms']"), "layers[0].weight_bytes = -4: expected a whole number from 1"),
     (ONE.format("'4m'", "['1ms']"), "layers[0].weight_bytes = '4m': expected a size in bytes"),
-    (ONE.format(4, "[]"), "layers[0].kernels = []: a layer needs a kernel"),
-    (ONE.format(4, "['-1ms']"), "layers[0].kernels[0] = '-1ms': expected a time"),
     (ONE.format(4, "['1ms', {name = 'x'}]"), "layers[0].kernels[1].duration_s: is missing"),
-    (ONE.format(4, "['1ms,9us@64']"), "layers[0].points: 64 elements of a workload without arrays"),
-    (ONE.format(4, "['1ms']") + "repeats = 0", "layers[0].repeats = 0: expected a whole number from 1 to 10000"),
     (ONE.format(4, "['1ms']") + "bytes = 4", "layers[0].bytes = 4: unknown field"),
     (ONE.format(4, "['1ms']") + "name = 'a,b'", "layers[0].name = 'a,b': expected no comma"),
-    ("passes = 0\n" + ONE.format(4, "['1ms']"), "passes = 0: expected a whole number from 1"),
     (ONE.format("'5TiB'", "['1ms']") * 2, "weight_bytes in all = 10995116277760: expected"),
     ((ONE.format(4, "['1ms']") + "name = 'a'\n") * 2, "layers[1].name = 'a': another layer is called 'a'"),
     (
         ONE.format(4, "['1ms']") + "repeats = 10000\n" + ONE.format(4, "['1ms']"),
         "layers, passes: 10001 layers and",
     ),
-    (
-        "passes = 101\n" + ONE.format(4, "['1ms']") + "repeats = 10000",
-        "layers, passes: 10000 layers and 101",
-    ),
     ("inputs = [4]", "is a workload, for `streamsim predict`; expected the layers of a model"),
     ("[[layers", "cannot be read"),
 ]
 CSV: list[tuple[str | bytes, str]] = [
-    ("", "is empty; expected a line with the columns weight_bytes, kernels, name, repeats"),
     ("name,kernels\n", "line 1: column weight_bytes is missing"),
-    (
-        "name;kernels\n",
-        "line 1: column 'name;kernels' is unknown; expected weight_bytes, kernels, name, repeats",
-    ),
-    ("name,name,weight_bytes,kernels", "line 1: column name stands twice"),
     ("weight_bytes,kernels\n", "layers = []: a model needs a layer"),
-    ("weight_bytes,kernels\n4,1ms\n\n5\n", "line 4: kernels: is missing"),
-    ("weight_bytes,kernels\n,1ms\n", "line 2: weight_bytes: is missing"),
-    ("weight_bytes,kernels\n-4,1ms\n", "line 2: weight_bytes = '-4': expected a size"),
-    ("weight_bytes,kernels\n0,1ms\n", "line 2: weight_bytes = 0: expected a whole number from 1"),
-    ("weight_bytes,kernels\n4,;\n", "line 2: kernels = []: a layer needs a kernel"),
     (
         "weight_bytes,kernels\n4,1ms,latency=1us\n",
         "line 2: 3 cells under 2 columns; write a cell that",
     ),
-    ('weight_bytes,kernels\n4,"1ms,latency=1us,x=3"\n', "line 2: kernels[0] = '1ms,latency=1us,x=3': 'x' is none"),
     ('weight_bytes,kernels\n4,"1ms\n', "line 2: cannot be read as CSV"),
-    ("weight_bytes,kernels,repeats\n4,1ms,x\n", "line 2: repeats = 'x': expected a count"),
     ("weight_bytes,kernels,name\n4,1ms,a\n4,1ms,a\n", "layers[1].name = 'a': another layer is called 'a'"),
     (b"weight_bytes,kernels\n4,\xff", "is not UTF-8 text (byte 23)"),
 ]

@@ -1,5 +1,6 @@
 """What a value of the public interface says to a field of another type than it has."""
 
+import math
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from importlib import import_module
@@ -73,6 +74,18 @@ def test_a_field_of_another_type_is_one_line_that_names_it(value: msgspec.Struct
             message = str(caught.value)
             assert field.name in message
             assert "\n" not in message
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_a_number_that_cannot_be_is_one_line_that_names_it(value: msgspec.Struct) -> None:
+    for field in msgspec.structs.fields(value):
+        number = getattr(value, field.name)
+        if isinstance(number, int | float) and not isinstance(number, bool):
+            for bad in (-1, 10**400, *((math.nan, math.inf) if isinstance(number, float) else ())):
+                with pytest.raises(InputError) as caught:
+                    msgspec.structs.replace(value, **{field.name: bad})
+                assert field.name in str(caught.value)
+                assert "\n" not in str(caught.value)
 
 
 ROOMS = ("streamsim.program", "streamsim.device", "streamsim.timeline", "streamsim.analysis", "streamsim.search")

@@ -7,30 +7,24 @@ from typing import Any
 
 import pytest
 from layered import layers_of
-from msgspec.structs import replace
 from refusals import refusal
 from strategies import make_device, pipeline_of, program
 from sweeps import NOTE
 
 from streamsim.cli import main
 from streamsim.device import load_device
-from streamsim.program import Config, HostWork, Layer, Layers, Workload, WorkloadKernel
+from streamsim.program import Config, HostWork, Layer, Workload, WorkloadKernel
 from streamsim.search import Axis, Grid, Sweep, best_offload, best_steps, proposals, sweep
 
 COMMANDS = [
-    ("best", "no workload: give --h2d SIZE"),
     ("best --h2d 4KiB --max-chunks 0", "--max-chunks = '0': "),
-    ("best --h2d 4KiB --max-streams x", "--max-streams = 'x': "),
     (
         "best --h2d 4KiB --max-chunks 1000000 --max-streams 1000",
         "chunks, streams = 1000000, 1000 numbers: a grid of 2000000000 programs, more than 1000000; give fewer",
     ),
-    ("best --h2d 4KiB --order random", "order = 'random': expected one of"),
     ("best --h2d 4KiB --order breadth-first --buffers 2", "an empty grid: buffers = 2: a ring"),
-    ("best --h2d 4KiB --buffers 0", "buffers = '0': "),
     ("best --h2d 4KiB --buffers 3..2", "buffers = '3..2': an empty range"),
     ("best --h2d 4KiB --memory pageable --launch graph", "an empty grid: launch = 'graph': pageable"),
-    ("best --h2d 4KiB --memory-limit 8", "memory_limit_bytes = 8 (8 B): no program of the grid fits"),
     (
         "best --h2d 4KiB --h2d-once 8 --memory-limit 8",
         "memory_limit_bytes = 8 (8 B): no program of the grid fits into so much of the card's memory; the smallest"
@@ -41,26 +35,10 @@ COMMANDS = [
         "memory_limit_bytes = 64 (64 B): no program of the grid fits into so much of the card's memory; the"
         " smallest takes 4 KiB; use buffers = 4, chunks = 256, depth-first over 2 streams: that holds 64 B",
     ),
-    ("best --h2d 4KiB --memory-limit much", "--memory-limit = 'much': "),
-    ("best --h2d 4KiB --device b201", "device = 'b201': "),
-    ("best --h2d 4KiB --launch later", "Invalid value for '--launch': 'later'"),
-    ("best none.toml", "none.toml: cannot read it"),
-    ("sweep", "no workload: give --h2d SIZE"),
     ("sweep --h2d 4KiB --chunks 4..1", "chunks = '4..1': an empty range"),
-    ("sweep --h2d 4KiB --chunks x", "chunks = 'x': "),
     ("sweep --h2d 1KiB..4KiB", "h2d = '1KiB..4KiB': a range without a step"),
-    ("sweep --h2d 4KiB --h2d-once 1KiB..4KiB*2", "h2d_once = '1KiB..4KiB*2': one size for all rows"),
-    ("sweep --h2d 4KiB --memory-limit 1MiB,4MiB", "memory_limit = '1MiB,4MiB': one size for all rows"),
-    ("sweep --h2d 4KiB --kernel 1us..3us", "kernel = '1us..3us': a range without a step"),
-    ("sweep --h2d 4KiB --host-work 1us..3us", "host_work = '1us..3us': a range without a step"),
     ("sweep --kernel 1ms --chunks 1000001", "chunks = '1000001': expected a whole number, from 1 to 1,000,000"),
-    ("sweep --kernel 1ms --streams 1000001", "streams = '1000001': expected a whole number, from 1 to 1,000,000"),
-    ("sweep --h2d 4KiB --memory-limit 8", "an empty grid: none of its 1 combinations can be issued: "),
-    ("sweep --h2d 4KiB --kernel 4KiB", "kernel = '4KiB': "),
-    ("sweep --h2d 4KiB --order random", "order = 'random': expected one of"),
-    ("sweep --h2d 4KiB --memory managed", "memory = 'managed': "),
     ("sweep --h2d 4KiB --launch graph --memory pageable", "an empty grid: none of its 1 combinations can be issued: "),
-    ("sweep --h2d 4KiB --chunks 2000", "an empty grid: none of its 1 combinations can be issued: chunks = 2000: more"),
     (
         "sweep --h2d 4KiB --elements 1 --chunks 2..10001 --streams 1..10001",
         "streams = 10001 values: a sweep of 100010000 combinations, more than 100000000; give larger steps",
@@ -69,32 +47,16 @@ COMMANDS = [
         "sweep --h2d 4KiB --elements 1 --chunks 2..10001 --streams 1..10000",  # without looking at them all
         "an empty grid: none of its 100000000 combinations can be issued: chunks = 2: more chunks than",
     ),
-    ("sweep --h2d 4KiB --device b201", "device = 'b201': "),
     ("sweep --h2d 4KiB --device h200,h200", "device = 'h200': two profiles of this name"),
-    ("sweep --h2d 4KiB --chunks=", "chunks = '': "),
-    ("sweep --h2d 4KiB --connections 0", "connections = '0': "),
-    ("sweep --h2d 4KiB --connections 33", "connections = '33': "),
-    ("sweep --h2d 4KiB --scale 0", "scale = '0': "),
     ("sweep --h2d 4KiB --scale x", "scale = 'x': expected a number from 1e-09 to 1e+09"),
-    ("sweep --h2d 4KiB --elements 1000", "an empty grid: none of its 1 combinations can be issued: elements = 1000: "),
     ("sweep --h2d 4KiB --set h2d.latency_s", "set = 'h2d.latency_s': expected NAME=VALUES"),
-    ("sweep --h2d 4KiB --set h2d.latenzy_s=1us", "'h2d.latenzy_s': no number or rule of a device profile"),
-    ("sweep --h2d 4KiB --set h2d.latency_s=1GB/s", "h2d.latency_s = '1GB/s': "),
-    ("sweep --h2d 4KiB --set copy_engines.count=3", "an empty grid: none of its 1 combinations can be issued: copy_"),
-    ("sweep --h2d 4KiB --buffers none", "buffers = 'none': "),
     ("sweep --h2d 4KiB -o x.gif", "x.gif: expected a file name that ends in one of .csv, .jsonl"),
-    ("sweep --h2d 4KiB -o none/x.csv", "none/x.csv: there is no folder"),
-    ("sweep --h2d 4KiB -o .", ".: is a folder"),
     ("sweep --h2d 4KiB -o /dev/full", "/dev/full: cannot write it: no space left on device"),
-    ("sweep --h2d 4KiB -o /proc/x.csv", "/proc/x.csv: cannot write it: "),
     ("sweep --h2d 4KiB --workers 2 --dask tcp://127.0.0.1:1", "--workers, --dask: both spread the sweep; give one"),
     ("sweep --h2d 4KiB --retries -1", "Invalid value for '--retries': -1"),
-    ("sweep --file none.toml", "none.toml: cannot read it: no such file"),
     ("sweep --file bad.toml", "bad.toml: colour = 'red': unknown; expected one of"),
     ("sweep --file worse.toml", "worse.toml: chunks = {'a': 1}: expected a text, a number or a list of them"),
-    ("sweep --file broken.toml", "broken.toml: cannot be read: "),
     ("sweep --file long.toml", "long.toml: chunks = a int too long to write: expected a number of fewer digits"),
-    ("sweep none.toml", "none.toml: cannot read it: no such file"),
 ]
 
 
@@ -125,7 +87,6 @@ SWEEP: dict[str, Any] = {
     "d2h_once": (),
 }
 OFFLOADS: list[tuple[dict[str, Any], str]] = [
-    ({"memory_limit_bytes": 5}, "memory limit = 5 bytes (5 B): the largest layer, layer1, has 6 B of weights"),
     (
         {"memory_limit_bytes": 8, "reserve_bytes": 3},
         "memory limit = 8 bytes (8 B): the largest layer, layer1, has 6 B of weights and 3 B are reserved",
@@ -134,43 +95,23 @@ OFFLOADS: list[tuple[dict[str, Any], str]] = [
         {"memory_limit_bytes": 8, "pinned_limit_bytes": 5},
         "no way to place 10 B of weights fits into 8 B for weights on the card and 5 B pinned on the host; allow",
     ),
-    ({"most_depth": 0}, "most_depth = 0"),
-    ({"reserve_bytes": -1}, "reserve_bytes = -1"),
 ]
 CONFIGS: list[tuple[dict[str, Any], str]] = [
     ({"order": "random"}, "order = 'random': expected one of"),
-    ({"chunks": 0}, "chunks = 0: "),
-    ({"streams": True}, "streams = True: "),
-    ({"buffers": 0}, "buffers = 0: "),
     ({"buffers": 2, "order": "breadth-first"}, "buffers = 2: a ring of buffers is issued depth-first"),
     ({"order": "serial", "streams": 2}, "streams = 2: a serial program has one stream"),
     ({"order": "serial", "launch": "graph"}, "launch = 'graph': a serial program"),
     ({"memory": "pageable", "launch": "graph"}, "launch = 'graph': pageable copies"),
-    ({"memory": "managed"}, "memory = 'managed': "),
-    ({"launch": "later"}, "launch = 'later': "),
 ]
 SWEPT: list[tuple[dict[str, Any], str]] = [
     ({"chunk": 4}, "'chunk': no axis of that name; expected one of "),
     ({"chunks": []}, "chunks = []: expected a text, a number or a list of them"),
-    ({"chunks": [1, 16**5000]}, "chunks = a list too long to write: expected a number of fewer digits"),
-    ({"set": {"h2d.latency": 16**5000}}, "set.h2d.latency = a int too long to write: expected a number of"),
     ({"chunks": 2, "device": "h20"}, "device = 'h20': neither a shipped profile"),
-    ({"chunks": 4, "workload": None}, "no workload: give one, or what it copies and runs as h2d, kernel and d2h"),
 ]
 VALUES: list[tuple[Callable[[], object], str]] = [
     *((partial(Config, **bad), said) for bad, said in CONFIGS),
     *((partial(sweep, **{"workload": pipeline_of(64), **asked}), said) for asked, said in SWEPT),
     *((partial(best_offload, layers_of((4, 5), (6, 3)), IDEAL, **more), said) for more, said in OFFLOADS),
-    *(
-        (
-            partial(best_offload, layers, IDEAL, 100),
-            f"layers, passes: {many} are too many to search; give at most 1000 layers and 33333 together",
-        )
-        for layers, many in (
-            (Layers((replace(ONE, repeats=1001),)), "1001 layers and 1 passes"),
-            (Layers((ONE,), 100_000), "1 layers and 100000 passes"),
-        )
-    ),
     (lambda: best_steps(program(HostWork(1.0)), make_device()), "ops: there is no copy and no kernel to cut"),
     (lambda: proposals(pipeline_of(8), [], make_device()), "configs = []: nothing to choose from"),
     (
@@ -193,10 +134,8 @@ VALUES: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: Sweep((AXIS, Axis("chunks", (2,))), (IDEAL,), pipeline_of(8)), "chunks: stands twice"),
     (lambda: Sweep((Axis("colour", (1,)),), (IDEAL,), pipeline_of(8)), "'colour': no axis of that name"),
-    (lambda: Axis("chunks", ()), "chunks = []: an empty axis"),
     (lambda: Axis("chunks", [1]), "chunks = list: expected a tuple"),  # type: ignore[arg-type]
     (lambda: Sweep((AXIS,), (IDEAL,)), "no workload"),
-    (lambda: Sweep((AXIS,), (), pipeline_of(8)), "devices"),
 ]
 
 
