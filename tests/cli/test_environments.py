@@ -1,57 +1,39 @@
-"""Environment variables of other programs: commands work with them, or say in one line what to do."""
+"""Environments of other programs, and a terminal of ASCII: commands work, or say in one line what to do."""
 
 import json
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from streamsim.cli import main, notes
+from streamsim.cli import main
 from streamsim.compiled import available, simulate
-from streamsim.device import load_device
+from streamsim.device import load_device, write_device
 from streamsim.errors import InputError
-from streamsim.program import Copy, Schedule
+from streamsim.program import Copy, Schedule, Workload, WorkloadKernel, depth_first, write_schedule
+from streamsim.text import as_unicode, one_line
 
 SIZES = ("--h2d", "256KiB", "--kernel", "20us", "--d2h", "256KiB")
 ABSENT = "module://no_such_package.backend"
 
 
-def in_a_process(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "streamsim", *arguments],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-# A plot is a file, which needs no backend.
-
-
-@pytest.mark.parametrize(("command", "backend"), [("predict", ABSENT), ("explain", "nonsense")])
-def test_a_plot_needs_no_backend(tmp_path: Path, command: str, backend: str) -> None:
-    done = in_a_process(tmp_path, command, *SIZES, "--plot", "plot.svg", MPLBACKEND=backend)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert (tmp_path / "plot.svg").read_bytes().startswith(b"<?xml")
-
-
-def test_a_backend_that_is_there_stays_the_users() -> None:
+def test_a_plot_needs_no_backend_and_one_that_is_there_stays_the_users(tmp_path: Path) -> None:
     code = (
-        "import os; from streamsim.report.pictures import _import_matplotlib; _import_matplotlib();"
+        "import os; from streamsim.cli import main; assert not main('predict --h2d 4KiB --plot plot.svg'.split());"
         " import matplotlib; print(matplotlib.rcParams['backend'], os.environ['MPLBACKEND'])"
     )
     for backend, used in (("svg", "svg"), (ABSENT, "")):
         environment = {**os.environ, "MPLBACKEND": backend}
-        said = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-        assert said.stdout.split()[-1] == backend
-        assert used in said.stdout.split()[0]
-
-
-# Where numba's compiler is off, SimPy simulates.
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.split()[-1] == backend
+        assert used in done.stdout.split()[-2]
+        assert (tmp_path / "plot.svg").read_bytes().startswith(b"<?xml")
 
 
 @pytest.mark.parametrize("value", ["1", " 1", "2"])
@@ -62,47 +44,89 @@ def test_without_numbas_compiler_everything_runs_on_simpy(monkeypatch: pytest.Mo
         simulate(Schedule((Copy("h2d", 8, 0),)), load_device("ideal"))
 
 
-def test_the_answer_without_numbas_compiler_is_the_same(tmp_path: Path) -> None:
-    best, sweep = (
-        ("best", *SIZES, "--max-chunks", "3", "--max-streams", "2", "--json"),
-        ("sweep", *SIZES, "--chunks", "1..3"),
-    )
-    off, on = (
-        [in_a_process(tmp_path, *command, NUMBA_DISABLE_JIT=value) for command in (best, sweep)] for value in ("1", "0")
-    )
-    assert [done.returncode for done in off] == [0, 0]
-    assert off[1].stdout == on[1].stdout
-    without, with_it = (json.loads(done[0].stdout) for done in (off, on))
-    assert [without[name] for name in ("best", "simplest")] == [with_it[name] for name in ("best", "simplest")]
-
-
-@pytest.mark.parametrize("value", ["", "0"])
-def test_numbas_compiler_is_on_unless_it_is_switched_off(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    was = available()
-    monkeypatch.setenv("NUMBA_DISABLE_JIT", value)
-    assert available() == was
-
-
-@pytest.mark.parametrize("keeps", [True, False])
-def test_the_next_run_finds_it_done_only_if_it_is_kept(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], keeps: bool
+def test_the_answer_without_numbas_compiler_is_the_same(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("streamsim.cli.notes.keeps_code", lambda: keeps)
-    with notes.noting_compilation():
-        from streamsim.compiled import _to_tell
+    found = []
+    for value in ("1", "0"):
+        monkeypatch.setenv("NUMBA_DISABLE_JIT", value)
+        assert main(["sweep", *SIZES, "--chunks", "1..3"]) == 0
+        assert main(["best", *SIZES, "--max-chunks", "3", "--max-streams", "2", "--json"]) == 0
+        rows, _, text = capsys.readouterr().out.partition("{")
+        best = json.loads("{" + text)
+        found.append((rows, best["best"], best["simplest"]))
+    assert found[0] == found[1]
 
-        _to_tell[-1]()
-    assert ("next run finds it done" in capsys.readouterr().err) is keeps
 
-
-# COLUMNS
-
-
-@pytest.mark.parametrize("columns", ["0", "1", "7", "40", "300", "nonsense"])
-@pytest.mark.parametrize("command", ["predict", "explain", "devices"])
+@pytest.mark.parametrize("columns", ["0", "1", "7", "300", "nonsense"])
 def test_however_wide_the_terminal_is_said_to_be_the_table_is_there(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, columns: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    assert main([command, *(SIZES if command != "devices" else ())]) == 0
+    assert main(["predict", *SIZES]) == 0
     assert "h200" in capsys.readouterr().out
+
+
+# A terminal that knows only ASCII, and a device, files and pictures called 卡
+
+NAME, ESCAPED = "卡", rb"\u5361"
+PLAIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "TERM": "xterm", "COLUMNS": "100"}
+COMMANDS = (
+    ("predict", *SIZES, "--device", f"{NAME}.toml", "--plot", f"{NAME}.png"),
+    ("explain", f"{NAME}.json", "--device", f"{NAME}.toml", "--plot", f"{NAME}.svg"),
+    ("simulate", f"{NAME}.json", "--device", f"{NAME}.toml", "--page", f"{NAME}.html"),
+)
+BEGIN = {".png": b"\x89PNG", ".svg": b"<?xml", ".html": b"<!doctype html>"}
+ONE_BY_ONE = """
+import sys
+from streamsim.cli import main
+
+commands = " ".join(sys.argv[1:]).split(" then ")
+sys.exit(max(main(command.split(" ")) for command in commands if not print(end="\\f", flush=True)))
+"""
+
+
+def in_a_terminal(folder: Path, *commands: tuple[str, ...]) -> tuple[int, list[bytes]]:
+    """The largest exit code, and what was on the screen of an ASCII terminal for each command, in one process."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONIOENCODING", "PYTHONPATH")} | PLAIN
+    words = " then ".join(" ".join(command) for command in commands).split(" ")
+    ours, its = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", ONE_BY_ONE, *words], cwd=folder, env=environment, stdout=its, stderr=its
+    ) as process:
+        os.close(its)
+        screen = b""
+        while data := _read(ours):
+            screen += data
+    os.close(ours)
+    return process.returncode, screen.split(b"\f")[1:]
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:  # Linux, when nobody has the other side any more
+        return b""
+
+
+def test_a_terminal_of_ascii_shows_names_escaped_and_files_keep_them(tmp_path: Path) -> None:
+    write_device(msgspec.structs.replace(load_device("ideal"), name=NAME), tmp_path / f"{NAME}.toml")
+    workload = Workload(1 << 16, (4,), (4,), (WorkloadKernel(duration_s=20e-6),))
+    write_schedule(depth_first(workload, 2, 2), tmp_path / f"{NAME}.json")
+    code, screens = in_a_terminal(tmp_path, *COMMANDS, (*COMMANDS[0][:-2], "--json"), ("simulate", "nö.json"))
+    assert code == 2, screens
+    *shown, data, complaint = screens
+    for screen, command in zip(shown, COMMANDS, strict=True):
+        assert screen.isascii()
+        assert ESCAPED in screen
+        assert rb"\udc" not in screen  # half a letter is no letter
+        picture = tmp_path / command[-1]
+        assert picture.read_bytes().startswith(BEGIN[picture.suffix])
+    assert json.loads(data[data.index(b"{") :])["inputs"]["device"] == f"{NAME}.toml"
+    assert complaint.startswith(rb"streamsim: error: n\xf6.json: cannot read it: no such file or directory; ")
+
+
+def test_what_is_no_utf_8_either_is_escaped() -> None:
+    assert as_unicode("a\udce9b") == r"a\xe9b"
+    assert as_unicode("a\ud800b") == "a\ud800b"
+    assert one_line("a\ud800b\udce5\udc8d\udca1") == r"a\ud800b\udce5\udc8d\udca1"

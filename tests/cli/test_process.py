@@ -13,7 +13,6 @@ import msgspec
 import pytest
 from strategies import d2h, h2d, pipeline_of, program
 
-import streamsim
 from streamsim.cli import main, predict
 from streamsim.device import load_device, write_device
 from streamsim.program import Buffer, Region, depth_first, write_schedule
@@ -69,8 +68,6 @@ def test_a_mistyped_command_is_told_what_it_is_like(
         ("--gpu", "--device"),
         ("--pinned", "--memory"),
         ("--kernl", "--kernel"),
-        ("--chunk", "--chunks"),
-        ("--h2d-onc", "--h2d-once"),
         ("--xyzzy", None),
     ],
 )
@@ -98,22 +95,12 @@ def test_without_a_command_the_help_is_shown(
     assert capsys.readouterr() == asked
 
 
-@pytest.mark.parametrize(("program", "name"), [(main, "streamsim"), (validate_main, "streamsim-validate")])
-def test_the_version_has_a_short_option(capsys: pytest.CaptureFixture[str], program: Program, name: str) -> None:
-    for option in ("-v", "--version"):
-        assert program([option]) == 0
-        assert capsys.readouterr().out == f"{name} {streamsim.__version__}\n"
-
-
 @pytest.mark.parametrize(
     "command",
     [
         "predict --h2d 200 MB --kernel 4ms",
-        "predict --h2d 200MB --kernel 4 ms",
-        "best --h2d 200MB --kernel 4ms --memory-limit 8 GiB",
         "sweep --h2d 1..4*2 mib",
         "predict --h2d 1MiB --set h2d.bandwidth=51 GB/s",
-        "predict --h2d 1MiB --kernel 1ms --call-cost 9 us",
     ],
 )
 def test_a_quantity_in_two_words_is_explained(capsys: pytest.CaptureFixture[str], command: str) -> None:
@@ -123,17 +110,7 @@ def test_a_quantity_in_two_words_is_explained(capsys: pytest.CaptureFixture[str]
     assert re.fullmatch(r"streamsim: error: (\S*[0-9]) ([a-zA-Z/]+): is in two words; write it as one: \1\2", line)
 
 
-def test_a_file_may_be_called_like_a_unit(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("s").write_text('elements = 4\ninputs = [4]\nkernels = ["1ms"]\n')
-    assert main(["predict", "--chunks", "4", "s"]) == 0
-    assert main(["predict", "--h2d", "200 MB", "--kernel", "4 ms"]) == 0
-    assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize("name", ["memory", "memory_bytes", "memory-limit", "device.memory", "Memory"])
+@pytest.mark.parametrize("name", ["memory", "device.memory"])
 def test_the_limit_of_memory_is_named_where_it_is_set_otherwise(capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert main(["predict", "--h2d", "1MiB", "--set", f"{name}=8GiB"]) == 2
     assert capsys.readouterr().err.endswith(": cannot be set here; use --memory-limit\n")
@@ -155,24 +132,12 @@ def completed(
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ("predict --device h2", ["plain,h200"]),
-        ("predict --device my", ["plain,my-card.toml"]),
         ("predict --device folder/", ["plain,folder/other.toml"]),
         ("predict --device zz", ["file,zz"]),
-        ("whatif s.json --on-device my", ["plain,my-card.toml"]),
-        ("devices show my", ["plain,my-card.toml"]),
         ("sweep --device h200,my", ["plain,h200,my-card.toml"]),
-        ("sweep --device h200,h1", ["plain,h200,h100", "plain,h200,h100-pcie"]),
-        ("predict --order br", ["plain,breadth-first"]),
         ("sweep --order serial,pre", ["plain,serial,prefetch"]),
-        ("best --order br", ["plain,breadth-first"]),
-        ("sweep --launch gr", ["plain,graph"]),
-        ("sweep --memory pa", ["plain,pageable"]),
         ("predict --front-end cup", ["plain,cupy"]),
-        ("sweep --front-end calls,cup", ["plain,calls,cupy"]),
         ("predict --set h2d.lat", ["plain,h2d.latency_s="]),
-        ("code --as cud", ["plain,cuda-c++"]),
-        ("predict --format j", ["plain,json"]),
         ("schema wo", ["plain,workload"]),
     ],
 )
@@ -184,14 +149,6 @@ def test_options_with_a_fixed_set_and_device_files_are_completed(
     for file in ("my-card.toml", "folder/other.toml", "my\x1b[2J.toml"):
         write_device(load_device("ideal"), file)
     assert completed(main, "streamsim", words, monkeypatch, capsys) == found
-
-
-def test_profiles_of_the_validator_are_completed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for option in ("--device", "--spread"):
-        words = f"compare r.json.gz {option} h2"
-        assert completed(validate_main, "streamsim-validate", words, monkeypatch, capsys) == ["plain,h200"]
 
 
 def with_output(monkeypatch: pytest.MonkeyPatch, file: io.TextIOBase, program: Program, arguments: list[str]) -> int:
@@ -263,17 +220,6 @@ def test_what_a_terminal_cannot_show_is_escaped_and_data_stay_utf_8(
         monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(kept, encoding="ascii"))
         assert main(arguments) == 0
         assert shown in kept.getvalue()
-
-
-def test_a_table_is_read_as_utf_8_in_any_locale(tmp_path: Path) -> None:
-    """A page of a sweep reads the sweep's own CSV."""
-    (tmp_path / "s.csv").write_text("device,chunks\n\u5361,4\n", encoding="utf-8")
-    code = f"from streamsim.search.sweep_output import read_csv; print(ascii(*read_csv({str(tmp_path / 's.csv')!r})))"
-    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | plain
-    )
-    assert result.stdout == "{'device': '\\u5361', 'chunks': 4}\n"
 
 
 INTERRUPTS = """

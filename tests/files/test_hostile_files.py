@@ -9,10 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from effort import examples
-from file_texts import WORKLOAD, document, texts
+from file_texts import WORKLOAD, document
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import make_device, pipeline_of
@@ -21,7 +20,6 @@ from streamsim.device import dump_device, parse_device, read_device
 from streamsim.errors import InputError
 from streamsim.program import (
     LARGEST_JSON_BYTES,
-    Schedule,
     dump_schedule,
     dump_workload,
     parse_schedule,
@@ -144,16 +142,6 @@ def test_a_journal_of_more_values_than_were_measured_is_refused(tmp_path: Path) 
         read_record(tmp_path / "r.json.gz.journal")
 
 
-def test_a_pipe_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamsim.program.files.LARGEST_JSON_BYTES", 10)
-    out, into = os.pipe()
-    os.write(into, b" " * 11)
-    os.close(into)
-    with pytest.raises(InputError, match="is larger than 10 bytes"):
-        read_schedule(f"/dev/fd/{out}")
-    os.close(out)
-
-
 # Any bytes at all
 
 TOKENS = (
@@ -216,25 +204,3 @@ def test_any_bytes_as_a_device(data: bytes) -> None:
 @given(st.binary() | mutated(WORKLOAD.encode()))
 def test_any_bytes_as_a_workload(data: bytes) -> None:
     value_or_one_line(parse_workload, dump_workload, data)
-
-
-json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | texts
-    | st.sampled_from(("copy", "kernel", "h2d", "blocking")),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(
-            st.sampled_from(("ops", "op", "streams", "bytes", "stream", "buffers", "host", "name")), inner
-        )
-    ),
-    max_leaves=20,
-)
-
-
-@given(st.dictionaries(st.sampled_from(Schedule.__struct_fields__), json_values, min_size=1))
-def test_any_json_as_a_schedule(value: object) -> None:
-    value_or_one_line(parse_schedule, dump_schedule, msgspec.json.encode(value))
