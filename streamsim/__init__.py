@@ -22,12 +22,10 @@ from streamsim.diagnosis.diagnose import Measured, diagnose
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.builder import Program
-from streamsim.program.config import Config
-from streamsim.program.files import read_schedule, read_workload, write_schedule, write_workload
-from streamsim.program.layer_files import read_layers
-from streamsim.program.layers import Layer, Layers
+from streamsim.program.config import Config, breadth_first, build, depth_first, one_stream, prefetch, ring, serial
+from streamsim.program.files import read_schedule, read_workload, workload_of_sizes, write_schedule, write_workload
+from streamsim.program.layers import Layer, Layers, read_layers
 from streamsim.program.offload import offload
-from streamsim.program.patterns import breadth_first, build, depth_first, one_stream, prefetch, ring, serial
 from streamsim.program.schedule import (
     Buffer,
     Copy,
@@ -40,7 +38,6 @@ from streamsim.program.schedule import (
     WaitEvent,
 )
 from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.program.workload_text import workload_of_sizes
 from streamsim.races.check import check
 from streamsim.recorded.program import program_of
 from streamsim.recorded.read import read_recording

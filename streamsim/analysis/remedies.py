@@ -18,8 +18,7 @@ from streamsim.analysis import counterfactual as without
 from streamsim.analysis.causes import CAUSES
 from streamsim.device import MOST_CONNECTIONS, Device
 from streamsim.errors import InputError
-from streamsim.program import Copy, Kernel, Op, most_streams
-from streamsim.program.remembered import Memory
+from streamsim.program import Copy, Kernel, Op, ResultCache, most_streams
 from streamsim.races import check, repaired
 from streamsim.transform import (
     ISSUE_ORDERS,
@@ -82,7 +81,7 @@ class Remedies:
         self._pipeline = self._case.pipeline
         self._needs = dependences_of(sound)
         self._holds = has_host_waits(schedule)
-        self._made = Memory[Changed | None]()  # by options
+        self._made = ResultCache[Changed | None]()  # by options
 
     def of(self, key: str) -> Iterator[Remedy]:
         """What can be done about a cause (a key of :data:`streamsim.analysis.causes.CAUSES`), the simplest first.

@@ -9,8 +9,7 @@ from streamsim.analysis.engine_loads import ENGINE_OF, Load, loads_of
 from streamsim.analysis.remedies import Remedies
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import MOST_CONNECTIONS, Device
-from streamsim.program import Copy, Schedule
-from streamsim.program.remembered import Memory
+from streamsim.program import Copy, ResultCache, Schedule
 from streamsim.rules import TICKS_PER_S, ticks
 from streamsim.timeline import Timeline
 from streamsim.transform import Origin, Scenario, dependences_of, still_ordered
@@ -37,7 +36,7 @@ class Removals:
         self._order = next(iter(self._needs.orders), None)
         self._most = MOST_CONNECTIONS
         self._known: dict[frozenset[Key], int] = {}
-        self._programs = Memory[Schedule]()  # by causes, order and streams
+        self._programs = ResultCache[Schedule]()  # by causes, order and streams
         self.loads = loads_of(scenario)
         self.simulations = 0
         self.timeline = self._simulate(scenario)

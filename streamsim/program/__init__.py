@@ -2,37 +2,59 @@
 
 from streamsim.program.builder import Program
 from streamsim.program.config import (
-    DIRECTIONS,
     HOST_MEMORIES,
     ORDERS,
     Config,
     HostMemory,
-    PassDirection,
+    breadth_first,
+    build,
+    depth_first,
     most_streams,
+    one_stream,
+    prefetch,
+    ring,
     ring_config,
+    serial,
+    serialized,
     useful_buffers,
     useful_streams,
 )
 from streamsim.program.cuda_order import StreamOrder
 from streamsim.program.files import (
+    FIRST_TOUCH,
     LARGEST_JSON_BYTES,
     PLAN,
+    UNKNOWN,
     ProgramFile,
+    RecordedLane,
+    RecordedTimes,
     ScheduleFile,
     WorkloadFile,
     dump_schedule,
     dump_workload,
+    parse_kernel,
     parse_schedule,
     parse_workload,
+    per_element,
     read_plan,
     read_program,
     read_schedule,
     read_workload,
+    workload_of_sizes,
     write_schedule,
     write_workload,
 )
-from streamsim.program.layer_files import dump_layers, parse_layers, parse_layers_csv, read_layers, write_layers
-from streamsim.program.layers import Layer, Layers, LayerStep
+from streamsim.program.layers import (
+    DIRECTIONS,
+    Layer,
+    Layers,
+    LayerStep,
+    PassDirection,
+    parse_layers,
+    parse_layers_csv,
+    read_layers,
+    write_layers,
+)
 from streamsim.program.loops import (
     ISSUE_ORDERS,
     PREFETCH_BUFFERS,
@@ -52,9 +74,7 @@ from streamsim.program.loops import (
     stages_of,
 )
 from streamsim.program.offload import Offload, check_layers, loading, offload, one_by_one
-from streamsim.program.patterns import breadth_first, build, depth_first, one_stream, prefetch, ring, serial, serialized
-from streamsim.program.recorded_times import FIRST_TOUCH, UNKNOWN, RecordedLane, RecordedTimes
-from streamsim.program.remembered import MOST, MOST_OPS, remembered
+from streamsim.program.remembered import MOST, MOST_OPS, ResultCache, remembered
 from streamsim.program.schedule import (
     LAUNCHES,
     LEGACY_STREAM,
@@ -77,4 +97,3 @@ from streamsim.program.schedule import (
     check_schedule,
 )
 from streamsim.program.workload import ALIGN_BYTES, Part, Point, Workload, WorkloadKernel
-from streamsim.program.workload_text import parse_kernel, per_element, workload_of_sizes

@@ -19,12 +19,14 @@ raises InputError.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
-from typing import Any, NoReturn
+from itertools import accumulate, cycle
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 
+from streamsim.collector import collector_off
 from streamsim.errors import InputError
+from streamsim.program.loops import TURN, Issue, Loop, Prepare, Record, Stage, Step, Turns
 from streamsim.program.schedule import (
     LEGACY_STREAM,
     Buffer,
@@ -41,6 +43,7 @@ from streamsim.program.schedule import (
     Synchronize,
     WaitEvent,
 )
+from streamsim.program.workload import Workload
 from streamsim.text import parse_bytes, parse_count, parse_seconds, parse_share, short, shown
 
 
@@ -317,3 +320,180 @@ def _part(part: tuple[float | str, float | str]) -> tuple[float, float]:
         parse_share(share, "part") if isinstance(share, str) else share,
         parse_seconds(seconds, "part") if isinstance(seconds, str) else seconds,
     )
+
+
+# Pipelines: workloads cut into chunks and issued by a loop.
+#
+# Copies name their buffers, so that a schedule can be checked for races and replayed with its output verified. Host and
+# device arrays hold the whole workload, unless chunks use buffers in turn. Arrays that are copied once go in before the
+# first chunk, in the loop's first stream, for which the other streams wait. They go back after the last chunk.
+
+T = TypeVar("T")
+HOST_WORK = "host work"  # before a chunk
+
+
+class _ChunkedArray(NamedTuple):
+    """An array on the card and on the host: the whole array, and the piece of each chunk (None: no piece)."""
+
+    card: Memory
+    host: Memory
+    on_card: list[Memory | None]
+    on_host: list[Memory | None]
+
+
+class _Chunk(NamedTuple):
+    """The work of a chunk: the host's before it, its copies (card, host), its kernels, and the memory that they use."""
+
+    host_s: float
+    copies_in: list[tuple[Memory, Memory]]
+    kernels: list[dict[str, Any]]
+    copies_out: list[tuple[Memory, Memory]]
+    reads: list[Memory]
+    writes: list[Memory]
+
+
+class _Pipeline:
+    """The program of a workload, while it is issued.
+
+    What depends on no stream is worked out once for all chunks, so that a schedule of many chunks costs little more
+    than its ops.
+    """
+
+    def __init__(self, workload: Workload, loop: Loop, turns: Turns, is_pageable: bool, is_blocking: bool) -> None:
+        self.program, self._loop, self._turns = Program(), loop, turns
+        self._is_pageable, self._is_blocking = is_pageable, is_blocking
+        cut = workload.in_chunks(turns.chunks)
+        self._parts = parts = cut.cut(turns.chunks)
+        inputs = self._arrays("in", [part.inputs for part in parts], turns.slots)
+        outputs = self._arrays("out", [part.outputs for part in parts], turns.slots)
+        self._once_in = [self._array(f"once_in{k}", [n]) for k, n in enumerate(workload.h2d_once)]
+        self._once_out = self._arrays("once_out", [part.d2h_once for part in parts])
+        tables = [array.card for array in self._once_in]
+        copies_in = self._pieces(inputs)
+        # Without an output array, kernels write the last input.
+        writes = self._pieces([*outputs, *self._once_out] or inputs[-1:])
+        columns = (
+            self._spread([workload.host_s(part) for part in parts]),
+            copies_in,
+            self._spread([list(map(_arguments, cut.launches(part))) for part in parts]),
+            self._pieces(outputs),
+            [[*(card for card, _ in pieces), *tables] for pieces in copies_in],
+            [[card for card, _ in pieces] for pieces in writes],
+        )
+        self._chunks = list(map(_Chunk, *columns))
+        self._streams = [self.program.stream() for _ in loop.roles or range(turns.streams)]
+        self._recorded: set[tuple[str, int]] = set()  # events, by name and chunk
+
+    def _arrays(self, prefix: str, sizes: list[tuple[int, ...]], slots: int | None = None) -> list[_ChunkedArray]:
+        """Return the arrays of which each part has these bytes."""
+        columns = zip(*self._spread(sizes), strict=True)
+        return [self._array(f"{prefix}{k}", column, slots) for k, column in enumerate(columns)]
+
+    def _array(self, name: str, sizes: Sequence[int], slots: int | None = None) -> _ChunkedArray:
+        """Return an array whose chunks have these bytes; the card holds ``slots`` chunks at a time (None: all)."""
+        program, whole = self.program, sum(sizes)
+        host = (program.pageable if self._is_pageable else program.pinned)(f"h_{name}", whole)
+        if slots is None:
+            cards = [program.device(f"d_{name}", whole)]
+            on_card = cards[0].cut(sizes)
+        else:
+            cards = [program.device(f"d_{name}_{slot}", max(sizes)) for slot in range(slots)]
+            heads = {size: [card[:size] for card in cards] if size else [None] * slots for size in set(sizes)}
+            on_card = [heads[size][slot] for slot, size in zip(cycle(range(slots)), sizes, strict=False)]
+        return _ChunkedArray(cards[0], host, on_card, host.cut(sizes))
+
+    def _spread(self, values: Sequence[T]) -> list[T]:
+        """Return the value of each chunk's part, chunk by chunk."""
+        return [value for value, part in zip(values, self._parts, strict=True) for _ in range(part.many)]
+
+    def _pieces(self, arrays: Sequence[_ChunkedArray]) -> list[list[tuple[Memory, Memory]]]:
+        """Return each chunk's pieces, on the card and on the host."""
+        if not arrays:
+            return [[]] * self._turns.chunks
+        columns = [zip(array.on_card, array.on_host, strict=True) for array in arrays]
+        return [[(card, host) for card, host in row if card and host] for row in zip(*columns, strict=True)]
+
+    def issue(self) -> None:
+        """Issue the program: what is copied once, and all passes over the chunks. At its end the host waits for all."""
+        chunks, behind, loop = self._turns.chunks, self._turns.ahead, self._loop
+        first, *others = self._streams[:chunks]
+        recorded = [self._turns.recorded(step) for step in loop.steps if isinstance(step, Record)]
+        self._events = [[self.program.event() for _ in loop.events] for _ in range(max(recorded, default=0))]
+        self._copy_in_once(first, [] if loop.roles else others)
+        for bodies in loop.passes:
+            for i in range(chunks + behind * any(body.follows for body in bodies)):
+                for body in bodies:
+                    chunk = i - behind if body.follows else i
+                    if 0 <= chunk < chunks and (self._chunks[chunk].copies_out or not body.needs_output):
+                        self._issue_body(body.steps, chunk)
+        if loop.ends:
+            first, *others = [self._streams[k] for k in loop.ends]
+        self._copy_out_once(first, others)
+        self.program.synchronize()
+
+    def _issue_body(self, steps: Sequence[Step], number: int) -> None:
+        turn, chunk = self._streams[number % len(self._streams)], self._chunks[number]
+        for step in steps:
+            if isinstance(step, Prepare):
+                if chunk.host_s:
+                    self.program.host_work(chunk.host_s, HOST_WORK)
+                continue
+            stream = turn if step.stream == TURN else self._streams[step.stream]
+            if isinstance(step, Issue):
+                self._issue_stage(step.stage, chunk, stream)
+            elif isinstance(step, Record):
+                if number < self._turns.recorded(step):
+                    stream.record(self._event(step.event, number))
+                    self._recorded.add((step.event, number))
+            else:
+                before = step.event, number - self._turns.distance(step.before)
+                if before in self._recorded:
+                    stream.wait(self._event(*before))
+
+    def _event(self, name: str, chunk: int) -> Event:
+        return self._events[chunk][self._loop.events.index(name)]
+
+    def _issue_stage(self, stage: Stage, chunk: _Chunk, stream: Stream) -> None:
+        if stage == "copy in":
+            for card, host in chunk.copies_in:
+                stream.copy_in(card, host, blocking=self._is_blocking)
+        elif stage == "run":
+            for arguments in chunk.kernels:
+                stream.kernel(**arguments, reads=chunk.reads, writes=chunk.writes)
+        else:
+            for card, host in chunk.copies_out:
+                stream.copy_out(host, card, blocking=self._is_blocking)
+
+    def _copy_in_once(self, first: Stream, others: Sequence[Stream]) -> None:
+        """Copy the arrays of ``h2d_once`` to the card in the first stream, and let the other streams wait for them."""
+        for array in self._once_in:
+            first.copy_in(array.card, array.host, blocking=self._is_blocking)
+        if others and (self._once_in or self._once_out):  # the events of the last copies have later numbers
+            loaded = self.program.event()
+            if self._once_in:
+                first.record(loaded)
+                for stream in others:
+                    stream.wait(loaded)
+
+    def _copy_out_once(self, first: Stream, others: Sequence[Stream]) -> None:
+        """Let the first stream wait for the others, and copy the arrays of ``d2h_once`` back."""
+        if not self._once_out:
+            return
+        for stream in others:
+            first.wait(stream.record())
+        for array in self._once_out:
+            first.copy_out(array.host, array.card, blocking=self._is_blocking)
+
+
+def _arguments(kernel: Kernel) -> dict[str, Any]:
+    """Return the arguments of a stream's ``kernel``, without the memory."""
+    names = ("name", "elements", "parameter", "fill", "threads", "share", "parts")
+    return {"duration": kernel.duration_s, **{name: getattr(kernel, name) for name in names}}
+
+
+@collector_off()  # nothing that is made here becomes garbage before the end
+def program_of(workload: Workload, loop: Loop, turns: Turns, is_pageable: bool, is_blocking: bool) -> Program:
+    """Return the program of a workload, cut and issued by ``loop``; at its end the host waits for the card."""
+    pipeline = _Pipeline(workload, loop, turns, is_pageable, is_blocking)
+    pipeline.issue()
+    return pipeline.program

@@ -1,4 +1,4 @@
-"""Configurations: values that say how to cut and issue a workload, and which choices go together.
+"""Configurations: values that say how to cut and issue a workload, and which choices go together; and patterns.
 
 All code that cuts, searches, prices or bounds programs makes a :class:`Config` and asks it.
 """
@@ -11,18 +11,27 @@ import msgspec
 
 from streamsim.checks import MOST_CHUNKS, check_calls, check_choice, check_whole
 from streamsim.errors import InputError
+from streamsim.program.builder import program_of
 from streamsim.program.loops import ISSUE_ORDERS, Loop, Turns, loop_of, stages_of
 from streamsim.program.loops import ORDERS as ORDERS
 from streamsim.program.loops import Order as Order
-from streamsim.program.pipeline import program_of
-from streamsim.program.schedule import LAUNCHES, Launch, Schedule
+from streamsim.program.schedule import (
+    LAUNCHES,
+    Copy,
+    HostWork,
+    Kernel,
+    Launch,
+    Op,
+    Schedule,
+    StreamKind,
+    Synchronize,
+    check_schedule,
+)
 from streamsim.program.workload import Workload
 from streamsim.text import counted
 
 HostMemory = Literal["pinned", "pageable"]
 HOST_MEMORIES: tuple[HostMemory, ...] = get_args(HostMemory)
-PassDirection = Literal["forward", "backward", "both"]  # of a pass over layers
-DIRECTIONS: tuple[PassDirection, ...] = get_args(PassDirection)
 
 
 def useful_streams(order: Order, chunks: int) -> int:
@@ -204,3 +213,91 @@ def ring_config(
     """Return a depth-first configuration with ``buffers`` device buffers; default: as many streams as buffers."""
     check_whole("buffers", buffers, 1, MOST_CHUNKS)
     return Config("depth-first", chunks, buffers if streams is None else streams, buffers, memory, launch)
+
+
+# Patterns: the usual ways to cut a workload into chunks and to issue them. Chunk i of N runs in stream i mod S.
+
+NON_BLOCKING: tuple[StreamKind, ...] = ("non-blocking",)
+
+
+def build(
+    workload: Workload,
+    order: Order = "depth-first",
+    chunks: int = 1,
+    streams: int = 1,
+    buffers: int | None = None,
+    memory: HostMemory = "pinned",
+    launch: Launch = "live",
+) -> Schedule:
+    """Return the schedule that the command's options describe. Raises InputError if they do not go together."""
+    return Config(order, chunks, streams, buffers, memory, launch).schedule(workload)
+
+
+def serial(workload: Workload, chunks: int = 1, memory: HostMemory = "pinned") -> Schedule:
+    """Return the program that most people begin with: blocking copies, chunk by chunk, without overlap."""
+    return Config("serial", chunks, memory=memory).schedule(workload)
+
+
+def depth_first(
+    workload: Workload, chunks: int, streams: int, memory: HostMemory = "pinned", launch: Launch = "live"
+) -> Schedule:
+    """Return the program that issues chunk by chunk: H2D copies, kernels, D2H copies."""
+    return Config("depth-first", chunks, streams, None, memory, launch).schedule(workload)
+
+
+def one_stream(workload: Workload, chunks: int = 1, memory: HostMemory = "pinned", launch: Launch = "live") -> Schedule:
+    """Return an asynchronous program in one stream: nothing overlaps on the card."""
+    return depth_first(workload, chunks, 1, memory, launch)
+
+
+def breadth_first(
+    workload: Workload, chunks: int, streams: int, memory: HostMemory = "pinned", launch: Launch = "live"
+) -> Schedule:
+    """Return the program that issues stage by stage: all H2D copies, then all kernels, then all D2H copies."""
+    return Config("breadth-first", chunks, streams, None, memory, launch).schedule(workload)
+
+
+def ring(
+    workload: Workload,
+    chunks: int,
+    buffers: int,
+    streams: int | None = None,
+    memory: HostMemory = "pinned",
+    launch: Launch = "live",
+) -> Schedule:
+    """Return a depth-first program with ``buffers`` device buffers of one chunk each (2: double buffering).
+
+    Chunk i uses the buffer of chunk i - ``buffers`` again, and waits until the ops of that chunk have ended: by stream
+    order if both run in one stream, otherwise by an event. Default of ``streams``: ``buffers``.
+    """
+    return ring_config(chunks, buffers, streams, memory, launch).schedule(workload)
+
+
+def prefetch(
+    workload: Workload, chunks: int, buffers: int = 2, memory: HostMemory = "pinned", launch: Launch = "live"
+) -> Schedule:
+    """Return the program that copies batch i + 1 beside the kernels of batch i, as training and inference loops do.
+
+    Stream 1 copies in, stream 2 runs the kernels, stream 3 copies out. The card holds ``buffers`` batches. Event 3i:
+    batch i is on the card; 3i + 1: its kernels have run; 3i + 2: its output is back. Arrays that are copied once go in
+    before the first batch, and out behind the last batch's kernels.
+    """
+    return Config("prefetch", chunks, 1, buffers, memory, launch).schedule(workload)
+
+
+def serialized(schedule: Schedule) -> Schedule:
+    """Return the same copies, kernels and host work one by one: in one stream, with blocking copies.
+
+    Its time is the time of the schedule without overlap, cut in the same way.
+    """
+    check_schedule("schedule", schedule)
+    ops: list[Op] = []
+    for op in schedule.ops:
+        if isinstance(op, Copy):
+            ops.append(msgspec.structs.replace(op, stream=1, blocking=True))
+        elif isinstance(op, Kernel):
+            ops.append(msgspec.structs.replace(op, stream=1))
+        elif isinstance(op, HostWork):
+            ops.append(op)
+    name = f"{schedule.name} one by one".strip()
+    return Schedule((*ops, Synchronize()), NON_BLOCKING, schedule.buffers, name=name)

@@ -1,7 +1,7 @@
 """Issue orders: the ways to issue the chunks of a workload, each as one loop.
 
 A :class:`Loop` says which calls a program makes for each chunk, in which stream, and what waits for what. It is the one
-description of an issue order: :mod:`streamsim.program.pipeline` builds the schedule from it,
+description of an issue order: :mod:`streamsim.program.builder` builds the schedule from it,
 :mod:`streamsim.code.loops` writes the program, :mod:`streamsim.compiled.layout` lays out the compiled model's records,
 and :mod:`streamsim.search.pruning_bounds` bounds the makespan. A new order is a new row of ``ISSUE_ORDERS``.
 
@@ -71,12 +71,12 @@ class Body(NamedTuple):
     """The calls for one chunk, in one round.
 
     - ``follows``: the calls are made in the round of the next chunk, if the buffers have room for both chunks.
-    - ``needs``: the body is left out for a chunk without work in this stage.
+    - ``needs_output``: the body is left out for a chunk without copies back.
     """
 
     steps: tuple[Step, ...]
     follows: bool = False
-    needs: Stage | None = None
+    needs_output: bool = False
 
 
 Pass = tuple[Body, ...]
@@ -216,7 +216,7 @@ def _prefetch(stages: Stages) -> Loop:
     computes.append(Record("ran", compute))
     bodies = [Body(tuple(loads)), Body(tuple(computes), follows=True)]
     if "copy out" in stages:
-        bodies.append(Body(tuple(stores), follows=True, needs="copy out"))
+        bodies.append(Body(tuple(stores), follows=True, needs_output=True))
     return Loop((tuple(bodies),), ("loaded", "ran", "stored"), ("load", "compute", "store"), (store, compute))
 
 

@@ -103,7 +103,7 @@ class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def schedule(self, layers: Layers) -> Schedule:
         """Return the program: see :mod:`streamsim.program.offload`. Raises InputError for an unknown name."""
-        run = _Run(layers, self)
+        run = _OffloadProgram(layers, self)
         ahead = min(1, run.slots) if self.kernel_first else run.slots
         for item in range(ahead):
             run.fetch(item)
@@ -128,7 +128,7 @@ class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return run.program.schedule(words, unchunked=one_by_one(layers, self.memory, self.reserve_bytes))
 
 
-class _Run:
+class _OffloadProgram:
     """The memory, streams and events of a program of layers, and its calls for each layer.
 
     ``items``: the number of streamed turns. If a pass goes forward and backward, items are counted up and down again,

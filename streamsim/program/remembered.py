@@ -19,7 +19,7 @@ Made = TypeVar("Made")
 Values = ParamSpec("Values")
 
 
-class Memory(Generic[Made]):
+class ResultCache(Generic[Made]):
     """The latest results made of schedules, by key: of at most ``MOST`` schedules and ``MOST_OPS`` ops in all.
 
     Results of a larger schedule are not kept. Kept results must not be changed.
@@ -64,8 +64,8 @@ class _Same:
 
 
 def remembered(make: Callable[Concatenate[Schedule, Values], Made]) -> Callable[Concatenate[Schedule, Values], Made]:
-    """Return ``make``, a function of a schedule and of hashable values, with a :class:`Memory` of its own."""
-    memory = Memory[Made]()
+    """Return ``make``, a function of a schedule and of hashable values, with a :class:`ResultCache` of its own."""
+    memory = ResultCache[Made]()
 
     @wraps(make)
     def remembering(schedule: Schedule, /, *values: Values.args, **named: Values.kwargs) -> Made:

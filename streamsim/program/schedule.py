@@ -43,13 +43,13 @@ _FIRST, _WHOLE = 0, 1.0  # card or thread, and share, of most ops: they need no 
 MOST_OPS_SHOWN = 8
 
 
-class _Value(
+class _Frozen(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, repr_omit_defaults=True, gc=False
 ):
     """A frozen value without reference cycles, so that the garbage collector can skip it."""
 
 
-class _Issued(_Value, frozen=True, kw_only=True):
+class _Issued(_Frozen, frozen=True, kw_only=True):
     """A call of host thread ``thread`` for ``card``; by default there is one of each.
 
     ``call_s``: seconds that the call costs the host, without the time that it waits; None: the device's profile gives
@@ -68,7 +68,7 @@ class _Issued(_Value, frozen=True, kw_only=True):
             check_number("call_s", self.call_s, 0.0, LONGEST_S)
 
 
-class Buffer(_Value, frozen=True):
+class Buffer(_Frozen, frozen=True):
     """A named piece of memory: ``bytes`` on the device, or on the host, pinned or pageable."""
 
     name: str
@@ -82,7 +82,7 @@ class Buffer(_Value, frozen=True):
         check_choice("memory", self.memory, MEMORIES)
 
 
-class Region(_Value, frozen=True):
+class Region(_Frozen, frozen=True):
     """The byte range ``offset .. offset + bytes`` of a named buffer."""
 
     buffer: str
@@ -184,11 +184,8 @@ class Kernel(_Issued, frozen=True, tag_field="op", tag="kernel"):
             raise InputError("duration_s = None: a kernel needs it, or elements for the profile's cost table")
         reads, writes = self.reads, self.writes
         if not (type(reads) is type(writes) is tuple and _REGIONS.issuperset(map(type, reads + writes))):
-            self._refuse_regions()
-
-    def _refuse_regions(self) -> None:
-        check_tuple("reads", self.reads, Region)
-        check_tuple("writes", self.writes, Region)
+            check_tuple("reads", reads, Region)
+            check_tuple("writes", writes, Region)
 
 
 def _check_parts(parts: tuple[tuple[float, float], ...]) -> None:
@@ -205,8 +202,8 @@ def _check_parts(parts: tuple[tuple[float, float], ...]) -> None:
         last_share, last_s = share, seconds
 
 
-class RecordEvent(_Issued, frozen=True, tag_field="op", tag="record"):
-    """``cudaEventRecord``: the event completes when all earlier ops of the stream have completed."""
+class _EventCall(_Issued, frozen=True):
+    """A call for an event in a stream."""
 
     event: int
     stream: int
@@ -217,19 +214,15 @@ class RecordEvent(_Issued, frozen=True, tag_field="op", tag="record"):
         check_whole("stream", self.stream, 0, LARGEST_COUNT)
 
 
-class WaitEvent(_Issued, frozen=True, tag_field="op", tag="wait"):
+class RecordEvent(_EventCall, frozen=True, tag_field="op", tag="record"):
+    """``cudaEventRecord``: the event completes when all earlier ops of the stream have completed."""
+
+
+class WaitEvent(_EventCall, frozen=True, tag_field="op", tag="wait"):
     """``cudaStreamWaitEvent``: later ops of the stream wait for the event's latest record before this call.
 
     If the event was not recorded before, the wait does nothing.
     """
-
-    event: int
-    stream: int
-
-    def __post_init__(self) -> None:
-        _Issued.__post_init__(self)
-        check_whole("event", self.event, 0, LARGEST_COUNT)
-        check_whole("stream", self.stream, 0, LARGEST_COUNT)
 
 
 class Synchronize(_Issued, frozen=True, tag_field="op", tag="synchronize"):
@@ -254,7 +247,7 @@ class Synchronize(_Issued, frozen=True, tag_field="op", tag="synchronize"):
             check_whole("event", self.event, 0, LARGEST_COUNT)
 
 
-class HostWork(_Value, frozen=True, tag_field="op", tag="work"):
+class HostWork(_Frozen, frozen=True, tag_field="op", tag="work"):
     """Work of a host thread between its calls: it computes, allocates or reads a file.
 
     The thread's next call comes ``duration_s`` later. ``name``: the work, such as ``"cudaMalloc"`` or ``"load a
@@ -279,7 +272,7 @@ class HostWork(_Value, frozen=True, tag_field="op", tag="work"):
         return self.duration_s
 
 
-class WaitThread(_Value, frozen=True, tag_field="op", tag="wait-thread"):
+class WaitThread(_Frozen, frozen=True, tag_field="op", tag="wait-thread"):
     """A host thread waits until all earlier calls of the thread ``other`` have returned."""
 
     other: int
@@ -405,7 +398,9 @@ def _check_ops(schedule: Schedule) -> None:
         elif isinstance(op, Kernel):
             for region in op.reads + op.writes:
                 if _outside(region, on_device):
-                    raise _misplaced(_where(i, op, region), region, on_device, on_host, "device")
+                    field = "reads" if region in op.reads else "writes"
+                    where = f"ops[{i}].{field}[{getattr(op, field).index(region)}]"
+                    raise _misplaced(where, region, on_device, on_host, "device")
         else:
             _check_event(i, op, events)
         if op.stream is not None and op.stream > streams:
@@ -413,12 +408,6 @@ def _check_ops(schedule: Schedule) -> None:
                 f"ops[{i}].stream = {op.stream}: unknown stream; 0 is the legacy default stream"
                 f" and {streams} more are declared in streams"
             )
-
-
-def _where(i: int, kernel: Kernel, region: Region) -> str:
-    """Return the name of a region among the regions of a kernel: the first one that is equal to it."""
-    field = "reads" if region in kernel.reads else "writes"
-    return f"ops[{i}].{field}[{getattr(kernel, field).index(region)}]"
 
 
 def _check_event(i: int, op: RecordEvent | WaitEvent | HostOp, events: int) -> None:

@@ -12,7 +12,7 @@ from streamsim_validate.gpu.card import CONNECTIONS_VARIABLE
 SCRIPT = """
 import sys
 from statistics import median
-from streamsim.program.patterns import depth_first
+from streamsim.program.config import depth_first
 from streamsim_validate.gpu.card import open_gpu
 from streamsim_validate.gpu.bench import Bench, prepare
 from streamsim_validate.gpu.replayer import Replayer

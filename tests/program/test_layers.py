@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from streamsim.device import schema
 from streamsim.errors import InputError
+from streamsim.files import dump_toml
 from streamsim.program import (
     Layer,
     Layers,
     Point,
     WorkloadKernel,
-    dump_layers,
     parse_kernel,
     parse_layers,
     parse_layers_csv,
@@ -110,7 +110,7 @@ def models(draw: st.DrawFn) -> Layers:
 @examples(100)
 @given(models())
 def test_what_is_written_is_read_again(model: Layers) -> None:
-    assert parse_layers(dump_layers(model)) == model
+    assert parse_layers(dump_toml(model)) == model
 
 
 def test_a_kernel_in_a_file_of_layers_is_what_it_is_in_one_of_a_workload() -> None:
