@@ -12,6 +12,7 @@ from streamsim.program import (
     Copy,
     HostWork,
     Kernel,
+    Memory,
     Program,
     RecordEvent,
     Region,
@@ -20,7 +21,6 @@ from streamsim.program import (
     WaitEvent,
     WaitThread,
 )
-from streamsim.program.builder import Memory
 
 MIB = 1 << 20
 

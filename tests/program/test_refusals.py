@@ -15,6 +15,7 @@ from streamsim.program import (
     Buffer,
     Copy,
     Kernel,
+    Memory,
     Offload,
     Program,
     RecordEvent,
@@ -31,7 +32,6 @@ from streamsim.program import (
     ring,
     serial,
 )
-from streamsim.program.builder import Memory
 
 HOST, PAGE, CARD = Buffer("host", 100, "pinned"), Buffer("page", 100, "pageable"), Buffer("card", 100, "device")
 K = Kernel(1, duration_s=1e-3)
