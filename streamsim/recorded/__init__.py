@@ -1,14 +1,12 @@
 """Recordings by profilers: a reader for each format, one value for all of them, parts of it, summaries, replays."""
 
 from streamsim.recorded.builder import RecordingBuilder
-from streamsim.recorded.captured import read_captured
-from streamsim.recorded.card_profile import profile_of
-from streamsim.recorded.copy_rates import LEAST_BYTES, copy_rates, held_ns
-from streamsim.recorded.file_kinds import kind_given
+from streamsim.recorded.costs import ENOUGH, HostCosts, by_asking, costs_of, while_recorded
+from streamsim.recorded.cupti import read_captured
 from streamsim.recorded.kineto import LEGACY_STREAM
-from streamsim.recorded.op_times import recorded_times
 from streamsim.recorded.program import program_of
-from streamsim.recorded.read import read_recording
+from streamsim.recorded.rates import LEAST_BYTES, copy_rates, held_ns, profile_of
+from streamsim.recorded.read import kind_given, read_recording
 from streamsim.recorded.recording import (
     NONE,
     AnnotationKind,
@@ -26,7 +24,6 @@ from streamsim.recorded.recording import (
     Recording,
     WorkKind,
 )
-from streamsim.recorded.recording_costs import ENOUGH, HostCosts, by_asking, costs_of, while_recorded
 from streamsim.recorded.replay import (
     PREDICTED,
     TAKEN,
@@ -34,6 +31,7 @@ from streamsim.recorded.replay import (
     Misplaced,
     Replay,
     Unrecorded,
+    recorded_times,
     replay,
     untraced,
     warnings_of,
@@ -46,12 +44,12 @@ from streamsim.recorded.summary import (
     RecordedCardUse,
     RecordedReason,
     RecordingSummary,
+    calls_before,
     engines_of,
     summarise,
+    verdict_of,
 )
-from streamsim.recorded.uncontended import uncontended_ns
-from streamsim.recorded.untraced_times import untraced_time_s
-from streamsim.recorded.verdict import calls_before, verdict_of
+from streamsim.recorded.times import uncontended_ns
 from streamsim.recorded.windows import (
     NamedSpan,
     are_times,
@@ -60,5 +58,6 @@ from streamsim.recorded.windows import (
     named_spans,
     names_of,
     part_of,
+    untraced_time_s,
     window_ns,
 )

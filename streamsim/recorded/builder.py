@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsim.errors import InputError
-from streamsim.recorded.call_names import queries
+from streamsim.recorded.call_names import kind_of_call, queries
 from streamsim.recorded.recording import (
     ISSUES,
     LATEST_NS,
     NONE,
+    AnnotationKind,
     Annotations,
     CallKind,
     CardWork,
@@ -74,12 +75,14 @@ class _Rows:
         self._blocks: list[dict[str, NDArray[Any]]] = []
         self.count = 0
 
-    def add(self, count: int, columns: Mapping[str, Any]) -> None:
+    def add(self, columns: Mapping[str, Any]) -> None:
+        """Add rows: columns by name, of which the first has an entry a row. One number stands for a whole column."""
+        count = len(next(iter(columns.values())))
         block = {}
         for name, kind in self._dtypes.items():
-            wide = (count, 3) if name in ("grid", "block") else (count,)
-            column = columns.get(name, self._defaults.get(name, NONE))
-            block[name] = clipped(np.broadcast_to(np.asarray(column), wide), kind)
+            column = np.asarray(columns.get(name, self._defaults.get(name, NONE)))
+            least, most = np.iinfo(kind).min, np.iinfo(kind).max
+            block[name] = np.broadcast_to(column.clip(least, most), self._shape(name, count)).astype(kind)
         self._blocks.append(block)
         self.count += count
 
@@ -87,28 +90,19 @@ class _Rows:
         """Return all columns, and forget them."""
         found = {}
         for name, kind in self._dtypes.items():
-            wide = (0, 3) if name in ("grid", "block") else (0,)
-            found[name] = np.concatenate([np.empty(wide, kind), *(block.pop(name) for block in self._blocks)])
+            found[name] = np.concatenate([np.empty(self._shape(name, 0), kind), *(b.pop(name) for b in self._blocks)])
         self._blocks, self.count = [], 0
         return found
 
-
-def times_of(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of starts and ends of a table with ``start`` and ``end``."""
-    return {"start_ns": table["start"], "end_ns": table["end"]}
+    @staticmethod
+    def _shape(name: str, count: int) -> tuple[int, ...]:
+        return (count, 3) if name in ("grid", "block") else (count,)
 
 
 def mapped(ids: NDArray[Any], to: Callable[[int], int]) -> NDArray[np.int64]:
     """Return ``to`` of each id; it is called once for each distinct id."""
     unique, inverse = np.unique(ids, return_inverse=True)
     return np.array([to(number) for number in unique.tolist()], np.int64)[inverse.reshape(-1)]
-
-
-def clipped(column: NDArray[Any], kind: Any) -> NDArray[Any]:
-    """Return a column in an integer type; a number out of range becomes the nearest one in range."""
-    info = np.iinfo(kind)
-    found: NDArray[Any] = np.clip(column, info.min, info.max).astype(kind)
-    return found
 
 
 class RecordingBuilder:
@@ -152,11 +146,6 @@ class RecordingBuilder:
                 what = ("records of other kinds", "not read")
             self._unread[what] += times
 
-    def sizes(self, n_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the sizes of copies or memsets; those below 0 become 0, and are counted."""
-        self.count(("copies and memsets of fewer than 0 bytes", "taken as 0"), int((n_bytes < 0).sum()))
-        return n_bytes.clip(0)
-
     def name(self, text: str) -> int:
         """Return the index of a name, which is kept up to 4096 letters. Raises InputError for too many names."""
         found = self._names.get(text)
@@ -184,10 +173,6 @@ class RecordingBuilder:
             self._cards_of_streams.setdefault(key, self.card(card))
         return self._streams.setdefault(key, len(self._streams))
 
-    def known_streams(self) -> list[tuple[int, int, int]]:
-        """Return the process, context and number of each stream so far."""
-        return list(self._streams)
-
     def thread(self, process: int, number: int) -> int:
         """Return the index of the thread with the system's ``number``."""
         return self._threads.setdefault((process, number), len(self._threads))
@@ -208,22 +193,26 @@ class RecordingBuilder:
         marks = self.marks.columns()
         rows = {"calls": self.calls, "work": self.work, "notes": self.annotations, "pages": self.pages}
         tables = {name: found.columns() for name, found in rows.items()}
+        self._set_sizes(tables["work"], tables["pages"])
         self._set_origin(tables)
         calls, work, notes, pages = (self._in_order(table) for table in tables.values())
+        self._set_kinds(calls, notes)
         calls = self._once(calls)
         self._mark(calls, marks)
         work["call"] = self._call_of(calls, work["process"], work["correlation"])
         self._set_astray(calls, work)
-        self._count_without_work(calls, work)
-        self.count(BEFORE_CALL, _before(work, calls))
-        _streams_of_work(calls, work)
+        self._set_streams(calls, work)
+        cards, kinds = self._cards_of_streams, self.stream_kinds
         return Recording(
             self.format,
             self.tool,
             tuple(self._names),
             tuple(sorted(self.processes.items())),
             tuple(RecordedThread(*key, self.threads.get(key, "")) for key in self._threads),
-            tuple(self._recorded_stream(*key) for key in self._streams),
+            tuple(
+                RecordedStream(key[0], cards.get(key, NONE), *key[1:], kinds.get(key, "unknown"))
+                for key in self._streams
+            ),
             tuple(self.cards[number] for number in self._cards),
             HostCalls.of(calls),
             CardWork.of(work),
@@ -231,11 +220,6 @@ class RecordingBuilder:
             tuple(Unread(what, times, why) for (what, why), times in self._unread.items()),
             pages=PageEvents.of(pages),
         )
-
-    def _recorded_stream(self, *key: int) -> RecordedStream:
-        process, context, number = key
-        card, kind = self._cards_of_streams.get(key, NONE), self.stream_kinds.get(key, "unknown")
-        return RecordedStream(process, card, context, number, kind)
 
     def _set_origin(self, tables: dict[str, dict[str, NDArray[Any]]]) -> None:
         """Count times from the first record near the median time; leave out records far from it."""
@@ -259,6 +243,21 @@ class RecordingBuilder:
         order = np.flatnonzero(right)
         order = order[np.lexsort((-table["end_ns"][order], table["start_ns"][order]))]
         return {name: column[order] for name, column in table.items()}
+
+    def _set_kinds(self, calls: dict[str, NDArray[Any]], notes: dict[str, NDArray[Any]]) -> None:
+        """Set the kinds of calls by their names, and those of ranges that are steps of the profiler."""
+        names = self.names()
+        calls["kind"] = mapped(calls["name"], lambda name: kind_of_call(names[name])).astype(np.int8)
+        are_steps = mapped(notes["name"], lambda name: names[name].startswith(STEP)) > 0
+        notes["kind"][are_steps & (notes["kind"] == AnnotationKind.RANGE)] = AnnotationKind.STEP
+
+    def _set_sizes(self, *tables: dict[str, NDArray[Any]]) -> None:
+        """Set sizes below 0 to 0, and count them; likewise shapes of kernels, without a count."""
+        n_bytes = np.concatenate([table["bytes"] for table in tables])
+        self.count(("copies and memsets of fewer than 0 bytes", "taken as 0"), int((n_bytes < 0).sum()))
+        for table in tables:
+            for name in table.keys() & {"bytes", "grid", "block", "registers", "shared_bytes"}:
+                table[name] = table[name].clip(0)
 
     def _once(self, calls: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Return the calls without those inside another call of the same process, thread and correlation."""
@@ -296,11 +295,14 @@ class RecordingBuilder:
         work["call"][astray] = NONE
         self.count(ASTRAY, int(astray.sum()))
 
-    def _count_without_work(self, calls: dict[str, NDArray[Any]], work: dict[str, NDArray[Any]]) -> None:
-        """Count calls that should put work on a card but have none."""
-        issues = np.isin(calls["kind"], ISSUES)
-        issues[work["call"][work["call"] != NONE]] = False
-        self.count(WITHOUT_WORK, int(issues.sum()))
+    def _set_streams(self, calls: dict[str, NDArray[Any]], work: dict[str, NDArray[Any]]) -> None:
+        """Set the stream of each call that names none to that of its first work. Count calls and work that disagree."""
+        has = work["call"] >= 0
+        rows, streams = work["call"][has][::-1], work["stream"][has][::-1]  # the first work of a call is set last
+        self.count(WITHOUT_WORK, len(np.setdiff1d(np.flatnonzero(np.isin(calls["kind"], ISSUES)), rows)))
+        self.count(BEFORE_CALL, int((work["start_ns"][has] < calls["start_ns"][work["call"][has]]).sum()))
+        without = calls["stream"][rows] < 0
+        calls["stream"][rows[without]] = streams[without]
 
     def _mark(self, calls: dict[str, NDArray[Any]], marks: dict[str, NDArray[Any]]) -> None:
         """Set the streams, events and records of waits and synchronisations, and of the records that they name."""
@@ -349,16 +351,3 @@ def _lookup(processes: Any, correlations: Any, process: Any, correlation: Any) -
         rows = order[at]
         found[asked] = np.where(correlations[rows] == correlation[asked], rows, NONE)
     return found
-
-
-def _before(work: dict[str, NDArray[Any]], calls: dict[str, NDArray[Any]]) -> int:
-    has = work["call"] >= 0
-    return int((work["start_ns"][has] < calls["start_ns"][work["call"][has]]).sum())
-
-
-def _streams_of_work(calls: dict[str, NDArray[Any]], work: dict[str, NDArray[Any]]) -> None:
-    """Set the stream of each call with known work and no stream to that of its first work."""
-    has = work["call"] >= 0
-    rows, streams = work["call"][has][::-1], work["stream"][has][::-1]  # the first work of a call is set last
-    open_ = calls["stream"][rows] < 0
-    calls["stream"][rows[open_]] = streams[open_]

@@ -2,6 +2,10 @@
 
 An event's category shows whether it is a call or work. Only its name shows the direction of a copy and the memory on
 the host's side. A record of an event has no stream; the wait for the event names the stream.
+
+A file is never in memory as a whole, packed or not: it is read in blocks. A block is cut behind its last ``}`` before
+``, {``, and decoded. If this place is inside an event, the text does not decode, and the place before it is tried. The
+text begins with an event, so a text that decodes as a list ends with one.
 """
 
 from __future__ import annotations
@@ -10,14 +14,14 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
+from functools import cache
+from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.recorded.builder import STEP, UNKNOWN_PROCESS, RecordingBuilder
-from streamsim.recorded.call_names import kind_of_call
-from streamsim.recorded.json_stream import EventFile
+from streamsim.recorded.builder import UNKNOWN_PROCESS, RecordingBuilder
 from streamsim.recorded.recording import (
     NONE,
     SIMULATED,
@@ -67,7 +71,7 @@ class _Card(msgspec.Struct):
     multiprocessors: int = msgspec.field(default=0, name="numSms")
 
 
-class _Head(msgspec.Struct):
+class _TraceHead(msgspec.Struct):
     cards: list[_Card] = msgspec.field(default=[], name="deviceProperties")
     schema: Id = msgspec.field(default=None, name="schemaVersion")
     shapes: Id = msgspec.field(default=None, name="record_shapes")
@@ -94,7 +98,7 @@ class _Args(msgspec.Struct, gc=False):
     name: str | None = None  # of a process or thread
 
 
-class _Event(msgspec.Struct, gc=False):
+class _TraceEvent(msgspec.Struct, gc=False):
     ph: str = ""
     cat: str = ""
     name: str | None = ""
@@ -109,32 +113,14 @@ NO_ARGS = _Args()
 NO_COPY = (CopyDirection.NONE, CopyMemory.NONE)
 
 
-class _Known(dict[Any, Any]):
-    """The results of a function, by its argument; each is computed once."""
-
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self._function = function
-
-    def __missing__(self, value: Any) -> Any:
-        found = self[value] = self._function(value)
-        return found
-
-
 def read_kineto(path: str | os.PathLike[str], blocks: Iterator[bytes]) -> Recording:
     """Return the recording in the ``blocks`` of a trace. Raises InputError of one line, which begins with ``path``."""
-    file = EventFile(path, blocks, _Head, _Event)
+    file = _EventFile(path, blocks)
     builder = RecordingBuilder("Kineto", str(path))
-    version = f" {file.head.cupti}" if isinstance(file.head.cupti, int) else ""
-    builder.tool = f"PyTorch profiler, CUPTI{version}" if version else "PyTorch profiler"
-    options = [
-        word for word, on in (("shapes", file.head.shapes), ("stack", file.head.stack)) if on not in (None, 0, "0")
-    ]
-    builder.tool += f", with {' and '.join(options)}" if options else ""
-    if file.head.simulated:
-        builder.tool = SIMULATED
+    builder.tool = _tool(file.head)
     for card in file.head.cards:
         builder.cards[card.id] = RecordedCard(card.id, card.name, card.memory_bytes, card.multiprocessors)
-    reader = _Reader(builder)
+    reader = _EventReader(builder)
     for events in file:
         reader.take(events)
     builder.count(("events with a field that is no number or text", "left out"), file.bad)
@@ -145,20 +131,27 @@ def read_kineto(path: str | os.PathLike[str], blocks: Iterator[bytes]) -> Record
     return builder.recording()
 
 
-class _Reader:
+def _tool(head: _TraceHead) -> str:
+    """Return the profiler's name, the version of CUPTI, and what it was told to record."""
+    if head.simulated:
+        return SIMULATED
+    version = f", CUPTI {head.cupti}" if isinstance(head.cupti, int) else ""
+    options = [word for word, on in (("shapes", head.shapes), ("stack", head.stack)) if on not in (None, 0, "0")]
+    return f"PyTorch profiler{version}{', with ' if options else ''}{' and '.join(options)}"
+
+
+class _EventReader:
     """A reader of events, which adds their rows to a builder block by block."""
 
     def __init__(self, builder: RecordingBuilder) -> None:
         self._builder = builder
-        self._kinds: dict[str, int] = {}
-        self._copies = _Known(_copy)
-        self._numbers = _Known(_number)
-        self._takers: dict[str, Callable[[_Event, tuple[int, int]], None]] = dict.fromkeys(CALLS, self._call)
+        self._copy, self._number = cache(_copy), cache(_number)
+        self._takers: dict[str, Callable[[_TraceEvent, tuple[int, int]], None]] = dict.fromkeys(CALLS, self._call)
         self._takers |= dict.fromkeys(WORK, self._work) | dict.fromkeys(NOTES, self._note)
         self._takers["cuda_sync"] = self._mark
         self._rows: dict[str, list[Any]] = {}
 
-    def take(self, events: list[_Event]) -> None:
+    def take(self, events: list[_TraceEvent]) -> None:
         """Add the events of one block."""
         self._rows = {"calls": [], "work": [], "annotations": [], "marks": []}
         builder, takers = self._builder, self._takers
@@ -174,55 +167,45 @@ class _Reader:
                 taker(event, times)
         for name, rows in self._rows.items():
             if rows:
-                columns = dict(zip(_COLUMNS[name], zip(*rows, strict=True), strict=True))
-                getattr(builder, name).add(len(rows), columns)
+                getattr(builder, name).add(dict(zip(_COLUMNS[name], zip(*rows, strict=True), strict=True)))
         builder.check_size()
 
-    def _call(self, event: _Event, row: tuple[int, int]) -> None:
-        name = event.name or ""
-        kind = self._kinds.get(name)
-        if kind is None:
-            kind = self._kinds[name] = int(kind_of_call(name))
-        process, args = self._numbers[event.pid], event.args or NO_ARGS
-        thread = self._builder.thread(process, self._numbers[event.tid])
-        self._rows["calls"].append((*row, process, kind, self._builder.name(name), thread, args.correlation))
+    def _call(self, event: _TraceEvent, row: tuple[int, int]) -> None:
+        process, args = self._number(event.pid), event.args or NO_ARGS
+        thread = self._builder.thread(process, self._number(event.tid))
+        self._rows["calls"].append((*row, process, self._builder.name(event.name or ""), thread, args.correlation))
 
-    def _work(self, event: _Event, row: tuple[int, int]) -> None:
+    def _work(self, event: _TraceEvent, row: tuple[int, int]) -> None:
         args, name, builder = event.args or NO_ARGS, event.name or "", self._builder
         kind, (direction, memory) = WORK[event.cat], NO_COPY
         if kind == WorkKind.COPY:
-            direction, memory = self._copies[name]
-        card = self._numbers[event.pid if args.device == NONE else args.device]
-        stream = self._stream(card, args.context, self._numbers[event.tid if args.stream == NONE else args.stream])
-        if args.bytes < 0:
-            builder.count(("copies and memsets of fewer than 0 bytes", "taken as 0"))
+            direction, memory = self._copy(name)
+        card = self._number(event.pid if args.device == NONE else args.device)
+        stream = self._stream(card, args.context, self._number(event.tid if args.stream == NONE else args.stream))
         placed = (UNKNOWN_PROCESS, kind, builder.name(name), builder.card(card), stream, args.correlation)
-        amounts = (max(args.bytes, 0), direction, memory, args.grid, args.block, args.registers, args.shared_bytes)
+        amounts = (args.bytes, direction, memory, args.grid, args.block, args.registers, args.shared_bytes)
         self._rows["work"].append((*row, *placed, *amounts, args.graph, args.node))
 
-    def _note(self, event: _Event, row: tuple[int, int]) -> None:
-        name, kind = event.name or "", NOTES[event.cat]
-        if kind == AnnotationKind.RANGE and name.startswith(STEP):
-            kind = AnnotationKind.STEP
-        thread = self._builder.thread(self._numbers[event.pid], self._numbers[event.tid])
-        self._rows["annotations"].append((*row, kind, self._builder.name(name), thread))
+    def _note(self, event: _TraceEvent, row: tuple[int, int]) -> None:
+        thread = self._builder.thread(self._number(event.pid), self._number(event.tid))
+        self._rows["annotations"].append((*row, NOTES[event.cat], self._builder.name(event.name or ""), thread))
 
-    def _mark(self, event: _Event, _: tuple[int, int]) -> None:
+    def _mark(self, event: _TraceEvent, _: tuple[int, int]) -> None:
         args = event.args or NO_ARGS
-        card = self._numbers[event.pid if args.device == NONE else args.device]
+        card = self._number(event.pid if args.device == NONE else args.device)
         streams = [
             NONE if number in (NONE, NO_STREAM) else self._stream(card, args.context, number)
-            for number in (self._numbers[args.stream], args.wait_on_stream)
+            for number in (self._number(args.stream), args.wait_on_stream)
         ]
         recorded = (args.wait_on_cuda_event_id, args.wait_on_cuda_event_record_corr_id, streams[1])
         self._rows["marks"].append((UNKNOWN_PROCESS, args.correlation, streams[0], *recorded))
 
-    def _other(self, event: _Event) -> None:
+    def _other(self, event: _TraceEvent) -> None:
         if event.ph == "M" and event.args is not None and event.args.name:
             if event.name == "process_name" and isinstance(event.pid, int):
                 self._builder.processes[event.pid] = event.args.name[:100]
             elif event.name == "thread_name":
-                self._builder.threads[self._numbers[event.pid], self._numbers[event.tid]] = event.args.name[:100]
+                self._builder.threads[self._number(event.pid), self._number(event.tid)] = event.args.name[:100]
         elif event.ph in ("X", "B", "E") and event.cat not in SAYS_NOTHING_MORE:
             category = shown(event.cat) if event.ph == "X" else f"begun and ended apart ({event.ph})"
             self._builder.count((f"events of category {category}", "not read"))
@@ -235,7 +218,7 @@ class _Reader:
 
 
 _COLUMNS = {
-    "calls": ("start_ns", "end_ns", "process", "kind", "name", "thread", "correlation"),
+    "calls": ("start_ns", "end_ns", "process", "name", "thread", "correlation"),
     "work": (
         *("start_ns", "end_ns", "process", "kind", "name", "card", "stream", "correlation", "bytes", "direction"),
         *("memory", "grid", "block", "registers", "shared_bytes", "graph", "node"),
@@ -245,7 +228,7 @@ _COLUMNS = {
 }
 
 
-def _times(event: _Event) -> tuple[int, int] | None:
+def _times(event: _TraceEvent) -> tuple[int, int] | None:
     """Return the exact start and end in nanoseconds; microseconds since 1970 have more digits than a float."""
     start, length = event.ts, event.dur
     if start is None or length is None:
@@ -279,3 +262,147 @@ def _number(value: Id) -> int:
     if value is None or not -(1 << 62) < value < 1 << 62:  # NaN is not in this range
         return NONE
     return int(value)
+
+
+# Blocks of a file, cut into events
+
+LARGEST_HEAD_BYTES = 1 << 24
+LARGEST_EVENT_BYTES = 1 << 24
+MOST_CUTS = 8  # tried in a text before it is read on to twice its length
+MOST_BRACES = 256  # looked at for the next of them
+MOST_HEADS = 8
+_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+_CUT = re.compile(rb"\}(?=\s{0,999},\s{0,999}\{)")
+_AT = re.compile(r"\(byte (\d+)\)$")
+_NO_NUMBER = re.compile(rb"(?<=[:,\[])(\s*)[-+]?(?:nan|inf(?:inity)?)(?=\s*[,\]}])", re.IGNORECASE)
+_RAW = msgspec.json.Decoder(list[msgspec.Raw])
+_HEAD, _ONE_EVENT = msgspec.json.Decoder(_TraceHead), msgspec.json.Decoder(_TraceEvent)
+_ALL_EVENTS = msgspec.json.Decoder(list[_TraceEvent])
+
+
+class _EventFile:
+    """The ``head`` of a file, before ``traceEvents``, and its events. Iteration yields lists of events, once.
+
+    ``bad``: the number of events that are left out because a field has another type. ``mended``: True if text that is
+    not UTF-8, or numbers that JSON lacks (``inf``), were replaced.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], blocks: Iterator[bytes]) -> None:
+        self._path, self._blocks = path, blocks
+        self.bad, self.events_read, self.mended = 0, 0, False
+        self.head, self._text = self._read_head()
+
+    def __iter__(self) -> Iterator[list[_TraceEvent]]:
+        text, self._text = self._text, b""
+        ended, retry_bytes = False, 0
+        for block in self._blocks:
+            if ended:
+                continue  # read to the end: a damaged file may show only there
+            text += block
+            if len(text) < retry_bytes:
+                continue
+            before = len(text)
+            events, text, ended = self._cut(text)
+            if events:
+                yield events
+            stuck = not ended and len(text) == before
+            if stuck and before > LARGEST_EVENT_BYTES:
+                where = f"after {self.events_read:,} events"
+                raise self._error(f"{where} {LARGEST_EVENT_BYTES >> 20} MiB follow that are no event; record it again")
+            retry_bytes = min(2 * before, LARGEST_EVENT_BYTES + 1) if stuck else 0
+        if not ended:
+            yield self._last(text)
+
+    def _read_head(self) -> tuple[_TraceHead, bytes]:
+        text = b""
+        for block in self._blocks:
+            text += block
+            for match in islice(_EVENTS.finditer(text), MOST_HEADS):
+                try:
+                    return _HEAD.decode(self._mend(text[: match.end()]) + b"]}"), text[match.end() :]
+                except msgspec.ValidationError:
+                    return _TraceHead(), text[match.end() :]
+                except (msgspec.DecodeError, RecursionError):
+                    continue  # inside a string or another object
+            if len(text) > LARGEST_HEAD_BYTES:
+                break
+        raise self._error("has no list traceEvents; expected a trace of the PyTorch profiler")
+
+    def _cut(self, text: bytes) -> tuple[list[_TraceEvent], bytes, bool]:
+        """Return the events of the text up to its last whole one, the rest, and True if the list has ended."""
+        end = len(text)
+        for _ in range(MOST_CUTS):
+            found = _last_cut(text, end)
+            if found < 0:
+                break
+            events, ended, whole = self._decode(text[:found], b"]")
+            if whole:
+                rest = text[found:].lstrip()[1:] if not ended else b""
+                return events, rest, ended
+            end = found - 1
+        return [], text, False
+
+    def _last(self, text: bytes) -> list[_TraceEvent]:
+        """Return the events up to the end of the file, where the list must end."""
+        events, ended, whole = self._decode(text, b"")
+        if not (ended or whole):
+            read = f"after {self.events_read:,} events"
+            raise self._error(f"is cut short {read}; copy it again, or let the profiler finish writing it")
+        return events
+
+    def _decode(self, text: bytes, end: bytes) -> tuple[list[_TraceEvent], bool, bool]:
+        """Return the events of the text, True if their list ends in it, and True if all its events are whole."""
+        data = b"[" + text + end
+        decode, mended, ended = self._all, False, False
+        while True:
+            try:
+                return decode(data), ended, True
+            except msgspec.ValidationError:
+                decode = self._one_by_one
+                continue
+            except RecursionError:
+                raise self._error("is nested too deeply; record it again") from None
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                message = str(error)
+            at = _AT.search(message)
+            if "trailing characters" in message and at and not ended:
+                data, ended = data[: int(at[1]) - 1], True
+                continue
+            if "truncated" in message or (at and end and int(at[1]) >= len(data) - 1):
+                return [], False, False
+            if mended:
+                raise self._error(f"is malformed after {self.events_read:,} events ({message}); record it again")
+            data, mended = self._mend(data), True
+
+    def _all(self, data: bytes) -> list[_TraceEvent]:
+        events: list[_TraceEvent] = _ALL_EVENTS.decode(data)
+        self.events_read += len(events)
+        return events
+
+    def _one_by_one(self, data: bytes) -> list[_TraceEvent]:
+        found = []
+        for raw in _RAW.decode(data):
+            try:
+                found.append(_ONE_EVENT.decode(raw))
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                self.bad += 1
+        self.events_read += len(found)
+        return found
+
+    def _mend(self, data: bytes) -> bytes:
+        """Replace numbers and letters that JSON does not have."""
+        mended = _NO_NUMBER.sub(rb"\1null", data).decode(errors="replace").encode()
+        self.mended |= mended != data
+        return mended
+
+    def _error(self, reason: str) -> InputError:
+        return InputError(one_line(f"{self._path}: {reason}"))
+
+
+def _last_cut(text: bytes, end: int) -> int:
+    """Return the place behind the last ``}`` before ``end`` that another object follows; -1 if there is none."""
+    for _ in range(MOST_BRACES):
+        end = text.rfind(b"}", 0, end)
+        if end < 0 or _CUT.match(text, end):
+            return end + 1 or -1
+    return -1

@@ -31,7 +31,8 @@ from streamsim.program import (
     WaitThread,
 )
 from streamsim.recorded.call_names import plain
-from streamsim.recorded.copy_rates import Held, held_ns
+from streamsim.recorded.costs import FIRST_S, HostCosts, share_ns, unwritten_ns
+from streamsim.recorded.rates import Held, held_ns
 from streamsim.recorded.recording import (
     ISSUES,
     NONE,
@@ -43,9 +44,7 @@ from streamsim.recorded.recording import (
     Unread,
     WorkKind,
 )
-from streamsim.recorded.recording_costs import FIRST_S, HostCosts, share_ns, unwritten_ns
-from streamsim.recorded.threads import NAMED_NS, call_times, first_excess_ns
-from streamsim.recorded.uncontended import uncontended_ns
+from streamsim.recorded.times import NAMED_NS, call_times, first_excess_ns, uncontended_ns
 from streamsim.recorded.unified import NOT_MODELLED, first_call
 
 PAGEABLE = "pageable"  # the buffer in which every pageable copy has its own range

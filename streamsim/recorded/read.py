@@ -1,26 +1,55 @@
-"""Reading of recordings from files; the file's content shows its format."""
+"""Reading of recordings from files, and their detection among files: the file's content shows its format."""
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
+import stat
+import zlib
+from collections.abc import Generator
+from contextlib import closing
 from itertools import chain
+from typing import BinaryIO
 
 from streamsim.errors import InputError
-from streamsim.recorded.captured import read_captured
-from streamsim.recorded.file_kinds import CAPTURED, REPORTS, SQLITE
-from streamsim.recorded.json_stream import BYTE_ORDER_MARK, blocks_of
+from streamsim.files import file_error
+from streamsim.recorded.cupti import FORMAT, read_captured
 from streamsim.recorded.kineto import read_kineto
 from streamsim.recorded.nsys import read_nsys
 from streamsim.recorded.recording import Recording
-from streamsim.text import WORDS, kind_of, one_line
+from streamsim.text import GZIP_MAGIC, WORDS, kind_of, one_line
 
-_JSON = re.compile(rb"\s*\{")
+BLOCK_BYTES = 1 << 20
+MOST_UNPACKED_BYTES = 1 << 34
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+SQLITE = b"SQLite format 3\0"
+CAPTURED = re.compile(rb'\{\s*"' + FORMAT.encode())
+REPORTS = (".nsys-rep", ".qdrep")  # reports of Nsight Systems, which only its own tools read
+RECORDINGS = (".gz", ".sqlite", ".sqlite3", ".db")  # endings that no schedule's file has
 KNOWN = (
     "a trace of the PyTorch profiler (.json, .json.gz), an SQLite export of Nsight Systems or what"
     " streamsim-validate capture wrote"
 )
 EXPORT = "of a report, make one with: nsys export --type sqlite FILE.nsys-rep"
+
+
+def kind_given(path: str | os.PathLike[str]) -> str:
+    """Return "recording" or "schedule" for a file's content, or "" for anything else.
+
+    Reports and packed files are detected by their names. A pipe gives "", as it can be read only once. Raises
+    InputError if the file cannot be read.
+    """
+    if str(path).lower().endswith((*REPORTS, *RECORDINGS)):
+        return "recording"
+    if not os.path.isfile(path):
+        return ""
+    with closing(blocks_of(path)) as blocks:
+        start = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
+    is_list = start.lstrip()[:1] == b"["
+    if is_list or start.startswith(SQLITE) or CAPTURED.match(start) or kind_of(start) == "trace":
+        return "recording"
+    return "schedule" if kind_of(start) == "schedule" else ""
 
 
 def read_recording(path: str | os.PathLike[str]) -> Recording:
@@ -46,7 +75,28 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
     if start.lstrip()[:1] == b"[":  # PyTorch's files of 2020 are the list of events alone
         return read_kineto(path, chain((b'{"traceEvents":', start), blocks, (b"}",)))
     kind = "" if b'"traceEvents"' in start else kind_of(start)  # of another file of streamsim
-    if _JSON.match(start) and not kind:
+    if start.lstrip()[:1] == b"{" and not kind:
         return read_kineto(path, chain((start,), blocks))  # read once: it may be a pipe
     what = f"is {WORDS[kind]}" if kind else "is of no format known" if start else "is empty"
     raise InputError(one_line(f"{path}: {what}; give {KNOWN}; {EXPORT}"))
+
+
+def blocks_of(path: str | os.PathLike[str]) -> Generator[bytes, None, None]:
+    """Yield the content of a file in blocks, unpacked if it is packed. Raises InputError of one line."""
+    total = 0
+    try:
+        with open(path, "rb") as file:
+            if not (stat.S_ISREG(os.fstat(file.fileno()).st_mode) or stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)):
+                raise InputError(one_line(f"{path}: is not a regular file; give a file or a pipe"))
+            is_packed = file.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
+            content: BinaryIO | gzip.GzipFile = gzip.GzipFile(fileobj=file) if is_packed else file
+            while block := content.read(BLOCK_BYTES):
+                total += len(block)
+                if total > MOST_UNPACKED_BYTES:
+                    most = f"{MOST_UNPACKED_BYTES >> 30} GiB"
+                    raise InputError(one_line(f"{path}: has over {most} of text; record a shorter part of the program"))
+                yield block
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise InputError(one_line(f"{path}: its gzip data is damaged or cut short ({error}); copy it again")) from None
+    except (OSError, ValueError) as error:
+        raise file_error(path, error, "read") from None

@@ -1,16 +1,20 @@
 """Summaries of recordings: their contents, the busy and idle time of each card with reasons, and unread parts."""
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from streamsim.compiled import simulate_one_of_many
+from streamsim.device import Device, known_within
 from streamsim.displayed import Displayed
+from streamsim.errors import InputError
+from streamsim.program import HostWork, Schedule
 from streamsim.recorded.call_names import plain
-from streamsim.recorded.idle import Reasons, gaps, length, merged
+from streamsim.recorded.intervals import Covered, Intervals, gaps, length, merged
 from streamsim.recorded.recording import (
     NONE,
     AnnotationKind,
@@ -24,7 +28,9 @@ from streamsim.recorded.recording import (
     WorkKind,
 )
 from streamsim.recorded.unified import first_prefetch, groups_of
-from streamsim.text import counted, format_seconds, short
+from streamsim.text import counted, format_ratio, format_seconds, short
+from streamsim.transform import Change, Scenario, is_of_a_call
+from streamsim.transform import changes as make
 
 ENGINES = ("H2D", "D2H", "kernels", "within the card", "memsets", "other copies", "graphs")
 KERNELS = ENGINES.index("kernels")
@@ -301,3 +307,191 @@ def _not_understood(recording: Recording) -> list[Unread]:
         (work.kind == WorkKind.GRAPH, "graphs recorded whole", "no kernels show; nsys --cuda-graph-trace=node"),
     )
     return [Unread(what, int(rows.sum()), why) for rows, what, why in cases if rows.any()]
+
+
+BETWEEN_CALLS = "the host is between calls"
+IN_CALL = "the host is in {}"
+ON_THE_WAY = "called, and on its way"
+OTHERS_BUSY = "called, while others are at work: an event or a queue"
+NO_CALL = "its call was not recorded"
+AFTER = "nothing more comes"
+BEHIND = "behind {} of its stream"
+BEFORE_IT = {"H2D": "an H2D copy", "D2H": "a D2H copy", "kernels": "a kernel"}
+BEFORE_IT |= {"within the card": "a copy within the card", "memsets": "a memset"}
+OTHER_WORK = "other work"
+
+
+class HostTime:
+    """The time that each thread of a recording spent in calls, by their names."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._calls, self._names = recording.calls, [plain(name) for name in recording.names]
+        self._covered: dict[int, dict[str, Covered]] = {}
+
+    def of(self, thread: int) -> dict[str, Covered]:
+        """Return the thread's time in calls of each name, without calls inside other calls."""
+        if thread not in self._covered:
+            mine = self._calls.rows(self._calls.thread == thread)
+            reach = np.maximum.accumulate(mine.end_ns)
+            outer = np.ones(len(mine), bool)
+            outer[1:] = mine.start_ns[1:] >= reach[:-1]
+            mine = mine.rows(outer)
+            rows: dict[str, list[NDArray[np.int64]]] = {}
+            for name in np.unique(mine.name).tolist():
+                rows.setdefault(self._names[name], []).append(np.flatnonzero(mine.name == name))
+            self._covered[thread] = {
+                name: Covered(merged(mine.start_ns[np.concatenate(of)], mine.end_ns[np.concatenate(of)]))
+                for name, of in rows.items()
+            }
+        return self._covered[thread]
+
+
+class Reasons:
+    """The division of one card's gaps into reasons."""
+
+    def __init__(self, recording: Recording, work: CardWork, engine: NDArray[Any], engines: tuple[str, ...]) -> None:
+        self._calls, self._host, self._work = recording.calls, HostTime(recording), work
+        self._engine, self._engines = engine, engines
+        self._before = _before_in_stream(work)
+        self._busy = Covered(merged(work.start_ns, work.end_ns))
+
+    def of(self, found: Intervals, rows: NDArray[np.int64]) -> Counter[str]:
+        """Return the nanoseconds of the gaps ``found``, by reason. They add up to the length of the gaps.
+
+        Each gap ends with the first of ``rows`` that starts at its end or later.
+        """
+        start, end = found
+        at = np.asarray(np.searchsorted(self._work.start_ns[rows], end))
+        last = at == len(rows)
+        reasons: Counter[str] = Counter({AFTER: int((end - start)[last].sum())})
+        start, end, row = start[~last], end[~last], rows[at[~last]]
+        before = self._before[row]
+        has = before >= 0
+        starts = np.where(has, self._work.start_ns[before], start).clip(start, end)
+        ends = np.where(has, self._work.end_ns[before], start).clip(starts, end)
+        reasons += self._host_then_card(start, starts, before)
+        for number, name in enumerate(self._engines):
+            behind = has & (self._engine[before] == number)
+            words = BEHIND.format(BEFORE_IT.get(name, OTHER_WORK))
+            reasons[words] += int((ends - starts)[behind].sum())
+        reasons += self._host_then_card(ends, end, row)
+        return reasons
+
+    def _host_then_card(self, start: Any, end: Any, row: Any) -> Counter[str]:
+        """Return the reasons of spans before work: the host until the work's call returns, then the card."""
+        real = end > start
+        start, end, call = start[real], end[real], self._work.call[row[real]]
+        has = call != NONE
+        reasons: Counter[str] = Counter({NO_CALL: int((end - start)[~has].sum())})
+        start, end, call = start[has], end[has], call[has]
+        returns = self._calls.end_ns[call].clip(start, end)
+        threads = self._calls.thread[call]
+        for thread in np.unique(threads).tolist():
+            mine = threads == thread
+            reasons += self._in_calls(thread, (start[mine], returns[mine]))
+        others = self._busy.within(returns, end)
+        reasons[OTHERS_BUSY] += others
+        reasons[ON_THE_WAY] += length((returns, end)) - others
+        return reasons
+
+    def _in_calls(self, thread: int, spans: Intervals) -> Counter[str]:
+        """Return the thread's time in these spans, by the name of the call that it was in."""
+        found = Counter({IN_CALL.format(name): calls.within(*spans) for name, calls in self._host.of(thread).items()})
+        found[BETWEEN_CALLS] = length(spans) - found.total()
+        return found
+
+
+def _before_in_stream(work: CardWork) -> NDArray[np.int64]:
+    """Return for each row the row before it in its stream; -1 for the first one and for an unknown stream."""
+    order = np.argsort(work.stream, kind="stable")
+    found = np.full(len(work), NONE, np.int64)
+    same = (np.diff(work.stream[order]) == 0) & (work.stream[order][1:] >= 0)
+    found[order[1:][same]] = order[:-1][same]
+    return found
+
+
+BINDING = 0.6  # share of the time from which the busiest engine is called the limit
+LEAST_GAIN = 1.03  # a change with a smaller gain is not worth trying
+PIN, ASYNC, GRAPH = make.pin(), make.make_async(), make.graph()
+TRIED: tuple[tuple[Change, ...], ...] = (
+    (PIN,),
+    (ASYNC,),
+    (PIN, ASYNC),
+    (PIN, ASYNC, make.prefetch(1)),
+    (GRAPH,),
+)
+
+
+class Trial(NamedTuple):
+    """A change to try: in words, as options of ``streamsim whatif``, and the old time over the new one."""
+
+    words: str
+    options: str
+    gain: float
+
+
+def verdict_of(use: RecordedCardUse, schedule: Schedule, device: Device, file: str) -> tuple[str, str, str]:
+    """Return the three lines of the verdict; ``file``: the recording's or program's file, for the suggested command."""
+    return _binds(use), _stands_still(use), _to_try(best_trial(schedule, device), device, file)
+
+
+def _binds(use: RecordedCardUse) -> str:
+    span = format_seconds(use.span_s)
+    busiest = max(use.engines, key=lambda engine: engine.busy_s, default=None)
+    if busiest is None or busiest.busy_s < use.idle_s:
+        return f"binds: the host; no engine of the card is busy for {_share(use.idle_s, use)} of {span}"
+    most = f"{busiest.name}, busy for {_share(busiest.busy_s, use)} of {span}"
+    is_binding = busiest.busy_s >= BINDING * use.span_s
+    return f"binds: {most}" if is_binding else f"binds: no engine; they wait for each other, the busiest is {most}"
+
+
+def _stands_still(use: RecordedCardUse) -> str:
+    if not use.without_kernel or not use.without_kernel_s:
+        return "stands still: nothing; a kernel runs all the time"
+    why = next((reason for reason in use.without_kernel if reason.why != AFTER), use.without_kernel[0])
+    part = f"{_share(use.without_kernel_s, use)} of the time"
+    return f"stands still: no kernel runs for {part}; for {format_seconds(why.time_s)} of it: {why.why}"
+
+
+def _to_try(trial: Trial | None, device: Device, file: str) -> str:
+    if trial is None:
+        return "try: nothing that was tried gains 3 %; streamsim explain says what is lost"
+    gain = format_ratio(trial.gain, known_within(device))
+    return f"try: {trial.words}, {gain} as fast (streamsim whatif {file} {trial.options})"
+
+
+def _share(seconds: float, use: RecordedCardUse) -> str:
+    return f"{seconds / use.span_s:.0%}" if use.span_s else "0 %"
+
+
+def best_trial(schedule: Schedule, device: Device) -> Trial | None:
+    """Return the change with the largest gain among a few that keep the program's order; None if none gains 3 %."""
+    if (first := calls_before(schedule, device)) is not None:  # the easiest change of all: no other one is tried
+        return first
+    works = any(isinstance(op, HostWork) and not is_of_a_call(op) for op in schedule.ops)
+    best: Trial | None = None
+    for changes in TRIED:
+        if works and changes == (GRAPH,):  # the graph would leave out what the host does between its calls
+            continue
+        trial = _trial(schedule, device, changes)
+        if trial is not None and trial.gain >= LEAST_GAIN * (best.gain if best else 1.0):  # later ones ask for more
+            best = trial
+    return best
+
+
+def calls_before(schedule: Schedule, device: Device) -> Trial | None:
+    """Return the gain of slow calls made once before, such as first launches; None if it is less than 3 %."""
+    trial = _trial(schedule, device, (make.warm_calls(),))
+    return trial if trial is not None and trial.gain >= LEAST_GAIN else None
+
+
+def _trial(schedule: Schedule, device: Device, changes: Sequence[Change]) -> Trial | None:
+    """Return what changes gain together; None if they cannot be made or change nothing."""
+    try:
+        found = make.changed_by(changes, Scenario(schedule, device))
+    except InputError:
+        return None
+    if not found.options:
+        return None
+    before_s, after_s = (simulate_one_of_many(*case).makespan_s for case in ((schedule, device), found.case.scenario))
+    return Trial(found.text, " ".join(found.options), before_s / max(after_s, 1e-9))

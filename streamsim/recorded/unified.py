@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsim.program import RecordedLane
-from streamsim.recorded.idle import merged
+from streamsim.recorded.intervals import merged
 from streamsim.recorded.recording import NONE, CallKind, PageCause, PageKind, Recording
 
 NOT_MODELLED = "the driver moves pages: left out; prefetches and kernels take what they took"

@@ -16,9 +16,9 @@ from streamsim.recorded import (
     CopyMemory,
     Recording,
     WorkKind,
-    json_stream,
     read_recording,
 )
+from streamsim.recorded import read as reading
 
 WITHOUT_WORK = "copies, memsets and launches without work"
 
@@ -92,7 +92,7 @@ def test_however_a_file_is_cut_into_blocks(size: int, trace: Path, monkeypatch: 
     ]
     expected = read(trace, *events)
     assert len(expected.annotations) == 43
-    monkeypatch.setattr(json_stream, "BLOCK_BYTES", size)
+    monkeypatch.setattr(reading, "BLOCK_BYTES", size)
     for indent in (None, 2):
         trace.write_text(json.dumps(json.loads(trace.read_text()), indent=indent))
         assert read_recording(trace) == expected

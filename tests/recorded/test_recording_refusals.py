@@ -23,10 +23,10 @@ from streamsim.program import Synchronize, dump_schedule, parse_schedule
 from streamsim.recorded import (
     Recording,
     builder,
-    captured,
-    json_stream,
+    cupti,
     part_of,
     program_of,
+    read,
     read_recording,
     untraced,
     write_recording,
@@ -226,8 +226,8 @@ LIMITS: list[tuple[object, str, int, bytes, str]] = [
         kineto(*(kernel(i, 1, i, name=f"{i}" + "x" * 5000) for i in range(300))).encode(),
         "has over 1 MiB of names; record a shorter part",
     ),
-    (captured, "LARGEST_LINE_BYTES", 100, capture().encode() + b" " * 101, "has a line of over 0 MiB"),
-    (json_stream, "MOST_UNPACKED_BYTES", 1 << 21, gzip.compress(EVENTS + b"{}," * (1 << 20), 1), ".* of text; record"),
+    (cupti, "LARGEST_LINE_BYTES", 100, capture().encode() + b" " * 101, "has a line of over 0 MiB"),
+    (read, "MOST_UNPACKED_BYTES", 1 << 21, gzip.compress(EVENTS + b"{}," * (1 << 20), 1), ".* of text; record"),
 ]
 
 

@@ -7,7 +7,7 @@ library, the file beside it and, to record, NVIDIA's ``cupti-python``.
 - ``time``: runs the program and notes when its named ranges begin and end.
 - ``record``: also has CUPTI record every call and all work of the card.
 
-The results are written at the end of the process, as the lines that :mod:`streamsim.recorded.captured` reads. The
+The results are written at the end of the process, as the lines that :mod:`streamsim.recorded.cupti` reads. The
 program's output, exceptions and exit code are its own.
 """
 

@@ -1,18 +1,41 @@
-"""The rates of a recording's own copies, and the copies that took longer than these rates explain.
+"""The rates of a recording's own copies, the copies that took longer, and the profile of the recorded card.
 
 Pinned copies run at the pace of the link: alone, and beside the other direction. Pageable copies are staged by the host
 and run at its pace. A pageable copy that took much longer held the host for another reason: memory that is touched for
 the first time (page faults), a module that is loaded, a lock.
 """
 
+from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsim.device import SLOWEST_BYTES_PER_S, Device, link_limit
-from streamsim.recorded.idle import Covered, merged
-from streamsim.recorded.recording import NONE, CardWork, CopyDirection, CopyMemory, Recording, WorkKind
+from streamsim.device import (
+    AS_SET,
+    SLOWEST_BYTES_PER_S,
+    Device,
+    as_device,
+    as_recorded,
+    changed,
+    link_limit,
+    load_device,
+    made_profile,
+    profile_named,
+    with_values,
+)
+from streamsim.recorded.intervals import Covered, merged
+from streamsim.recorded.recording import (
+    NONE,
+    CallKind,
+    CardWork,
+    CopyDirection,
+    CopyMemory,
+    RecordedCard,
+    Recording,
+    WorkKind,
+)
 
 DIRECTIONS = {"h2d": CopyDirection.H2D, "d2h": CopyDirection.D2H}
 OTHER = {"h2d": "d2h", "d2h": "h2d"}
@@ -21,7 +44,7 @@ SLOW, SLOW_NS = 1.5, 20_000  # a copy is slow from this multiple of the time tha
 FAULTS_BYTES_PER_S = 3e9  # rates below this may be page faults: 0.5 to 2.8 GB/s on six hosts
 FAULTS_SHARE = 0.5  # below this share of the profile's rate, all copies back may be page faults
 STAGE_BYTES, STAGE_BYTES_PER_S = 4 << 20, 2e9  # the most bytes staged before a copy begins, and the lowest rate of it
-ENOUGH = 8  # the least number of copies right behind another one, to find the time between copies
+ENOUGH = 8  # the least number of copies right behind another one, or of waits, to find a time between them
 FEW, LATENCIES_S = 3, (0.5e-6, 20e-6)  # the least number of small copies for a latency; its least and largest value
 LEAST_SHARE = 0.02  # the least share of all copies' time, alone or beside the other direction, for a rate of this kind
 
@@ -248,3 +271,84 @@ def _free_ns(work: CardWork) -> NDArray[np.int64]:
         rows = rows[np.argsort(work.start_ns[rows], kind="stable")]
         found[rows[1:]] = np.maximum.accumulate(work.end_ns[rows])[:-1]
     return found
+
+
+OWN = "measured: the recording's own copies"
+FOLLOWS = "assumed: in step with the recording's own copies"
+PAGEABLE, WAKE = "pageable", "host.wake_s"
+WAITS = (CallKind.SYNCHRONIZE_STREAM, CallKind.SYNCHRONIZE_DEVICE)
+LONGEST_WAKE_NS = 20_000  # the longest time accepted for the wake-up of a thread
+AMD = "AMD card"  # the name of a card without a name in a recording of HIP calls
+
+
+def card_of(recording: Recording) -> RecordedCard:
+    """Return the card that the recording's work is on; one without a name if there are several cards or none."""
+    cards = np.unique(recording.work.card)
+    card = recording.cards[int(cards[0])] if len(cards) == 1 else RecordedCard(0)
+    is_amd = not card.name and any(recording.names[name].startswith("hip") for name in np.unique(recording.calls.name))
+    return msgspec.structs.replace(card, name=AMD) if is_amd else card
+
+
+def profile_of(recording: Recording, device: Device | str | Path | None = None) -> Device:
+    """Return the profile for replays of a recording: ``device``, or else the profile of the recording's card.
+
+    The card's profile is the shipped one of its name, or one made from the name. It gets the copy engines, the memory
+    and the copy rates that the recording shows. A given ``device`` gets only the recording's rate of pageable copies,
+    because the recording's host stages them.
+    """
+    if device is not None:
+        return with_own_rates(recording, as_device(device), only_pageable=True)
+    card = card_of(recording)
+    name = profile_named(card.name)
+    if name is None:
+        made = made_profile(card.name, card.multiprocessors, card.memory_bytes, card.copy_engines)
+        return with_own_rates(recording, made)
+    return with_own_rates(recording, as_recorded(load_device(name), card.memory_bytes, card.copy_engines))
+
+
+def with_own_rates(recording: Recording, device: Device, only_pageable: bool = False) -> Device:
+    """Return ``device`` with the copy rates that the recording shows, or only those of pageable copies."""
+    rates = copy_rates(recording, device)
+    if only_pageable:
+        rates = {name: rate for name, rate in rates.items() if PAGEABLE in name}
+    elif device.source(WAKE)[0] == "assumed" and (wake_s := _wake_s(recording)) is not None:
+        device = with_values(device, {WAKE: wake_s})
+        device = msgspec.structs.replace(
+            device, sources={**device.sources, WAKE: "measured: the recording's own waits"}
+        )
+    if not rates:
+        return device
+    found = changed(device, {**_other_way(device, rates), **rates})
+    which = "pageable copies" if all(PAGEABLE in name for name in rates) else "copies"
+    card = card_of(recording).name or "the recorded card"
+    sources = {name: FOLLOWS if text.startswith(AS_SET) else text for name, text in found.sources.items()}
+    return msgspec.structs.replace(
+        found,
+        name=f"{device.name} with the recording's {which}",
+        description=f"{card}: {which} as fast as recorded, else {device.name}",
+        link=device.link,
+        sources={**sources, **dict.fromkeys(rates, OWN)},
+    )
+
+
+def _wake_s(recording: Recording) -> float | None:
+    """Return the median seconds from the end of work until a call that waited returns; None for too few waits."""
+    calls, work = recording.calls, recording.work
+    waits = np.flatnonzero(np.isin(calls.kind, WAITS))
+    ended = np.sort(work.end_ns)
+    at = np.searchsorted(ended, calls.end_ns[waits]) - 1
+    known = at >= 0
+    last_ns = ended[at[known]]
+    has_waited = last_ns > calls.start_ns[waits][known]  # else the work had ended before
+    took_ns = (calls.end_ns[waits][known] - last_ns)[has_waited]
+    return float(np.median(took_ns).clip(0, LONGEST_WAKE_NS)) * 1e-9 if len(took_ns) >= ENOUGH else None
+
+
+def _other_way(device: Device, rates: dict[str, float]) -> dict[str, float]:
+    """Return the new rate of a direction without recorded copies, if its rate is assumed: it follows the other one."""
+    names = [f"{direction}.bandwidth_bytes_per_s" for direction in DIRECTIONS]
+    for told, other in (names, names[::-1]):
+        if told in rates and other not in rates and device.source(other)[0] == "assumed":
+            was_told, was_other = (getattr(device, name[:3]).bandwidth_bytes_per_s for name in (told, other))
+            return {other: was_other * rates[told] / was_told}
+    return {}

@@ -1,0 +1,49 @@
+"""Intervals of time: their unions, lengths and gaps."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Intervals = tuple[Any, Any]  # starts and ends
+
+
+def merged(start: NDArray[np.int64], end: NDArray[np.int64]) -> Intervals:
+    """Return the union of intervals as disjoint intervals, in order."""
+    if not len(start):
+        return start, end
+    order = np.argsort(start, kind="stable")
+    start, reach = start[order], np.maximum.accumulate(end[order])
+    new = np.ones(len(start), bool)
+    new[1:] = start[1:] > reach[:-1]
+    last = np.append(np.flatnonzero(new)[1:] - 1, len(start) - 1)
+    return start[new], reach[last]
+
+
+def length(intervals: Intervals) -> int:
+    """Return the total length of disjoint intervals."""
+    return int((intervals[1] - intervals[0]).sum())
+
+
+class Covered:
+    """The time covered by disjoint, ordered intervals."""
+
+    def __init__(self, intervals: Intervals) -> None:
+        start, end = intervals
+        total = np.cumsum(end - start)
+        self._at = np.stack([start, end], axis=1).reshape(-1)
+        self._sum = np.stack([total - (end - start), total], axis=1).reshape(-1)
+
+    def within(self, start: NDArray[np.int64], end: NDArray[np.int64]) -> int:
+        """Return the covered time within the spans ``start`` to ``end``, all together."""
+        if not len(self._at):
+            return 0
+        return round(float((np.interp(end, self._at, self._sum) - np.interp(start, self._at, self._sum)).sum()))
+
+
+def gaps(busy: Intervals, first_ns: int, last_ns: int) -> Intervals:
+    """Return the intervals between ``first_ns`` and ``last_ns`` that are not busy."""
+    start = np.append(np.int64(first_ns), busy[1])
+    end = np.append(busy[0], np.int64(last_ns))
+    real = end > start
+    return start[real], end[real]
