@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from made_recordings import PINNED_IN, PINNED_OUT, call, copy, kernel, kineto, pipeline, span
 
 from streamsim.recorded import (
-    CallKind,
     CopyDirection,
     RecordedCardUse,
     RecordedReason,
@@ -21,10 +20,11 @@ from streamsim.recorded import (
     RecordingSummary,
     WorkKind,
     engines_of,
-    idle,
+    intervals,
     read_recording,
     summarise,
 )
+from streamsim.recorded import summary as idle
 
 
 @pytest.fixture
@@ -177,24 +177,29 @@ def test_overlap_by_hand(trace: Path) -> None:
 # Any recording
 
 
+CALLED = (  # a call of each kind
+    *("cudaMalloc", "cudaFree", "cudaMemcpy", "cudaMemcpyAsync", "cudaLaunchKernel", "cudaMemset", "cudaEventRecord"),
+    *("cudaStreamWaitEvent", "cudaStreamSynchronize", "cudaEventSynchronize", "cudaDeviceSynchronize"),
+    *("cudaGraphLaunch", "cudaLaunchHostFunc", "cudaMemPrefetchAsync", "cudaGetDevice"),
+)
+
+
 @st.composite
 def recordings(draw: st.DrawFn) -> Recording:
     """Calls of two threads and work of two cards, at times from a small range so that ties are frequent."""
     builder = RecordingBuilder("Kineto", "drawn")
     times = st.tuples(st.integers(0, 30), st.integers(0, 12))
-    calls = draw(
-        st.lists(st.tuples(times, st.integers(0, 1), st.integers(0, 9), st.sampled_from(CallKind)), max_size=9)
-    )
-    for (start, took), thread, correlation, kind in calls:
-        row = {"start_ns": start, "end_ns": start + took, "process": 1, "correlation": correlation, "kind": kind}
-        builder.calls.add(1, {**row, "name": builder.name(kind.name), "thread": builder.thread(1, thread)})
+    calls = draw(st.lists(st.tuples(times, st.integers(0, 1), st.integers(0, 9), st.sampled_from(CALLED)), max_size=9))
+    for (start, took), thread, correlation, name in calls:
+        row = {"start_ns": [start], "end_ns": start + took, "process": 1, "correlation": correlation}
+        builder.calls.add({**row, "name": builder.name(name), "thread": builder.thread(1, thread)})
     kinds = st.sampled_from((WorkKind.COPY, WorkKind.KERNEL, WorkKind.MEMSET))
     work = draw(st.lists(st.tuples(times, st.integers(0, 1), st.integers(0, 9), kinds), min_size=1, max_size=12))
     for (start, took), card, correlation, kind in work:
         direction = draw(st.sampled_from(list(CopyDirection)[1:])) if kind == WorkKind.COPY else CopyDirection.NONE
-        row = {"start_ns": start, "end_ns": start + took, "process": 1, "correlation": correlation, "kind": kind}
+        row = {"start_ns": [start], "end_ns": start + took, "process": 1, "correlation": correlation, "kind": kind}
         where = {"card": builder.card(card), "stream": builder.stream(1, card, draw(st.integers(0, 1)), card)}
-        builder.work.add(1, {**row, **where, "name": builder.name("w"), "direction": direction})
+        builder.work.add({**row, **where, "name": builder.name("w"), "direction": direction})
     return builder.recording()
 
 
@@ -230,9 +235,9 @@ def test_busy_overlap_and_idle_are_those_counted_tick_by_tick_and_the_reasons_ad
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 20)), max_size=12), st.integers(0, 35), st.integers(0, 9))
 def test_what_is_covered_is_what_is_counted(spans: list[tuple[int, int]], start: int, took: int) -> None:
     begin, length = (np.array([span[side] for span in spans], np.int64) for side in (0, 1))
-    first, last = idle.merged(begin, begin + length)
+    first, last = intervals.merged(begin, begin + length)
     assert (first[1:] > last[:-1]).all()
-    assert idle.length((first, last)) == len({t for a, b in spans for t in range(a, a + b)})
-    covered = idle.Covered((first, last))
+    assert intervals.length((first, last)) == len({t for a, b in spans for t in range(a, a + b)})
+    covered = intervals.Covered((first, last))
     counted = sum(any(a <= t < a + b for a, b in spans) for t in range(start, start + took))
     assert covered.within(np.array([start]), np.array([start + took])) == counted
