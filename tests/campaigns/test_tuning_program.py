@@ -36,14 +36,12 @@ from campaigns.tuning import (
     Seen,
     Tuning,
     at_random,
-    by_annealing,
     by_the_model,
     drawn,
     is_good,
     read_record,
     regret_of,
     regrets,
-    rows,
     seen_of,
 )
 from streamsim import Config, Device, Workload, evaluate, load_device
@@ -129,16 +127,6 @@ def slope(configs: list[Config]) -> Seen:
     return Seen(configs, seconds)
 
 
-@pytest.mark.parametrize("strategy", [at_random, by_annealing])
-def test_each_measures_as_many_distinct_programs(strategy: object) -> None:
-    assert callable(strategy)
-    for seed in range(20):
-        chosen = strategy(slope(CONFIGS), random.Random(seed))
-        assert len(chosen) == len(set(chosen)) == BUDGET
-        assert set(chosen) <= set(range(len(CONFIGS)))
-        assert len(strategy(slope(CONFIGS[:4]), random.Random(seed))) == 4
-
-
 def test_random_search_finds_what_drawing_without_replacement_does() -> None:
     """Each program is among 10 of n with probability 10 / n: within four standard deviations over 2000 draws."""
     rng, seen = random.Random(1), slope(CONFIGS)
@@ -147,29 +135,6 @@ def test_random_search_finds_what_drawing_without_replacement_does() -> None:
     share = BUDGET / n
     for k in range(n):
         assert abs(counted[k] / draws - share) < 4 * math.sqrt(share * (1 - share) / draws)
-
-
-def test_annealing_goes_to_neighbours_and_downhill_in_the_end() -> None:
-    """From its second half on it is cold, and a slope is followed: better on average than drawing at random."""
-    seen = slope(CONFIGS)
-
-    def best_of(strategy: object) -> float:
-        assert callable(strategy)
-        rng = random.Random(3)
-        return statistics.fmean(float(seen.seconds[strategy(seen, rng, 12)].min()) for _ in range(300))
-
-    assert best_of(by_annealing) < best_of(at_random)
-
-
-def test_neighbours_differ_in_one_parameter_or_by_a_step_in_each() -> None:
-    places = tuning._places(CONFIGS)
-    rng = random.Random(0)
-    for at in range(len(CONFIGS)):
-        found = {tuning._neighbour(places, at, rng) for _ in range(400)}
-        apart = np.abs(places - places[at])
-        wanted = {k for k in range(len(CONFIGS)) if (apart[k] > 0).sum() == 1 or apart[k].max() == 1}
-        assert found == wanted
-    assert tuning._neighbour(places[:1], 0, rng) == 0  # it has none
 
 
 def test_by_the_model_is_what_tune_proposes() -> None:
@@ -198,9 +163,7 @@ def a_record() -> Record:
 
 
 @compiled
-def test_a_record_is_read_and_its_table_printed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_is_read_and_its_regrets_are_those_by_hand(tmp_path: Path) -> None:
     found = a_record()
     path = tmp_path / "tuning.json.gz"
     write_bytes(gzip.compress(msgspec.json.encode(found), mtime=0), path)
@@ -208,11 +171,6 @@ def test_a_record_is_read_and_its_table_printed(
     by_row = regrets(found)
     assert all(regret.pick == pytest.approx(1.0, abs=0.15) for regret in by_row)  # half as long as the fastest other
     assert [regret.tuned for regret in by_row] == [regret_by_hand(one) for one in found.tunings]
-    monkeypatch.setattr("sys.argv", ["tuning", str(path)])
-    tuning.main()
-    said = capsys.readouterr().out.splitlines()
-    assert said == [*rows(found), "2 of 2 within 2 % of the best, or their noise"]
-    assert all(line.count("|") == 7 for line in said[:-1])
 
 
 @compiled
@@ -240,7 +198,6 @@ def test_a_record_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         medians = [statistics.median(walls) for walls in one.wall_s]
         assert medians[one.best] == min(medians)
         assert one.found == one.best  # ten measurements are more than there are programs
-    assert len(rows(found)) == 2
 
 
 def regret_by_hand(one: Tuning) -> float:

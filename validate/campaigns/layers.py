@@ -2,7 +2,7 @@
 
 On a card, with a profile that ``streamsim-validate calibrate`` made there just before:
 
-    cd validate; python -m campaigns.layers --seed 7 profile.toml layers.json
+    cd validate; python -m campaigns.layers --seed 7 profile.toml
 
 makes uneven linear layers, times each alone, places them in three shares of their memory with ``best_offload``, runs
 the programs of what it says to use, and beside them that of all layers in pageable memory, and prints what was
@@ -18,9 +18,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -39,43 +39,35 @@ RESERVE_BYTES = 2 << 30  # what layers compute on
 REPEAT = 20
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(NamedTuple):
     """A way to place the layers, what was predicted of it, and what its program took and held; times in seconds.
 
-    ``limit_bytes``: for weights; None: of the program without a limit.
+    ``limit_bytes``: for weights; None: of the program in pageable memory.
     """
 
     config: Offload
     limit_bytes: int | None
     predicted_s: float
-    wall_s: tuple[float, ...]
+    measured_s: float
     card_bytes: int
-
-    @property
-    def measured_s(self) -> float:
-        """The median."""
-        return statistics.median(self.wall_s)
 
     @property
     def error(self) -> float:
         """The error of the prediction, as a share of the measured time."""
         return self.predicted_s / self.measured_s - 1
 
-
-class Record(msgspec.Struct, frozen=True):
-    """A measured record: the layers with their times on the card, a row for each limit, and one for pageable memory."""
-
-    layers: Layers
-    device: str
-    placed: tuple[Row, ...]
-    pageable: Row
+    def __str__(self) -> str:
+        limit = "pageable" if self.limit_bytes is None else format_bytes(self.limit_bytes)
+        times = f"predicted {format_seconds(self.predicted_s)}  measured {format_seconds(self.measured_s)}"
+        held = f"{len(self.config.resident):2} stay, {format_bytes(self.card_bytes)} on the card"
+        return f"{limit:>10}  depth {self.config.depth}, {held}  {times}  {self.error:+.1%}"
 
 
-def drawn(seed: int, count: int, passes: int = 1) -> Layers:
+def drawn(seed: int, count: int) -> Layers:
     """Return uneven layers whose times are not known yet."""
     rng = random.Random(seed)
     sizes = [int(SMALLEST * (LARGEST / SMALLEST) ** rng.random()) for _ in range(count)]
-    return Layers(tuple(Layer(FLOAT_BYTES * n, (WorkloadKernel(duration_s=1e-3),)) for n in sizes), passes)
+    return Layers(tuple(Layer(FLOAT_BYTES * n, (WorkloadKernel(duration_s=1e-3),)) for n in sizes))
 
 
 def run(text: str) -> dict[str, Any]:
@@ -102,48 +94,34 @@ def timed(layers: Layers, runner: Runner) -> Layers:
     return msgspec.structs.replace(layers, layers=tuple(known))
 
 
-def experiment(layers: Layers, device: Device, runner: Runner = run) -> Record:
-    """Return the layers timed, placed and run; ``device``: as calibrated just before."""
+def experiment(layers: Layers, device: Device, runner: Runner = run) -> tuple[Layers, list[Row]]:
+    """Return the layers timed, and a row for each limit; last, one for pageable memory.
+
+    ``device``: as calibrated just before.
+    """
     layers = timed(layers, runner)
     card = with_front_end(device, "pytorch")
-    rows = []
+    ways: list[tuple[Offload, int | None, float]] = []
     for share in SHARES:
         limit = max(int(share * layers.weight_bytes), max(step.weight_bytes for step in layers.steps))
-        found = best_offload(layers, card, limit + RESERVE_BYTES, RESERVE_BYTES)
-        rows.append(_row(layers, found.simplest.config, limit, found.simplest.makespan_s, runner))
+        found = best_offload(layers, card, limit + RESERVE_BYTES, RESERVE_BYTES).simplest
+        ways.append((found.config, limit, found.makespan_s))
     pageable = Offload(1, (), "pageable")
-    predicted_s = simulate(pageable.schedule(layers), card).makespan_s
-    return Record(layers, card.name, tuple(rows), _row(layers, pageable, None, predicted_s, runner))
-
-
-def _row(layers: Layers, config: Offload, limit: int | None, predicted_s: float, runner: Runner) -> Row:
-    said = runner(code_of_layers(layers, config))
-    return Row(config, limit, predicted_s, tuple(said["wall_s"]), said["card_bytes"])
-
-
-def lines(record: Record) -> Iterator[str]:
-    """Yield a line for each way."""
-    for row in (*record.placed, record.pageable):
-        config = row.config
-        limit = "pageable" if row.limit_bytes is None else format_bytes(row.limit_bytes)
-        yield (
-            f"{limit:>10}  depth {config.depth}, {len(config.resident):2} stay  predicted"
-            f" {format_seconds(row.predicted_s)}  measured {format_seconds(row.measured_s)}  {row.error:+.1%}"
-            f"  {format_bytes(row.card_bytes)} on the card"
-        )
+    ways.append((pageable, None, simulate(pageable.schedule(layers), card).makespan_s))
+    rows = []
+    for config, limit_bytes, predicted_s in ways:
+        said = runner(code_of_layers(layers, config))
+        rows.append(Row(config, limit_bytes, predicted_s, statistics.median(said["wall_s"]), said["card_bytes"]))
+    return layers, rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("profile", type=Path)
-    parser.add_argument("record", type=Path)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=24)
-    parser.add_argument("--passes", type=int, default=1)
     given = parser.parse_args()
-    record = experiment(drawn(given.seed, given.count, given.passes), load_device(given.profile))
-    given.record.write_bytes(msgspec.json.encode(record))
-    print("\n".join(lines(record)))
+    _, rows = experiment(drawn(given.seed, 24), load_device(given.profile))
+    print(*rows, sep="\n")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ import argparse
 import gzip
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -35,17 +34,17 @@ from typing import NamedTuple
 import msgspec
 
 from campaigns.recorded.rounds import ROUNDS
-from campaigns.replayed import tables
+from campaigns.replayed import RECORD, RECORDINGS, Failure, Pair, Record, Recorded, Times, lines, read_record
 from streamsim.files import write_bytes
 from streamsim.transform import Change, chunks, drop_sync, graph, make_async, pin, prefetch, streams
 
 HERE = Path(__file__).parents[1]  # whence the programs are run
 PACKAGE = "campaigns.recorded"
 SOURCE, LIBRARY = Path(__file__).parent / "recorded" / "cpp_pipeline.cu", "CPP_PIPELINE"
-RECORD, RECORDINGS = "recordings.json", "recordings-{}.zip"
+CAPTURED, AS_IT_IS, PROFILED, PROFILER = "captured", "as it is", "profiled", "PyTorch profiler"
+RECORDERS = {CAPTURED: ("", "CUPTI"), AS_IT_IS: ("",), PROFILED: ("",)}  # of the processes of a step
 CAPTURED_ROUND, PROFILED_ROUND = ROUNDS // 2, 2
 QUIET = 4  # one in so many rounds is faster than the one that is replayed: what else runs on a host only slows it
-SAME_PACE = 0.1  # the loop before two rounds differs by no more where the host is as fast: else by half and more
 LIMIT_S, PROCESS_S, COMPILING_S = 300.0, 90.0, 120.0
 PART_BYTES = 15 << 20  # of recordings in a file
 CAPTURE = """
@@ -75,14 +74,6 @@ class Program(NamedTuple):
     def window(self, round_number: int) -> str:
         """Return the window of one of its rounds; the first is 1."""
         return f"{self.variant}[{round_number}]"
-
-
-class Pair(NamedTuple):
-    """A program, and the one that somebody makes of it who is told of ``changes``."""
-
-    before: str
-    after: str
-    changes: tuple[Change, ...]
 
 
 def _programs(module: str, variants: str, by_profiler: str = "") -> Iterator[Program]:
@@ -181,77 +172,6 @@ PAIRS = (
 )
 
 
-class Times(msgspec.Struct, frozen=True):
-    """Seconds of the rounds of a process, and of a loop before each. ``by``: what recorded it; "" for nothing.
-
-    ``beside_s``: rounds in the same process, behind those, that nothing recorded; ``beside_pace_s``: their loops.
-    """
-
-    program: str
-    by: str
-    wall_s: tuple[float, ...]
-    verified: bool
-    beside_s: tuple[float, ...] = ()
-    pace_s: tuple[float, ...] = ()
-    beside_pace_s: tuple[float, ...] = ()
-
-
-class Recorded(msgspec.Struct, frozen=True):
-    """A recording: its file in the zip, of which program, by what, and the window of a round.
-
-    ``pace_s``: what the loop before that round took, as a measure of the host's speed; 0 where it was not timed.
-    """
-
-    file: str
-    program: str
-    by: str
-    window: str
-    pace_s: float = 0.0
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """A failure: what was tried with which program, and how it ended."""
-
-    program: str
-    what: str
-    why: str
-
-
-class Record(msgspec.Struct, frozen=True):
-    """The programs that were run. ``profile``: TOML, calibrated on that card just before; "" for the shipped one."""
-
-    card: str
-    date: str
-    profile: str
-    took_s: float
-    times: tuple[Times, ...]
-    recordings: tuple[Recorded, ...]
-    failures: tuple[Failure, ...]
-
-    def untraced_s(self, program: str) -> tuple[float, ...]:
-        """Return the median of each process that nothing recorded."""
-        own = (one for one in self.times if one.program == program and not one.by)
-        return tuple(statistics.median(one.wall_s) for one in own)
-
-    def measured_s(self, program: str, pace_s: float = 0.0) -> tuple[float, ...]:
-        """Of rounds that nothing recorded in the process that was recorded; else as :meth:`untraced_s`.
-
-        Of the rounds alone before which the host was as fast, where that is known: none, if there are none. A graph
-        that was made while CUPTI recorded stays as it is made for that: such a round is no measure.
-        """
-        own = [one for one in self.times if one.program == program]
-        beside = [_at_pace(one.beside_s, one.beside_pace_s, pace_s) for one in own if one.by and "graph" not in program]
-        apart = [_at_pace(one.wall_s, one.pace_s, pace_s) for one in own if not one.by]
-        return tuple(statistics.median(some) for some in [*filter(None, beside)] or [*filter(None, apart)])
-
-
-def _at_pace(wall_s: Sequence[float], paces_s: Sequence[float], pace_s: float) -> list[float]:
-    """Return those of the rounds before which the host was as fast; all, where that is not known."""
-    if not pace_s or not paces_s:
-        return [*wall_s]
-    return [wall for wall, pace in zip(wall_s, paces_s, strict=True) if abs(pace / pace_s - 1) <= SAME_PACE]
-
-
 # -- on a card ---------------------------------------------------------------------------------------------------------
 
 
@@ -271,147 +191,100 @@ class _Line(msgspec.Struct):
 
 
 class Experiment:
-    """Runs programs until the time is over, and writes the record anew behind each.
+    """Runs programs until the time is over. ``record`` has what came of it, and is written anew behind each step.
 
-    ``run``: a command, with its limit in seconds and its environment; raises RuntimeError where it fails.
+    ``run``: a command, with its limit in seconds; raises RuntimeError where it fails.
     """
 
     def __init__(self, folder: Path, head: Record, limit_s: float, run: Callable[[Sequence[str], float], None]) -> None:
-        self._folder, self._head, self._run = folder, head, run
+        self.record = head
+        self._folder, self._limit_s, self._run = folder, limit_s, run
         self._began = time.monotonic()
-        self._limit_s = limit_s
-        self._times: list[Times] = []
-        self._recordings: list[Recorded] = []
-        self._failures: list[Failure] = []
-        self._part = 1
-
-    @property
-    def record(self) -> Record:
-        return msgspec.structs.replace(
-            self._head,
-            took_s=round(time.monotonic() - self._began, 1),
-            times=tuple(self._times),
-            recordings=tuple(self._recordings),
-            failures=tuple(self._failures),
-        )
 
     def all_of(self, programs: Sequence[Program]) -> Record:
         """Return those of each module captured; some profiled; all once more as they are, before that and behind it."""
-        modules = _by_module(programs)
-        profiled = _by_module([program for program in programs if program.by_profiler])
+        modules = [[*some] for _, some in groupby(programs, attrgetter("module"))]
+        profiled = ([program for program in some if program.by_profiler] for some in modules)
         steps = (
-            *(("captured", some, self._captured) for some in modules),
-            *(("as it is", some, self._as_it_is) for some in modules),
-            *(("profiled", some, self._profiled) for some in profiled),
-            *(("as it is", some, self._as_it_is) for some in reversed(modules)),
+            *((CAPTURED, some) for some in modules),
+            *((AS_IT_IS, some) for some in modules),
+            *((PROFILED, some) for some in profiled if some),
+            *((AS_IT_IS, some) for some in reversed(modules)),
         )
-        for k, (what, some, step) in enumerate(steps):
+        for k, (what, some) in enumerate(steps, 1):
             since_s = time.monotonic() - self._began
-            if since_s > self._limit_s:
-                for word, left, _ in steps[k:]:
-                    self._failed(left, word, "no time was left")
-                break
-            print(f"{since_s:5.1f} s  {k + 1} of {len(steps)}  {some[0].module}, {what}", file=sys.stderr, flush=True)
+            print(f"{since_s:5.1f} s  {k} of {len(steps)}  {some[0].module}, {what}", file=sys.stderr, flush=True)
             try:
-                step(some)
+                if since_s > self._limit_s:
+                    raise RuntimeError("no time was left")
+                self._step(what, some)
             except Exception as error:  # of one module; the others go on
                 print(f"    failed: {error}", file=sys.stderr, flush=True)
-                self._failed(some, what, str(error))
+                self._add(failures=[Failure(program.name, what, str(error)) for program in some])
             write_bytes(msgspec.json.encode(self.record), self._folder / RECORD)
         return self.record
 
-    def _failed(self, some: Sequence[Program], what: str, why: str) -> None:
-        self._failures += (Failure(program.name, what, why) for program in some)
+    def _add(self, **more: Sequence[object]) -> None:
+        columns = {name: (*getattr(self.record, name), *values) for name, values in more.items()}
+        took_s = round(time.monotonic() - self._began, 1)
+        self.record = msgspec.structs.replace(self.record, took_s=took_s, **columns)
 
-    def _captured(self, some: Sequence[Program]) -> None:
-        def command(folder: Path) -> list[str]:
-            own = [*_words(some), "--times", str(folder / "times")]
-            window = some[-1].window(CAPTURED_ROUND)
-            return [sys.executable, "-c", CAPTURE, str(folder / "recording.json.gz"), window, *own]
-
-        self._processes(some, command, ("", "CUPTI"), 2 * PROCESS_S)
-
-    def _profiled(self, some: Sequence[Program]) -> None:
-        def command(folder: Path) -> list[str]:
-            more = ["--rounds", str(ROUNDS // 2), "--kineto", str(folder / "recording.json.gz")]
-            return [*_words(some), *more, "--times", str(folder / "times")]
-
-        self._processes(some, command, ("",), PROCESS_S, "PyTorch profiler")
-
-    def _as_it_is(self, some: Sequence[Program]) -> None:
-        def command(folder: Path) -> list[str]:
-            return [*_words(some), "--times", str(folder / "times")]
-
-        self._processes(some, command, ("",), PROCESS_S)
-
-    def _processes(
-        self,
-        some: Sequence[Program],
-        command: Callable[[Path], list[str]],
-        by: tuple[str, ...],
-        limit_s: float,
-        profiler: str = "",
-    ) -> None:
-        """Keep the times of the processes of a command, each recorded ``by`` that, and the recording.
-
-        ``profiler``: what records behind the timed rounds.
-        """
+    def _step(self, what: str, some: Sequence[Program]) -> None:
+        """Run the programs of a module in a process, and once more if they are captured. Keep times and recording."""
+        processes = [(program, recorder) for recorder in RECORDERS[what] for program in some]
         with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
+            times, recording = Path(name, "times"), Path(name, "recording.json.gz")
             try:
-                self._run(command(folder), limit_s)
+                self._run(_command(what, some, str(times), str(recording)), len(RECORDERS[what]) * PROCESS_S)
             finally:
-                times = folder / "times"
                 lines = times.read_bytes().splitlines() if times.exists() else []
-                self._times += self._said(some, lines, by, profiler)
-            if recorder := by[-1] or profiler:
-                own = [one for one in self._times if one.by == recorder][-len(some) :]
-                rounds = [quiet_round(one.wall_s) if by[-1] else PROFILED_ROUND for one in own]
-                self._keep(some, own, rounds, folder / "recording.json.gz")
+                for (program, recorder), line in zip(processes, lines, strict=False):
+                    self._said(msgspec.json.decode(line, type=_Line), program, recorder, what)
+            if what != AS_IT_IS:
+                self._keep(some, "CUPTI" if what == CAPTURED else PROFILER, recording)
 
-    def _said(
-        self, some: Sequence[Program], lines: Sequence[bytes], by: tuple[str, ...], profiler: str
-    ) -> Iterator[Times]:
-        """Yield what processes wrote, a line of each program, those of the first ``by`` first."""
-        programs = [(program, recorder) for recorder in by for program in some]
-        for (program, recorder), line in zip(programs, lines, strict=False):
-            said = msgspec.json.decode(line, type=_Line)
-            assert said.variant == program.variant
-            if not said.verified:
-                self._failed([program], recorder or "as it is", "its results are wrong")
-            beside = {"beside_s": said.beside.wall_s, "beside_pace_s": said.beside.pace_s}
-            yield Times(program.name, recorder, said.rounds.wall_s, said.verified, pace_s=said.rounds.pace_s, **beside)
-            if profiler:
-                yield Times(program.name, profiler, said.profiled.wall_s, said.verified, pace_s=said.profiled.pace_s)
+    def _said(self, said: _Line, program: Program, recorder: str, what: str) -> None:
+        """Keep the times of a program that a process wrote."""
+        assert said.variant == program.variant
+        if not said.verified:
+            self._add(failures=[Failure(program.name, what, "its results are wrong")])
+        beside = {"beside_s": said.beside.wall_s, "beside_pace_s": said.beside.pace_s}
+        timed = [(recorder, said.rounds, beside)] + ([(PROFILER, said.profiled, {})] if what == PROFILED else [])
+        times = (
+            Times(program.name, by, own.wall_s, said.verified, pace_s=own.pace_s, **more) for by, own, more in timed
+        )
+        self._add(times=[*times])
 
-    def _keep(self, some: Sequence[Program], own: Sequence[Times], rounds: Sequence[int], recording: Path) -> None:
+    def _keep(self, some: Sequence[Program], by: str, recording: Path) -> None:
         """Put a recording into the zip, or into the next one; LZMA packs it to half of what gzip does."""
-        packed, by = recording.read_bytes(), own[0].by
+        packed, own = recording.read_bytes(), [one for one in self.record.times if one.by == by][-len(some) :]
         file = f"{some[0].module} {by}.json".replace(" ", "-")
-        path = self._folder / RECORDINGS.format(self._part)
+        part = max(1, len([*self._folder.glob(RECORDINGS.format("*"))]))
+        path = self._folder / RECORDINGS.format(part)
         if path.exists() and path.stat().st_size + len(packed) > PART_BYTES:
-            self._part += 1
-            path = self._folder / RECORDINGS.format(self._part)
+            path = self._folder / RECORDINGS.format(part + 1)
         with zipfile.ZipFile(path, "a") as kept:
             kept.writestr(zipfile.ZipInfo(file), gzip.decompress(packed), zipfile.ZIP_LZMA)
-        self._recordings += (
-            Recorded(file, program.name, by, program.window(number), one.pace_s[number - 1])
-            for program, one, number in zip(some, own, rounds, strict=True)
+        rounds = (PROFILED_ROUND if by == PROFILER else quiet_round(one.wall_s) for one in own)
+        self._add(
+            recordings=[
+                Recorded(file, program.name, by, program.window(number), one.pace_s[number - 1])
+                for program, one, number in zip(some, own, rounds, strict=True)
+            ]
         )
 
 
-def _by_module(programs: Sequence[Program]) -> list[list[Program]]:
-    return [[*some] for _, some in groupby(programs, attrgetter("module"))]
+def _command(what: str, some: Sequence[Program], times: str, recording: str) -> list[str]:
+    variants = [program.variant for program in some]
+    own = [sys.executable, "-m", f"{PACKAGE}.{some[0].module}", "--variants", *variants, "--times", times]
+    if what == CAPTURED:
+        return [sys.executable, "-c", CAPTURE, recording, some[-1].window(CAPTURED_ROUND), *own]
+    return own + (["--rounds", str(ROUNDS // 2), "--kineto", recording] if what == PROFILED else [])
 
 
 def quiet_round(wall_s: Sequence[float]) -> int:
     """Return the number of the round that a quarter of all were faster than, the first is 1."""
     return wall_s.index(sorted(wall_s)[len(wall_s) // QUIET]) + 1
-
-
-def _words(some: Sequence[Program]) -> list[str]:
-    variants = [program.variant for program in some]
-    return [sys.executable, "-m", f"{PACKAGE}.{some[0].module}", "--variants", *variants]
 
 
 def run(command: Sequence[str], limit_s: float, environment: dict[str, str] | None = None) -> None:
@@ -444,14 +317,11 @@ def record(folder: Path, profile: str, date: str, limit_s: float, only: Sequence
         experiment = Experiment(folder, head, limit_s, lambda command, s: run(command, s, {LIBRARY: str(library)}))
         if any(program.module == "cpp_pipeline" for program in programs):
             try:
-                run(_compiling(library), COMPILING_S)
+                options = ["-O3", "-arch=native", "-shared", "-Xcompiler", "-fPIC", "-o", str(library)]
+                run(["nvcc", *options, str(SOURCE)], COMPILING_S)
             except (OSError, RuntimeError) as error:
                 print(f"{SOURCE.name}: {error}", file=sys.stderr)
         return experiment.all_of(programs)
-
-
-def _compiling(library: Path) -> list[str]:
-    return ["nvcc", "-O3", "-arch=native", "-shared", "-Xcompiler", "-fPIC", "-o", str(library), str(SOURCE)]
 
 
 def _card() -> str:
@@ -460,14 +330,6 @@ def _card() -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return ""
-
-
-# -- anywhere ----------------------------------------------------------------------------------------------------------
-
-
-def read_record(folder: Path) -> Record:
-    """Return the record of a folder."""
-    return msgspec.json.decode((folder / RECORD).read_bytes(), type=Record)
 
 
 def main() -> None:
@@ -489,7 +351,7 @@ def main() -> None:
         for one in found.failures:
             print(f"{one.program}, {one.what}: {one.why}", file=sys.stderr)
     else:
-        print("\n".join(tables(folder, read_record(folder), PAIRS, profile)))
+        print("\n".join(lines(folder, read_record(folder), PAIRS, profile)))
 
 
 if __name__ == "__main__":

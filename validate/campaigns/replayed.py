@@ -8,27 +8,121 @@ from __future__ import annotations
 import statistics
 import tempfile
 import zipfile
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import msgspec
 
 from streamsim.analysis import what_if
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device import parse_device
+from streamsim.device import Device, parse_device
 from streamsim.errors import InputError
-from streamsim.recorded import NONE, part_of, profile_of, read_recording, replay, untraced, untraced_time_s, window_ns
+from streamsim.program import Schedule
+from streamsim.recorded import (
+    NONE,
+    HostCosts,
+    Recording,
+    part_of,
+    profile_of,
+    read_recording,
+    replay,
+    untraced,
+    untraced_time_s,
+    window_ns,
+)
 from streamsim.text import format_seconds
+from streamsim.transform import Change
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from campaigns.recordings import Pair, Record, Recorded
-    from streamsim.device import Device
-    from streamsim.program import Schedule
-    from streamsim.recorded import HostCosts, Recording
-
+RECORD, RECORDINGS = "recordings.json", "recordings-{}.zip"
+SAME_PACE = 0.1  # the loop before two rounds differs by no more where the host is as fast: else by half and more
 RECOMMENDED = 1.01  # from such a gain on, a change is
 SLOWER = 1.02  # than it was before: such a change must not be recommended
+
+
+class Pair(NamedTuple):
+    """A program, and the one that somebody makes of it who is told of ``changes``."""
+
+    before: str
+    after: str
+    changes: tuple[Change, ...]
+
+
+class Times(msgspec.Struct, frozen=True):
+    """Seconds of the rounds of a process, and of a loop before each. ``by``: what recorded it; "" for nothing.
+
+    ``beside_s``: rounds in the same process, behind those, that nothing recorded; ``beside_pace_s``: their loops.
+    """
+
+    program: str
+    by: str
+    wall_s: tuple[float, ...]
+    verified: bool
+    beside_s: tuple[float, ...] = ()
+    pace_s: tuple[float, ...] = ()
+    beside_pace_s: tuple[float, ...] = ()
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """A recording: its file in the zip, of which program, by what, and the window of a round.
+
+    ``pace_s``: what the loop before that round took, as a measure of the host's speed; 0 where it was not timed.
+    """
+
+    file: str
+    program: str
+    by: str
+    window: str
+    pace_s: float = 0.0
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A failure: what was tried with which program, and how it ended."""
+
+    program: str
+    what: str
+    why: str
+
+
+class Record(msgspec.Struct, frozen=True):
+    """The programs that were run. ``profile``: TOML, calibrated on that card just before; "" for the shipped one."""
+
+    card: str
+    date: str
+    profile: str
+    took_s: float
+    times: tuple[Times, ...]
+    recordings: tuple[Recorded, ...]
+    failures: tuple[Failure, ...]
+
+    def untraced_s(self, program: str) -> tuple[float, ...]:
+        """Return the median of each process that nothing recorded."""
+        own = (one for one in self.times if one.program == program and not one.by)
+        return tuple(statistics.median(one.wall_s) for one in own)
+
+    def measured_s(self, program: str, pace_s: float = 0.0) -> tuple[float, ...]:
+        """Of rounds that nothing recorded in the process that was recorded; else as :meth:`untraced_s`.
+
+        Of the rounds alone before which the host was as fast, where that is known: none, if there are none. A graph
+        that was made while CUPTI recorded stays as it is made for that: such a round is no measure.
+        """
+        own = [one for one in self.times if one.program == program]
+        beside = [_at_pace(one.beside_s, one.beside_pace_s, pace_s) for one in own if one.by and "graph" not in program]
+        apart = [_at_pace(one.wall_s, one.pace_s, pace_s) for one in own if not one.by]
+        return tuple(statistics.median(some) for some in [*filter(None, beside)] or [*filter(None, apart)])
+
+
+def _at_pace(wall_s: Sequence[float], paces_s: Sequence[float], pace_s: float) -> list[float]:
+    """Return those of the rounds before which the host was as fast; all, where that is not known."""
+    if not pace_s or not paces_s:
+        return [*wall_s]
+    return [wall for wall, pace in zip(wall_s, paces_s, strict=True) if abs(pace / pace_s - 1) <= SAME_PACE]
+
+
+def read_record(folder: Path) -> Record:
+    """Return the record of a folder."""
+    return msgspec.json.decode((folder / RECORD).read_bytes(), type=Record)
 
 
 class Replayed(NamedTuple):
@@ -81,6 +175,13 @@ class Predicted(NamedTuple):
         return self.alone_s / self.after_s - 1
 
     @property
+    def line(self) -> str:
+        times = f"{format_seconds(self.before_s)} -> {format_seconds(self.after_s)}"
+        errors = f"predicted {self.error:+.1%}, from the recording alone {self.error_alone:+.1%}"
+        flag = "; recommended, and slower" if self.misleads else ""
+        return f"{title(self.pair)}, by {self.by}: {times}, {errors}{flag}"
+
+    @property
     def misleads(self) -> bool:
         """Whether it was recommended and the program became slower."""
         return self.gain >= RECOMMENDED and self.after_s > SLOWER * self.before_s
@@ -91,7 +192,7 @@ def replays(folder: Path, record: Record, profile: str = "") -> Iterator[Replaye
     text = profile or record.profile
     card = parse_device(text) if text else None
     with tempfile.TemporaryDirectory() as unpacked:
-        for path in sorted(folder.glob("recordings-*.zip")):
+        for path in sorted(folder.glob(RECORDINGS.format("*"))):
             with zipfile.ZipFile(path) as kept:
                 kept.extractall(unpacked)
         read = lru_cache(1)(read_recording)  # those of one file come one after another
@@ -142,15 +243,13 @@ def predictions(found: Iterable[Replayed], record: Record, pairs: Sequence[Pair]
                 yield f"{title(pair)}, by {one.recorded.by}: not measured, or at another speed of the host"
                 continue
             try:
-                yield _predicted(pair, one, statistics.median(before), statistics.median(after))
+                timed, alone = (what_if(ops, one.device, pair.changes, True).together for ops in (one.timed, one.alone))
             except InputError as error:
                 yield f"{title(pair)}, by {one.recorded.by}: {error}"
-
-
-def _predicted(pair: Pair, one: Replayed, before_s: float, after_s: float) -> Predicted:
-    timed, alone = (what_if(schedule, one.device, pair.changes, True) for schedule in (one.timed, one.alone))
-    predicted_s, alone_s = (found.together.makespan_s + one.rest_s for found in (timed, alone))
-    return Predicted(pair, one.recorded.by, predicted_s, alone_s, timed.together.gain, before_s, after_s)
+                continue
+            predicted_s, alone_s = timed.makespan_s + one.rest_s, alone.makespan_s + one.rest_s
+            times_s = statistics.median(before), statistics.median(after)
+            yield Predicted(pair, one.recorded.by, predicted_s, alone_s, timed.gain, *times_s)
 
 
 def title(pair: Pair) -> str:
@@ -158,65 +257,12 @@ def title(pair: Pair) -> str:
     return f"{pair.before} -> {pair.after.rpartition(' ')[2]} {' '.join(change.option for change in pair.changes)}"
 
 
-# Tables
-
-
-def tables(folder: Path, record: Record, pairs: Sequence[Pair], profile: str = "") -> Iterator[str]:
-    """Yield what was run, every replay and every prediction beside what was measured, with medians and the worst."""
-    found = list(replays(folder, record, profile))
-    good = [one for one in found if isinstance(one, Replayed)]
-    predicted = list(predictions(good, record, pairs))
+def lines(folder: Path, record: Record, pairs: Sequence[Pair], profile: str = "") -> Iterator[str]:
+    """Yield what was run, then each replay and prediction with its error, and what is not there."""
     yield f"{record.card or 'card unknown'}, {record.date}: {len(record.recordings)} recordings, {record.took_s:.0f} s"
     yield from (f"failed: {one.program}, {one.what}: {one.why}" for one in record.failures)
-    yield from ("", "Replays: what was recorded, with what recording cost; a round without it; the processes' medians")
-    yield from (one if isinstance(one, str) else _replay_line(one, record) for one in found)
-    yield f"replay: {_errors([one.error for one in good])}"
-    known = [(one, statistics.median(times)) for one in good if (times := _measured_s(one, record))]
-    yield f"without what recording cost, from the recording alone: {_errors([_alone(*one) for one in known])}"
-    yield from ("", "Changes: predicted and measured rounds; from the recording alone: without its untraced run")
-    yield from (one if isinstance(one, str) else _prediction_line(one) for one in predicted)
-    some = [one for one in predicted if not isinstance(one, str)]
-    for by in dict.fromkeys(one.by for one in some):
-        own = [one for one in some if one.by == by]
-        yield f"by {by}: {_errors([one.error for one in own])}"
-        yield f"by {by}, from the recording alone: {_errors([one.error_alone for one in own])}"
-    yield f"recommended, and slower than before by more than 2 %: {sum(one.misleads for one in some)}"
-
-
-def _measured_s(one: Replayed, record: Record) -> tuple[float, ...]:
-    return record.measured_s(one.recorded.program, one.recorded.pace_s)
-
-
-def _alone(one: Replayed, measured_s: float) -> float:
-    return one.predicted_s(one.alone) / measured_s - 1
-
-
-def _replay_line(one: Replayed, record: Record) -> str:
-    name = f"{one.recorded.program}, {one.recorded.by}"
-    times = _measured_s(one, record)
-    line = f"{name:<44} {_ms(one.recorded_s)} replayed {_ms(one.replayed_s)} {one.error:+7.1%}"
-    if not times:
-        return line
-    measured_s = statistics.median(times)
-    said = " ".join(f"{seconds * 1e3:.3f}" for seconds in record.untraced_s(one.recorded.program))
-    alone = f"{_ms(one.predicted_s(one.alone))} {_alone(one, measured_s):+7.1%}"
-    return f"{line}  untraced {_ms(measured_s)} alone {alone}  ({said})"
-
-
-def _prediction_line(one: Predicted) -> str:
-    flag = "  SLOWER" if one.misleads else ""
-    gains = f"{one.gain:5.2f}x {one.before_s / one.after_s:5.2f}x"
-    times = f"{_ms(one.before_s)} -> {_ms(one.after_s)} predicted {_ms(one.predicted_s)} {one.error:+7.1%}"
-    by = "" if one.by == "CUPTI" else f", {one.by}"
-    return f"{title(one.pair) + by:<72} {times}  alone {one.error_alone:+7.1%}  gain {gains}{flag}"
-
-
-def _ms(seconds: float) -> str:
-    return f"{format_seconds(seconds):>8}"
-
-
-def _errors(errors: Sequence[float]) -> str:
-    sizes = sorted(map(abs, errors))
-    if not sizes:
-        return "none"
-    return f"{len(sizes)}: median {statistics.median(sizes):.1%}, worst {sizes[-1]:.1%}"
+    found = list(replays(folder, record, profile))
+    for one in found:
+        yield one if isinstance(one, str) else f"{one.recorded.program}, {one.recorded.by}: replay {one.error:+.1%}"
+    for other in predictions([one for one in found if isinstance(one, Replayed)], record, pairs):
+        yield other if isinstance(other, str) else other.line

@@ -219,7 +219,7 @@ def recorded() -> Table:
     rows = []
     for card, name in CARDS.items():
         folder = max(RECORDS.glob(f"recordings-{card}-*"), key=_number)
-        record = recordings.read_record(folder)
+        record = replayed.read_record(folder)
         good = [one for one in replayed.replays(folder, record) if isinstance(one, replayed.Replayed)]
         found = [
             one for one in replayed.predictions(good, record, recordings.PAIRS) if isinstance(one, replayed.Predicted)
@@ -245,11 +245,11 @@ def effects() -> Table:
 def ways() -> dict[str, Callable[[Device], Device]]:
     """Return the model as it is, and without each effect that the calibration's probes show apart, by its words."""
     shown = {name: words for name, words in EFFECTS.items() if name != "launch"}
-    of_each = {f"{words} (`{name}`)": partial(_without, effect=name) for name, words in shown.items()}
+    of_each = {f"{words} (`{name}`)": partial(_without, name) for name, words in shown.items()}
     return {"**the model**": lambda device: device} | of_each
 
 
-def _without(device: Device, effect: str) -> Device:
+def _without(effect: str, device: Device) -> Device:
     return without(device, effect)
 
 
@@ -301,7 +301,7 @@ def tuned() -> Table:
         means = [sum(column) / len(found) for column in zip(*found, strict=True)]
         good = sum(map(tuning.is_good, record.tunings))
         rows.append([name, *map(percent, means), f"{good} of {len(found)}"])
-    head = ("card", "the model's pick", "`tune`", "at random", "annealing", "`tune` within 2 % of the best")
+    head = ("card", "the model's pick", "`tune`", "at random", "`tune` within 2 % of the best")
     return Table(head, rows)
 
 

@@ -1,11 +1,11 @@
-"""Tuning with ten measurements: by the model, at random, and by simulated annealing as Kernel Tuner does it.
+"""Tuning with ten measurements: by the model, and at random.
 
 On a card, with a profile that ``streamsim-validate calibrate`` made there just before, every candidate of eight drawn
 workloads is measured, and then what ten of these measurements find beside the fastest of all:
 
     cd validate; python -m campaigns.tuning --seed 7 profile.toml campaigns/records/tuning-h200.json.gz
 
-Anywhere ``python -m campaigns.tuning campaigns/records/tuning-h200.json.gz`` prints the table.
+``python -m campaigns.tables tuned`` makes the table of the records, anywhere.
 """
 
 from __future__ import annotations
@@ -36,10 +36,7 @@ WORK = (2, 10, 40, 176)  # of sincos, those whose cost a calibration measures
 LEAST, MOST = 1 << 18, 1 << 26  # elements
 REPEATS, REPEATS_SIDE_BY_SIDE = 9, 45
 GOOD = 0.02
-TRIALS = 50  # of a strategy that draws
-COLDEST = 0.001  # Kernel Tuner's T_min; T begins at 1
-HAMMING = 0.2  # how often its neighbour differs in one parameter, however far
-MOST_IDLE = 100  # rounds without a new measurement, after which it begins anew elsewhere
+TRIALS = 50  # at random
 
 
 class Tuning(msgspec.Struct, frozen=True):
@@ -100,53 +97,6 @@ def at_random(seen: Seen, rng: random.Random, budget: int = BUDGET) -> list[int]
     return rng.sample(everyone, min(budget, len(everyone)))
 
 
-def by_annealing(seen: Seen, rng: random.Random, budget: int = BUDGET) -> list[int]:
-    """As Kernel Tuner's ``simulated_annealing`` with ``max_fevals`` does it: its default T, T_min, and neighbours.
-
-    T falls from 1 to ``COLDEST`` with the number of distinct measurements, whatever alpha is: its schedule is scaled
-    to their number. A candidate that was measured before is known and costs none.
-    """
-    places = _places(seen.configs)
-    everyone = range(len(places))
-    budget = min(budget, len(places))
-    at = rng.choice(everyone)
-    measured = {at: None}
-    idle = 0
-    while len(measured) < budget:
-        temperature = COLDEST ** (len(measured) / budget)
-        before = len(measured)
-        to = _neighbour(places, at, rng)
-        measured[to] = None
-        old, new = float(seen.seconds[at]), float(seen.seconds[to])
-        if new < old or math.exp((old - new) / old / temperature) > rng.random():
-            at = to
-        idle = idle + 1 if len(measured) == before else 0
-        if idle > MOST_IDLE:
-            at, idle = rng.choice(everyone), 0
-    return list(measured)
-
-
-def _places(configs: Sequence[Config]) -> Array:
-    """Which value of each parameter a candidate has, by its number among the values that there are; (n, parameters)."""
-    rows = [msgspec.structs.astuple(config) for config in configs]
-    columns = [list(dict.fromkeys(sorted(column, key=_sorted_as))) for column in zip(*rows, strict=True)]
-    return np.array([[column.index(value) for column, value in zip(columns, row, strict=True)] for row in rows])
-
-
-def _sorted_as(value: str | float | None) -> tuple[int, float, str]:
-    if value is None:
-        return 0, 0.0, ""
-    return (1, 0.0, value) if isinstance(value, str) else (1, float(value), "")
-
-
-def _neighbour(places: Array, at: int, rng: random.Random) -> int:
-    """Return one that differs in one parameter alone, or by no more than one step in each; else any."""
-    apart = np.abs(places - places[at])
-    near = (apart > 0).sum(axis=1) == 1 if rng.random() < HAMMING else apart.max(axis=1) == 1
-    found = np.flatnonzero(near).tolist()
-    return int(rng.choice(found)) if found else rng.randrange(len(places))
-
-
 # -- on a card ---------------------------------------------------------------------------------------------------------
 
 
@@ -203,7 +153,6 @@ class Regret(NamedTuple):
     pick: float
     tuned: float
     random: float
-    annealed: float
 
 
 def regret_of(seen: Seen, offers: Proposals, true_s: Array, seed: int = 0) -> Regret:
@@ -212,13 +161,9 @@ def regret_of(seen: Seen, offers: Proposals, true_s: Array, seed: int = 0) -> Re
     def over(chosen: Iterable[int]) -> float:
         return float(true_s[fastest(seen, chosen)] / true_s.min() - 1)
 
-    order = by_the_model(seen, offers)
-    rng = random.Random(seed)
-    trials = {
-        name: statistics.fmean(over(strategy(seen, rng)) for _ in range(TRIALS))
-        for name, strategy in (("random", at_random), ("annealed", by_annealing))
-    }
-    return Regret(over(order[:1]), over(order), **trials)
+    order, rng = by_the_model(seen, offers), random.Random(seed)
+    drawn_s = statistics.fmean(over(at_random(seen, rng)) for _ in range(TRIALS))
+    return Regret(over(order[:1]), over(order), drawn_s)
 
 
 def regrets(found: Record) -> list[Regret]:
@@ -237,30 +182,15 @@ def is_good(one: Tuning) -> bool:
     return one.found == one.best or ratio <= 1 + GOOD or low <= 1
 
 
-def rows(found: Record) -> list[str]:
-    """Return a row of the table for each workload."""
-    lines = []
-    for one, regret in zip(found.tunings, regrets(found), strict=True):
-        (kernel,) = one.workload.kernels
-        what = f"{one.workload.elements} floats, sincos {kernel.parameter}, {len(one.configs)} programs"
-        beside = ratio_of(one.found_s, one.best_s, 0)[0] - 1 if one.found != one.best else 0.0
-        lines.append(f"| {what} | {' | '.join(f'{100 * share:.1f} %' for share in regret)} | {100 * beside:+.1f} % |")
-    return lines
-
-
 def main() -> None:
-    """Measure if a profile is given, and print the table of the record."""
+    """Measure the workloads of a seed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", type=Path, nargs="+", metavar="[PROFILE] RECORD")
+    parser.add_argument("profile", type=Path)
+    parser.add_argument("record", type=Path)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--date", default="")
     given = parser.parse_args()
-    *profile, path = given.files
-    if profile:
-        record(given.seed, profile[0], path, given.date)
-    found = read_record(path)
-    print("\n".join(rows(found)))
-    print(f"{sum(map(is_good, found.tunings))} of {len(found.tunings)} within 2 % of the best, or their noise")
+    record(given.seed, given.profile, given.record, given.date)
 
 
 if __name__ == "__main__":
