@@ -1,9 +1,13 @@
 """Text that people write and read: sizes, times and rates, ranges of them, and the kind of a file from its content."""
 
 from streamsim.text.quantities import (
+    ALL,
     RATE,
     TIME,
+    Parse,
     check_listed,
+    chosen,
+    expand,
     format_between,
     format_bytes,
     format_change,
@@ -11,6 +15,7 @@ from streamsim.text.quantities import (
     format_seconds,
     format_share,
     parse_bandwidth,
+    parse_buffers,
     parse_bytes,
     parse_count,
     parse_number,
@@ -20,13 +25,14 @@ from streamsim.text.quantities import (
     rounded,
     unit_of,
 )
-from streamsim.text.ranges import ALL, Parse, chosen, expand, parse_buffers
 from streamsim.text.recognise import GZIP_MAGIC, LARGEST_TOML_BYTES, WORDS, is_cut_short, kind_of, mistaken_for
 from streamsim.text.shown import (
     FORMULA,
     LONGEST_LINE,
     as_unicode,
+    counted,
     from_cell,
+    listed,
     one_line,
     printable,
     short,
@@ -34,4 +40,3 @@ from streamsim.text.shown import (
     to_cell,
     uncapitalised,
 )
-from streamsim.text.words import counted, listed

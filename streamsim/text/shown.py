@@ -1,6 +1,7 @@
-"""Foreign text made safe for an error message or one line of a terminal."""
+"""Text of messages: foreign text made safe for one line of a terminal, numbers of things, and lists of words."""
 
 import reprlib
+from collections.abc import Sequence
 
 from streamsim.checks import written
 
@@ -66,3 +67,13 @@ def shown(value: object) -> str:
 def uncapitalised(text: str) -> str:
     """Return ``text`` with a lower-case first letter; a word in capitals, such as ``JSON``, is unchanged."""
     return text[:1].lower() + text[1:] if text[1:2].islower() else text
+
+
+def counted(count: int, what: str, plural: str = "s") -> str:
+    """Return a number of things: ``1 stream``, ``2 streams``, ``1,000 streams``; ``plural``: the ending of several."""
+    return f"{count:,} {what}{'' if count == 1 else plural}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return words as a sentence lists them: ``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join([*filter(None, [", ".join(words[:-1])]), *words[-1:]])
