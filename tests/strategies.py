@@ -15,7 +15,7 @@ from streamsim.device import Arbitration, Compute, CopyEngines, Device, HandOver
 from streamsim.program import (
     Buffer,
     Copy,
-    CopyDirection,
+    Direction,
     HostWork,
     Kernel,
     Op,
@@ -275,7 +275,7 @@ def free_calls(draw: st.DrawFn) -> tuple[Schedule, Device]:
 CAPTURABLE = st.sampled_from((None, None, PINNED))
 ANY_MEMORY = st.sampled_from((None, None, PINNED, PAGEABLE))
 OFFSETS, SELDOM = st.integers(0, 64), st.sampled_from((False, False, False, True))
-WAYS: st.SearchStrategy[CopyDirection] = st.sampled_from(("h2d", "d2h"))
+WAYS: st.SearchStrategy[Direction] = st.sampled_from(("h2d", "d2h"))
 
 
 @st.composite

@@ -44,11 +44,11 @@ from streamsim.lowering import (
     rate_of,
     surcharges_of,
 )
-from streamsim.program import ALIGN_BYTES, Copy, CopyDirection, HostMemory, Kernel, Launch, Part, Workload
+from streamsim.program import ALIGN_BYTES, Copy, Direction, HostMemory, Kernel, Launch, Part, Workload
 from streamsim.rules import TICKS_PER_S, ticks
 
 CLOSE = 64  # ranges of fewer numbers than their first over this are not halved
-DIRECTIONS: tuple[CopyDirection, ...] = ("h2d", "d2h")
+DIRECTIONS: tuple[Direction, ...] = ("h2d", "d2h")
 
 
 def work_bound(

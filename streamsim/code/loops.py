@@ -34,7 +34,7 @@ from streamsim.program import (
     ALIGN_BYTES,
     PREFETCH_BUFFERS,
     Config,
-    CopyDirection,
+    Direction,
     HostMemory,
     Workload,
     WorkloadKernel,
@@ -286,11 +286,11 @@ class _Issued:
         worked_on = dict.fromkeys(array for some in arrays.worked_on() for array in some)
         return (Run(tuple(arrays.on_card(array, chunk) for array in worked_on)),)
 
-    def _copy(self, direction: CopyDirection, array: _Array, chunk: str) -> Copy:
+    def _copy(self, direction: Direction, array: _Array, chunk: str) -> Copy:
         host = Piece(f"h_{array.name}", self._arrays.part(array), chunk=chunk)
         return Copy(direction, self._arrays.on_card(array, chunk), host, self._is_blocking)
 
-    def _copies_once(self, direction: CopyDirection, arrays: Sequence[_Array], stream: int) -> Within:
+    def _copies_once(self, direction: Direction, arrays: Sequence[_Array], stream: int) -> Within:
         pieces = ((Piece(f"d_{array.name}"), Piece(f"h_{array.name}")) for array in arrays)
         copies = tuple(Copy(direction, card, host, self._is_blocking) for card, host in pieces)
         return Within(self._stream(stream), copies)

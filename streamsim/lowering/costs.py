@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from streamsim.device import LINEAR, Device, HandOver, LinkDirection
 from streamsim.program import (
     Copy,
-    CopyDirection,
+    Direction,
     HostWork,
     Kernel,
     Launch,
@@ -102,7 +102,7 @@ class OpCost(NamedTuple):
 
 def copy_cost(
     device: Device,
-    direction: CopyDirection,
+    direction: Direction,
     n_bytes: int,
     is_pageable: bool,
     blocking: bool,
@@ -222,7 +222,7 @@ def pageable_rate(link: LinkDirection) -> Rate:
     return Rate(alone, alone, (latency,) * CROWD, (latency,) * CROWD)
 
 
-def rate_of(device: Device, direction: CopyDirection, n_bytes: int, is_pageable: bool, launch: Launch = "live") -> Rate:
+def rate_of(device: Device, direction: Direction, n_bytes: int, is_pageable: bool, launch: Launch = "live") -> Rate:
     """Return the use of the link by a copy of ``n_bytes``."""
     link = device.h2d if direction == "h2d" else device.d2h
     return pageable_rate(link) if is_pageable else copy_rate(link, n_bytes, launch)
@@ -385,7 +385,7 @@ class ChunkCosts(NamedTuple):
             *(self._copy("d2h", n_bytes) for n_bytes in self.workload.d2h_once),
         ]
 
-    def _copy(self, direction: CopyDirection, n_bytes: int) -> OpCost:
+    def _copy(self, direction: Direction, n_bytes: int) -> OpCost:
         if not n_bytes:
             return OpCost(NOTHING, 0)  # the chunk has no byte of the array
         kind = self.is_pageable, self.is_blocking, self.calls[Copy], self.launch

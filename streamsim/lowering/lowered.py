@@ -49,7 +49,7 @@ class Lowered(NamedTuple):
     queue: bytearray  # number of the op's hardware queue (connection), among those of its engine
     runs_on: frozenset[int]  # kernels that continue a run and stand in no queue
     after: array[int]  # the next op of the same stream, if it waits for this op; else NO_OP
-    extra: Dependences  # all other dependences of ops on ops
+    extra: ExtraDependences  # all other dependences of ops on ops
     pending: array[int]  # the number of things that the op waits for: ops, and its call
     frontier: dict[int, tuple[int, ...]]  # for each record and wait: the ops whose ends complete it
     segments: Segments
@@ -248,7 +248,7 @@ class QueueOwners:
 NO_OP = -1
 
 
-class Dependences(NamedTuple):
+class ExtraDependences(NamedTuple):
     """The dependences beside stream order: ``op[k]`` waits for ``before[k]``. They stand in issue order of ``op``.
 
     They are columns because a program may have as many of them as ops, and lists keep the garbage collector busy.
@@ -281,7 +281,7 @@ class OpOrder(NamedTuple):
     """
 
     after: array[int]
-    extra: Dependences
+    extra: ExtraDependences
     pending: array[int]
     frontier: dict[int, tuple[int, ...]]
     awaited: dict[int, tuple[int, ...]]
@@ -296,7 +296,7 @@ def order_of(schedule: Schedule, columns: OpColumns, kernel_signal: str) -> OpOr
     kind, stream = columns.kind, columns.stream
     ops, streams = schedule.ops, StreamOrder(schedule)
     order = OpOrder(
-        array("i", [NO_OP]) * len(kind), Dependences(array("i"), array("i")), array("i", [0]) * len(kind), {}, {}
+        array("i", [NO_OP]) * len(kind), ExtraDependences(array("i"), array("i")), array("i", [0]) * len(kind), {}, {}
     )
     after, pending, tail = order.after, order.pending, streams.tail
     latest = [NO_OP] * len(tail)  # the last op of each stream, whose follower is not yet known

@@ -117,7 +117,7 @@ def _timeline(value: Timeline) -> Page:
     rows = (
         ("makespan", seconds(value.makespan_s), ""),
         *((f"{k} busy", seconds(s), format_share(used[k], value.known_within)) for k, s in value.busy_s.items()),
-        *((lane.name, seconds(lane.busy_s), "unified memory") for lane in value.lanes),
+        *((lane.name, seconds(lane.busy_s), "unified memory") for lane in value.tracks),
     )
     overlap = ("overlap", seconds(value.overlap_s), "two engines or more busy")
     table = Table(f"{name} {where}", ((*rows, overlap),), right=frozenset({1}))

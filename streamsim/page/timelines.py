@@ -30,14 +30,14 @@ class Shown(msgspec.Struct, frozen=True):
 def line_data(shown: Shown) -> dict[str, Any]:
     """Return the time line as plain numbers and texts. ``columns`` has its ops."""
     timeline = shown.timeline
-    names = [*map(label, timeline.schedule.ops), *(lane.name for lane in timeline.lanes for _ in lane.start)]
+    names = [*map(label, timeline.schedule.ops), *(lane.name for lane in timeline.tracks for _ in lane.start)]
     distinct = {name: k for k, name in enumerate(dict.fromkeys(names))}
     busy = timeline.utilisation
     engines = sorted(enumerate(timeline.engine_names), key=lambda engine: engine_place(engine[1]))
     whole_s = timeline.makespan_s or 1.0
     lanes = [
         [number, one_line(lane.name), round(lane.busy_s / whole_s, 4)]
-        for number, lane in enumerate(timeline.lanes, len(engines))
+        for number, lane in enumerate(timeline.tracks, len(engines))
     ]
     return {
         "name": one_line(shown.name),
@@ -59,7 +59,7 @@ def _with_lanes(timeline: Timeline, columns: list[Sequence[int]], name: list[int
     """Return the columns with the spans of lanes behind the ops: each is an op without a stream, on its lane."""
     spans = [
         (len(timeline.engine_names) + k, start, end)
-        for k, lane in enumerate(timeline.lanes)
+        for k, lane in enumerate(timeline.tracks)
         for start, end in zip(lane.start, lane.end, strict=True)
     ]
     last = timeline.issued[-1] if len(timeline) else 0

@@ -51,7 +51,7 @@ FIRST_TOUCH = "first touch of host memory"  # the name of host work: page faults
 LATEST_NS = 1 << 52  # 52 days, and exact as a float
 
 
-class RecordedLane(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RecordedTrack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Recorded spans that belong to no op, such as moves of unified memory's pages, in whole nanoseconds.
 
     Raises InputError for different numbers of starts and ends, and for spans that overlap or are out of order.
@@ -68,11 +68,13 @@ class RecordedLane(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InputError(f"start_ns, end_ns: expected spans one after the other, from 0 to {LATEST_NS} ns")
 
 
-class RecordedTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class RecordedTimes(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"tracks": "lanes"}
+):
     """Recorded times, one column entry for each op, in whole nanoseconds since the first op's call; -1: no such time.
 
     - ``issued_ns``, ``returned_ns``: begin and return of its call. ``start_ns``, ``end_ns``: its run on the card.
-    - ``lanes``: recorded spans that belong to no op.
+    - ``tracks``: recorded spans that belong to no op; ``lanes`` in a file.
 
     Raises InputError naming the column for columns of different lengths, and for impossible times.
     """
@@ -81,7 +83,7 @@ class RecordedTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     returned_ns: tuple[int, ...]
     start_ns: tuple[int, ...]
     end_ns: tuple[int, ...]
-    lanes: tuple[RecordedLane, ...] = ()
+    tracks: tuple[RecordedTrack, ...] = ()
 
     def __post_init__(self) -> None:
         for name in COLUMNS:

@@ -29,11 +29,11 @@ from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.text import short, shown
 
-CopyDirection = Literal["h2d", "d2h"]
+Direction = Literal["h2d", "d2h"]
 MemoryKind = Literal["device", "pinned", "pageable"]
 StreamKind = Literal["non-blocking", "blocking"]
 Launch = Literal["live", "graph"]
-DIRECTIONS, MEMORIES, STREAM_KINDS, LAUNCHES = map(get_args, (CopyDirection, MemoryKind, StreamKind, Launch))
+DIRECTIONS, MEMORIES, STREAM_KINDS, LAUNCHES = map(get_args, (Direction, MemoryKind, StreamKind, Launch))
 
 SCHEMA_VERSION = 1
 LEGACY_STREAM = 0
@@ -107,7 +107,7 @@ class Copy(_Issued, frozen=True, tag_field="op", tag="copy"):
     ``cudaStreamSynchronize``; in stream 0, ``cudaMemcpy``). Other copies are asynchronous.
     """
 
-    direction: CopyDirection
+    direction: Direction
     bytes: int
     stream: int
     host: Region | None = None

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsim.program import RecordedLane
+from streamsim.program import RecordedTrack
 from streamsim.recorded.intervals import merged
 from streamsim.recorded.recording import NONE, CallKind, PageCause, PageKind, Recording
 
@@ -39,7 +39,7 @@ def groups_of(recording: Recording) -> Iterator[tuple[str, NDArray[np.int64]]]:
         yield _KINDS[kind] + _CAUSES[cause], np.flatnonzero((keys == (kind, cause)).all(axis=1))
 
 
-def lanes_of(recording: Recording, first_ns: int) -> tuple[RecordedLane, ...]:
+def lanes_of(recording: Recording, first_ns: int) -> tuple[RecordedTrack, ...]:
     """Return when pages moved and faults occurred, from ``first_ns`` to the end of the last work, by kind and cause.
 
     Times count from ``first_ns``, in nanoseconds. Spans of a lane that touch or overlap are one.
@@ -50,7 +50,7 @@ def lanes_of(recording: Recording, first_ns: int) -> tuple[RecordedLane, ...]:
         spans = (column[rows].clip(first_ns, last_ns) - first_ns for column in (pages.start_ns, pages.end_ns))
         start, end = merged(*spans)
         if len(start):
-            found.append(RecordedLane(name, tuple(start.tolist()), tuple(end.tolist())))
+            found.append(RecordedTrack(name, tuple(start.tolist()), tuple(end.tolist())))
     return tuple(found)
 
 

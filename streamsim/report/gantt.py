@@ -38,7 +38,7 @@ from streamsim.report.serial import SERIAL_WORDS, serial_timeline
 from streamsim.report.titles import title_of
 from streamsim.rules import S_PER_TICK, TICKS_PER_S
 from streamsim.text import format_ratio, format_seconds, one_line
-from streamsim.timeline import Lane, Timeline, critical_path
+from streamsim.timeline import Timeline, Track, critical_path
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -286,7 +286,7 @@ def _rows(timeline: Timeline) -> list[_Row]:
         columns.row(name, columns.engine == timeline.engine_names.index(name), lane, f"busy {busy.get(name, 0):.0%}")
         for name in sorted(timeline.engine_names, key=engine_place)
     ]
-    engines += [_lane_row(beside) for beside in timeline.lanes]
+    engines += [_lane_row(beside) for beside in timeline.tracks]
     hosts = [_Row("host", host)] if host else []
     groups = [group for group in (hosts, engines, _stream_rows(timeline, columns)) if group]
     for group in groups[1:]:
@@ -294,7 +294,7 @@ def _rows(timeline: Timeline) -> list[_Row]:
     return [row for group in groups for row in group]
 
 
-def _lane_row(lane: Lane) -> _Row:
+def _lane_row(lane: Track) -> _Row:
     """Make the row of recorded spans that belong to no op."""
     start, end = np.array(lane.start), np.array(lane.end)
     return _Row(lane.name, [_Bars(PAGES, start, end, 0 * start, 0 * start)])

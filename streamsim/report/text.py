@@ -115,7 +115,7 @@ def gantt(timeline: Timeline, width: int = 100) -> str:
     Each character is the stream that the engine serves most in that column: 0 to 9, then a to z, then again from 0.
     ``:`` is an engine busy for less than half of the column, ``.`` an idle engine. ``#`` is a lane's span.
     """
-    margin = max(map(len, (*timeline.engine_names, *(lane.name for lane in timeline.lanes)))) + 2
+    margin = max(map(len, (*timeline.engine_names, *(lane.name for lane in timeline.tracks)))) + 2
     columns = max(20, width - margin)
     rows = _columns(timeline, columns)
     lines = [f"{name:<{margin}}{''.join(row)}" for name, row in rows.items()]
@@ -135,7 +135,7 @@ def _columns(timeline: Timeline, columns: int) -> dict[str, list[str]]:
                 cell = by_engine[engine][column]
                 cell[op.stream] = cell.get(op.stream, 0.0) + share
     rows = {name: [_character(cell) for cell in cells] for name, cells in busy.items()}
-    for lane in timeline.lanes:
+    for lane in timeline.tracks:
         used = [0.0] * columns
         for start, end in zip(lane.start, lane.end, strict=True):
             for column, share in _shares(start * scale / TICKS_PER_S, end * scale / TICKS_PER_S, columns):

@@ -201,7 +201,7 @@ def _stream_span(timeline: Timeline, op: int, track: int) -> Event:
 
 def _lanes(timeline: Timeline) -> Iterator[Event]:
     """Yield recorded spans that belong to no op, a track for each lane below the engines'."""
-    for number, lane in enumerate(timeline.lanes):
+    for number, lane in enumerate(timeline.tracks):
         track = FIRST_LANE_TRACK + number
         yield from _thread_names(ENGINES, track, lane.name, track)
         for start, end in zip(lane.start, lane.end, strict=True):

@@ -18,14 +18,14 @@ Because = Literal["start", "host", "stream", "event", "engine"]
 WaitCause = tuple[int | None, Because]
 
 
-class Step(msgspec.Struct, frozen=True):
+class PathStep(msgspec.Struct, frozen=True):
     """A step of the critical path: the index of an op, and the kind of the last thing that it waited for."""
 
     op: int
     because: Because
 
 
-def critical_path(timeline: Timeline) -> list[Step]:
+def critical_path(timeline: Timeline) -> list[PathStep]:
     """Return the chain of ops, first to last, that sets the makespan. Each op waited for the op before it.
 
     ``because`` is the kind of the wait:
@@ -44,7 +44,7 @@ def critical_path(timeline: Timeline) -> list[Step]:
     return critical_path_of(timeline, lower(timeline.schedule, timeline.device))
 
 
-def critical_path_of(timeline: Timeline, lowered: Lowered) -> list[Step]:
+def critical_path_of(timeline: Timeline, lowered: Lowered) -> list[PathStep]:
     """Return the :func:`critical_path` of a time line whose schedule is already lowered for its device."""
     return _CriticalPath(timeline, lowered).steps()
 
@@ -76,13 +76,13 @@ class _CriticalPath:
             ops.sort(key=self._leaves.__getitem__)  # of equals, the first issued stays first
         self._on_engine = on_engine
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[PathStep]:
         on_engine = (i for i, engine in enumerate(self.t.engine) if engine >= 0)
         op: int | None = max(on_engine, key=lambda i: (self.t.end[i], i), default=None)
-        path: list[Step] = []
+        path: list[PathStep] = []
         while op is not None:
             earlier, because = self.cause(op)
-            path.append(Step(op, because))
+            path.append(PathStep(op, because))
             op = earlier
         return path[::-1]
 

@@ -47,7 +47,7 @@ class Span(msgspec.Struct, frozen=True):
     end_s: float
 
 
-class Lane(msgspec.Struct, frozen=True):
+class Track(msgspec.Struct, frozen=True):
     """Recorded spans that belong to no op, such as moves of unified memory's pages, in ticks, one after the other."""
 
     name: str
@@ -71,7 +71,7 @@ class Timeline(Displayed, msgspec.Struct, frozen=True, eq=False):
     - ``ready``: the card had the op, and its dependences were done; -1 in a measured time line.
     - ``start``, ``end``: the op occupied its engine from start to end.
 
-    ``device``: the device of the prediction; None for a measured time line. ``lanes``: recorded spans beside those of
+    ``device``: the device of the prediction; None for a measured time line. ``tracks``: recorded spans beside those of
     the ops, up to the makespan.
     """
 
@@ -84,7 +84,7 @@ class Timeline(Displayed, msgspec.Struct, frozen=True, eq=False):
     start: array[int]
     end: array[int]
     device: Device | None = None
-    lanes: tuple[Lane, ...] = ()
+    tracks: tuple[Track, ...] = ()
 
     def __len__(self) -> int:
         return len(self.schedule.ops)
@@ -195,7 +195,7 @@ def recorded_timeline(predicted: Timeline, recorded: RecordedTimes) -> Timeline:
         array("q", [-1]) * len(predicted),
         ticks(recorded.start_ns),
         ticks(recorded.end_ns),
-        lanes=tuple(Lane(lane.name, ticks(lane.start_ns), ticks(lane.end_ns)) for lane in recorded.lanes),
+        tracks=tuple(Track(track.name, ticks(track.start_ns), ticks(track.end_ns)) for track in recorded.tracks),
     )
 
 

@@ -18,7 +18,7 @@ from streamsim.page import Page, Shown, prediction_page
 from streamsim.program import Op, RecordEvent, Synchronize
 from streamsim.report import COLOURS, D2H, H2D, KERNEL
 from streamsim.text import format_seconds
-from streamsim.timeline import Lane, Timeline, causes_of, critical_path, label
+from streamsim.timeline import Timeline, Track, causes_of, critical_path, label
 
 Look = Callable[[str], Any]
 
@@ -251,8 +251,8 @@ def test_whatever_is_drawn_answers_the_keys(look: Look, ops: list[Op]) -> None:
 
 def test_spans_of_lanes_have_rows_of_their_own_and_say_what_they_are(look: Look) -> None:
     was = simulate(program(h2d(1, 100), kernel(1, 50)), make_device())
-    lane = Lane("pages in, after faults", array("q", [10, 60]), array("q", [30, 150]))
-    page = look(html_of(replace(was, lanes=(lane,))))
+    lane = Track("pages in, after faults", array("q", [10, 60]), array("q", [30, 150]))
+    page = look(html_of(replace(was, tracks=(lane,))))
     rows = page.evaluate(f"{CHART}.line.rows.map(row => [row.name, row.group, [...row.from], [...row.to]])")
     assert [row for row in rows if row[0] == lane.name] == [[lane.name, "engine", [10, 60], [30, 150]]]
     assert sum(row[1] == "stream" for row in rows) == 1

@@ -7,7 +7,7 @@ import pytest
 from made_recordings import Export, call, copy, export, kineto, pipeline, process
 
 from streamsim.cli import main
-from streamsim.program import Kernel, RecordedLane, read_program
+from streamsim.program import Kernel, RecordedTrack, read_program
 from streamsim.recorded import (
     CallKind,
     RecordedAmount,
@@ -24,11 +24,11 @@ from streamsim.timeline import Timeline, recorded_timeline
 MIB = 1 << 20
 IN, OUT = 11, 12  # kinds of copies in an export
 LANES = (  # from the prefetch's call on: what touches is one span, and nothing is later than the last work
-    RecordedLane("pages in, prefetched", (1_000, 4_000), (3_000, 5_000)),
-    RecordedLane("pages in, after faults", (64_000,), (70_000,)),
-    RecordedLane("pages out, ahead of need", (133_000,), (138_000,)),
-    RecordedLane("page faults of the card", (63_500,), (64_500,)),
-    RecordedLane("page faults of the host", (130_000,), (130_000,)),
+    RecordedTrack("pages in, prefetched", (1_000, 4_000), (3_000, 5_000)),
+    RecordedTrack("pages in, after faults", (64_000,), (70_000,)),
+    RecordedTrack("pages out, ahead of need", (133_000,), (138_000,)),
+    RecordedTrack("page faults of the card", (63_500,), (64_500,)),
+    RecordedTrack("page faults of the host", (130_000,), (130_000,)),
 )
 
 
@@ -77,12 +77,12 @@ def test_moves_and_faults_are_counted_by_cause_and_one_total_holds(recording: Re
 
 
 def test_the_recorded_time_line_has_a_lane_for_each_cause(recording: Recording, line: Timeline) -> None:
-    assert recorded_times(recording, replay(recording).program).lanes == LANES
-    assert [(lane.name, tuple(lane.start), tuple(lane.end)) for lane in line.lanes] == [
+    assert recorded_times(recording, replay(recording).program).tracks == LANES
+    assert [(lane.name, tuple(lane.start), tuple(lane.end)) for lane in line.tracks] == [
         (lane.name, lane.start_ns, lane.end_ns) for lane in LANES
     ]
     assert line.makespan_s == pytest.approx(138e-6)
-    assert not replay(recording).timeline.lanes
+    assert not replay(recording).timeline.tracks
 
 
 def test_lanes_are_drawn_written_and_told(line: Timeline) -> None:
@@ -105,7 +105,7 @@ def test_the_program_s_file_keeps_the_lanes_for_what_is_drawn_of_it(made: Export
     assert main(["import", str(made.write(tmp_path / "t.sqlite")), "-o", str(program)]) == 0
     recorded = read_program(program).recorded
     assert recorded is not None
-    assert recorded.lanes == LANES
+    assert recorded.tracks == LANES
     assert main(["whatif", str(program), "--kernel", "*=0.5x", "--trace", str(trace)]) == 0
     names = [event["name"] for event in json.loads(trace.read_text())["traceEvents"] if event.get("cat") == "pages"]
     assert len(names) == sum(len(lane.start_ns) for lane in LANES)

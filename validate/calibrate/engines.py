@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from streamsim.device import ARBITRATIONS, Arbitration, Compute, Device, HandOver, KernelCost
-from streamsim.program import Copy, CopyDirection, Kernel, Op, RecordEvent, Region, Synchronize, WaitEvent
+from streamsim.program import Copy, Direction, Kernel, Op, RecordEvent, Region, Synchronize, WaitEvent
 from streamsim.rules import MANY, PAIR
 from streamsim_validate.calibrate.front_ends import non_negative
 from streamsim_validate.calibrate.links import Link
@@ -166,14 +166,14 @@ def hand_overs() -> Iterator[Probe]:
 
 def _cycle(cycle: str, n: int) -> Iterator[Op]:
     sizes = map(cycle_bytes, itertools.count())
-    directions: dict[str, CopyDirection] = {"h": "h2d", "d": "d2h"}
+    directions: dict[str, Direction] = {"h": "h2d", "d": "d2h"}
     for letter in cycle * n:
         yield Copy(directions[letter], next(sizes), 1) if letter in directions else TINY
 
 
 def rounds() -> Iterator[Probe]:
     """Yield turns of ops that go round over two streams or more; an event orders each turn behind the one before."""
-    directions: dict[str, CopyDirection] = {"h": "h2d", "d": "d2h"}
+    directions: dict[str, Direction] = {"h": "h2d", "d": "d2h"}
     for letters in ROUNDS:
         for streams in ROUND_STREAMS:
             for n in (8, 40):
@@ -189,7 +189,7 @@ def rounds() -> Iterator[Probe]:
 # The fit
 
 
-def fit_hand_overs(samples: Samples, alone: dict[CopyDirection, Link]) -> HandOver:
+def fit_hand_overs(samples: Samples, alone: dict[Direction, Link]) -> HandOver:
     """Return the hand-overs that cycles of ops in one stream show.
 
     A cycle gives the sum of its hand-overs, and no sums of cycles tell all six apart. The smallest solution shares them
@@ -218,7 +218,7 @@ def fit_hand_overs(samples: Samples, alone: dict[CopyDirection, Link]) -> HandOv
     )
 
 
-def _own_s(samples: Samples, cycle: str, alone: dict[CopyDirection, Link], kernel_s: float) -> float:
+def _own_s(samples: Samples, cycle: str, alone: dict[Direction, Link], kernel_s: float) -> float:
     """Return the seconds that the ops of one turn of a cycle take alone: the mean over the turns between its chains."""
     short, long = (length for length, _ in samples.points(f"cycle {cycle}"))
     links = {"h": alone["h2d"], "d": alone["d2h"]}

@@ -19,7 +19,7 @@ from streamsim.device import Device, Host
 from streamsim.errors import InputError
 from streamsim.program import (
     Copy,
-    CopyDirection,
+    Direction,
     Kernel,
     Op,
     RecordEvent,
@@ -302,7 +302,7 @@ def serial() -> Iterator[Probe]:
             yield probe_of(f"serial {letters}", MIX_BYTES, n, ops, buffers=BUFFERS)
 
 
-def _held(direction: CopyDirection, number: int) -> Copy:
+def _held(direction: Direction, number: int) -> Copy:
     return replace(moved(direction, MIX_BYTES, 1, number), blocking=True)
 
 

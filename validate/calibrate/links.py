@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from streamsim.device import Device, Host, LinkDirection
-from streamsim.program import Buffer, Copy, CopyDirection, Op, Region
+from streamsim.program import Buffer, Copy, Direction, Op, Region
 from streamsim_validate.calibrate.samples import (
     BUFFERS,
     DEVICE_IN,
@@ -38,7 +38,7 @@ from streamsim_validate.calibrate.samples import (
 COPY_STREAMS = 4
 COPY_BYTES = (64 * KI, 256 * KI, MI, 4 * MI, 16 * MI, 64 * MI)
 PAGEABLE_BYTES = (256 * KI, MI, 4 * MI, LARGEST_PAGEABLE_BYTES)
-COLD_KINDS: dict[CopyDirection, str] = {d: f"cold pageable {d}" for d in DIRECTIONS}  # samples of before have none
+COLD_KINDS: dict[Direction, str] = {d: f"cold pageable {d}" for d in DIRECTIONS}  # samples of before have none
 COLD_LENGTHS = (8, 32)  # of chains of LARGEST_PAGEABLE_BYTES: the long one is larger than the caches of most hosts
 COLD = "cold"
 COLD_BUFFERS = (*BUFFERS, Buffer(COLD, max(COLD_LENGTHS) * LARGEST_PAGEABLE_BYTES, "pageable"))
@@ -72,7 +72,7 @@ def pageable() -> Iterator[Probe]:
             yield probe_of(COLD_KINDS[direction], LARGEST_PAGEABLE_BYTES, n, ops, buffers=COLD_BUFFERS)
 
 
-def _staged(direction: CopyDirection, buffer: str, n_bytes: int, number: int) -> Op:
+def _staged(direction: Direction, buffer: str, n_bytes: int, number: int) -> Op:
     host, device = Region(buffer, number * n_bytes, n_bytes), Region(DEVICE_IN, 0, n_bytes)
     return Copy(direction, n_bytes, 1, host, device)
 
@@ -102,7 +102,7 @@ def fit_link(points: Sequence[tuple[float, float]]) -> Link:
     return Link(max(0.0, mean_y - slope * mean_x), slope)
 
 
-def quiet_link(samples: Samples, direction: CopyDirection, host: Host, link: Link) -> LinkDirection:
+def quiet_link(samples: Samples, direction: Direction, host: Host, link: Link) -> LinkDirection:
     """Return a direction with the link to itself and nobody waiting."""
     pageable = cold_link(samples, direction, host, link)
     return LinkDirection(
@@ -119,7 +119,7 @@ def quiet_link(samples: Samples, direction: CopyDirection, host: Host, link: Lin
     )
 
 
-def cold_link(samples: Samples, direction: CopyDirection, host: Host, pinned: Link) -> Link:
+def cold_link(samples: Samples, direction: Direction, host: Host, pinned: Link) -> Link:
     """Return pageable copies of memory that no cache holds; of warm memory if the samples have no cold copies.
 
     The latency is the one of warm copies, because all cold copies have one size. Cold copies are never faster than warm
@@ -132,7 +132,7 @@ def cold_link(samples: Samples, direction: CopyDirection, host: Host, pinned: Li
     return Link(warm.latency_s, max(warm.s_per_byte, copy_s / LARGEST_PAGEABLE_BYTES))
 
 
-def warm_link(samples: Samples, direction: CopyDirection, host: Host, pinned: Link) -> Link:
+def warm_link(samples: Samples, direction: Direction, host: Host, pinned: Link) -> Link:
     """Return pageable copies of memory that has just been copied.
 
     The latency is at least the one of pinned memory, whatever the noise of the line gives. If the line gives less, the
@@ -168,7 +168,7 @@ def duplex() -> Iterator[Probe]:
     both together to a per cent or two. The chains of unlike numbers show how it is shared.
     """
     for direction in DIRECTIONS:
-        other: CopyDirection = "d2h" if direction == "h2d" else "h2d"
+        other: Direction = "d2h" if direction == "h2d" else "h2d"
         for n_bytes in DUPLEX_BYTES:
             gates = [Copy(direction, GATE_BYTES, 1), Copy(other, GATE_BYTES, 2)]
             for n in copy_lengths(n_bytes):
@@ -265,7 +265,7 @@ def link_spread(samples: Samples, device: Device) -> dict[str, float]:
 
 
 def _direction_spread(
-    samples: Samples, d: CopyDirection, link: LinkDirection, missed: Sequence[Misfit]
+    samples: Samples, d: Direction, link: LinkDirection, missed: Sequence[Misfit]
 ) -> dict[str, float]:
     kinds = {
         "": (d,),

@@ -31,7 +31,7 @@ from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.files import write_bytes
-from streamsim.program import Buffer, Copy, CopyDirection, Kernel, Op, Region, Schedule, Synchronize
+from streamsim.program import Buffer, Copy, Direction, Kernel, Op, Region, Schedule, Synchronize
 from streamsim.text import mistaken_for, one_line
 from streamsim_validate.calibrate.front_ends import LibrarySamples, RecorderSamples
 from streamsim_validate.records import (
@@ -55,11 +55,11 @@ KI, MI = 1 << 10, 1 << 20
 LARGEST_PAGEABLE_BYTES, MOST_ELEMENTS = 16 * MI, 64 * MI
 LINK_BYTES, MIX_BYTES = 256 * KI, 64 * KI
 
-DIRECTIONS: tuple[CopyDirection, ...] = ("h2d", "d2h")
+DIRECTIONS: tuple[Direction, ...] = ("h2d", "d2h")
 GATE_S, GATE_BYTES = 800e-6, 40 * MI  # long enough to queue some hundred ops
 FLOAT_BYTES = 4
 PAGEABLE, DEVICE_IN, DEVICE_OUT = "pageable", "card_in", "card_out"
-HOST: dict[CopyDirection, str] = {"h2d": "host_in", "d2h": "host_out"}
+HOST: dict[Direction, str] = {"h2d": "host_in", "d2h": "host_out"}
 HOST_BYTES = 64 * MI  # copies of a chain share memory only with others of their stream
 BUFFERS = (
     Buffer(PAGEABLE, 3 * LARGEST_PAGEABLE_BYTES, "pageable"),
@@ -93,7 +93,7 @@ def gate() -> Op:
     return Kernel(1, duration_s=GATE_S, fill=0.01)
 
 
-def moved(direction: CopyDirection, n_bytes: int, stream: int, number: int) -> Copy:
+def moved(direction: Direction, n_bytes: int, stream: int, number: int) -> Copy:
     """Return copy number ``number`` of a chain, from or to memory of its own as in a pipeline.
 
     Copies back into one place would stay in the host's cache and be a little faster.
@@ -103,9 +103,7 @@ def moved(direction: CopyDirection, n_bytes: int, stream: int, number: int) -> C
     return Copy(direction, n_bytes, stream, Region(HOST[direction], offset, n_bytes), Region(device, offset, n_bytes))
 
 
-def with_kernel(
-    direction: CopyDirection, n_bytes: int, stream: int, number: int
-) -> tuple[Copy | Kernel, Copy | Kernel]:
+def with_kernel(direction: Direction, n_bytes: int, stream: int, number: int) -> tuple[Copy | Kernel, Copy | Kernel]:
     """Return a copy with the kernel that reads its data, or that writes the data which it takes back.
 
     The memory of the card is used as in a pipeline. The chains of the two directions share none of it.

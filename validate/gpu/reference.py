@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsim.errors import InputError
-from streamsim.program import Copy, CopyDirection, Kernel, Region, Schedule
+from streamsim.program import Copy, Direction, Kernel, Region, Schedule
 from streamsim_validate.gpu.kernels import (
     FLOAT_BYTES,
     SPIN,
@@ -55,7 +55,7 @@ def has_reference(schedule: Schedule) -> bool:
     return all(find_kernel(op).reference is not None for op in schedule.ops if isinstance(op, Kernel))
 
 
-def host_buffers(schedule: Schedule, direction: CopyDirection) -> set[str]:
+def host_buffers(schedule: Schedule, direction: Direction) -> set[str]:
     """Return the names of the host buffers that copies in this direction touch."""
     return {op.host.buffer for op in schedule.ops if isinstance(op, Copy) and op.host and op.direction == direction}
 
