@@ -36,8 +36,7 @@ from streamsim.cli.printing import print_csv, print_json, with_assumed
 from streamsim.cli.process import verdict
 from streamsim.code import FRONT_END_OF, LANGUAGES, Language, code_of_layers
 from streamsim.collector import collector_off
-from streamsim.device import COMPILED, Device, front_end_of, names_front_end, within_words
-from streamsim.device.front_ends import CALLS
+from streamsim.device import CALLS, COMPILED, Device, front_end_of, names_front_end, within_words
 from streamsim.errors import InputError
 from streamsim.files import write_text
 from streamsim.program import HOST_MEMORIES, LAUNCHES, ORDERS, Config, Launch, Offload, Schedule, Workload

@@ -20,6 +20,7 @@ from streamsim.cli.one_file import take_defaults
 from streamsim.cli.printing import MARKDOWN
 from streamsim.code import FRONT_END_OF, Language
 from streamsim.device import (
+    CALLS,
     COMPILED,
     LINEAR,
     Device,
@@ -37,7 +38,6 @@ from streamsim.device import (
     with_front_end,
     with_memory_limit,
 )
-from streamsim.device.front_ends import CALLS
 from streamsim.errors import InputError
 from streamsim.files import check_writable
 from streamsim.program import (

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple, get_args
 
-from streamsim.device import COMPILED
-from streamsim.device.front_ends import CALLS
+from streamsim.device import CALLS, COMPILED
 from streamsim.program import MemoryKind as Place
 
 FLOAT_BYTES = 4

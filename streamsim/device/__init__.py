@@ -2,13 +2,13 @@
 
 from streamsim.device.assumptions import PUBLISHED_WITHIN, known_within, link_words, within_words
 from streamsim.device.fields import SLOWEST_BYTES_PER_S, Field, FieldSpec, SameAs, Table, fields_of
-from streamsim.device.files import dump_device, parse_device, read_device, without_retired, write_device
-from streamsim.device.front_end_calls import HOST_TIMES, IN_LOOPS, TIMES, FrontEnd
 from streamsim.device.front_ends import (
+    CALLS,
     COMPILED,
     LINEAR,
     front_end_names,
     front_end_of,
+    recorder_of,
     shipped_front_ends,
     with_front_end,
     written_in,
@@ -23,8 +23,33 @@ from streamsim.device.generations import (
     made_profile,
     profile_named,
 )
+from streamsim.device.host_calls import (
+    HOST_TIMES,
+    IN_LOOPS,
+    LARGEST_RATIO,
+    PYTORCH,
+    SHAPES,
+    STACK,
+    TIMES,
+    FrontEnd,
+    Recorder,
+)
 from streamsim.device.kernel_costs import KernelCost, bends, part_s
-from streamsim.device.library import as_device, device_names, digest_of, load_device, names_front_end, own_device_names
+from streamsim.device.library import (
+    KINDS,
+    as_device,
+    device_names,
+    digest_of,
+    dump_device,
+    load_device,
+    names_front_end,
+    own_device_names,
+    parse_device,
+    read_device,
+    schema,
+    without_retired,
+    write_device,
+)
 from streamsim.device.profile import (
     ARBITRATIONS,
     EFFECTS,
@@ -44,24 +69,20 @@ from streamsim.device.profile import (
     number_of,
     tables_of,
 )
-from streamsim.device.recorders import LARGEST_RATIO, PYTORCH, SHAPES, STACK, Recorder, recorder_of
-from streamsim.device.schemas import KINDS, schema
-from streamsim.device.settings import (
+from streamsim.device.variations import (
+    AS_SET,
     DIRECTIONS,
+    changed,
     current,
+    faster,
     full_name,
+    mean_of,
+    multiplied,
     names,
     parse_settings,
     parser_of,
     split_setting,
     targets_of,
-)
-from streamsim.device.variations import (
-    AS_SET,
-    changed,
-    faster,
-    mean_of,
-    multiplied,
     with_call_cost,
     with_memory_limit,
     with_values,

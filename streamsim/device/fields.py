@@ -101,14 +101,12 @@ class Field(NamedTuple):
 @lru_cache
 def fields_of(table: type[msgspec.Struct]) -> tuple[Field, ...]:
     """Return the fields of a profile's table, in the order of their declaration."""
-    return tuple(_field(declared) for declared in msgspec.structs.fields(table))
-
-
-def _field(declared: msgspec.structs.FieldInfo) -> Field:
-    kind, spec = declared.type, NO_SPEC
-    if get_origin(kind) is Annotated:
-        kind, spec = get_args(kind)
-    return Field(declared.name, spec, kind, declared.default)
+    found = []
+    for declared in msgspec.structs.fields(table):
+        is_spec = get_origin(declared.type) is Annotated
+        kind, spec = get_args(declared.type) if is_spec else (declared.type, NO_SPEC)
+        found.append(Field(declared.name, spec, kind, declared.default))
+    return tuple(found)
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False):

@@ -2,8 +2,11 @@
 
 A call of an array library takes several times as long as the bare CUDA call that it makes. The library also has to
 make the call's stream the current one. A profile's ``host`` has the times of bare calls, made through CuPy's
-``runtime``. A :class:`~streamsim.device.front_end_calls.FrontEnd` has the times of a library, or of compiled programs,
+``runtime``. A :class:`~streamsim.device.host_calls.FrontEnd` has the times of a library, or of compiled programs,
 on the same host. A profile without a front end uses the one in ``front_ends.toml``: the mean of the calibrated hosts.
+
+A profiler that records makes calls longer, by a ratio. A fast host also records faster, so a ratio holds on other
+hosts. A profile may have recorders measured on its own host. Without them, ``recorders.toml`` counts.
 """
 
 from collections.abc import Mapping
@@ -13,16 +16,15 @@ from types import MappingProxyType
 
 import msgspec
 
-from streamsim.device.front_end_calls import IN_LOOPS, TIMES, FrontEnd
+from streamsim.device.host_calls import CALLS, IN_LOOPS, TIMES, FrontEnd, Recorder
 from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.files import parse_toml
 from streamsim.text import shown
 
-CALLS = "calls"  # the front end of programs that make bare calls
 COMPILED = "cuda-c++"  # the front end of compiled programs; without it, a profile uses its bare calls
 SEPARATOR = ":"  # between the name of a device and that of a front end
-SHIPPED = files("streamsim.device") / "front_ends.toml"
+SHIPPED = files("streamsim.device")
 
 # Only bare calls and compiled programs have it. A library's calls are measured in rounds over streams: their mean
 # includes the first calls on each stream.
@@ -31,13 +33,23 @@ LINEAR = "linear"  # the name of a kernel whose call is ``linear_s``
 
 
 class _Shipped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    front_ends: dict[str, FrontEnd]
+    front_ends: dict[str, FrontEnd] = {}
+    recorders: dict[str, Recorder] = {}
 
 
 @cache
+def _shipped(name: str) -> _Shipped:
+    return parse_toml((SHIPPED / name).read_bytes(), _Shipped, name.removesuffix(".toml"), name)
+
+
 def shipped_front_ends() -> Mapping[str, FrontEnd]:
     """Return the shipped front ends by name, for profiles that have none of their own."""
-    return MappingProxyType(parse_toml(SHIPPED.read_bytes(), _Shipped, "front ends", SHIPPED.name).front_ends)
+    return MappingProxyType(_shipped("front_ends.toml").front_ends)
+
+
+def recorder_of(device: Device, name: str) -> Recorder:
+    """Return the recorder ``name``: the profile's own, or else the shipped one."""
+    return device.recorders.get(name) or _shipped("recorders.toml").recorders[name]
 
 
 def front_end_names(device: Device) -> list[str]:

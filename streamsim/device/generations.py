@@ -27,6 +27,7 @@ IN_FLIGHT_S = 1.75e-6  # the bytes in flight are those that the link carries in 
 _LINK = re.compile(r"PCIe gen ([1-6]) x(\d+)")
 # Words that make another card of it behind a model's number.
 VARIANTS = {"ti", "super", "laptop", "max", "mobile", "d", "nvl", "ada", "pcie", "gx"}
+MAKERS = ("nvidia", "geforce", "tesla", "gpu", "amd", "graphics")  # words that a profile's name does without
 SAME_ON_PCIE = ("a100", "v100", "p100")  # cards whose PCIe form has the same link as their SXM form
 
 
@@ -142,19 +143,15 @@ def made_profile(card: str, multiprocessors: int = 0, memory_bytes: int = 0, cop
         values |= {f"{direction}.{name}bandwidth_bytes_per_s": rate * share for name, share in rates.items()}
         values[f"{direction}.in_flight_bytes"] = round(rate * IN_FLIGHT_S)
         sources[f"{direction}.bandwidth_bytes_per_s"] = f"assumed: {why}"
-    if multiprocessors and kind.threads:
-        values["compute.resident_threads"] = multiprocessors * kind.threads
-        sources["compute.resident_threads"] = (
-            f"assumed: {multiprocessors} multiprocessors as recorded, with {kind.threads} threads each"
-        )
-    else:
-        values["compute.resident_threads"] = 0
-        sources["compute.resident_threads"] = "assumed: unknown for this card; no chunk is too small to fill it"
+    threads = values["compute.resident_threads"] = multiprocessors * kind.threads
+    known = f"{multiprocessors} multiprocessors as recorded, with {kind.threads} threads each"
+    unknown = "unknown for this card; no chunk is too small to fill it"
+    sources["compute.resident_threads"] = f"assumed: {known if threads else unknown}"
     sources["copy_engines.count"] = "assumed: two, as cards since Kepler have them"
     sources["compute.concurrent_kernels"] = "assumed: 128, as cards since Volta"
     made = msgspec.structs.replace(
         with_values(pattern, values),
-        name=_name(card),
+        name="-".join(word for word in words_of(card).split() if word not in MAKERS)[:40] or "unknown-card",
         description=f"{card or 'a card without a name'}: made from its name ({kind.words}), not measured",
         link=kind.link,
         memory_bytes=None,
@@ -169,11 +166,10 @@ def as_recorded(device: Device, memory_bytes: int = 0, copy_engines: int = 0) ->
     if memory_bytes:
         sources["memory_bytes"] = "measured: as the recording says"
         device = msgspec.structs.replace(device, memory_bytes=memory_bytes, sources=sources)
-    if copy_engines and min(copy_engines, 2) != device.copy_engines.count:
+    count = min(copy_engines, 2)
+    if count not in (0, device.copy_engines.count):
         sources["copy_engines.count"] = f"measured: {copy_engines}, as the recording says"
-        device = msgspec.structs.replace(
-            with_values(device, {"copy_engines.count": min(copy_engines, 2)}), sources=sources
-        )
+        device = msgspec.structs.replace(with_values(device, {"copy_engines.count": count}), sources=sources)
     return device
 
 
@@ -188,10 +184,3 @@ def assumptions_of(device: Device) -> str:
     return (
         f"{device.name}: nobody measured its pinned copies; {which} are assumed to run at {rate / 1e9:.3g} GB/s ({why})"
     )
-
-
-def _name(card: str) -> str:
-    words = [
-        word for word in words_of(card).split() if word not in ("nvidia", "geforce", "tesla", "gpu", "amd", "graphics")
-    ]
-    return "-".join(words)[:40] or "unknown-card"

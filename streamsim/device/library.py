@@ -1,22 +1,25 @@
-"""The library of device profiles: the shipped profiles and the user's own, by name.
+"""Device profiles in TOML files: the shipped profiles and the user's own, by name; and the forms of all files.
 
-Each shipped profile is a TOML file in which every number has a source. The user's profiles are in :func:`own_folder`.
+In a shipped profile, every number has a source. The user's profiles are in :func:`own_folder`.
 """
 
 import os
 import sys
+import warnings
 from difflib import get_close_matches
-from hashlib import sha256  # most commands do without
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from streamsim.device.files import parse_device, read_device
 from streamsim.device.front_ends import COMPILED, SEPARATOR, with_front_end
-from streamsim.device.profile import Device
-from streamsim.errors import InputError
-from streamsim.text import shown
+from streamsim.device.profile import RETIRED, Device
+from streamsim.errors import InputError, Notice
+from streamsim.files import dump_toml, parse_toml, read_bytes, write_text
+from streamsim.program import Layers, Point, ScheduleFile, WorkloadFile, WorkloadKernel
+from streamsim.text import LARGEST_TOML_BYTES, one_line, shown
 
 SUFFIX = ".toml"
 PROFILES = files("streamsim.device") / "profiles"
@@ -67,7 +70,11 @@ def load_device(name_or_path: str | Path) -> Device:
     if str(name_or_path) in own_device_names() and not os.path.isfile(path):
         return read_device(own_folder() / f"{name_or_path}{SUFFIX}")
     if path.suffix != SUFFIX and not os.path.isfile(path):
-        raise InputError(_unknown(str(name_or_path)))
+        names = [*device_names(), *own_device_names()]
+        nearest = get_close_matches(name, names, n=1)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+        known = f"neither a shipped profile ({', '.join(names)}) nor a file{hint}"
+        raise InputError(f"device = {shown(str(name_or_path))}: {known}")
     return read_device(path)
 
 
@@ -97,8 +104,93 @@ def as_device(device: Device | str | Path) -> Device:
     raise InputError(f"device = {shown(device)}: expected a Device, the name of one or the path of its file")
 
 
-def _unknown(name: str) -> str:
-    names = [*device_names(), *own_device_names()]
-    nearest = get_close_matches(name.lower(), names, n=1)
-    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    return f"device = {shown(name)}: neither a shipped profile ({', '.join(names)}) nor a file{hint}"
+# Files
+
+
+def read_device(path: str | os.PathLike[str]) -> Device:
+    """Read the device profile in a TOML file. Raises InputError naming the file, the field and the value.
+
+    Warns with a :class:`streamsim.errors.Notice` if the file has numbers that profiles no longer use.
+    """
+    return parse_device(read_bytes(path, LARGEST_TOML_BYTES), one_line(str(path)))
+
+
+def write_device(device: Device, path: str | os.PathLike[str]) -> None:
+    """Save ``device`` as TOML. Raises InputError when the file cannot be written."""
+    write_text(dump_device(device), path)
+
+
+def dump_device(device: Device) -> str:
+    """Return ``device`` as TOML text."""
+    return dump_toml(device)
+
+
+def parse_device(text: str | bytes, where: str = "device") -> Device:
+    """Return the profile in the TOML ``text``. Raises InputError whose message begins with ``where``."""
+    retired: list[str] = []
+
+    def prepared(plain: dict[str, Any]) -> dict[str, Any]:
+        kept, names = without_retired(plain)
+        retired.extend(names)
+        return kept
+
+    device = parse_toml(text.encode() if isinstance(text, str) else text, Device, "device", where, prepared=prepared)
+    if retired:
+        warnings.warn(f"{where}: {', '.join(retired)}: no longer part of a profile, left out", Notice, stacklevel=2)
+    return device
+
+
+def without_retired(profile: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return a profile, as plain data, without the retired numbers, and the names of the numbers left out.
+
+    The sources and spreads of these numbers are left out as well.
+    """
+    plain, dropped = dict(profile), []
+    for name in RETIRED:
+        part, _, field = name.partition(".")
+        for table, key in ((part, field), ("sources", name), ("spread", name)):
+            if isinstance(plain.get(table), dict) and key in plain[table]:
+                plain[table] = {own: value for own, value in plain[table].items() if own != key}
+                dropped.append(name)
+    return plain, list(dict.fromkeys(dropped))
+
+
+# Forms of files
+
+
+KINDS: dict[str, type[msgspec.Struct]] = {
+    "schedule": ScheduleFile,
+    "workload": WorkloadFile,
+    "layers": Layers,
+    "device": Device,
+}
+# The types that a TOML file may hold in place of a table.
+_IN_PLACE_OF_TABLE = {
+    f"#/$defs/{WorkloadKernel.__name__}": ("string", "number"),
+    f"#/$defs/{Point.__name__}": ("string",),
+}
+
+
+def schema(kind: str) -> dict[str, Any]:
+    """Return the JSON Schema of a ``schedule``, ``workload``, ``layers`` or ``device`` file.
+
+    Raises InputError for another kind.
+    """
+    if kind not in KINDS:
+        raise InputError(f"kind = {shown(kind)}: expected one of {', '.join(KINDS)}")
+    exact = msgspec.json.schema(KINDS[kind])
+    return exact if kind == "schedule" else _or_text(exact)
+
+
+def _or_text(node: Any) -> Any:
+    """Return a schema that also allows text, such as ``"64MiB"``, for each number and kernel, as TOML files may."""
+    if isinstance(node, list):
+        return [_or_text(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if node.get("type") in ("integer", "number"):
+        return {**node, "type": [node["type"], "string"]}
+    if other := _IN_PLACE_OF_TABLE.get(node.get("$ref", "")):
+        return {"anyOf": [node, *({"type": kind} for kind in other)]}
+    unchanged = ("default", "additionalProperties")  # a spread has arbitrary names, and its values must be numbers
+    return {key: value if key in unchanged else _or_text(value) for key, value in node.items()}

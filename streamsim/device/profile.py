@@ -5,16 +5,16 @@ A profile is a TOML file (``streamsim devices show h200``). ``[sources]`` gives 
 """
 
 import math
+from collections.abc import Iterator
 from functools import cache
 from typing import Annotated, Literal, NamedTuple, get_args
 
 import msgspec
 
 from streamsim.checks import LARGEST_BYTES, check_choice, check_is, check_number, check_whole
-from streamsim.device.fields import FieldSpec, SameAs, Table, fields_of
-from streamsim.device.front_end_calls import FrontEnd
+from streamsim.device.fields import Field, FieldSpec, SameAs, Table, fields_of
+from streamsim.device.host_calls import RECORDERS, FrontEnd, Recorder
 from streamsim.device.kernel_costs import KernelCost, constant_s, paces, part_s
-from streamsim.device.recorders import RECORDERS, Recorder
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError, NoRoomError
 from streamsim.program import Kernel
@@ -237,7 +237,7 @@ class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     - ``memory_bytes``: the card's memory (None: unknown, so no schedule is too large).
     - ``link``: words for the connection of card and host, such as ``PCIe gen 4 x16``.
     - ``front_ends``: call times of array libraries on this host, by name (:mod:`streamsim.device.front_ends`).
-    - ``recorders``: costs of profilers on this host, by name (:mod:`streamsim.device.recorders`).
+    - ``recorders``: costs of profilers on this host, by name (:mod:`streamsim.device.front_ends`).
 
     Raises InputError naming the field, its value and the expected values.
     """
@@ -262,19 +262,19 @@ class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:
             raise InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
-        tables = dict.fromkeys(("sources", "spread", "front_ends", "recorders"), dict)
-        for field, kind in {**dict.fromkeys(("name", "description", "link"), str), **tables}.items():
-            check_is(field, getattr(self, field), kind)
+        for field in ("name", "description", "link"):
+            check_is(field, getattr(self, field), str)
+        for field in ("sources", "spread", "front_ends", "recorders"):
+            check_is(field, getattr(self, field), dict)
         if not self.name.strip() or "," in self.name:
             raise InputError(f"name = {shown(self.name)}: expected a name without commas, which stand between devices")
         check_whole("connections", self.connections, 1, MOST_CONNECTIONS)
-        for name, front_end in self.front_ends.items():
-            check_is(f"front_ends.{name}", front_end, FrontEnd)
-            _check_source(f"front_ends.{name}.source", front_end.source)
-        for name, recorder in self.recorders.items():
+        for name in self.recorders:
             check_choice(f"recorders: {name}", name, RECORDERS)
-            check_is(f"recorders.{name}", recorder, Recorder)
-            _check_source(f"recorders.{name}.source", recorder.source)
+        for field, kind in (("front_ends", FrontEnd), ("recorders", Recorder)):
+            for name, calls in getattr(self, field).items():
+                check_is(f"{field}.{name}", calls, kind)
+                _check_source(f"{field}.{name}.source", calls.source)
         if self.memory_bytes is not None:
             check_whole("memory_bytes", self.memory_bytes, 1, LARGEST_BYTES)
         _check_sources(self)
@@ -321,7 +321,8 @@ class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True)
             works_s = alone_s - drain_s  # the work fills at most the whole card for this long
             share = _share(min(kernel.elements * cost.s_per_element, works_s), alone_s)
             return KernelUse(alone_s, share, drain_s, min(1.0, kernel.elements / full) if full else share)
-        whole_s, waves = kernel.duration_s / kernel.share, self._waves(kernel)
+        whole_s = kernel.duration_s / kernel.share
+        waves = (kernel.threads or kernel.elements) / kernel.share / full if full else 0.0  # of threads; 0: unknown
         alone_s = part_s(whole_s, kernel.share, waves, floor_s, kernel.parts)
         launch_s = floor_s if side_by_side else 0.0  # others may use the card meanwhile
         idle_s = constant_s(whole_s, waves, floor_s, kernel.parts) if side_by_side else 0.0
@@ -355,11 +356,6 @@ class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         """True if kernels may use the card while another one drains: its threads are known and it has copy engines."""
         return self.compute.resident_threads > 0 and self.copy_engines.count > 0
 
-    def _waves(self, kernel: Kernel) -> float:
-        """Return how many times the threads of the whole launch of ``kernel`` fill the card (0: unknown)."""
-        full = self.compute.resident_threads
-        return (kernel.threads or kernel.elements) / kernel.share / full if full else 0.0
-
     def cost_of(self, kernel: Kernel) -> KernelCost:
         """Return the measured cost of a kernel by its name and parameter. Raises InputError if the profile has none."""
         for cost in self.compute.kernels:
@@ -381,15 +377,11 @@ def even_paces(steps: int) -> tuple[float, ...]:
 def _drain_s(left_s: float, alone_s: float) -> float:
     """Return ``left_s``, rounded to whole nanoseconds, and at most ``alone_s`` rounded less one nanosecond.
 
-    The model's clock counts nanoseconds. Without the rounding, the kernel's work would differ from that of its rounded
-    time.
+    The model's clock counts nanoseconds, half of one rounded up. Without the rounding, the kernel's work would differ
+    from that of its rounded time.
     """
-    return max(0, min(_whole_ns(left_s), _whole_ns(alone_s) - 1)) * 1e-9
-
-
-def _whole_ns(seconds: float) -> int:
-    """Return the nearest number of whole nanoseconds, half rounded up, as on the model's clock."""
-    return math.floor(seconds * 1e9 + 0.5)
+    left_ns, alone_ns = (math.floor(seconds * 1e9 + 0.5) for seconds in (left_s, alone_s))
+    return max(0, min(left_ns, alone_ns - 1)) * 1e-9
 
 
 def _share(work_s: float, alone_s: float) -> float:
@@ -418,10 +410,16 @@ def tables_of(device: Device) -> dict[str, Table]:
     return {name: part for name, part in parts.items() if isinstance(part, Table)}
 
 
+def declared(device: Device) -> Iterator[tuple[str, Table, Field]]:
+    """Yield the dotted name of every field of the tables, its table, and its declaration."""
+    for name, table in tables_of(device).items():
+        for field in fields_of(type(table)):
+            yield f"{name}.{field.name}", table, field
+
+
 def left_out(device: Device) -> set[str]:
     """Return the dotted names of numbers at their default, which a profile may leave out and which have no effect."""
-    fields = ((name, table, field) for name, table in tables_of(device).items() for field in fields_of(type(table)))
-    return {f"{name}.{field.name}" for name, table, field in fields if getattr(table, field.name) == field.default}
+    return {name for name, table, field in declared(device) if getattr(table, field.name) == field.default}
 
 
 def _check_source(name: str, source: str) -> None:

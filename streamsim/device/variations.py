@@ -12,27 +12,124 @@ names no field, so a new field needs no change here.
 If a number changes, the numbers tied to it follow, unless they are set as well. The rates beside the other direction
 and on a crowded card follow the bandwidth in proportion. Their latencies grow by as much as the latency. Pageable
 memory never becomes faster than pinned memory.
+
+A number has a dotted name, such as ``h2d.bandwidth_bytes_per_s``. The unit may be left out: ``h2d.bandwidth``.
+``link`` in place of ``h2d`` or ``d2h`` stands for both directions.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from streamsim.device.fields import Field, SameAs, Table, fields_of, restored
-from streamsim.device.front_end_calls import TIMES, FrontEnd
+from streamsim.device.host_calls import TIMES, FrontEnd, Recorder
 from streamsim.device.kernel_costs import faster_costs, mean_costs, multiplied_costs
 from streamsim.device.library import as_device
-from streamsim.device.profile import EFFECTS, LIMITED, Device, tables_of
-from streamsim.device.recorders import Recorder
-from streamsim.device.settings import DIRECTIONS, parser_of, targets_of
+from streamsim.device.profile import EFFECTS, LIMITED, RETIRED, Device, declared, tables_of
 from streamsim.errors import InputError
-from streamsim.text import RATE
+from streamsim.text import RATE, parser_for, shown, unit_of
 
 AS_SET = "assumed: as set"
 replace = msgspec.structs.replace
+
+Value = float | str
+
+DIRECTIONS = ("h2d", "d2h")
+BOTH = "link"  # the name that stands for both directions
+_MEMORY = ("memory", "memory_bytes", "memory_limit", "memory-limit", "device_memory", "device.memory", "vram")
+ELSEWHERE = {"connections": "--connections", **dict.fromkeys(_MEMORY, "--memory-limit")}  # these have their own option
+
+
+# Names
+
+
+def names(device: Device) -> dict[str, Value]:
+    """Return every number and rule of the profile that can be changed, by dotted name (``link.`` has H2D's values)."""
+    found = {name: getattr(table, field.name) for name, table, field in declared(device)}
+    found |= {f"{BOTH}.{field}": value for field, value in msgspec.structs.asdict(device.h2d).items()}
+    return {name: value for name, value in found.items() if isinstance(value, int | float | str)}
+
+
+def full_name(device: Device, name: str) -> str:
+    """Return the dotted name that ``name`` stands for; ``link.`` stays. Raises InputError for an unknown name."""
+    known = names(device)
+    wanted = name.strip().lower()
+    if wanted in known:
+        return wanted
+    short = {full.removesuffix(unit_of(full)): full for full in known}
+    if wanted in short:
+        return short[wanted]
+    if wanted in {name.removesuffix(unit_of(name)) for name in RETIRED} | {*RETIRED}:
+        raise InputError(f"{shown(name)}: is no longer part of a profile; leave it out")
+    if wanted in ELSEWHERE:
+        raise InputError(f"{shown(name)}: cannot be set here; use {ELSEWHERE[wanted]}")
+    nearest = get_close_matches(wanted, [*short, *known], n=1)
+    hint = f"; did you mean {nearest[0]}?" if nearest else "; see streamsim devices show"
+    raise InputError(f"{shown(name)}: no number or rule of a device profile{hint}")
+
+
+def targets_of(device: Device, given: Iterable[str]) -> dict[str, str]:
+    """Return each full name that ``given`` stands for, with the given name that it comes from.
+
+    Raises InputError if two names stand for the same number.
+    """
+    found: dict[str, str] = {}
+    for name in given:
+        full = full_name(device, name)
+        table, _, field = full.partition(".")
+        for target in [f"{direction}.{field}" for direction in DIRECTIONS] if table == BOTH else [full]:
+            if target in found:
+                other = found[target]
+                both = "" if full == full_name(device, other) else f", by {other} and {name}"
+                raise InputError(f"{target}: set twice{both}; keep one")
+            found[target] = name
+    return found
+
+
+def current(device: Device, name: str) -> Value:
+    """Return the value of the number or rule ``name``. Raises InputError if the profile has none of this name."""
+    return names(device)[full_name(device, name)]
+
+
+# Values as text
+
+
+def parser_of(device: Device, name: str) -> Callable[[str, str], float] | None:
+    """Return the function that parses a value of ``name``, or None if the value is a word.
+
+    The function takes the text and the name for its error messages.
+    """
+    return None if isinstance(current(device, name), str) else parser_for(full_name(device, name))
+
+
+def split_setting(text: str, example: str) -> tuple[str, str]:
+    """Split ``"h2d.latency=1us"`` into its name and its value. Raises InputError without a ``=``."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"set = {shown(text)}: expected {example}")
+    return name.strip(), value.strip()
+
+
+def parse_settings(device: Device, texts: Iterable[str]) -> dict[str, Value]:
+    """Return values by full name, from texts such as ``"h2d.bandwidth=51GB/s"``. Raises InputError naming a setting."""
+    found: dict[str, Value] = {}
+    for text in texts:
+        given, value = split_setting(text, "NAME=VALUE such as h2d.bandwidth=51GB/s")
+        name = full_name(device, given)
+        parse = parser_of(device, name)
+        if name in found:
+            raise InputError(f"{name}: set twice; keep one")
+        if "," in value or ".." in value:
+            raise InputError(f"{name} = {shown(value)}: expected one value; streamsim sweep takes several")
+        found[name] = value if parse is None else parse(value, name)
+    return found
+
+
+# Fields
 
 
 def with_values(device: Device, values: Mapping[str, Any]) -> Device:
@@ -49,22 +146,13 @@ def _tables(device: Device, values: Mapping[str, Any]) -> dict[str, Table]:
     for name, value in values.items():
         table, _, field = name.partition(".")
         new.setdefault(table, {})[field] = value
-    return {name: _replaced(device, name, fields) for name, fields in new.items()}
-
-
-def _replaced(device: Device, table: str, fields: dict[str, Any]) -> Table:
-    try:
-        found: Table = replace(getattr(device, table), **fields)
-        return found
-    except InputError as error:
-        raise InputError(f"{table}.{error}") from None
-
-
-def _fields(device: Device) -> Iterator[tuple[str, Table, Field]]:
-    """Yield the full dotted name of every field, its table, and its declaration."""
-    for name, table in tables_of(device).items():
-        for field in fields_of(type(table)):
-            yield f"{name}.{field.name}", table, field
+    tables: dict[str, Table] = {}
+    for table, fields in new.items():
+        try:
+            tables[table] = replace(getattr(device, table), **fields)
+        except InputError as error:
+            raise InputError(f"{table}.{error}") from None
+    return tables
 
 
 # Set by name
@@ -93,18 +181,17 @@ def _read(device: Device, name: str, value: Any) -> Any:
     """Return the ``value`` for the number or rule ``name``, parsed if it is text. Raises InputError for a bad value."""
     parse = parser_of(device, name) if isinstance(value, str) else None
     read = value if parse is None else parse(value, name)
-    table, _, own = name.partition(".")
     try:
-        next(field for field in fields_of(type(tables_of(device)[table])) if field.name == own).check(read)
+        next(field for full, _, field in declared(device) if full == name).check(read)
     except InputError as error:
-        raise InputError(f"{table}.{error}") from None
+        raise InputError(f"{name.partition('.')[0]}.{error}") from None
     return read
 
 
 def _followers(device: Device, given: Mapping[str, Any]) -> dict[str, float]:
     """Return the new values of the numbers tied to those given, and to each other, by full name."""
     found: dict[str, float] = {}
-    for name, table, field in _fields(device):
+    for name, table, field in declared(device):
         if name not in given and (field.spec.at_least or field.spec.at_most):
             part = name.partition(".")[0]
             moved = {key.removeprefix(f"{part}."): value for key, value in {**given, **found}.items()}
@@ -155,7 +242,7 @@ def without(device: Device, *effects: str) -> Device:
     for effect in effects:
         if effect not in EFFECTS:
             raise InputError(f"effect = {effect!r}: expected one of {', '.join(EFFECTS)}")
-        off = ((name, table, field.spec.off.get(effect)) for name, table, field in _fields(device))
+        off = ((name, table, field.spec.off.get(effect)) for name, table, field in declared(device))
         values = {
             name: getattr(table, value.field) if isinstance(value, SameAs) else value
             for name, table, value in off
@@ -167,20 +254,13 @@ def without(device: Device, *effects: str) -> Device:
 
 def faster(device: Device, what: str, factor: float) -> Device:
     """Return ``device`` with "link", "kernel" or "launch" (the calls that issue work) ``factor`` times as fast."""
-    return with_values(
-        device,
-        {
-            name: _sped_up(field, getattr(table, field.name), factor)
-            for name, table, field in _fields(device)
-            if field.spec.sped_up_with == what
-        },
-    )
-
-
-def _sped_up(field: Field, value: Any, factor: float) -> Any:
-    if not field.is_number:
-        return faster_costs(value, factor)
-    return field.within(value * factor if field.unit == RATE else value * (1 / factor))
+    values: dict[str, Any] = {}
+    for name, table, field in declared(device):
+        if field.spec.sped_up_with == what:
+            value = getattr(table, field.name)
+            times = factor if field.unit == RATE else 1 / factor
+            values[name] = field.within(value * times) if field.is_number else faster_costs(value, factor)
+    return with_values(device, values)
 
 
 # Drawn
@@ -197,22 +277,19 @@ def multiplied(device: Device, factors: Mapping[str, float]) -> Device:
 
 
 def _multiplied(name: str, table: Table, factors: Mapping[str, float]) -> Table:
-    new = msgspec.structs.asdict(table)
-    own = {field.name: factors.get(f"{name}.{field.name}") for field in fields_of(type(table))}
-    for field in fields_of(type(table)):
+    new, fields = msgspec.structs.asdict(table), fields_of(type(table))
+    own = {field.name: factors.get(f"{name}.{field.name}") for field in fields}
+    for field in fields:
         factor = own[field.name]
-        if factor is not None and not field.is_number and isinstance(new[field.name], tuple):
+        if factor is not None and isinstance(new[field.name], tuple):
             new[field.name], factor = multiplied_costs(new[field.name], factor)
-            own |= {name: factor for name in _drawn_with(field, table) if own[name] is None}
-    for field in fields_of(type(table)):
+            with_costs = [other.name for other in fields if other.spec.drawn_with == field.name]
+            own |= {name: factor for name in with_costs if own[name] is None}
+    for field in fields:
         factor = own[field.name]
         if factor is not None and field.is_number:
             new[field.name] = field.within(new[field.name] * factor)
     return replace(table, **restored(type(table), new))
-
-
-def _drawn_with(field: Field, table: Table) -> Iterable[str]:
-    return (other.name for other in fields_of(type(table)) if other.spec.drawn_with == field.name)
 
 
 # The mean of two
@@ -226,16 +303,17 @@ def mean_of(one: Device, other: Device) -> Device:
     difference, as the host changed its speed between the two calibrations.
     """
     others = tables_of(other)
-    tables = {name: _mean_table(table, others[name]) for name, table in tables_of(one).items()}
-    front_ends = {**other.front_ends, **one.front_ends}
-    both = one.front_ends.keys() & other.front_ends.keys()
-    front_ends |= {name: _mean_front_end(one.front_ends[name], other.front_ends[name]) for name in both}
-    recorders = {**other.recorders, **one.recorders}
-    recorders |= {
-        name: _mean_recorder(one.recorders[name], other.recorders[name])
-        for name in one.recorders.keys() & other.recorders.keys()
+    values: dict[str, dict[str, Any]] = {"front_ends": {**other.front_ends, **one.front_ends}}
+    values["recorders"] = {**other.recorders, **one.recorders}
+    for name in one.front_ends.keys() & other.front_ends.keys():
+        values["front_ends"][name] = _mean_front_end(one.front_ends[name], other.front_ends[name])
+    for name in one.recorders.keys() & other.recorders.keys():
+        values["recorders"][name] = _mean_recorder(one.recorders[name], other.recorders[name])
+    tables = {
+        name: replace(table, **{f.name: _mean(f, table, others[name]) for f in fields_of(type(table))})
+        for name, table in tables_of(one).items()
     }
-    return replace(one, **tables, front_ends=front_ends, recorders=recorders)
+    return replace(one, **tables, **values)
 
 
 def _mean_recorder(one: Recorder, other: Recorder) -> Recorder:
@@ -251,16 +329,10 @@ def _mean_front_end(one: FrontEnd, other: FrontEnd) -> FrontEnd:
     return replace(one, **times, spread=math.hypot((one.spread + other.spread) / 2, apart))
 
 
-def _mean_table(one: Table, other: Table) -> Table:
-    means = {
-        field.name: _mean(field, getattr(one, field.name), getattr(other, field.name)) for field in fields_of(type(one))
-    }
-    return replace(one, **means)
-
-
-def _mean(field: Field, one: Any, other: Any) -> Any:
-    if field.is_number:
-        return (one + other) / 2
-    if field.spec.is_measured:
-        return round((one + other) / 2)
-    return mean_costs(one, other) if isinstance(one, tuple) else one
+def _mean(field: Field, one: Table, other: Table) -> Any:
+    """Return the mean of a field of two tables; for a count or rule, the value of ``one``."""
+    value, again = getattr(one, field.name), getattr(other, field.name)
+    if field.is_number or field.spec.is_measured:
+        mean = (value + again) / 2
+        return mean if field.is_number else round(mean)
+    return mean_costs(value, again) if isinstance(value, tuple) else value

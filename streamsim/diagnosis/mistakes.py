@@ -15,8 +15,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from streamsim.checks import LEAST_FILL
-from streamsim.device import COMPILED, Device, front_end_of, with_front_end, with_values
-from streamsim.device.front_ends import CALLS
+from streamsim.device import CALLS, COMPILED, Device, front_end_of, with_front_end, with_values
 from streamsim.program import LEGACY_STREAM, Config, Copy, HostOp, HostWork, Kernel, Op, Schedule, Synchronize
 
 BLOCKING = "blocking"  # an ordinary stream: it and the legacy default stream wait for each other

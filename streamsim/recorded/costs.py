@@ -14,8 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsim.device import PYTORCH, SHAPES, STACK, Device, recorder_of, with_values
-from streamsim.device.recorders import CALLS
+from streamsim.device import CALLS, PYTORCH, SHAPES, STACK, Device, recorder_of, with_values
 from streamsim.recorded.call_names import lookups, queries
 from streamsim.recorded.recording import LATEST_NS, SIMULATED, AnnotationKind, CallKind, Recording
 

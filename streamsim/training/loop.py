@@ -15,8 +15,7 @@ import msgspec
 
 from streamsim.checks import LARGEST_BYTES, LONGEST_S, check_choice, check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device import Device, as_device, front_end_of, known_within, with_front_end, with_values
-from streamsim.device.front_ends import CALLS
+from streamsim.device import CALLS, Device, as_device, front_end_of, known_within, with_front_end, with_values
 from streamsim.displayed import Result, attributes
 from streamsim.program import (
     Buffer,

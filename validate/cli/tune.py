@@ -25,8 +25,7 @@ from streamsim.cli.options import (
     workload_options,
 )
 from streamsim.code import FRONT_END_OF, LANGUAGES, Language
-from streamsim.device import Device, front_end_of
-from streamsim.device.front_ends import CALLS
+from streamsim.device import CALLS, Device, front_end_of
 from streamsim.errors import InputError
 from streamsim.program import HOST_MEMORIES, LAUNCHES, ORDERS, HostMemory, Workload
 from streamsim.search import Grid, candidates, default_grid

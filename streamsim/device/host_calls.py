@@ -1,13 +1,14 @@
-"""Seconds that the calls of a front end take on a host; :mod:`streamsim.device.front_ends` puts them into a profile."""
+"""What a host's calls take in a front end, and while a profiler records them."""
 
-from typing import Annotated
+import msgspec
 
-from streamsim.checks import check_number
-from streamsim.device.fields import FieldSpec, Table
+from streamsim.checks import check_is, check_number
+from streamsim.device.fields import Table
+from streamsim.errors import InputError
 
-LARGEST_SPREAD = 10.0
-
-Call = Annotated[float, FieldSpec()]
+LARGEST_SPREAD, LARGEST_RATIO = 10.0, 10.0
+PYTORCH, SHAPES, STACK, CALLS = "pytorch", "pytorch-shapes", "pytorch-stack", "calls"
+RECORDERS = (PYTORCH, SHAPES, STACK, CALLS)
 
 
 class FrontEnd(Table, frozen=True):
@@ -36,18 +37,18 @@ class FrontEnd(Table, frozen=True):
     ``sources``.
     """
 
-    copy_s: Call
-    kernel_s: Call
-    record_s: Call
-    wait_s: Call
-    synchronize_s: Call
-    enter_s: Call
+    copy_s: float
+    kernel_s: float
+    record_s: float
+    wait_s: float
+    synchronize_s: float
+    enter_s: float
     source: str
     spread: float = 0.0
-    linear_s: Call = 0.0
-    turn_s: Call = 0.0
-    after_wait_s: Call = 0.0
-    first_launch_s: Call = 0.0
+    linear_s: float = 0.0
+    turn_s: float = 0.0
+    after_wait_s: float = 0.0
+    first_launch_s: float = 0.0
 
     def __post_init__(self) -> None:
         Table.__post_init__(self)
@@ -58,3 +59,25 @@ TIMES = tuple(name for name in FrontEnd.__struct_fields__ if name.endswith("_s")
 HOST_TIMES = tuple(f"host.{name}" for name in TIMES)  # as a profile's spread and sources name them
 COLD = "after_wait_s", "first_launch_s"
 IN_LOOPS = tuple(name for name in TIMES if name not in COLD)
+
+
+class Recorder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The cost of a profiler: ratios of the host's own time, recorded over plain, from 1 to 10.
+
+    ``ratio`` holds for programs without a backward pass, ``backward`` for programs with one. Both lie between ``least``
+    and ``most``. ``source``: the origin of the ratios, as in a profile's ``sources``.
+    """
+
+    ratio: float
+    backward: float
+    least: float
+    most: float
+    source: str
+
+    def __post_init__(self) -> None:
+        for name in ("least", "most", "ratio", "backward"):
+            value = getattr(self, name)
+            check_number(name, value, 1.0, LARGEST_RATIO)
+            if not self.least <= value <= self.most:
+                raise InputError(f"{name} = {value:g}: expected it from least = {self.least:g} to most = {self.most:g}")
+        check_is("source", self.source, str)
