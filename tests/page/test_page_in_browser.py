@@ -20,6 +20,8 @@ from streamsim.report import COLOURS, D2H, H2D, KERNEL
 from streamsim.text import format_seconds
 from streamsim.timeline import Timeline, Track, causes_of, critical_path, label
 
+pytestmark = pytest.mark.ci
+
 Look = Callable[[str], Any]
 
 CHART = "streamsim.views[0].charts[0]"

@@ -30,6 +30,7 @@ def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("fitting_once", "comparing_once")
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name != INDEX], ids=lambda page: page.stem)
 def test_every_block_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,8 @@ from streamsim_validate.compare import predict_device_s
 from streamsim_validate.records import Entry, Machine, Recipe, Record, Run, closed, digest, spans_of, write_record
 from streamsim_validate.suites import EVEN, HEAVY, LIGHT, MI, SMALL, suite
 
+pytestmark = pytest.mark.ci
+
 FIGURES = Path(__file__).parents[2] / "figures"
 NAMES = ("accuracy", "formulas", "speedup", "connections", "timelines", "uncertainty")
 # Of the standard suite's grid, the chunks at most. Two figures show the whole grid, the others what there is: one
