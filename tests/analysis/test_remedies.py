@@ -564,14 +564,3 @@ def test_nothing_is_saved_where_there_is_no_other_schedule(capsys: pytest.Captur
     why = "the schedule stays as it is: set CUDA_DEVICE_MAX_CONNECTIONS=3; nothing to save"
     assert said == f"streamsim: error: --remedied {better}: {why}\n"
     assert not better.exists()
-
-
-def test_small_causes_are_one_line_of_the_table_and_all_in_the_json(capsys: pytest.CaptureFixture[str]) -> None:
-    said = json.loads(run(capsys, "explain", *README, "--json"))
-    least_s = 0.01 * said["makespan_s"]
-    small = [loss for loss in said["losses"][1:] if max(loss["lost_s"], loss["gain_alone_s"]) < least_s]
-    assert small
-    table = " ".join(run(capsys, "explain", *README).split())
-    assert f"{len(small)} more" in table
-    assert all(loss["remedy"][:20] not in table for loss in small)
-    assert f"first: {said['advice']}" in table

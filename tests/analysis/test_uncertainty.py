@@ -37,7 +37,7 @@ from streamsim.analysis import (
     shared_queues,
 )
 from streamsim.cli import main
-from streamsim.device import Device, FrontEnd, dump_device, number_names, with_front_end, write_device
+from streamsim.device import Device, FrontEnd, number_names, with_front_end
 from streamsim.lowering import lower
 from streamsim.model import simulate
 from streamsim.program import Copy, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent, write_schedule
@@ -305,21 +305,3 @@ def test_the_commands_say_the_interval(schedule_path: Path, capsys: pytest.Captu
         assert f"  {found}\n" in capsys.readouterr().out
         assert main([*command, "--samples", "50", "--format", "csv"]) == 0
         assert "interval.low_s,interval.high_s" in capsys.readouterr().out
-
-
-def test_simulate_says_what_the_function_gives(schedule_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    schedule = program(h2d(1, 1 << 20), kernel(1, 20_000), d2h(1, 1 << 20))
-    assert main(["simulate", str(schedule_path), "--samples", "50", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["interval"] == interval(schedule, load_device("h200"), 50).to_json()
-
-
-def test_an_interval_reads_well() -> None:
-    assert str(Interval(1.45e-3, 1.53e-3, 0.9, 1000, 0)) == "90 % interval: 1.45 .. 1.53 ms (1000 draws, seed 0)"
-    assert str(Interval(990e-6, 1.51e-3, 0.5, 20, 1)) == "50 % interval: 990 us .. 1.5 ms (20 draws, seed 1)"
-
-
-def test_a_profile_keeps_its_spread_in_its_file(tmp_path: Path) -> None:
-    device = with_spread(make_device(), d2h__latency_s=0.1, h2d__latency_s=0.2)
-    write_device(device, tmp_path / "d.toml")
-    assert load_device(str(tmp_path / "d.toml")).spread == device.spread
-    assert "[spread]" in dump_device(device)

@@ -2,12 +2,7 @@
 
 import gzip
 import json
-import os
-import re
 import shlex
-import subprocess
-import sys
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +19,6 @@ from streamsim.device import KINDS, device_names, dump_device, load_device, writ
 from streamsim.model import simulate
 from streamsim.program import (
     Copy,
-    Kernel,
     Layer,
     Layers,
     Workload,
@@ -92,15 +86,6 @@ def test_every_result_says_by_which_version_and_profile_it_was_made(
         assert list(figures(capsys, *command))[:2] == ["schema_version", "streamsim"]
 
 
-def test_times_in_json_are_those_of_the_clock_without_noise(capsys: pytest.CaptureFixture[str]) -> None:
-    """All times are whole nanoseconds, so nine digits behind the point say all of them."""
-    said = figures(capsys, *PIPELINE, "--chunks", "16", "--streams", "4")
-    times = [said[name] for name in said if name.endswith("_s") and isinstance(said[name], float)]
-    times += said["critical_path_s"].values()
-    assert len(times) > 7
-    assert times == [round(time, 9) for time in times]
-
-
 def test_what_is_assumed_of_kernels_is_said_with_every_answer(capsys: pytest.CaptureFixture[str]) -> None:
     """Below the link in a table, in JSON under its own name; and nothing where nothing is."""
     given, many = ["--h2d", "4", "--kernel"], ["--chunks", "64"]
@@ -113,14 +98,6 @@ def test_what_is_assumed_of_kernels_is_said_with_every_answer(capsys: pytest.Cap
         (line,) = figures(capsys, command, *given, kernel, *more)["assumed"]
         assert line in run(capsys, command, *given, kernel, *more)
         assert "assumed" not in figures(capsys, command, *given, f"4ms,{60 if kernel == '4ms' else 63}us@1/64", *more)
-
-
-def test_a_serial_program_without_room_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    ring = ["predict", "--h2d", "64MiB", "--kernel", "1ms", "--chunks", "8", "--buffers", "2"]
-    for limit, fits in (("64MiB", True), ("63MiB", False)):
-        assert figures(capsys, *ring, "--memory-limit", limit)["serial_fits"] is fits
-        words = " ".join(run(capsys, *ring, "--memory-limit", limit).split())
-        assert ("blocking copies; 64 MiB, for which there is no room" in words) is not fits
 
 
 @pytest.mark.parametrize(
@@ -146,14 +123,6 @@ def test_every_option_reaches_the_pattern(
     assert parse_schedule(wanted.encode()) == schedule
 
 
-def test_connections_replace_those_of_the_device(capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("--chunks", "16", "--streams", "4", "--order", "breadth-first")
-    one, eight = (figures(capsys, *PIPELINE, *options, "--connections", n)["makespan_s"] for n in ("1", "8"))
-    device = msgspec.structs.replace(load_device("h200"), connections=1)
-    assert one == predict(build(WORKLOAD, "breadth-first", 16, 4), device).makespan_s
-    assert one > eight
-
-
 @pytest.mark.parametrize(
     ("options", "inputs", "outputs"),
     [
@@ -172,18 +141,6 @@ def test_arrays_are_cut_at_sixteen_bytes_or_at_elements(
         if isinstance(op, Copy):
             sizes[op.direction].append(op.bytes)
     assert (sizes["h2d"], sizes["d2h"]) == (inputs, outputs)
-
-
-def test_several_kernels(capsys: pytest.CaptureFixture[str]) -> None:
-    out = run(capsys, "schedule", "--h2d", "4KiB", "--kernel", "1ms", "--kernel", "20us")
-    kernels = [op for op in parse_schedule(out.encode()).ops if isinstance(op, Kernel)]
-    assert [(k.name, k.duration_s) for k in kernels] == [("kernel 1", 1e-3), ("kernel 2", 20e-6)]
-
-
-def test_a_workload_file_is_the_same_as_its_sizes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    write_workload(WORKLOAD, tmp_path / "w.toml")
-    both = [figures(capsys, *start, "--chunks", "4") for start in (("predict", str(tmp_path / "w.toml")), PIPELINE)]
-    assert both[0] == both[1]
 
 
 def test_schedule_takes_what_predict_takes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -240,52 +197,6 @@ def test_a_device_may_be_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert "on mine" in run(capsys, *PIPELINE, "--device", str(tmp_path / "mine.toml"))
 
 
-def test_the_table_and_the_gantt(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    out = run(capsys, *PIPELINE, "--chunks", "16", "--streams", "4")
-    for words in (
-        "unchunked",
-        "serial",
-        "predicted",
-        "calls return",
-        "bound of the work",
-        "bound as issued",
-        "h2d busy",
-        "on h200",
-    ):
-        assert words in out
-    rows = [line.split() for line in out.splitlines() if re.match(r"(h2d|d2h|compute) +[.:0-9a-z]+$", line)]
-    assert [name for name, _ in rows] == ["h2d", "d2h", "compute"]
-    (link,) = [
-        line for line in out.splitlines() if line.startswith("  h200: PCIe gen 5 x16; H2D ")
-    ]  # one line of its own
-    assert max(len(line) for line in out.splitlines() if line != link) <= 80
-    assert "\x1b" not in out
-
-
-def test_a_time_on_a_profile_of_assumed_latencies_is_a_range(capsys: pytest.CaptureFixture[str]) -> None:
-    copy = ("predict", "--h2d", "2570MB", "--device", "a100")  # 100 ms at 25.7 GB/s
-    assert re.search(r"  predicted +90 .. 110 ms   ", run(capsys, *copy))
-    assert figures(capsys, *copy)["known_within"] == 0.1
-    for command in ("explain", "best"):  # their table says it once
-        more = ("--max-chunks", "2") if command == "best" else ()
-        assert run(capsys, command, *copy[1:], *more).count("a100: times may be off by 10 %") == 1
-
-
-def test_csv(capsys: pytest.CaptureFixture[str]) -> None:
-    out = run(capsys, *PIPELINE, "--format", "csv")
-    names, values = (line.split(",") for line in out.splitlines()[:2])
-    assert float(values[names.index("makespan_s")]) == figures(capsys, *PIPELINE)["makespan_s"]
-
-
-def test_plot_and_trace_from_one_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    plot, trace = tmp_path / "gantt.svg", tmp_path / "trace.json"
-    run(capsys, *PIPELINE, "--chunks", "4", "--plot", str(plot), "--trace", str(trace))
-    assert "<svg" in plot.read_text()
-    assert json.loads(trace.read_text())["traceEvents"]
-    assert sorted(tmp_path.iterdir()) == [plot, trace]
-
-
 def test_devices(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "250")
     table = run(capsys, "devices")
@@ -318,10 +229,6 @@ def commands(group: click.Command | None = app, prefix: tuple[str, ...] = ()) ->
     return found
 
 
-def test_every_command_is_found() -> None:
-    assert {("predict",), ("devices", "show"), ("best",)} <= set(commands())
-
-
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
 def test_every_example_in_the_help_runs(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
@@ -352,64 +259,3 @@ def test_every_example_in_the_help_runs(
         if words == ("playground",):  # its files have to be fetched: tests/page/test_playground.py makes one of others
             continue
         run(capsys, *example[1:])
-
-
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "--version") == f"streamsim {version('streamsim')}\n"
-
-
-def completed(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", *arguments], capture_output=True, text=True, check=False, **more
-    )
-
-
-def test_as_a_module() -> None:
-    result = completed("-m", "streamsim", *PIPELINE, "--json")
-    assert (result.returncode, result.stderr) == (0, "")
-    assert json.loads(result.stdout)["speedup"] > 0
-
-
-def test_an_ascii_terminal_can_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    result = completed("-m", "streamsim", *PIPELINE)
-    assert (result.returncode, result.stderr) == (0, "")
-    assert "compute" in result.stdout
-
-
-def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
-    pipeline = f"{sys.executable} -m streamsim schedule --h2d 64MiB --chunks 5000 | head -c 100 > {tmp_path / 'head'}"
-    result = subprocess.run(["bash", "-o", "pipefail", "-c", pipeline], capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stderr) == (0, "")
-    assert (tmp_path / "head").stat().st_size == 100
-
-
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("arguments", [PIPELINE, [*PIPELINE, "--json"], ["devices"], ["--version"]])
-def test_a_reader_that_never_reads_is_no_error(arguments: list[str], unbuffered: str) -> None:
-    out, into = os.pipe()
-    os.close(out)
-    result = printing_to(into, arguments, unbuffered)
-    os.close(into)
-    assert (result.returncode, result.stderr) == (0, "")
-
-
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_no_room_for_the_output_is_one_line(unbuffered: str) -> None:
-    with open("/dev/full", "wb") as full:
-        result = printing_to(full.fileno(), [*PIPELINE, "--json"], unbuffered)
-    assert (result.returncode, result.stderr) == (2, "streamsim: error: [Errno 28] No space left on device\n")
-
-
-def printing_to(file: int, arguments: list[str], unbuffered: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "streamsim", *arguments]
-    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
-    return subprocess.run(command, stdout=file, stderr=subprocess.PIPE, text=True, check=False, env=environment)
-
-
-def test_shell_completion(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("_STREAMSIM_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", "streamsim predict --device h2")
-    monkeypatch.setenv("COMP_CWORD", "3")
-    result = completed("-m", "streamsim")
-    assert result.stdout == "plain,h200\n"

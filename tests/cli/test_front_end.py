@@ -8,7 +8,6 @@ import pytest
 
 from streamsim.cli import main
 
-SIZES = ["--h2d", "1MiB", "--kernel", "20us", "--d2h", "1MiB"]
 CUT = ["--chunks", "8", "--streams", "2"]
 COMMANDS = {
     "predict": ["predict", "workload.toml", *CUT],
@@ -64,12 +63,6 @@ def test_what_calls_cost_wins_over_all(capsys: pytest.CaptureFixture[str]) -> No
     assert dear == said(capsys, *without)
 
 
-def test_a_sweep_takes_what_calls_cost_too(capsys: pytest.CaptureFixture[str]) -> None:
-    dear = said(capsys, *COMMANDS["predict"], "--call-cost", "30us")
-    assert main(["sweep", "workload.toml", *CUT, "--call-cost", "30us", "--format", "jsonl"]) == 0
-    assert json.loads(capsys.readouterr().out)["makespan_s"] == dear["makespan_s"]
-
-
 def test_a_program_to_be_written_is_in_its_own_language(capsys: pytest.CaptureFixture[str]) -> None:
     of_file = said(capsys, *COMMANDS["best"], "--as", "pytorch", "-o", "one.py")
     write("")
@@ -106,42 +99,3 @@ def test_an_unknown_one_is_one_line_with_those_there_are(
         found.err
         == "streamsim: error: front end = 'jax': expected one of calls, cuda-c++, cupy, pytorch, pytorch_eager\n"
     )
-
-
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_a_linear_layer_that_was_not_measured_counts_as_any_operation_with_a_note(
-    capsys: pytest.CaptureFixture[str], command: list[str]
-) -> None:
-    plain = said(capsys, *command)
-    text = Path("workload.toml").read_text().replace('"20us"', '{ name = "linear", duration_s = "20us" }')
-    Path("workload.toml").write_text(text)
-    assert main([*command, "--json"]) == 0
-    found = capsys.readouterr()
-    assert found.err.count("\n") == 1
-    assert "kernel 'linear': h200:cupy has not measured the call of a linear layer" in found.err
-    assert json.loads(found.out).get("makespan_s") == plain.get("makespan_s")
-    assert main([*command, "--json", "--set", "host.linear=90us"]) == 0
-    dearer = capsys.readouterr()
-    assert dearer.err == ""
-    assert json.loads(dearer.out) != json.loads(found.out)
-    assert main([*command, "--json", "--front-end", "calls"]) == 0
-    assert capsys.readouterr().err == ""
-
-
-def test_call_costs_are_those_of_linear_layers_too(capsys: pytest.CaptureFixture[str]) -> None:
-    """Where the profile tells them apart; else they are any operation's."""
-    write("")
-    text = Path("workload.toml").read_text()
-    Path("workload.toml").write_text(text.replace('"20us"', '{ name = "linear", duration_s = "20us" }'))
-    assert main(["devices", "show", "h200"]) == 0
-    profile = capsys.readouterr().out.replace("linear_s = 0.0", 'linear_s = "50us"')
-    Path("card.toml").write_text(profile.replace("[sources]", '[sources]\n"host.linear_s" = "measured: by hand"'))
-    layers = said(capsys, *COMMANDS["predict"], "--device", "card.toml", "--call-cost", "9us")
-    plain = said(capsys, *COMMANDS["predict"], "--call-cost", "9us")
-    assert layers["makespan_s"] == plain["makespan_s"]
-
-
-def test_the_schema_has_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["schema", "workload"]) == 0
-    schema = json.loads(capsys.readouterr().out)
-    assert schema["$defs"]["WorkloadFile"]["properties"]["front_end"] == {"type": "string", "default": ""}

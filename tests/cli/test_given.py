@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_recordings import PINNED_IN, PINNED_OUT, call, capture, copy, export, kernel, kineto, pipeline
+from made_recordings import call, capture, export, kernel, kineto, pipeline
 
 from streamsim.cli import main
 from streamsim.device import parse_device
@@ -120,32 +120,6 @@ def test_of_several_cards_each_is_replayed_and_the_busiest_is_taken(
     assert "choose one with --gpu (0, 1)" in capsys.readouterr().err
 
 
-def test_the_verdict_names_what_binds_what_stands_still_and_what_to_try(
-    trace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A launch of 800 us between two copies of 90 us: the host is in it; one launch before would load the module."""
-    trace.write_text(
-        kineto(
-            *(
-                call("cudaMemcpyAsync", 0, 5, 1),
-                call("cudaLaunchKernel", 8, 800, 2),
-                call("cudaMemcpyAsync", 812, 5, 3),
-            ),
-            *(copy(PINNED_IN, 6, 90, 1), kernel(820, 50, 2, name="work"), copy(PINNED_OUT, 872, 90, 3)),
-            call("cudaDeviceSynchronize", 820, 145, 4),
-        )
-    )
-    assert main(["import", str(trace)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "binds: the host; no engine of the card is busy for 76% of 962 us"
-    assert lines[1].startswith(
-        "stands still: no kernel runs for 95% of the time; for 712 us of it: the host is in cudaLaunch"
-    )
-    called = "cudaLaunchKernel of ops[2] held the host for 790 us to launch 'work'"
-    assert lines[2].startswith(f"try: make the call once before: {called}, ")
-    assert lines[2].endswith("--warm-calls)")
-
-
 def test_what_is_assumed_of_a_card_is_said_and_pinning_on_it_is_a_range(
     trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,15 +142,3 @@ def test_a_bad_replay_is_named_and_so_it_is_where_it_is_used(trace: Path, capsys
     for path in (str(trace), "p.json"):
         assert main(["simulate", path]) == 0
         assert "bad replay: +" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("columns", [40, 60, 80, 200])
-def test_tables_fit_their_columns(
-    columns: int, trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No line is longer, and no number is cut: each stands whole in a line."""
-    monkeypatch.setenv("COLUMNS", str(columns))
-    assert main(["import", str(trace)]) == 0
-    lines = capsys.readouterr().out.splitlines()[3:]
-    assert max(map(len, lines)) <= columns
-    assert any("130 us" in line for line in lines)

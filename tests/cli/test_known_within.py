@@ -92,15 +92,3 @@ def test_a_replay_shows_two_figures_of_predicted_times_and_four_of_recorded_ones
     assert max(map(figures, re.findall(TIME, " ".join(recorded)))) == 4
     (without,) = (row[1] for row in rows if row[0] == "replay without recording")
     assert figures(re.findall(TIME, without)[0]) <= 2
-
-
-def test_another_device_of_assumed_latencies_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    text = printed(capsys, "whatif", "program.json", "--device", "h200", "--on-device", "rtx4090")
-    assert "rtx4090: times may be off by 10 %" in text
-    assert max(map(figures, re.findall(TIME, text.partition("rtx4090: times")[0]))) == 2
-
-
-def test_times_of_a_measured_profile_have_four_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    text = printed(capsys, "predict", *CUT, "--device", "h200")
-    assert max(map(figures, re.findall(TIME, text))) == 4
-    assert json.loads(printed(capsys, "predict", *CUT, "--device", "h200", "--json"))["known_within"] is None

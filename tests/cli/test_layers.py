@@ -61,11 +61,6 @@ def test_predict_schedule_and_explain_say_what_the_library_says(file: str, capsy
     assert parse_schedule(said(capsys, "schedule", *options).encode()) == schedule
 
 
-def test_two_buffers_and_nothing_that_stays_unless_it_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    found = parse_schedule(said(capsys, "schedule", "--layers", "model.toml").encode())
-    assert found == Offload().schedule(MODEL)
-
-
 def test_best_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) -> None:
     limits = ("--memory-limit", "145MB", "--reserve", "10MB", "--host-memory-limit", "100MB", "--max-depth", "2")
     found = figures(capsys, "best", "--layers", "model.toml", *limits, "--device", "a100")
@@ -77,48 +72,6 @@ def test_best_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) -> 
     assert inputs["memory_limit_bytes"] == 145_000_000
     assert inputs["host_memory_limit_bytes"] == 100_000_000
     assert inputs["layers"]["passes"] == 2
-
-
-def test_the_table_of_best_names_what_stays_and_both_memories(capsys: pytest.CaptureFixture[str]) -> None:
-    # 110 MB hold no two buffers of the largest: it stays, and the other two take turns over one or two of 10 MB, or the
-    # 40 MB one is streamed too.
-    out = said(capsys, "best", "--layers", "model.toml", "--memory-limit", "110MB", "--device", "h200")
-    words = " ".join(out.split())
-    found = best_offload(MODEL, "h200", 110_000_000)
-    assert found.exact
-    assert f"stay on the card: {', '.join(found.simplest.config.resident) or 'none'} " in words
-    for name in (
-        "use",
-        "optimum",
-        "serial",
-        "pinned",
-        "kernel first",
-        "all stay",
-        "load",
-        "on the card",
-        "pinned on the host",
-    ):
-        assert f"\n  {name} " in out
-    assert "every layer on the card, which needs more memory than allowed: the optimum is" in words
-    assert "at most 104.9 MiB may be" in words
-    assert f"{found.programs} programs: {found.simulated} simulated" in words
-    assert "Not exact" not in words
-
-
-def test_predict_says_what_kernels_issued_first_bring(capsys: pytest.CaptureFixture[str]) -> None:
-    # By hand: four layers of 10 ms from pageable memory and 20 ms on the card: 120 ms, or 10 + 4 x 20.
-    write_layers(Layers((Layer(640_000_000, (WorkloadKernel(duration_s=20e-3),), "block", 4),)), "equal.toml")
-    options = ("predict", "--layers", "equal.toml", "--memory", "pageable", "--device", "ideal")
-    words = "with each layer's kernels issued before the next copy (--kernel-first): 90 ms, 1.33x as fast"
-    assert words in said(capsys, *options)
-    assert "--kernel-first" not in said(capsys, *options, "--kernel-first")
-
-
-def test_csv_has_no_inputs(capsys: pytest.CaptureFixture[str]) -> None:
-    names, values = said(capsys, "best", "--layers", "model.csv", "--format", "csv").splitlines()
-    assert names.startswith("schema_version,")
-    assert "inputs" not in names.split(",")
-    assert values
 
 
 def test_code_and_best_write_the_program(capsys: pytest.CaptureFixture[str], folder: Path) -> None:

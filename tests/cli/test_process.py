@@ -205,23 +205,6 @@ def test_closed_output_is_as_good_as_none(
     sys.stdout.close()  # what it opened in place of the closed one
 
 
-def test_what_a_terminal_cannot_show_is_escaped_and_data_stay_utf_8(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    device = msgspec.structs.replace(load_device("ideal"), name="\u5361\u00e9")
-    path = tmp_path / "card.toml"
-    write_device(device, path)
-    for arguments, shown in (
-        ([*PIPELINE, "--device", str(path)], rb"on \u5361\xe9"),
-        (["sweep", *PIPELINE[1:], "--device", str(path)], "\n\u5361\u00e9,".encode()),
-        (["devices", "show", str(path)], path.read_bytes()),
-    ):
-        kept = io.BytesIO()
-        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(kept, encoding="ascii"))
-        assert main(arguments) == 0
-        assert shown in kept.getvalue()
-
-
 INTERRUPTS = """
 import importlib, os, signal, sys, time, weakref
 
@@ -246,10 +229,3 @@ def test_control_c_while_it_is_loaded_is_no_traceback(module: str, at: str) -> N
     """The same module that the installed programs and ``python -m`` begin with."""
     result = subprocess.run([sys.executable, "-c", INTERRUPTS, module, at], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
-
-
-def test_both_programs_run_as_modules_too() -> None:
-    result = subprocess.run(
-        [sys.executable, "-m", "streamsim_validate", "--version"], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.startswith("streamsim-validate ")

@@ -57,12 +57,6 @@ def test_a_what_ifs_trace_has_what_was_recorded_beside_it() -> None:
     assert drawn.count('id="stream 1: kernel') == 2
 
 
-def test_without_what_was_recorded_the_program_as_it_is_stands_beside_it() -> None:
-    assert main(["whatif", "p.json", "--prefetch", "1", "--trace", "both.json"]) == 0
-    names = [e["args"]["name"] for e in events("both.json") if e["name"] == "process_name"]
-    assert names == ["as it is", "with --prefetch 1"]
-
-
 @pytest.mark.parametrize(
     ("options", "config"),
     [
@@ -128,13 +122,3 @@ def test_best_says_what_to_change_and_writes_it(capsys: pytest.CaptureFixture[st
     printed = " ".join(capsys.readouterr().out.split())
     assert f"{use['options']}: the simplest found within 1 % of the best found" in printed
     assert f"{found['simulated']} programs: {found['simulated']} simulated. Not exact:" in printed
-
-
-def test_best_says_what_it_has_not_tried_and_when_to_leave_a_program_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    write_schedule(program(*(*STEP, HostWork(5e-3)) * 4, Synchronize(), streams=1), "busy.json")
-    assert main(["best", "busy.json", "--device", "ideal"]) == 0
-    printed = capsys.readouterr().out
-    assert "as it is: the simplest found within 1 % of the best found" in " ".join(printed.split())
-    assert "not tried: streams and pieces of a step: nothing in the schedule shows" in printed
-    assert main(["best", "busy.json", "--device", "ideal", "--format", "csv"]) == 0
-    assert capsys.readouterr().out.startswith("schema_version,best.pinned,best.unblocked,")

@@ -15,14 +15,13 @@ import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from pages import CONFIGS, CUT, HOSTILE, PIPELINE, irregular, lines_of, said_by, saved
+from pages import CONFIGS, HOSTILE, PIPELINE, irregular, lines_of, said_by, saved
 from strategies import h2d, kernel, make_device, program, runs
 
 from streamsim.analysis import CAUSES, explain, predict
 from streamsim.cli import main
 from streamsim.cli.terminal import Terminal
 from streamsim.device import Device
-from streamsim.diagnosis import Range
 from streamsim.lowering import lower
 from streamsim.model import simulate
 from streamsim.page import (
@@ -38,7 +37,7 @@ from streamsim.page import (
     write_page,
 )
 from streamsim.program import Schedule
-from streamsim.report import COLOURS, D2H, H2D, HOST_CALL, HOST_WAITS, KERNEL, PAGES, WAITS, loss_tables, summary
+from streamsim.report import loss_tables, summary
 from streamsim.timeline import causes_of, critical_path
 
 
@@ -157,14 +156,6 @@ def test_nothing_in_a_page_is_fetched() -> None:
         assert not {"src", "href", "srcset", "action", "onclick", "onload", "style"} & set(attributes), tag
 
 
-def test_light_colours_are_those_of_the_pictures() -> None:
-    style = hostile_page().partition(":root {")[2].partition("}")[0]
-    names = {"h2d": H2D, "kernel": KERNEL, "d2h": D2H, "wait": WAITS, "call": HOST_CALL, "held": HOST_WAITS}
-    names["pages"] = PAGES
-    found = dict(re.findall(rf"--({'|'.join(names)}): (#\w+)", style))
-    assert {name: colour.upper() for name, colour in found.items()} == {name: COLOURS[names[name]] for name in names}
-
-
 def test_a_table_of_a_page_says_what_the_terminal_says() -> None:
     prediction = predict(program(h2d(1, 10), kernel(1, 5), name="[bold]x"), make_device())
     table = summary(prediction)
@@ -196,60 +187,6 @@ def test_thirty_thousand_spans_of_as_many_lengths_take_less_than_300_kb(tmp_path
 
 
 # The commands
-
-
-def test_every_command_says_what_made_the_page(tmp_path: Path) -> None:
-    for command, *options in CONFIGS:
-        path = tmp_path / f"{command}.html"
-        arguments = [command, *options, "--page", str(path)]
-        assert main(arguments) == 0
-        texts = "".join(text for _, text in elements(path.read_text()).texts)
-        assert shlex.join(["streamsim", *arguments]) in texts
-
-
-def test_the_page_of_a_diagnosis_shows_the_program_as_it_was_meant(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    path = tmp_path / "page.html"
-    measured = ("--measured", "2:0.9ms,1:1.4ms")  # the first over as many streams as CUT has
-    assert main(["diagnose", *CUT, *measured, "--json", "--page", str(path)]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert main(["predict", *CUT, "--json"]) == 0
-    predicted_s = json.loads(capsys.readouterr().out)["makespan_s"]
-    (line,) = lines_of(path.read_text())
-    assert line["makespan"] == round(predicted_s * 1e9)
-    texts = [text.strip() for _, text in elements(path.read_text()).texts]
-    predicted = Range(predicted_s, predicted_s).words(said["known_within"])
-    assert {f"{said['verdict']}.", "900 us", "measured on 2 streams", predicted} <= set(texts)
-
-
-def test_the_page_of_a_loop_shows_as_many_steps_of_the_loop_as_it_is_and_of_the_best(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    path = tmp_path / "page.html"
-    assert main([*CONFIGS[-1], "--json", "--page", str(path)]) == 0
-    said = json.loads(capsys.readouterr().out)
-    was, best = lines_of(path.read_text())
-    assert [line["name"] for line in (was, best)] == [f"{n}, the first steps" for n in ("as it is", said["best"])]
-    steps = [unpacked(line["columns"], line["ops"])[1].count(1) for line in (was, best)]  # kernels
-    assert steps[0] == steps[1] > 0
-    (faster,) = (loop["gain"] for loop in said["loops"] if loop["title"] == said["best"])
-    assert 1 < was["makespan"] / best["makespan"] < faster  # both wait for the first batch
-
-
-def test_another_ending_or_folder_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    options = CONFIGS[0][1:]
-    for path, words in (
-        (tmp_path / "page.png", "expected a file name that ends in .html"),
-        (tmp_path / "no" / "p.html", "no folder"),
-    ):
-        assert main(["predict", *options, "--page", str(path)]) == 2
-        assert words in capsys.readouterr().err
-
-
-def test_a_page_of_rows_needs_their_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["sweep", "--h2d", "1MiB", "--page", str(tmp_path / "x.html")]) == 2
-    assert "add --output FILE" in capsys.readouterr().err
 
 
 def test_what_is_too_much_for_a_page_is_said_before_it_is_computed(

@@ -190,24 +190,6 @@ def test_the_table_behind_the_picture_has_every_op(look: Look) -> None:
         ]
 
 
-def test_times_are_written_as_the_command_line_writes_them(look: Look) -> None:
-    page = look(html_of(irregular(10)))
-    chance = random.Random(5)
-    ticks = [
-        0,
-        1,
-        999,
-        1000,
-        999_949,
-        999_951,
-        10**9 - 1,
-        *(chance.randrange(10 ** chance.randrange(1, 13)) for _ in range(500)),
-    ]
-    assert page.evaluate("all => all.map(exact)", ticks) == [exactly(one) for one in ticks]
-    ours = dict(zip(ticks, page.evaluate("all => all.map(rounded)", ticks), strict=True))
-    assert {one: text for one, text in ours.items() if one} == {one: format_seconds(one * 1e-9) for one in ours if one}
-
-
 def test_a_hostile_name_is_shown_and_not_run(look: Look) -> None:
     timeline = simulate(program(kernel(1, 50, name=HOSTILE), name=HOSTILE), make_device())
     page = look(Page(HOSTILE, lines=(Shown(HOSTILE, timeline),), notes=(HOSTILE,), command=HOSTILE).html())
@@ -262,16 +244,6 @@ def test_spans_of_lanes_have_rows_of_their_own_and_say_what_they_are(look: Look)
     point_at(page, len(was) + 1)
     assert "pages in, after faults" in told(page)
     assert exactly(90) in told(page)
-
-
-def test_two_time_lines_are_on_one_scale(look: Look) -> None:
-    prediction = predict(PIPELINE, "h200")
-    page = look(prediction_page(prediction).html())
-    first, second = page.evaluate("streamsim.views[0].charts.map(c => [c.left, c.scale])")
-    assert first[1] > 0
-    assert first == second
-    ends = page.evaluate("streamsim.views[0].charts.map(c => c.x(c.line.about.makespan) - c.left)")
-    assert ends[0] / ends[1] == pytest.approx(prediction.speedup, rel=1e-6)
 
 
 def test_figures_and_tables_need_no_script(browser: Any, tmp_path: Path) -> None:

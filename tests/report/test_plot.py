@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from array import array
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.collections import PolyCollection
-from matplotlib.colors import to_rgb
-from strategies import MS_KERNEL, d2h, devices, h2d, kernel, make_device, pipeline_of, program, schedules
+from strategies import MS_KERNEL, d2h, devices, h2d, kernel, make_device, program, schedules
 
 from streamsim.analysis import predict
 from streamsim.device import Device
@@ -22,7 +20,6 @@ from streamsim.model import simulate
 from streamsim.program import (
     Copy,
     Kernel,
-    RecordEvent,
     Schedule,
     Synchronize,
     Workload,
@@ -33,7 +30,6 @@ from streamsim.program import (
 )
 from streamsim.report import (
     BAR,
-    COLOURS,
     D2H,
     H2D,
     HOST_CALL,
@@ -41,7 +37,6 @@ from streamsim.report import (
     KERNEL,
     MOMENTS,
     MOST_BARS,
-    MOST_STREAMS,
     WAITS,
     busy_share,
     numbers,
@@ -49,11 +44,7 @@ from streamsim.report import (
     plot_gantt,
     plot_gantts,
     save_gantt,
-    save_gantts,
-    spelled_out,
 )
-from streamsim.report.pictures import new_figure
-from streamsim.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,13 +83,6 @@ def unit_of(ax: Axes) -> str:
     return ax.get_xlabel().removeprefix("time [").removesuffix("]")
 
 
-def measured(schedule: Schedule, *rows: tuple[int, int, int]) -> Timeline:
-    """Make a time line as the validator does: engine, start and end of each op, and nothing else."""
-    engine, start, end = (array("q", column) for column in zip(*rows, strict=True))
-    unknown = array("q", [-1]) * len(rows)
-    return Timeline(schedule, ("h2d", "d2h", "compute"), engine, unknown, unknown, unknown, start, end)
-
-
 # What is drawn
 
 
@@ -115,59 +99,6 @@ def test_the_bars_of_a_small_schedule() -> None:
     ])  # fmt: skip
 
 
-def test_the_title_tells_makespan_and_speed_up() -> None:
-    timeline = simulate(SCHEDULE, DEVICE)
-    assert plot_gantt(timeline).get_title(loc="left") == "schedule, on test: makespan 45 ns"
-    # 20 + 10 + 8 + 20 ns without overlap and overheads: 58 / 45 = 1.29
-    title = plot_gantt(timeline, serial_s=58e-9).get_title(loc="left")
-    assert title == "schedule, on test: makespan 45 ns, serial 58 ns, speed-up 1.29x"
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("depth-first N=16 S=4", "depth-first, 16 chunks, 4 streams"),
-        ("ring N=8 S=1 K=2", "ring, 8 chunks, 1 stream, 2 buffers"),
-        ("step N=x of mine", "step N=x of mine"),
-        ("", "schedule"),
-    ],
-)
-def test_a_title_spells_out_chunks_and_streams(name: str, words: str) -> None:
-    assert spelled_out(name) == words
-
-
-def test_titles_and_legends_of_panels_beside_each_other_do_not_overlap() -> None:
-    """Two narrow panels: the parts of each stay within its half of the figure."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    schedule = depth_first(Workload(1 << 20, (4,), (4,), (WorkloadKernel(duration_s=1e-4),)), 8, 4)
-    figure = new_figure((9.0, 4.0))
-    for ax in figure.subplots(1, 2):
-        plot_gantt(simulate(schedule, DEVICE), ax)
-    renderer: Any = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
-    figure.draw(renderer)
-    left, right = (ax.get_tightbbox(renderer) for ax in figure.axes)
-    assert left is not None
-    assert right is not None
-    assert left.x1 <= right.x0
-    for ax in figure.axes:
-        legend = ax.get_legend()
-        assert legend is not None
-        assert legend.get_window_extent(renderer).y1 <= ax.xaxis.label.get_window_extent(renderer).y0
-
-
-def test_each_engine_says_how_busy_it_was() -> None:
-    # h2d 40 of 45 ns, compute 10, d2h 8
-    texts = [text.get_text() for text in plot_gantt(simulate(SCHEDULE, DEVICE)).texts]
-    assert [text for text in texts if text.startswith("busy")] == ["busy 89%", "busy 22%", "busy 18%"]
-
-
-def test_the_legend_names_what_is_drawn_and_nothing_else() -> None:
-    legend = plot_gantt(simulate(program(h2d(1, 10)), make_device())).get_legend()
-    assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == [H2D]
-
-
 def test_kernels_side_by_side_do_not_hide_one_another() -> None:
     # Two of half the card, both 0..10, above one another within the row.
     schedule = program(kernel(1, 10, fill=0.5), kernel(2, 10, fill=0.5))
@@ -176,28 +107,6 @@ def test_kernels_side_by_side_do_not_hide_one_another() -> None:
     upper, lower = (path.get_extents() for path in polygons.get_paths())
     assert upper.y1 <= lower.y0 + 1e-9
     assert (upper.x0, upper.x1) == (lower.x0, lower.x1) == (0, 10)
-
-
-def test_a_graph_shows_its_launch_and_no_calls() -> None:
-    # Launch 7 ns and 1 for its copy; then the host waits for the copy of 10 ns.
-    timeline = simulate(program(h2d(1, 10), Synchronize(), launch="graph"), make_device(graph_launch=7, graph_node=1))
-    host = [bar for bar in bars(plot_gantt(timeline)) if bar[0].startswith("host")]
-    assert host == [(f"host: {HOST_CALL}", 0, 8), (f"host: {HOST_WAITS}", 8, 18)]
-
-
-def test_a_measured_time_line_has_no_host_and_no_waits() -> None:
-    schedule = program(h2d(1, 10), kernel(1, 10), Synchronize())
-    ax = plot_gantt(measured(schedule, (0, 1000, 3000), (2, 4000, 9000), (-1, -1, -1)))
-    assert row_names(ax) == ["h2d", "compute", "d2h", "stream 1"]
-    assert unit_of(ax) == "us"
-    expected = [("compute: kernel", 4, 9), ("h2d: H2D", 1, 3), ("stream 1: H2D", 1, 3), ("stream 1: kernel", 4, 9)]
-    assert [(name, round(a, 9), round(b, 9)) for name, a, b in bars(ax)] == expected
-
-
-def test_a_time_line_without_work_is_an_empty_chart() -> None:
-    ax = plot_gantt(simulate(program(RecordEvent(0, 1)), make_device()), serial_s=0.0)
-    assert not bars(ax)
-    assert row_names(ax) == ["h2d", "compute", "d2h"]
 
 
 @given(schedules(), devices())
@@ -215,14 +124,6 @@ def test_bars_are_the_spans_of_the_time_line(schedule: Schedule, device: Device)
     assert [name for name, *_ in drawn] == [name for name, *_ in sorted(expected)]
     assert np.allclose([bar[1:] for bar in drawn], [bar[1:] for bar in sorted(expected)])
     assert np.isclose(ax.get_xlim()[1], max(timeline.makespan_s, timeline.host_s, 1e-9) * per_s)
-
-
-def test_it_draws_into_the_axes_it_is_given_on_the_axis_it_is_told() -> None:
-    from matplotlib.figure import Figure
-
-    ax = Figure().add_subplot()
-    assert plot_gantt(simulate(SCHEDULE, DEVICE), ax, until_s=90e-9) is ax
-    assert ax.get_xlim() == pytest.approx((0, 90))
 
 
 # Numbers
@@ -244,20 +145,6 @@ def test_the_number_of_an_op_is_its_chunk(pattern: object) -> None:
     assert kernels == [1, 2, 3, 4, 5]
 
 
-def test_without_chunks_ops_are_numbered_by_kind() -> None:
-    # Three copies and two kernels are no chunks of the same ops.
-    schedule = program(h2d(1, 1), kernel(1, 4), h2d(2, 1), h2d(1, 1), Synchronize(), kernel(1, 4))
-    assert numbers(schedule) == [1, 1, 2, 3, 0, 2]
-
-
-def test_numbers_are_on_bars_with_room_only() -> None:
-    # Of 96 copies of 100 ns and one of 50 us only the last one's number has room: 2 digits, 0.14 in, in a bar of
-    # 5 in, against 0.01 in.
-    ops = [h2d(1, 100) for _ in range(96)] + [h2d(1, 50_000)]
-    texts = [text.get_text() for text in plot_gantt(simulate(program(*ops), make_device())).texts]
-    assert [text for text in texts if text.isdigit()] == ["97", "97"]  # on the engine and in the stream
-
-
 # Many ops
 
 
@@ -275,12 +162,6 @@ def test_a_row_of_very_many_ops_shows_shares() -> None:
     assert len(ax.collections) < 20
 
 
-def test_more_streams_than_fit_are_counted() -> None:
-    schedule = depth_first(pipeline_of(100), 100, 100)
-    names = row_names(plot_gantt(simulate(schedule, make_device())))
-    assert names[-2:] == [f"stream {MOST_STREAMS}", f"{100 - MOST_STREAMS} more streams"]
-
-
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_size=12))
 def test_shares_are_the_covered_part_of_each_moment(spans: list[tuple[int, int]]) -> None:
     edges = np.arange(0.0, 81.0, 8.0)
@@ -289,12 +170,6 @@ def test_shares_are_the_covered_part_of_each_moment(spans: list[tuple[int, int]]
     start = np.array([start for start, _ in spans], dtype=float)
     end = start + np.array([length for _, length in spans], dtype=float)
     assert np.allclose(busy_share(start, end, edges), expected)
-
-
-def test_the_colours_are_told_apart_in_grey_print() -> None:
-    # Luma of ITU-R BT.601; neighbours at least a fifth of the scale apart.
-    luma = sorted(float(np.dot(to_rgb(COLOURS[kind]), (0.299, 0.587, 0.114))) for kind in (H2D, KERNEL, D2H))
-    assert min(luma[1] - luma[0], luma[2] - luma[1]) > 0.2
 
 
 # Files
@@ -342,12 +217,6 @@ def test_the_unchunked_program_stands_above_on_the_same_time_axis() -> None:
     assert below.get_legend() is not None
 
 
-def test_what_is_drawn_shows_itself_in_a_notebook() -> None:
-    timeline = simulate(SCHEDULE, DEVICE)
-    for drawn in (plot_gantt(timeline), plot_gantts(iter([timeline, timeline]))):
-        assert drawn._repr_png_().startswith(b"\x89PNG")  # type: ignore[union-attr]
-
-
 # Several time lines
 
 
@@ -361,21 +230,3 @@ def test_time_lines_one_above_the_other_have_their_own_bars_over_one_axis() -> N
         assert ax.get_xlim() == pytest.approx((0, 45))
         assert ax.get_title(loc="left") == f"{name}: makespan {round(timeline.makespan_s * 1e9)} ns"
     assert above.get_position().y0 > below.get_position().y1
-
-
-def test_several_time_lines_in_a_file(tmp_path: Path) -> None:
-    timeline = simulate(SCHEDULE, DEVICE)
-    save_gantts({"a": timeline, "b": timeline}, tmp_path / "both.svg")
-    drawn = (tmp_path / "both.svg").read_text()
-    assert drawn.count('id="h2d: H2D') == 2
-
-
-def test_a_prediction_is_drawn_as_its_time_line() -> None:
-    prediction = predict(SCHEDULE, DEVICE)
-    assert bars(plot_gantt(prediction)) == bars(plot_gantt(prediction.timeline))
-
-
-def test_a_sequence_is_drawn_by_the_names_of_its_schedules() -> None:
-    predictions = [predict(program(h2d(1, 10), name=name), DEVICE) for name in ("a", "b", "a")]
-    titles = [ax.get_title(loc="left").partition(":")[0] for ax in plot_gantts(predictions)]
-    assert titles == ["a, on test", "b, on test", "a, on test"]

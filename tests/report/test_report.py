@@ -16,7 +16,6 @@ from streamsim.device import Device
 from streamsim.model import simulate
 from streamsim.program import (
     Schedule,
-    Synchronize,
     Workload,
     WorkloadKernel,
     breadth_first,
@@ -24,7 +23,7 @@ from streamsim.program import (
     serial,
     serialized,
 )
-from streamsim.report import IDLE, PARTLY, STREAM_LETTERS, gantt, summary, to_csv
+from streamsim.report import gantt, to_csv
 
 NS = 1e-9
 # Two chunks of 10 ticks a stage in two streams on a device without overheads:
@@ -115,22 +114,6 @@ def test_gantt_worked_by_hand() -> None:
     ]
 
 
-def test_gantt_shows_the_busiest_stream_and_what_is_busy_for_less_than_half() -> None:
-    # 100 ticks on 20 columns of 5: stream 1 until 3, stream 2 until 5 (column 0: 3 against 2 of stream 2's),
-    # then a kernel of stream 3 until 7 (2 of column 1's 5: less than half), and a copy back until 100.
-    ops = (kernel(1, 3), kernel(2, 2), kernel(3, 2), d2h(3, 93))
-    row = dict(line.split() for line in gantt(simulate(program(*ops), make_device()), width=29).splitlines()[:3])
-    assert row == {"h2d": IDLE * 20, "compute": "1" + PARTLY + IDLE * 18, "d2h": IDLE + "3" * 19}
-
-
-@given(schedules(), devices())
-def test_gantt_fits_and_shows_only_streams_that_are_there(schedule: Schedule, device: Device) -> None:
-    lines = gantt(simulate(schedule, device), width=60).splitlines()
-    assert all(len(line) <= 60 and line.isascii() for line in lines)
-    shown = {c for line in lines[:-1] for c in line.split()[1]} - {IDLE, PARTLY}
-    assert shown <= {STREAM_LETTERS[op.stream % 36] for op in schedule.ops if op.stream is not None}
-
-
 # One queue: the last kernel waits behind the one before it, and then both run side by side on the critical path.
 SIDE_BY_SIDE = program(*[kernel(0, 4)] * 5, kernel(0, 4, fill=0.5), kernel(1, 4), streams=1)
 
@@ -166,45 +149,9 @@ def test_the_json_object(schedule: Schedule, device: Device) -> None:
     assert all(type(x) in (int, float) for x in value["formulas_s"].values())
 
 
-def test_nothing_to_do() -> None:
-    p = predict(Schedule((Synchronize(),)), make_device())
-    assert (p.makespan_s, p.speedup, p.over(p.issued_bound), p.overlap_s) == (0, 1, 1, 0)
-    assert {use.utilisation for use in p.engines.values()} == {0}
-    json.dumps(p.to_json(), allow_nan=False)
-    assert gantt(p.timeline, 40).splitlines()[0].split() == ["h2d", IDLE * (40 - len("compute  "))]
-    assert summary(p).groups
-
-
-def test_the_table_names_every_figure() -> None:
-    from streamsim.cli.terminal import Terminal
-
-    out = io.StringIO()
-    p = two_chunks()
-    Terminal(out).print(summary(p, formulas=True))
-    text = out.getvalue()
-    for words in (
-        "two [chunks] on test",
-        "serial",
-        "60 ns",
-        "predicted",
-        "40 ns",
-        "1.50x",
-        "calls return",
-        "bound as issued",
-        p.issued_bound.bound_by,
-    ):
-        assert words in text
-    for name in (*p.formulas, "h2d busy", "compute busy", "50.0%", "overlap"):
-        assert name in text
-
-
 def test_csv_holds_the_same_figures() -> None:
     value = two_chunks().to_json()
     (row,) = csv.DictReader(io.StringIO(to_csv([value])))
     assert float(row["makespan_s"]) == value["makespan_s"]
     assert float(row["engines.h2d.busy_s"]) == value["engines"]["h2d"]["busy_s"]
     assert row["inputs.schedule"] == "two [chunks]"
-
-
-def test_csv_of_rows_with_different_columns() -> None:
-    assert to_csv([{"a": 1}, {"b": {"c": "x,y"}}]) == 'a,b.c\n1,\n,"x,y"\n'

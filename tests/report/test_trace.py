@@ -18,7 +18,7 @@ from strategies import d2h, devices, h2d, kernel, make_device, pipeline_of, prog
 
 from streamsim.device import Device
 from streamsim.model import simulate
-from streamsim.program import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent, depth_first
+from streamsim.program import Copy, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent, depth_first
 from streamsim.report import ENGINES, HOST, STREAMS, trace_events, write_trace, write_traces
 from streamsim.timeline import Timeline
 
@@ -136,14 +136,6 @@ def test_arrows_are_the_dependences(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_an_arrow_says_when_the_default_stream_makes_an_op_wait(tmp_path: Path) -> None:
-    schedule = program(h2d(1, 10), kernel(0, 5), d2h(2, 5), kind="blocking")
-    events = parse(simulate(schedule, make_device()), tmp_path / "trace.json")
-    # 0 runs 0..10, 1 waits for it and runs 10..15, 2 waits for 1. The host costs nothing: no calls to show.
-    found = {(s["cat"], op_at(events, s), op_at(events, f)) for s, f in arrows(events)}
-    assert found == {("default stream", 0, 1), ("default stream", 1, 2)}
-
-
 def test_kernels_side_by_side_take_further_tracks(tmp_path: Path) -> None:
     # Two of half the card run together 0..10, the third follows when one has ended: it takes the first track again.
     schedule = program(*(kernel(stream, 10, fill=0.5) for stream in (1, 2, 3)))
@@ -151,39 +143,6 @@ def test_kernels_side_by_side_take_further_tracks(tmp_path: Path) -> None:
     names = track_names(events)
     placed = [(e["args"]["op"], names[ENGINES, e["tid"]], e["ts"]) for e in spans(events, ENGINES)]
     assert placed == [(0, "compute", 0), (1, "compute #2", 0), (2, "compute", 10)]
-
-
-def test_a_graph_shows_its_launch_and_no_calls(tmp_path: Path) -> None:
-    # Launch 7 ns and 1 for the copy, which can start at 8. The synchronisation returns with the kernel.
-    schedule = program(h2d(1, 10), kernel(1, 5), Synchronize(), launch="graph")
-    timeline = simulate(schedule, make_device(graph_launch=7, graph_node=1, copy=2, kernel=3))
-    events = parse(timeline, tmp_path / "trace.json")
-    calls = [(e["name"], e["ts"], e["ts"] + e["dur"]) for e in spans(events, HOST)]
-    assert calls == [("launch graph", 0, 8), ("synchronise device", 8, 23)]
-    assert [e["ts"] for e in spans(events, ENGINES)] == [8, 18]
-
-
-def test_arguments_say_what_an_op_moves() -> None:
-    buffers = (Buffer("host", 64, "pinned"), Buffer("card", 64, "device"))
-    copy = Copy("h2d", 10, 1, Region("host", 4, 10), Region("card", 20, 10))
-    work = Kernel(1, "scale", 5, duration_s=2e-9, reads=(Region("card", 20, 10),), writes=(Region("card", 0, 5),))
-    timeline = simulate(program(copy, work, buffers=buffers), make_device(copy=3))
-    on_engine = spans(trace_events(timeline), ENGINES)
-    # The copy is issued at 0 and ready at 3; 10 bytes in 10 ns. The kernel is ready when the copy has ended.
-    assert [(e["name"], e["cat"], e["args"]) for e in on_engine] == [
-        (
-            "H2D",
-            "copy",
-            {"op": 0, "stream": 1, "issued_us": 0.0, "ready_us": 0.003, "direction": "h2d", "bytes": 10,
-             "bytes_per_ns": 1.0, "host": "host[4:14]", "device": "card[20:30]"},
-        ),
-        (
-            "scale",
-            "kernel",
-            {"op": 1, "stream": 1, "issued_us": 0.003, "ready_us": 0.013, "elements": 5, "reads": ["card[20:30]"],
-             "writes": ["card[0:5]"]},
-        ),
-    ]  # fmt: skip
 
 
 def test_a_measured_time_line_shows_what_it_knows(tmp_path: Path) -> None:
