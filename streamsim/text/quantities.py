@@ -31,7 +31,7 @@ _TWO_NUMBERS = re.compile(r"\s*([0-9]+)\s*(?:-|\.\.+|:|,)\s*([0-9]+)\s*", re.ASC
 _PARTS = {"m": 10**3, "u": 10**6, "\u00b5": 10**6, "\u03bc": 10**6, "n": 10**9, "%": 100}  # divisors: they round once
 
 FIGURES = 4  # of a number without a known error
-NEAR_ONE = 0.2  # a ratio closer to 1 shows two places
+NEAR_ONE = 0.1  # a ratio closer to 1 shows two places
 RATE, SIZE, TIME = "_bytes_per_s", "_bytes", "_s"
 UNITS = (RATE, SIZE, TIME)  # the longest first, because a rate's name ends in _s, too
 
@@ -90,6 +90,9 @@ def parse_number(text: str, field: str = "number", least: int = 1, most: int = L
 def parse_seconds(text: str, field: str = "time", least: float = 0.0, most: float = LONGEST_S) -> float:
     """Return the seconds in a text such as ``"0.57ms"``. Raises InputError naming ``field`` outside ``least..most``."""
     hint = "a time such as 0.57ms, 2.7us or 1e-3 (seconds)"
+    bare = text.strip()
+    if bare.replace(".", "", 1).isdecimal() and bare.strip("0."):
+        raise InputError(f"{field} = {shown(text)}: lacks its unit; write {bare}ms, {bare}us or {bare}s")
     return _within(text, field, _parse(_SECONDS, text, field, hint), least, most, hint)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from effort import examples
 from explained import WORKLOAD
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from perfect_profiler import recorded
@@ -88,7 +88,7 @@ def test_what_is_said_first_is_worth_it_and_no_larger_cause_is_hidden(schedule: 
 
 @given(st.data())
 def test_of_remedies_that_gain_nearly_the_same_that_of_the_larger_part_is_first(data: st.DataObject) -> None:
-    """Of 1,000 ticks: two causes with remedies, in either order."""
+    """Of 1,000 ticks: two causes with remedies, in either order; the larger part is worth naming, 3 % or more."""
     part, gain = st.integers(0, 500), st.integers(30, 500)
     scenario: Any = object()
     two = [
@@ -96,6 +96,7 @@ def test_of_remedies_that_gain_nearly_the_same_that_of_the_larger_part_is_first(
     ]
     losses = two if data.draw(st.booleans()) else two[::-1]
     small, large = sorted(two, key=lambda loss: loss.ticks)
+    assume(large.ticks >= 30)
     said = advise(losses, (), 1e-6)
     gains = {loss.cause: round(loss.gain_alone_s * 1e9) for loss in two}
     if large.ticks > small.ticks and gains[large.cause] >= 0.8 * gains[small.cause]:

@@ -70,7 +70,7 @@ def test_times_known_to_ten_per_cent_have_two_figures(name: str, capsys: pytest.
     times, ratios = re.findall(TIME, text), re.findall(RATIO, text)
     assert times or name == "loop"
     assert not [number for number in times if figures(number) > 2]
-    assert not [number for number in ratios if figures(number) > (3 if 0.8 <= float(number) <= 1.2 else 2)]
+    assert not [number for number in ratios if figures(number) > (3 if 0.9 <= float(number) <= 1.1 else 2)]
     assert not re.findall(PERCENT, text)
     said = printed(capsys, *command, *(("--format", "jsonl") if name == "sweep" else ("--json",)))
     objects = list(map(json.loads, said.splitlines())) if name == "sweep" else [json.loads(said)]

@@ -94,6 +94,12 @@ def test_bandwidths(number: int, prefix: str) -> None:
     assert parse_bandwidth(f"{number}{prefix}B/s") == number * multiple
 
 
+def test_a_bare_time_is_asked_for_its_unit() -> None:
+    for text in ("570", "0.5", " 45 "):
+        with pytest.raises(InputError, match=rf"^step = .*: lacks its unit; write {text.strip()}ms"):
+            parse_seconds(text, "step")
+
+
 def test_a_bare_number_is_in_the_unit() -> None:
     assert (parse_bytes("4096"), parse_seconds("1e-3"), parse_bandwidth("25e9")) == (4096, 0.001, 25e9)
     assert (parse_bytes("1.5KiB"), parse_bytes("1e3"), parse_seconds("0")) == (1536, 1000, 0.0)
