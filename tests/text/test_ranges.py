@@ -70,5 +70,5 @@ def test_a_range_of_sizes_needs_a_step() -> None:
 
 
 def test_what_is_said_of_a_text_of_two_lines_is_one() -> None:
-    with pytest.raises(InputError, match=r"^times = '1\.\.\\n1': a range without a step; add one such as 1\.\.1\*2$"):
-        expand("1..\n1", "times", parse_seconds, whole=False, step_by_one=False)
+    with pytest.raises(InputError, match=r"^times = '1s\.\.\\n1s': a range without a step; add one such as 1s\.\.1s\*2$"):
+        expand("1s..\n1s", "times", parse_seconds, whole=False, step_by_one=False)
