@@ -70,5 +70,6 @@ def test_a_range_of_sizes_needs_a_step() -> None:
 
 
 def test_what_is_said_of_a_text_of_two_lines_is_one() -> None:
-    with pytest.raises(InputError, match=r"^times = '1s\.\.\\n1s': a range without a step; add one such as 1s\.\.1s\*2$"):
+    message = r"^times = '1s\.\.\\n1s': a range without a step; add one such as 1s\.\.1s\*2$"
+    with pytest.raises(InputError, match=message):
         expand("1s..\n1s", "times", parse_seconds, whole=False, step_by_one=False)
