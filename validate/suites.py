@@ -309,15 +309,12 @@ def _kernels(draws: Draws, inputs: tuple[int, ...], outputs: tuple[int, ...]) ->
     for _ in range(draws.one_of([(1, 5), (2, 3), (MOST_KERNELS, 2)])):
         kind = draws.below(100)
         if kind < 45:
-            found.append(_timed(draws))
+            name = TIMED_NAMES[draws.below(len(TIMED_NAMES))]
+            duration_s = draws.size(SHORTEST_NS, LONGEST_NS) / 1e9
+            found.append(WorkloadKernel(name, duration_s, fill=draws.one_of(FILLS)))
         else:  # of kernels that sleep one is enough: they take as long however small the chunk
             found.append(SLEEP if kind < 50 and SLEEP not in found else draws.one_of(named))
     return tuple(found)
-
-
-def _timed(draws: Draws) -> WorkloadKernel:
-    name = TIMED_NAMES[draws.below(len(TIMED_NAMES))]
-    return WorkloadKernel(name, draws.size(SHORTEST_NS, LONGEST_NS) / 1e9, fill=draws.one_of(FILLS))
 
 
 def _element_s(kernel: WorkloadKernel) -> float:

@@ -172,7 +172,7 @@ def _fit(samples: Samples) -> Device:
     host = fit_host(samples, alone["h2d"])
     queues = {engine: fit_queues(samples, kind) for engine, kind in QUEUES.items()}
     device = Device(
-        name=_slug(samples.card.name),
+        name="-".join("".join(c if c.isalnum() else " " for c in samples.card.name.lower()).split()),
         description=f"{CALIBRATED_ON}{samples.card.name}, driver {samples.card.driver}, {samples.date}",
         connections=queues["compute"],
         h2d=quiet_link(samples, "h2d", host, alone["h2d"]),
@@ -207,17 +207,13 @@ def _fit(samples: Samples) -> Device:
 def _check_complete(samples: Samples) -> None:
     """Raise InputError unless the samples are of today's probes, on which the model is run."""
     chains = dict.fromkeys(chain for chain, _ in probes(samples.card.resident_threads))  # a set in their order
-    missing = next((c for c in chains if c not in samples.timings and not _is_later(samples, c)), None)
+    later = set().union(*(kinds for kinds in LATER if not samples.has(kinds)))  # older samples lack a whole group
+    missing = next((c for c in chains if c not in samples.timings and c.kind not in later), None)
     if missing is not None:
         raise InputError(f"calibration: no chain {missing.key!r}, of an earlier version or cut short; calibrate again")
     other = next((chain for chain in samples.timings if chain not in chains), None)
     if other is not None:
         raise InputError(f"calibration: chain {other.key!r} is no probe of this version; calibrate again")
-
-
-def _is_later(samples: Samples, chain: Chain) -> bool:
-    """Return whether the chain is of a group of probes that older samples lack as a whole. Its effect is then off."""
-    return any(chain.kind in kinds and not samples.has(kinds) for kinds in LATER)
 
 
 SOURCES = dict.fromkeys(
@@ -260,7 +256,3 @@ def spread(samples: Samples, device: Device) -> dict[str, float]:
     ):
         found |= part(samples, device)
     return found
-
-
-def _slug(name: str) -> str:
-    return "-".join("".join(c if c.isalnum() else " " for c in name.lower()).split())

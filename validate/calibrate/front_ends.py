@@ -294,15 +294,12 @@ def _timed(work: RecordedWork, clock: Callable[[], float]) -> dict[str, float]:
 
 def fit_recorder(pairs: Pairs, source: str) -> Recorder:
     """Return the recorder that these pairs show."""
-    ratios = {kind: _ratio(both) for kind, both in pairs.items()}
+    ratios = {
+        kind: min(max(median(recorded / plain for plain, recorded in both), 1.0), LARGEST_RATIO)
+        for kind, both in pairs.items()
+    }
     ratio = median(ratios.values())
     backward = median([found for kind, found in ratios.items() if BACKWARD in kind] or [ratio])
     tenths = quantiles(ratios.values(), n=TENTHS, method="inclusive") if len(ratios) > 1 else [ratio]
     least, most = min(tenths[0], ratio, backward), max(tenths[-1], ratio, backward)
     return Recorder(ratio=ratio, backward=backward, least=least, most=most, source=source)
-
-
-def _ratio(both: tuple[tuple[float, float], ...]) -> float:
-    """Return the median over the repeats of recorded over plain time, at least 1."""
-    found = median(recorded / plain for plain, recorded in both)
-    return min(max(found, 1.0), LARGEST_RATIO)

@@ -182,7 +182,9 @@ def _fit(samples: Samples, after_wait_s: float) -> _Fit:
     """Return the least squares fit. Records and waits come in pairs: their ratio is the one of their own chains."""
     events_s = {kind: max(0.0, samples.per_link(kind, 0, "issue_s")) for kind in (RECORD_CHAINS, WAIT_CHAINS)}
     found = _issued(samples)
-    took_s = np.array([seconds - after_wait_s * _after_waits(schedule) for schedule, seconds in found])
+    # the first copy and the first kernel come after a wait
+    firsts = [2 * ({Copy, Kernel} <= {type(op) for op in schedule.ops}) for schedule, _ in found]
+    took_s = np.array([seconds - after_wait_s * first for (_, seconds), first in zip(found, firsts, strict=True)])
     if took_s.min() <= 0:
         raise InputError("calibration: a program was issued sooner than its first calls alone take; calibrate again")
     shares = np.array([_counts(schedule, events_s) for schedule, _ in found]) / took_s[:, None]
@@ -213,12 +215,6 @@ def _calls(samples: Samples, each: np.ndarray, events_s: Mapping[str, float]) ->
         synchronize_s=max(0.0, samples.per_link(SYNCHRONISE_CHAINS, 0, "wall_s")),
         first_on_stream_s=first_on_stream_s,
     )
-
-
-def _after_waits(schedule: Schedule) -> int:
-    """Return how many calls of a program take longer because it begins after a wait."""
-    kinds = {type(op) for op in schedule.ops}
-    return 2 * ({Copy, Kernel} <= kinds)
 
 
 def took_in_paces(samples: Samples, chain: Chain) -> float:

@@ -250,7 +250,7 @@ def fit_crowded(samples: Samples, device: Device) -> Device:
 
 
 FITTED = {copies: 4, duplex: 5, crowded: 6}  # probes: how many numbers were fitted to them
-TWO_IN_SERIES = tuple(f"duplex {d}" for d in DIRECTIONS)
+TWO_IN_SERIES = tuple(f"duplex {d}" for d in DIRECTIONS)  # two copies beside one: the misfit of one is twice theirs
 LATENCY_BYTES = MI  # copies of at most so much tell of the latency, larger ones of the bandwidth
 
 
@@ -288,10 +288,6 @@ def _direction_spread(
         name = f"{which}bandwidth_bytes_per_s"
         if hasattr(link, name):
             large = [m for m in own if m.size > LATENCY_BYTES]
-            found[name] = math.hypot(scatter, rms(_of_copy(m) for m in large or own))
+            of_copies = (m.relative * (2 if m.kind in TWO_IN_SERIES else 1) for m in large or own)
+            found[name] = math.hypot(scatter, rms(of_copies))
     return found
-
-
-def _of_copy(misfit: Misfit) -> float:
-    """Return the misfit of a copy: in ``duplex h2d`` and ``duplex d2h`` two are in series beside one."""
-    return misfit.relative * (2 if misfit.kind in TWO_IN_SERIES else 1)

@@ -149,14 +149,11 @@ def host_speeds(rows: Iterable[Row]) -> HostSpeeds | None:
         return None
     missed = [row for row in programs if abs(row.error) > GOALS[row.klass][1]]
     of_host = [row for row in missed if abs(row.at_speed_error) <= GOALS[row.klass][1]]
-    moving = [row for row in missed if row not in of_host and _has_moved(row)]
+    moved = (row for row in missed if len(row.speeds) > 1 and max(row.speeds) > MOVED * min(row.speeds))
+    moving = [row for row in moved if row not in of_host]
     tenths = statistics.quantiles(speeds, n=10, method="inclusive") if len(speeds) > 1 else [speeds[0]] * 9
     counts = len(programs), len(missed), len(of_host), len(moving)
     return HostSpeeds(len(speeds), tenths[0], tenths[-1], _two_speeds(speeds), *counts)
-
-
-def _has_moved(row: Row) -> bool:
-    return len(row.speeds) > 1 and max(row.speeds) > MOVED * min(row.speeds)
 
 
 def _two_speeds(speeds: list[float]) -> tuple[tuple[float, int], ...]:
@@ -341,7 +338,12 @@ class Comparison(Result, msgspec.Struct, frozen=True):
             "summaries": {kind: _plain(groups) for kind, groups in self.summaries.items()},
             "wall": _plain(self.wall),
             "formulas": {name: _plain(groups) for name, groups in self.formulas.items()},
-            "margins": {group: self._margin(group) for group in classes if self.formulas},
+            "margins": {
+                group: {"best_formula": name, "its_median_over_the_models": times if math.isfinite(times) else None}
+                for group in classes
+                if self.formulas
+                for name, times in [self.margin(group)]
+            },
             **({"programs": {name: self._program(name) for name in self.front_ends}} if self.is_of_programs else {}),
             "choice": {
                 "n": len(choices),
@@ -354,10 +356,6 @@ class Comparison(Result, msgspec.Struct, frozen=True):
             "unmeasured": self.unmeasured,
             "schedules": [row.plain() for row in self.rows],
         }
-
-    def _margin(self, group: str) -> dict[str, Any]:
-        name, times = self.margin(group)
-        return {"best_formula": name, "its_median_over_the_models": times if math.isfinite(times) else None}
 
     def _program(self, name: str) -> dict[str, Any]:
         """Return the errors, the choice and the host of a front end: speeds in multiples of the calibrated time."""

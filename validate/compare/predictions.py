@@ -21,7 +21,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from streamsim.analysis import Stages, published_of, stages_of, van_werkhoven_transfer
+from streamsim.analysis import published_of, stages_of, van_werkhoven_transfer
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import DIRECTIONS, HOST_TIMES, TIMES, Device, with_front_end
 from streamsim.errors import InputError
@@ -69,11 +69,6 @@ def device_of(profile: Device, program: Program) -> Device:
     return with_front_end(profile, program.language)
 
 
-def _over(times_s: Sequence[float], usual_s: float) -> tuple[float, ...]:
-    """Return times over the usual time; none if calls usually cost nothing."""
-    return tuple(seconds / usual_s for seconds in times_s) if usual_s else ()
-
-
 def schedule_of(entry: Entry, device: Device) -> Schedule:
     """Return the schedule of a program, with the measured times of its kernels.
 
@@ -113,14 +108,13 @@ def _with_kernels(schedule: Schedule, factor: float) -> Schedule:
     """Return the schedule with kernels that take ``factor`` times as long."""
     if factor == 1:
         return schedule
-    ops = tuple(_scaled(op, factor) if isinstance(op, Kernel) else op for op in schedule.ops)
-    return msgspec.structs.replace(schedule, ops=ops)
-
-
-def _scaled(kernel: Kernel, factor: float) -> Kernel:
-    assert kernel.duration_s is not None
-    parts = tuple((share, seconds * factor) for share, seconds in kernel.parts)
-    return msgspec.structs.replace(kernel, duration_s=kernel.duration_s * factor, parts=parts)
+    ops = list(schedule.ops)
+    for i, op in enumerate(ops):
+        if isinstance(op, Kernel):
+            assert op.duration_s is not None
+            parts = tuple((share, seconds * factor) for share, seconds in op.parts)
+            ops[i] = msgspec.structs.replace(op, duration_s=op.duration_s * factor, parts=parts)
+    return msgspec.structs.replace(schedule, ops=tuple(ops))
 
 
 def issuing_s(schedule: Schedule, device: Device) -> float:
@@ -146,7 +140,8 @@ def _host_of(entry: Entry, schedule: Schedule, device: Device) -> _Host:
     assert entry.program is not None
     if not entry.issue_s:
         raise InputError(f"entry {entry.key!r}: nothing says how long issuing it took; measure it again")
-    speeds = _over(entry.paces_s, round_s(device.host, entry.program.pace))
+    usual_s = round_s(device.host, entry.program.pace)
+    speeds = tuple(seconds / usual_s for seconds in entry.paces_s) if usual_s else ()  # calls may cost nothing
     issue_s = statistics.median(entry.issue_s)
     return _Host(speeds, issue_s, at_speed(device, TIMES, issue_s / max(SHORTEST_S, issuing_s(schedule, device))))
 
@@ -379,19 +374,13 @@ def formulas(schedule: Schedule, device: Device, workload: Workload | None = Non
         pageable_s = _pageable_transfers_s(schedule, device, stages.chunks)
         stages = msgspec.structs.replace(stages, **pageable_s)
     if workload is not None:
-        stages = msgspec.structs.replace(stages, kernel_s=_kernels_in_one_go_s(workload, device))
-    return published_of(_without_overlap(stages) if stages.streams == 1 or has_host_waits(schedule) else stages)
-
-
-def _without_overlap(stages: Stages) -> Stages:
-    return msgspec.structs.replace(
-        stages, chunks=1, copy_engines=0, h2d_chunks_s=stages.h2d_s, d2h_chunks_s=stages.d2h_s
-    )
-
-
-def _kernels_in_one_go_s(workload: Workload, device: Device) -> float:
-    (whole,) = workload.cut(1)
-    return sum(device.kernel_time(launch)[0] for launch in workload.launches(whole))
+        (whole,) = workload.cut(1)
+        kernel_s = sum(device.kernel_time(launch)[0] for launch in workload.launches(whole))
+        stages = msgspec.structs.replace(stages, kernel_s=kernel_s)
+    if stages.streams == 1 or has_host_waits(schedule):
+        in_one_go = {"h2d_chunks_s": stages.h2d_s, "d2h_chunks_s": stages.d2h_s}
+        stages = msgspec.structs.replace(stages, chunks=1, copy_engines=0, **in_one_go)
+    return published_of(stages)
 
 
 def _pageable_transfers_s(schedule: Schedule, device: Device, chunks: int) -> dict[str, float]:

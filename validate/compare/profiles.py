@@ -15,7 +15,7 @@ fitted to a schedule's own times.
 import contextlib
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from statistics import mean, median
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device import DIRECTIONS, Device, KernelCost, changed, mean_of, number_names, number_of, with_values
+from streamsim.device import DIRECTIONS, Device, changed, mean_of, number_names, number_of, with_values
 from streamsim.errors import InputError
 from streamsim.program import RecordEvent, Schedule
 from streamsim.rules import TICKS_PER_S
@@ -131,6 +131,7 @@ class Profiles:
     speeds: dict[int, float]
     is_own: bool = False
     pace_s: float = 0.0
+    _known: dict[float, Device] = field(default_factory=dict)  # by speed: both times of a schedule have the same
 
     def of(self, entry: Entry) -> Device:
         """Return the profile for one of the run's entries, with the host at the median speed beside its samples."""
@@ -148,15 +149,9 @@ class Profiles:
 
     def at_speed(self, speed: float) -> Device:
         """Return the profile with calls that take ``speed`` times as long."""
-        known = self._at_speeds
-        if speed not in known:
-            known[speed] = at_speed(self.whole, HostCalls._fields, speed)
-        return known[speed]
-
-    @cached_property
-    def _at_speeds(self) -> dict[float, Device]:
-        """The known profiles by speed: both times of a schedule are predicted at the same speeds."""
-        return {}
+        if speed not in self._known:
+            self._known[speed] = at_speed(self.whole, HostCalls._fields, speed)
+        return self._known[speed]
 
     def speeds_of(self, entry: Entry) -> list[float]:
         """Return the time of calls beside each sample of a replay, over the calibrated time; [] if not known."""
@@ -178,7 +173,9 @@ def profiles_of(run: Run, device: Device | None = None) -> Profiles:
 
     Raises InputError if the run has no profile and none is given.
     """
-    profile = _own_profile(run) if device is None else device
+    before, after = run.profile("before"), run.profile("after")
+    own = mean_of(before, after) if before and after else before or after
+    profile = own if device is None else device
     if profile is None:
         raise InputError(
             f"the run with {run.connections} connections has no calibrated profile: give one with --device"
@@ -192,12 +189,6 @@ def profiles_of(run: Run, device: Device | None = None) -> Profiles:
     paces_s = [one.pace_s for one in known if one.pace_s]
     pace_s = mean(paces_s) if paces_s else 0.0
     return Profiles(whole, _speeds(run, known) | _speeds_by_pace(run, pace_s), True, pace_s)
-
-
-def _own_profile(run: Run) -> Device | None:
-    """Return the mean of the profiles before and after a run, or the only one; None if there is none."""
-    before, after = run.profile("before"), run.profile("after")
-    return mean_of(before, after) if before and after else before or after
 
 
 class _CalibratedSamples(msgspec.Struct, frozen=True):
@@ -255,12 +246,12 @@ def _has_paces(entry: Entry) -> bool:
 
 
 def _telling(probes: tuple[ChainRow, ...]) -> dict[Chain, list[Timing]]:
-    return {chain: runs for chain, runs in timings_of(probes).items() if _tells(runs)}
-
-
-def _tells(runs: list[Timing]) -> bool:
-    """Return whether a probe has enough runs, none of them 0 s: speeds are divided by them."""
-    return len(runs) >= FEWEST_REPEATS and all(min(run.wall_s, run.issue_s) >= SHORTEST_S for run in runs)
+    """Return the probes that have enough runs, none of them 0 s: speeds are divided by them."""
+    return {
+        chain: runs
+        for chain, runs in timings_of(probes).items()
+        if len(runs) >= FEWEST_REPEATS and all(min(run.wall_s, run.issue_s) >= SHORTEST_S for run in runs)
+    }
 
 
 # How far it moved
@@ -327,10 +318,6 @@ def changes(before: Device, after: Device) -> dict[str, float]:
     for cost in before.compute.kernels:
         other = costs.get((cost.name, cost.parameter))
         if other is not None:
-            found[f"kernels.{cost.name}({cost.parameter})"] = _cost_change(cost, other)
+            moves = (other.at(n) / cost.at(n) - 1 for n in cost.elements)
+            found[f"kernels.{cost.name}({cost.parameter})"] = max(moves, key=abs)
     return found
-
-
-def _cost_change(before: KernelCost, after: KernelCost) -> float:
-    moves = [after.at(n) / before.at(n) - 1 for n in before.elements]
-    return max(moves, key=abs)

@@ -9,11 +9,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import types
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import Any
 
 from streamsim.errors import NO_GPU, InputError
 from streamsim.files import try_lock
@@ -247,40 +246,24 @@ def equal_queues() -> int:
 def device_lock(device_id: str) -> Iterator[None]:
     """Hold the card ``device_id`` against other validators; the system releases it when the process dies.
 
-    Raises InputError if another process holds it.
+    Raises InputError if another process holds it, or if there can be no lock file.
     """
     path = os.path.join(tempfile.gettempdir(), f"streamsim-validate-{re.sub(r'[^0-9A-Za-z]', '_', device_id)}.lock")
-    with _open_shared(path) as file:
-        if not try_lock(file.fileno()):
+    try:
+        # Reading is enough to lock a file that another user made. No link is followed: in a folder that all may write
+        # somebody else may have put it there.
+        number = os.open(path, os.O_RDONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    except OSError as error:
+        remedy = "set TMPDIR to a folder that can be written"
+        if os.path.lexists(path):  # another TMPDIR would have another lock, which holds off nobody here
+            remedy = f"let its owner run `chmod a+r {path}`, or remove it while nobody measures"
+        raise InputError(f"{path}: cannot make the lock file ({error.strerror}); {remedy}") from error
+    try:
+        if not try_lock(number):
             raise InputError(
                 f"another streamsim-validate is measuring on the GPU {device_id} (lock file {path});"
                 " wait for it: two at once would measure each other"
             )
         yield
-
-
-def _open_shared(path: str) -> IO[bytes]:
-    """Open a lock file that another user may own: reading is enough to lock it.
-
-    Raises InputError if it can neither be made nor read.
-    """
-    try:
-        try:
-            # No link is followed: in a folder that all may write somebody else may have put it there.
-            number = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-        except PermissionError:
-            return open(path, "rb")
-        _open_to_all(number)
-        return os.fdopen(number, "r+b")
-    except OSError as error:
-        remedy = "set TMPDIR to a folder that can be written"
-        if os.path.lexists(path):  # another TMPDIR would have another lock, which holds off nobody here
-            remedy = f"let its owner run `chmod a+rw {path}`, or remove it while nobody measures"
-        raise InputError(f"{path}: cannot make the lock file ({error.strerror}); {remedy}") from error
-
-
-def _open_to_all(number: int) -> None:
-    """Let every user lock the open file: the umask of its maker may have kept the others out."""
-    if sys.platform != "win32":
-        with contextlib.suppress(OSError):  # another user's, or in a file system without modes
-            os.fchmod(number, 0o666)
+    finally:
+        os.close(number)

@@ -133,13 +133,8 @@ def pass_through_reference(
     if not inputs:
         return []
     sources = [inputs[min(k, len(inputs) - 1)] for k in range(len(widths))]
-    return [_of_width(array, width) for array, width in zip(sources, widths, strict=True)]
-
-
-def _of_width(array: Bytes, width: int) -> Bytes:
-    """Return every row cut short or repeated."""
-    times = -(-width // array.shape[1])
-    return (array if times == 1 else np.tile(array, times))[:, :width]
+    repeated = (np.tile(array, -(-width // array.shape[1])) for array, width in zip(sources, widths, strict=True))
+    return [array[:, :width] for array, width in zip(repeated, widths, strict=True)]
 
 
 # The kernels that are known

@@ -222,7 +222,10 @@ class _Executor:
     def _computed(self, spec: KernelSpec, kernel: Kernel, reads: list[list[Stretch]]) -> list[list[Stretch]]:
         """Return the kernel's outputs. If its inputs repeat, one period is computed, and only once."""
         elements, (in_widths, out_widths) = elements_of(spec, kernel), widths_of(spec, kernel)
-        tolerance = spec.tolerance(kernel.parameter) + _inherited(reads, in_widths)
+        # A sum of all floats that an element reads may be off by all their tolerances.
+        off = [max(stretch.pattern.tolerance for stretch in stretches) for stretches in reads]
+        inherited = sum(each * max(1, width // FLOAT_BYTES) for each, width in zip(off, in_widths, strict=True))
+        tolerance = spec.tolerance(kernel.parameter) + inherited
 
         def made_of(inputs: list[list[Stretch]], count: int) -> list[Pattern]:
             arrays = [to_bytes(stretches) for stretches in inputs]
@@ -240,12 +243,6 @@ class _Executor:
             [Stretch(pattern, first * width, elements * width)]
             for pattern, width in zip(patterns, out_widths, strict=False)
         ]
-
-
-def _inherited(reads: list[list[Stretch]], widths: list[int]) -> float:
-    """Return how far a sum of all floats that an element reads may be off: the tolerances of the floats add up."""
-    off = [max(stretch.pattern.tolerance for stretch in stretches) for stretches in reads]
-    return sum(each * max(1, width // FLOAT_BYTES) for each, width in zip(off, widths, strict=True))
 
 
 def _passed_through(reads: list[list[Stretch]], sizes: list[int]) -> list[list[Stretch]]:

@@ -51,7 +51,7 @@ from streamsim_validate.records import closed, first_closing, with_timing_events
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
-class Calls(NamedTuple):
+class PreparedCalls(NamedTuple):
     """A prepared program: the calls that issue it, and the calls that wait for its end."""
 
     issue: list[Call]
@@ -276,13 +276,13 @@ class Replayer:
                 numbers = (self.schedule.events, self.schedule.events + 1) if timed is not self.schedule else ()
                 self._timed = self._live_calls(timed, dict(zip(numbers, self._timing, strict=False)))
 
-    def _live_calls(self, schedule: Schedule, timing: dict[int, int]) -> Calls:
+    def _live_calls(self, schedule: Schedule, timing: dict[int, int]) -> PreparedCalls:
         compiler = Compiler(self._bench, schedule, timing)
         self._keep.append(compiler.keep)
         cut = first_closing(schedule)
-        return Calls(compiler.calls(schedule.ops[:cut]), compiler.calls(schedule.ops[cut:]))
+        return PreparedCalls(compiler.calls(schedule.ops[:cut]), compiler.calls(schedule.ops[cut:]))
 
-    def _graph_calls(self) -> tuple[Calls, Calls]:
+    def _graph_calls(self) -> tuple[PreparedCalls, PreparedCalls]:
         """Return the graph's launch alone, and between the timing events."""
         schedule, cuda, gpu = self.schedule, self._cuda, self._bench.gpu
         compiler = Compiler(self._bench, schedule)
@@ -290,7 +290,7 @@ class Replayer:
         closing = [(cuda.deviceSynchronize, ()) for _ in schedule.ops[first_closing(schedule) :]]
         streams, used = gpu.streams(schedule.streams), schedule.used_streams
         if not used:
-            return Calls([], list(closing)), Calls([], list(closing))
+            return PreparedCalls([], list(closing)), PreparedCalls([], list(closing))
         fork = gpu.events(schedule.events + len(used), captured=True)[schedule.events :]
         graph = capture(cuda, schedule, compiler, streams, fork)
         executable = cuda.graphInstantiate(graph)
@@ -301,7 +301,7 @@ class Replayer:
         self._bench.queue_order.lose()
         launch: Call = (cuda.graphLaunch, (executable, streams[used[0]]))
         start, stop = ((cuda.eventRecord, (event, streams[used[0]])) for event in self._timing)
-        return Calls([launch], list(closing)), Calls([start, launch, stop], list(closing))
+        return PreparedCalls([launch], list(closing)), PreparedCalls([start, launch, stop], list(closing))
 
     @contextlib.contextmanager
     def _named_errors(self) -> Iterator[None]:
@@ -353,7 +353,7 @@ class Replayer:
             issue_ns, _ = _replay(self._plain)
         return issue_ns * NS
 
-    def _replay_in_order(self, calls: Calls) -> tuple[int, int]:
+    def _replay_in_order(self, calls: PreparedCalls) -> tuple[int, int]:
         """Replay as :func:`_replay`, with the hardware queues as in a process of its own."""
         self._bench.queue_order.before(self.schedule)
         return _replay(calls)
@@ -406,13 +406,10 @@ class Replayer:
                 arena.host(key)[: buffer.bytes] = HOST_POISON
             elif buffer.name in arena.written:
                 arena.fill_host(key, buffer.bytes)
-        self._poison_scratch()
-        self._cuda.deviceSynchronize()
-
-    def _poison_scratch(self) -> None:
         for key, size in buffers_of(self.schedule).items():
             if key.name in SCRATCH_DEVICE.values():
-                self._bench.arena.poison_device(key.name, size)
+                arena.poison_device(key.name, size)
+        self._cuda.deviceSynchronize()
 
     def _read(self, key: Key, n_bytes: int) -> Any:
         if key.memory == "device":
@@ -426,7 +423,7 @@ class Replayer:
                 self._cuda.graphExecDestroy(self._graphs.pop())
 
 
-def _replay(calls: Calls) -> tuple[int, int]:
+def _replay(calls: PreparedCalls) -> tuple[int, int]:
     """Return (ns until the last issuing call has returned, ns until the last closing call has returned)."""
     issue, closing = calls
     begin = perf_counter_ns()

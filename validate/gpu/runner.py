@@ -107,7 +107,7 @@ class Recorder:
         self._take: dict[int, Callable[[Any], None]] = {}
         for name, (_, columns) in RECORDS.items():
             kind = int(getattr(cupti.ActivityKind, name))
-            self._take[kind] = _taker(attrgetter(*columns.values()), self._rows[name].append)
+            self._take[kind] = functools.partial(_keep, attrgetter(*columns.values()), self._rows[name])
         self._enabled: dict[str, int] = {}
         self._lost = 0
         self.clock: Callable[[], int] = cupti.get_timestamp
@@ -187,8 +187,8 @@ class Recorder:
             return f"OVERHEAD_{kind}"
 
 
-def _taker(fields: Callable[[Any], Row], keep: Callable[[Row], None]) -> Callable[[Any], None]:
-    return lambda activity: keep(fields(activity))
+def _keep(fields: Callable[[Any], Row], rows: list[Row], activity: Any) -> None:
+    rows.append(fields(activity))
 
 
 @functools.cache

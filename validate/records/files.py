@@ -210,8 +210,15 @@ class Journal:
         return (entry for run in runs for entry in run.entries)
 
     def complete(self, connections: int, repeats: int) -> set[str]:
-        """Return the keys of the entries that need not be measured again."""
-        return {entry.key for entry in self.entries(connections) if _is_complete(entry, repeats)}
+        """Return the keys of the entries that need not be measured again.
+
+        What did not fit or broke the context is not measured again, either.
+        """
+        return {
+            entry.key
+            for entry in self.entries(connections)
+            if (len(entry.wall_s) >= repeats if entry.status == "ok" else entry.status.startswith(("skipped", "lost")))
+        }
 
     def traced(self, connections: int) -> set[str]:
         """Return the keys of the entries that have a time line."""
@@ -238,11 +245,6 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _is_complete(entry: Entry, repeats: int) -> bool:
-    """Return False for an entry to measure again. What did not fit or broke the context is not measured again."""
-    return len(entry.wall_s) >= repeats if entry.status == "ok" else entry.status.startswith(("skipped", "lost"))
 
 
 def read_journal(path: Path) -> list[Line]:

@@ -88,7 +88,8 @@ def stages(workload: Workload, chunks: int, lanes: int) -> Schedule:
         for before, stream, then in (("h2d", copy_in, arrive), ("kernel", lane, leave), ("d2h", copy_out, None)):
             if before != "h2d":
                 ops.append(WaitEvent(arrive if before == "kernel" else leave, stream))
-            ops += (msgspec.structs.replace(op, stream=stream) for op in chunk_ops if _stage(op) == before)
+            own = (op for op in chunk_ops if before == (op.direction if isinstance(op, Copy) else "kernel"))
+            ops += (msgspec.structs.replace(op, stream=stream) for op in own)
             if then is not None:
                 ops.append(RecordEvent(then, stream))
     streams = ("non-blocking",) * (lanes + 2)
@@ -109,10 +110,6 @@ def relay(workload: Workload, chunks: int, streams: int) -> Schedule:
                 ops.append(RecordEvent(chunk, op.stream))
     name = f"relay N={chunks} S={streams}"
     return msgspec.structs.replace(plain, ops=(*ops, Synchronize()), events=chunks, name=name)
-
-
-def _stage(op: Op) -> str:
-    return op.direction if isinstance(op, Copy) else "kernel"
 
 
 def _by_chunk(schedule: Schedule, workload: Workload) -> Iterator[tuple[Op, ...]]:

@@ -51,16 +51,12 @@ def check_same_card(card: Card, device: Device) -> None:
     """
     named = device.description
     _, calibrated, on = named.rpartition(CALIBRATED_ON)
-    if calibrated and not _begins_with(on, card.name):
+    behind = on.removeprefix(card.name).lstrip()[:1]  # "NVIDIA H200 NVL" is another card than "NVIDIA H200"
+    if calibrated and not (on.startswith(card.name) and behind in AFTER_A_NAME):
         raise InputError(
             f"device {device.name!r} is another card's profile ({named}); the record is of {card.name}:"
             " use the profile in the record or calibrate that card"
         )
-
-
-def _begins_with(text: str, card: str) -> bool:
-    """Return whether the text begins with the whole name of the card: "NVIDIA H200 NVL" does not with "NVIDIA H200"."""
-    return text.startswith(card) and text[len(card) :].lstrip()[:1] in AFTER_A_NAME
 
 
 ENGINES = ("h2d", "d2h", "compute")
