@@ -15,86 +15,62 @@ import msgspec
 from streamsim.collector import collector_off
 from streamsim.device import COMPILED, CopyEngines, Device, number_names
 from streamsim.errors import InputError
-from streamsim_validate.calibrate.engines import (
-    QUEUES,
-    ROUND_KINDS,
-    event_streams_spread,
-    fit_compute,
-    fit_event_streams,
-    fit_hand_overs,
-    fit_queues,
-    fit_rules,
-    hand_over_spread,
-    hand_overs,
-    kernel_spread,
-    kernels,
-    queues,
-    rounds,
-    rules,
-)
-from streamsim_validate.calibrate.front_ends import fit_front_end, fit_recorder
-from streamsim_validate.calibrate.host_calls import (
-    PROGRAM_KINDS,
-    SERIAL_KINDS,
-    after_wait_spread,
-    fit_after_wait,
-    fit_host,
-    host_calls,
-    host_spread,
-    programs,
-    refit_calls,
-    serial,
-    waiting_calls,
-)
-from streamsim_validate.calibrate.links import (
-    COLD_KINDS,
-    COPY_BYTES,
-    copies,
-    crowded,
-    duplex,
-    fit_crowded,
-    fit_duplex,
-    fit_link,
-    link_spread,
-    pageable,
-    quiet_link,
-    warm_link,
-)
+from streamsim_validate.calibrate import engines, front_ends, host_calls, links
 from streamsim_validate.calibrate.samples import COPY_KINDS, DIRECTIONS, Probe, Samples
 from streamsim_validate.gpu import Bench, Gpu, Replayer, prepare
 from streamsim_validate.progress import OnStep, quietly, shuffled_rounds
 from streamsim_validate.records import CALIBRATED_ON, MIXES, PACE_CHAIN, Chain, Timing, mix_kind
 
 # Groups of kinds, each added after the one before. Kept samples may lack the last groups as a whole.
-LATER = SERIAL_KINDS | ROUND_KINDS, PROGRAM_KINDS, set(COLD_KINDS.values())
+LATER = host_calls.SERIAL_KINDS | engines.ROUND_KINDS, host_calls.PROGRAM_KINDS, set(links.COLD_KINDS.values())
+PROBES = (  # with those of the kernels, which the card's size sets
+    links.copies,
+    links.duplex,
+    links.crowded,
+    links.pageable,
+    engines.hand_overs,
+    host_calls.host_calls,
+    host_calls.programs,
+    host_calls.waiting_calls,
+    host_calls.serial,
+    engines.rounds,
+    engines.queues,
+    engines.rules,
+)
+ADJUSTMENTS = (
+    engines.fit_rules,
+    host_calls.fit_after_wait,
+    host_calls.refit_calls,
+    links.fit_duplex,
+    links.fit_crowded,
+    engines.fit_event_streams,
+)
+SPREADS = (
+    links.link_spread,
+    engines.kernel_spread,
+    host_calls.host_spread,
+    engines.hand_over_spread,
+    host_calls.after_wait_spread,
+    engines.event_streams_spread,
+)
 
 
 def probes(resident_threads: int) -> Iterator[Probe]:
     """Yield every probe, and its schedule, for a card that holds ``resident_threads`` threads."""
-    yield from copies()
-    yield from duplex()
-    yield from crowded()
-    yield from pageable()
-    yield from kernels(resident_threads)
-    yield from hand_overs()
-    yield from host_calls()
-    yield from programs()
-    yield from waiting_calls()
-    yield from serial()
-    yield from rounds()
-    yield from queues()
-    yield from rules()
+    yield from engines.kernels(resident_threads)
+    for part in PROBES:
+        yield from part()
 
 
 WARM_UP_RUNS, REPEATS = 1, 7  # rounds
-OVER_MANY_STREAMS = {*QUEUES.values(), *(mix_kind(letters) for letters, _ in MIXES)}  # mixes: run by run
+OVER_MANY_STREAMS = {*engines.QUEUES.values(), *(mix_kind(letters) for letters, _ in MIXES)}  # mixes: run by run
 FIRST, OVER_MANY, OF_PROGRAMS = PARTS = (
     "calibrating",
     "calibrating over many streams",
     "calibrating the calls of programs",
 )
 SWEPT = bytearray(8 << 20)  # more than a core's own caches hold; without it programs are issued 2 % faster (H200)
-RUNS = dict.fromkeys(COPY_KINDS, 2) | dict.fromkeys(PROGRAM_KINDS, 4)  # in each round, of what scatters most
+RUNS = dict.fromkeys(COPY_KINDS, 2) | dict.fromkeys(host_calls.PROGRAM_KINDS, 4)  # in each round, of what scatters most
 
 
 def measure_probes(gpu: Gpu, on_step: OnStep = quietly) -> Samples:
@@ -106,7 +82,7 @@ def measure_probes(gpu: Gpu, on_step: OnStep = quietly) -> Samples:
     """
     found = dict(probes(gpu.card.resident_threads))
     timings: dict[Chain, list[Timing]] = {chain: [] for chain in found}
-    paces_s: dict[Chain, list[float]] = {chain: [] for chain in found if chain.kind in PROGRAM_KINDS}
+    paces_s: dict[Chain, list[float]] = {chain: [] for chain in found if chain.kind in host_calls.PROGRAM_KINDS}
     bench, rng = Bench(gpu, in_order=False), random.Random(0)  # which queue a stream has matters to no probe
     try:
         prepare(bench, found.values())
@@ -122,7 +98,7 @@ def measure_probes(gpu: Gpu, on_step: OnStep = quietly) -> Samples:
 
 
 def _part_of(chain: Chain) -> str:
-    if chain.kind in PROGRAM_KINDS:
+    if chain.kind in host_calls.PROGRAM_KINDS:
         return OF_PROGRAMS
     return OVER_MANY if chain.kind in OVER_MANY_STREAMS else FIRST
 
@@ -168,39 +144,39 @@ def fit(samples: Samples) -> Device:
 
 
 def _fit(samples: Samples) -> Device:
-    alone = {d: fit_link([(n, samples.per_link(d, n)) for n in COPY_BYTES]) for d in DIRECTIONS}
-    host = fit_host(samples, alone["h2d"])
-    queues = {engine: fit_queues(samples, kind) for engine, kind in QUEUES.items()}
+    alone = {d: links.fit_link([(n, samples.per_link(d, n)) for n in links.COPY_BYTES]) for d in DIRECTIONS}
+    host = host_calls.fit_host(samples, alone["h2d"])
+    queues = {engine: engines.fit_queues(samples, kind) for engine, kind in engines.QUEUES.items()}
     device = Device(
         name="-".join("".join(c if c.isalnum() else " " for c in samples.card.name.lower()).split()),
         description=f"{CALIBRATED_ON}{samples.card.name}, driver {samples.card.driver}, {samples.date}",
         connections=queues["compute"],
-        h2d=quiet_link(samples, "h2d", host, alone["h2d"]),
-        d2h=quiet_link(samples, "d2h", host, alone["d2h"]),
+        h2d=links.quiet_link(samples, "h2d", host, alone["h2d"]),
+        d2h=links.quiet_link(samples, "d2h", host, alone["d2h"]),
         copy_engines=CopyEngines(min(samples.card.copy_engines, 2), queues["copies"], "same-queue-first"),
-        compute=fit_compute(samples),
-        hand_over=fit_hand_overs(samples, alone),
+        compute=engines.fit_compute(samples),
+        hand_over=engines.fit_hand_overs(samples, alone),
         host=host,
         sources=SOURCES,
         memory_bytes=samples.card.memory_bytes,
     )
-    for adjust in (fit_rules, fit_after_wait, refit_calls, fit_duplex, fit_crowded, fit_event_streams):
+    for adjust in ADJUSTMENTS:
         device = adjust(samples, device)
-    front_ends = {
-        name: fit_front_end(
+    known = {
+        name: front_ends.fit_front_end(
             library.rounds, _source(samples, f"host.{name}", library.version), is_library=name != COMPILED
         )
         for name, library in samples.front_ends.items()
     }
     recorders = {
-        name: fit_recorder(measured.pairs, _source(samples, f"host.{name}", measured.version))
+        name: front_ends.fit_recorder(measured.pairs, _source(samples, f"host.{name}", measured.version))
         for name, measured in samples.recorders.items()
     }
     sources = {name: _source(samples, name) for name in sorted(number_names(device))}
-    for d in (d for d, kind in COLD_KINDS.items() if samples.has({kind})):
-        warm = warm_link(samples, d, host, alone[d])
+    for d in (d for d, kind in links.COLD_KINDS.items() if samples.has({kind})):
+        warm = links.warm_link(samples, d, host, alone[d])
         sources[f"{d}.pageable_bandwidth_bytes_per_s"] += f"; {1e-9 / warm.s_per_byte:.2f} GB/s from the host's caches"
-    device = msgspec.structs.replace(device, front_ends=front_ends, recorders=recorders)
+    device = msgspec.structs.replace(device, front_ends=known, recorders=recorders)
     return msgspec.structs.replace(device, sources=sources, spread=spread(samples, device))
 
 
@@ -246,13 +222,6 @@ def spread(samples: Samples, device: Device) -> dict[str, float]:
     show in the probes behind it what was measured. A number that is 0 has none.
     """
     found: dict[str, float] = {}
-    for part in (
-        link_spread,
-        kernel_spread,
-        host_spread,
-        hand_over_spread,
-        after_wait_spread,
-        event_streams_spread,
-    ):
+    for part in SPREADS:
         found |= part(samples, device)
     return found

@@ -253,6 +253,8 @@ def device_lock(device_id: str) -> Iterator[None]:
         # Reading is enough to lock a file that another user made. No link is followed: in a folder that all may write
         # somebody else may have put it there.
         number = os.open(path, os.O_RDONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        with contextlib.suppress(OSError, AttributeError):  # the umask may keep others out; it may be another user's
+            os.fchmod(number, 0o666)
     except OSError as error:
         remedy = "set TMPDIR to a folder that can be written"
         if os.path.lexists(path):  # another TMPDIR would have another lock, which holds off nobody here

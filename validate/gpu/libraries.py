@@ -66,7 +66,23 @@ class Library(Calls, Protocol):
         """
 
 
-class CupyCalls:
+class _Streams:
+    """Streams and events, which both libraries call alike."""
+
+    _streams: list[Any]
+    _events: list[Any]
+
+    def record(self, turn: int) -> None:
+        self._events[turn].record(self._streams[turn % STREAMS])
+
+    def wait(self, turn: int) -> None:
+        self._streams[turn % STREAMS].wait_event(self._events[turn])
+
+    def entered(self, turn: int) -> Any:
+        return self._streams[turn % STREAMS]
+
+
+class CupyCalls(_Streams):
     """CuPy's arrays: ``set``, ``get`` and an ElementwiseKernel."""
 
     name = "cupy"
@@ -104,16 +120,6 @@ class CupyCalls:
     def linear(self, turn: int) -> None:
         raise NotImplementedError
 
-    def record(self, turn: int) -> None:
-        self._events[turn].record(self._streams[turn % STREAMS])
-
-    def wait(self, turn: int) -> None:
-        self._streams[turn % STREAMS].wait_event(self._events[turn])
-
-    def entered(self, turn: int) -> AbstractContextManager[Any]:
-        stream: AbstractContextManager[Any] = self._streams[turn % STREAMS]
-        return stream
-
     def chain_s(self, launch: Callable[[Any, Any], object], floats: int, length: int) -> float:
         cupy = self._library
         x, y = cupy.asarray(np.random.default_rng(0).random(floats, np.float32)), cupy.empty(floats, np.float32)
@@ -127,7 +133,7 @@ class CupyCalls:
         return float(cupy.cuda.get_elapsed_time(begin, end)) * S_PER_MS
 
 
-class PytorchCalls:
+class PytorchCalls(_Streams):
     """PyTorch's tensors: ``copy_(..., non_blocking=True)`` and an eager operation."""
 
     name = "pytorch"
@@ -166,15 +172,8 @@ class PytorchCalls:
     def linear(self, turn: int) -> None:  # noqa: ARG002 - whichever the turn
         self._linear(self._rows, self._weights, self._bias)
 
-    def record(self, turn: int) -> None:
-        self._events[turn].record(self._streams[turn % STREAMS])
-
-    def wait(self, turn: int) -> None:
-        self._streams[turn % STREAMS].wait_event(self._events[turn])
-
-    def entered(self, turn: int) -> AbstractContextManager[Any]:
-        block: AbstractContextManager[Any] = self._entering(self._streams[turn % STREAMS])
-        return block
+    def entered(self, turn: int) -> Any:
+        return self._entering(self._streams[turn % STREAMS])
 
     def chain_s(self, launch: Callable[[Any, Any], object], floats: int, length: int) -> float:
         torch = self._library

@@ -7,8 +7,8 @@ output is this output.
 from __future__ import annotations
 
 import math
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections import Counter
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -153,26 +153,22 @@ class Expected:
 class Memo:
     """The results of kernels on patterns, so that schedules of one workload compute them once.
 
-    If all together hold more than 256 MiB, the least recently used goes.
+    If all together hold more than 256 MiB, all are forgotten.
     """
 
     def __init__(self) -> None:
-        self._found: OrderedDict[object, list[Pattern]] = OrderedDict()
+        self._known: dict[object, list[Pattern]] = {}
         self._bytes = 0
 
     def get(self, key: Hashable, compute: Callable[[], list[Pattern]]) -> list[Pattern]:
         """Return the result that is known under the key; otherwise ``compute`` it."""
-        if key not in self._found:
-            self._found[key] = compute()
-            self._bytes += _held(self._found[key])
-        self._found.move_to_end(key)
-        while self._bytes > MOST_MEMO_BYTES and len(self._found) > 1:
-            self._bytes -= _held(self._found.popitem(last=False)[1])
-        return self._found[key]
-
-
-def _held(patterns: Iterable[Pattern]) -> int:
-    return sum(2 * len(pattern.values) for pattern in patterns)  # with the row that is accepted
+        if key not in self._known:
+            found = compute()
+            if self._bytes > MOST_MEMO_BYTES:
+                self._known, self._bytes = {}, 0
+            self._bytes += sum(2 * len(pattern.values) for pattern in found)  # with the row that is accepted
+            self._known[key] = found
+        return self._known[key]
 
 
 def run_reference(schedule: Schedule, memo: Memo | None = None) -> Expected:
