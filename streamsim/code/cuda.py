@@ -2,46 +2,28 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from streamsim.code.cuda_lines import INDENT, WIDTH, assigned, block, declared, filled, indented, opened, over
-from streamsim.code.steps import (
-    FIRST_ROUNDS,
-    FLOAT_BYTES,
-    ROUNDS_UNTIMED,
-    TRIALS,
-    VERIFIED,
-    Copy,
-    HostWork,
-    If,
-    Kernels,
-    Launch,
-    Loop,
-    Memory,
-    Piece,
-    Plan,
-    Record,
-    Run,
-    Step,
-    Synchronise,
-    Turn,
-    Wait,
-    Within,
-)
+from streamsim.code import plans
+from streamsim.code.plans import FIRST_ROUNDS, FLOAT_BYTES, TRIALS, VERIFIED
+from streamsim.code.writer import Writer
 
 _Call = Callable[[str, str, str], str]  # of an array: its name or address, its floats, its bytes
 
-NAME = "cuda-c++"
 _STREAMS = {"non-blocking": "cudaStreamNonBlocking", "blocking": "cudaStreamDefault"}
 
 
-class Cuda:
+class Cuda(Writer):
     """A writer of plans in CUDA C++."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.streams = "streams" if "streams" in plan.defaults else str(plan.streams)
-        rounds = 0 if plan.timed_kernels else ROUNDS_UNTIMED
-        self.defaults = {**plan.defaults, "repeat": 10} | ({} if plan.kernels is None else {"work": rounds})
-        self.at = {memory.name: memory for memory in plan.memory}
+    name, indent, comment = "cuda-c++", "  ", "//"
+    unknown_rounds, rounds_of = "0", "std::max(1, int({0} * work))"
+    record = "Check(cudaEventRecord({0}, {1}));"
+    wait = "Check(cudaStreamWaitEvent({1}, {0}));"
+    synchronise = "Check(cudaDeviceSynchronize());"
+    synchronise_stream, synchronise_event = "Check(cudaStreamSynchronize({0}));", "Check(cudaEventSynchronize({0}));"
+    host_work = "HostWork({0});"
+
+    def __init__(self, plan: plans.CodePlan) -> None:
+        super().__init__(plan)
         self.sizes = plan.sizes
 
     def text(self) -> str:
@@ -68,7 +50,7 @@ class Cuda:
 
     # The kernels
 
-    def _kernels(self, kernels: Kernels) -> list[str]:
+    def _kernels(self, kernels: plans.ChunkKernels) -> list[str]:
         lines = ["// ---- YOUR KERNELS GO HERE: replace the stand-in, of --work rounds, and its calls ----"]
         if self.plan.timed_kernels:
             lines.append("// The program measures it at its start: without --work it takes about kKernelsSeconds.")
@@ -82,12 +64,12 @@ class Cuda:
         return [*lines, *indented([*self._launches(kernels), "Check(cudaGetLastError());"]), "}"]
 
     @staticmethod
-    def _in_stand_in(target: str, kernels: Kernels) -> str:
+    def _in_stand_in(target: str, kernels: plans.ChunkKernels) -> str:
         """Return the name of a target in the text of the stand-in."""
         return f"new_{target}" if target in kernels.sources else target
 
     @staticmethod
-    def _with_sizes(arrays: Sequence[str], kernels: Kernels, kind: str = "") -> list[str]:
+    def _with_sizes(arrays: Sequence[str], kernels: plans.ChunkKernels, kind: str = "") -> list[str]:
         """Return the arrays, each followed by its size; if all are equally long, followed by one size."""
         if kernels.is_even:
             return [*arrays, f"{kind}n"]
@@ -97,7 +79,7 @@ class Cuda:
             words += [array] if name in kernels.tables else [array, f"{kind}n_{name}"]
         return words
 
-    def _stand_in(self, kernels: Kernels) -> list[str]:
+    def _stand_in(self, kernels: plans.ChunkKernels) -> list[str]:
         """Return the body of the stand-in: one thread for each element. Shorter arrays end before the last thread."""
         written = [self._in_stand_in(name, kernels) for name in kernels.targets]
         values = [name + "[i]" if kernels.is_even else f"(i < n_{name} ? {name}[i] : 0)" for name in kernels.sources]
@@ -114,7 +96,7 @@ class Cuda:
             *(stores if kernels.is_even else [f"if (i < n_{name}) {name}[i] = t;" for name in written]),
         ]
 
-    def _launches(self, kernels: Kernels) -> list[str]:
+    def _launches(self, kernels: plans.ChunkKernels) -> list[str]:
         """Return the launches of each kernel with comments, beside the launches if all have room."""
         said = []
         for k, kernel in enumerate(kernels.calls):
@@ -135,10 +117,10 @@ class Cuda:
             return [*assigned("size_t n =", "std::max({", sizes, "});", 1), *_alternating(said, beside)]
         return _alternating(said, beside)
 
-    def _launch(self, sources: Sequence[str], kernels: Kernels, weight: float, depth: int) -> list[str]:
+    def _launch(self, sources: Sequence[str], kernels: plans.ChunkKernels, weight: float, depth: int) -> list[str]:
         """Return a launch of the stand-in, in a block of this depth."""
         words = self._with_sizes([*sources, *kernels.tables, *kernels.targets], kernels)
-        return filled("StandIn<<<(n + 255) / 256, 256, 0, stream>>>(", [*words, _rounds(weight)], ");", depth)
+        return filled("StandIn<<<(n + 255) / 256, 256, 0, stream>>>(", [*words, self.rounds(weight)], ");", depth)
 
     # The program
 
@@ -155,7 +137,7 @@ class Cuda:
             streams: self._streams(),
             "The program: all copies and kernels, in the order in which they are issued.": [
                 head,
-                *indented(self._steps(plan.issue)),
+                *indented(self.steps(plan.issue)),
                 "};",
             ],
             "What runs a program, and takes its times or its output.": self._runs(),
@@ -165,8 +147,7 @@ class Cuda:
             "What it prints: one line of JSON.": self._said(),
             "The memory is freed.": [*self._freed(), "return verified ? 0 : 1;"],
         }
-        lines = [line for title, some in sections.items() if some for line in ("", f"// {title}", *some)]
-        return ["int main(int argc, char** argv) {", *indented(lines[1:]), "}"]
+        return ["int main(int argc, char** argv) {", *self.sections(sections), "}"]
 
     def _rounds_found(self) -> list[str]:
         """Return the lines that set ``work`` if it is not given."""
@@ -180,7 +161,7 @@ class Cuda:
         ]
         found = [f"work = {FIRST_ROUNDS};", *block(f"for (int i = 0; i < {TRIALS}; ++i)", measured, 2)]
         return [
-            *["auto kernels_alone = [&] {", *indented(self._steps(timed_kernels.steps)), "};"],
+            *["auto kernels_alone = [&] {", *indented(self.steps(timed_kernels.steps)), "};"],
             *block("if (!work)", found, 1),
             'given["--work"] = work;',
         ]
@@ -233,17 +214,17 @@ class Cuda:
 
     # Its memory
 
-    def _floats(self, memory: Memory) -> str:
+    def _floats(self, memory: plans.Array) -> str:
         """Return the number of floats of an array, or of each of its buffers."""
         return f"{_at(memory.part)}[1]" if memory.slots else self.sizes.get(memory.floats, str(memory.floats))
 
-    def _bytes(self, memory: Memory) -> str:
+    def _bytes(self, memory: plans.Array) -> str:
         floats = self._floats(memory)
         return str(FLOAT_BYTES * int(floats)) if floats.isdecimal() else f"{FLOAT_BYTES} * {floats}"
 
-    def _each(self, arrays: Iterable[Memory], call: _Call, of: str = "", depth: int = 1) -> list[str]:
+    def _each(self, arrays: Iterable[plans.Array], call: _Call, of: str = "", depth: int = 1) -> list[str]:
         """Return a call for each array, in one loop for arrays of a size; ``of``: "&" if the call needs addresses."""
-        alike: dict[tuple[str, str], list[Memory]] = {}
+        alike: dict[tuple[str, str], list[plans.Array]] = {}
         for memory in arrays:
             alike.setdefault((self._floats(memory), memory.slots), []).append(memory)
         lines: list[str] = []
@@ -345,7 +326,7 @@ class Cuda:
         again = [m for m in self._results() if m.place != "device" and m.start == "random"]
         return [*lines, *(f"std::copy_n(start_{m.name}.data(), {self._floats(m)}, {m.name});" for m in again)]
 
-    def _results(self, *places: str) -> list[Memory]:
+    def _results(self, *places: str) -> list[plans.Array]:
         """Return the arrays that are compared, or only those in ``places``."""
         return [self.at[name] for name in self.plan.results if not places or self.at[name].place in places]
 
@@ -390,16 +371,19 @@ class Cuda:
 
     def _captured(self, pipeline: str) -> list[str]:
         """Return the lines that capture the pipeline as a graph, which begins and ends in the first stream."""
-        each = (("edge[0]", "pool[0]"), ("edge[k]", "pool[k]"))
-        fork = (Record(*each[0]), Loop("k", "1", self.streams, (Wait("edge[0]", "pool[k]"),)))
-        join = tuple(Loop("k", "1", self.streams, (step,)) for step in (Record(*each[1]), Wait("edge[k]", "pool[0]")))
+
+        def each(step: plans.Step) -> plans.Step:
+            return plans.LoopStep("k", "1", self.streams, (step,))
+
+        fork = (plans.RecordStep("edge[0]", "pool[0]"), each(plans.WaitStep("edge[0]", "pool[k]")))
+        join = (each(plans.RecordStep("edge[k]", "pool[k]")), each(plans.WaitStep("edge[k]", "pool[0]")))
         return [
             "cudaGraph_t graph;",
             "cudaGraphExec_t run;",
             "Check(cudaStreamBeginCapture(pool[0], cudaStreamCaptureModeGlobal));",
-            *self._steps(fork, 1),
+            *self.steps(fork, 1),
             pipeline,
-            *self._steps(join, 1),
+            *self.steps(join, 1),
             "Check(cudaStreamEndCapture(pool[0], &graph));",
             "Check(cudaGraphInstantiate(&run, graph, 0));",
         ]
@@ -408,7 +392,7 @@ class Cuda:
         plan = self.plan
         fixed = f', \\"streams\\": {self.streams}' if plan.is_pattern and "streams" not in plan.defaults else ""
         return [
-            f'printf("{{\\"program\\": \\"{plan.pattern} in {NAME}\\"{fixed}");',
+            f'printf("{{\\"program\\": \\"{plan.pattern} in {self.name}\\"{fixed}");',
             'for (auto& [name, value] : given) printf(", \\"%s\\": %d", name.c_str() + 2, value);',
             *(
                 f'for (int i = 1; i <= repeat; ++i) printf("%s%.9f", i > 1 ? ", " : "{head}", {name}[i]);'
@@ -419,7 +403,7 @@ class Cuda:
 
     # Steps
 
-    def piece(self, piece: Piece) -> str:
+    def piece(self, piece: plans.Piece) -> str:
         """Return the address of the piece's first float."""
         if piece.has_slots:
             return f"{piece.name}[{piece.chunk} % buffers]"
@@ -427,15 +411,19 @@ class Cuda:
             return f"{piece.name} + {_at(piece.part)}[{piece.chunk}]"
         return f"{piece.name} + {piece.first}" if piece.first else piece.name
 
-    def size(self, piece: Piece) -> str:
+    def size(self, piece: plans.Piece) -> str:
         """Return the number of the piece's floats."""
         if piece.part:
             at, chunk = _at(piece.part), piece.chunk
             return f"{at}[{chunk} + 1] - {at}[{chunk}]"
         return str(piece.floats) if piece.floats else self._floats(self.at[piece.name])
 
-    def _run(self, pieces: tuple[Piece, ...], stream: str, depth: int) -> list[str]:
-        """Return the call of the user's kernels."""
+    def copy(self, step: plans.CopyStep, stream: str, depth: int) -> list[str]:
+        to, source = (step.card, step.host) if step.direction == "h2d" else (step.host, step.card)
+        lines = filled("Put(", [self.piece(to), self.piece(source), self.size(step.host), stream], ");", depth)
+        return [*lines, *([self.synchronise_stream.format(stream)] if step.is_blocking else [])]
+
+    def run(self, pieces: Sequence[plans.Piece], stream: str, depth: int) -> list[str]:
         words: list[str] = []
         is_even = self.plan.kernels is None or self.plan.kernels.is_even
         for piece in pieces:
@@ -443,66 +431,31 @@ class Cuda:
         sizes = [self.size(next(piece for piece in pieces if piece.part))] if is_even else []
         return filled("Kernels(", [*words, *sizes, "work", stream], ");", depth)
 
-    def _steps(self, steps: Sequence[Step], depth: int = 2, stream: str = "") -> list[str]:
-        """Return the lines of ``steps`` in a block of this depth; ``stream``: the stream of copies and kernels."""
-        return [line for step in steps for line in self._step(step, depth, stream)]
+    def launch(self, step: plans.LaunchStep, stream: str, depth: int) -> list[str]:
+        words = [self.piece(step.source), self.piece(step.to), self.size(step.to), self.rounds(step.weight), stream]
+        return filled("Kernels(", words, ");", depth)
 
-    def _step(self, step: Step, depth: int, stream: str) -> list[str]:
-        match step:
-            case Copy(direction, card, host, is_blocking):
-                to, source = (card, host) if direction == "h2d" else (host, card)
-                words = [self.piece(to), self.piece(source), self.size(host), stream]
-                lines = filled("Put(", words, ");", depth)
-                return [*lines, *([f"Check(cudaStreamSynchronize({stream}));"] if is_blocking else [])]
-            case Run(pieces):
-                return self._run(pieces, stream, depth)
-            case Launch(source, to, weight):
-                words = [self.piece(source), self.piece(to), self.size(to), _rounds(weight), stream]
-                return filled("Kernels(", words, ");", depth)
-            case Record(event, its_stream):
-                return filled("Check(cudaEventRecord(", [self._event(event), its_stream], "));", depth)
-            case Wait(event, its_stream):
-                return filled("Check(cudaStreamWaitEvent(", [its_stream, self._event(event)], "));", depth)
-            case Synchronise(its_stream, event):
-                return [self._synchronised(its_stream, event)]
-            case HostWork(seconds):
-                return [f"HostWork({seconds});"]
-            case Turn():
-                return []
-        return self._group(step, depth, stream)
+    def within(self, stream: str, body: Sequence[plans.Step], depth: int) -> list[str]:
+        return self.steps(body, depth, stream)
 
-    def _group(self, step: Within | If | Loop, depth: int, stream: str) -> list[str]:
-        match step:
-            case Within(its_stream, body):
-                return self._steps(body, depth, its_stream)
-            case If(condition, body, let):
-                condition = condition.replace(" and ", " && ")
-                if let is not None:
-                    condition = f"{_let(*let)}; {condition}"
-                return block(f"if ({condition})", self._steps(body, depth + 1, stream), depth)
-            case Loop(name, first, end, body, let):
-                more = "" if let is None else _let(*let).replace("int", ",", 1)
-                head = f"for (int {name} = {first}{more}; {name} < {end}; ++{name})"
-                return block(head, self._steps(body, depth + 1, stream), depth)
+    def condition(self, step: plans.IfStep) -> str:
+        let = "" if step.let is None else f"{_let(*step.let)}; "
+        return f"if ({let}{step.condition.replace(' and ', ' && ')})"
 
-    def _synchronised(self, stream: str, event: str) -> str:
-        if not stream and not event:
-            return "Check(cudaDeviceSynchronize());"
-        kind, what = ("Stream", stream) if stream else ("Event", self._event(event))
-        return f"Check(cuda{kind}Synchronize({what}));"
+    def loop(self, step: plans.LoopStep) -> list[str]:
+        name, more = step.name, "" if step.let is None else _let(*step.let).replace("int", ",", 1)
+        return [f"for (int {name} = {step.first}{more}; {name} < {step.end}; ++{name})"]
 
-    def _event(self, event: str) -> str:
+    def block(self, head: str, body: list[str], depth: int) -> list[str]:
+        return block(head, body, depth)
+
+    def event_of(self, event: str) -> str:
         return event if event.endswith("]") else f"{event}[0]"
 
 
 def _at(part: str) -> str:
     """Return the name of the array that holds the first float of each chunk."""
     return "at" + part.removeprefix("part")
-
-
-def _rounds(weight: float) -> str:
-    """Return the rounds of a launch of the stand-in with this weight."""
-    return "work" if weight == 1 else f"std::max(1, int({weight:.4g} * work))"
 
 
 def _alternating(said: Sequence[tuple[list[str], str]], beside: list[str]) -> list[str]:
@@ -560,3 +513,80 @@ _CUT = """std::vector<size_t> Cut(size_t size, size_t unit, size_t parts) {  // 
   for (size_t i = 0; i <= parts; ++i) at[i] = std::min((even * i + std::min(i, over)) * unit, size);
   return at;
 }"""
+
+
+WIDTH = 100
+INDENT = "  "
+
+
+def indented(lines: Iterable[str], by: int = 1) -> list[str]:
+    """Return the lines ``by`` blocks deeper."""
+    return [f"{INDENT * by}{line}" if line else "" for line in lines]
+
+
+def filled(head: str, words: Sequence[str], tail: str, depth: int, between: str = ",") -> list[str]:
+    """Return ``head``, the words and ``tail`` in a block of this depth, with as many words in each line as fit."""
+    room = WIDTH - len(INDENT) * depth
+    lines = [head]
+    for k, word in enumerate(words):
+        end = between if k < len(words) - 1 else tail
+        space = " " if k else ""
+        if len(lines[-1]) + len(space + word + end) > room:
+            lines.append(" " * len(head) + word + end)
+        else:
+            lines[-1] += space + word + end
+    return lines
+
+
+def assigned(name: str, head: str, words: Sequence[str], tail: str, depth: int) -> list[str]:
+    """Return the same as :func:`filled`, after ``name =``; the value in a line of its own if it fits there only."""
+    value = f"{head}{', '.join(words)}{tail}"
+    room = WIDTH - len(INDENT) * depth
+    if len(name) + 1 + len(value) > room >= len(value) + 4:
+        return [name, f"    {value}"]
+    return filled(f"{name} {head}", words, tail, depth)
+
+
+def opened(head: str, items: str, tail: str, depth: int) -> list[str]:
+    """Return a list in braces, in a line of its own if it does not fit behind ``head``."""
+    line = f"{head}{items}{tail}"
+    return [line] if len(line) + len(INDENT) * depth <= WIDTH else [head, f"    {items}{tail}"]
+
+
+def packed(head: str, words: Iterable[str], tail: str, room: int) -> list[str]:
+    """Return lines of ``head``, words and ``tail``, with as many words in each line as fit."""
+    lines: list[str] = []
+    for word in words:
+        longer = f"{lines[-1].removesuffix(tail)}, {word}{tail}" if lines else ""
+        if lines and len(longer) <= room:
+            lines[-1] = longer
+        else:
+            lines.append(f"{head}{word}{tail}")
+    return lines
+
+
+def declared(kind: str, words: Iterable[str]) -> list[str]:
+    """Return the declarations of variables of a kind, in the block of a function."""
+    return packed(f"{kind} ", words, ";", WIDTH - len(INDENT))
+
+
+def block(head: str, body: list[str], depth: int) -> list[str]:
+    """Return a loop or condition; a single call needs no braces, and stands in the same line if it fits."""
+    if len(body) > 1 or not body[0].endswith(";"):
+        return [f"{head} {{", *indented(body), "}"]
+    line = f"{head} {body[0]}"
+    return [line] if len(line) + len(INDENT) * depth <= WIDTH else [head, INDENT + body[0]]
+
+
+def over(variable: str, items: Iterable[str], body: list[str], depth: int) -> list[str]:
+    """Return a loop that runs the body for each of the items, without braces."""
+    room = WIDTH - len(INDENT) * depth
+    lines: list[str] = []
+    for head in packed(f"for ({variable} : {{", items, "})", room):
+        line = f"{head} {body[0]}"
+        lines += (
+            [line]
+            if len(body) == 1 and len(line) <= room and not body[0].startswith("for ")
+            else [head, *indented(body)]
+        )
+    return lines

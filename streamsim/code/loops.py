@@ -6,29 +6,8 @@ The tests compare each program with the schedule of its pattern, op for op.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from streamsim.code.steps import (
-    FLOAT_BYTES,
-    ONCE,
-    Copy,
-    Cut,
-    Events,
-    HostWork,
-    If,
-    KernelCall,
-    Kernels,
-    Let,
-    Loop,
-    Memory,
-    Piece,
-    Plan,
-    Record,
-    Run,
-    Step,
-    TimedKernels,
-    Turn,
-    Wait,
-    Within,
-)
+from streamsim.code import plans
+from streamsim.code.plans import FLOAT_BYTES, ONCE
 from streamsim.errors import InputError
 from streamsim.program import (
     ALIGN_BYTES,
@@ -36,11 +15,11 @@ from streamsim.program import (
     Config,
     Direction,
     HostMemory,
+    Loop,
     Workload,
     WorkloadKernel,
     loops,
 )
-from streamsim.program import Loop as IssueLoop
 from streamsim.text import format_seconds
 
 OF_CHUNK = "stream[i % streams]"
@@ -80,7 +59,7 @@ class _Arrays:
         self._names = {
             key: "part" if len(keys) == 1 else f"part_{next(a.name for a in self.cut if a.key == key)}" for key in keys
         }
-        self.cuts = tuple(Cut(name, *key) for key, name in self._names.items())
+        self.cuts = tuple(plans.Cut(name, *key) for key, name in self._names.items())
         whole = [array for array in self.cut if array not in self.once or self.resident]
         self.most_chunks = min((-(-array.floats // array.unit) for array in whole), default=1)
 
@@ -91,38 +70,40 @@ class _Arrays:
         """Return whether the card holds only some chunks of the array."""
         return self.slots is not None and array in (*self.inputs, *self.outputs)
 
-    def on_card(self, array: _Array, chunk: str) -> Piece:
+    def on_card(self, array: _Array, chunk: str) -> plans.Piece:
         """Return a chunk's piece of an array on the card; of a table, the whole."""
         if array in self.tables:
-            return Piece(f"d_{array.name}")
-        return Piece(f"d_{array.name}", self.part(array), self.is_sliced(array), chunk)
+            return plans.Piece(f"d_{array.name}")
+        return plans.Piece(f"d_{array.name}", self.part(array), self.is_sliced(array), chunk)
 
-    def memory(self) -> tuple[Memory, ...]:
+    def memory(self) -> tuple[plans.Array, ...]:
         place: HostMemory = "pageable" if self.is_pageable else "pinned"
         coming, going = [*self.inputs, *self.tables], [*self.outputs, *self.once]
-        hosts = [Memory(f"h_{a.name}", place, a.floats, "random" if a in coming else "nothing") for a in coming + going]
+        hosts = [
+            plans.Array(f"h_{a.name}", place, a.floats, "random" if a in coming else "nothing") for a in coming + going
+        ]
         cards = [
-            Memory(f"d_{a.name}", "device", a.floats, "nothing", "buffers", self.part(a))
+            plans.Array(f"d_{a.name}", "device", a.floats, "nothing", "buffers", self.part(a))
             if self.is_sliced(a)
-            else Memory(f"d_{a.name}", "device", a.floats, "nothing")
+            else plans.Array(f"d_{a.name}", "device", a.floats, "nothing")
             for a in coming + going
         ]
-        return (*hosts, *cards, *(Memory(f"d_{a.name}", "device", a.floats, "resident") for a in self.resident))
+        return (*hosts, *cards, *(plans.Array(f"d_{a.name}", "device", a.floats, "resident") for a in self.resident))
 
     def worked_on(self) -> tuple[list[_Array], list[_Array], list[_Array]]:
         """Return the arrays that kernels read chunk by chunk, those that they read whole, and those that they write."""
         return self.inputs or self.resident, self.tables, [*self.outputs, *self.once] or self.inputs[-1:]
 
-    def kernels(self, workload: Workload) -> Kernels:
+    def kernels(self, workload: Workload) -> plans.ChunkKernels:
         each_s = [kernel.launch_s(workload.work) if kernel.is_timed else 0.0 for kernel in workload.kernels]
         weights = [one_s / max(each_s) if all(each_s) else 1.0 for one_s in each_s]
         calls = tuple(
-            KernelCall(kernel.launches, _words(kernel), weight)
+            plans.KernelCall(kernel.launches, _words(kernel), weight)
             for kernel, weight in zip(workload.kernels, weights, strict=True)
         )
         sources, tables, targets = self.worked_on()
         read, whole, written = (tuple(a.name for a in some) for some in (sources, tables, targets))
-        return Kernels(calls, read, whole, written, len({a.key for a in (*sources, *targets)}) == 1)
+        return plans.ChunkKernels(calls, read, whole, written, len({a.key for a in (*sources, *targets)}) == 1)
 
 
 def _named(letter: str, field: str, sizes: Sequence[int], elements: int, unit: int) -> list[_Array]:
@@ -146,7 +127,7 @@ def _words(kernel: WorkloadKernel) -> str:
     return shown if kernel.duration_s is None else f"{shown}: {format_seconds(kernel.duration_s)} in all"
 
 
-def plan_of(workload: Workload, config: Config) -> Plan:
+def plan_of(workload: Workload, config: Config) -> plans.CodePlan:
     """Return the plan of a workload's program. Raises InputError for a workload that no such program can run."""
     config.check(workload)  # the errors of predict are errors here, too
     arrays = _Arrays(workload, config)
@@ -168,7 +149,7 @@ def plan_of(workload: Workload, config: Config) -> Plan:
         *(step.stream for step in loop.steps if not isinstance(step, loops.Prepare)),
     }
     issued = _Issued(arrays, loop, config.is_blocking, _host_work(workload))
-    return Plan(
+    return plans.CodePlan(
         title=config.pattern,
         is_graph=config.launch == "graph",
         defaults=defaults,
@@ -186,41 +167,41 @@ def plan_of(workload: Workload, config: Config) -> Plan:
     )
 
 
-def _host_work(workload: Workload) -> tuple[HostWork, ...]:
+def _host_work(workload: Workload) -> tuple[plans.WorkStep, ...]:
     """Return the host's work before it issues a chunk."""
     each = repr(workload.host_work_s) if workload.host_work_s else ""
     share = f"{workload.host_load_s!r} / chunks" if workload.host_load_s else ""
     seconds = " + ".join(filter(None, (each, share)))
-    return (HostWork(seconds),) if seconds else ()
+    return (plans.WorkStep(seconds),) if seconds else ()
 
 
 class _Issued:
     """The calls of a loop, as steps of a plan."""
 
-    def __init__(self, arrays: _Arrays, loop: IssueLoop, is_blocking: bool, work: tuple[HostWork, ...]) -> None:
+    def __init__(self, arrays: _Arrays, loop: Loop, is_blocking: bool, work: tuple[plans.WorkStep, ...]) -> None:
         self._arrays, self._loop, self._is_blocking, self._work = arrays, loop, is_blocking, work
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[plans.Step, ...]:
         """Return all calls, in order."""
         return (*self._once_in(), *map(self._pass, self._loop.passes), *self._once_out())
 
-    def timed_kernels(self, workload: Workload) -> TimedKernels | None:
+    def timed_kernels(self, workload: Workload) -> plans.TimedKernels | None:
         """Return the kernels of all chunks, one chunk after another; None if the time of a kernel is unknown."""
         if not workload.kernels or not all(kernel.is_timed for kernel in workload.kernels):
             return None
-        turn = (Turn("i"),) if self._arrays.slots is not None else ()
-        chunks = Loop("i", "0", "chunks", (*turn, *self._stage("run", "i")))
+        turn = (plans.TurnStep("i"),) if self._arrays.slots is not None else ()
+        chunks = plans.LoopStep("i", "0", "chunks", (*turn, *self._stage("run", "i")))
         seconds = sum(kernel.whole_s(workload.work) for kernel in workload.kernels)
-        return TimedKernels((Within("pool[0]", (chunks,)),), seconds, "the kernels of all chunks")
+        return plans.TimedKernels((plans.WithinStep("pool[0]", (chunks,)),), seconds, "the kernels of all chunks")
 
-    def events(self) -> tuple[Events, ...]:
+    def events(self) -> tuple[plans.Events, ...]:
         """Return the events that are recorded."""
         recorded = {step.event for step in self._loop.steps if isinstance(step, loops.Record)}
-        found = [Events(name, "chunks") for name in self._loop.events if name in recorded]
+        found = [plans.Events(name, "chunks") for name in self._loop.events if name in recorded]
         if self._arrays.tables and self._others:
-            found.append(Events("loaded_once"))
+            found.append(plans.Events("loaded_once"))
         if self._arrays.once and (self._others or self._loop.ends):
-            found.append(Events("ended", self._others))
+            found.append(plans.Events("ended", self._others))
         return tuple(found)
 
     @property
@@ -233,19 +214,22 @@ class _Issued:
             return "stream[0]" if self._is_blocking else OF_CHUNK
         return self._loop.roles[number] if self._loop.roles else f"stream[{number}]"
 
-    def _pass(self, bodies: loops.Pass) -> Loop:
+    def _pass(self, bodies: loops.Pass) -> plans.LoopStep:
         """Return one pass over the chunks. Bodies that follow are for chunk k, behind chunk i."""
         now, behind = (
             [step for body in bodies if body.follows is follows for step in body.steps] for follows in (False, True)
         )
         if not behind:
-            return Loop("i", "0", "chunks", self._body(now, "i"))
-        body = If("i < chunks", self._body(now, "i")), If("k >= 0", self._body(behind, "k"), Let("k", "i - ahead"))
-        return Loop("i", "0", "chunks + ahead", body, Let("ahead", "min(buffers - 1, 1)"))
+            return plans.LoopStep("i", "0", "chunks", self._body(now, "i"))
+        body = (
+            plans.IfStep("i < chunks", self._body(now, "i")),
+            plans.IfStep("k >= 0", self._body(behind, "k"), plans.Let("k", "i - ahead")),
+        )
+        return plans.LoopStep("i", "0", "chunks + ahead", body, plans.Let("ahead", "min(buffers - 1, 1)"))
 
-    def _body(self, steps: Sequence[loops.Step], chunk: str) -> tuple[Step, ...]:
-        found: list[Step] = []
-        turns = [Turn(chunk)] if self._arrays.slots is not None else []
+    def _body(self, steps: Sequence[loops.Step], chunk: str) -> tuple[plans.Step, ...]:
+        found: list[plans.Step] = []
+        turns = [plans.TurnStep(chunk)] if self._arrays.slots is not None else []
         for step in steps:
             if isinstance(step, loops.Prepare):
                 found += self._work
@@ -254,29 +238,30 @@ class _Issued:
             if isinstance(step, loops.Issue):
                 stream, calls = self._stream(step.stream), self._stage(step.stage, chunk)
                 latest = found[-1] if found else None
-                if isinstance(latest, Within) and latest.stream == stream:
-                    found[-1] = Within(stream, (*latest.body, *calls))
+                if isinstance(latest, plans.WithinStep) and latest.stream == stream:
+                    found[-1] = plans.WithinStep(stream, (*latest.body, *calls))
                 else:
-                    found.append(Within(stream, calls))
+                    found.append(plans.WithinStep(stream, calls))
             elif isinstance(step, loops.Wait):
                 found.append(self._wait(step, chunk))
             else:
                 found.append(self._record(step, chunk))
         return tuple(found)
 
-    def _wait(self, step: loops.Wait, chunk: str) -> Step:
+    def _wait(self, step: loops.Wait, chunk: str) -> plans.Step:
         stream = self._stream(step.stream)
         if step.before == 0:
-            return Wait(f"{step.event}[{chunk}]", stream)
-        return If(_where(step, f"{chunk} >= {step.before}"), (Wait(f"{step.event}[{chunk} - {step.before}]", stream),))
+            return plans.WaitStep(f"{step.event}[{chunk}]", stream)
+        wait = plans.WaitStep(f"{step.event}[{chunk} - {step.before}]", stream)
+        return plans.IfStep(_where(step, f"{chunk} >= {step.before}"), (wait,))
 
-    def _record(self, step: loops.Record, chunk: str) -> Step:
-        record = Record(f"{step.event}[{chunk}]", self._stream(step.stream))
+    def _record(self, step: loops.Record, chunk: str) -> plans.Step:
+        record = plans.RecordStep(f"{step.event}[{chunk}]", self._stream(step.stream))
         if step.awaited is None:
             return record
-        return If(_where(step, f"{chunk} + {step.awaited} < chunks"), (record,))
+        return plans.IfStep(_where(step, f"{chunk} + {step.awaited} < chunks"), (record,))
 
-    def _stage(self, stage: loops.Stage, chunk: str) -> tuple[Step, ...]:
+    def _stage(self, stage: loops.Stage, chunk: str) -> tuple[plans.Step, ...]:
         """Return the calls of a stage of a chunk."""
         arrays = self._arrays
         if stage == "copy in":
@@ -284,38 +269,38 @@ class _Issued:
         if stage == "copy out":
             return tuple(self._copy("d2h", array, chunk) for array in arrays.outputs)
         worked_on = dict.fromkeys(array for some in arrays.worked_on() for array in some)
-        return (Run(tuple(arrays.on_card(array, chunk) for array in worked_on)),)
+        return (plans.RunStep(tuple(arrays.on_card(array, chunk) for array in worked_on)),)
 
-    def _copy(self, direction: Direction, array: _Array, chunk: str) -> Copy:
-        host = Piece(f"h_{array.name}", self._arrays.part(array), chunk=chunk)
-        return Copy(direction, self._arrays.on_card(array, chunk), host, self._is_blocking)
+    def _copy(self, direction: Direction, array: _Array, chunk: str) -> plans.CopyStep:
+        host = plans.Piece(f"h_{array.name}", self._arrays.part(array), chunk=chunk)
+        return plans.CopyStep(direction, self._arrays.on_card(array, chunk), host, self._is_blocking)
 
-    def _copies_once(self, direction: Direction, arrays: Sequence[_Array], stream: int) -> Within:
-        pieces = ((Piece(f"d_{array.name}"), Piece(f"h_{array.name}")) for array in arrays)
-        copies = tuple(Copy(direction, card, host, self._is_blocking) for card, host in pieces)
-        return Within(self._stream(stream), copies)
+    def _copies_once(self, direction: Direction, arrays: Sequence[_Array], stream: int) -> plans.WithinStep:
+        pieces = ((plans.Piece(f"d_{array.name}"), plans.Piece(f"h_{array.name}")) for array in arrays)
+        copies = tuple(plans.CopyStep(direction, card, host, self._is_blocking) for card, host in pieces)
+        return plans.WithinStep(self._stream(stream), copies)
 
-    def _once_in(self) -> list[Step]:
+    def _once_in(self) -> list[plans.Step]:
         """Return the copies of the tables in the first stream, and the waits of the other streams."""
         if not self._arrays.tables:
             return []
-        steps: list[Step] = [self._copies_once("h2d", self._arrays.tables, 0)]
+        steps: list[plans.Step] = [self._copies_once("h2d", self._arrays.tables, 0)]
         if self._others:
-            steps.append(If("streams > 1", (Record("loaded_once", "stream[0]"),)))
-            steps.append(Loop("k", "1", self._others, (Wait("loaded_once", "stream[k]"),)))
+            steps.append(plans.IfStep("streams > 1", (plans.RecordStep("loaded_once", "stream[0]"),)))
+            steps.append(plans.LoopStep("k", "1", self._others, (plans.WaitStep("loaded_once", "stream[k]"),)))
         return steps
 
-    def _once_out(self) -> list[Step]:
+    def _once_out(self) -> list[plans.Step]:
         """Return the waits of the first stream for the others, and the copies of arrays that go back once."""
         if not self._arrays.once:
             return []
         first, *others = self._loop.ends or (0,)
-        steps: list[Step] = []
+        steps: list[plans.Step] = []
         if self._others:
-            waits = Record("ended[k]", "stream[k]"), Wait("ended[k]", "stream[0]")
-            steps.append(Loop("k", "1", self._others, waits))
+            waits = plans.RecordStep("ended[k]", "stream[k]"), plans.WaitStep("ended[k]", "stream[0]")
+            steps.append(plans.LoopStep("k", "1", self._others, waits))
         for other in others:
-            steps += [Record("ended", self._stream(other)), Wait("ended", self._stream(first))]
+            steps += [plans.RecordStep("ended", self._stream(other)), plans.WaitStep("ended", self._stream(first))]
         return [*steps, self._copies_once("d2h", self._arrays.once, first)]
 
 

@@ -1,18 +1,17 @@
 """The door: programs in a language, from a workload with a configuration, or from a schedule."""
 
-from collections.abc import Callable
-
 from streamsim.checks import check_choice
 from streamsim.code.cuda import Cuda
 from streamsim.code.loops import plan_of
-from streamsim.code.python_libraries import CuPy, PyTorch
-from streamsim.code.steps import LANGUAGES, Language, Plan
+from streamsim.code.plans import LANGUAGES, CodePlan, Language
+from streamsim.code.python import CuPy, PyTorch
+from streamsim.code.writer import Writer
 from streamsim.code.written_out import plan_of_schedule
 from streamsim.errors import InputError
 from streamsim.program import Config, Schedule, Workload
 from streamsim.transform import repeated_step
 
-_WRITERS: dict[Language, Callable[[Plan], Cuda | CuPy | PyTorch]] = {"cupy": CuPy, "pytorch": PyTorch, "cuda-c++": Cuda}
+_WRITERS: dict[Language, type[Writer]] = {"cupy": CuPy, "pytorch": PyTorch, "cuda-c++": Cuda}
 
 
 def code_of(workload: Workload, config: Config, language: Language) -> str:
@@ -49,6 +48,6 @@ def code_of_steps(schedule: Schedule, language: Language, depth: int = 0) -> str
     return code_of(workload, prefetch, language)
 
 
-def _written(plan: Plan, language: Language) -> str:
+def _written(plan: CodePlan, language: Language) -> str:
     check_choice("language", language, LANGUAGES)
     return _WRITERS[language](plan).text()

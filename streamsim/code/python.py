@@ -1,31 +1,13 @@
 """Programs in Python, with the calls of CuPy or PyTorch in a common frame. The text is formatted as ruff formats it."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from textwrap import indent
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from textwrap import wrap
 
-from streamsim.code.steps import (
-    FIRST_ROUNDS,
-    ROUNDS_UNTIMED,
-    TRIALS,
-    VERIFIED,
-    Copy,
-    HostWork,
-    If,
-    Kernels,
-    Launch,
-    Loop,
-    Memory,
-    Piece,
-    Plan,
-    Record,
-    Run,
-    Step,
-    Synchronise,
-    Turn,
-    Wait,
-    Within,
-)
+from streamsim.code import plans
+from streamsim.code.plans import FIRST_ROUNDS, TRIALS, VERIFIED
+from streamsim.code.writer import Writer
+from streamsim.errors import InputError
 
 WIDTH = 88  # of ruff and black, unless told otherwise
 INDENT = "    "
@@ -42,30 +24,27 @@ def call(head: str, arguments: Sequence[str], room: int) -> list[str]:
     return [f"{head}(", *(f"{INDENT}{argument}," for argument in arguments), ")"]
 
 
-def rounds(weight: float) -> str:
-    """Return the rounds of a launch of the stand-in with this weight."""
-    return "work" if weight == 1 else f"max(1, round({weight:.4g} * work))"
+def spread(head: str, items: Sequence[str], tail: str, room: int) -> list[str]:
+    """Return ``head``, the items and ``tail``; if one line is too short, with an item a line."""
+    line = f"{head}{', '.join(items)}{tail}"
+    return [line] if len(line) <= room else [head, *(f"{INDENT}{item}," for item in items), tail]
 
 
-def _indented(lines: Iterable[str], by: int = 1) -> list[str]:
-    return [indent(line, INDENT * by) if line else "" for line in lines]
-
-
-class Writer(ABC):
+class Python(Writer):
     """A writer of plans in Python. The classes of the libraries write what differs between them."""
 
-    name: str
+    indent, comment = INDENT, "#"
+    unknown_rounds, rounds_of = "None", "max(1, round({0} * work))"
+    record, wait = "{0}.record({1})", "{1}.wait_event({0})"
+    synchronise_stream = synchronise_event = "{0}.synchronize()"
+    host_work = "host_work({0})"
     imports: tuple[str, ...]
     settled: tuple[str, ...] = ()  # before outputs are compared
-    synchronise: str
-    event: str
+    new_event: str
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.streams = "streams" if "streams" in plan.defaults else str(plan.streams)
+    def __init__(self, plan: plans.CodePlan) -> None:
+        super().__init__(plan)
         self.sizes = {floats: name.upper() for floats, name in plan.sizes.items()}
-        self.timed_kernels = plan.timed_kernels
-        self.arguments = [*plan.defaults, "repeat", *["work"] * (plan.kernels is not None)]
 
     # What a library says in its own way
 
@@ -74,43 +53,34 @@ class Writer(ABC):
         return []
 
     @abstractmethod
-    def stand_in(self, kernels: Kernels) -> list[str]:
+    def stand_in(self, kernels: plans.ChunkKernels) -> list[str]:
         """Return the stand-in for the user's kernels, which stands before their function."""
 
     @abstractmethod
-    def launches(self, kernels: Kernels) -> list[str]:
+    def launches(self, kernels: plans.ChunkKernels) -> list[str]:
         """Return the body of the function of the kernels."""
-
-    @abstractmethod
-    def launch(self, source: str, to: str, work: str, depth: int) -> list[str]:
-        """Return one launch of the stand-in with ``work`` rounds, in a block of this depth."""
 
     @abstractmethod
     def stream(self, kind: str) -> str:
         """Return the expression of a new stream."""
 
-    @abstractmethod
-    def within(self, stream: str) -> str:
-        """Return the head of a block of calls in a stream."""
+    in_stream: str  # the head of a block of calls in the stream ``{0}``
+    launched: tuple[str, str, str]  # the arguments of the stand-in: ``{0}``, ``{1}`` and ``{2}`` rounds
 
     @abstractmethod
-    def copy(self, step: Copy, stream: str, depth: int) -> list[str]:
-        """Return a copy in the current stream, called ``stream``, in a block of this depth."""
-
-    @abstractmethod
-    def host(self, memory: Memory, size: str) -> str:
+    def host(self, memory: plans.Array, size: str) -> str:
         """Return the expression of a new array on the host."""
 
-    def begun(self, memory: Memory) -> list[str]:  # noqa: ARG002 - most libraries make an array and its numbers at once
+    def begun(self, memory: plans.Array) -> list[str]:  # noqa: ARG002 - most libraries make an array and its numbers at once
         """Return the lines that fill a new array."""
         return []
 
     @abstractmethod
-    def card(self, memory: Memory, size: str) -> str:
+    def card(self, memory: plans.Array, size: str) -> str:
         """Return the expression of a new array on the card."""
 
     @abstractmethod
-    def fresh(self, memory: Sequence[Memory]) -> list[str]:
+    def fresh(self, memory: Sequence[plans.Array]) -> list[str]:
         """Return the lines that reset host arrays before a run; all of ``memory`` begin alike."""
 
     @abstractmethod
@@ -153,15 +123,11 @@ class Writer(ABC):
         sizes = [f"{', '.join(self.sizes.values())} = {', '.join(map(str, self.sizes))}  # floats"]
         if len(self.sizes) < 1 or len(sizes[0]) > WIDTH:
             sizes = [f"{name} = {floats}  # floats" for floats, name in self.sizes.items()]
-        rounds = None if self.timed_kernels else ROUNDS_UNTIMED
-        defaults = {**plan.defaults, "repeat": 10} | ({} if plan.kernels is None else {"work": rounds})
-        items = [f'"{name}": {value}' for name, value in defaults.items()]
-        line = f"DEFAULTS = {{{', '.join(items)}}}"
-        given = [line] if len(line) <= WIDTH else ["DEFAULTS = {", *(f"    {item}," for item in items), "}"]
+        given = spread("DEFAULTS = {", [f'"{name}": {value}' for name, value in self.defaults.items()], "}", WIDTH)
         seconds = [f"KERNELS_S = {timed.seconds:.6g}  # of {timed.words}"] if (timed := self.timed_kernels) else []
         return [*lines, "", *sizes, *seconds, *given]
 
-    def _kernels(self, kernels: Kernels) -> list[str]:
+    def _kernels(self, kernels: plans.ChunkKernels) -> list[str]:
         lines = ["# ---- YOUR KERNELS GO HERE: replace the stand-in, of --work rounds, and its calls ----"]
         if self.timed_kernels:
             lines.append("# The program measures it at its start: without --work it takes about KERNELS_S.")
@@ -169,7 +135,7 @@ class Writer(ABC):
         if self.plan.is_pattern:
             head = f"def kernels({', '.join([*kernels.names, 'work'])}):"
             beside = f"{head}  # of a chunk, in the current stream"
-            lines += ["", "", beside if len(beside) <= WIDTH else head, *_indented(self.launches(kernels))]
+            lines += ["", "", beside if len(beside) <= WIDTH else head, *self.indented(self.launches(kernels))]
         return lines
 
     def _measure(self) -> list[str]:
@@ -180,7 +146,7 @@ class Writer(ABC):
             pool = [f"pool = [{self.stream(kinds[0])} for _ in range({self.streams})]"]
         else:
             pool = ["pool = [", *(f"    {self.stream(kind)}," for kind in kinds), "]"]
-        pipeline = [f"def pipeline({', '.join(plan.roles) or 'stream'}):", *_indented(self._steps(plan.issue))]
+        pipeline = [f"def pipeline({', '.join(plan.roles) or 'stream'}):", *self.indented(self.steps(plan.issue))]
         streams = "The streams, and the events by which one waits for another." if plan.events else "The streams."
         sections = {
             "How the arrays are cut into chunks.": self._numbers(),
@@ -192,9 +158,9 @@ class Writer(ABC):
             "Its output must be that of the serial program, which has one stream.": self._compared(),
             "Its times, without the first run, which warms up.": self._times(),
         }
-        lines = [line for title, some in sections.items() if some for line in ("", f"# {title}", *some)]
-        head = f"def measure({', '.join(self.arguments)}):  # its times, and whether it is right"
-        return [head if len(head) <= WIDTH else head.partition("  #")[0], *_indented(lines[1:])]
+        head = f"def measure({', '.join(self.defaults)}):"
+        said = f"{head}  # its times, and whether it is right"
+        return [said if len(said) <= WIDTH else head, *self.sections(sections)]
 
     def _rounds_found(self) -> list[str]:
         """Return the lines that set ``work`` if it is not given."""
@@ -202,7 +168,7 @@ class Writer(ABC):
             return []
         return [
             "def kernels_alone():",
-            *_indented(self._steps(self.timed_kernels.steps)),
+            *self.indented(self.steps(self.timed_kernels.steps)),
             "",
             "if work is None:",
             f"    work = {FIRST_ROUNDS}",
@@ -241,7 +207,7 @@ class Writer(ABC):
     def _memory(self) -> list[str]:
         plan = self.plan
         lines = [*self.generator] if any(memory.start != "nothing" for memory in plan.memory) else []
-        alike: dict[str, list[Memory]] = {}
+        alike: dict[str, list[plans.Array]] = {}
         for memory in plan.memory:
             alike.setdefault(self._made(memory), []).append(memory)
         for made, some in alike.items():
@@ -255,7 +221,7 @@ class Writer(ABC):
             lines += [f"start_{name} = {self.saved.format(name)}" for name in again]
         return lines
 
-    def _made(self, memory: Memory) -> str:
+    def _made(self, memory: plans.Array) -> str:
         """Return the expression of a new array, or of new buffers."""
         if memory.slots:
             return f"[{self.card(memory, f'{_head_of(memory.part)}[0].stop')} for _ in range({memory.slots})]"
@@ -267,12 +233,12 @@ class Writer(ABC):
         events = self.plan.events
         if len(events) < MANY_EVENTS or {count for _, count in events} != {"chunks"}:
             return [
-                f"{name} = [{self.event} for _ in range({count})]" if count else f"{name} = {self.event}"
+                f"{name} = [{self.new_event} for _ in range({count})]" if count else f"{name} = {self.new_event}"
                 for name, count in events
             ]
         parts = ", ".join(f"events[{k}::{len(events)}]" for k in range(len(events)))
         return [
-            f"events = [{self.event} for _ in range({len(events)} * chunks)]",
+            f"events = [{self.new_event} for _ in range({len(events)} * chunks)]",
             f"{', '.join(name for name, _ in events)} = {parts}",
         ]
 
@@ -311,8 +277,8 @@ class Writer(ABC):
             fresh += self.fresh([memory for memory in hosts if memory.start == start])
         fresh += [self.synchronise, "timed(program, *streams)", *self._output()]
         return [
-            *["def timed(program, *streams):  # until all is issued, and until it is done", *_indented(timed), ""],
-            *["def output_of(program, *streams):  # with nothing left of earlier runs", *_indented(fresh)],
+            *["def timed(program, *streams):  # until all is issued, and until it is done", *self.indented(timed), ""],
+            *["def output_of(program, *streams):  # with nothing left of earlier runs", *self.indented(fresh)],
         ]
 
     def _output(self) -> list[str]:
@@ -323,8 +289,7 @@ class Writer(ABC):
                 output.append(f"*({self.fetched.format('d')} for d in {name})")
             else:
                 output.append((self.fetched if by_name[name].place == "device" else self.saved).format(name))
-        line = f"return [{', '.join(output)}]"
-        return [line] if len(line) <= WIDTH - 8 else ["return [", *(f"    {one}," for one in output), "]"]
+        return spread("return [", output, "]", WIDTH - 8)
 
     @property
     def _program(self) -> str:
@@ -346,11 +311,10 @@ class Writer(ABC):
         found |= {"work": "work"} if self.timed_kernels else {}
         found |= {"issue_s": "issue_s", "wall_s": "wall_s", "verified": "all(right)"}
         items = [f'"{name}": {value}' for name, value in found.items()]
-        line = f"return {{{', '.join(items)}}}"
         return [
             f"runs = [timed({self._program}) for _ in range(1 + repeat)]",
             "issue_s, wall_s = zip(*runs[1:], strict=True)",
-            *([line] if len(line) <= WIDTH - 4 else ["return {", *(f"    {item}," for item in items), "}"]),
+            *spread("return {", items, "}", WIDTH - 4),
         ]
 
     def _main(self) -> list[str]:
@@ -372,11 +336,11 @@ class Writer(ABC):
             "print(json.dumps(result))",
             'raise SystemExit(0 if result["verified"] else 1)',
         ]
-        return ['if __name__ == "__main__":', *_indented(lines)]
+        return ['if __name__ == "__main__":', *self.indented(lines)]
 
     # Steps
 
-    def piece(self, piece: Piece) -> str:
+    def piece(self, piece: plans.Piece) -> str:
         """Return the expression of a piece's floats."""
         if piece.has_slots:
             head = "n" if len(self.plan.cuts) == 1 else f"{_head_of(piece.part)}[{piece.chunk}]"
@@ -385,46 +349,32 @@ class Writer(ABC):
             return f"{piece.name}[{piece.part}[{piece.chunk}]]"
         return f"{piece.name}[{piece.first}:{piece.first + piece.floats}]" if piece.floats else piece.name
 
-    def _steps(self, steps: Sequence[Step], depth: int = 2, stream: str = "") -> list[str]:
-        """Return the lines of ``steps`` in a block of this depth; ``stream``: the current stream."""
-        return [line for step in steps for line in self._step(step, depth, stream)]
+    def run(self, pieces: Sequence[plans.Piece], stream: str, depth: int) -> list[str]:  # noqa: ARG002 - the current one
+        return call("kernels", [*map(self.piece, pieces), "work"], WIDTH - 4 * depth)
 
-    def _step(self, step: Step, depth: int, stream: str) -> list[str]:
-        match step:
-            case Copy():
-                return self.copy(step, stream, depth)
-            case Run(pieces):
-                return call("kernels", [*map(self.piece, pieces), "work"], WIDTH - 4 * depth)
-            case Launch(source, to, weight):
-                return self.launch(self.piece(source), self.piece(to), rounds(weight), depth)
-            case Record(event, its_stream):
-                return [f"{event}.record({its_stream})"]
-            case Wait(event, its_stream):
-                return [f"{its_stream}.wait_event({event})"]
-            case Synchronise(its_stream, event):
-                return [f"{its_stream or event}.synchronize()" if its_stream or event else self.synchronise]
-            case HostWork(seconds):
-                return [f"host_work({seconds})"]
-            case Turn(chunk):
-                return [
-                    f"slot, n = {chunk} % buffers, head[{chunk}]"
-                    if len(self.plan.cuts) == 1
-                    else f"slot = {chunk} % buffers"
-                ]
-        return self._block(step, depth, stream)
+    def launch(self, step: plans.LaunchStep, stream: str, depth: int) -> list[str]:  # noqa: ARG002 - the current one
+        words = (self.piece(step.source), self.piece(step.to), self.rounds(step.weight))
+        return call("stand_in", [argument.format(*words) for argument in self.launched], WIDTH - 4 * depth)
 
-    def _block(self, step: Within | If | Loop, depth: int, stream: str) -> list[str]:
-        match step:
-            case Within(its_stream, body):
-                return [self.within(its_stream), *_indented(self._steps(body, depth + 1, its_stream))]
-            case If(condition, body, let):
-                if let is not None:
-                    condition = condition.replace(let.name, f"({let.name} := {let.value})", 1)
-                return [f"if {condition}:", *_indented(self._steps(body, depth + 1, stream))]
-            case Loop(name, first, end, body, let):
-                numbers = end if first == "0" else f"{first}, {end}"
-                before = [] if let is None else [f"{let.name} = {let.value}"]
-                return [*before, f"for {name} in range({numbers}):", *_indented(self._steps(body, depth + 1, stream))]
+    def turn(self, chunk: str) -> list[str]:
+        with_head = len(self.plan.cuts) == 1
+        return [f"slot, n = {chunk} % buffers, head[{chunk}]" if with_head else f"slot = {chunk} % buffers"]
+
+    def within(self, stream: str, body: Sequence[plans.Step], depth: int) -> list[str]:
+        return self.block(self.in_stream.format(stream), self.steps(body, depth + 1, stream), depth)
+
+    def condition(self, step: plans.IfStep) -> str:
+        if step.let is None:
+            return f"if {step.condition}"
+        return f"if {step.condition.replace(step.let.name, f'({step.let.name} := {step.let.value})', 1)}"
+
+    def loop(self, step: plans.LoopStep) -> list[str]:
+        numbers = step.end if step.first == "0" else f"{step.first}, {step.end}"
+        before = [] if step.let is None else [f"{step.let.name} = {step.let.value}"]
+        return [*before, f"for {step.name} in range({numbers})"]
+
+    def block(self, head: str, body: list[str], depth: int) -> list[str]:  # noqa: ARG002 - no line is joined
+        return [f"{head}:", *self.indented(body)]
 
 
 def _head_of(part: str) -> str:
@@ -435,8 +385,7 @@ def _head_of(part: str) -> str:
 def _each(name: str, items: list[str]) -> list[str]:
     if len(items) == 1:
         return [f"for {name} in {items[0][1:]}:" if items[0].startswith("*") else f"for {name} in ({items[0]},):"]
-    line = f"for {name} in ({', '.join(items)}):"
-    return [line] if len(line) <= WIDTH - 8 else [f"for {name} in (", *(f"    {item}," for item in items), "):"]
+    return spread(f"for {name} in (", items, "):", WIDTH - 8)
 
 
 _HOST_WORK = """# ---- YOUR HOST WORK GOES HERE: replace the stand-in, and its calls ----
@@ -450,3 +399,240 @@ _CUT = """def cut(size, unit, chunks):  # slices of whole units, equal or the la
         even, over = even + 1, 0
     at = [min((even * i + min(i, over)) * unit, size) for i in range(chunks + 1)]
     return list(map(slice, at, at[1:]))"""
+
+
+MOST_TORCH_STREAMS = 32  # the size of PyTorch's pool: beyond it, streams are used again
+MOST_TORCH_SOURCES = 3  # the most that one element-wise operation reads: addcmul
+
+
+def _called(kernels: plans.ChunkKernels, first: list[str], later: Callable[[int], list[str]]) -> list[str]:
+    """Return the launches of a chunk, with comments: the ``first`` launch, then those of kernel k, ``later(k)``."""
+    lines: list[str] = []
+    for k, kernel in enumerate(kernels.calls):
+        count = kernel.launches - (k == 0)
+        calls = first if k == 0 else []
+        if count > 1:
+            calls = [*calls, f"for _ in range({count}):", *(INDENT + line for line in later(k))]
+        elif count:
+            calls = [*calls, *later(k)]
+        beside = f"{calls[0]}  # {kernel.words}"
+        is_short = len(calls) == 1 and len(beside) <= WIDTH - 4
+        lines += [beside] if is_short else [f"# {kernel.words}", *calls]
+    return lines
+
+
+class CuPy(Python):
+    """Programs with CuPy's arrays, whose kernels are ElementwiseKernels."""
+
+    name = "cupy"
+    synchronise = "cp.cuda.Device().synchronize()"
+    new_event = "cp.cuda.Event(disable_timing=True)"
+    after = "{0}.wait_event({1}.record())"
+    cleared = "array.fill(0)"
+    in_stream, launched = "with {0}", ("{0}", "{2}", "{1}")
+    replay = "graph.launch, pool[0]"
+    equal = "all(map(np.array_equal, output, wanted))"
+    saved = "{}.copy()"
+    fetched = "{}.get()"
+    generator = ("rng = np.random.default_rng(0)",)
+
+    def __init__(self, plan: plans.CodePlan) -> None:
+        super().__init__(plan)
+        is_pinned = any(memory.place == "pinned" for memory in plan.memory)
+        self.imports = ("import cupy as cp", *(["import cupyx"] if is_pinned else []), "import numpy as np")
+
+    def stand_in(self, kernels: plans.ChunkKernels) -> list[str]:
+        raw = "" if kernels.is_even else "raw "
+        read = [f"{raw}float32 {name}" for name in kernels.sources]
+        read += [f"raw float32 {name}" for name in kernels.tables]
+        written = [f"{raw}float32 {_target(name, kernels)}" for name in kernels.targets]
+        values = [f"(i < {name}.size() ? {name}[i] : 0)" if raw else name for name in kernels.sources]
+        values += [f"{name}[i % {name}.size()]" for name in kernels.tables]
+        mean = values[0] if len(values) == 1 else f"({' + '.join(values)}) / {len(values)}"
+        targets = [_target(name, kernels) for name in kernels.targets]
+        stores = [" = ".join([*targets, "t;"])]
+        if raw:
+            stores = [f"if (i < {name}.size()) {name}[i] = t;" for name in targets]
+        loop = "for (int k = 0; k < rounds; ++k) t = 3.7f * t * (1 - t);"
+        code = _string([f"float t = {mean};", loop, *stores])
+        names = [*_string(_listed([*read, "int32 rounds"])), *_string(_listed(written))]
+        return ["stand_in = cp.ElementwiseKernel(", *names, *code, ")"]
+
+    def launches(self, kernels: plans.ChunkKernels) -> list[str]:
+        targets, tables = list(kernels.targets), list(kernels.tables)
+        sizes = ", ".join(f"{name}.size" for name in dict.fromkeys((*kernels.sources, *targets)))
+        size = [] if kernels.is_even else [f"size=max({sizes})"]
+
+        def launch(sources: Sequence[str], k: int) -> list[str]:
+            words = [*sources, *tables, self.rounds(kernels.calls[k].weight), *targets, *size]
+            return call("stand_in", words, WIDTH - 8)
+
+        return _called(kernels, launch(kernels.sources, 0), lambda k: launch(kernels.again, k))
+
+    def stream(self, kind: str) -> str:
+        if kind == "legacy":
+            return "cp.cuda.Stream.null"
+        return f"cp.cuda.Stream(non_blocking={kind == 'non-blocking'})"
+
+    def copy(self, step: plans.CopyStep, stream: str, depth: int) -> list[str]:
+        card, host = self.piece(step.card), self.piece(step.host)
+        if self.plan.is_graph:  # set, get and similar methods cannot be captured
+            return call("copy", [host, card] if step.direction == "d2h" else [card, host], WIDTH - 4 * depth)
+        if step.direction == "d2h":
+            more = [] if step.is_blocking else ["blocking=False"]
+            return call(f"{card}.get", [f"out={host}", *more], WIDTH - 4 * depth)
+        wait = [f"{stream}.synchronize()"] if step.is_blocking else []
+        return [*call(f"{card}.set", [host], WIDTH - 4 * depth), *wait]
+
+    def functions(self) -> list[list[str]]:
+        if not self.plan.is_graph:
+            return []
+        return [
+            [
+                "def copy(to, src):  # as set and get, which cannot be captured",
+                "    ends = (x.data.ptr if type(x) is cp.ndarray else x.ctypes.data for x in (to, src))",
+                "    cp.cuda.runtime.memcpyAsync(*ends, src.nbytes, 4, cp.cuda.get_current_stream().ptr)",
+            ]
+        ]
+
+    def host(self, memory: plans.Array, size: str) -> str:
+        return f"{'cupyx.empty_pinned' if memory.place == 'pinned' else 'np.empty'}({size}, np.float32)"
+
+    def begun(self, memory: plans.Array) -> list[str]:
+        return [f"rng.random(out={memory.name}, dtype=np.float32)"] if memory.start == "random" else []
+
+    def card(self, memory: plans.Array, size: str) -> str:
+        if memory.start == "resident":
+            return f"cp.asarray(rng.random({size}, np.float32))"
+        return f"cp.empty({size}, np.float32)"
+
+    def fresh(self, memory: Sequence[plans.Array]) -> list[str]:
+        value = {"nothing": "np.nan", "blank": "-1"}.get(memory[0].start)
+        together = " = ".join([*(f"{m.name}[:]" for m in memory), str(value)])
+        if value and len(together) <= WIDTH - 8:
+            return [together]
+        return [f"{m.name}[:] = {value or f'start_{m.name}'}" for m in memory]
+
+    def capture(self, body: list[str]) -> list[str]:
+        return ["pool[0].begin_capture()", *body, "graph = pool[0].end_capture()"]
+
+
+def _target(name: str, kernels: plans.ChunkKernels) -> str:
+    """Return the name of a target in the text of the stand-in."""
+    return f"new_{name}" if name in kernels.sources else name
+
+
+def _listed(words: list[str]) -> list[str]:
+    return [*(f"{word}," for word in words[:-1]), words[-1]]
+
+
+def _string(words: list[str]) -> list[str]:
+    """Return the lines of an argument that is a string of these words, with as many in each line as fit."""
+    lines: list[str] = []
+    for part in (part for word in words for part in wrap(word, WIDTH - 8, break_on_hyphens=False)):
+        longer = f"{lines[-1]} {part}" if lines else part
+        lines[-1:] = [longer] if len(longer) <= WIDTH - 8 or not lines else [lines[-1], part]
+    return [*(f'    "{line} "' for line in lines[:-1]), f'    "{lines[-1]}",']
+
+
+# PyTorch's threads that compare arrays look for more work for some 5 ms. Beside 16 such threads, the host's calls take
+# 1.4 times as long.
+SINGLE = "torch.set_num_threads(1)  # those that compare outputs spin on beside the calls"
+
+
+class PyTorch(Python):
+    """Programs with PyTorch's tensors, whose kernels are eager operations with an ``out`` tensor."""
+
+    name = "pytorch"
+    imports = ("import torch",)
+    settled = (SINGLE,)
+    synchronise = "torch.cuda.synchronize()"
+    new_event = "torch.cuda.Event()"
+    after = "{0}.wait_stream({1})"
+    cleared = "array.zero_()"
+    in_stream, launched = "with torch.cuda.stream({0})", ("{0}", "{2}", "out={1}")
+    replay = "graph.replay"
+    equal = "all(map(torch.equal, output, wanted))"
+    saved = "{}.clone()"
+    fetched = "{}.cpu()"
+
+    def __init__(self, plan: plans.CodePlan) -> None:
+        super().__init__(plan)
+        streams = plan.defaults.get("streams", len(plan.kinds))
+        if streams > MOST_TORCH_STREAMS:
+            raise InputError(
+                f"streams = {streams}: PyTorch has {MOST_TORCH_STREAMS} and then gives the same ones again; use fewer,"
+                " or --as cupy"
+            )
+        if "blocking" in plan.kinds:
+            raise InputError(
+                f"streams[{plan.kinds.index('blocking')}] = 'blocking': the streams of PyTorch are non-blocking; write"
+                " it --as cupy"
+            )
+        chunks = plan.defaults.get("chunks", 1)
+        least = min((-(-cut.floats // cut.unit) for cut in plan.cuts), default=chunks)
+        if chunks > least:
+            raise InputError(
+                f"chunks = {chunks}: an operation of PyTorch writes a piece of every array, and one of them has pieces"
+                f" for {least} only; use fewer, or --as cupy"
+            )
+        self.plan = plan._replace(most_chunks=min(plan.most_chunks, least))
+        kernels = plan.kernels
+        if kernels and plan.is_pattern and len(kernels.sources + kernels.tables) > MOST_TORCH_SOURCES:
+            raise InputError(
+                f"{len(kernels.sources + kernels.tables)} input arrays: no element-wise operation of PyTorch reads"
+                f" more than {MOST_TORCH_SOURCES}; write it --as cupy"
+            )
+        if kernels and kernels.launches == 1 and len(kernels.sources + kernels.tables) > 1:
+            self.timed_kernels = None  # its only operation has no rounds
+
+    def stand_in(self, kernels: plans.ChunkKernels) -> list[str]:  # noqa: ARG002 - it is one and the same
+        return ["stand_in = torch.special.legendre_polynomial_p"]
+
+    def launches(self, kernels: plans.ChunkKernels) -> list[str]:
+        cut = "" if kernels.is_even else "[:n]"
+        arrays = tuple(dict.fromkeys((*kernels.sources, *kernels.targets)))
+        sources = [*(f"{name}{cut}" for name in kernels.sources), *(f"{name}[:1]" for name in kernels.tables)]
+        targets = [f"{name}{cut}" for name in kernels.targets]
+
+        def later(k: int) -> list[str]:
+            target = targets[k % len(targets)]
+            source = targets[0] if k < len(targets) else target
+            return call("stand_in", [source, self.rounds(kernels.calls[k].weight), f"out={target}"], WIDTH - 8)
+
+        operation, more = {1: ("stand_in", [self.rounds(kernels.calls[0].weight)]), 2: ("torch.lerp", ["0.5"])}.get(
+            len(sources), ("torch.addcmul", ["value=-0.5"])
+        )
+        first = call(operation, [*sources, *more, f"out={targets[0]}"], WIDTH - 4)
+        smallest = call("n = min", [f"{name}.numel()" for name in arrays], WIDTH - 4) if cut else []
+        return [*smallest, *_called(kernels, first, later)]
+
+    def stream(self, kind: str) -> str:
+        return "torch.cuda.default_stream()" if kind == "legacy" else "torch.cuda.Stream()"
+
+    def copy(self, step: plans.CopyStep, stream: str, depth: int) -> list[str]:  # noqa: ARG002 - a copy that blocks waits by itself
+        card, host = self.piece(step.card), self.piece(step.host)
+        to, source = (card, host) if step.direction == "h2d" else (host, card)
+        more = [] if step.is_blocking else ["non_blocking=True"]
+        return call(f"{to}.copy_", [source, *more], WIDTH - 4 * depth)
+
+    def host(self, memory: plans.Array, size: str) -> str:
+        made = "torch.rand" if memory.start == "random" else "torch.empty"
+        pinned = ", pin_memory=True" if memory.place == "pinned" else ""
+        return f"{made}({size}{pinned})"
+
+    def card(self, memory: plans.Array, size: str) -> str:
+        return f'torch.{"rand" if memory.start == "resident" else "empty"}({size}, device="cuda")'
+
+    def fresh(self, memory: Sequence[plans.Array]) -> list[str]:
+        if memory[0].start == "random":
+            return [f"{m.name}.copy_(start_{m.name})" for m in memory]
+        value = 'float("nan")' if memory[0].start == "nothing" else "-1"
+        return [f"{m.name}.fill_({value})" for m in memory]
+
+    def capture(self, body: list[str]) -> list[str]:
+        return [
+            "graph = torch.cuda.CUDAGraph()",
+            "with torch.cuda.graph(graph, stream=pool[0]):",
+            *(INDENT + line for line in body),
+        ]

@@ -6,7 +6,6 @@ Conditions, numbers of streams and events are text that is the same in Python an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple, get_args
 
 from streamsim.device import CALLS, COMPILED
@@ -31,7 +30,7 @@ def language_of(front_end: str) -> Language | None:
     return next((language for language, name in FRONT_END_OF.items() if name == wanted), None)
 
 
-class Memory(NamedTuple):
+class Array(NamedTuple):
     """An array of the program.
 
     - ``start``: its content before each run. "random": random numbers; "nothing": a value that cannot be a result;
@@ -71,7 +70,7 @@ class Piece(NamedTuple):
     floats: int = 0
 
 
-class Copy(NamedTuple):
+class CopyStep(NamedTuple):
     """A copy between host and card in the current stream."""
 
     direction: Literal["h2d", "d2h"]
@@ -80,7 +79,7 @@ class Copy(NamedTuple):
     is_blocking: bool = False
 
 
-class Launch(NamedTuple):
+class LaunchStep(NamedTuple):
     """One launch of the stand-in in the current stream: it reads ``source`` and writes ``to``.
 
     ``weight``: its rounds, as a share (0..1] of the most rounds of any launch in the program.
@@ -91,40 +90,40 @@ class Launch(NamedTuple):
     weight: float = 1.0
 
 
-class Run(NamedTuple):
+class RunStep(NamedTuple):
     """The kernels of a chunk in the current stream, with these pieces as arguments."""
 
     pieces: tuple[Piece, ...]
 
 
-class Record(NamedTuple):
+class RecordStep(NamedTuple):
     """A record of the event in the stream."""
 
     event: str
     stream: str
 
 
-class Wait(NamedTuple):
+class WaitStep(NamedTuple):
     """A wait of the stream for the event."""
 
     event: str
     stream: str
 
 
-class Synchronise(NamedTuple):
+class SynchroniseStep(NamedTuple):
     """A wait of the host for a stream, an event, or (without both) the card."""
 
     stream: str = ""
     event: str = ""
 
 
-class HostWork(NamedTuple):
+class WorkStep(NamedTuple):
     """Host work; ``seconds`` is an expression."""
 
     seconds: str
 
 
-class Within(NamedTuple):
+class WithinStep(NamedTuple):
     """Calls in this stream."""
 
     stream: str
@@ -138,7 +137,7 @@ class Let(NamedTuple):
     value: str
 
 
-class If(NamedTuple):
+class IfStep(NamedTuple):
     """The body, if the condition holds; ``let``: a variable that condition and body use."""
 
     condition: str
@@ -146,7 +145,7 @@ class If(NamedTuple):
     let: Let | None = None
 
 
-class Loop(NamedTuple):
+class LoopStep(NamedTuple):
     """The body for ``name`` from ``first`` to ``end - 1``; ``let``: a variable that ``end`` and the body use."""
 
     name: str
@@ -156,23 +155,14 @@ class Loop(NamedTuple):
     let: Let | None = None
 
 
-class Turn(NamedTuple):
+class TurnStep(NamedTuple):
     """The chunk whose buffers the next steps use."""
 
     chunk: str
 
 
-Step = Copy | Launch | Run | Record | Wait | Synchronise | HostWork | Within | If | Loop | Turn
-
-
-def copies_in(steps: Iterable[Step]) -> Iterator[Copy]:
-    """Yield every copy among the steps and in their bodies, in order."""
-    for step in steps:
-        match step:
-            case Copy():
-                yield step
-            case Within(_, body) | If(_, body, _) | Loop(_, _, _, body, _):
-                yield from copies_in(body)
+Call = CopyStep | LaunchStep | RunStep | RecordStep | WaitStep | SynchroniseStep | WorkStep | TurnStep
+Step = Call | WithinStep | IfStep | LoopStep
 
 
 class Events(NamedTuple):
@@ -193,7 +183,7 @@ class KernelCall(NamedTuple):
     weight: float = 1.0
 
 
-class Kernels(NamedTuple):
+class ChunkKernels(NamedTuple):
     """The kernels of each chunk: ``calls`` in a row, which read ``sources`` and ``tables`` and write ``targets``.
 
     The names are those of a chunk's pieces. ``is_even``: sources and targets are equally long.
@@ -233,7 +223,7 @@ class TimedKernels(NamedTuple):
     words: str
 
 
-class Plan(NamedTuple):
+class CodePlan(NamedTuple):
     """The plan of a whole program.
 
     - ``title``: a description. ``defaults``: the arguments of the program, and their default values.
@@ -248,9 +238,9 @@ class Plan(NamedTuple):
     title: str
     is_graph: bool
     defaults: dict[str, int]
-    memory: tuple[Memory, ...]
+    memory: tuple[Array, ...]
     cuts: tuple[Cut, ...]
-    kernels: Kernels | None
+    kernels: ChunkKernels | None
     events: tuple[Events, ...]
     issue: tuple[Step, ...]
     results: tuple[str, ...]
