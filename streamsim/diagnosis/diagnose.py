@@ -5,6 +5,7 @@ explains the measured times if each of its predictions is within the error of th
 them, the result names a second measurement that distinguishes these programs.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -26,6 +27,7 @@ replace = msgspec.structs.replace
 # Relative error of a right explanation on a measured profile: from random schedules and published cases
 # (docs/evidence.md).
 KNOWN_MEASURED = 0.05
+SHARP = 1 / 8  # share of that error by which programs on one card differ: most of it is common to all of them
 SAME = 0.01  # programs whose times differ by less, relative, are one explanation
 APART = 1.15  # a second measurement distinguishes two explanations if their times have at least this ratio
 AGAIN = "the same program a second time in the same process, from an idle card on"
@@ -110,7 +112,8 @@ class Diagnosis(Result, msgspec.Struct, frozen=True):
     """The explanations of measured times.
 
     - ``known_within``: the relative error that a right explanation may have.
-    - ``explanations``: programs that fit come first, with few mistakes before many; then the others, the nearest first.
+    - ``explanations``: programs that fit come first, with few mistakes before many, and the likeliest of as many
+      first; then the others, the nearest first.
     - ``next``: the measurement that distinguishes the explanations that fit (None: none is needed or known).
     """
 
@@ -160,7 +163,7 @@ class Diagnosis(Result, msgspec.Struct, frozen=True):
             return "".join(self._two())
         if not others:
             return f"one usual mistake explains it: {first.title}"
-        return f"{1 + len(others)} explanations fit equally well; the most usual one: {first.title}"
+        return f"{1 + len(others)} explanations fit; the likeliest one: {first.title}"
 
     def _two(self) -> list[str]:
         """Return a sentence on the pairs of mistakes that fit, if any do."""
@@ -221,19 +224,31 @@ def diagnose(
     meant = _IntendedWork(program, device, config or Config())
     programs = [meant.as_measured(time) for time in times]
     known = KNOWN_MEASURED if device.source("h2d.bandwidth_bytes_per_s")[0] == "measured" else PUBLISHED_WITHIN
-    found = sorted(_explanations(programs, times, known), key=_rank)
+    found = sorted(_explanations(programs, times, known), key=lambda one: _rank(one, times, known))
     return Diagnosis(device.name, times, known, tuple(found), _second(meant, times, found))
 
 
-def _rank(found: CandidateProgram) -> tuple[bool, int, bool, float]:
+def _rank(found: CandidateProgram, times: Sequence[Measured], known: float) -> tuple[bool, int, bool, float]:
     """Return the sort key of an explanation.
 
-    Explanations that fit come first, with few mistakes before many. Single mistakes keep their order, the most usual
-    first, with open-ended ones last. Pairs, and explanations that do not fit, are ordered by their distance.
+    Explanations that fit come first, with few mistakes before many, and the likeliest first of as many, with open-ended
+    ones last. Explanations that do not fit are ordered by their distance.
     """
     if not found.fits:
         return True, 0, False, abs(found.off)
-    return False, len(found.titles), found.is_open_ended, abs(found.off) if len(found.titles) > 1 else 0.0
+    return False, len(found.titles), found.is_open_ended, -_likelihood(found, times, known * SHARP)
+
+
+def _likelihood(found: CandidateProgram, times: Sequence[Measured], error: float) -> float:
+    """Return the logarithm of the likelihood of an explanation, up to a constant.
+
+    A common mistake is likelier. A time is likely if it is near the prediction in units of the relative ``error``, and
+    if the prediction is narrow: a range that holds nearly any time explains none of them.
+    """
+    common = sum(math.log(mistake.common) for mistake in MISTAKES if mistake.title in found.titles)
+    hits = (time.off(measured.seconds) / error for time, measured in zip(found.times_s, times, strict=True))
+    widths = (math.log(time.high_s / time.low_s) + error for time in found.times_s)
+    return common - sum(hit * hit / 2 + math.log(width) for hit, width in zip(hits, widths, strict=True))
 
 
 class _IntendedWork(NamedTuple):

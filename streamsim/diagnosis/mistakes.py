@@ -1,9 +1,10 @@
 """The usual mistakes of programs that should overlap, each as a change of the intended program.
 
-The most frequent mistakes in public threads come first. A mistake changes the configuration, the device or the ops that
-the host issues, and the model simulates the changed program. The cost of some mistakes does not follow from any size
-(cold host memory, an allocation). These have a least and a most time, and explain a range of measured times. A first
-run and earlier work explain nearly any time that is too long. These two are open-ended and come last.
+The most frequent mistakes in public threads come first, and are marked as common. A mistake changes the configuration,
+the device or the ops that the host issues, and the model simulates the changed program. The cost of some mistakes does
+not follow from any size (cold host memory, an allocation). These have a least and a most time, and explain a range of
+measured times. A first run and earlier work explain nearly any time that is too long. These two are open-ended and come
+last.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ ALLOCATION_S = 20e-6, 1e-3  # cudaMalloc and cudaFree together, for each chunk
 ALLOCATED_BYTES_PER_S = 30e9  # and the most time for much memory: 32 ms for 1 GiB in a public thread
 ISSUE, OPS, DEVICE = 0, 1, 2  # the part that a mistake changes; several mistakes are made in this order
 HOSTS_DIFFER = 0.15  # relative error of a library's calls, whose times differ between hosts
+OFTEN = 1.4  # of the six mistakes that most public threads are about, against each of the others
 SHORT_S = 2e-6  # a short kernel or cudaMemset in the default stream
 # The host stages pageable copies. Profiles have the rate of memory in the host's caches. Other memory is slower, and
 # pages that were never written fault first: 1.8 to 3 GB/s in public threads, 0.5 to 2.8 GB/s in recordings.
@@ -64,6 +66,7 @@ class Mistake(NamedTuple):
     - ``has_range``: True if the least and the most time differ.
     - ``doubt``: the additional relative error of its times.
     - ``is_open_ended``: True if it explains nearly any time that is too long.
+    - ``common``: how often it is made, against a mistake that is made now and then.
     """
 
     title: str
@@ -75,6 +78,7 @@ class Mistake(NamedTuple):
     has_range: bool = False
     doubt: float = 0.0
     is_open_ended: bool = False
+    common: float = 1.0
 
 
 # The ops
@@ -123,6 +127,12 @@ def _with_cold_memory(device: Device, level: float) -> Device:
         least = min(COLD * warm, COLD_BYTES_PER_S[direction])
         rates[f"{direction}.pageable_bandwidth_bytes_per_s"] = warm + level * (least - warm)
     return with_values(device, rates) if level else device
+
+
+def _not_cut(meant: IntendedProgram, _: float) -> IntendedProgram | None:
+    if meant.config is None or meant.config.chunks == 1:
+        return None
+    return meant.issued(order="depth-first", chunks=1, streams=1, buffers=None)
 
 
 def _one_stream(meant: IntendedProgram, _: float) -> IntendedProgram | None:
@@ -259,6 +269,7 @@ MISTAKES: tuple[Mistake, ...] = (
         _pageable,
         step=ISSUE,
         has_range=True,
+        common=OFTEN,
     ),
     Mistake(
         "copies block the host",
@@ -266,6 +277,7 @@ MISTAKES: tuple[Mistake, ...] = (
         "cudaMemcpyAsync, get(blocking=False) or non_blocking=True, from pinned memory, in the chunk's stream",
         "waits",
         _blocking_copies,
+        common=OFTEN,
     ),
     Mistake(
         "all work is in the default stream",
@@ -273,6 +285,7 @@ MISTAKES: tuple[Mistake, ...] = (
         "create non-blocking streams, and give every copy and launch its chunk's stream",
         "streams",
         _default_stream,
+        common=OFTEN,
     ),
     Mistake(
         "kernels are in the default stream",
@@ -295,6 +308,16 @@ MISTAKES: tuple[Mistake, ...] = (
         "streams",
         _one_stream,
         step=ISSUE,
+        common=OFTEN,
+    ),
+    Mistake(
+        "the work is not cut into chunks",
+        "a profiler shows one copy in, one kernel and one copy back, each of all the data",
+        "cut the arrays into chunks, and issue the copies and the kernel of each chunk in its stream",
+        "streams",
+        _not_cut,
+        step=ISSUE,
+        common=OFTEN,
     ),
     Mistake(
         "the host waits in the loop",
@@ -302,6 +325,7 @@ MISTAKES: tuple[Mistake, ...] = (
         "wait once, behind the loop; or for an event of the chunk before the last one",
         "waits",
         _waits_in_the_loop,
+        common=OFTEN,
     ),
     Mistake(
         "breadth-first issue on one hardware queue",
