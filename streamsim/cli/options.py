@@ -108,18 +108,71 @@ COUNT = Quantity("count", parse_count)
 CHUNKS = Quantity("count", partial(parse_number, most=MOST_CHUNKS))
 
 
+SEVERAL = ("device", "connections", "chunks", "streams", "order", "buffers", "memory", "launch")  # options
+
+
+class Listed(str):
+    """Several values as text, with commas between them; numbers may be a range such as 1..64*2."""
+
+    __slots__ = ()
+
+
+class Several(click.ParamType):  # type: ignore[type-arg]  # generic in new versions of click only
+    """One value of a type; or several, which stay :class:`Listed`."""
+
+    def __init__(self, one: click.ParamType) -> None:  # type: ignore[type-arg]
+        self.one, self.name = one, one.name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value, or the text of several."""
+        is_range = ".." in str(value) and param is not None and param.name != "device"  # ../card.toml is none
+        if isinstance(value, str) and ("," in value or is_range):
+            return Listed(value)
+        return self.one.convert(value, param, ctx)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str | None:
+        """Return what stands for the value in the help."""
+        return self.one.get_metavar(param, ctx) if ctx is not None else self.one.get_metavar(param)  # type: ignore[call-arg]
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
+        """Complete the last of the values."""
+        before, comma, last = incomplete.rpartition(",")
+        found = self.one.shell_complete(ctx, param, last)
+        for item in found if comma else ():
+            item.value = f"{before},{item.value}"
+        return found
+
+
+class Ranges(Several):
+    """Several values or ranges of one type, as text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ARG002
+        return value
+
+
+def take_several(command: click.Command) -> None:
+    """Let the options :data:`SEVERAL` of ``command`` take several values."""
+    for param in command.params:
+        if param.name in SEVERAL and isinstance(param, click.Option):
+            param.type = Several(param.type)
+
+
+def take_ranges(command: click.Command) -> None:
+    """Let the shared options of ``command`` take ranges, without a default; a workload's file says no defaults."""
+    for param in command.params:
+        if param.name in {*Pipeline.__struct_fields__, *Chosen.__struct_fields__}:
+            param.callback = None
+            if isinstance(param, click.Option):
+                param.type, param.default = Ranges(param.type), None
+
+
 Completion = Callable[[click.Context, click.Parameter, str], "list[CompletionItem | str]"]
 
 
 def complete_device(_context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
-    """Return the profiles and the TOML files whose names begin with what was typed; else what the shell finds."""
-    return [*_devices_like(incomplete)] or [CompletionItem(incomplete, type="file")]
-
-
-def complete_devices(_context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
-    """Return the same for the last of several names with commas between them."""
+    """Return the profiles and TOML files that the last of several names may be; else what the shell finds."""
     before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in _devices_like(last)]
+    return [f"{before}{comma}{name}" for name in _devices_like(last)] or [CompletionItem(incomplete, type="file")]
 
 
 def _devices_like(incomplete: str) -> list[str]:

@@ -30,12 +30,14 @@ from streamsim.cli.options import (
     FILE,
     OUTPUT,
     Chosen,
+    Listed,
     Pipeline,
     all_of,
     device_options,
     output_options,
     pipeline_options,
     schedule_given,
+    take_several,
     taken,
     timed_alone_noted,
 )
@@ -43,13 +45,11 @@ from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_data, print_json, with_assumed
 from streamsim.cli.process import verdict
 from streamsim.cli.side_by_side import (
-    Listed,
     Shown,
     check_single,
     listed,
     print_configurations,
     print_programs,
-    take_several,
 )
 from streamsim.device import Device, within_words
 from streamsim.errors import OK, InputError

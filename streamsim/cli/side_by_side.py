@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from streamsim.analysis import predict
 from streamsim.cli.beside import write_beside
 from streamsim.cli.given import read_given
-from streamsim.cli.options import Chosen
+from streamsim.cli.options import Chosen, Listed
 from streamsim.cli.page import write_called
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.cli.sweep import rows_for_table, taken_for_granted
@@ -24,47 +24,7 @@ from streamsim.search import WITHIN, Sweep, sweep
 from streamsim.text import one_line
 from streamsim.timeline import Timeline
 
-SEVERAL = ("device", "connections", "chunks", "streams", "order", "buffers", "memory", "launch")  # options
 MOST_LINES = 12  # time lines in one picture, trace or page
-
-
-class Listed(str):
-    """Several values as text, with commas between them; numbers may be a range such as 1..64*2."""
-
-    __slots__ = ()
-
-
-class Several(click.ParamType):  # type: ignore[type-arg]  # generic in new versions of click only
-    """One value of a type; or several, which stay :class:`Listed`."""
-
-    def __init__(self, one: click.ParamType) -> None:  # type: ignore[type-arg]
-        self.one, self.name = one, one.name
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the value, or the text of several."""
-        is_range = ".." in str(value) and param is not None and param.name != "device"  # ../card.toml is none
-        if isinstance(value, str) and ("," in value or is_range):
-            return Listed(value)
-        return self.one.convert(value, param, ctx)
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str | None:
-        """Return what stands for the value in the help."""
-        return self.one.get_metavar(param, ctx) if ctx is not None else self.one.get_metavar(param)  # type: ignore[call-arg]
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
-        """Complete the last of the values."""
-        before, comma, last = incomplete.rpartition(",")
-        found = self.one.shell_complete(ctx, param, last)
-        for item in found if comma else ():
-            item.value = f"{before},{item.value}"
-        return found
-
-
-def take_several(command: click.Command) -> None:
-    """Let the options :data:`SEVERAL` of ``command`` take several values."""
-    for param in command.params:
-        if param.name in SEVERAL and isinstance(param, click.Option):
-            param.type = Several(param.type)
 
 
 def listed(options: Mapping[str, Any]) -> dict[str, str]:

@@ -1,11 +1,15 @@
 """Predict every combination of some ranges, into a file."""
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from signal import SIG_IGN, SIGINT, signal
+from threading import Thread
 from typing import Any
 
 import click
@@ -19,33 +23,29 @@ from streamsim.cli.options import (
     MARKDOWN_FORM,
     OUTPUT,
     PLAIN,
-    complete_devices,
-    complete_front_end,
-    complete_list,
-    complete_setting,
+    device_options,
     formats,
+    pipeline_options,
+    take_ranges,
 )
 from streamsim.cli.page import page_option, predicting, save_page
 from streamsim.cli.printing import print_data, tell
 from streamsim.device import link_words, load_device, within_words
-from streamsim.errors import InputError
+from streamsim.errors import INTERRUPTED, InputError
 from streamsim.page import check_rows, longest_axes
-from streamsim.program import HOST_MEMORIES, LAUNCHES, ORDERS, Config, Workload
+from streamsim.program import Config, Workload
 from streamsim.report import common_words, sweep_table
 from streamsim.search import (
     FORMATS,
-    RETRIES,
     SLOW,
     WITHIN,
-    Format,
-    Journal,
     Sweep,
-    encoder,
+    Tally,
+    encoded,
     evaluate,
     format_of,
     header,
     is_fast,
-    journal_after,
     read_asked,
     read_rows,
     sweep_blocks,
@@ -57,60 +57,13 @@ from streamsim.text import counted, format_ratio, format_seconds, one_line
 ARRAYS = {"h2d": "h2d_bytes", "kernel": "kernel_s", "d2h": "d2h_bytes"}  # options and the columns that they set
 MOST_IN_TABLE = 100_000  # combinations whose rows are kept for a table
 CLUSTER_S = 5.0  # for how long a cluster is looked for
-COMPLETE_ORDERS, COMPLETE_MEMORIES, COMPLETE_LAUNCHES = map(
-    complete_list, (lambda: ORDERS, lambda: HOST_MEMORIES, lambda: LAUNCHES)
-)
 
 
 @click.command("sweep", cls=BriefCommand)
-@click.argument("workload", metavar="[WORKLOAD.toml]", required=False)
-@click.option(
-    "--file", "asked", type=FILE, help="A TOML file with these options by name. Options on the command line win."
-)
-@click.option("--h2d", multiple=True, help="Sizes of an input array: 64MiB, 1MiB..1GiB*2. Repeatable: another array.")
-@click.option("--kernel", multiple=True, help="Times of a kernel: 0.57ms, 0.1ms..1ms+0.1ms. Repeatable.")
-@click.option("--h2d-once", multiple=True, help="Size of an array copied once, before the first chunk.")
-@click.option("--d2h-once", multiple=True, help="Size of an array copied back once, after the last.")
-@click.option("--d2h", multiple=True, help="Sizes of an output array. Repeatable.")
-@click.option("--elements", help="Number of elements, as for predict.")
-@click.option("--host-work", help="Time of the host's work before it issues each chunk: 1ms..5ms+1ms.")
-@click.option(
-    "--host-load", help="Host work over all the data, added to --host-work; each chunk's share runs before the chunk."
-)
-@click.option("--scale", help="Factors for the whole workload (elements, kernels' times, --host-load): 0.25..4*2.")
-@click.option("--chunks", help="Numbers of chunks: 1..64, 1..64*2, 1,2,4. Default: 1.")
-@click.option("--streams", help="Numbers of streams. Default: 1.")
-@click.option(
-    "--order",
-    shell_complete=COMPLETE_ORDERS,
-    help=f"Issue orders: {','.join(ORDERS)}. Default: depth-first.",
-)
-@click.option(
-    "--buffers", help="Device buffers used in turn: 2,3,4; all (the default): one for every chunk; prefetch: 2."
-)
-@click.option("--memory", shell_complete=COMPLETE_MEMORIES, help="Host memory: pinned,pageable. Default: pinned.")
-@click.option("--launch", shell_complete=COMPLETE_LAUNCHES, help="How ops are issued: live,graph. Default: live.")
-@click.option(
-    "--device",
-    shell_complete=complete_devices,
-    help="Shipped profiles and TOML files, separated by commas. Default: h200.",
-)
-@click.option(
-    "--front-end",
-    shell_complete=complete_front_end,
-    help="What the program is written in: calls,cupy,pytorch. Default: calls.",
-)
-@click.option("--call-cost", help="Times that every copy and launch costs the host: 9us.")
-@click.option("--connections", help="Hardware queues: 1..32*2. Default: the profile's number.")
-@click.option(
-    "--set",
-    multiple=True,
-    metavar="NAME=VALUES",
-    shell_complete=complete_setting,
-    help="A number or rule of the profile: link.bandwidth=25GB/s,50GB/s,100GB/s (both directions),"
-    " host.kernel=1us..8us*2, copy_engines.count=1,2. Repeatable.",
-)
-@click.option("--memory-limit", help="The most that the device buffers may hold, such as 8GiB.")
+@pipeline_options
+@click.option("--scale", help="Factor of the whole workload: elements, kernels' times, --host-load.")
+@device_options
+@click.option("--file", type=FILE, help="A TOML file with these options by name. Options on the command line win.")
 @click.option("--output", "-o", type=OUTPUT, help="File to write: .csv or .jsonl. Default: standard output.")
 @formats(
     (*FORMATS, "table", MARKDOWN_FORM),
@@ -121,28 +74,23 @@ COMPLETE_ORDERS, COMPLETE_MEMORIES, COMPLETE_LAUNCHES = map(
 @page_option
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes on this machine.")
 @click.option("--dask", metavar="ADDRESS", help="A Dask cluster's scheduler, such as tcp://host:8786.")
-@click.option(
-    "--retries",
-    type=click.IntRange(0, 100),
-    default=RETRIES,
-    show_default=True,
-    help="How often a block that fails on a worker is tried again.",
-)
 def sweep_command(
-    asked: Path | None,
+    file: Path | None,
     output: Path | None,
     form: str | None,
     page: Path | None,
     workers: int | None,
     dask: str | None,
-    retries: int,
     **options: Any,
 ) -> None:
     """Predict every combination of ranges, one row each. Combinations that cannot be issued or do not fit are left out.
 
-    Rows are written as they come. If a sweep is stopped, the same command continues it, and the file ends up the same.
-    The serial time and the speed-up of each row refer to the unchunked program with blocking copies, as in predict. If
-    only the bandwidth or latency of a direction is set, the numbers that depend on it follow.
+    An option takes several values: 1,2,4 or depth-first,breadth-first. Numbers also take ranges: 1..64 counts, 1..64*2
+    doubles, and 0.1ms..1ms+0.1ms goes in steps.
+
+    Rows are written as they come. If a sweep is stopped, the same command goes on where the file ends. The serial time
+    and the speed-up of each row refer to the unchunked program with blocking copies, as in predict. If only the
+    bandwidth or latency of a direction is set, the numbers that depend on it follow.
 
     \b
     Examples:
@@ -151,44 +99,47 @@ def sweep_command(
       streamsim sweep --h2d "1MiB..16MiB*4" --kernel 0.1ms --chunks 8 --set h2d.latency=1us,10us
       streamsim sweep --h2d 64MiB --kernel 1ms --d2h 64MiB --chunks 16 --set link.bandwidth=25GB/s,50GB/s,100GB/s
     """  # noqa: D301 - click wants the backspace itself
+    options["set"] = options.pop("settings")
     given = {
-        name: [value] if isinstance(value, str) else list(value)
+        name: [str(value)] if isinstance(value, str | Path) else list(value)
         for name, value in options.items()
         if value not in (None, ())
     }
-    sweep = sweep_of({**(read_asked(asked) if asked else {}), **given})
-    _check_page(page, output, sweep)
+    sweep = sweep_of({**(read_asked(file) if file else {}), **given})
+    if page is not None:
+        check_rows(len(sweep))
+        if output is None:
+            raise InputError(f"--page {page}: shows the rows of a file; add --output FILE")
     as_table = output is None and (form == "table" or (form is None and sys.stdout.isatty()))
     kind = format_of(output or "stdout", None if as_table else form)
     if not (workers or dask or is_fast()):
         note(SLOW)
     with noting_compilation(), _executor(workers, dask) as executor:
         if as_table:
-            print_table(rows_for_table(sweep, executor, retries), taken_for_granted(sweep))
+            print_table(rows_for_table(sweep, executor), taken_for_granted(sweep))
         elif output is None:
-            _to_stdout(sweep, kind, executor, retries)
+            tally = Tally(sweep.columns)
+            print_data(header(kind, sweep.columns))
+            for rows in tally.counted(sweep_blocks(sweep, 0, executor)):
+                print_data(encoded(kind, sweep.columns, rows.rows))
+            _say_left_out(tally)
+            for line in taken_for_granted(sweep):
+                note(line)
         else:
             try:
                 with progress_bar("sweeping") as progress:
-                    written = write_sweep(sweep, output, kind, executor, retries, progress=progress)
+                    tally = write_sweep(sweep, output, kind, executor, progress=progress)
             except KeyboardInterrupt:
-                note("stopped; the same command continues from here")
+                note("stopped; the same command goes on from here")
                 raise
-            _summarise(sweep, written, output)
+            _summarise(sweep, tally, output)
     if page is not None and output is not None:
-        rows = list(read_rows(output, kind))
-        command = "" if asked else _predicting(rows, given, sweep)
-        save_page("sweep_page", page, rows, sweep, command, list(taken_for_granted(sweep)))
+        found = list(read_rows(output, kind))
+        command = "" if file else _predicting(found, given, sweep)
+        save_page("sweep_page", page, found, sweep, command, list(taken_for_granted(sweep)))
 
 
-def _check_page(page: Path | None, output: Path | None, sweep: Sweep) -> None:
-    """Raise InputError before the sweep begins if its rows cannot be shown on a page."""
-    if page is None:
-        return
-
-    check_rows(len(sweep))
-    if output is None:
-        raise InputError(f"--page {page}: shows the rows of a file; add --output FILE")
+take_ranges(sweep_command)
 
 
 @contextmanager
@@ -197,55 +148,55 @@ def _executor(workers: int | None, dask: str | None) -> Iterator[Executor | None
     if workers and dask:
         raise InputError("--workers, --dask: both spread the sweep; give one")
     if dask:
-        with _dask(dask) as executor:
-            yield executor
+        with _dask_client(dask) as client:
+            yield client.get_executor()
     elif workers:
-        from streamsim.cli.worker import workers as processes
-
         if is_fast():
             evaluate(Workload(1, (4,)), [Config()], load_device("ideal"))  # compiled once, not by every worker
-        with processes(workers) as pool:
+        before = signal(SIGINT, SIG_IGN)  # workers inherit it: Ctrl-C is for this process
+        pool = ProcessPoolExecutor(workers, get_context("spawn"), _watch_parent)
+        for _ in range(workers):
+            pool.submit(int)
+        signal(SIGINT, before)
+        try:
             yield pool
+        finally:
+            pool.shutdown(cancel_futures=True)
     else:
         yield None
 
 
-@contextmanager
-def _dask(address: str) -> Iterator[Executor]:
+def _watch_parent() -> None:
+    """Let this worker end with the process that started it, however that ends."""
+
+    def end_with_parent() -> None:
+        parent = parent_process()
+        assert parent is not None, "a worker has one"
+        parent.join()
+        os._exit(INTERRUPTED)
+
+    Thread(target=end_with_parent, daemon=True).start()
+
+
+def _dask_client(address: str) -> Any:
     try:
         distributed: Any = import_module("distributed")
     except ImportError:
         raise InputError("--dask: needs Dask: pip install 'streamsim[dask]'") from None
     try:
-        client = distributed.Client(address, timeout=CLUSTER_S)
+        return distributed.Client(address, timeout=CLUSTER_S)
     except (OSError, ValueError) as error:
         raise InputError(one_line(f"--dask = {address!r}: no cluster there: {error}")) from None
-    with client:
-        yield client.get_executor()
 
 
-def _to_stdout(sweep: Sweep, kind: Format, executor: Executor | None, retries: int) -> None:
-    encode = encoder(kind)
-    print_data(header(kind, sweep.columns))
-    so_far = Journal("")
-    for rows in sweep_blocks(sweep, 0, executor, retries):
-        print_data(encode(sweep.columns, rows.rows))
-        so_far = journal_after(so_far, rows, sweep.columns)
-    _say_left_out(so_far)
-    for line in taken_for_granted(sweep):
-        note(line)
-
-
-def rows_for_table(sweep: Sweep, executor: Executor | None = None, retries: int = RETRIES) -> list[dict[str, Any]]:
+def rows_for_table(sweep: Sweep, executor: Executor | None = None) -> list[dict[str, Any]]:
     """Predict the rows, and note which combinations were left out. Raises InputError for too many."""
     if len(sweep) > MOST_IN_TABLE:
         raise InputError(f"{len(sweep):,} combinations are too many for a table; give --output FILE or --format csv")
-    rows: list[dict[str, Any]] = []
-    so_far = Journal("")
-    for block in sweep_blocks(sweep, 0, executor, retries):
-        rows += (dict(zip(sweep.columns, row, strict=True)) for row in block.rows)
-        so_far = journal_after(so_far, block, sweep.columns)
-    _say_left_out(so_far)
+    tally = Tally(sweep.columns)
+    blocks = tally.counted(sweep_blocks(sweep, 0, executor))
+    rows = [dict(zip(sweep.columns, row, strict=True)) for block in blocks for row in block.rows]
+    _say_left_out(tally)
     return rows
 
 
@@ -266,43 +217,38 @@ def _predicting(rows: list[dict[str, Any]], given: dict[str, list[str]], sweep: 
     arrays = {option for option, column in ARRAYS.items() if any(name.startswith(column) for name in varying)}
     if "scale" in given or any(len(given.get(option, ())) != 1 for option in arrays):
         return ""
-    return predicting(
-        {f"--{name.removesuffix('_s').replace('_', '-')}" for name in varying | arrays | {*longest_axes(sweep)}}
-    )
+    shown = varying | arrays | {*longest_axes(sweep)}
+    return predicting({f"--{name.removesuffix('_s').replace('_', '-')}" for name in shown})
 
 
-def _say_left_out(written: Journal) -> None:
-    if unissued := written.left_out - written.too_large:
-        note(f"{unissued} combinations that cannot be issued were left out, the first because {written.reason}")
-    if written.too_large:
-        why = written.too_large_reason
-        note(f"{written.too_large} combinations that have no room on the card were left out, the first because {why}")
+def _say_left_out(tally: Tally) -> None:
+    for why, count in sorted(tally.left_out.items()):
+        note(f"{count} combinations that {why} were left out, the first because {tally.reasons[why]}")
 
 
-def _summarise(sweep: Sweep, written: Journal, output: Path) -> None:
-
-    _say_left_out(written)
+def _summarise(sweep: Sweep, tally: Tally, output: Path) -> None:
+    _say_left_out(tally)
     if not output.is_file():  # the rows went where this would go
         return
-    if written.fastest is not None:
-        row = dict(zip(sweep.columns, written.fastest, strict=True))
+    if tally.fastest is not None:
+        row = dict(zip(sweep.columns, tally.fastest, strict=True))
         found = ", ".join(f"{name} {row[name]}" for name in ("device", "chunks", "streams", "order"))
         within = row[WITHIN] or 0.0
         took, gain = format_seconds(row["makespan_s"], within), format_ratio(row["speedup"], within)
-        rows = f"{counted(written.rows, 'row')} in {output}"
+        rows = f"{counted(tally.rows, 'row')} in {output}"
         tell(f"{rows}; the fastest: {found}: {took}, {gain} as fast as the unchunked program")
     tell(*taken_for_granted(sweep))
 
 
 def taken_for_granted(sweep: Sweep) -> Iterator[str]:
     """Yield the assumed link of each device, and what is assumed of kernels on the first one in the most chunks."""
-    moved = "; but for what is set" if any("." in axis.name for axis in sweep.axes) else ""
+    moved = "; but for what is set" if any("." in axis.name for axis in sweep.device_axes) else ""
     for device in sweep.devices:
         yield f"{device.name}: {link_words(device)}{moved}"
         yield from within_words(device)
     with suppress(InputError):  # the first combination may be one that cannot be issued
         point = sweep.point(0)
         workload = sweep.workload_at(point)
-        chunks = min(workload.most_chunks, max((1, *sweep.numbers_of_chunks)))
+        chunks = min(workload.most_chunks, max((1, *sweep.values_of("chunks"))))
         for line in kernel_assumptions(workload, chunks, sweep.device(point), point.get("launch", PLAIN.launch)):
             yield f"in {chunks} chunks {line}"

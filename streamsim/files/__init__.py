@@ -18,4 +18,4 @@ from streamsim.files.documents import (
     read_table,
     refuse_duplicates,
 )
-from streamsim.files.locks import this_process, try_lock
+from streamsim.files.locks import try_lock

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import socket
 import sys
 
 HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # errors for a lock that another process holds
@@ -31,8 +30,3 @@ def try_lock(number: int) -> bool:
     except OSError as error:
         return error.errno not in HELD
     return True
-
-
-def this_process() -> str:
-    """Return the name of this process for messages of others: ``process 4711 on tesla``."""
-    return f"process {os.getpid()} on {socket.gethostname()}"

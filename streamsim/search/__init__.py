@@ -20,19 +20,8 @@ from streamsim.search.grid import Grid
 from streamsim.search.offload_bounds import LayerCosts, Room, floor_ticks
 from streamsim.search.pruning_bounds import LowerBounds
 from streamsim.search.result import FASTER, Best, Flatness, SimulatedProgram
-from streamsim.search.sweep import CONFIG, RESULTS, RETRIES, WITHIN, Axis, Sweep, predict_block, scaled, sweep_blocks
-from streamsim.search.sweep_output import (
-    FORMATS,
-    JOURNAL,
-    Format,
-    Journal,
-    encoder,
-    format_of,
-    header,
-    journal_after,
-    read_rows,
-    write_sweep,
-)
+from streamsim.search.sweep import CONFIG, RESULTS, WITHIN, Axis, Combinations, Sweep, scaled, sweep_blocks
+from streamsim.search.sweep_output import FORMATS, Tally, encoded, format_of, header, read_rows, write_sweep
 from streamsim.search.sweep_text import ARRAYS, ONCE, read_asked, sweep, sweep_of
 from streamsim.search.together import changes, together
 from streamsim.search.tuning import Proposals, candidates, default_grid, proposals

@@ -1,219 +1,151 @@
 """Sweeps: every combination of some axes, predicted in order, in this process or on an executor's workers.
 
 A :class:`Sweep` is a small value. A worker gets two numbers, ``start`` and ``stop``, and makes these combinations
-itself. A million combinations therefore need no memory. Combination i is i written in mixed radix, with the last axis
-counting fastest. It depends on nothing else, so neither the executor nor the order of its results changes a row.
+itself. Combination i is i written in mixed radix, with the last axis counting fastest. It depends on nothing else, so
+neither the executor nor the order of its results changes a row.
 """
 
 from __future__ import annotations
 
-import re
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from functools import lru_cache, partial
 from importlib import import_module
+from itertools import chain, groupby
 from math import prod
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from streamsim.checks import check_number, check_tuple
+from streamsim.checks import check_number
 from streamsim.device import Device, changed, known_within
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError, NoRoomError
 from streamsim.program import Config, Workload, WorkloadKernel, per_element, workload_of_sizes
 from streamsim.rules import TICKS_PER_S
 from streamsim.search.evaluate import evaluate_ticks, is_fast
-from streamsim.text import one_line, short, shown
+from streamsim.text import one_line, short
 
-T = TypeVar("T")
 CONFIG = Config.__struct_fields__
-HOST, ONCE = ("host_work_s", "host_load_s"), ("h2d_once", "d2h_once")  # fields of a workload
+ARRAYS = {"h2d_bytes": "inputs", "kernel_s": "kernels", "d2h_bytes": "outputs"}  # axes, and fields of a workload
+HOST, ONCE = ("host_work_s", "host_load_s"), ("h2d_once", "d2h_once")
 WITHIN = "known_within"  # the relative error of the times if the device's latencies are assumed, else None
 RESULTS = ("makespan_s", "serial_s", "speedup", WITHIN)
-OTHERS = ("device", "connections", "scale", *HOST, *CONFIG)  # axes except arrays, kernels and a profile's numbers
-_ARRAY = re.compile(r"(h2d_bytes|kernel_s|d2h_bytes)(?:_([1-9][0-9]*))?")
+UNISSUED, NO_ROOM = "cannot be issued", "have no room on the card"  # why combinations have no row
 BLOCK_OPS = {False: 20_000, True: 10_000_000}  # ops of a block, a fraction of a second: on SimPy, on the compiled twin
 BLOCK_ROWS = 8192
-IN_FLIGHT = 16  # blocks given to an executor at a time
-RETRIES = 2
+IN_FLIGHT = 64  # blocks given to an executor at a time
 CACHED = 4096
 MOST_COMBINATIONS = 100_000_000  # an hour of the compiled twin, and ten gigabytes of rows
 MOST_REFUSED = 100_000  # combinations tried in search of one that can be issued
 
 
-class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An axis of a sweep: its name and its values. Raises InputError if it is empty.
-
-    Names:
-
-    - ``device``: its values are names of ``Sweep.devices``;
-    - ``connections``, and dotted names of a profile's numbers and rules, such as ``h2d.latency_s``;
-    - ``h2d_bytes``, ``kernel_s`` and ``d2h_bytes``, with ``_1``, ``_2``, ... if there are several;
-    - ``host_work_s``, ``host_load_s``;
-    - ``scale``: a factor of the workload's elements (or bytes), kernel times and host load;
-    - the fields of :class:`Config`.
-    """
+class Axis(msgspec.Struct, frozen=True):
+    """An axis of a sweep: the name of its column (or ``scale``), and its values."""
 
     name: str
     values: tuple[Any, ...]
 
-    def __post_init__(self) -> None:
-        check_tuple(self.name, self.values)
-        if not self.values:
-            raise InputError(f"{self.name} = []: an empty axis; give at least one value")
 
-
-class Sweep(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A sweep over every combination of the ``axes``, with the last axis counting fastest, at most a hundred million.
+class Sweep(Displayed, msgspec.Struct, frozen=True):
+    """A sweep over every combination of its axes, as :func:`sweep` makes it.
 
     Iteration predicts the combinations: see :meth:`rows`. ``len()`` counts them, with those that cannot be issued.
 
-    - ``devices``: the first one counts unless there is an axis ``device``.
+    - ``device_axes``, ``work_axes``, ``config_axes``: the axes, the outermost first; the last one counts fastest.
     - ``workload``: the work that the axes change. If it is None, arrays and kernels are axes, and ``elements``,
       ``h2d_once`` and ``d2h_once`` are those of :func:`workload_of_sizes`.
 
-    Raises InputError naming the axis.
+    Raises InputError for more than a hundred million combinations, and if none of them can be issued.
     """
 
-    axes: tuple[Axis, ...]
+    device_axes: tuple[Axis, ...]
+    work_axes: tuple[Axis, ...]
+    config_axes: tuple[Axis, ...]
     devices: tuple[Device, ...]
     workload: Workload | None = None
     elements: int | None = None
     h2d_once: tuple[int, ...] = ()
     d2h_once: tuple[int, ...] = ()
 
-    def __post_init__(self) -> None:
-        for field in ("axes", "devices", "h2d_once", "d2h_once"):
-            check_tuple(field, getattr(self, field))
-        names = [axis.name for axis in self.axes]
-        for name in names:
-            if names.count(name) > 1:
-                raise InputError(f"{name}: stands twice among the axes; keep one")
-            if not (_ARRAY.fullmatch(name) or "." in name or name in OTHERS):
-                raise InputError(f"{shown(name)}: no axis of that name")
-        if (count := self._count) > MOST_COMBINATIONS:
-            largest = max(self.axes, key=lambda axis: len(axis.values))
-            raise InputError(
-                f"{largest.name} = {len(largest.values)} values: a sweep of {count} combinations, more than"
-                f" {MOST_COMBINATIONS}; give larger steps, or sweep it in parts"
-            )
-        if not self.devices:
-            raise InputError("devices = []: a sweep needs at least one")
-        if self.workload is None and not any(map(_ARRAY.fullmatch, names)):
-            raise InputError("no workload: give one, or axes such as h2d_bytes and kernel_s")
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """All axes, the outermost first."""
+        return (*self.device_axes, *self.work_axes, *self.config_axes)
 
     def __len__(self) -> int:
         """Return the number of combinations, with those that cannot be issued."""
-        return self._count
+        return _count(self.axes)
 
-    @property
-    def _count(self) -> int:
-        return prod(len(axis.values) for axis in self.axes)
+    def __repr__(self) -> str:
+        axes = ", ".join(f"{axis.name} x {len(axis.values)}" for axis in self.axes)
+        return short(f"Sweep({len(self)} combinations: {axes})")
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of a row's values."""
-        return (*self._device_columns, "elements", *self.workload_columns, *CONFIG, *RESULTS)
+        return (*self.head_columns, *CONFIG, *RESULTS)
 
     @property
-    def _device_columns(self) -> tuple[str, ...]:
-        dotted = tuple(axis.name for axis in self.axes if "." in axis.name)
-        return ("device", "connections", *dotted)
+    def head_columns(self) -> tuple[str, ...]:
+        """The columns of the device and of the work.
 
-    @property
-    def workload_columns(self) -> tuple[str, ...]:
-        """The columns of the work.
-
-        There is a column for each array that is cut, each kernel, the bytes copied once (if any), the launches of each
-        kernel (if any has several), and each axis of host work.
+        Bytes that are copied once, launches of kernels and host work have columns only if there are any.
         """
-        return (*self._array_columns, *self.once_columns, *self._launch_columns, *self.host_columns)
+        set_numbers = (axis.name for axis in self.device_axes if "." in axis.name)
+        counts = {
+            name: len(getattr(self.workload, field)) if self.workload else len(self._axes_of(name))
+            for name, field in ARRAYS.items()
+        }
+        arrays = (column for name, count in counts.items() for column in _numbered(name, range(count)))
+        more = [f"{name}_bytes" for name in ONCE if getattr(self.workload or self, name)]
+        swept = (value for axis in self._axes_of("kernel_s") for value in axis.values)
+        kernels = chain(self.workload.kernels if self.workload else (), swept)
+        if any(isinstance(kernel, WorkloadKernel) and kernel.launches > 1 for kernel in kernels):
+            more += _numbered("kernel_launches", range(counts["kernel_s"]))
+        more += [axis.name for axis in self.work_axes if axis.name in HOST]
+        return ("device", "connections", *set_numbers, "elements", *arrays, *more)
 
-    @property
-    def once_columns(self) -> tuple[str, ...]:
-        """The columns of the bytes that are copied once, if any: ``h2d_once_bytes``, ``d2h_once_bytes``."""
-        of = self.workload or self
-        return tuple(f"{field}_bytes" for field in ONCE if getattr(of, field))
+    def _axes_of(self, kind: str) -> list[Axis]:
+        return [axis for axis in self.work_axes if axis.name.startswith(kind)]
 
-    @property
-    def has_launches(self) -> bool:
-        """True if any kernel has several launches; each kernel then has a column for its launches."""
-        kernels = self.workload.kernels if self.workload else ()
-        given = [value for axis in self.axes if axis.name.startswith("kernel_s") for value in axis.values]
-        return any(isinstance(one, WorkloadKernel) and one.launches > 1 for one in (*kernels, *given))
-
-    @property
-    def _launch_columns(self) -> tuple[str, ...]:
-        kernels = sum(name.startswith("kernel_s") for name in self._array_columns)
-        return tuple(_numbered("kernel_launches", kernels)) if self.has_launches else ()
-
-    @property
-    def host_columns(self) -> tuple[str, ...]:
-        """The columns of the axes of host work."""
-        return tuple(name for name in HOST if any(axis.name == name for axis in self.axes))
-
-    @property
-    def _array_columns(self) -> tuple[str, ...]:
-        workload = self.workload
-        if workload is None:
-            counts = self._arrays({axis.name: 1 for axis in self.axes})
-            sizes = {name: len(found) for name, found in counts.items()}
-        else:
-            arrays = (workload.inputs, workload.kernels, workload.outputs)
-            sizes = dict(zip(("h2d_bytes", "kernel_s", "d2h_bytes"), map(len, arrays), strict=True))
-        return tuple(numbered for name, count in sizes.items() for numbered in _numbered(name, count))
+    def values_of(self, name: str) -> tuple[Any, ...]:
+        """Return the values of the axis ``name``; empty without this axis."""
+        return next((axis.values for axis in self.axes if axis.name == name), ())
 
     def point(self, number: int) -> dict[str, Any]:
         """Return the value of every axis in combination ``number``, by the axis's name."""
-        found: dict[str, Any] = {}
-        for axis in reversed(self.axes):
-            number, k = divmod(number, len(axis.values))
-            found[axis.name] = axis.values[k]
-        return found
+        return _point(self.axes, number)
 
     def device(self, point: Mapping[str, Any]) -> Device:
         """Return the device of a combination. Raises InputError if its numbers contradict each other."""
-        name = point.get("device", self.devices[0].name)
-        base = next((device for device in self.devices if device.name == name), None)
-        if base is None:
-            raise InputError(f"device = {shown(name)}: not among the sweep's devices")
-        numbers = {name: value for name, value in point.items() if "." in name}
+        base = {device.name: device for device in self.devices}[point["device"]]
         if "connections" in point:
             base = base.with_connections(point["connections"])
-        return changed(base, numbers)
+        return changed(base, {name: value for name, value in point.items() if "." in name})
 
     def workload_at(self, point: Mapping[str, Any]) -> Workload:
         """Return the workload of a combination. Raises InputError if its sizes contradict each other."""
-        arrays = self._arrays(point)
+        given = {kind: [point[axis.name] for axis in self._axes_of(kind)] for kind in ARRAYS}
         if self.workload is None:
-            sizes = (arrays["h2d_bytes"], arrays["kernel_s"], arrays["d2h_bytes"])
+            sizes = (given["h2d_bytes"], given["kernel_s"], given["d2h_bytes"])
             workload = workload_of_sizes(*sizes, self.elements, self.h2d_once, self.d2h_once)
         else:
-            workload = _with_arrays(self.workload, arrays)
-        workload = msgspec.structs.replace(workload, **{name: point[name] for name in self.host_columns})
+            workload = _with_arrays(self.workload, given)
+        workload = replace(workload, **{name: point[name] for name in HOST if name in point})
         return scaled(workload, point["scale"]) if "scale" in point else workload
 
-    def _arrays(self, point: Mapping[str, Any]) -> dict[str, list[Any]]:
-        found: dict[str, list[Any]] = {"h2d_bytes": [], "kernel_s": [], "d2h_bytes": []}
-        named = sorted((match[1], int(match[2] or 1), name) for name in point if (match := _ARRAY.fullmatch(name)))
-        for kind, _, name in named:
-            found[kind].append(point[name])
-        return found
-
-    def rows(
-        self, executor: Executor | None = None, retries: int = RETRIES, fast: bool | None = None
-    ) -> Iterator[dict[str, Any]]:
+    def rows(self, executor: Executor | None = None, fast: bool | None = None) -> Iterator[dict[str, Any]]:
         """Predict the combinations in order. Yield a row, a dict with the keys ``columns``, for each of them.
 
         Times are in seconds. Combinations that cannot be issued, or do not fit on the card, are left out. Arguments and
         errors are those of :func:`sweep_blocks`.
         """
-        columns = self.columns
-        for block in sweep_blocks(self, 0, executor, retries, fast=fast):
+        for block in sweep_blocks(self, 0, executor, fast):
             for row in block.rows:
-                yield dict(zip(columns, row, strict=True))
+                yield dict(zip(self.columns, row, strict=True))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return self.rows()
@@ -226,131 +158,135 @@ class Sweep(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InputError("a data frame needs pandas: pip install pandas") from None
         return pandas.DataFrame.from_records(list(self), columns=list(self.columns))
 
-    def __repr__(self) -> str:
-        axes = ", ".join(f"{axis.name} x {len(axis.values)}" for axis in self.axes)
-        return short(f"Sweep({self._count} combinations: {axes})")
 
-    @property
-    def numbers_of_chunks(self) -> tuple[int, ...]:
-        """The values of the axis ``chunks``; empty without this axis."""
-        return next((axis.values for axis in self.axes if axis.name == "chunks"), ())
+def checked(sweep: Sweep) -> Sweep:
+    """Return ``sweep``. Raises InputError for too many combinations, and if none of them can be issued.
 
-    def first_refusal(self) -> InputError | None:
-        """Return None if any combination can be issued, otherwise the error of the first one.
-
-        Only the fewest chunks and streams are tried: a combination that can be issued with more can be with the fewest.
-        A ring of buffers needs the least memory with the most chunks, which are tried as well. Only the first
-        ``MOST_REFUSED`` combinations are tried; if all of them fail and there are more, the result is None.
-        """
-        refusal: InputError | None = None
-        axes = tuple(Axis(a.name, (min(a.values),)) if a.name in ("chunks", "streams") else a for a in self.axes)
-        simplest = msgspec.structs.replace(self, axes=axes)
-        chunks = self.numbers_of_chunks
-        for number in range(min(len(simplest), MOST_REFUSED)):
-            point = simplest.point(number)
-            try:
-                workload = self.workload_at(point)
-                device = self.device(point)
-                _check_costs(workload, device)
-                fewest = _config(point)
-                fewest.check(workload)
-                most = max((n for n in chunks if n <= workload.most_chunks), default=fewest.chunks)
-                ways = fewest, msgspec.structs.replace(fewest, chunks=most)
-                device.check_room(min(way.device_bytes(workload) for way in ways))
-            except InputError as error:
-                refusal = refusal or error
-            else:
-                return None
-        return refusal if len(simplest) <= MOST_REFUSED else None
+    A combination that can be issued in more streams can be in the fewest. The first ``MOST_REFUSED`` are tried.
+    """
+    if (count := len(sweep)) > MOST_COMBINATIONS:
+        largest = max(sweep.axes, key=lambda axis: len(axis.values))
+        raise InputError(
+            f"{largest.name} = {len(largest.values)} values: a sweep of {count} combinations, more than"
+            f" {MOST_COMBINATIONS}; give larger steps, or sweep it in parts"
+        )
+    axes = (Axis(axis.name, (min(axis.values),)) if axis.name == "streams" else axis for axis in sweep.config_axes)
+    fewest = replace(sweep, config_axes=tuple(axes))
+    reason = ""
+    for start in range(0, min(len(fewest), MOST_REFUSED), 256):
+        some = Combinations(fewest, start, min(start + 256, len(fewest)))
+        if some.numbers:
+            return sweep
+        reason = reason or next(iter(some.reasons.values()))
+    if len(fewest) > MOST_REFUSED:
+        return sweep
+    raise InputError(one_line(f"an empty grid: none of its {count} combinations can be issued: {reason}"))
 
 
 class Rows(NamedTuple):
     """The rows of a block of combinations, which ends before ``stop``, in order.
 
-    - ``left_out``: combinations without a row, because they cannot be issued or do not fit on the card; ``reason``: why
-      the first one cannot be issued.
-    - ``too_large``: those of them that do not fit; ``too_large_reason``: the message of the first one.
+    ``left_out``: the number of combinations without a row, by why; ``reasons``: the message of the first one.
     """
 
     stop: int
     rows: list[tuple[Any, ...]]
-    left_out: int
-    reason: str
-    too_large: int
-    too_large_reason: str
+    left_out: Counter[str]
+    reasons: dict[str, str]
 
 
-class _Block:
-    """A block of combinations, grouped by workload and device, so that each group is evaluated in one call."""
+class Combinations:
+    """The combinations from ``start`` to ``stop``, by workload and device, and why some of them cannot be issued."""
 
     def __init__(self, sweep: Sweep, start: int, stop: int) -> None:
-        self._sweep, self._stop, self._has_launches = sweep, stop, sweep.has_launches
-        self._left_out, self._reason = 0, ""
-        self._too_large, self._too_large_reason = 0, ""
-        self._groups: dict[tuple[int, int], tuple[Workload, Device, list[tuple[int, Config]]]] = {}
-        self._heads: dict[tuple[int, int], tuple[Any, ...]] = {}
-        names = [axis.name for axis in sweep.axes]
-        self._device = _Cached([n for n in names if n in ("device", "connections") or "." in n], sweep.device)
-        self._workload = _Cached([n for n in names if n in ("scale", *HOST) or _ARRAY.fullmatch(n)], sweep.workload_at)
-        self._config = _Cached([n for n in names if n in CONFIG], _config)
-        for number in range(start, stop):
-            self._add(number)
+        self.sweep, self.stop = sweep, stop
+        self.left_out, self.reasons = Counter[str](), dict[str, str]()
+        self.groups: list[tuple[dict[str, Any], Workload, Device, list[Config]]] = []
+        self.numbers: list[int] = []  # of those that have a row
+        axes = (sweep.device_axes, sweep.work_axes, sweep.config_axes)
+        makers: tuple[Callable[[Mapping[str, Any]], Any], ...] = (sweep.device, sweep.workload_at, _config)
+        self._made = [lru_cache(CACHED)(partial(_made, make, own)) for make, own in zip(makers, axes, strict=True)]
+        _, works, configs = map(_count, axes)
+        for group, numbers in groupby(range(start, stop), lambda number: number // configs):
+            self._add(*divmod(group, works), numbers, configs)
 
-    def _add(self, number: int) -> None:
-        point = self._sweep.point(number)
-        try:
-            device, workload, config = self._device(point), self._workload(point), self._config(point)
-            config.check(workload)
-            device.check_room(config.device_bytes(workload))
-            self._group(workload, device, point).append((number, config))
-        except NoRoomError as error:
-            self._left_out += 1
-            self._too_large += 1
-            self._too_large_reason = self._too_large_reason or str(error)
-        except InputError as error:
-            self._left_out += 1
-            self._reason = self._reason or str(error)
+    def _add(self, card: int, work: int, numbers: Iterable[int], count: int) -> None:
+        """Take the combinations ``numbers`` of a device and a workload, each with another one of ``count`` configs."""
+        device_at, workload_at, config_at = self._made
+        configs: list[Config] = []
+        for number in numbers:
+            try:
+                device, workload, config = device_at(card), workload_at(work), config_at(number % count)
+                config.check(workload)
+                device.check_room(config.device_bytes(workload))
+                if not configs:
+                    for kernel in workload.launches(workload.cut(1)[0]):
+                        device.kernel_time(kernel)
+            except InputError as error:
+                kind = NO_ROOM if isinstance(error, NoRoomError) else UNISSUED
+                self.left_out[kind] += 1
+                self.reasons.setdefault(kind, str(error))
+            else:
+                configs.append(config)
+                self.numbers.append(number)
+        if configs:
+            cells = _device_cells(device, _point(self.sweep.device_axes, card)) | _work_cells(workload)
+            self.groups.append((cells, workload, device, configs))
 
-    def _group(self, workload: Workload, device: Device, point: Mapping[str, Any]) -> list[tuple[int, Config]]:
-        key = (id(workload), id(device))  # the groups keep them alive
-        if key not in self._groups:
-            _check_costs(workload, device)
-            self._groups[key] = (workload, device, [])
-            self._heads[key] = self._head(workload, device, point)
-        return self._groups[key][2]
-
-    def _head(self, workload: Workload, device: Device, point: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return the values of the columns that do not depend on the config."""
-        numbers = (point[name] for name in self._device.names if "." in name)
-        times = [kernel.whole_s(workload.work) if kernel.is_timed else None for kernel in workload.kernels]
-        once = [sum(getattr(workload, name.removesuffix("_bytes"))) for name in self._sweep.once_columns]
-        launches = [kernel.launches for kernel in workload.kernels] if self._has_launches else []
-        host = [getattr(workload, name) for name in self._sweep.host_columns]
-        sizes = (workload.input_bytes, times, workload.output_bytes, once, launches, host)
-        return (device.name, device.connections, *numbers, workload.elements, *(n for some in sizes for n in some))
-
-    def predict(self, fast: bool, threads: int | None) -> Rows:
-        found: list[tuple[int, tuple[Any, ...]]] = []
-        for key, (workload, device, numbered) in self._groups.items():
-            head, within = self._heads[key], known_within(device) or None
-            configs = [config for _, config in numbered]
+    def predict(self, fast: bool, threads: int | None = None) -> Rows:
+        """Return the rows; ``fast``, ``threads``: as for :func:`evaluate`."""
+        rows: list[tuple[Any, ...]] = []
+        columns = self.sweep.head_columns
+        for cells, workload, device, configs in self.groups:
+            head, within = [cells[name] for name in columns], known_within(device) or None
             ticks = _with_serial(workload, configs, partial(evaluate_ticks, device=device, fast=fast, threads=threads))
-            for (number, config), took in zip(numbered, ticks, strict=True):
-                found.append((number, (*head, *_tail(config, *took), within)))
-        found.sort()
-        left_out = self._left_out, self._reason, self._too_large, self._too_large_reason
-        return Rows(self._stop, [row for _, row in found], *left_out)
+            for config, pair in zip(configs, ticks, strict=True):
+                took_s, serial_s = (n / TICKS_PER_S for n in pair)
+                speedup = serial_s / took_s if took_s else 1.0
+                rows.append((*head, *msgspec.structs.astuple(config), took_s, serial_s, speedup, within))
+        return Rows(self.stop, rows, self.left_out, self.reasons)
 
 
-class _Cached(Generic[T]):
-    """A function of some axes of a combination that is called once for equal values of these axes."""
+def _count(axes: Iterable[Axis]) -> int:
+    return prod(len(axis.values) for axis in axes)
 
-    def __init__(self, names: list[str], make: Callable[[Mapping[str, Any]], T]) -> None:
-        self.names = names
-        self._make = lru_cache(CACHED)(lambda *values: make(dict(zip(names, values, strict=True))))
 
-    def __call__(self, point: Mapping[str, Any]) -> T:
-        return self._make(*[point[name] for name in self.names])
+def _point(axes: Sequence[Axis], number: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for axis in reversed(axes):
+        number, k = divmod(number, len(axis.values))
+        found[axis.name] = axis.values[k]
+    return found
+
+
+def _made(make: Callable[[Mapping[str, Any]], Any], axes: Sequence[Axis], number: int) -> Any:
+    return make(_point(axes, number))
+
+
+def _config(point: Mapping[str, Any]) -> Config:
+    return Config(**point)
+
+
+def _numbered(name: str, values: Sequence[Any]) -> dict[str, Any]:
+    """Return ``values`` by name: the name itself for one, else with ``_1``, ``_2``, ..."""
+    return {name if len(values) == 1 else f"{name}_{k}": value for k, value in enumerate(values, 1)}
+
+
+def _device_cells(device: Device, point: Mapping[str, Any]) -> dict[str, Any]:
+    return {**point, "device": device.name, "connections": device.connections}
+
+
+def _work_cells(workload: Workload) -> dict[str, Any]:
+    times = [kernel.whole_s(workload.work) if kernel.is_timed else None for kernel in workload.kernels]
+    return {
+        "elements": workload.elements,
+        **_numbered("h2d_bytes", workload.input_bytes),
+        **_numbered("kernel_s", times),
+        **_numbered("d2h_bytes", workload.output_bytes),
+        **{f"{name}_bytes": sum(getattr(workload, name)) for name in ONCE},
+        **_numbered("kernel_launches", [kernel.launches for kernel in workload.kernels]),
+        **{name: getattr(workload, name) for name in HOST},
+    }
 
 
 def _with_serial(
@@ -371,52 +307,33 @@ def _with_serial(
     return zip(ticks, map(serial_ticks.__getitem__, keys), strict=False)
 
 
-def _tail(config: Config, ticks: int, serial_ticks: int) -> tuple[Any, ...]:
-    makespan_s, serial_s = ticks / TICKS_PER_S, serial_ticks / TICKS_PER_S
-    return (*msgspec.structs.astuple(config), makespan_s, serial_s, serial_s / makespan_s if ticks else 1.0)
-
-
-def _config(point: Mapping[str, Any]) -> Config:
-    return Config(**{name: point[name] for name in CONFIG if name in point})
-
-
-def _check_costs(workload: Workload, device: Device) -> None:
-    for kernel in workload.launches(workload.cut(1)[0]):
-        device.kernel_time(kernel)
-
-
-def _numbered(name: str, count: int) -> list[str]:
-    return [name] if count == 1 else [f"{name}_{k}" for k in range(1, count + 1)]
-
-
-def _with_arrays(workload: Workload, arrays: Mapping[str, list[Any]]) -> Workload:
+def _with_arrays(workload: Workload, given: Mapping[str, list[Any]]) -> Workload:
     """Return the workload with other sizes or times. Raises InputError for another number of them than it has."""
     new: dict[str, Any] = {}
-    for name, field in (("h2d_bytes", "inputs"), ("kernel_s", "kernels"), ("d2h_bytes", "outputs")):
-        given, old = arrays[name], getattr(workload, field)
-        if given and len(given) != len(old):
-            raise InputError(f"{name}: {len(given)} given; the workload has {len(old)}")
-        if given and field == "kernels":
-            new[field] = tuple(map(_retimed, old, given))
-        elif given:
-            new[field] = tuple(per_element(name, size, workload.elements or 1) for size in given)
-    return msgspec.structs.replace(workload, **new)
+    for name, field in ARRAYS.items():
+        values, old = given[name], getattr(workload, field)
+        if values and len(values) != len(old):
+            raise InputError(f"{name}: {len(values)} given; the workload has {len(old)}")
+        if values and field == "kernels":
+            new[field] = tuple(map(_retimed, old, values))
+        elif values:
+            new[field] = tuple(per_element(name, size, workload.elements or 1) for size in values)
+    return replace(workload, **new)
 
 
 def _retimed(kernel: WorkloadKernel, given: float | WorkloadKernel) -> WorkloadKernel:
     """Return the kernel with another time in all, or a ``given`` kernel in its place, under its name."""
     if not isinstance(given, WorkloadKernel):
-        return msgspec.structs.replace(kernel, duration_s=given, points=())
-    return given if given.name != WorkloadKernel().name else msgspec.structs.replace(given, name=kernel.name)
+        return replace(kernel, duration_s=given, points=())
+    return given if given.name != WorkloadKernel().name else replace(given, name=kernel.name)
 
 
 def scaled(workload: Workload, factor: float) -> Workload:
     """Return the workload with its elements or bytes, its kernels' work and its host load multiplied by ``factor``."""
     check_number("scale", factor, 1e-9, 1e9)
+    work = workload.work * factor
     new: dict[str, Any] = {
-        "kernels": tuple(
-            kernel.over(factor, workload.work * factor) if kernel.is_timed else kernel for kernel in workload.kernels
-        ),
+        "kernels": tuple(kernel.over(factor, work) if kernel.is_timed else kernel for kernel in workload.kernels),
         "host_load_s": workload.host_load_s * factor,
     }
     if workload.elements:
@@ -424,91 +341,59 @@ def scaled(workload: Workload, factor: float) -> Workload:
     else:
         for field in ("inputs", "outputs"):
             new[field] = tuple(max(1, round(n * factor)) for n in getattr(workload, field))
-    return msgspec.structs.replace(workload, **new)
+    return replace(workload, **new)
+
+
+def block_ranges(sweep: Sweep, start: int, fast: bool, block: int | None = None) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of blocks with ``block`` combinations each, or with what takes a fraction of a second."""
+    chunks = sweep.values_of("chunks") or (1,)
+    ops = sum(chunks) / len(chunks) * max(1, len(sweep.head_columns) - 3)
+    size = block or max(1, min(BLOCK_ROWS, round(BLOCK_OPS[fast] / ops)))
+    return ((at, min(at + size, len(sweep))) for at in range(start, len(sweep), size))
 
 
 def sweep_blocks(
     sweep: Sweep,
     start: int = 0,
     executor: Executor | None = None,
-    retries: int = RETRIES,
-    block: int | None = None,
     fast: bool | None = None,
+    block: int | None = None,
 ) -> Iterator[Rows]:
     """Predict the combinations from ``start`` on. Yield their rows block by block, in order.
 
     - ``executor``: any ``concurrent.futures.Executor`` (processes, Dask's ``client.get_executor()``, MPI, ...) whose
       workers can import streamsim. None: this process.
-    - ``retries``: how often a block that fails on the executor is tried again.
-    - ``block``: the number of combinations in a block (None: chosen by their cost).
     - ``fast``: as for :func:`evaluate`.
+    - ``block``: the number of combinations in a block (None: chosen by their cost).
 
-    Raises InputError if a block fails each time.
+    Raises InputError if the executor fails.
     """
     fast = is_fast() if fast is None else fast
-    size = block or _block_size(sweep, fast)
-    ranges = ((at, min(at + size, len(sweep))) for at in range(start, len(sweep), size))
+    ranges = block_ranges(sweep, start, fast, block)
     if executor is None:
-        return (predict_block(sweep, a, b, fast) for a, b in ranges)
-    return _Submitted(sweep, executor, retries, fast).blocks(ranges)
+        return (Combinations(sweep, *span).predict(fast) for span in ranges)
+    return _submitted(sweep, ranges, executor, fast)
 
 
-def predict_block(sweep: Sweep, start: int, stop: int, fast: bool | None = None, threads: int | None = None) -> Rows:
-    """Predict the combinations from ``start`` up to but not including ``stop``; count those that cannot be issued."""
-    return _Block(sweep, start, stop).predict(is_fast() if fast is None else fast, threads)
+def _submitted(sweep: Sweep, ranges: Iterable[tuple[int, int]], executor: Executor, fast: bool) -> Iterator[Rows]:
+    """Yield the rows of blocks that an executor predicts, in order; at most ``IN_FLIGHT`` blocks are on their way."""
+    waiting: deque[Future[Rows]] = deque()
+    try:
+        for span in ranges:
+            waiting.append(executor.submit(_on_worker, sweep, *span, fast))
+            if len(waiting) == IN_FLIGHT:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except InputError:
+        raise
+    except Exception as error:  # which one depends on the executor
+        raise InputError(one_line(f"the executor failed: {type(error).__name__}: {error}; start it again")) from error
+    finally:
+        for future in waiting:
+            future.cancel()
 
 
-def _block_size(sweep: Sweep, fast: bool) -> int:
-    """Return the number of combinations in a block, from the average cost of one: a stopped sweep loses a block."""
-    chunks = sweep.numbers_of_chunks or (1,)
-    ops: float = sum(chunks) / len(chunks) * max(1, len(sweep.workload_columns))
-    return max(1, min(BLOCK_ROWS, round(BLOCK_OPS[fast] / ops)))
-
-
-class _Submitted:
-    """Blocks submitted to an executor, at most ``IN_FLIGHT`` at a time; results come back in order."""
-
-    def __init__(self, sweep: Sweep, executor: Executor, retries: int, fast: bool) -> None:
-        self._sweep, self._executor, self._retries, self._fast = sweep, executor, retries, fast
-
-    def blocks(self, ranges: Iterator[tuple[int, int]]) -> Iterator[Rows]:
-        waiting: deque[tuple[tuple[int, int], Future[Rows]]] = deque()
-        try:
-            for span in ranges:
-                waiting.append((span, self._submit(span)))
-                if len(waiting) == IN_FLIGHT:
-                    yield self._result(*waiting.popleft())
-            while waiting:
-                yield self._result(*waiting.popleft())
-        finally:
-            for _, future in waiting:
-                future.cancel()
-
-    def _submit(self, span: tuple[int, int]) -> Future[Rows]:
-        try:
-            return self._executor.submit(_rows, self._sweep, *span, self._fast)
-        except Exception as error:
-            raise InputError(one_line(f"the executor takes no more work: {_why(error)}")) from error
-
-    def _result(self, span: tuple[int, int], future: Future[Rows]) -> Rows:
-        for left in reversed(range(self._retries + 1)):
-            try:
-                return future.result()
-            except InputError:
-                raise
-            except Exception as error:
-                if not left:
-                    times = f"failed {self._retries + 1} times"
-                    what = f"combinations {span[0]} to {span[1] - 1} {times} on the executor: {_why(error)}"
-                    raise InputError(one_line(what)) from error
-            future = self._submit(span)
-        raise AssertionError
-
-
-def _rows(sweep: Sweep, start: int, stop: int, fast: bool) -> Rows:
+def _on_worker(sweep: Sweep, start: int, stop: int, fast: bool) -> Rows:
     """Predict a block on a worker, with one thread because other workers run on the same machine."""
-    return predict_block(sweep, start, stop, fast and is_fast(), threads=1)
-
-
-def _why(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return Combinations(sweep, start, stop).predict(fast and is_fast(), threads=1)

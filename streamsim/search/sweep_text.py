@@ -12,7 +12,7 @@ set."h2d.latency_s" = "1us..8us*2"
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,11 +45,10 @@ from streamsim.program import (
     read_plan,
     read_workload,
 )
-from streamsim.search.sweep import Axis, Sweep
+from streamsim.search.sweep import Axis, Sweep, checked
 from streamsim.text import (
     ALL,
     LARGEST_TOML_BYTES,
-    Parse,
     chosen,
     expand,
     kind_of,
@@ -62,15 +61,39 @@ from streamsim.text import (
     shown,
 )
 
-CHOICES: dict[str, tuple[str, ...]] = {"memory": HOST_MEMORIES, "launch": LAUNCHES, "order": ORDERS}
-COUNTS: dict[str, int] = {"chunks": MOST_CHUNKS, "streams": MOST_CHUNKS}
-HOST = ("host_work", "host_load")
 ARRAYS, ONCE = ("h2d", "kernel", "d2h"), ("h2d_once", "d2h_once")
 USUAL_DEVICE = "h200"
-OF_THE_DEVICE = ("device", "front_end", "call_cost", "connections", "memory_limit", "set")
-NAMES = ("workload", *OF_THE_DEVICE, *ARRAYS, *ONCE, "elements", *HOST, "scale", *CHOICES, "buffers", *COUNTS)
-
 Asked = dict[str, list[str]]  # the texts under each of NAMES; under "set" texts such as "h2d.latency_s=1us,2us"
+
+
+def _scale(text: str, field: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1e-9 <= value <= 1e9:
+        raise InputError(f"{field} = {shown(text)}: expected a number from 1e-09 to 1e+09")
+    return value
+
+
+_numbers = partial(expand, parse=partial(parse_number, most=MOST_CHUNKS))
+_times = partial(expand, parse=parse_seconds, whole=False, step_by_one=False)
+# The values of an axis in a text; the function takes the text and the name.
+WORK_AXES: dict[str, Callable[[str, str], Sequence[Any]]] = {
+    "host_work": lambda text, name: _times(text, name),
+    "host_load": lambda text, name: _times(text, name),
+    "scale": lambda text, name: expand(text, name, _scale, whole=False),
+}
+CONFIG_AXES: dict[str, Callable[[str, str], Sequence[Any]]] = {
+    "memory": lambda text, name: chosen(name, text, HOST_MEMORIES),
+    "launch": lambda text, name: chosen(name, text, LAUNCHES),
+    "order": lambda text, name: chosen(name, text, ORDERS),
+    "buffers": lambda text, _: parse_buffers(text),
+    "chunks": lambda text, name: _numbers(text, name),
+    "streams": lambda text, name: _numbers(text, name),
+}
+OF_THE_DEVICE = ("device", "front_end", "call_cost", "connections", "memory_limit", "set")
+NAMES = ("workload", *OF_THE_DEVICE, *ARRAYS, *ONCE, "elements", *WORK_AXES, *CONFIG_AXES)
 
 
 def read_asked(path: str | os.PathLike[str]) -> Asked:
@@ -103,9 +126,14 @@ def _texts(name: str, value: Any, place: str) -> list[str]:
     if not values or not all(type(item) in (str, int, float) for item in values):
         raise InputError(one_line(f"{place}{name} = {shown(value)}: expected a text, a number or a list of them"))
     try:
-        return [str(item) for item in values]
+        texts = [str(item) for item in values]
     except ValueError:  # a number of more digits than Python is willing to write
         raise InputError(one_line(f"{place}{name} = {shown(value)}: expected a number of fewer digits")) from None
+    # A number is in seconds where text would need its unit: 0.001e0.
+    return [
+        f"{text}e0" if type(item) is float and "e" not in text else text
+        for item, text in zip(values, texts, strict=True)
+    ]
 
 
 def sweep(
@@ -146,47 +174,56 @@ def sweep(
 def sweep_of(asked: Mapping[str, Sequence[str]]) -> Sweep:
     """Return the sweep that the texts describe; missing names have their default. Raises InputError naming a text."""
     texts = {name: list(values) for name, values in asked.items() if values}
-    texts = {**_planned(texts), **texts}
-    workload = read_workload(texts["workload"][0]) if "workload" in texts else None
-    if workload is None and not texts.keys() & set(ARRAYS):
+    workload = None
+    if "workload" in texts:
+        path = texts["workload"][0]
+        plan = {name: _asked(name, value, f"{path}: ") for name, value in read_plan(path).items() if name in NAMES}
+        texts, workload = {**plan, **texts}, read_workload(path)
+    elif not texts.keys() & set(ARRAYS):
         nothing = ", as nothing is cut of what is copied once" if texts.keys() & set(ONCE) else ""
         raise InputError(f"no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE{nothing}, or a workload file")
     return _sweep(texts, workload, _split(texts, "device") or [USUAL_DEVICE])
 
 
-def _planned(texts: Asked) -> Asked:
-    """Return the axes in the workload's file, if there is one."""
-    if "workload" not in texts:
-        return {}
-    path = texts["workload"][0]
-    return {name: _asked(name, value, f"{path}: ") for name, value in read_plan(path).items() if name in NAMES}
-
-
 def _sweep(texts: Asked, workload: Workload | None, asked: Sequence[Device | str | Path]) -> Sweep:
-    named, devices = _split(texts, "front_end"), tuple(map(as_device, asked))
-    if workload is not None and workload.front_end and not named:
-        told = [not isinstance(one, Device) and names_front_end(one) for one in asked]
-        cards = zip(devices, told, strict=True)
-        devices = tuple(card if is_told else written_in(card, workload.front_end) for card, is_told in cards)
-    devices = tuple(with_front_end(card, name.lower()) for card in devices for name in named) if named else devices
-    _refuse_twins(devices)
-    if "call_cost" in texts:
-        call_s = parse_seconds(texts["call_cost"][0], "call_cost")
-        devices = tuple(with_call_cost(device, call_s) for device in devices)
-    if "memory_limit" in texts:
-        limit = _one_for_all("memory_limit", texts["memory_limit"][0])
-        devices = tuple(with_memory_limit(device, limit) for device in devices)
-    if workload is not None and "elements" in texts:
-        raise InputError("elements: the workload says how many; use scale for other sizes")
+    if not asked:
+        raise InputError("devices = []: a sweep needs at least one")
+    devices = _devices(texts, workload.front_end if workload else "", asked)
     elements = parse_count(texts["elements"][0], "elements") if "elements" in texts else None
     once = {name: tuple(_one_for_all(name, text) for text in texts.get(name, ())) for name in ONCE}
+    if workload is not None and elements is not None:
+        raise InputError("elements: the workload says how many; use scale for other sizes")
     if workload is not None and any(once.values()):
         raise InputError("h2d_once, d2h_once: the workload says what is copied once")
-    found = Sweep(tuple(_axes(texts, devices)), devices, workload, elements, **once)
-    refusal = found.first_refusal()
-    if refusal is not None:
-        raise InputError(one_line(f"an empty grid: none of its {len(found)} combinations can be issued: {refusal}"))
-    return found
+    device_axes = [Axis("device", tuple(device.name for device in devices))]
+    if "connections" in texts:
+        values = expand(_joined(texts, "connections"), "connections", partial(parse_count, most=32))
+        device_axes.append(Axis("connections", values))
+    device_axes += _set_axes(texts.get("set", ()), devices[0])
+    work_axes = [axis for name in ARRAYS for axis in _array_axes(name, texts.get(name, []))]
+    work_axes += _axes_in(texts, WORK_AXES)
+    config_axes = tuple(_axes_in(texts, CONFIG_AXES))
+    return checked(Sweep(tuple(device_axes), tuple(work_axes), config_axes, devices, workload, elements, **once))
+
+
+def _devices(texts: Asked, front_end: str, asked: Sequence[Device | str | Path]) -> tuple[Device, ...]:
+    """Return the devices: of the front ends in ``texts``, else of the workload's unless a device names its own."""
+    devices = [as_device(one) for one in asked]
+    if names := _split(texts, "front_end"):
+        devices = [with_front_end(card, name.lower()) for card in devices for name in names]
+    elif front_end:
+        is_told = [not isinstance(one, Device) and names_front_end(one) for one in asked]
+        devices = [card if told else written_in(card, front_end) for card, told in zip(devices, is_told, strict=True)]
+    twins = [card.name for k, card in enumerate(devices) if card.name in {other.name for other in devices[:k]}]
+    if twins:
+        raise InputError(f"device = {shown(twins[0])}: two profiles of this name; rename one (name = in its file)")
+    if "call_cost" in texts:
+        call_s = parse_seconds(texts["call_cost"][0], "call_cost")
+        devices = [with_call_cost(device, call_s) for device in devices]
+    if "memory_limit" in texts:
+        limit = _one_for_all("memory_limit", texts["memory_limit"][0])
+        devices = [with_memory_limit(device, limit) for device in devices]
+    return tuple(devices)
 
 
 def _one_for_all(name: str, text: str) -> int:
@@ -196,29 +233,13 @@ def _one_for_all(name: str, text: str) -> int:
     return parse_bytes(text, name)
 
 
-def _axes(texts: dict[str, list[str]], devices: tuple[Device, ...]) -> list[Axis]:
-    """Return the axes, the outermost first."""
-    axes = [Axis("device", tuple(device.name for device in devices))]
-    if "connections" in texts:
-        axes.append(Axis("connections", expand(_joined(texts, "connections"), "connections", _count(32))))
-    axes += _device_axes(texts.get("set", ()), devices[0])
-    axes += [axis for name in ARRAYS for axis in _array_axes(name, texts.get(name, []))]
-    for name in HOST:
-        if name in texts:
-            values = expand(_joined(texts, name), name, parse_seconds, whole=False, step_by_one=False)
-            axes.append(Axis(f"{name}_s", values))
-    if "scale" in texts:
-        scale = partial(_number, least=1e-9, most=1e9)
-        axes.append(Axis("scale", expand(_joined(texts, "scale"), "scale", scale, whole=False)))
-    for name, choices in CHOICES.items():
-        if name in texts:
-            axes.append(Axis(name, chosen(name, _joined(texts, name), choices)))
-    if "buffers" in texts:
-        axes.append(Axis("buffers", parse_buffers(_joined(texts, "buffers"))))
-    for name, most in COUNTS.items():
-        if name in texts:
-            axes.append(Axis(name, expand(_joined(texts, name), name, partial(parse_number, most=most))))
-    return axes
+def _axes_in(texts: Asked, known: Mapping[str, Callable[[str, str], Sequence[Any]]]) -> list[Axis]:
+    """Return the axes of ``known`` that ``texts`` has; those of the host's work are in seconds."""
+    return [
+        Axis(f"{name}_s" if name.startswith("host") else name, tuple(values(_joined(texts, name), name)))
+        for name, values in known.items()
+        if name in texts
+    ]
 
 
 def _array_axes(name: str, texts: list[str]) -> list[Axis]:
@@ -244,15 +265,24 @@ def _kernels(times: str, more: Sequence[str]) -> Iterator[float | WorkloadKernel
     times, slash, launches = times.partition("/")
     said = ",".join([*([f"launches={launches}"] if slash else []), *more])
     for seconds in expand(times, "kernel", partial(parse_seconds, least=SHORTEST_KERNEL_S), False, False):
-        yield parse_kernel(f"{seconds!r},{said}") if said else seconds
+        yield parse_kernel(f"{seconds!r}s,{said}") if said else seconds
 
 
-def _device_axes(texts: Iterable[str], device: Device) -> list[Axis]:
-    """Return the axes of the profile's numbers and rules.
+def _set_axes(texts: Sequence[str], device: Device) -> list[Axis]:
+    """Return the axes of the profile's numbers and rules, of texts such as ``"h2d.latency=1us..8us*2"``.
 
-    Raises InputError for values that a profile cannot have, and for two axes of one number.
+    The profile's value gives the kind of values. Raises InputError for values that a profile cannot have, and for two
+    axes of one number.
     """
-    axes = [_device_axis(text, device) for text in texts]
+    axes = []
+    for text in texts:
+        given, values = split_setting(text, "NAME=VALUES such as h2d.latency_s=1us,2us")
+        name, parse = full_name(device, given), parser_of(device, given)
+        if parse is None:
+            axes.append(Axis(name, tuple(part.strip() for part in values.split(","))))
+            continue
+        whole = isinstance(current(device, name), int)
+        axes.append(Axis(name, expand(values, name, parse, whole=whole, step_by_one=whole)))
     targets_of(device, dict.fromkeys(axis.name for axis in axes))
     for axis in axes:
         for value in axis.values if isinstance(axis.values[0], str) else ():
@@ -260,41 +290,9 @@ def _device_axes(texts: Iterable[str], device: Device) -> list[Axis]:
     return axes
 
 
-def _device_axis(text: str, device: Device) -> Axis:
-    """Return the axis in a text such as ``"h2d.latency=1us..8us*2"``; the profile's value gives the kind of values."""
-    given, values = split_setting(text, "NAME=VALUES such as h2d.latency_s=1us,2us")
-    name = full_name(device, given)
-    parse = parser_of(device, name)
-    if parse is None:
-        return Axis(name, tuple(part.strip() for part in values.split(",")))
-    whole = isinstance(current(device, name), int)
-    return Axis(name, expand(values, name, parse, whole=whole, step_by_one=whole))
-
-
-def _count(most: int, least: int = 1) -> Parse:
-    return partial(parse_count, least=least, most=most)
-
-
-def _number(text: str, field: str, least: float, most: float) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not least <= value <= most:
-        raise InputError(f"{field} = {shown(text)}: expected a number from {least:g} to {most:g}")
-    return value
-
-
-def _joined(texts: dict[str, list[str]], name: str) -> str:
+def _joined(texts: Asked, name: str) -> str:
     return ",".join(texts[name])
 
 
-def _split(texts: dict[str, list[str]], name: str) -> list[str]:
+def _split(texts: Asked, name: str) -> list[str]:
     return [part.strip() for text in texts.get(name, ()) for part in text.split(",")]
-
-
-def _refuse_twins(devices: tuple[Device, ...]) -> None:
-    names = [device.name for device in devices]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"device = {shown(name)}: two profiles of this name; rename one (name = in its file)")

@@ -11,11 +11,9 @@ from perfect_profiler import recorded
 
 import streamsim
 from streamsim.cli import main
-from streamsim.search import Axis
 from streamsim.text import format_seconds
 from streamsim.transform import graph
 
-CHUNKS, STREAMS = Axis("chunks", (1, 2, 4)), Axis("streams", (1, 2))
 KINDS = (
     *("Prediction", "Explanation", "Timeline", "WhatIf", "Best", "Sweep", "Schedule", "Device"),
     *("Diagnosis", "LoopAdvice", "Recording", "RecordingSummary", "Replay"),
@@ -28,7 +26,7 @@ PICTURED = {"Prediction", "Explanation", "Timeline", "WhatIf", "Best", "Replay"}
 def values() -> dict[str, Any]:
     device = streamsim.load_device("h200")
     prediction = streamsim.predict(PIPELINE, device)
-    sweep = streamsim.Sweep((CHUNKS, STREAMS), (device,), WORKLOAD)
+    sweep = streamsim.sweep(WORKLOAD, device, chunks=[1, 2, 4], streams=[1, 2])
     loop = streamsim.Loop(batch=256, batch_bytes=1 << 27, step_s=45e-3, load_s=240e-3, workers=8)
     recording = recorded(prediction.timeline)
     found = (

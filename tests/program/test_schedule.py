@@ -11,7 +11,7 @@ import strategies as card
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim import Grid, Sweep, Workload, WorkloadKernel, check, explain, load_device, predict, simulate
+from streamsim import Grid, Workload, WorkloadKernel, check, explain, load_device, predict, simulate
 from streamsim.errors import InputError
 from streamsim.program import (
     Buffer,
@@ -26,7 +26,6 @@ from streamsim.program import (
     dump_schedule,
     parse_schedule,
 )
-from streamsim.search import Axis
 
 HOST, PAGE, CARD = Buffer("host", 100, "pinned"), Buffer("page", 100, "pageable"), Buffer("card", 100, "device")
 K = Kernel(1, duration_s=1e-3)
@@ -100,8 +99,6 @@ def test_a_workload_is_not_yet_a_schedule(ask: Callable[[Any, str], object]) -> 
         (lambda: Workload(16, (4,), kernels=[]), "kernels"),  # type: ignore[arg-type]
         (lambda: WorkloadKernel(points=[]), "points"),  # type: ignore[arg-type]
         (lambda: Grid(chunks=[1, 2]), "chunks"),  # type: ignore[arg-type]
-        (lambda: Axis("streams", [1, 2]), "streams"),  # type: ignore[arg-type]
-        (lambda: Sweep([], ()), "axes"),  # type: ignore[arg-type]
     ],
 )
 def test_no_frozen_value_takes_a_list(make: Callable[[], object], field: str) -> None:

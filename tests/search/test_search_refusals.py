@@ -14,7 +14,7 @@ from sweeps import NOTE
 from streamsim.cli import main
 from streamsim.device import load_device
 from streamsim.program import Config, HostWork, Layer, Workload, WorkloadKernel
-from streamsim.search import Axis, Grid, Sweep, best_offload, best_steps, proposals, sweep
+from streamsim.search import Grid, best_offload, best_steps, proposals, sweep
 
 COMMANDS = [
     ("best --h2d 4KiB --max-chunks 0", "--max-chunks = '0': "),
@@ -53,7 +53,6 @@ COMMANDS = [
     ("sweep --h2d 4KiB -o x.gif", "x.gif: expected a file name that ends in one of .csv, .jsonl"),
     ("sweep --h2d 4KiB -o /dev/full", "/dev/full: cannot write it: no space left on device"),
     ("sweep --h2d 4KiB --workers 2 --dask tcp://127.0.0.1:1", "--workers, --dask: both spread the sweep; give one"),
-    ("sweep --h2d 4KiB --retries -1", "Invalid value for '--retries': -1"),
     ("sweep --file bad.toml", "bad.toml: colour = 'red': unknown; expected one of"),
     ("sweep --file worse.toml", "worse.toml: chunks = {'a': 1}: expected a text, a number or a list of them"),
     ("sweep --file long.toml", "long.toml: chunks = a int too long to write: expected a number of fewer digits"),
@@ -78,14 +77,7 @@ def test_a_command_says_in_one_line_what_is_wrong(
     assert sorted(tmp_path.iterdir()) == files
 
 
-IDEAL, ONE, AXIS = load_device("ideal"), Layer(4, (WorkloadKernel(duration_s=1e-6),)), Axis("chunks", (1,))
-SWEEP: dict[str, Any] = {
-    "axes": (AXIS,),
-    "devices": (IDEAL,),
-    "workload": pipeline_of(8),
-    "h2d_once": (),
-    "d2h_once": (),
-}
+IDEAL, ONE = load_device("ideal"), Layer(4, (WorkloadKernel(duration_s=1e-6),))
 OFFLOADS: list[tuple[dict[str, Any], str]] = [
     (
         {"memory_limit_bytes": 8, "reserve_bytes": 3},
@@ -127,15 +119,7 @@ VALUES: list[tuple[Callable[[], object], str]] = [
         for field in ("chunks", "streams", "order", "buffers", "launch")
         for value, said in (((), "[]: an empty grid; give at least one"), ([1], "list: expected a tuple"))
     ),
-    *(
-        (partial(Sweep, **(SWEEP | {field: list(SWEEP[field])})), f"{field} = ")
-        for field in SWEEP
-        if field != "workload"
-    ),
-    (lambda: Sweep((AXIS, Axis("chunks", (2,))), (IDEAL,), pipeline_of(8)), "chunks: stands twice"),
-    (lambda: Sweep((Axis("colour", (1,)),), (IDEAL,), pipeline_of(8)), "'colour': no axis of that name"),
-    (lambda: Axis("chunks", [1]), "chunks = list: expected a tuple"),  # type: ignore[arg-type]
-    (lambda: Sweep((AXIS,), (IDEAL,)), "no workload"),
+    (lambda: sweep(pipeline_of(8), []), "devices = []: a sweep needs at least one"),
 ]
 
 
