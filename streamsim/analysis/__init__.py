@@ -59,4 +59,4 @@ from streamsim.analysis.removals import Removals
 from streamsim.analysis.room_on_card import check_room, remedy
 from streamsim.analysis.shapley import in_turn, mean_gains
 from streamsim.analysis.what_if import Outcome, WhatIf, what_if
-from streamsim.analysis.work_bound import work_bound
+from streamsim.analysis.work_bound import chunk_bounds, work_bound

@@ -21,7 +21,7 @@ below the bound by N / 2 nanoseconds.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import NamedTuple
@@ -74,6 +74,15 @@ def work_bound(
             heappush(ranges, (max(work.bounds(*part).values()), *part))
     _, first, last = ranges[0]
     return _named(work.bounds(first, last), work.busiest(first, last))
+
+
+def chunk_bounds(
+    workload: Workload, device: Device, chunks: Iterable[int], memory: HostMemory = "pinned", launch: Launch = "live"
+) -> dict[int, int]:
+    """Return ticks, by number of chunks, that no program of so many chunks beats, whatever the clock rounds."""
+    work = _Work(workload, device, memory == "pageable", launch)
+    rounded = {n: n * (workload.in_chunks(n).launches_of_chunk + workload.has_host_work) / 2 for n in chunks}
+    return {n: math.floor((1 - 1e-6) * max(work.bounds(n, n).values()) - rounded[n]) for n in rounded}
 
 
 def _named(bounds: dict[str, float], busiest: float) -> Bound:

@@ -24,6 +24,7 @@ from streamsim.timeline import Timeline
 __all__ = [
     "COMPILATION",
     "available",
+    "can_run",
     "keeps_code",
     "makespans",
     "run_one_of_many",
@@ -141,3 +142,14 @@ def makespans(
     from streamsim.compiled.configurations import makespans
 
     return makespans(workload, configs, device, threads)
+
+
+def can_run(workload: Workload, configs: Sequence[Config], device: Device) -> list[bool]:
+    """Return True for each config that the compiled twin runs itself; :func:`makespans` runs the others on SimPy.
+
+    Raises InputError as :func:`makespans` does.
+    """
+    _check_available()
+    from streamsim.compiled.configurations import can_run
+
+    return can_run(workload, configs, device)

@@ -263,6 +263,20 @@ _lock = Lock()
 _latest: list[_CostTable] = []  # the costs of the last call: the next call often has the same workload and device
 
 
+def can_run(workload: Workload, configs: Sequence[Config], device: Device) -> list[bool]:
+    """See :func:`streamsim.compiled.can_run`."""
+    with _lock:
+        found: list[bool] = (_costs_of(workload, device).rows(configs)["streams"] > 0).tolist()
+    return found
+
+
+def _costs_of(workload: Workload, device: Device) -> _CostTable:
+    """Return the table of the last call if it had the same workload and device, else a new one."""
+    if not (_latest and not _latest[0].is_large and _latest[0].workload == workload and _latest[0].device is device):
+        _latest[:] = [_CostTable(workload, device)]
+    return _latest[0]
+
+
 def makespans(
     workload: Workload, configs: Sequence[Config], device: Device, threads: int | None = None
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -272,11 +286,7 @@ def makespans(
     programs are dealt out to the threads first.
     """
     with _lock:
-        if not (
-            _latest and not _latest[0].is_large and _latest[0].workload == workload and _latest[0].device is device
-        ):
-            _latest[:] = [_CostTable(workload, device)]
-        costs = _latest[0]
+        costs = _costs_of(workload, device)
         rows, tables = costs.rows(configs), costs.tables()
     found = np.full(len(configs), LEFT_OUT, np.int64)
     can = np.flatnonzero(rows["streams"])

@@ -1,31 +1,43 @@
 """Search of a grid for the best way to cut and issue a workload on a device.
 
-With the compiled model, the result is the one that simulating every configuration of the grid would give. On SimPy, a
-budget of simulated ops may end the search early; the result then says what is not known.
+Programs are simulated from coarse to fine:
+
+1. those whose numbers of chunks and streams lie a fixed ratio apart, with ever smaller ratios down to all programs, as
+   long as half of the budget that is left allows it, or for all programs the whole;
+2. neighbours of the best programs and of the simplest one near the best, as long as they lead to better ones;
+3. on as many streams as the best program, numbers of chunks a sixteenth apart, and neighbours of the best there.
+
+Programs of as many chunks share a bound: no way to issue them is faster (:mod:`streamsim.analysis.work_bound`). What is
+more than 10 % slower by its bound is not simulated; this is the widest margin that results report. If the budget allows
+all others, which is usual with the compiled twin, the result is that of simulating the whole grid. Otherwise the bounds
+of what was left out show which margins are known.
 
 If configurations take equally long, the simplest one wins: fewest chunks, then fewest streams, then no ring of buffers
 or the smallest ring, depth-first before breadth-first, issued live before a graph.
 """
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from operator import attrgetter, itemgetter
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 import msgspec
 
-from streamsim.analysis import predict, work_bound
+from streamsim.analysis import chunk_bounds, predict, work_bound
 from streamsim.device import Device, as_device, link_words, written_in
 from streamsim.program import Config, Workload, most_streams
 from streamsim.rules import TICKS_PER_S
-from streamsim.search.best_first import BUDGET_OPS, NEAR_PERCENT, Progress, within
-from streamsim.search.coarse_to_fine import MARGINS_PERCENT, Bounded, Searched, search
-from streamsim.search.evaluate import evaluate_ticks, is_fast
+from streamsim.search.budgeted import BUDGET_OPS, NEAR_PERCENT, Progress, Search, within
+from streamsim.search.evaluate import evaluate_ticks, is_fast, simulation_costs
 from streamsim.search.grid import Grid
-from streamsim.search.pruning_bounds import LowerBounds
 from streamsim.search.result import FASTER, RANGE_PERCENT, Best, Flatness, SimulatedProgram, with_one_thing_faster
 
 DEFAULT_CHUNKS, DEFAULT_STREAMS = 4, 4  # the usual numbers of examples and tutorials
+MARGINS_PERCENT = (NEAR_PERCENT, 5, 10)
+BLOCK_OPS = 8_000  # simulated at once: some tenths of a second
+RATIOS = (4.0, 1.5, 1.12, 1.0)  # of numbers in step 1
+APART = 1 / 16  # relative distance between numbers of chunks in step 3
+BEST_FEW = 4  # the number of best programs whose neighbours are tried
 
 
 def best(
@@ -43,31 +55,28 @@ def best(
     - ``grid``: default 1 to 256 chunks and 1 to 32 streams, depth-first and breadth-first.
     - ``progress``: a function that is called with the amount done and the total.
     - ``fast``: as for :func:`evaluate`.
-    - ``budget_ops``: the number of ops that SimPy may simulate (None: no limit). If the budget ends the search, the
-      result need not be exact. The compiled twin has no budget.
+    - ``budget_ops``: the number of ops that SimPy may simulate (None: no limit); the compiled twin may simulate over a
+      hundred times as many. If the budget ends the search, the result need not be exact.
 
     Raises InputError for an empty grid, an unknown device or front end, and a kernel without a cost.
     """
     device = written_in(as_device(device), workload.front_end)
     grid = (grid or Grid()).within(device.memory_bytes)
     fast = is_fast() if fast is None else fast
-    configs = grid.configs(workload)
-    usual = _usual(workload, grid)
-    with ThreadPoolExecutor(1) as beside:  # loads the compiled code while the bounds are computed
-        usual_ticks = beside.submit(evaluate_ticks, workload, [usual], device, fast)
-        queue = _in_order_of_bounds(workload, device, configs)
-    found = search(workload, device, queue, fast, None if fast else budget_ops, progress)
-    took, shortest = found.ticks, found.shortest
-    winner, simplest = found.best, found.simplest
+    configs, usual = grid.configs(workload), _usual(workload, grid)
+    found = GridSearch(workload, device, configs, fast, budget_ops, progress)
+    found.run()
+    winner, simplest = found.best(), found.simplest()
+    usual_ticks = found.took.get(usual) or evaluate_ticks(workload, [usual], device, fast)[0]
+    left_open = len(found.open_within(max(MARGINS_PERCENT)))
     prediction = predict(winner.schedule(workload), device)
-    left_open = found.open_within(max(MARGINS_PERCENT))
 
-    def made(config: Config, ticks: int) -> SimulatedProgram[Config]:
+    def result(config: Config, ticks: int) -> SimulatedProgram[Config]:
         is_alike = config.memory == winner.memory and (config.chunks == winner.chunks or not workload.host_work_s)
         serial_s = prediction.serial_s if is_alike else predict(config.schedule(workload), device).serial_s
         return SimulatedProgram(config, config.words, ticks / TICKS_PER_S, serial_s, config.device_bytes(workload))
 
-    best, usually = made(winner, shortest), made(usual, usual_ticks.result()[0])
+    best, usually = result(winner, found.shortest), result(usual, usual_ticks)
     works = usually.serial_s != best.serial_s and usual.memory == winner.memory
     worked = f" with the host work of {winner.chunks} chunks" if works else ""
     serial_words = f"not cut{worked}, blocking copies"
@@ -75,16 +84,16 @@ def best(
     variations = with_one_thing_faster(workload, _with_faster_kernels(workload), device)
     return Best(
         best=best,
-        simplest=made(simplest, took[simplest]),
+        simplest=result(simplest, found.took[simplest]),
         compared={"serial": serial, "usual": usually},
         work=msgspec.structs.replace(workload, front_end=""),  # the card has the calls of that front end
         card=device,
         link=link_words(device, grid.memory == "pageable"),
         programs=len(configs),
-        simulated=len(took),
+        simulated=len(found.took),
         left_open=left_open,
-        left_open_because=f"SimPy's budget of {budget_ops} simulated ops is spent" if left_open else None,
-        exact=found.is_exact,
+        left_open_because=f"the budget of {budget_ops} simulated ops is spent" if left_open else None,
+        exact=not found.open_within(0),
         simplest_exact=not found.open_within(NEAR_PERCENT),
         floor_s=found.floor / TICKS_PER_S,
         work_bound=min(
@@ -105,48 +114,153 @@ def best(
     )
 
 
-def _in_order_of_bounds(workload: Workload, device: Device, configs: Sequence[Config]) -> list[Bounded]:
-    """Return (lower bound in ticks, config) pairs, the lowest bound first; for equal bounds, the simplest first."""
-    bound = LowerBounds(workload, device)
-    return sorted(((bound(config), config) for config in configs), key=itemgetter(0))
+class GridSearch(Search[Config]):
+    """A search of distinct configurations within a budget.
+
+    - ``fast``: as for :func:`evaluate`.
+    - ``budget_ops``: the number of ops of SimPy (None: no limit). At least one configuration is simulated.
+    - ``progress``: a function that is called with the ops done and the ops in all.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        device: Device,
+        configs: Sequence[Config],
+        fast: bool,
+        budget_ops: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        costs = dict(zip(configs, simulation_costs(workload, configs, device, fast), strict=True))
+        total = sum(costs.values())
+        super().__init__(
+            lambda some: evaluate_ticks(workload, some, device, fast),
+            costs.__getitem__,
+            attrgetter("simplicity"),
+            None if budget_ops is None or total <= budget_ops else budget_ops,
+            progress,
+            total,
+            BLOCK_OPS,
+        )
+        self._configs, self._places = configs, _Places(configs)
+        numbers = {config.chunks for config in configs}
+        self._bounds = {
+            way: chunk_bounds(workload, device, numbers, *way)
+            for way in dict.fromkeys((config.memory, config.launch) for config in configs)
+        }
+
+    def run(self) -> None:
+        """Simulate all that may be within the largest margin, or as much as the budget allows."""
+        for ratio in RATIOS:
+            some = self.open_within(max(MARGINS_PERCENT), self._places.coarse(ratio))
+            if self.cost_ops(some) > self.left_ops * (0.5 if ratio > 1 else 1):
+                break
+            self.simulate(some)
+        else:
+            return
+        if not self.took:  # the budget is less than a few simulations need
+            self.evaluate([min(self._configs, key=attrgetter("chunks"))])
+        self._climb()
+        self.simulate(self.open_within(0, self._places.along(self.best())))
+        self._climb()
+
+    def _climb(self) -> None:
+        """Try the neighbours of the best few and the simplest, a step in chunks, streams or both, while any is new."""
+        seen = set[Config]()
+        while new := [config for config in (*self.best_few(BEST_FEW), self.simplest()) if config not in seen]:
+            seen.update(new)
+            near = (near for config in new for near in self._places.near(config))
+            self.simulate(self.open_within(NEAR_PERCENT, near))
+
+    def bound(self, config: Config) -> int:
+        """Return ticks that no program of as many chunks beats."""
+        return self._bounds[config.memory, config.launch][config.chunks]
+
+    def open_within(self, percent: int, some: Iterable[Config] | None = None) -> list[Config]:
+        """Return the configurations, of all or of ``some``, that are not simulated and may be this near the best."""
+        some = self._configs if some is None else some
+        return [one for one in some if one not in self.took and within(self.bound(one), self.shortest, percent)]
+
+    @property
+    def floor(self) -> int:
+        """Ticks that no configuration beats."""
+        return min([self.shortest, *map(self.bound, self.open_within(0))])
 
 
-def _flatness(configs: Sequence[Config], found: Searched, winner: Config) -> Flatness:
-    return Flatness(
-        share_within={percent: _share_within(found, percent) for percent in MARGINS_PERCENT},
-        chunks_within=_chunks_within(configs, found, winner),
-    )
+class _Places:
+    """Configurations by their numbers of chunks and streams."""
+
+    def __init__(self, configs: Iterable[Config]) -> None:
+        self._at: dict[int, dict[int, list[Config]]] = {}
+        for config in configs:
+            self._at.setdefault(config.chunks, {}).setdefault(config.streams, []).append(config)
+        self._chunks = sorted(self._at)
+        self._streams = {chunks: sorted(streams) for chunks, streams in self._at.items()}
+
+    def coarse(self, ratio: float) -> Iterator[Config]:
+        """Yield the configurations whose numbers of chunks and streams both lie ``ratio`` apart or more."""
+        for chunks in _apart(self._chunks, ratio):
+            for streams in _apart(self._streams[chunks], ratio):
+                yield from self._at[chunks][streams]
+
+    def near(self, config: Config) -> Iterator[Config]:
+        """Yield the configurations with the same and the next numbers of chunks and streams, of any other choices."""
+        for chunks in _around(self._chunks, config.chunks):
+            for streams in _around(self._streams[chunks], min(config.streams, chunks)):
+                yield from self._at[chunks][streams]
+
+    def along(self, config: Config) -> Iterator[Config]:
+        """Yield configurations on as many streams (or the next more, or the most), with chunks a sixteenth apart."""
+        for chunks in _apart(self._chunks, 1 + APART):
+            streams = self._streams[chunks]
+            yield from self._at[chunks][streams[_place(streams, min(config.streams, chunks))]]
 
 
-def _share_within(found: Searched, percent: int) -> float | None:
-    if found.open_within(percent):
-        return None
-    near = sum(within(ticks, found.shortest, percent) for ticks in found.ticks.values())
-    return near / (len(found.ticks) + len(found.left))
+def _apart(numbers: Sequence[int], ratio: float) -> Iterator[int]:
+    """Yield the first of sorted ``numbers``, and then each that is at least ``ratio`` times the latest."""
+    latest = 0
+    for number in numbers:
+        if number >= latest * ratio:
+            latest = number
+            yield number
 
 
-def _chunks_within(configs: Sequence[Config], found: Searched, winner: Config) -> tuple[int, int] | None:
+def _around(numbers: Sequence[int], number: int) -> Sequence[int]:
+    """Return the entry of sorted ``numbers`` at :func:`_place`, with the entries beside it."""
+    at = _place(numbers, number)
+    return numbers[max(0, at - 1) : at + 2]
+
+
+def _place(numbers: Sequence[int], number: int) -> int:
+    """Return the index of ``number`` in sorted ``numbers``, else of the next larger one, else of the last."""
+    return min(bisect_left(numbers, number), len(numbers) - 1)
+
+
+def _flatness(configs: Sequence[Config], found: GridSearch, winner: Config) -> Flatness:
+    shares = {
+        percent: None if found.open_within(percent) else len(found.near(percent)) / len(configs)
+        for percent in MARGINS_PERCENT
+    }
+    return Flatness(shares, _chunks_within(configs, found, winner))
+
+
+def _chunks_within(configs: Sequence[Config], found: GridSearch, winner: Config) -> tuple[int, int] | None:
     """Return the least and most chunks of the unbroken range around the winner that stays near it; None: unknown."""
-    numbers = sorted({config.chunks for config in configs})
+    numbers, grid = sorted({config.chunks for config in configs}), set(configs)
     at = numbers.index(winner.chunks)
     ends = []
     for walk in (numbers[at::-1], numbers[at:]):
         end = winner.chunks
         for chunks in walk:
-            config = _with_chunks(winner, chunks)
-            ticks = found.ticks.get(config, found.left.get(config))  # a config that was not simulated has its bound
-            if ticks is None or not within(ticks, found.shortest, RANGE_PERCENT):
+            config = msgspec.structs.replace(winner, chunks=chunks).fitted()  # at most as many streams, as in the grid
+            ticks = found.took.get(config, found.bound(config))
+            if config not in grid or not within(ticks, found.shortest, RANGE_PERCENT):
                 break
-            if config in found.left:
+            if config not in found.took:
                 return None
             end = chunks
         ends.append(end)
     return ends[0], ends[1]
-
-
-def _with_chunks(config: Config, chunks: int) -> Config:
-    """Return ``config`` with ``chunks`` chunks, and at most as many streams and buffers, as in the grid."""
-    return msgspec.structs.replace(config, chunks=chunks).fitted()
 
 
 def _usual(workload: Workload, grid: Grid) -> Config:

@@ -23,7 +23,7 @@ from streamsim.device import Device, as_device, link_words
 from streamsim.errors import InputError
 from streamsim.program import Layers, Offload, Schedule, check_layers, loading, one_by_one
 from streamsim.rules import TICKS_PER_S
-from streamsim.search.best_first import BUDGET_OPS, NEAR_PERCENT, Candidates, Progress, Search
+from streamsim.search.budgeted import BUDGET_OPS, NEAR_PERCENT, NEVER, Progress, Search
 from streamsim.search.evaluate import is_fast
 from streamsim.search.offload_bounds import FEWEST_PASSES, LayerCosts, Room, floor_ticks
 from streamsim.search.placements import Space, Way, Ways
@@ -75,16 +75,19 @@ def best_offload(
     if not len(ways.rows):
         raise _nothing_fits(layers, room, every is not None)
     placements = _Placements(layers, device, costs, reserve_bytes)
-    search = Search(placements.candidates, budget_ops, progress)
-    search.finish(placements.in_order(ways), None)
-    if not search.took:  # the budget is less than one simulation needs
-        search.evaluate([way for _, way in islice(placements.in_order(ways), 1)])
+    search = placements.search(budget_ops, progress)
+    least_left = NEVER
+    for bound, way in placements.in_order(ways):
+        if bound >= search.shortest or (search.took and search.cost_ops([way]) > search.left_ops):
+            least_left = bound
+            break
+        search.evaluate([way])
     lean, is_small = _leanest(search, ways), layers.passes * len(layers.turns) <= MOST_AGAIN
     if every is None and is_small:  # with less memory, other placements are good
         less = room._replace(card=lean.device_bytes - 1)
         lean = _leanest(search, Space(costs, less, most_depth).good_ways(floor_ticks(costs, less, most_depth)))
     best, shortest = placements.found(search, search.best()), search.shortest
-    floor = min(shortest, floor if every is None else search.floor)
+    floor = min(shortest, floor if every is None else least_left)
     open_bounds, near_bounds = (ways.rows[:, 0] < shortest).sum(), (ways.rows[:, 0] <= _near(search)).sum()
     left_open = 0 if floor == shortest else max(0, int(open_bounds) - len(search.took))
     whys = [f"the budget of {budget_ops} simulated ops is spent"] if left_open else []
@@ -197,7 +200,12 @@ class _Placements:
         self._layers, self._device, self._costs = layers, device, costs
         self._reserve_bytes = reserve_bytes
         self._names = [step.name for step in layers.steps]
-        self.candidates = Candidates(lambda block: list(map(self._ticks, block)), self._ops, attrgetter("device_bytes"))
+
+    def search(self, budget_ops: int | None, progress: Progress | None) -> Search[Way]:
+        """Return a search that has not begun."""
+        return Search(
+            lambda ways: list(map(self._ticks, ways)), self._ops, attrgetter("device_bytes"), budget_ops, progress
+        )
 
     def _config(self, way: Way) -> Offload:
         """Return the placement as parameters of the offload pattern."""

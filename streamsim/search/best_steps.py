@@ -17,7 +17,7 @@ from streamsim.device import Device, as_device, link_words
 from streamsim.errors import InputError
 from streamsim.program import Schedule, check_schedule
 from streamsim.rules import TICKS_PER_S
-from streamsim.search.best_first import BUDGET_OPS, NEAR_PERCENT, NEVER, Candidates, Search, within
+from streamsim.search.budgeted import BUDGET_OPS, NEAR_PERCENT, NEVER, Search, within
 from streamsim.search.evaluate import is_fast
 from streamsim.search.result import Best, SimulatedProgram
 from streamsim.transform import Case, Change, Scenario, chunk_count, has_host_waits, has_pageable
@@ -125,8 +125,7 @@ class _Ways:
     def __init__(self, schedule: Schedule, device: Device, budget_ops: int) -> None:
         self._case = Scenario(schedule, device)
         self.made = lru_cache(1)(lambda way: make.changed_by(way.changes(), self._case).case.scenario)
-        candidates = Candidates(self._ticks, lambda way: len(self.made(way).schedule), _changes_of)
-        self.search = Search(candidates, budget_ops)
+        self.search = Search(self._ticks, lambda way: len(self.made(way).schedule), _changes_of, budget_ops)
         self.left_out: list[str] = []
 
     def _ticks(self, ways: Sequence[Way]) -> list[int]:
@@ -198,7 +197,7 @@ class _Ways:
         """Try candidates until two in a row are no faster. Return False if the budget ends first."""
         fastest, slower = NEVER, 0
         for way in ways:
-            if way not in self.search.took and not self.search.affords(way):
+            if way not in self.search.took and self.search.cost_ops([way]) > self.search.left_ops:
                 return False
             ticks = self.ticks(way)
             slower = 0 if ticks < fastest else slower + 1

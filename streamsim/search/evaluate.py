@@ -12,6 +12,8 @@ from streamsim.model import simulate
 from streamsim.program import Config, Workload
 from streamsim.rules import TICKS_PER_S
 
+CONFIG_OPS = 25  # the fixed cost of simulating a configuration, in ops
+TIMES_AS_FAST = 125  # the compiled twin, beside SimPy
 SLOW = "running on SimPy; pip install 'streamsim[fast]' simulates over a hundred times as fast"
 
 
@@ -68,6 +70,23 @@ def evaluate_ticks(
         return found
 
     return [round(simulate(config.schedule(workload), device).makespan_s * TICKS_PER_S) for config in configs]
+
+
+def simulation_costs(
+    workload: Workload, configs: Sequence[Config], device: Device, fast: bool | None = None
+) -> list[float]:
+    """Return the cost of simulating every config, in ops of SimPy: about its copies and kernels.
+
+    The arguments are those of :func:`evaluate_ticks`.
+    """
+    calls = {chunks: chunks * workload.in_chunks(chunks).calls_of_chunk for chunks in {one.chunks for one in configs}}
+    ops: list[float] = [CONFIG_OPS + calls[config.chunks] for config in configs]
+    if not (is_fast() if fast is None else fast):
+        return ops
+    from streamsim.compiled import can_run
+
+    runs = can_run(workload.in_chunks(1), configs, device)
+    return [own / TIMES_AS_FAST if is_compiled else own for own, is_compiled in zip(ops, runs, strict=True)]
 
 
 def _by_chunks(configs: Sequence[Config]) -> dict[int, list[Config]]:

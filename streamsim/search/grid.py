@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 
@@ -70,9 +70,10 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not distinct:
             least = min(self.chunks)
             raise InputError(f"chunks = {least}: an empty grid: the workload has at most {workload.most_chunks} chunks")
-        fits = [config for config in distinct if self.has_room(config.device_bytes(workload))]
+        needed = _device_bytes(workload, distinct)
+        fits = [config for config, n_bytes in zip(distinct, needed, strict=True) if self.has_room(n_bytes)]
         if not fits:
-            raise self._no_room(workload, min(config.device_bytes(workload) for config in distinct))
+            raise self._no_room(workload, min(needed))
         return fits
 
     def _no_room(self, workload: Workload, needed: int) -> InputError:
@@ -88,10 +89,11 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the number of programs that :meth:`configs` leaves out, by reason, except those of too many chunks."""
         found: Counter[str] = Counter()
         idle = msgspec.structs.replace(workload, host_work_s=0.0, host_load_s=0.0)
-        for config in dict.fromkeys(self._distinct(idle)):
+        distinct = list(dict.fromkeys(self._distinct(idle)))
+        for config, n_bytes in zip(distinct, _device_bytes(workload, distinct), strict=True):
             if config.launch == "graph" and workload.has_host_work:
                 found["the host cannot work between the steps of a graph"] += 1
-            elif not self.has_room(config.device_bytes(workload)):
+            elif not self.has_room(n_bytes):
                 found[f"they need more than {format_bytes(self.memory_limit_bytes or 0)} on the card"] += 1
         return dict(found)
 
@@ -146,3 +148,13 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InputError(f"an empty grid: {refused}")
         found.sort(key=lambda config: config.simplicity)
         return [(config.order, config.buffers, config.launch) for config in found]
+
+
+def _device_bytes(workload: Workload, configs: Sequence[Config]) -> list[int]:
+    """Return the device memory of each program; those of as many chunks and buffers need the same."""
+    of_slots: dict[tuple[int, int | None], int] = {}
+    for config in configs:
+        key = (config.chunks, config.slots)
+        if key not in of_slots:
+            of_slots[key] = config.device_bytes(workload)
+    return [of_slots[config.chunks, config.slots] for config in configs]

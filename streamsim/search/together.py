@@ -16,7 +16,7 @@ from streamsim.errors import InputError
 from streamsim.program import PREFETCH_BUFFERS, Config, Order
 from streamsim.rules import TICKS_PER_S, ticks
 from streamsim.search.best import best
-from streamsim.search.best_first import NEAR_PERCENT, within
+from streamsim.search.budgeted import NEAR_PERCENT, within
 from streamsim.search.evaluate import evaluate_ticks
 from streamsim.search.grid import COARSE_CHUNKS, Grid
 from streamsim.transform import Case, Change, Source, changed_by

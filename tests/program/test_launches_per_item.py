@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import NS, make_device
 
-from streamsim.analysis import kernel_assumptions
+from streamsim.analysis import chunk_bounds, kernel_assumptions
 from streamsim.device import load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Config, Kernel, Point, Workload, WorkloadKernel, parse_kernel
-from streamsim.search import LowerBounds, evaluate_ticks
+from streamsim.search import evaluate_ticks
 
 
 def launches(workload: Workload, chunks: int) -> list[tuple[int, float, float]]:
@@ -68,8 +68,8 @@ def test_every_way_to_evaluate_says_what_the_schedule_takes(
     device = load_device(name)
     took = [round(simulate(config.schedule(workload), device).makespan_s / NS) for config in configs]
     assert evaluate_ticks(workload, configs, device, fast) == took
-    bound = LowerBounds(workload, device)
-    assert all(bound(config) <= ticks for config, ticks in zip(configs, took, strict=True))
+    bounds = chunk_bounds(workload, device, {config.chunks for config in configs})
+    assert all(bounds[config.chunks] <= ticks for config, ticks in zip(configs, took, strict=True))
 
 
 def test_it_is_said_in_text_and_in_the_line_below_the_table() -> None:

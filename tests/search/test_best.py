@@ -18,17 +18,15 @@ from streamsim.model import simulate
 from streamsim.program import ORDERS, Config, Workload, WorkloadKernel, build, serial
 from streamsim.rules import TICKS_PER_S
 from streamsim.search import (
-    BLOCKS,
     FASTER,
     MARGINS_PERCENT,
+    TIMES_AS_FAST,
     Grid,
-    LowerBounds,
-    cost_ops,
+    GridSearch,
     evaluate_ticks,
     is_fast,
-    search,
+    simulation_costs,
 )
-from streamsim.search.coarse_to_fine import _few
 
 WORK = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
 
@@ -57,12 +55,8 @@ def seconds(config: Config, workload: Workload, device: Device) -> float:
 
 
 @pytest.mark.parametrize("fast", EVALUATORS)
-def test_the_optimum_is_what_trying_everything_gives(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And so are the simplest within 1 %, the shares within 1, 5 and 10 %, and the range of chunks within 5 %.
-
-    Simulated one by one, so that as many as possible are pruned.
-    """
-    monkeypatch.setitem(BLOCKS, fast, (1, 1))
+def test_the_optimum_is_what_trying_everything_gives(fast: bool) -> None:
+    """And so are the simplest within 1 %, the shares within 1, 5 and 10 %, and the range of chunks within 5 %."""
     pruned = 0
 
     @examples(60)
@@ -165,45 +159,45 @@ def test_nothing_is_faster_than_what_takes_no_time() -> None:
 def test_no_more_is_simulated_than_the_budget_allows(
     workload: Workload, device: Device, grid: Grid, budget: int
 ) -> None:
-    """But for one program, when none is so cheap."""
+    """Except one program, if none of a coarse grid is so cheap."""
     assume(workload.work >= min(grid.chunks))
-    bound = LowerBounds(workload, device)
     try:
-        queue = sorted(((bound(config), config) for config in grid.configs(workload)), key=lambda item: item[0])
+        configs = grid.configs(workload)
     except InputError:
         assume(False)
-    told: list[tuple[int, int]] = []
-    found = search(workload, device, queue, False, budget, lambda *done: told.append(done))
-    costs = sorted(cost_ops(workload, config) for config in found.ticks)
-    assert sum(costs) <= budget or costs == [min(cost_ops(workload, config) for _, config in queue)]
-    assert set(found.ticks) | set(found.left) == {config for _, config in queue}
-    assert told[-1] == (budget, budget)
-    assert told == sorted(told)
-    if budget >= sum(cost_ops(workload, config) for _, config in queue):
+    reported: list[tuple[int, int]] = []
+    found = GridSearch(workload, device, configs, False, budget, lambda *done: reported.append(done))
+    found.run()
+    costs = dict(zip(configs, simulation_costs(workload, configs, device, False), strict=True))
+    assert sum(map(costs.__getitem__, found.took)) <= budget or len(found.took) == 1
+    assert set(found.took) <= set(configs)
+    assert reported == sorted(reported)
+    assert {of_all for _, of_all in reported} == {min(budget, sum(costs.values()))}
+    if budget >= sum(costs.values()):
         assert not found.open_within(max(MARGINS_PERCENT))
 
 
 @pytest.mark.skipif(not is_fast(), reason="needs streamsim[fast], which stands in for SimPy: the ticks are the same")
 @pytest.mark.parametrize("name", ["h200", "c2050"])
 @pytest.mark.parametrize("kernels", [1, 2])
-def test_a_twentieth_of_the_ops_finds_a_program_within_a_percent(
-    name: str, kernels: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_twentieth_of_the_ops_finds_a_program_within_a_percent(name: str, kernels: int) -> None:
     """Breadth-first on several hardware queues the good programs are islands: see the picture in choose.md."""
-    monkeypatch.setitem(BLOCKS, True, BLOCKS[False])
     workload = Workload(16 << 20, kernels=(WorkloadKernel(duration_s=0.57e-3 / kernels, fill=0.5),) * kernels)
     device, grid = load_device(name), Grid(tuple(range(1, 97)), tuple(range(1, 17)))
-    configs, bound = grid.configs(workload), LowerBounds(workload, device)
-    queue = sorted(((bound(config), config) for config in configs), key=lambda item: item[0])
-    budget = sum(cost_ops(workload, config) for config in configs) // 20
-    found = search(workload, device, queue, True, budget)
+    configs = grid.configs(workload)
+    budget = sum(simulation_costs(workload, configs, device, True)) / 20
+    found = GridSearch(workload, device, configs, True, int(budget))
+    found.run()
     assert found.shortest <= 1.01 * min(evaluate_ticks(workload, configs, device, fast=True))
 
 
-def test_the_few_numbers_of_chunks_and_streams_that_are_tried_first() -> None:
-    assert _few(set(range(1, 33))) == {1, 2, 3, 4, 6, 8, 12, 16, 24, 32}
-    assert _few({5, 7, 9, 100}) == {5, 7, 9, 100}  # for 1 to 4, 6, 8, and 12 to 96
-    assert _few({10**6}) == {10**6}
+@pytest.mark.skipif(not is_fast(), reason="needs streamsim[fast]")
+def test_what_the_compiled_twin_leaves_to_simpy_costs_what_it_costs_there() -> None:
+    """A prefetching program without a copy in."""
+    work, configs = Workload(1 << 20, (), (4,), (WorkloadKernel(duration_s=1e-3),)), [Config(chunks=2)]
+    configs.append(Config("prefetch", chunks=2))
+    costs, slow = (simulation_costs(work, configs, load_device("h200"), fast) for fast in (True, False))
+    assert costs == [slow[0] / TIMES_AS_FAST, slow[1]]
 
 
 def test_what_binds_gains_and_what_does_not_does_not() -> None:
@@ -250,9 +244,8 @@ def test_ties_go_to_the_simplest(workload: Workload, device: Device) -> None:
 
 
 @pytest.mark.parametrize("fast", EVALUATORS)
-def test_what_it_says_of_a_real_card_is_what_simulating_gives(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_it_says_of_a_real_card_is_what_simulating_gives(fast: bool) -> None:
     """The h200 with all effects: everything tried, and each figure worked out anew."""
-    monkeypatch.setitem(BLOCKS, fast, (16, 16))
     device = load_device("h200")
     grid = Grid(tuple(range(1, 25)), (1, 2, 3, 4))
     best = streamsim.best(WORK, device, grid, fast=fast)

@@ -159,13 +159,13 @@ def test_the_table_names_what_to_use(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_the_command_says_what_is_not_known(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
     monkeypatch.setattr(import_module("streamsim.search.best"), "is_fast", lambda: False)
-    monkeypatch.setattr("streamsim.search.best_first.BUDGET_OPS", 80)
+    monkeypatch.setattr(import_module("streamsim.cli.best"), "BUDGET_OPS", 80)
     value = json.loads(said(capsys, *PIPELINE, "--json"))
     assert (value["exact"], value["simplest_exact"], value["compiled"]) == (False, False, False)
     assert value["share_within"] == {"1%": None, "5%": None, "10%": None}
     assert value["chunks_within"] is None
     assert value["left_open"] > 0
-    assert value["left_open_because"] == "SimPy's budget of 80 simulated ops is spent"
+    assert value["left_open_because"] == "the budget of 80 simulated ops is spent"
     assert value["floor_s"] < value["best"]["makespan_s"]
     table = " ".join(said(capsys, *PIPELINE).split())
     for words in ("best found", "the simplest found within 1 % of the best found", "unknown within 1, 5, 10 %"):
