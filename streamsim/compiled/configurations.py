@@ -6,7 +6,7 @@ once, for a table. The compiled kernel writes the ops of each configuration from
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, count, repeat
 from operator import attrgetter
@@ -67,8 +67,23 @@ LEFT_OUT = -1  # the kernel cannot run this configuration
 _WAY = attrgetter("order", "chunks", "buffers", "memory", "launch")
 
 
+class _Records:
+    """A table of records that grows. Rows stay where they are."""
+
+    def __init__(self, kind: np.dtype[Any]) -> None:
+        self.rows, self.count = np.zeros(64, kind), 0
+
+    def add(self, rows: Sequence[tuple[Any, ...]]) -> int:
+        """Add rows behind the others; return the place of the first one."""
+        first, self.count = self.count, self.count + len(rows)
+        if self.count > len(self.rows):
+            self.rows = np.concatenate([self.rows, np.zeros(self.count, self.rows.dtype)])
+        self.rows[first : self.count] = rows
+        return first
+
+
 class _CostTable:
-    """The costs of a workload on a device, as a growing table of costs."""
+    """The costs of a workload on a device, as growing tables of records."""
 
     def __init__(self, workload: Workload, device: Device) -> None:
         self.workload, self.device = workload, device
@@ -80,25 +95,25 @@ class _CostTable:
         self.run_signal = device.compute.kernel_signal == "run"
         self.passes = loop_tables(stages_of(workload), self.jobs, self.run_signal)
         self._overhead = overhead_of(device)
-        self._rows: dict[tuple[tuple[object, ...], HostMemory, Launch, bool], tuple[int, int]] = {}
+        self._chunks: dict[tuple[Any, ...], tuple[int, int]] = {}  # results of ``_chunk``
         self._ways: dict[tuple[Any, ...], int] = {}  # the place of the cut, by _WAY
-        self._cuts = np.zeros(64, CONFIG)  # configurations without their streams; the first one has none
-        self._n_cuts = 1
-        self._costs = np.zeros(64, COST)
-        self._n = 0
-        self._runs = np.zeros(64, RUN)
-        self._n_runs = 0
+        self._cuts, self._costs, self._runs = _Records(CONFIG), _Records(COST), _Records(RUN)
+        self._cuts.count = 1  # cuts are configurations without their streams; SimPy must run the first one
         self._calls = {launch: call_ticks(launch, device) for launch in LAUNCHES}
-        self._events = {launch: self._event_calls(launch) for launch in LAUNCHES}
+        # By launch: the cost of a record. The cost of a wait is behind it.
+        self._events = {
+            launch: self._costs.add([cost_row(OpCost(NOTHING, calls[kind])) for kind in (RecordEvent, WaitEvent)])
+            for launch, calls in self._calls.items()
+        }
 
     def tables(self) -> CostTables:
         """Return the present tables for the kernel. Rows do not change when the tables grow."""
         card, hand_overs, engines = self._fixed
-        return CostTables(card, hand_overs, self._costs, engines, self._runs, *self.passes[:3])
+        return CostTables(card, hand_overs, self._costs.rows, engines, self._runs.rows, *self.passes[:3])
 
     @property
     def is_large(self) -> bool:
-        return max(self._n, self._n_runs, len(self._ways)) > MOST_COSTS
+        return max(self._costs.count, self._runs.count, len(self._ways)) > MOST_COSTS
 
     def rows(self, configs: Sequence[Config]) -> Array:
         """Return the configurations as records; those that the kernel cannot run have no streams.
@@ -108,7 +123,7 @@ class _CostTable:
         ways = self._ways
         places = [ways[way] if way in ways else self._add(way, configs[k]) for k, way in enumerate(map(_WAY, configs))]
         streams = [config.streams for config in configs]
-        rows = self._cuts[places]
+        rows = self._cuts.rows[places]
         rows["streams"] = np.where(rows["roles"], rows["streams"], np.minimum(rows["streams"], streams))
         issued = np.where(rows["roles"], WITH_ROLES + rows["streams"], ISSUED + np.minimum(rows["streams"], MANY))
         rows["hand_overs"] = np.where(rows["graph"], GRAPH, issued)
@@ -117,16 +132,9 @@ class _CostTable:
         return rows
 
     def _add(self, way: tuple[Any, ...], config: Config) -> int:
-        """Add a cut to the table, and return its place; 0, the place of a cut without streams, if SimPy must run it."""
+        """Add a cut to the table, and return its place; 0 if SimPy must run it."""
         cut = self._cut(config)
-        if cut is None:
-            self._ways[way] = 0
-            return 0
-        place = self._ways[way] = self._n_cuts
-        self._n_cuts += 1
-        if place == len(self._cuts):
-            self._cuts = np.concatenate([self._cuts, np.zeros(place, CONFIG)])
-        self._cuts[place] = cut
+        place = self._ways[way] = 0 if cut is None else self._cuts.add([cut])
         return place
 
     def _cut(self, config: Config) -> tuple[int, ...] | None:
@@ -145,10 +153,10 @@ class _CostTable:
             return None
         if loop.roles and (has_gaps or not all(self.jobs[:2]) or self.jobs[4]):
             return None
-        blocking = config.is_blocking
-        found = [self._row(part._replace(many=1), memory, launch, blocking) for part in parts]
-        behind = sum(self.jobs[:3])  # in a graph, the offset of costs right behind kernels: see ``_row``
-        once, most_once = self._once(memory, launch, blocking)
+        issue = memory, launch, config.is_blocking
+        found = [self._chunk(part._replace(many=1), *issue) for part in parts]
+        behind = sum(self.jobs[:3])  # in a graph, the offset of costs right behind kernels: see ``_chunk``
+        once, most_once = self._chunk(None, *issue)
         most = max(most_once, *(most for _, most in found))
         absent = sum(part.many * (part.inputs + part.outputs).count(0) for part in parts)
         nodes = chunks * sum(self.jobs[:3]) + sum(self.jobs[3:]) - absent
@@ -158,63 +166,34 @@ class _CostTable:
             return None
         cut = [part.d2h_once if config.slots else part.inputs + part.outputs + part.d2h_once for part in parts]
         ends = list(accumulate(part.many for part in parts))
-        runs = self._add_runs(ends, [row for row, _ in found], work, [int(any(pieces)) for pieces in cut])
+        columns = ends, [row for row, _ in found], work, [int(any(pieces)) for pieces in cut]
+        first_run = self._runs.add(list(zip(*columns, strict=True)))
         copies = any(self.jobs[3:]) or any(any(part.inputs + part.outputs) for part in parts)
         dearer = surcharges_of(launch, self.device, copies, self.jobs[1] > 0)
         used = {step.stream for step in loop.steps if isinstance(step, Issue)}
         streams = len(used) if loop.roles else useful_streams(config.order, chunks)
         passes = self.passes.of_loop[config.order, config.buffers is not None]
         issued = bool(loop.roles), launch == "graph", chunks, streams, config.slots or 0, *passes
-        return *issued, *runs, once, behind, *self._events[launch], begins, *dearer, 0  # ``rows`` sets the last field
+        events = self._events[launch], self._events[launch] + 1
+        # ``rows`` sets the last field
+        return *issued, first_run, self._runs.count, once, behind, *events, begins, *dearer, 0
 
-    def _add_runs(self, *columns: list[int]) -> tuple[int, int]:
-        """Add runs to the table; return the first row, and the row behind the last."""
-        first, self._n_runs = self._n_runs, self._n_runs + len(columns[0])
-        if self._n_runs > len(self._runs):
-            self._runs = np.concatenate([self._runs, np.zeros(self._n_runs, RUN)])
-        self._runs[first : self._n_runs] = list(zip(*columns, strict=True))
-        return first, self._n_runs
-
-    def _once(self, memory: HostMemory, launch: Launch, blocking: bool) -> tuple[int, int]:
-        """Return the first cost of the copies that are made once, and the most ticks that one of them adds."""
-        key = ((), memory, launch, blocking)
-        if key not in self._rows:
-            self._rows[key] = self._add_row(self._chunk_costs(memory, launch, blocking).once(), repeat(0))
-        return self._rows[key]
-
-    def _event_calls(self, launch: Launch) -> tuple[int, int]:
-        """Return the costs of a record and of a wait."""
-        calls = self._calls[launch]
-        rows = [cost_row(OpCost(NOTHING, calls[kind])) for kind in (RecordEvent, WaitEvent)]
-        first = self._append(rows)
-        return first, first + 1
-
-    def _row(self, part: Part, memory: HostMemory, launch: Launch, blocking: bool) -> tuple[int, int]:
-        """Return the first cost of a chunk, and the most ticks that one of its ops adds.
+    def _chunk(self, part: Part | None, memory: HostMemory, launch: Launch, blocking: bool) -> tuple[int, int]:
+        """Return the first cost of a chunk (None: of what is copied once), and the most ticks that one of its ops adds.
 
         In a graph, a second row of costs follows, for kernels right behind other kernels.
         """
-        key = tuple(part), memory, launch, blocking
-        if key not in self._rows:
-            of_chunk = self._chunk_costs(memory, launch, blocking)
-            costs = of_chunk.chunk(part) + (of_chunk.chunk(part, "graph") if launch == "graph" else [])
-            self._rows[key] = self._add_row(costs, 2 * self.numbers)
-        return self._rows[key]
-
-    def _chunk_costs(self, memory: HostMemory, launch: Launch, blocking: bool) -> ChunkCosts:
-        return ChunkCosts(self.workload, self.device, self._calls[launch], memory == "pageable", blocking, launch)
-
-    def _add_row(self, costs: list[OpCost], numbers: Iterable[int]) -> tuple[int, int]:
-        most = max((most_ticks(cost, self._overhead) for cost in costs), default=0)
-        return self._append(list(map(cost_row, costs, numbers))), most
-
-    def _append(self, rows: list[tuple[Any, ...]]) -> int:
-        """Add rows to the table; return the first one."""
-        first, self._n = self._n, self._n + len(rows)
-        if self._n > len(self._costs):
-            self._costs = np.concatenate([self._costs, np.zeros(self._n, COST)])
-        self._costs[first : self._n] = rows
-        return first
+        key = part, memory, launch, blocking
+        if key not in self._chunks:
+            costs_of = ChunkCosts(
+                self.workload, self.device, self._calls[launch], memory == "pageable", blocking, launch
+            )
+            costs, numbers = (costs_of.once(), repeat(0)) if part is None else (costs_of.chunk(part), 2 * self.numbers)
+            if part is not None and launch == "graph":
+                costs += costs_of.chunk(part, "graph")
+            most = max((most_ticks(cost, self._overhead) for cost in costs), default=0)
+            self._chunks[key] = self._costs.add(list(map(cost_row, costs, numbers))), most
+        return self._chunks[key]
 
     def run(self, rows: Array, tables: CostTables) -> Array:
         """Return the makespans of configurations that the kernel can run."""

@@ -6,8 +6,8 @@ The loops are those of :mod:`streamsim.program.loops`, as tables of whole number
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 # numba infers the types of what is compiled.
 
+from collections.abc import Iterator
 from functools import lru_cache
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,7 +36,6 @@ from streamsim.program import (
     Prepare,
     Record,
     Stages,
-    Step,
     loop_of,
 )
 from streamsim.rules import KERNEL, KINDS, NEVER, NO_STREAM, NOBODY, NOTHING
@@ -96,20 +95,18 @@ class _LoopRows:
         first = len(self.passes)
         opens, joins = ([], []) if loop.roles else ([_row(OPEN)], [_row(JOIN)])
         if self._once_in:
-            self._once(_issue_row(0, 0, self._once_in), *opens)
+            self._once(_row(ISSUE, 0, 0, self._once_in), *opens)
         for number, bodies in enumerate(loop.passes):
             issued = [step.stage for body in bodies for step in body.steps if isinstance(step, Issue)]
             waits = self._is_run_signal and self._has_kernels and issued[:1] == ["copy out"]
             begins = len(self.bodies)
             for body in bodies:
-                self._body(self._steps(body, loop), body.follows)
+                self._body(list(self._steps(body, loop)), body.follows)
             follows = any(body.follows for body in bodies)
             self.passes.append((begins, len(self.bodies), False, follows, self._has_kernels and number > 0, waits))
         if self._once_out:
-            self._once(
-                *joins,
-                _issue_row((loop.ends or (0,))[0], self._once_in, self._once_in + self._once_out),
-            )
+            stream = loop.ends[0] if loop.ends else 0
+            self._once(*joins, _row(ISSUE, stream, self._once_in, self._once_in + self._once_out))
         return first, len(self.passes)
 
     def _once(self, *steps: tuple[int, ...]) -> None:
@@ -121,31 +118,15 @@ class _LoopRows:
         self.bodies.append((len(self.steps), len(self.steps) + len(steps), follows))
         self.steps += steps
 
-    def _steps(self, body: Body, loop: Loop) -> list[tuple[int, ...]]:
-        """Return the steps of a body; stages that follow each other in a stream are one step."""
-        found = []
-        for stream, some in groupby(body.steps, lambda step: step.stream if isinstance(step, Issue) else None):
-            steps = list(some)
-            if stream is None:
-                found += [self._other(step, loop) for step in steps]
+    def _steps(self, body: Body, loop: Loop) -> Iterator[tuple[int, ...]]:
+        for step in body.steps:
+            if isinstance(step, Prepare):
+                yield _row(PREPARE)
+            elif isinstance(step, Issue):
+                yield _row(ISSUE, step.stream, *self._jobs[step.stage])
             else:
-                jobs = [self._jobs[step.stage] for step in steps if isinstance(step, Issue)]
-                found.append(_issue_row(stream, jobs[0][0], jobs[-1][1]))
-        return found
-
-    def _other(self, step: Step, loop: Loop) -> tuple[int, ...]:
-        """Return a step that issues no stage."""
-        if isinstance(step, Prepare):
-            return _row(PREPARE)
-        assert not isinstance(step, Issue)
-        does, distance = (RECORD, step.awaited or 0) if isinstance(step, Record) else (WAIT, step.before)
-        return _row(
-            does, step.stream, event=loop.events.index(step.event), distance=distance, between=step.between_streams
-        )
-
-
-def _issue_row(stream: int, begin: int, end: int) -> tuple[int, ...]:
-    return _row(ISSUE, stream, begin, end)
+                does, distance = (RECORD, step.awaited or 0) if isinstance(step, Record) else (WAIT, step.before)
+                yield _row(does, step.stream, 0, 0, loop.events.index(step.event), distance, step.between_streams)
 
 
 def _row(
