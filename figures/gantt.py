@@ -6,10 +6,7 @@ docs/predict.md, which writes gantt.png; here it stands beside this file.
 
 from command import make
 
-COMMAND = (
-    "predict --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --device h200"
-    " --plot-before --plot gantt.png"
-)
+COMMAND = "predict --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --device h200 --plot gantt.png"
 
 if __name__ == "__main__":
     make(COMMAND)

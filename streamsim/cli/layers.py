@@ -8,10 +8,9 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from streamsim.analysis import predict
 from streamsim.cli.notes import noting_compilation, progress_bar
 from streamsim.cli.options import COUNT, FILE, SIZE, Quantity, all_of, one_of
-from streamsim.device import Device, known_within
+from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.program import (
     DIRECTIONS,
@@ -22,9 +21,7 @@ from streamsim.program import (
     read_layers,  # here and below: most commands are not given any
 )
 from streamsim.search import BUDGET_OPS, MOST_DEPTH, Best, best_offload
-from streamsim.text import format_ratio, format_seconds, parse_bytes
-
-WORTH = 1.01  # a gain below this is not worth a line
+from streamsim.text import parse_bytes
 
 # Options that describe a workload and how it is cut; layers are not cut.
 OF_WORKLOADS = (
@@ -56,11 +53,6 @@ place_layers = all_of(
     which_layers,
     click.option("--depth", type=COUNT, help="With --layers: buffers that streamed layers take in turn. Default: 2."),
     click.option("--resident", help="With --layers: names of the layers that stay on the card, separated by commas."),
-    click.option(
-        "--kernel-first",
-        is_flag=True,
-        help="With --layers: issue each layer's kernels before the next copy; pageable memory needs this.",
-    ),
 )
 bound_layers = all_of(
     which_layers,
@@ -78,7 +70,6 @@ class LayerOptions(msgspec.Struct, frozen=True):
     reserve: int | None
     depth: int | None
     resident: str | None
-    kernel_first: bool
 
     def load(self) -> Layers:
         """Return the layers in the file, with ``passes`` and ``direction`` if given. Raises InputError."""
@@ -88,7 +79,7 @@ class LayerOptions(msgspec.Struct, frozen=True):
         """Return how to place the layers. Raises InputError."""
         names = [name for name in map(str.strip, (self.resident or "").split(",")) if name]
         depth = Offload().depth if self.depth is None else self.depth
-        return Offload(depth, tuple(names), memory, self.reserve or 0, self.kernel_first)  # type: ignore[arg-type]
+        return Offload(depth, tuple(names), memory, self.reserve or 0)  # type: ignore[arg-type]
 
 
 class BoundOptions(msgspec.Struct, frozen=True):
@@ -145,17 +136,6 @@ def schedule_of_layers(layers: Layers, config: Offload, device: Device) -> Sched
         schedule.device_bytes, "give a smaller --depth, fewer layers that are --resident, or less --reserve"
     )
     return schedule
-
-
-def kernel_first_words(layers: Layers, config: Offload, device: Device, took_s: float) -> list[str]:
-    """Return a line with the time of the program with kernels issued first, if this is faster."""
-    other = config.other_order()
-    seconds = took_s if other is None else predict(other.schedule(layers), device).makespan_s
-    if seconds * WORTH >= took_s:
-        return []
-    within = known_within(device)
-    gain = f"{format_seconds(seconds, within)}, {format_ratio(took_s / seconds, within)} as fast"
-    return [f"with each layer's kernels issued before the next copy (--kernel-first): {gain}"]
 
 
 def check_beside_layers(context: click.Context, has_layers: bool, own: type[msgspec.Struct]) -> None:

@@ -34,7 +34,6 @@ from streamsim.device import (
     names_front_end,
     own_device_names,
     parse_settings,
-    with_call_cost,
     with_front_end,
     with_memory_limit,
 )
@@ -358,7 +357,6 @@ device_options = all_of(
         help="What the program is written in, for the cost of its calls: calls (CUDA C++, the default), cupy,"
         " pytorch or one of the profile's.",
     ),
-    click.option("--call-cost", type=TIME, help="Time that every copy and launch costs the host, such as 9us."),
 )
 
 output_options = all_of(
@@ -447,15 +445,12 @@ class Chosen(msgspec.Struct, frozen=True):
     settings: tuple[str, ...]
     memory_limit: int | None
     front_end: str | None
-    call_cost: float | None
 
     def load(self) -> Device:
         """Return a shipped profile or one from a file, with the changes. Raises InputError."""
         device = as_device(self.device)
         if self.front_end is not None:
             device = with_front_end(device, self.front_end.lower())
-        if self.call_cost is not None:
-            device = with_call_cost(device, self.call_cost)
         if self.connections is not None:
             device = device.with_connections(self.connections)
         return with_memory_limit(changed(device, parse_settings(device, self.settings)), self.memory_limit)
@@ -501,8 +496,6 @@ class Chosen(msgspec.Struct, frozen=True):
         found: dict[str, Any] = {"device": device, "connections": self.connections}
         if self.front_end is not None:
             found["front_end"] = self.front_end
-        if self.call_cost is not None:
-            found["call_cost_s"] = self.call_cost
         if self.settings:
             found["set"] = list(self.settings)
         return found if self.memory_limit is None else {**found, "memory_limit_bytes": self.memory_limit}

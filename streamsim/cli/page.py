@@ -13,7 +13,7 @@ from streamsim.errors import InputError
 from streamsim.page import document
 from streamsim.text import one_line
 
-OF_OUTPUT = ("--page", "--plot", "--plot-before", "--trace", "--format", "--json", "--explain", "--samples", "--seed")
+OF_OUTPUT = ("--page", "--plot", "--trace", "--format", "--json", "--explain", "--samples", "--seed")
 SUFFIXES = (".html", ".htm")
 
 

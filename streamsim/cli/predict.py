@@ -19,7 +19,6 @@ from streamsim.cli.given import Given, holds_program, read_given
 from streamsim.cli.layers import (
     LayerOptions,
     inputs_of,
-    kernel_first_words,
     layers_given,
     place_layers,
     schedule_of_layers,
@@ -65,11 +64,6 @@ explain_option = click.option(
 formulas_option = click.option(
     "--formulas", is_flag=True, help="Also print the times of published formulas, and what each assumes."
 )
-plot_before_option = click.option(
-    "--plot-before",
-    is_flag=True,
-    help="With --plot: also draw the unchunked program above, or else the serial program, on the same scale.",
-)
 interval_options = all_of(
     click.option(
         "--samples",
@@ -88,7 +82,6 @@ class _Wanted(msgspec.Struct, frozen=True):
 
     form: str
     plot: Path | None
-    plot_before: bool
     trace: Path | None
     page: Path | None
     explain: bool
@@ -103,7 +96,6 @@ class _Wanted(msgspec.Struct, frozen=True):
 @place_layers
 @device_options
 @output_options
-@plot_before_option
 @page_option
 @explain_option
 @formulas_option
@@ -143,7 +135,7 @@ def predict_command(context: click.Context, /, **options: Any) -> int:
         card = chosen.load()
         prediction = _predict(schedule_of_layers(*given, card), card)
         origin = source_of_layers(*given) if wanted.explain else None
-        assumed = [*given[0].assumed, *kernel_first_words(*given, card, prediction.makespan_s)]
+        assumed = given[0].assumed
         return _report(prediction, {**inputs_of(*given), **chosen.inputs()}, wanted, card, origin, assumed)
     program = schedule_given(context, pipeline) if holds_program(pipeline.workload) else None
     if program is not None:
@@ -189,7 +181,7 @@ def _programs(paths: Sequence[Path], chosen: Chosen, wanted: _Wanted) -> int:
 
 def _shown(wanted: _Wanted) -> Shown:
     """Return what to show of several predictions. Raises InputError for options that need a single prediction."""
-    names = ("explain", "formulas", "samples", "plot_before", "fail_if")
+    names = ("explain", "formulas", "samples", "fail_if")
     check_single(name.replace("_", "-") for name in names if getattr(wanted, name))
     return Shown(wanted.form, wanted.plot, wanted.trace, wanted.page)
 
@@ -198,7 +190,6 @@ def _shown(wanted: _Wanted) -> Shown:
 @click.argument("schedule", metavar="SCHEDULE.json...", type=FILE, nargs=-1, required=True)
 @device_options
 @output_options
-@plot_before_option
 @page_option
 @explain_option
 @formulas_option
@@ -339,12 +330,10 @@ def _report(
     interval, explanation = _interval(prediction, wanted, device), _explanation(prediction, wanted, device, source)
     form, plot = wanted.form, wanted.plot
     if plot is not None:
-        from streamsim.report import save_compared, save_explanation, save_gantt
+        from streamsim.report import save_compared, save_explanation
 
-        if wanted.plot_before:
+        if explanation is None:
             save_compared(prediction, plot)
-        elif explanation is None:
-            save_gantt(prediction.timeline, plot, prediction.serial_s, prediction.serial_program)
         else:
             save_explanation(explanation, plot)
     if wanted.trace is not None:

@@ -50,7 +50,7 @@ class Shown(NamedTuple):
 def print_configurations(workload: Workload, chosen: Chosen, config: Mapping[str, Any], shown: Shown) -> None:
     """Predict every combination of the values of ``config`` and of the devices that ``chosen`` names."""
     settings = dict(split_setting(text, "NAME=VALUE such as h2d.latency=1us") for text in chosen.settings)
-    more = {name: getattr(chosen, name) for name in ("connections", "memory_limit", "front_end", "call_cost")}
+    more = {name: getattr(chosen, name) for name in ("connections", "memory_limit", "front_end")}
     asked = {name: str(value) for name, value in {**config, **more}.items() if value is not None}
     found = sweep(workload, names_of(chosen), **asked, **({"set": settings} if settings else {}))
     rows = rows_for_table(found)

@@ -235,7 +235,7 @@ def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorc
         forward=_FORWARD[is_repeated],
         lists="SIZES, LAUNCHES" if is_repeated else "SIZES",
         host=_HOST[config.memory],
-        ahead="min(1, depth)" if config.kernel_first else "depth",
+        ahead="min(1, depth)" if config.memory == "pageable" else "depth",
         verified=VERIFIED,
         loss=_LOSS * layers.is_backward,
         backward=_BACKWARD * layers.is_backward,

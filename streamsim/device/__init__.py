@@ -83,7 +83,6 @@ from streamsim.device.variations import (
     parser_of,
     split_setting,
     targets_of,
-    with_call_cost,
     with_memory_limit,
     with_values,
     without,

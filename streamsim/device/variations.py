@@ -217,12 +217,6 @@ def _followed(field: Field, table: Table, moved: Mapping[str, Any]) -> float | N
     return float(max(value + more, least))  # the sum is rounded, perhaps below the limit
 
 
-def with_call_cost(device: Device, call_s: float) -> Device:
-    """Return ``device`` with ``call_s`` seconds for each call of a copy, kernel or linear layer, in any order."""
-    calls = ["host.copy_s", "host.kernel_s", *["host.linear_s"] * (device.host.linear_s > 0)]
-    return changed(device, dict.fromkeys(calls, call_s) | {"host.turn_s": 0.0})
-
-
 def with_memory_limit(device: Device, limit: int | None) -> Device:
     """Return ``device`` with at most ``limit`` bytes of memory (None: unchanged)."""
     if limit is None or (device.memory_bytes is not None and device.memory_bytes <= limit):

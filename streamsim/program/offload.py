@@ -9,7 +9,7 @@ Each pass copies the streamed layers anew. Only if a pass goes forward and then 
 the buffers when the direction changes are not copied again.
 
 Copies are issued as many turns ahead as there are buffers. A copy from pageable memory holds the host, which issues no
-kernel meanwhile. ``kernel_first`` issues a layer's kernels before the next layer's copy, which then runs beside them.
+kernel meanwhile. Therefore a layer's kernels are then issued before the next layer's copy, which runs beside them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - ``resident``: the names of the layers that stay on the card. The name of a layer with repeats means all of them.
     - ``memory``: the host memory that holds the weights of the streamed layers.
     - ``reserve_bytes``: memory on the card for activations.
-    - ``kernel_first``: each layer's kernels are issued before the next streamed layer's copy, one copy ahead.
 
     Raises InputError naming the field.
     """
@@ -44,14 +43,12 @@ class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     resident: tuple[str, ...] = ()
     memory: HostMemory = "pinned"
     reserve_bytes: int = 0
-    kernel_first: bool = False
 
     def __post_init__(self) -> None:
         check_whole("depth", self.depth, 1, LARGEST_COUNT)
         check_tuple("resident", self.resident, str)
         check_choice("memory", self.memory, HOST_MEMORIES)
         check_whole("reserve_bytes", self.reserve_bytes, 0, LARGEST_BYTES)
-        check_is("kernel_first", self.kernel_first, bool)
         for k, name in enumerate(self.resident):
             if name in self.resident[:k]:
                 raise InputError(f"resident[{k}] = {shown(name)}: stands twice; keep one")
@@ -88,11 +85,6 @@ class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the number of buffers in use: at most the number of streamed layers."""
         return min(self.depth, len(self._parted(layers)[1]))
 
-    def other_order(self) -> Offload | None:
-        """Return the same placement with kernels first; None if that changes nothing."""
-        matters = self.memory == "pageable" and self.depth > 1 and not self.kernel_first
-        return msgspec.structs.replace(self, kernel_first=True) if matters else None
-
     def _parted(self, layers: Layers) -> tuple[list[LayerStep], list[LayerStep]]:
         """Return the layers that stay on the card, and the streamed ones."""
         stay = self.numbers(layers)
@@ -104,7 +96,7 @@ class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def schedule(self, layers: Layers) -> Schedule:
         """Return the program: see :mod:`streamsim.program.offload`. Raises InputError for an unknown name."""
         run = _OffloadProgram(layers, self)
-        ahead = min(1, run.slots) if self.kernel_first else run.slots
+        ahead = min(1, run.slots) if self.memory == "pageable" else run.slots
         for item in range(ahead):
             run.fetch(item)
         item, step = 0, 1
@@ -123,7 +115,7 @@ class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             run.fetch(item + step * ahead)
             item += step
         run.program.synchronize()
-        how = ", kernel first" * self.kernel_first + f", {layers.direction_words}" * layers.is_backward
+        how = f", {layers.direction_words}" * layers.is_backward
         words = f"offload K={self.depth}, {len(run.stay)} of {len(run.steps)} layers stay{how}"
         return run.program.schedule(words, unchunked=one_by_one(layers, self.memory, self.reserve_bytes))
 
@@ -244,13 +236,12 @@ def offload(
     resident: Sequence[str] = (),
     memory: HostMemory = "pinned",
     reserve_bytes: int = 0,
-    kernel_first: bool = False,
 ) -> Schedule:
     """Return the program of layers that are streamed over ``depth`` buffers, except those that are ``resident``.
 
     The arguments are the fields of :class:`Offload`. Raises InputError naming the wrong argument.
     """
-    return Offload(depth, tuple(resident), memory, reserve_bytes, kernel_first).schedule(layers)
+    return Offload(depth, tuple(resident), memory, reserve_bytes).schedule(layers)
 
 
 def check_layers(layers: Layers) -> None:

@@ -10,7 +10,7 @@ from streamsim.report.tables import Fact, Table, facts
 from streamsim.search import FASTER, Best
 from streamsim.text import counted, format_bytes, format_change, format_ratio, format_seconds, format_share
 
-NAMES = {"one_by_one": "pinned", "kernel_first": "kernel first", "resident": "all stay", "before": "as it is"}
+NAMES = {"one_by_one": "pinned", "pageable": "pageable", "resident": "all stay", "before": "as it is"}
 
 
 def best_table(best: Best[Any]) -> Table:

@@ -173,7 +173,7 @@ def _compared(
     schedules = {
         "serial": (one_by_one(layers, "pageable"), "each layer copied from pageable memory in its turn"),
         "one_by_one": (one_by_one(layers, "pinned"), "each layer copied from pinned memory in its turn"),
-        "kernel_first": (_kernel_first(layers, config, limit_bytes).schedule(layers), "pageable, --kernel-first"),
+        "pageable": (_pageable(layers, config, limit_bytes).schedule(layers), "nothing is pinned"),
         "resident": (everything.schedule(layers), "every layer on the card"),
     }
     found = {
@@ -182,9 +182,9 @@ def _compared(
     return found | {"resident": replace(found["resident"], device_bytes=everything.device_bytes(layers))}
 
 
-def _kernel_first(layers: Layers, config: Offload, limit_bytes: int | None) -> Offload:
-    """Return the placement with pageable memory and kernels first, in at least two buffers if two fit."""
-    found = replace(config, memory="pageable", kernel_first=True)
+def _pageable(layers: Layers, config: Offload, limit_bytes: int | None) -> Offload:
+    """Return the placement with pageable memory, in at least two buffers if two fit."""
+    found = replace(config, memory="pageable")
     two = replace(found, depth=max(2, config.depth))
     return two if limit_bytes is None or two.device_bytes(layers) <= limit_bytes else found
 

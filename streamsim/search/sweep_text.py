@@ -28,7 +28,6 @@ from streamsim.device import (
     parser_of,
     split_setting,
     targets_of,
-    with_call_cost,
     with_front_end,
     with_memory_limit,
     written_in,
@@ -92,7 +91,7 @@ CONFIG_AXES: dict[str, Callable[[str, str], Sequence[Any]]] = {
     "chunks": lambda text, name: _numbers(text, name),
     "streams": lambda text, name: _numbers(text, name),
 }
-OF_THE_DEVICE = ("device", "front_end", "call_cost", "connections", "memory_limit", "set")
+OF_THE_DEVICE = ("device", "front_end", "connections", "memory_limit", "set")
 NAMES = ("workload", *OF_THE_DEVICE, *ARRAYS, *ONCE, "elements", *WORK_AXES, *CONFIG_AXES)
 
 
@@ -153,7 +152,7 @@ def sweep(
     - How to cut and issue: ``chunks``, ``streams``, ``order``, ``buffers`` (None: one for each chunk), ``memory``,
       ``launch``.
     - The work: ``host_work``, ``host_load``, ``scale``.
-    - The device: ``front_end``, ``call_cost``, ``connections``, ``memory_limit``, and ``set``, a dict from names of a
+    - The device: ``front_end``, ``connections``, ``memory_limit``, and ``set``, a dict from names of a
       profile's numbers to values.
     - Without a workload: ``h2d``, ``kernel`` and ``d2h`` (a list has an entry for each array or kernel), ``elements``,
       ``h2d_once`` and ``d2h_once``.
@@ -217,9 +216,6 @@ def _devices(texts: Asked, front_end: str, asked: Sequence[Device | str | Path])
     twins = [card.name for k, card in enumerate(devices) if card.name in {other.name for other in devices[:k]}]
     if twins:
         raise InputError(f"device = {shown(twins[0])}: two profiles of this name; rename one (name = in its file)")
-    if "call_cost" in texts:
-        call_s = parse_seconds(texts["call_cost"][0], "call_cost")
-        devices = [with_call_cost(device, call_s) for device in devices]
     if "memory_limit" in texts:
         limit = _one_for_all("memory_limit", texts["memory_limit"][0])
         devices = [with_memory_limit(device, limit) for device in devices]

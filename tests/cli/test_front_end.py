@@ -53,16 +53,6 @@ def test_the_option_and_the_devices_name_win_over_the_file(
     assert with_file == said(capsys, *command, *chosen)
 
 
-def test_what_calls_cost_wins_over_all(capsys: pytest.CaptureFixture[str]) -> None:
-    """Entering streams is the file's still."""
-    dear = said(capsys, *COMMANDS["predict"], "--call-cost", "30us")
-    assert dear["makespan_s"] > said(capsys, *COMMANDS["predict"])["makespan_s"]
-    write("")
-    assert dear == said(capsys, *COMMANDS["predict"], "--front-end", "cupy", "--call-cost", "30us")
-    without = [*COMMANDS["predict"], "--front-end", "cupy", "--call-cost", "30us", "--set", "host.turn_s=0us"]
-    assert dear == said(capsys, *without)
-
-
 def test_a_program_to_be_written_is_in_its_own_language(capsys: pytest.CaptureFixture[str]) -> None:
     of_file = said(capsys, *COMMANDS["best"], "--as", "pytorch", "-o", "one.py")
     write("")

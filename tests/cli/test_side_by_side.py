@@ -22,7 +22,7 @@ def alone(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]
 
 
 def test_each_configuration_is_predicted_as_it_is_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    more = ("--streams", "2", "--set", "host.kernel=4us", "--memory-limit", "8GiB", "--call-cost", "3us")
+    more = ("--streams", "2", "--set", "host.kernel=4us", "--memory-limit", "8GiB")
     several = ("--device", "h200,a100", "--chunks", "1,4..8*2", "--memory", "pinned,pageable", "--buffers", "all,2")
     rows = list(csv.DictReader(printed(capsys, "predict", *SIZES, *several, *more, "--format", "csv").splitlines()))
     assert [row["device"] for row in rows] == ["h200"] * 12 + ["a100"] * 12

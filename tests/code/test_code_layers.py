@@ -63,7 +63,7 @@ def programs(draw: st.DrawFn) -> tuple[Layers, Offload]:
     layers = layers_of_floats(*floats, launches=tuple(launches), passes=passes, direction=direction)
     memory: Any = draw(st.sampled_from(("pinned", "pinned", "pageable")))
     names = tuple(f"layer{n}" for n in sorted(stay))
-    return layers, Offload(draw(st.integers(1, 6)), names, memory, kernel_first=draw(st.booleans()))
+    return layers, Offload(draw(st.integers(1, 6)), names, memory)
 
 
 @examples(100)

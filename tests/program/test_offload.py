@@ -91,24 +91,17 @@ def test_equal_layers_hide_the_shorter_of_copy_and_kernel(c: int, k: int, layers
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(2, 8), st.integers(2, 5))
 def test_kernels_issued_first_run_beside_pageable_copies(c: int, k: int, layers: int, depth: int) -> None:
     # A pageable copy holds the host: what it has not issued by then does not run. Each kernel issued before the next
-    # copy hides it, as if the copy were pinned. Issued behind it, over two buffers, it hides nothing.
+    # copy hides it, as if the copy were pinned.
     model = layers_of(*[(c, k)] * layers)
-    first = Offload(depth, memory="pageable", kernel_first=True)
+    first = Offload(depth, memory="pageable")
     assert ticks(first.schedule(model)) == c + (layers - 1) * max(c, k) + k
-    assert first.other_order() is None
-    behind = replace(first, kernel_first=False)
-    assert behind.other_order() == first
-    if depth == 2:
-        assert ticks(behind.schedule(model)) == layers * (c + k)
 
 
 @examples(200)
-@given(models(), directions, st.booleans())
-def test_without_overheads_it_takes_what_the_recurrence_says(
-    model: Model, direction: PassDirection, kernel_first: bool
-) -> None:
+@given(models(), directions)
+def test_without_overheads_it_takes_what_the_recurrence_says(model: Model, direction: PassDirection) -> None:
     times, resident, depth, passes = model
-    layers, config = made(model, direction, kernel_first=kernel_first)
+    layers, config = made(model, direction)
     slots = min(depth, len(times) - len(resident))
     assert ticks(config.schedule(layers)) == recurrence(times, resident, max(slots, 1), passes, direction)
 
@@ -117,11 +110,11 @@ def test_without_overheads_it_takes_what_the_recurrence_says(
 
 
 @examples(100)
-@given(models(), directions, st.sampled_from(("pinned", "pageable")), st.sampled_from((0, 64)), st.booleans())
+@given(models(), directions, st.sampled_from(("pinned", "pageable")), st.sampled_from((0, 64)))
 def test_no_two_conflicting_accesses_are_unordered(
-    model: Model, direction: PassDirection, memory: str, reserve: int, kernel_first: bool
+    model: Model, direction: PassDirection, memory: str, reserve: int
 ) -> None:
-    layers, config = made(model, direction, memory=memory, reserve_bytes=reserve, kernel_first=kernel_first)
+    layers, config = made(model, direction, memory=memory, reserve_bytes=reserve)
     for schedule in (config.schedule(layers), one_by_one(layers, config.memory, reserve)):
         assert check(schedule) == ()
         assert race_oracle.races(schedule) == {}
@@ -138,13 +131,13 @@ def test_without_the_wait_for_its_buffer_a_copy_would_race() -> None:
 
 
 @examples(100)
-@given(models(), directions, st.integers(0, 2), st.booleans())
+@given(models(), directions, st.integers(0, 2))
 def test_every_kernel_reads_the_weights_of_its_layer_and_every_pass_copies_what_is_streamed(
-    model: Model, direction: PassDirection, launches: int, kernel_first: bool
+    model: Model, direction: PassDirection, launches: int
 ) -> None:
     # Without races the order of issue is as good as any: one symbolic run shows what each buffer holds.
     times, resident, depth, passes = model
-    layers, config = made(model, direction, kernel_first=kernel_first)
+    layers, config = made(model, direction)
     kernels = (WorkloadKernel(duration_s=1e-6, launches=launches + 1), WorkloadKernel("last", 2e-6))
     layers = replace(layers, layers=tuple(replace(layer, kernels=kernels, backward=()) for layer in layers.layers))
     held = {f"d_layer{n}": (f"h_layer{n}", times[n][0]) for n in resident}

@@ -167,7 +167,7 @@ def test_what_it_is_compared_with() -> None:
         "makespan_s": config.schedule(layers),
         "serial_s": one_by_one(layers, "pageable"),
         "one_by_one_s": one_by_one(layers, "pinned"),
-        "kernel_first_s": replace(config, memory="pageable", kernel_first=True).schedule(layers),
+        "pageable_s": replace(config, memory="pageable").schedule(layers),
         "resident_s": Offload(1, ("layer0", "layer1", "layer2")).schedule(layers),
     }
     plain = found.to_json()
