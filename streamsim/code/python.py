@@ -209,7 +209,7 @@ class Python(Writer):
         lines = [*self.generator] if any(memory.start != "nothing" for memory in plan.memory) else []
         alike: dict[str, list[plans.Array]] = {}
         for memory in plan.memory:
-            alike.setdefault(self._made(memory), []).append(memory)
+            alike.setdefault(self._new(memory), []).append(memory)
         for made, some in alike.items():
             together = f"{', '.join(m.name for m in some)} = ({made} for _ in range({len(some)}))"
             if len(some) > 1 and len(together) + len(INDENT) <= WIDTH:
@@ -221,7 +221,7 @@ class Python(Writer):
             lines += [f"start_{name} = {self.saved.format(name)}" for name in again]
         return lines
 
-    def _made(self, memory: plans.Array) -> str:
+    def _new(self, memory: plans.Array) -> str:
         """Return the expression of a new array, or of new buffers."""
         if memory.slots:
             return f"[{self.card(memory, f'{_head_of(memory.part)}[0].stop')} for _ in range({memory.slots})]"

@@ -20,7 +20,7 @@ from streamsim.device.generations import (
     assumptions_of,
     generation_of,
     link_limit,
-    made_profile,
+    profile_from_name,
     profile_named,
 )
 from streamsim.device.host_calls import (

@@ -1,8 +1,8 @@
 """Profiles made from a card's name, for cards without a profile.
 
 The name shows the generation of PCIe, the lanes, and the threads that a multiprocessor holds. The rates of pinned
-copies follow from the link. They are assumed, and :func:`made_profile` says so in the profile's sources. Numbers that
-need a calibration (latencies, hand-overs, the host) are those of the other profiles without one.
+copies follow from the link. They are assumed, and :func:`profile_from_name` says so in the profile's sources. Numbers
+that need a calibration (latencies, hand-overs, the host) are those of the other profiles without one.
 """
 
 import re
@@ -125,7 +125,7 @@ def pinned_rate(link: str) -> tuple[float, str]:
     return share * link_limit(link), f"{link}, of which pinned copies of other cards reach {share:.0%}"
 
 
-def made_profile(card: str, multiprocessors: int = 0, memory_bytes: int = 0, copy_engines: int = 0) -> Device:
+def profile_from_name(card: str, multiprocessors: int = 0, memory_bytes: int = 0, copy_engines: int = 0) -> Device:
     """Return a profile made from the name of a card that has none.
 
     ``multiprocessors``, ``memory_bytes``, ``copy_engines``: 0 if unknown.

@@ -66,8 +66,8 @@ class KernelCost(Table, frozen=True):
         The pace is a share of the full pace, 1 / ``s_per_element``. It follows from the time of one launch of
         ``threads`` elements without its :meth:`drain_s`.
         """
-        works_s = self.at(threads) - self.drain_s(threads, full, floor_s)
-        return min(1.0, threads * self.s_per_element / max(works_s, 1e-12))
+        work_s = self.at(threads) - self.drain_s(threads, full, floor_s)
+        return min(1.0, threads * self.s_per_element / max(work_s, 1e-12))
 
 
 @lru_cache(maxsize=64)

@@ -318,8 +318,8 @@ class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True)
             cost = self.cost_of(kernel)
             alone_s = max(cost.at(kernel.elements), floor_s)
             drain_s = _drain_s(cost.drain_s(kernel.elements, full, floor_s), alone_s) if side_by_side else 0.0
-            works_s = alone_s - drain_s  # the work fills at most the whole card for this long
-            share = _share(min(kernel.elements * cost.s_per_element, works_s), alone_s)
+            work_s = alone_s - drain_s  # the work fills at most the whole card for this long
+            share = _share(min(kernel.elements * cost.s_per_element, work_s), alone_s)
             return KernelUse(alone_s, share, drain_s, min(1.0, kernel.elements / full) if full else share)
         whole_s = kernel.duration_s / kernel.share
         waves = (kernel.threads or kernel.elements) / kernel.share / full if full else 0.0  # of threads; 0: unknown

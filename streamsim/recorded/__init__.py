@@ -1,7 +1,7 @@
 """Recordings by profilers: a reader for each format, one value for all of them, parts of it, summaries, replays."""
 
 from streamsim.recorded.builder import RecordingBuilder
-from streamsim.recorded.costs import ENOUGH, HostCosts, by_asking, costs_of, while_recorded
+from streamsim.recorded.costs import ENOUGH, HostCosts, costs_of, costs_of_queries, while_recorded
 from streamsim.recorded.cupti import read_captured
 from streamsim.recorded.kineto import LEGACY_STREAM
 from streamsim.recorded.program import program_of

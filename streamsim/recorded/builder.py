@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsim.errors import InputError
-from streamsim.recorded.call_names import kind_of_call, queries
+from streamsim.recorded.call_names import QUERIES, kind_of_call, places
 from streamsim.recorded.recording import (
     ISSUES,
     LATEST_NS,
@@ -261,8 +261,9 @@ class RecordingBuilder:
 
     def _once(self, calls: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Return the calls without those inside another call of the same process, thread and correlation."""
-        first = _first_of(calls["process"], calls["correlation"])
-        others = np.flatnonzero(first != np.arange(len(first)))
+        ids = calls["process"], calls["correlation"]
+        first = _lookup(*ids, *ids)
+        others = np.flatnonzero((first != NONE) & (first != np.arange(len(first))))
         outer = first[others]
         inside = calls["end_ns"][others] <= calls["end_ns"][outer]
         inside &= calls["thread"][others] == calls["thread"][outer]
@@ -290,7 +291,7 @@ class RecordingBuilder:
         """Take work from calls that put none on a card: those that ask, wait, or record an event."""
         if not len(calls["name"]):
             return
-        puts_none = np.isin(calls["name"], queries(self._names)) | np.isin(calls["kind"], PUTS_NONE)
+        puts_none = np.isin(calls["name"], places(self._names, QUERIES)) | np.isin(calls["kind"], PUTS_NONE)
         astray = (work["call"] != NONE) & puts_none[work["call"]]
         work["call"][astray] = NONE
         self.count(ASTRAY, int(astray.sum()))
@@ -322,18 +323,6 @@ class RecordingBuilder:
         where = right & (marks["recorded_in"] >= 0)
         calls["stream"][records[where]] = marks["recorded_in"][where]
         self.count(LOST_RECORD, int((waits & (calls["record"] < 0)).sum()))
-
-
-def _first_of(process: NDArray[np.int64], correlation: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return for each row the first row of the same process and correlation; without a correlation, the row itself."""
-    count = len(correlation)
-    order = np.lexsort((np.arange(count), correlation, process))
-    new = np.ones(count, bool)
-    alike = (np.diff(process[order]) == 0) & (np.diff(correlation[order]) == 0) & (correlation[order][1:] > 0)
-    new[1:] = ~alike
-    found = np.empty(count, np.int64)
-    found[order] = order[np.maximum.accumulate(np.where(new, np.arange(count), 0))]
-    return found
 
 
 def _lookup(processes: Any, correlations: Any, process: Any, correlation: Any) -> NDArray[np.int64]:

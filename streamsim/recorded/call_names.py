@@ -25,12 +25,14 @@ _KINDS = (
 )  # fmt: skip
 
 # Calls that read a variable of their thread in 20 ns. Array libraries make several for each call that issues work.
-_QUERIES = {"cuCtxGetCurrent", "cuCtxGetDevice"} | {
+QUERIES = frozenset(
     f"{prefix}{name}" for prefix in ("cuda", "hip") for name in ("GetDevice", "GetLastError", "PeekAtLastError")
-}
+) | {"cuCtxGetCurrent", "cuCtxGetDevice"}
 
 # Other calls of tens of nanoseconds that launch nothing and wait for nothing. PyTorch's profiler writes them.
-_LOOKUPS = {f"{prefix}{name}" for prefix in ("cuda", "hip") for name in ("StreamIsCapturing", "DeviceGetAttribute")}
+LOOKUPS = frozenset(
+    f"{prefix}{name}" for prefix in ("cuda", "hip") for name in ("StreamIsCapturing", "DeviceGetAttribute")
+)
 
 
 def plain(name: str) -> str:
@@ -47,15 +49,6 @@ def kind_of_call(name: str) -> CallKind:
     return next((kind for form, kind in _KINDS if form.match(rest)), CallKind.OTHER)
 
 
-def queries(names: Iterable[str]) -> list[int]:
-    """Return the indices of ``names`` whose calls only read a variable of their thread."""
-    return _places(names, _QUERIES)
-
-
-def lookups(names: Iterable[str]) -> list[int]:
-    """Return the indices of ``names`` whose calls do as little and are written by PyTorch's profiler."""
-    return _places(names, _LOOKUPS)
-
-
-def _places(names: Iterable[str], wanted: set[str]) -> list[int]:
+def places(names: Iterable[str], wanted: frozenset[str]) -> list[int]:
+    """Return the indices of those of the ``names``, as profilers write them, that are ``wanted``."""
     return [k for k, name in enumerate(names) if plain(name) in wanted]

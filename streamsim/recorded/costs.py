@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsim.device import CALLS, PYTORCH, SHAPES, STACK, Device, recorder_of, with_values
-from streamsim.recorded.call_names import lookups, queries
+from streamsim.recorded.call_names import LOOKUPS, QUERIES, places
 from streamsim.recorded.recording import LATEST_NS, SIMULATED, AnnotationKind, CallKind, Recording
 
 # The cost of recording a piece of work, over that of recording its call: 0.8 and 0.2 us. Measured on host-bound
@@ -88,7 +88,7 @@ def costs_of(recording: Recording, device: Device) -> RecordingCosts:
     if recording.tool == SIMULATED:
         nothing = HostCosts()
         return RecordingCosts(nothing, nothing, nothing, "the program was simulated, and recording took no time")
-    asked = by_asking(recording)
+    asked = costs_of_queries(recording)
     if asked is not None:
         return RecordingCosts(asked, asked, asked, "by calls of the program that do nothing")
     if recording.format == "Kineto":
@@ -110,7 +110,7 @@ def _by_ratio(recording: Recording, device: Device) -> RecordingCosts:
     recorder = recorder_of(device, name)
     ratio = recorder.backward if len(threads) > 1 else recorder.ratio
     likely, least, most = (HostCosts(share=_share(it), first=True) for it in (ratio, recorder.least, recorder.most))
-    known = None if len(threads) > 1 else by_lookups(recording)
+    known = None if len(threads) > 1 else costs_of_lookups(recording)
     if known is not None:
         return RecordingCosts(known, least, known, "by calls of the program that do nothing; at the least by a ratio")
     kind, _, where = recorder.source.partition(": ")
@@ -129,13 +129,13 @@ def while_recorded(device: Device) -> Device:
     return with_values(device, {f"hand_over.{name}": getattr(device.hand_over, name) + STAMPS_S for name in engines})
 
 
-def by_asking(recording: Recording) -> HostCosts | None:
+def costs_of_queries(recording: Recording) -> HostCosts | None:
     """Return the cost of each record, from calls that do nothing; None for too few of them and for PyTorch's profiler.
 
     The shortest gaps behind such calls are the cost between records: the host did nothing else in them.
     """
     calls = recording.calls
-    asked = np.flatnonzero(np.isin(calls.name, queries(recording.names)) & (calls.kind == CallKind.OTHER))
+    asked = np.flatnonzero(np.isin(calls.name, places(recording.names, QUERIES)) & (calls.kind == CallKind.OTHER))
     if recording.format == "Kineto" or len(asked) < ENOUGH:
         return None
     before = asked[asked < len(calls) - 1]
@@ -146,9 +146,9 @@ def by_asking(recording: Recording) -> HostCosts | None:
     return HostCosts(min(took_s, MOST_S), min(between_s, MOST_S), min(took_s * WORK, MOST_S))
 
 
-def by_lookups(recording: Recording) -> HostCosts | None:
+def costs_of_lookups(recording: Recording) -> HostCosts | None:
     """Return the cost of each record of PyTorch's profiler, from calls that do nothing; None for too few of them."""
-    asked = np.flatnonzero(np.isin(recording.calls.name, lookups(recording.names)))
+    asked = np.flatnonzero(np.isin(recording.calls.name, places(recording.names, LOOKUPS)))
     asked = asked[recording.calls.kind[asked] == CallKind.OTHER]
     if recording.format != "Kineto" or len(asked) < ENOUGH_LOOKUPS:
         return None
@@ -177,16 +177,16 @@ def _took_s(recording: Recording, calls: NDArray[np.int64]) -> float:
 # Taken out of a program
 
 
-def unwritten_ns(before_ns: NDArray[np.int64], works: NDArray[np.bool_], unwritten_ns: int) -> NDArray[np.int64]:
+def unwritten_ns(before_ns: NDArray[np.int64], has_work: NDArray[np.bool_], unwritten_ns: int) -> NDArray[np.int64]:
     """Return the nanoseconds of the gap before each call of a thread that went to calls that were not written.
 
-    ``unwritten_ns`` is their time for each call that ``works``. It is taken from the gaps since the working call before
-    it, the same share of each gap.
+    ``has_work``: True for the calls that put work on the card. ``unwritten_ns`` is the time of unwritten calls before
+    each of these. It is taken from the gaps since the one before it, the same share of each gap.
     """
-    turn: NDArray[np.int64] = np.cumsum(works) - works  # which of those that work is next
+    turn: NDArray[np.int64] = np.cumsum(has_work) - has_work  # which of those with work is next
     together = np.bincount(turn, before_ns, minlength=1)
     share = np.minimum(unwritten_ns / np.maximum(together, 1), 1.0)
-    share[int(works.sum()) :] = 0.0  # nothing works behind these
+    share[int(has_work.sum()) :] = 0.0  # no work is behind these
     return np.rint(before_ns * share[turn]).astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Intervals of time: their unions, lengths and gaps."""
+"""Intervals of time: their unions, lengths and gaps; and the order of rows in a stream or thread."""
 
 from typing import Any
 
@@ -47,3 +47,12 @@ def gaps(busy: Intervals, first_ns: int, last_ns: int) -> Intervals:
     end = np.append(busy[0], np.int64(last_ns))
     real = end > start
     return start[real], end[real]
+
+
+def before_in(group: NDArray[Any]) -> NDArray[np.int64]:
+    """Return for each row the row before it of the same ``group``; -1 for the first one."""
+    order = np.argsort(group, kind="stable")
+    found = np.full(len(group), -1, np.int64)
+    same = np.diff(group[order]) == 0
+    found[order[1:][same]] = order[:-1][same]
+    return found

@@ -109,7 +109,7 @@ class _Writer:
         self._immediate_bytes = LARGEST_BYTES if device is None else device.host.pageable_immediate_bytes
         self._held = {} if device is None else held_ns(recording, device)
         self._calls = recording.calls
-        self._rows, self._rows_from = _rows_by_call(recording)
+        self._rows, self._rows_from, self._ended = _by_call(recording)
         self._first = max(first_call(recording), 0)
         self._first_ns = int(self._calls.start_ns[self._first]) if len(self._calls) else 0
         self._times = call_times(recording, self._first_ns)
@@ -126,7 +126,6 @@ class _Writer:
         self._row_of: list[int] = []  # by op: its row of work
         self._call_of: list[int] = []  # by op: its row of calls
         self._host_work: dict[tuple[int, int], HostWork] = {}  # by nanoseconds and thread: equal work shares one value
-        self._ended = _ended_before(recording)
         self._assumed: dict[str, list[Any]] = {}
         self._taken_ns = 0
 
@@ -192,9 +191,9 @@ class _Writer:
             excess, first = first_excess_ns(self._recording, times.own_ns)
             if FIRST_S[0] <= excess * 1e-9 <= FIRST_S[1]:
                 times.own_ns[first] -= excess
-        works = np.diff(self._rows_from) > 0
-        least = np.minimum(times.own_ns, works)  # at least 1 ns with work: an op without time belongs to a graph
-        took_ns = round(costs.call_s * 1e9) + works * round(costs.work_s * 1e9)
+        puts_work = np.diff(self._rows_from) > 0
+        least = np.minimum(times.own_ns, puts_work)  # at least 1 ns with work: an op without time belongs to a graph
+        took_ns = round(costs.call_s * 1e9) + puts_work * round(costs.work_s * 1e9)
         took_ns += share_ns(times.own_ns, costs, 1)
         times.own_ns[:] = np.maximum(times.own_ns - took_ns, least)
         between_ns = round(costs.between_s * 1e9) + share_ns(times.before_ns, costs, times.operations + 1)
@@ -202,7 +201,7 @@ class _Writer:
         times.before_ns[:] = np.maximum(times.before_ns - between_ns, 0)
         for thread in self._threads if costs.unwritten_s else ():
             own = np.flatnonzero(self._calls.thread == thread)
-            times.before_ns[own] -= unwritten_ns(times.before_ns[own], works[own], round(costs.unwritten_s * 1e9))
+            times.before_ns[own] -= unwritten_ns(times.before_ns[own], puts_work[own], round(costs.unwritten_s * 1e9))
         self._taken_ns = before - int(times.own_ns[self._first :].sum() + times.before_ns[self._first :].sum())
 
     def _number_streams(self) -> tuple[dict[int, int], list[StreamKind]]:
@@ -350,14 +349,10 @@ class _Writer:
         elif kind == CallKind.SYNCHRONIZE_STREAM:
             more["stream"] = self._stream(i, thread, "synchronisations with a stream that is not recorded")
         elif kind == CallKind.FREE:
-            more |= {"name": self._called(i), "call_s": self._after_waiting_s(i)}
+            start_ns, end_ns = int(self._calls.start_ns[i]), int(self._calls.end_ns[i])
+            after_ns = end_ns - max(start_ns, self._ended[i])  # after all earlier work had ended
+            more |= {"name": self._called(i), "call_s": max(0, after_ns) * 1e-9}
         self._put(Synchronize(**more), i)
-
-    def _after_waiting_s(self, i: int) -> float:
-        """Return the seconds of a call that waits for the card after all earlier work had ended."""
-        last_ns = self._ended[i]
-        start_ns, end_ns = int(self._calls.start_ns[i]), int(self._calls.end_ns[i])
-        return max(0, end_ns - max(start_ns, last_ns)) * 1e-9
 
     # Ops
 
@@ -486,17 +481,13 @@ def _fill_of(recording: Recording, threads: list[int]) -> list[float]:
     return found
 
 
-def _ended_before(recording: Recording) -> list[int]:
-    """Return for each call when all work of earlier calls had ended, in nanoseconds."""
-    work, calls = recording.work, np.arange(len(recording.calls))
-    order = np.argsort(work.call, kind="stable")
-    latest = np.append(0, np.maximum.accumulate(work.end_ns[order]))
-    found: list[int] = latest[np.searchsorted(work.call[order], calls)].tolist()
-    return found
+def _by_call(recording: Recording) -> tuple[list[int], list[int], list[int]]:
+    """Return the rows of the work in the order of their calls, where the rows of each call begin, and an end.
 
-
-def _rows_by_call(recording: Recording) -> tuple[list[int], list[int]]:
-    """Return the rows of the work, call by call in the order of their starts, and where each call's rows begin."""
-    work, calls = recording.work, np.arange(len(recording.calls) + 1)
+    The end is when all work of earlier calls had ended, in nanoseconds.
+    """
+    work = recording.work
     order = np.argsort(work.call, kind="stable")
-    return order.tolist(), np.searchsorted(work.call[order], calls).tolist()
+    begins = np.searchsorted(work.call[order], np.arange(len(recording.calls) + 1))
+    ended = np.append(0, np.maximum.accumulate(work.end_ns[order]))[begins]
+    return order.tolist(), begins.tolist(), ended.tolist()

@@ -21,7 +21,7 @@ from streamsim.device import (
     changed,
     link_limit,
     load_device,
-    made_profile,
+    profile_from_name,
     profile_named,
     with_values,
 )
@@ -301,7 +301,7 @@ def profile_of(recording: Recording, device: Device | str | Path | None = None) 
     card = card_of(recording)
     name = profile_named(card.name)
     if name is None:
-        made = made_profile(card.name, card.multiprocessors, card.memory_bytes, card.copy_engines)
+        made = profile_from_name(card.name, card.multiprocessors, card.memory_bytes, card.copy_engines)
         return with_own_rates(recording, made)
     return with_own_rates(recording, as_recorded(load_device(name), card.memory_bytes, card.copy_engines))
 

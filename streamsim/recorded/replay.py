@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -223,20 +222,20 @@ def without_recording(
     if untraced_s is not None and not untraced_s > 0:
         raise InputError(f"untraced_s = {untraced_s!r}: expected a time above zero, such as 4.67ms")
 
-    def made(costs: HostCosts) -> tuple[RecordedProgram, float, float]:
+    def predicted(costs: HostCosts) -> tuple[RecordedProgram, float, float]:
         program = program_of(recording, name, costs, device)
         timeline = simulate_one_of_many(program.schedule, device)
         return program, timeline.makespan_s, max(timeline.makespan_s, timeline.host_s)
 
     costs, why = costs_of(recording, device), ""
     if untraced_s is not None:
-        fitted = _fitted(_families(costs), lambda costs: made(costs)[2], untraced_s)
+        fitted = _fitted(_families(costs), lambda costs: predicted(costs)[2], untraced_s)
         if isinstance(fitted, HostCosts):
-            program, predicted_s, _ = made(fitted)
+            program, predicted_s, _ = predicted(fitted)
             return Unrecorded(program, predicted_s, predicted_s, predicted_s, "fitted to the time given", untraced_s)
         why = f"{format_seconds(untraced_s)} {fitted}; taken instead: "
-    program, predicted_s, _ = made(costs.likely)
-    ends = sorted(predicted_s if costs.is_known else made(cost)[1] for cost in (costs.least, costs.most))
+    program, predicted_s, _ = predicted(costs.likely)
+    ends = sorted(predicted_s if costs.is_known else predicted(cost)[1] for cost in (costs.least, costs.most))
     low, high = min(predicted_s, ends[0]), max(predicted_s, ends[1])
     return Unrecorded(program, predicted_s, low, high, f"{why}{costs.how}", untraced_s, untraced_s is None)
 
@@ -247,11 +246,8 @@ def _families(costs: RecordingCosts) -> Iterator[tuple[Callable[[float], HostCos
         yield costs.likely.scaled, MOST_TIMES
     elif costs.likely.share == 0.0:  # nothing is known of this profiler: the same time for each call
         yield HostCosts(call_s=1.0).scaled, MOST_RECORD_S
-    yield partial(_of_share, costs.likely.first), MOST_SHARE
-
-
-def _of_share(first: bool, share: float) -> HostCosts:
-    return HostCosts(share=share, most_s=MOST_RECORD_S, first=first)
+    most = HostCosts(most_s=MOST_RECORD_S, first=costs.likely.first)
+    yield lambda share: msgspec.structs.replace(most, share=share), MOST_SHARE
 
 
 def _fitted(

@@ -14,7 +14,7 @@ from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.program import HostWork, Schedule
 from streamsim.recorded.call_names import plain
-from streamsim.recorded.intervals import Covered, Intervals, gaps, length, merged
+from streamsim.recorded.intervals import Covered, Intervals, before_in, gaps, length, merged
 from streamsim.recorded.recording import (
     NONE,
     AnnotationKind,
@@ -164,7 +164,7 @@ class RecordingSummary(Displayed, msgspec.Struct, frozen=True):
 
 def summarise(recording: Recording) -> RecordingSummary:
     """Return the contents of a recording, or of a part of one, with each card's busy and idle time."""
-    calls, work, notes = recording.calls, recording.work, recording.annotations
+    calls, work, notes, pages = recording.calls, recording.work, recording.annotations, recording.pages
     threads = [recording.threads[thread] for thread in np.unique(calls.thread).tolist()]
     return RecordingSummary(
         recording.format,
@@ -175,7 +175,7 @@ def summarise(recording: Recording) -> RecordingSummary:
         len(threads),
         len(np.unique(work.stream[work.stream >= 0])),
         _work_amounts(work),
-        _page_amounts(recording),
+        tuple(_amount(what, pages, rows, int(pages.count[rows].sum())) for what, rows in groups_of(recording)),
         _amounts(calls, _CALLS),
         _amounts(notes, _NOTES),
         tuple(_card(recording, card) for card in np.unique(work.card).tolist()),
@@ -184,38 +184,27 @@ def summarise(recording: Recording) -> RecordingSummary:
     )
 
 
+def _amount(what: str, table: Any, rows: NDArray[Any], count: int) -> RecordedAmount:
+    """Return the amount of some rows, which stand for ``count`` things."""
+    n_bytes = int(table.bytes[rows].sum()) if "bytes" in table.__struct_fields__ else 0
+    return RecordedAmount(what, count, n_bytes, int((table.end_ns - table.start_ns)[rows].sum()) / NS_PER_S)
+
+
 def _amounts(table: Any, words: Mapping[Any, str]) -> tuple[RecordedAmount, ...]:
     """Return the amounts of calls or annotations, by kind."""
-    took = table.end_ns - table.start_ns
     kinds = [(word, table.kind == kind) for kind, word in words.items()]
-    return tuple(
-        RecordedAmount(word, int(mine.sum()), 0, int(took[mine].sum()) / NS_PER_S) for word, mine in kinds if mine.any()
-    )
+    return tuple(_amount(word, table, mine, int(mine.sum())) for word, mine in kinds if mine.any())
 
 
 def _work_amounts(work: CardWork) -> tuple[RecordedAmount, ...]:
     """Return the amounts of copies by direction and memory, of kernels, memsets and graphs."""
-    took = work.end_ns - work.start_ns
     keys = np.stack([work.kind, work.direction, work.memory], axis=1)
     found = []
     for kind, direction, memory in np.unique(keys, axis=0).tolist():
         mine = (keys == (kind, direction, memory)).all(axis=1)
         what = _WORK.get(kind) or f"copies {_WAYS[direction]}{_MEMORIES.get(memory, '')}"
-        found.append(
-            RecordedAmount(what, int(mine.sum()), int(work.bytes[mine].sum()), int(took[mine].sum()) / NS_PER_S)
-        )
+        found.append(_amount(what, work, mine, int(mine.sum())))
     return tuple(found)
-
-
-def _page_amounts(recording: Recording) -> tuple[RecordedAmount, ...]:
-    """Return the amounts of moves of pages and of page faults, by kind and cause."""
-    pages, took = recording.pages, recording.pages.end_ns - recording.pages.start_ns
-    return tuple(
-        RecordedAmount(
-            what, int(pages.count[rows].sum()), int(pages.bytes[rows].sum()), int(took[rows].sum()) / NS_PER_S
-        )
-        for what, rows in groups_of(recording)
-    )
 
 
 def engines_of(work: CardWork) -> NDArray[np.int64]:
@@ -352,7 +341,7 @@ class Reasons:
     def __init__(self, recording: Recording, work: CardWork, engine: NDArray[Any], engines: tuple[str, ...]) -> None:
         self._calls, self._host, self._work = recording.calls, HostTime(recording), work
         self._engine, self._engines = engine, engines
-        self._before = _before_in_stream(work)
+        self._before = np.where(work.stream >= 0, before_in(work.stream), NONE)
         self._busy = Covered(merged(work.start_ns, work.end_ns))
 
     def of(self, found: Intervals, rows: NDArray[np.int64]) -> Counter[str]:
@@ -399,15 +388,6 @@ class Reasons:
         found = Counter({IN_CALL.format(name): calls.within(*spans) for name, calls in self._host.of(thread).items()})
         found[BETWEEN_CALLS] = length(spans) - found.total()
         return found
-
-
-def _before_in_stream(work: CardWork) -> NDArray[np.int64]:
-    """Return for each row the row before it in its stream; -1 for the first one and for an unknown stream."""
-    order = np.argsort(work.stream, kind="stable")
-    found = np.full(len(work), NONE, np.int64)
-    same = (np.diff(work.stream[order]) == 0) & (work.stream[order][1:] >= 0)
-    found[order[1:][same]] = order[:-1][same]
-    return found
 
 
 BINDING = 0.6  # share of the time from which the busiest engine is called the limit
@@ -468,10 +448,10 @@ def best_trial(schedule: Schedule, device: Device) -> Trial | None:
     """Return the change with the largest gain among a few that keep the program's order; None if none gains 3 %."""
     if (first := calls_before(schedule, device)) is not None:  # the easiest change of all: no other one is tried
         return first
-    works = any(isinstance(op, HostWork) and not is_of_a_call(op) for op in schedule.ops)
+    host_works = any(isinstance(op, HostWork) and not is_of_a_call(op) for op in schedule.ops)
     best: Trial | None = None
     for changes in TRIED:
-        if works and changes == (GRAPH,):  # the graph would leave out what the host does between its calls
+        if host_works and changes == (GRAPH,):  # the graph would leave out what the host does between its calls
             continue
         trial = _trial(schedule, device, changes)
         if trial is not None and trial.gain >= LEAST_GAIN * (best.gain if best else 1.0):  # later ones ask for more

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from streamsim.recorded.intervals import before_in
 from streamsim.recorded.recording import NONE, AnnotationKind, CallKind, CardWork, Recording, WorkKind
 
 MOST_RECENT = 16  # number of threads with the latest calls that a thread may have waited for
@@ -64,7 +65,8 @@ def _find_waits(calls: Any, cursor: NDArray[np.int64], waited_for: NDArray[np.in
     """Set ``waited_for`` where threads waited for each other, and move ``cursor`` to the end of the call waited for."""
     latest: dict[int, int] = {}  # by thread: its last call so far, the latest call at the end
     threads, starts, ends = calls.thread.tolist(), calls.start_ns.tolist(), calls.end_ns.tolist()
-    following = _next_of_thread(calls.thread)
+    before = enumerate(before_in(calls.thread).tolist())
+    following = {row: after for after, row in before if row != NONE}
     # A call can have waited only if the call before it, of any thread, began after its own thread was last busy.
     may_wait = np.append(False, calls.start_ns[:-1] >= cursor[1:]).tolist()
     for i, (thread, start) in enumerate(zip(threads, starts, strict=True)):
@@ -73,19 +75,10 @@ def _find_waits(calls: Any, cursor: NDArray[np.int64], waited_for: NDArray[np.in
             recent = islice(reversed(latest.items()), MOST_RECENT)
             others = (k for other, k in recent if other != thread and starts[k] >= since)
             last = max(others, key=ends.__getitem__, default=NONE)
-            if last != NONE and ends[last] <= start and (following[last] == NONE or starts[following[last]] >= start):
+            if last != NONE and ends[last] <= start and starts[following.get(last, i)] >= start:
                 waited_for[i], cursor[i] = threads[last], ends[last]
         latest.pop(thread, None)
         latest[thread] = i
-
-
-def _next_of_thread(thread: NDArray[Any]) -> list[int]:
-    found = np.full(len(thread), NONE)
-    order = np.argsort(thread, kind="stable")
-    same = np.diff(thread[order]) == 0
-    found[order[:-1][same]] = order[1:][same]
-    rows: list[int] = found.tolist()
-    return rows
 
 
 def first_excess_ns(recording: Recording, own_ns: NDArray[np.int64]) -> tuple[int, int]:

@@ -61,13 +61,10 @@ def part_of(
         fastest = fastest_uncontended(recording.work, whole.work) or whole.uncontended_elsewhere
         recording = msgspec.structs.replace(recording, uncontended_elsewhere=fastest)
     if not len(recording.calls) + len(recording.work):
-        raise InputError(f"{_asked(card, process, window)}: no call and no work is in it; --list shows what there is")
+        options = {"--gpu": card, "--process": process, "--window": window}
+        words = ", ".join(f"{name} {value}" for name, value in options.items() if value is not None)
+        raise InputError(f"{words or 'the recording'}: no call and no work is in it; --list shows what there is")
     return recording
-
-
-def _asked(card: int | None, process: int | None, window: str | None) -> str:
-    said = {"--gpu": card, "--process": process, "--window": window}
-    return ", ".join(f"{name} {value}" for name, value in said.items() if value is not None) or "the recording"
 
 
 def busiest_card(recording: Recording) -> tuple[int, list[int]]:

@@ -17,8 +17,8 @@ from streamsim.device import (
     generation_of,
     link_limit,
     load_device,
-    made_profile,
     parse_device,
+    profile_from_name,
     profile_named,
 )
 
@@ -80,7 +80,7 @@ def test_a_name_tells_the_link(card: str, link: str) -> None:
 
 @pytest.mark.parametrize("name", sorted({"NVIDIA GeForce ABC 990", "", "NVIDIA H800", "NVIDIA GeForce RTX 5060 Ti"}))
 def test_nothing_of_a_made_profile_is_measured_and_all_of_it_can_be_read_again(name: str) -> None:
-    made = made_profile(name, 14, 4 << 30, 1)
+    made = profile_from_name(name, 14, 4 << 30, 1)
     told = {key for key, source in made.sources.items() if source.startswith("measured")}
     assert told <= {"memory_bytes", "copy_engines.count"}  # which the recording says
     assert parse_device(dump_device(made)) == made
@@ -93,9 +93,9 @@ def test_nothing_of_a_made_profile_is_measured_and_all_of_it_can_be_read_again(n
 
 def test_a_made_profile_holds_the_threads_of_its_multiprocessors() -> None:
     """16 of Turing with 1,024 each; of a card that nobody knows nothing is said."""
-    assert made_profile("GeForce GTX 1660", 16).compute.resident_threads == 16 * 1024
-    assert made_profile("GeForce GTX 1660").compute.resident_threads == 0
-    assert made_profile("ABC 990", 16).compute.resident_threads == 0
+    assert profile_from_name("GeForce GTX 1660", 16).compute.resident_threads == 16 * 1024
+    assert profile_from_name("GeForce GTX 1660").compute.resident_threads == 0
+    assert profile_from_name("ABC 990", 16).compute.resident_threads == 0
 
 
 def test_every_link_has_a_rate() -> None:
@@ -116,6 +116,6 @@ def test_of_a_shipped_card_the_recording_says_memory_and_engines() -> None:
 @examples(100)
 @given(st.text(max_size=40))
 def test_any_name_makes_a_profile(card: str) -> None:
-    made = made_profile(card)
+    made = profile_from_name(card)
     assert parse_device(dump_device(made)) == made
     assert profile_named(card) in (None, *device_names())

@@ -22,8 +22,8 @@ from streamsim.recorded import (
     HostCosts,
     RecordedThread,
     Recording,
-    by_asking,
     costs_of,
+    costs_of_queries,
     program_of,
     replay,
     untraced,
@@ -168,7 +168,7 @@ def test_what_recording_work_cost_is_taken_from_calls_that_put_work_on_the_card(
 
 def test_a_few_of_them_say_nothing_and_neither_do_calls_that_work() -> None:
     for was in (with_queries(ENOUGH - 1, 10, 7), with_queries(20, 10, 7, "cudaPointerGetAttributes")):
-        assert by_asking(captured(was)) is None
+        assert costs_of_queries(captured(was)) is None
 
 
 def test_costs_can_be_scaled() -> None:
