@@ -8,7 +8,7 @@ import strategies as card
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.device import CopyEngines, Device, HandOver, Host, KernelCost, LinkDirection, number_names
+from streamsim.device import Device, HandOver, Host, KernelCost, LinkDirection, number_names
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Kernel
@@ -115,7 +115,3 @@ def test_a_kernel_without_a_cost_is_named() -> None:
 def test_connections_of_every_engine_at_once() -> None:
     device = card.make_device(connections=8, copy_connections=4).with_connections(2)
     assert (device.connections, device.copy_engines.connections) == (2, 2)
-
-
-def test_copy_engines_of_every_count() -> None:
-    assert [CopyEngines(n, 1, "issue-order").count for n in (0, 1, 2)] == [0, 1, 2]

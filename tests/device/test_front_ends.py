@@ -34,8 +34,6 @@ from streamsim.program import (
     Synchronize,
     Workload,
     WorkloadKernel,
-    read_workload,
-    write_workload,
 )
 from streamsim.search import Grid
 
@@ -221,12 +219,3 @@ def test_a_sweep_is_of_the_workloads_front_end_unless_it_has_an_axis_of_them() -
     assert [row["makespan_s"] for row in asked] == [
         evaluate(written(""), [Config(chunks=4)], name)[0] for name in ("h200", "h200:pytorch")
     ]
-
-
-def test_a_workloads_front_end_is_in_its_file(tmp_path: Path) -> None:
-    path = tmp_path / "workload.toml"
-    write_workload(written("cupy"), path)
-    assert 'front_end = "cupy"' in path.read_text()
-    assert read_workload(path) == written("cupy")
-    write_workload(written(""), path)
-    assert "front_end" not in path.read_text()

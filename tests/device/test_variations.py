@@ -197,26 +197,6 @@ def test_a_limit_never_gives_a_card_more_than_it_has() -> None:
     assert with_memory_limit(load_device("ideal"), 7).memory_bytes == 7
 
 
-def test_predict_and_simulate_and_explain_refuse_what_has_no_room(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    plan = str(tmp_path / "plan.json")
-    assert main(["schedule", *PIPELINE, "-o", plan]) == 0
-    remedy = "buffers = 2, chunks = 4, depth-first over 2 streams: that holds 1 MiB"
-    assert main(["predict", *PIPELINE, "--buffers", "2", "--chunks", "4", "--memory-limit", "1MiB"]) == 0
-    capsys.readouterr()
-    for command in (["predict", *PIPELINE], ["simulate", plan], ["explain", *PIPELINE], ["explain", plan]):
-        assert main([*command, "--memory-limit", "2MiB", "--json"]) == 0
-        capsys.readouterr()
-        assert main([*command, "--memory-limit", "1.5MiB"]) == 2
-        out, err = capsys.readouterr()
-        assert out == ""
-        assert err == (
-            "streamsim: error: device buffers of 2097152 bytes (2 MiB): the memory limit is 1572864 (1.5 MiB);"
-            f" use {'a ring of few buffers and more chunks' if plan in command else remedy}\n"
-        )
-
-
 def test_what_a_ring_costs_and_saves(capsys: pytest.CaptureFixture[str]) -> None:
     """Against the same pipeline with a place for every chunk, predicted apart; of 4 chunks 2 have one: half of it."""
     shape = ["--chunks", "4", "--streams", "4", "--json"]
@@ -239,21 +219,6 @@ def test_what_a_ring_costs_and_saves(capsys: pytest.CaptureFixture[str]) -> None
     assert main(["predict", *PIPELINE, *shape[:-1], "--buffers", "2", "--memory-limit", "1MiB"]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["on", "the", "card", "1", "MiB", "of", "1", "MiB"] in rows
-
-
-def test_a_sweep_leaves_out_what_has_no_room_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["--buffers", "all,1,2", "--chunks", "4,2000000", "--memory-limit", "1MiB", "--json"]
-    assert main(["sweep", *PIPELINE, *asked]) == 2  # a million chunks are the most
-    capsys.readouterr()
-    asked += ["--elements", "256Ki"]
-    asked[3] = "4,300000"  # of 262144 elements
-    assert main(["sweep", *PIPELINE, *asked]) == 0
-    out, err = capsys.readouterr()
-    assert [json.loads(line)["buffers"] for line in out.splitlines()] == [1, 2]
-    assert "3 combinations that cannot be issued were left out, the first because chunks = 300000" in err
-    assert "1 combinations that have no room on the card were left out, the first because device buffers of 2097" in err
-    assert main(["sweep", *PIPELINE, "--memory-limit", "1MiB"]) == 2
-    assert "an empty grid: none of its 1 combinations can be issued: device buffers of" in capsys.readouterr().err
 
 
 def test_best_leaves_out_what_has_no_room_on_the_card(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,6 @@ from streamsim.model import simulate
 from streamsim.program import HostWork, Schedule, Synchronize, WaitThread
 from streamsim.recorded import (
     AnnotationKind,
-    CallKind,
     CopyDirection,
     CopyMemory,
     Recording,
@@ -155,45 +154,6 @@ def test_a_copy_between_two_cards_is_one_whatever_its_kind_says() -> None:
     times = {"start": 10, "end": 20, "correlation_id": 1, "bytes": 4, "copy_kind": 8, "src_kind": 3, "dst_kind": 3}
     found = read(record(ActivityKind.MEMCPY2, src_device_id=0, dst_device_id=1, **times, **PLACED))
     assert found.work.direction.tolist() == [CopyDirection.PEER]
-
-
-def test_a_wait_tells_which_record_of_its_event_it_is_for_and_in_which_stream_that_was() -> None:
-    """The handle 5 is used twice; the second wait is for an event that was recorded before CUPTI was there."""
-
-    def marked(kind: ActivityKind, correlation: int, stream: int, sync: int) -> Any:
-        named = "event_id" if kind == ActivityKind.CUDA_EVENT else "cuda_event_id"
-        where = {"correlation_id": correlation, "context_id": 1, "stream_id": stream, named: 5}
-        return record(kind, cuda_event_sync_id=sync, **where)
-
-    found = read(
-        call("cudaEventRecord", 10, 20, 11),
-        call("cudaStreamWaitEvent", 30, 40, 12),
-        call("cudaEventRecord", 50, 60, 13),
-        call("cudaStreamWaitEvent", 70, 80, 14),
-        call("cudaStreamWaitEvent", 90, 95, 15),
-        marked(ActivityKind.CUDA_EVENT, 11, 13, 100),
-        marked(ActivityKind.CUDA_EVENT, 13, 20, 101),
-        marked(ActivityKind.SYNCHRONIZATION, 12, 20, 100),
-        marked(ActivityKind.SYNCHRONIZATION, 14, 13, 101),
-        marked(ActivityKind.SYNCHRONIZATION, 15, 13, 99),
-    )
-    assert [found.streams[stream].id for stream in found.calls.stream] == [13, 20, 20, 13, 13]
-    assert found.calls.record.tolist() == [-1, 0, -1, 2, -1]
-    assert {row.what: row.count for row in found.unread} == {"waits whose event's record is not known": 1}
-
-
-def test_a_call_of_the_runtime_and_the_drivers_in_it_are_one() -> None:
-    """CUPTI gives both the same correlation."""
-    found = read(
-        call("cudaLaunchKernel", 10, 30, 1),
-        call("cuLaunchKernel", 12, 28, 1, ActivityKind.DRIVER),
-        launched(40, 50, 1),
-        call("cuLaunchKernel", 60, 70, 2, ActivityKind.DRIVER),
-        launched(80, 90, 2),
-    )
-    assert [found.names[name] for name in found.calls.name] == ["cudaLaunchKernel", "cuLaunchKernel"]
-    assert found.calls.kind.tolist() == [CallKind.LAUNCH] * 2
-    assert found.work.call.tolist() == [0, 1]
 
 
 def test_memsets_graphs_ranges_and_what_the_profiler_did_are_read() -> None:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from made_recordings import copy, export, kineto, pipeline, span
+from made_recordings import copy, kineto, pipeline, span
 
 from streamsim.cli import main
 from streamsim.device import read_device
@@ -76,12 +76,6 @@ def test_the_list_names_what_can_be_chosen_and_each_of_it_can(trace: Path, capsy
     found = json.loads(capsys.readouterr().out)
     assert [window["name"] for window in found["windows"]] == ["step", "[bold]ProfilerStep#1[/]"]
     assert found["devices"][0]["memory_bytes"] == 1 << 30
-
-
-def test_an_export_is_told_by_its_content(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = export().write(tmp_path / "t.json")
-    assert main(["import", str(path)]) == 0
-    assert "Nsight Systems 2024.5.1.113" in capsys.readouterr().out
 
 
 def test_the_program_is_written_with_the_profile_that_it_is_replayed_on(

@@ -174,12 +174,6 @@ def test_a_pid_may_be_a_word_and_a_bandwidth_a_text(trace: Path) -> None:
     assert not found.unread
 
 
-def test_the_drivers_calls_are_calls(trace: Path) -> None:
-    found = read(trace, span("cuda_driver", "cuLaunchKernel", 0, 3, correlation=1), kernel(5, 1, 1))
-    assert found.calls.kind.tolist() == [CallKind.LAUNCH]
-    assert found.work.call.tolist() == [0]
-
-
 def test_one_call_under_two_names_is_one(trace: Path) -> None:
     """The runtime's with the driver's inside; a correlation id that comes again later is another call."""
     inner = span("cuda_driver", "cuLaunchKernel", 2, 3, correlation=1)

@@ -292,7 +292,7 @@ WINDOWS = [
     ({"window": "step[2]"}, "--window = 'step[2]': there are 1 of that name"),
     ({"window": "step[0]"}, "--window = 'step[0]': no annotation has this name"),
     ({"window": "5us..2us"}, "--window = '5us..2us': expected the earlier time first"),
-    ({"window": "5..x"}, "--window = 'x': expected a time such as"),
+    ({"window": "5us..x"}, "--window = 'x': expected a time such as"),
     ({"window": "700us..800us"}, "--window 700us..800us: no call and no work is in it; --list shows"),
     ({"window": "a\nb"}, "--window = 'a\\nb': no annotation has this name"),
     ({"card": 2}, "--gpu = 2: not in the recording; it has 0, 1"),
