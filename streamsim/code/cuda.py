@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from streamsim.code import plans
 from streamsim.code.plans import FIRST_ROUNDS, FLOAT_BYTES, TRIALS, VERIFIED
+from streamsim.code.templates import CUDA, CUDA_CUT, CUDA_GRAPH, CUDA_HOST_WORK, CUDA_ROUNDS, written
 from streamsim.code.writer import Writer
 
 _Call = Callable[[str, str, str], str]  # of an array: its name or address, its floats, its bytes
@@ -14,7 +15,7 @@ _STREAMS = {"non-blocking": "cudaStreamNonBlocking", "blocking": "cudaStreamDefa
 class Cuda(Writer):
     """A writer of plans in CUDA C++."""
 
-    name, indent, comment = "cuda-c++", "  ", "//"
+    name, indent = "cuda-c++", "  "
     unknown_rounds, rounds_of = "0", "std::max(1, int({0} * work))"
     record = "Check(cudaEventRecord({0}, {1}));"
     wait = "Check(cudaStreamWaitEvent({1}, {0}));"
@@ -27,26 +28,47 @@ class Cuda(Writer):
         self.sizes = plan.sizes
 
     def text(self) -> str:
-        """Return the program."""
         plan = self.plan
-        parts = [self._head()]
-        if plan.timed_kernels:
-            seconds, of = plan.timed_kernels.seconds, plan.timed_kernels.words
-            parts.append([f"constexpr double kKernelsSeconds = {seconds:.6g};  // of {of}"])
-        parts.append(_TOOLS.splitlines())
-        parts += [_CUT.splitlines()] if len(plan.cuts) > 1 else []
-        parts += [self._kernels(plan.kernels)] if plan.kernels is not None else []
-        parts += [_HOST_WORK.splitlines()] if plan.has_host_work else []
-        return "\n\n".join("\n".join(part) for part in [*parts, self._main()]) + "\n"
+        roles = [name for name in plan.roles if name != "_"]
+        wrong, says = f"value < 1 || given.size() > {len(self.defaults)}", "unknown, or below 1"
+        if plan.is_pattern:
+            wrong += f' || given["--chunks"] > {plan.most_chunks}'
+            says = f"unknown, below 1, or over {plan.most_chunks} chunks"
+        return written(
+            CUDA,
+            self.lines,
+            summary=plan.summary,
+            options="".join(f" --{name} {value}" for name, value in plan.defaults.items()),
+            wrong=wrong,
+            says=says,
+            streams_title=self.streams_title,
+            roles=", ".join(f"cudaStream_t {name}" for name in roles) or "const std::vector<cudaStream_t>& stream",
+            serial=", ".join(["pool[0]"] * len(roles)) or f"std::vector<cudaStream_t>({self.streams}, pool[0])",
+            program="Check(cudaGraphLaunch(run, pool[0]));" if plan.is_graph else self._pipeline(),
+            verified=" && ".join(["output_of(all) == serial"] * VERIFIED),
+            name=f"{plan.pattern} in {self.name}",
+            fixed=f', \\"streams\\": {self.streams}' if plan.is_pattern and "streams" not in plan.defaults else "",
+        )
 
-    def _head(self) -> list[str]:
-        words = "".join(f" --{name} {value}" for name, value in self.plan.defaults.items())
-        names = ("algorithm", "chrono", "cmath", "cstdio", "cstdlib", "map", "string", "vector")
-        return [
-            f"// {self.plan.summary}",
-            f"// nvcc -O3 -o pipeline pipeline.cu && ./pipeline{words}",
-            *(f"#include <{name}>" for name in names),
-        ]
+    def _seconds(self) -> list[str]:
+        if not (timed := self.timed_kernels):
+            return []
+        return ["", f"constexpr double kKernelsSeconds = {timed.seconds:.6g};  // of {timed.words}"]
+
+    def _functions(self) -> list[str]:
+        plan = self.plan
+        lines = CUDA_CUT.splitlines() if len(plan.cuts) > 1 else []
+        lines += [] if plan.kernels is None else ["", *self._kernels(plan.kernels)]
+        return lines + (CUDA_HOST_WORK.splitlines() if plan.has_host_work else [])
+
+    def _given(self) -> list[str]:
+        given = ", ".join(f'{{"--{name}", {value}}}' for name, value in self.defaults.items())
+        return opened("std::map<std::string, int> given{", given, "};", 1)
+
+    def _pipeline(self) -> str:
+        """Return the call of the pipeline over all streams."""
+        roles = sum(name != "_" for name in self.plan.roles)
+        return f"pipeline({', '.join(f'pool[{k}]' for k in range(roles)) or 'pool'});"
 
     # The kernels
 
@@ -55,18 +77,13 @@ class Cuda(Writer):
         if self.plan.timed_kernels:
             lines.append("// The program measures it at its start: without --work it takes about kKernelsSeconds.")
         read = [f"const float* {name}" for name in (*kernels.sources, *kernels.tables)]
-        written = [f"float* {self._in_stand_in(name, kernels)}" for name in kernels.targets]
-        words = self._with_sizes([*read, *written], kernels, "size_t ")
+        targets = [f"float* {name}" for name in kernels.new_targets]
+        words = self._with_sizes([*read, *targets], kernels, "size_t ")
         lines += filled("__global__ void StandIn(", [*words, "int rounds"], ") {", 0)
         lines += [*indented(self._stand_in(kernels)), "}"]
         words = self._with_sizes([f"float* {name}" for name in kernels.names], kernels, "size_t ")
         lines += ["", *filled("void Kernels(", [*words, "int work", "cudaStream_t stream"], ") {", 0)]
         return [*lines, *indented([*self._launches(kernels), "Check(cudaGetLastError());"]), "}"]
-
-    @staticmethod
-    def _in_stand_in(target: str, kernels: plans.ChunkKernels) -> str:
-        """Return the name of a target in the text of the stand-in."""
-        return f"new_{target}" if target in kernels.sources else target
 
     @staticmethod
     def _with_sizes(arrays: Sequence[str], kernels: plans.ChunkKernels, kind: str = "") -> list[str]:
@@ -81,19 +98,18 @@ class Cuda(Writer):
 
     def _stand_in(self, kernels: plans.ChunkKernels) -> list[str]:
         """Return the body of the stand-in: one thread for each element. Shorter arrays end before the last thread."""
-        written = [self._in_stand_in(name, kernels) for name in kernels.targets]
         values = [name + "[i]" if kernels.is_even else f"(i < n_{name} ? {name}[i] : 0)" for name in kernels.sources]
         values += [f"{name}[0]" for name in kernels.tables]
         mean = [f"float t = {values[0].removeprefix('(').removesuffix(')')};"]
         if len(values) > 1:
             mean = filled("float t = (", values, f") / {len(values)};", 1, " +")
-        stores = [f"{' = '.join(f'{name}[i]' for name in written)} = t;"]
+        stores = [f"{' = '.join(f'{name}[i]' for name in kernels.new_targets)} = t;"]
         return [
             "size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x;",
             *(["if (i >= n) return;"] if kernels.is_even else []),
             *mean,
             "for (int k = 0; k < rounds; ++k) t = 3.7f * t * (1 - t);",
-            *(stores if kernels.is_even else [f"if (i < n_{name}) {name}[i] = t;" for name in written]),
+            *(stores if kernels.is_even else [f"if (i < n_{name}) {name}[i] = t;" for name in kernels.new_targets]),
         ]
 
     def _launches(self, kernels: plans.ChunkKernels) -> list[str]:
@@ -124,72 +140,19 @@ class Cuda(Writer):
 
     # The program
 
-    def _main(self) -> list[str]:
-        """Return the main function, section by section."""
-        plan = self.plan
-        roles = ", ".join(f"cudaStream_t {name}" for name in self._roles())
-        head = f"auto pipeline = [&]({roles or 'const std::vector<cudaStream_t>& stream'}) {{"
-        streams = "The streams, and the events by which one waits for another." if plan.events else "The streams."
-        sections = {
-            "The arguments: whole numbers from 1.": self._arguments(),
-            "The arrays, and where chunks begin.": self._numbers(),
-            "The memory: h_ on the host, d_ on the card.": self._memory(),
-            streams: self._streams(),
-            "The program: all copies and kernels, in the order in which they are issued.": [
-                head,
-                *indented(self.steps(plan.issue)),
-                "};",
-            ],
-            "What runs a program, and takes its times or its output.": self._runs(),
-            "As many rounds of the stand-in as take kKernelsSeconds on this card.": self._rounds_found(),
-            "Its output must be that of the serial program, which has one stream.": self._compared(),
-            "Its times; the first run warms up.": ["for (int i = 0; i <= repeat; ++i) timed(all, i);"],
-            "What it prints: one line of JSON.": self._said(),
-            "The memory is freed.": [*self._freed(), "return verified ? 0 : 1;"],
-        }
-        return ["int main(int argc, char** argv) {", *self.sections(sections), "}"]
-
-    def _rounds_found(self) -> list[str]:
+    def _rounds(self) -> list[str]:
         """Return the lines that set ``work`` if it is not given."""
-        timed_kernels = self.plan.timed_kernels
-        if timed_kernels is None:
+        if self.timed_kernels is None:
             return []
-        measured = [
-            "timed(kernels_alone);  // warms up",
-            "timed(kernels_alone);",
-            "work = std::max(1.0, std::round(work * kKernelsSeconds / wall_s[0]));",
-        ]
-        found = [f"work = {FIRST_ROUNDS};", *block(f"for (int i = 0; i < {TRIALS}; ++i)", measured, 2)]
-        return [
-            *["auto kernels_alone = [&] {", *indented(self.steps(timed_kernels.steps)), "};"],
-            *block("if (!work)", found, 1),
-            'given["--work"] = work;',
-        ]
+        return written(CUDA_ROUNDS, self.lines, first=FIRST_ROUNDS, trials=TRIALS).splitlines()
 
     def _arguments(self) -> list[str]:
-        """Return the lines that read the arguments: whole numbers from 1."""
-        plan = self.plan
-        given = [f'{{"--{name}", {value}}}' for name, value in self.defaults.items()]
-        wrong, says = f"value < 1 || given.size() > {len(given)}", "unknown, or below 1"
-        if plan.is_pattern:
-            wrong += f' || given["--chunks"] > {plan.most_chunks}'
-            says = f"unknown, below 1, or over {plan.most_chunks} chunks"
-        values = [
-            f'{name} = std::min(given["--{name}"], chunks)'  # more would have nothing to do
-            if name in ("streams", "buffers")
-            else f'{name} = given["--{name}"]'
-            for name in self.defaults
-        ]
-        return [
-            *opened("std::map<std::string, int> given{", ", ".join(given), "};", 1),
-            "for (int i = 1; i < argc; i += 2)",
-            f"{INDENT}if (int value = given[argv[i]] = i + 1 < argc ? atoi(argv[i + 1]) : 0;",
-            f"{INDENT}    {wrong})",
-            f'{INDENT * 2}return fprintf(stderr, "%s: {says}\\n", argv[i]), 2;',
-            *declared("int", values),
-        ]
+        """Return the lines that declare the arguments as numbers; more than chunks would have nothing to do."""
+        least = {name: f'given["--{name}"]' for name in self.defaults}
+        least |= {name: f"std::min({least[name]}, chunks)" for name in ("streams", "buffers") if name in least}
+        return declared("int", [f"{name} = {value}" for name, value in least.items()])
 
-    def _numbers(self) -> list[str]:
+    def _cuts(self) -> list[str]:
         plan = self.plan
         lines = declared("constexpr size_t", [f"{name} = {floats}" for floats, name in self.sizes.items()])
         if len(plan.cuts) == 1:
@@ -199,7 +162,7 @@ class Cuda(Writer):
             lines += declared("auto", cuts)
         if plan.has_slots and "streams" in plan.defaults:
             lines.append("bool hands_over = buffers % streams != 0;  // to another stream")
-        return lines
+        return ["// The arrays, and where chunks begin.", *lines, ""] if lines else []
 
     def _cut(self, name: str, floats: int, unit: int) -> list[str]:
         """Return the lines that cut arrays of ``floats`` floats into chunks."""
@@ -223,27 +186,14 @@ class Cuda(Writer):
         return str(FLOAT_BYTES * int(floats)) if floats.isdecimal() else f"{FLOAT_BYTES} * {floats}"
 
     def _each(self, arrays: Iterable[plans.Array], call: _Call, of: str = "", depth: int = 1) -> list[str]:
-        """Return a call for each array, in one loop for arrays of a size; ``of``: "&" if the call needs addresses."""
-        alike: dict[tuple[str, str], list[plans.Array]] = {}
-        for memory in arrays:
-            alike.setdefault((self._floats(memory), memory.slots), []).append(memory)
+        """Return a call for each array and each buffer; ``of``: "&" if the call needs addresses."""
         lines: list[str] = []
-        for (floats, slots), some in alike.items():
-            names, n_bytes = [memory.name for memory in some], self._bytes(some[0])
-            if slots:
-                body = [call(f"{of}d", floats, n_bytes)]
-                head = f"for (float*{of} d : {{}})"
-                if len(names) > 2:
-                    inner = block(head.format("*slots"), body, depth + 1)
-                    lines += over("auto* slots", [f"&{name}" for name in names], inner, depth)
-                else:
-                    lines += [line for name in names for line in block(head.format(name), body, depth)]
-            elif len(names) == 1:
-                lines.append(call(of + names[0], floats, n_bytes))
+        for memory in arrays:
+            if memory.slots:
+                body = [call(f"{of}d", self._floats(memory), self._bytes(memory))]
+                lines += block(f"for (float*{of} d : {memory.name})", body, depth)
             else:
-                it = names[0][0]
-                kind = "float**" if of else "float*"
-                lines += over(f"{kind} {it}", [of + name for name in names], [call(it, floats, n_bytes)], depth)
+                lines.append(call(of + memory.name, self._floats(memory), self._bytes(memory)))
         return lines
 
     def _memory(self) -> list[str]:
@@ -292,28 +242,10 @@ class Cuda(Writer):
         events = {name: number or "1" for name, number in plan.events}
         events |= {"edge": self.streams} if plan.is_graph else {}
         lines += declared("std::vector<cudaEvent_t>", [f"{name}({number})" for name, number in events.items()])
-        made = "Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));"
-        if len(events) > 1:
-            each = block("for (auto& event : *some)", [made], 2)
-            return lines + over("auto* some", [f"&{name}" for name in events], each, 1)
-        return lines + [line for name in events for line in block(f"for (auto& event : {name})", [made], 1)]
+        create = ["Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));"]
+        return lines + [line for name in events for line in block(f"for (auto& event : {name})", create, 1)]
 
     # Its runs
-
-    def _runs(self) -> list[str]:
-        """Return the functions that run a program; only the second clears arrays, which spoils the host's caches."""
-        synchronise = "Check(cudaDeviceSynchronize());"
-        now = "std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();"
-        timed = [
-            *["auto start = std::chrono::steady_clock::now();", "program();"],
-            *[f"issue_s[i] = {now}", synchronise, f"wall_s[i] = {now}"],
-        ]
-        fresh = [*self._fresh(), synchronise, "timed(program);", *self._output()]
-        return [
-            "std::vector<double> issue_s(1 + repeat), wall_s(1 + repeat);  // until all is issued, and done",
-            *["auto timed = [&](auto program, int i = 0) {", *indented(timed), "};"],
-            *["auto output_of = [&](auto program) {  // with nothing left of earlier runs", *indented(fresh), "};"],
-        ]
 
     def _fresh(self) -> list[str]:
         """Return the lines that reset all arrays before a run."""
@@ -354,52 +286,11 @@ class Cuda(Writer):
         added = [f"output.emplace_back({', '.join(ends)});" for ends in copies]
         return [*lines, "std::vector<std::vector<float>> output;", *added, "return output;"]
 
-    def _compared(self) -> list[str]:
-        overlapped, alone = "pool", f"std::vector<cudaStream_t>({self.streams}, pool[0])"
-        if self.plan.roles:
-            overlapped, alone = (", ".join(f"pool[{k * n}]" for k in range(len(self._roles()))) for n in (1, 0))
-        program = "Check(cudaGraphLaunch(run, pool[0]));" if self.plan.is_graph else f"pipeline({overlapped});"
-        return [
-            f"auto serial = output_of([&] {{ pipeline({alone}); }});",
-            *(self._captured(f"pipeline({overlapped});") if self.plan.is_graph else ()),
-            f"auto all = [&] {{ {program} }};",
-            f"bool verified = {' && '.join(['output_of(all) == serial'] * VERIFIED)};",
-        ]
-
-    def _roles(self) -> list[str]:
-        return [name for name in self.plan.roles if name != "_"]
-
-    def _captured(self, pipeline: str) -> list[str]:
+    def _captured(self) -> list[str]:
         """Return the lines that capture the pipeline as a graph, which begins and ends in the first stream."""
-
-        def each(step: plans.Step) -> plans.Step:
-            return plans.LoopStep("k", "1", self.streams, (step,))
-
-        fork = (plans.RecordStep("edge[0]", "pool[0]"), each(plans.WaitStep("edge[0]", "pool[k]")))
-        join = (each(plans.RecordStep("edge[k]", "pool[k]")), each(plans.WaitStep("edge[k]", "pool[0]")))
-        return [
-            "cudaGraph_t graph;",
-            "cudaGraphExec_t run;",
-            "Check(cudaStreamBeginCapture(pool[0], cudaStreamCaptureModeGlobal));",
-            *self.steps(fork, 1),
-            pipeline,
-            *self.steps(join, 1),
-            "Check(cudaStreamEndCapture(pool[0], &graph));",
-            "Check(cudaGraphInstantiate(&run, graph, 0));",
-        ]
-
-    def _said(self) -> list[str]:
-        plan = self.plan
-        fixed = f', \\"streams\\": {self.streams}' if plan.is_pattern and "streams" not in plan.defaults else ""
-        return [
-            f'printf("{{\\"program\\": \\"{plan.pattern} in {self.name}\\"{fixed}");',
-            'for (auto& [name, value] : given) printf(", \\"%s\\": %d", name.c_str() + 2, value);',
-            *(
-                f'for (int i = 1; i <= repeat; ++i) printf("%s%.9f", i > 1 ? ", " : "{head}", {name}[i]);'
-                for head, name in ((', \\"issue_s\\": [', "issue_s"), ('], \\"wall_s\\": [', "wall_s"))
-            ),
-            'printf("], \\"verified\\": %s}\\n", verified ? "true" : "false");',
-        ]
+        if not self.plan.is_graph:
+            return []
+        return written(CUDA_GRAPH, self.lines, streams=self.streams, pipeline=self._pipeline()).splitlines()
 
     # Steps
 
@@ -477,13 +368,9 @@ def _filling(value: str) -> _Call:
     return lambda it, floats, _: f"std::fill_n({it}, {floats}, {value});"
 
 
-def _new(it: str, floats: str, _n_bytes: str) -> str:
-    return f"{it[1:] if it.startswith('&') else f'*{it}'} = new float[{floats}];"
-
-
 _ALLOCATED: dict[str, _Call] = {
     "pinned": lambda it, _, n_bytes: f"Check(cudaMallocHost({it}, {n_bytes}));",
-    "pageable": _new,
+    "pageable": lambda it, floats, _: f"{it.removeprefix('&')} = new float[{floats}];",
     "device": lambda it, _, n_bytes: f"Check(cudaMalloc({it}, {n_bytes}));",
 }
 _FREED: dict[str, _Call] = {
@@ -491,28 +378,6 @@ _FREED: dict[str, _Call] = {
     "pageable": lambda it, _, __: f"delete[] {it};",
     "device": lambda it, _, __: f"Check(cudaFree({it}));",
 }
-_TOOLS = """void Check(cudaError_t error, int line = __builtin_LINE()) {
-  if (error == cudaSuccess) return;
-  fprintf(stderr, "line %d: %s\\n", line, cudaGetErrorString(error));
-  exit(1);
-}
-
-void Put(float* to, const float* from, size_t n, cudaStream_t stream) {
-  Check(cudaMemcpyAsync(to, from, 4 * n, cudaMemcpyDefault, stream));
-}"""
-_HOST_WORK = """// ---- YOUR HOST WORK GOES HERE: replace the stand-in, which keeps the host busy so long ----
-void HostWork(double seconds) {
-  auto begin = std::chrono::steady_clock::now();
-  while (std::chrono::steady_clock::now() - begin < std::chrono::duration<double>(seconds)) {
-  }
-}"""
-_CUT = """std::vector<size_t> Cut(size_t size, size_t unit, size_t parts) {  // where chunks begin, in floats
-  size_t units = (size + unit - 1) / unit, even = units / parts, over = units % parts;
-  if (over && parts - over <= even) ++even, over = 0;  // then all are equal but the last one
-  std::vector<size_t> at(parts + 1);
-  for (size_t i = 0; i <= parts; ++i) at[i] = std::min((even * i + std::min(i, over)) * unit, size);
-  return at;
-}"""
 
 
 WIDTH = 100
@@ -576,17 +441,3 @@ def block(head: str, body: list[str], depth: int) -> list[str]:
         return [f"{head} {{", *indented(body), "}"]
     line = f"{head} {body[0]}"
     return [line] if len(line) + len(INDENT) * depth <= WIDTH else [head, INDENT + body[0]]
-
-
-def over(variable: str, items: Iterable[str], body: list[str], depth: int) -> list[str]:
-    """Return a loop that runs the body for each of the items, without braces."""
-    room = WIDTH - len(INDENT) * depth
-    lines: list[str] = []
-    for head in packed(f"for ({variable} : {{", items, "})", room):
-        line = f"{head} {body[0]}"
-        lines += (
-            [line]
-            if len(body) == 1 and len(line) <= room and not body[0].startswith("for ")
-            else [head, *indented(body)]
-        )
-    return lines

@@ -207,6 +207,11 @@ class ChunkKernels(NamedTuple):
         return tuple(written[k % len(written)] for k in range(len(self.sources)))
 
     @property
+    def new_targets(self) -> tuple[str, ...]:
+        """The names of the targets in the text of the stand-in."""
+        return tuple(f"new_{name}" if name in self.sources else name for name in self.targets)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The names of all arrays, each once: the arguments of the user's kernels."""
         return tuple(dict.fromkeys((*self.sources, *self.tables, *self.targets)))

@@ -6,6 +6,7 @@ from textwrap import wrap
 
 from streamsim.code import plans
 from streamsim.code.plans import FIRST_ROUNDS, TRIALS, VERIFIED
+from streamsim.code.templates import PYTHON, PYTHON_CUT, PYTHON_HOST_WORK, PYTHON_ROUNDS, written
 from streamsim.code.writer import Writer
 from streamsim.errors import InputError
 
@@ -33,7 +34,7 @@ def spread(head: str, items: Sequence[str], tail: str, room: int) -> list[str]:
 class Python(Writer):
     """A writer of plans in Python. The classes of the libraries write what differs between them."""
 
-    indent, comment = INDENT, "#"
+    indent = INDENT
     unknown_rounds, rounds_of = "None", "max(1, round({0} * work))"
     record, wait = "{0}.record({1})", "{1}.wait_event({0})"
     synchronise_stream = synchronise_event = "{0}.synchronize()"
@@ -48,7 +49,7 @@ class Python(Writer):
 
     # What a library says in its own way
 
-    def functions(self) -> list[list[str]]:
+    def functions(self) -> list[str]:
         """Return the functions that only this library needs."""
         return []
 
@@ -98,34 +99,62 @@ class Python(Writer):
     # What all have in common
 
     def text(self) -> str:
-        """Return the program."""
-        plan = self.plan
-        parts = [[*self._head(), *([] if plan.kernels is None else ["", *self._kernels(plan.kernels)])]]
-        parts += [_HOST_WORK.splitlines()] if plan.has_host_work else []
-        if len(plan.cuts) > 1:
-            parts.append(_CUT.splitlines())
-        parts += self.functions()
-        parts += [self._measure(), self._main()]
-        return "\n\n\n".join("\n".join(part) for part in parts) + "\n"
+        plan, timed = self.plan, self.timed_kernels
+        wrong, hint = f"min({'numbers' if timed else 'given.values()'}) < 1", "give whole numbers from 1"
+        if plan.is_pattern:
+            wrong += f' or given["chunks"] > {plan.most_chunks}'
+            hint += f", and at most {plan.most_chunks} chunks"
+        return written(
+            PYTHON,
+            self.lines,
+            streams_title=self.streams_title,
+            roles=", ".join(plan.roles) or "stream",
+            synchronise=self.synchronise,
+            serial=self._arguments(f"pool[:1] * {self.streams}"),
+            program=self.replay if plan.is_graph else f"pipeline, {self._arguments('pool')}",
+            verified=VERIFIED,
+            equal=self.equal,
+            wrong=wrong,
+            hint=hint,
+            name=f"{plan.pattern} in {self.name}",
+        )
 
-    def _head(self) -> list[str]:
+    def _imports(self) -> list[str]:
+        return [*self.imports]
+
+    def _settled(self) -> list[str]:
+        return [*self.settled]
+
+    def _known(self) -> list[str]:
+        known = "numbers = [number for number in given.values() if number is not None]"
+        return [known] if self.timed_kernels else []
+
+    def _title(self) -> list[str]:
+        title = f'"""{self.plan.summary}"""'
+        return [title] if len(title) <= WIDTH else [title[:-3], '"""']
+
+    def _functions(self) -> list[str]:
+        """Return the functions before the program's own: the kernels, the host's work, the cut of arrays."""
         plan = self.plan
-        title = f'"""{plan.summary}"""'
-        lines = [
-            *([title] if len(title) <= WIDTH else [title[:-3], '"""']),
-            "",
-            "import argparse",
-            "import json",
-            "import time",
-            "",
-            *self.imports,
-        ]
-        sizes = [f"{', '.join(self.sizes.values())} = {', '.join(map(str, self.sizes))}  # floats"]
-        if len(self.sizes) < 1 or len(sizes[0]) > WIDTH:
-            sizes = [f"{name} = {floats}  # floats" for floats, name in self.sizes.items()]
-        given = spread("DEFAULTS = {", [f'"{name}": {value}' for name, value in self.defaults.items()], "}", WIDTH)
-        seconds = [f"KERNELS_S = {timed.seconds:.6g}  # of {timed.words}"] if (timed := self.timed_kernels) else []
-        return [*lines, "", *sizes, *seconds, *given]
+        lines = [] if plan.kernels is None else ["", *self._kernels(plan.kernels)]
+        lines += PYTHON_HOST_WORK.splitlines() if plan.has_host_work else []
+        lines += PYTHON_CUT.splitlines() if len(plan.cuts) > 1 else []
+        return [*lines, *self.functions()]
+
+    def _numbers(self) -> list[str]:
+        """Return the lines that set the sizes of arrays, the kernels' time, and the default arguments."""
+        lines = [f"{', '.join(self.sizes.values())} = {', '.join(map(str, self.sizes))}  # floats"]
+        if not self.sizes or len(lines[0]) > WIDTH:
+            lines = [f"{name} = {floats}  # floats" for floats, name in self.sizes.items()]
+        if timed := self.timed_kernels:
+            lines.append(f"KERNELS_S = {timed.seconds:.6g}  # of {timed.words}")
+        items = [f'"{name}": {value}' for name, value in self.defaults.items()]
+        return [*lines, *spread("DEFAULTS = {", items, "}", WIDTH)]
+
+    def _measure(self) -> list[str]:
+        head = f"def measure({', '.join(self.defaults)}):"
+        said = f"{head}  # its times, and whether it is right"
+        return [said if len(said) <= WIDTH else head]
 
     def _kernels(self, kernels: plans.ChunkKernels) -> list[str]:
         lines = ["# ---- YOUR KERNELS GO HERE: replace the stand-in, of --work rounds, and its calls ----"]
@@ -138,46 +167,22 @@ class Python(Writer):
             lines += ["", "", beside if len(beside) <= WIDTH else head, *self.indented(self.launches(kernels))]
         return lines
 
-    def _measure(self) -> list[str]:
-        """Return the function that does everything, section by section."""
-        plan = self.plan
-        kinds = plan.kinds or ("non-blocking",)
+    def _streams(self) -> list[str]:
+        """Return the lines that make the streams, and the events."""
+        kinds = self.plan.kinds or ("non-blocking",)
         if len(set(kinds)) == 1:
-            pool = [f"pool = [{self.stream(kinds[0])} for _ in range({self.streams})]"]
-        else:
-            pool = ["pool = [", *(f"    {self.stream(kind)}," for kind in kinds), "]"]
-        pipeline = [f"def pipeline({', '.join(plan.roles) or 'stream'}):", *self.indented(self.steps(plan.issue))]
-        streams = "The streams, and the events by which one waits for another." if plan.events else "The streams."
-        sections = {
-            "How the arrays are cut into chunks.": self._numbers(),
-            "The memory: h_ on the host, d_ on the card.": self._memory(),
-            streams: [*pool, *self._events()],
-            "The program: all copies and kernels, in the order in which they are issued.": pipeline,
-            "What runs a program, and takes its times or its output.": self._runs(),
-            "As many rounds of the stand-in as take KERNELS_S on this card.": self._rounds_found(),
-            "Its output must be that of the serial program, which has one stream.": self._compared(),
-            "Its times, without the first run, which warms up.": self._times(),
-        }
-        head = f"def measure({', '.join(self.defaults)}):"
-        said = f"{head}  # its times, and whether it is right"
-        return [said if len(said) <= WIDTH else head, *self.sections(sections)]
+            return [f"pool = [{self.stream(kinds[0])} for _ in range({self.streams})]", *self._events()]
+        return ["pool = [", *(f"    {self.stream(kind)}," for kind in kinds), "]", *self._events()]
 
-    def _rounds_found(self) -> list[str]:
+    def _rounds(self) -> list[str]:
         """Return the lines that set ``work`` if it is not given."""
         if not self.timed_kernels:
             return []
-        return [
-            "def kernels_alone():",
-            *self.indented(self.steps(self.timed_kernels.steps)),
-            "",
-            "if work is None:",
-            f"    work = {FIRST_ROUNDS}",
-            f"    for _ in range({TRIALS}):",
-            f"        timed(pipeline, {self._streams('pool')})  # warms up, with data",
-            "        work = max(1, round(work * KERNELS_S / timed(kernels_alone)[1]))",
-        ]
+        pool = self._arguments("pool")
+        return written(PYTHON_ROUNDS, self.lines, first=FIRST_ROUNDS, trials=TRIALS, pool=pool).splitlines()
 
-    def _numbers(self) -> list[str]:
+    def _cuts(self) -> list[str]:
+        """Return the lines that cut arrays into chunks."""
         plan = self.plan
         if len(plan.cuts) == 1:
             lines = self._cut(*plan.cuts[0])
@@ -191,7 +196,7 @@ class Python(Writer):
             lines += [f"{_head_of(name)} = [slice(p.stop - p.start) for p in {name}]" for name in sliced]
             if "streams" in plan.defaults:
                 lines.append("hands_over = buffers % streams != 0  # a buffer, to another stream")
-        return lines
+        return ["# How the arrays are cut into chunks.", *lines, ""] if lines else []
 
     def _cut(self, name: str, floats: int, unit: int) -> list[str]:
         """Return the lines that cut arrays of ``floats`` floats into chunks."""
@@ -244,99 +249,42 @@ class Python(Writer):
 
     def _captured(self) -> list[str]:
         """Return the lines that capture the pipeline as a graph, which begins and ends in the first stream."""
+        if not self.plan.is_graph:
+            return []
         fork, join = (self.after.format(*some) for some in (("s", "pool[0]"), ("pool[0]", "s")))
         others = "for s in pool[1:]:"
-        return self.capture([others, INDENT + fork, self._called("pool"), others, INDENT + join])
+        return self.capture([others, INDENT + fork, f"pipeline({self._arguments('pool')})", others, INDENT + join])
 
-    def _called(self, streams: str) -> str:
-        return f"pipeline({self._streams(streams)})"
-
-    def _streams(self, streams: str) -> str:
+    def _arguments(self, streams: str) -> str:
         """Return the streams as arguments of the pipeline."""
         return f"*{streams}" if self.plan.roles else streams
 
-    def _runs(self) -> list[str]:
-        """Return the functions that run a program: the first takes its time, the second its output.
-
-        Only the second one clears and compares arrays, which spoils the host's caches.
-        """
-        plan = self.plan
-        cards = [m for m in plan.memory if m.place == "device" and m.start != "resident"]
-        hosts = [
-            m
-            for m in plan.memory
-            if m.place != "device" and (m.start in ("nothing", "blank") or m.name in plan.results)
-        ]
+    def _fresh(self) -> list[str]:
+        """Return the lines that reset all arrays before a run."""
+        cards = [m for m in self.plan.memory if m.place == "device" and m.start != "resident"]
+        hosts = [m for m in self.plan.memory if m.place != "device"]
+        hosts = [m for m in hosts if m.start in ("nothing", "blank") or m.name in self.plan.results]
         names = [f"*{m.name}" if m.slots else m.name for m in cards]
-        timed = [
-            *["start = time.perf_counter()", "program(*streams)", "issued = time.perf_counter()", self.synchronise],
-            "return issued - start, time.perf_counter() - start",
-        ]
-        fresh = [*_each("array", names), INDENT + self.cleared] if names else []
+        lines = [*_each("array", names), INDENT + self.cleared] if names else []
         for start in dict.fromkeys(memory.start for memory in hosts):
-            fresh += self.fresh([memory for memory in hosts if memory.start == start])
-        fresh += [self.synchronise, "timed(program, *streams)", *self._output()]
-        return [
-            *["def timed(program, *streams):  # until all is issued, and until it is done", *self.indented(timed), ""],
-            *["def output_of(program, *streams):  # with nothing left of earlier runs", *self.indented(fresh)],
-        ]
+            lines += self.fresh([memory for memory in hosts if memory.start == start])
+        return lines
 
     def _output(self) -> list[str]:
-        by_name = {memory.name: memory for memory in self.plan.memory}
         output = []
         for name in self.plan.results:
-            if by_name[name].slots:
+            if self.at[name].slots:
                 output.append(f"*({self.fetched.format('d')} for d in {name})")
             else:
-                output.append((self.fetched if by_name[name].place == "device" else self.saved).format(name))
+                output.append((self.fetched if self.at[name].place == "device" else self.saved).format(name))
         return spread("return [", output, "]", WIDTH - 8)
 
-    @property
-    def _program(self) -> str:
-        """Return the program, and its streams as arguments."""
-        return self.replay if self.plan.is_graph else f"pipeline, {self._streams('pool')}"
-
-    def _compared(self) -> list[str]:
-        return [
-            *self.settled,
-            f"wanted = output_of(pipeline, {self._streams(f'pool[:1] * {self.streams}')})",
-            *(self._captured() if self.plan.is_graph else ()),
-            f"outputs = (output_of({self._program}) for _ in range({VERIFIED}))",
-            f"right = [{self.equal} for output in outputs]",
-        ]
-
-    def _times(self) -> list[str]:
+    def _result(self) -> list[str]:
         plan = self.plan
         found = {"streams": self.streams} if plan.is_pattern and "streams" not in plan.defaults else {}
         found |= {"work": "work"} if self.timed_kernels else {}
         found |= {"issue_s": "issue_s", "wall_s": "wall_s", "verified": "all(right)"}
-        items = [f'"{name}": {value}' for name, value in found.items()]
-        return [
-            f"runs = [timed({self._program}) for _ in range(1 + repeat)]",
-            "issue_s, wall_s = zip(*runs[1:], strict=True)",
-            *spread("return {", items, "}", WIDTH - 4),
-        ]
-
-    def _main(self) -> list[str]:
-        plan = self.plan
-        numbers = "numbers" if self.timed_kernels else "given.values()"
-        wrong, hint = f"min({numbers}) < 1", "give whole numbers from 1"
-        if plan.is_pattern:
-            wrong += f' or given["chunks"] > {plan.most_chunks}'
-            hint += f", and at most {plan.most_chunks} chunks"
-        lines = [
-            "parser = argparse.ArgumentParser(description=__doc__)",
-            "for name, value in DEFAULTS.items():",
-            '    parser.add_argument(f"--{name}", type=int, default=value)',
-            "given = vars(parser.parse_args())",
-            *(["numbers = [number for number in given.values() if number is not None]"] if self.timed_kernels else []),
-            f"if {wrong}:",
-            f'    parser.error("{hint}")',
-            f'result = {{"program": "{plan.pattern} in {self.name}", **given, **measure(**given)}}',
-            "print(json.dumps(result))",
-            'raise SystemExit(0 if result["verified"] else 1)',
-        ]
-        return ['if __name__ == "__main__":', *self.indented(lines)]
+        return spread("return {", [f'"{name}": {value}' for name, value in found.items()], "}", WIDTH - 4)
 
     # Steps
 
@@ -388,19 +336,6 @@ def _each(name: str, items: list[str]) -> list[str]:
     return spread(f"for {name} in (", items, "):", WIDTH - 8)
 
 
-_HOST_WORK = """# ---- YOUR HOST WORK GOES HERE: replace the stand-in, and its calls ----
-def host_work(seconds):  # keeps the host busy, as loading a chunk would
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        pass"""
-_CUT = """def cut(size, unit, chunks):  # slices of whole units, equal or the last one smaller
-    even, over = divmod(-(-size // unit), chunks)
-    if over and chunks - over <= even:
-        even, over = even + 1, 0
-    at = [min((even * i + min(i, over)) * unit, size) for i in range(chunks + 1)]
-    return list(map(slice, at, at[1:]))"""
-
-
 MOST_TORCH_STREAMS = 32  # the size of PyTorch's pool: beyond it, streams are used again
 MOST_TORCH_SOURCES = 3  # the most that one element-wise operation reads: addcmul
 
@@ -445,17 +380,19 @@ class CuPy(Python):
         raw = "" if kernels.is_even else "raw "
         read = [f"{raw}float32 {name}" for name in kernels.sources]
         read += [f"raw float32 {name}" for name in kernels.tables]
-        written = [f"{raw}float32 {_target(name, kernels)}" for name in kernels.targets]
+        targets = kernels.new_targets
         values = [f"(i < {name}.size() ? {name}[i] : 0)" if raw else name for name in kernels.sources]
         values += [f"{name}[i % {name}.size()]" for name in kernels.tables]
         mean = values[0] if len(values) == 1 else f"({' + '.join(values)}) / {len(values)}"
-        targets = [_target(name, kernels) for name in kernels.targets]
         stores = [" = ".join([*targets, "t;"])]
         if raw:
             stores = [f"if (i < {name}.size()) {name}[i] = t;" for name in targets]
         loop = "for (int k = 0; k < rounds; ++k) t = 3.7f * t * (1 - t);"
         code = _string([f"float t = {mean};", loop, *stores])
-        names = [*_string(_listed([*read, "int32 rounds"])), *_string(_listed(written))]
+        names = [
+            *_string(_listed([*read, "int32 rounds"])),
+            *_string(_listed([f"{raw}float32 {name}" for name in targets])),
+        ]
         return ["stand_in = cp.ElementwiseKernel(", *names, *code, ")"]
 
     def launches(self, kernels: plans.ChunkKernels) -> list[str]:
@@ -484,15 +421,15 @@ class CuPy(Python):
         wait = [f"{stream}.synchronize()"] if step.is_blocking else []
         return [*call(f"{card}.set", [host], WIDTH - 4 * depth), *wait]
 
-    def functions(self) -> list[list[str]]:
+    def functions(self) -> list[str]:
         if not self.plan.is_graph:
             return []
         return [
-            [
-                "def copy(to, src):  # as set and get, which cannot be captured",
-                "    ends = (x.data.ptr if type(x) is cp.ndarray else x.ctypes.data for x in (to, src))",
-                "    cp.cuda.runtime.memcpyAsync(*ends, src.nbytes, 4, cp.cuda.get_current_stream().ptr)",
-            ]
+            "",
+            "",
+            "def copy(to, src):  # as set and get, which cannot be captured",
+            "    ends = (x.data.ptr if type(x) is cp.ndarray else x.ctypes.data for x in (to, src))",
+            "    cp.cuda.runtime.memcpyAsync(*ends, src.nbytes, 4, cp.cuda.get_current_stream().ptr)",
         ]
 
     def host(self, memory: plans.Array, size: str) -> str:
@@ -515,11 +452,6 @@ class CuPy(Python):
 
     def capture(self, body: list[str]) -> list[str]:
         return ["pool[0].begin_capture()", *body, "graph = pool[0].end_capture()"]
-
-
-def _target(name: str, kernels: plans.ChunkKernels) -> str:
-    """Return the name of a target in the text of the stand-in."""
-    return f"new_{name}" if name in kernels.sources else name
 
 
 def _listed(words: list[str]) -> list[str]:

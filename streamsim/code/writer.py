@@ -1,7 +1,7 @@
-"""The part of a writer of plans that the languages have in common: the steps of a program, and its sections."""
+"""The part of a writer of plans that the languages have in common: the steps of a program."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from streamsim.code import plans
 from streamsim.code.plans import ROUNDS_UNTIMED
@@ -12,7 +12,6 @@ class Writer(ABC):
 
     name: str  # of the language
     indent: str
-    comment: str  # what begins one
     unknown_rounds: str  # of a stand-in that the program measures
     rounds_of: str  # of a launch of weight ``{0}``
     record: str  # the event ``{0}`` in the stream ``{1}``
@@ -38,14 +37,25 @@ class Writer(ABC):
         rounds = self.unknown_rounds if self.timed_kernels else ROUNDS_UNTIMED
         return {**self.plan.defaults, "repeat": 10} | ({} if self.plan.kernels is None else {"work": rounds})
 
+    @property
+    def streams_title(self) -> str:
+        """The title of the section with the streams and events."""
+        return "The streams, and the events by which one waits for another." if self.plan.events else "The streams."
+
+    def lines(self, name: str) -> list[str]:
+        """Return the lines that a template calls ``name``: the method ``_name`` writes them."""
+        found: list[str] = getattr(self, f"_{name}")()
+        return found
+
+    def _issue(self) -> list[str]:
+        return self.steps(self.plan.issue)
+
+    def _kernels_alone(self) -> list[str]:
+        return self.steps(self.timed_kernels.steps) if self.timed_kernels else []
+
     def indented(self, lines: Iterable[str], by: int = 1) -> list[str]:
         """Return the lines ``by`` blocks deeper."""
         return [self.indent * by + line if line else "" for line in lines]
-
-    def sections(self, by_title: Mapping[str, list[str]]) -> list[str]:
-        """Return the body of a function: sections with their titles as comments, except empty ones."""
-        titled = (("", f"{self.comment} {title}", *lines) for title, lines in by_title.items() if lines)
-        return self.indented([line for section in titled for line in section][1:])
 
     def rounds(self, weight: float) -> str:
         """Return the rounds of a launch of the stand-in with this weight."""
