@@ -261,11 +261,9 @@ def test_the_probes_tell_the_rules_apart(rule: Arbitration) -> None:
         same_queue_first = [1, 2, 3, 4, 1] if engine == "compute" else [1, 1, 2, 3, 4]
         assert (
             order
-            == {
-                "same-queue-first": same_queue_first,
-                "issue-order": [1, 4, 2, 1, 3],
-                "ready-order": [1, 4, 3, 2, 1],
-            }[rule]
+            == {"same-queue-first": same_queue_first, "issue-order": [1, 4, 2, 1, 3], "ready-order": [1, 4, 3, 2, 1]}[
+                rule
+            ]
         )
 
 

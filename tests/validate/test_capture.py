@@ -190,13 +190,7 @@ def test_interrupted_the_program_settles_what_it_has_and_the_command_says_so(pla
     ("arguments", "program", "setting", "code", "message"),
     [
         ((), ("program.py",), ("FAKE_CARDS", "0"), 3, "no usable GPU (CUDA's error 100): to capture a program needs"),
-        (
-            (),
-            ("program.py",),
-            ("FAKE_CUPTI_FAILS", "a reason"),
-            2,
-            "CUPTI cannot record here: cuptiError: a reason;",
-        ),
+        ((), ("program.py",), ("FAKE_CUPTI_FAILS", "a reason"), 2, "CUPTI cannot record here: cuptiError: a reason;"),
         ((), ("nothing.py",), None, 2, "'nothing.py': put no work on a card, so there is nothing to look at"),
         ((), ("none.py",), None, 2, "'none.py': there is no such file"),
         ((), (), None, 2, "no program: give one, as in -- python my_program.py"),

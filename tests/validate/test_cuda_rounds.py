@@ -45,11 +45,7 @@ def test_a_round_of_streams_in_turn_makes_the_calls_of_its_letters(nvcc: Path) -
     expected = []
     for turn in range(5):
         stream, at = 1 + turn % 4, SLICE * turn
-        expected += [
-            f"h2d {SLICE} {at} {at} {stream}",
-            f"kernel {stream}",
-            f"d2h {SLICE} {at} {at} {stream}",
-        ]
+        expected += [f"h2d {SLICE} {at} {at} {stream}", f"kernel {stream}", f"d2h {SLICE} {at} {at} {stream}"]
         expected += [f"record {turn + 1} {stream}", f"wait {turn + 1} {stream}"]
     assert rounds_of("|ikorw", nvcc, 5) == [expected, expected]
 

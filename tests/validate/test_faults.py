@@ -25,10 +25,7 @@ SCHEDULES, REPEATS = 9, 4
 HANG_S = 120
 TRIALS = 20 if THOROUGH else 1
 PROCESSES = Path("/proc/self/task").exists()
-pytestmark = [
-    pytest.mark.fault,
-    pytest.mark.skipif(not PROCESSES, reason="needs /proc to find the measuring process"),
-]
+pytestmark = [pytest.mark.fault, pytest.mark.skipif(not PROCESSES, reason="needs /proc to find the measuring process")]
 
 
 @pytest.fixture

@@ -201,10 +201,7 @@ def plan(**more: Any) -> Callable[[], object]:
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "two of one key": (lambda: measure([Planned("x", SMALL)] * 2, fake_gpu()[0], 1), "same key"),
-    "a suite that is none": (
-        lambda: suite("fast"),
-        "suite = 'fast': expected one of quick, standard, random",
-    ),
+    "a suite that is none": (lambda: suite("fast"), "suite = 'fast': expected one of quick, standard, random"),
     "a run of a suite that is none": (lambda: run(Plan("new.json.gz", suite="fast")), "suite = 'fast'"),
     "a pattern that is none": (
         lambda: Recipe("zigzag", {}, sincos(8, 1), "x").schedule(),

@@ -335,8 +335,7 @@ def _statuses(schedule: Schedule, seeds: int = 12) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "schedule",
-    [ring(SMALL, 8, 3, 2), prefetch(SMALL, 6, 2), stages(SMALL, 6, 2), ring(SMALL, 8, 3, 2, launch="graph")],
+    "schedule", [ring(SMALL, 8, 3, 2), prefetch(SMALL, 6, 2), stages(SMALL, 6, 2), ring(SMALL, 8, 3, 2, launch="graph")]
 )
 def test_a_race_is_caught(schedule: Schedule) -> None:
     """Without its waits the pattern computes something else in some order that CUDA allows."""

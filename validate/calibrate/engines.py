@@ -342,7 +342,5 @@ def fit_rules(samples: Samples, device: Device) -> Device:
     kernels = best(RULES["compute"], lambda rule: replace(device, compute=replace(compute, arbitration=rule)))
     copies = best(RULES["h2d"], lambda rule: replace(device, copy_engines=replace(copy_engines, arbitration=rule)))
     return replace(
-        device,
-        compute=replace(compute, arbitration=kernels),
-        copy_engines=replace(copy_engines, arbitration=copies),
+        device, compute=replace(compute, arbitration=kernels), copy_engines=replace(copy_engines, arbitration=copies)
     )

@@ -102,18 +102,12 @@ PROGRAMS: Mapping[str, tuple[tuple[tuple[int, int], ...], Callable[[int, int], S
         ((5, 5), (30, 3)),
         lambda chunks, streams: depth_first(_workload(chunks, LARGE, inputs=2), chunks, streams),
     ),
-    "relay": (
-        ((4, 2), (14, 3), (40, 9)),
-        lambda chunks, streams: relay(_workload(chunks), chunks, streams),
-    ),
+    "relay": (((4, 2), (14, 3), (40, 9)), lambda chunks, streams: relay(_workload(chunks), chunks, streams)),
     "prefetch": (
         ((4, 3), (12, 3), (32, 3)),
         lambda chunks, _: prefetch(_workload(chunks, LARGE), chunks, PREFETCH_BUFFERS),
     ),
-    "ring": (
-        ((8, 2), (28, 2)),
-        lambda chunks, streams: ring(_workload(chunks), chunks, streams + 1, streams),
-    ),
+    "ring": (((8, 2), (28, 2)), lambda chunks, streams: ring(_workload(chunks), chunks, streams + 1, streams)),
 }
 PROGRAM_KINDS = {f"program {name}" for name in PROGRAMS}
 CALLS = (Copy, Kernel, RecordEvent, WaitEvent)
@@ -130,11 +124,7 @@ def mixes() -> Iterator[Probe]:
 
 
 def _mix(letters: str, stream: int) -> Iterator[Op]:
-    made: dict[str, Op] = {
-        "h": Copy("h2d", MIX_BYTES, stream),
-        "d": Copy("d2h", MIX_BYTES, stream),
-        "k": tiny(stream),
-    }
+    made: dict[str, Op] = {"h": Copy("h2d", MIX_BYTES, stream), "d": Copy("d2h", MIX_BYTES, stream), "k": tiny(stream)}
     return (made[letter] for letter in letters)
 
 

@@ -302,10 +302,7 @@ def nearest_number(samples: Samples, probes: Sequence[Probe], made: Callable[[fl
 
 
 def nearest_numbers(
-    samples: Samples,
-    probes: list[Probe],
-    made: Callable[[Sequence[float]], Device],
-    starts: Sequence[Sequence[float]],
+    samples: Samples, probes: list[Probe], made: Callable[[Sequence[float]], Device], starts: Sequence[Sequence[float]]
 ) -> list[float]:
     """Return the positive numbers with which the model's chains come closest to the samples, by relative errors.
 

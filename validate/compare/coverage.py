@@ -103,12 +103,7 @@ def expectations(
 
 
 def _of_replays(
-    entries: Sequence[Entry],
-    rows: Sequence[Row],
-    profile: Device,
-    profiles: Profiles,
-    samples: int,
-    seed: int,
+    entries: Sequence[Entry], rows: Sequence[Row], profile: Device, profiles: Profiles, samples: int, seed: int
 ) -> list[Interval]:
     """Return the interval of each replayed schedule.
 
@@ -126,12 +121,7 @@ def _of_replays(
 
 
 def _of_programs(
-    entries: Sequence[Entry],
-    rows: Sequence[Row],
-    profile: Device,
-    is_known: bool,
-    samples: int,
-    seed: int,
+    entries: Sequence[Entry], rows: Sequence[Row], profile: Device, is_known: bool, samples: int, seed: int
 ) -> list[Interval]:
     """Return the interval of each program in one language, about its prediction beside each run.
 

@@ -22,16 +22,7 @@ import msgspec
 from streamsim.errors import InputError
 from streamsim.files import atomic_files, check_writable, write_bytes
 from streamsim.text import GZIP_MAGIC, LARGEST_TOML_BYTES, WORDS, kind_of, mistaken_for, one_line
-from streamsim_validate.records.record import (
-    SCHEMA_VERSION,
-    Card,
-    Entry,
-    Machine,
-    Record,
-    Run,
-    Spans,
-    this_machine,
-)
+from streamsim_validate.records.record import SCHEMA_VERSION, Card, Entry, Machine, Record, Run, Spans, this_machine
 
 LARGEST_BYTES = 1 << 27  # packed, and unpacked: forty times the record of the suite standard
 MOST_VALUES = 6_000_000  # twenty times those of that record; in memory they take less than a gigabyte
