@@ -1,24 +1,20 @@
 """How programs are recorded, replayed and predicted in pairs: on a card that is not there, and of made-up records."""
 
-import json
+import gzip
 import statistics
-import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import fake_cupti
-import fake_libraries
+import msgspec
 import pytest
-from fake_libraries import PAGEABLE, PINNED
 from made_captures import of_the_guide
 from msgspec.structs import replace
 
-from campaigns.recorded.rounds import ROUNDS
-from campaigns.recordings import HERE, PAIRS, PROGRAMS, record, run
+from campaigns.recordings import PAIRS, PROCESS_S, PROGRAMS, Experiment, run
 from campaigns.replayed import (
     Pair,
     Predicted,
@@ -31,58 +27,11 @@ from campaigns.replayed import (
     read_record,
     replays,
 )
-from streamsim.recorded import read_recording, untraced_time_s
 from streamsim.transform import drop_sync, make_async, streams
 
 NAMES = {program.name for program in PROGRAMS}
-PROFILED = "inference async"  # which the profiler records as well: it is not there
-BESIDE = "inference pinned"  # in one process with it
-FAILING = "cpp_pipeline async"  # there is no compiler for its library
-ONE_ROUND = """
-import importlib, json, sys
-import fake_cupti as card
-
-issued, said = [], {}
-card.emit = issued.append
-for module in sys.argv[1:]:
-    program = importlib.import_module(f"campaigns.recorded.{module}")
-    program.FLOATS = program.ARRAY_FLOATS = 1024  # values are of no matter
-    for variant, made in program.VARIANTS.items():
-        work = made()
-        work.run()
-        issued.clear()
-        work.run()
-        copies = [one for one in issued if one.kind == card.ActivityKind.MEMCPY]
-        said[f"{module} {variant}"] = {
-            "copies": len(copies),
-            "memories": sorted({one.src_kind if one.copy_kind == 1 else one.dst_kind for one in copies}),
-            "streams": len({one.stream_id for one in copies}),
-            "waits": sum(one.kind == card.ActivityKind.SYNCHRONIZATION for one in issued),
-            "launches": sum(one.kind == card.ActivityKind.RUNTIME for one in issued),
-            "verified": bool(work.is_right()),
-        }
-print(json.dumps(said))
-"""
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """PyTorch, CuPy and CUPTI that are not there, for the processes that are started."""
-    place = tmp_path_factory.mktemp("installed")
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in fake_cupti.install(place).items():
-            patch.setenv(name, value)
-        fake_libraries.install(place)
-        yield place
-
-
-@pytest.fixture(scope="module")
-def folder(installed: Path) -> Path:
-    """Of a record on that card: two programs, one of which a profiler would record as well, and one that fails."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", "")  # no compiler
-        record(installed / "found", "", "2026-11-23", 600.0, (PROFILED, BESIDE, FAILING))
-    return installed / "found"
+BESIDE, PROFILED = (program for program in PROGRAMS if program.name in ("inference async", "inference pinned"))
+FAILING = next(program for program in PROGRAMS if program.module == "cpp_pipeline")
 
 
 def test_every_pair_is_of_programs_that_are_recorded() -> None:
@@ -93,74 +42,56 @@ def test_every_pair_is_of_programs_that_are_recorded() -> None:
         assert pair.changes
 
 
-@pytest.mark.usefixtures("installed")
-def test_the_programs_ask_the_card_for_what_their_names_say() -> None:
-    """The card's memory, streams, waits and calls of one round of each."""
-    modules = ("inference", "perceptron", "training", "layers_streamed", "cupy_pipeline")
-    command = [sys.executable, "-c", ONE_ROUND, *modules]
-    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, dict[str, Any]] = json.loads(done.stdout)
-    assert set(found) == {name for name in NAMES if not name.startswith("cpp_pipeline")}
-    for name, one in found.items():
-        module, _, variant = name.partition(" ")
-        kind = variant.removeprefix("small-")
-        assert one["verified"], name
-        if "pageable" in variant:
-            assert one["memories"] == [PAGEABLE]
-        elif module == "training":
-            assert PINNED in one["memories"]  # and what it asks of the loss
-        else:
-            assert one["memories"] == [PINNED], name
-        if "graph" in variant:
-            assert one["launches"] == 2  # and one wait
-        if kind in ("async", "small", "streams", "streams-2", "streams-4", "chunked", "graph"):
-            assert one["waits"] == 1, name
-        if kind in ("synchronised", "pinned", "pageable", "each-loss", "whole"):
-            assert one["waits"] >= one["copies"] // 3, name
-    used = {name.partition(" ")[2]: one["streams"] for name, one in found.items() if one["streams"] > 1}
-    assert used == {
-        "streams-2": 2,
-        "streams-4": 4,
-        "prefetched": 2,
-        "streams": 4,
-        "graph": 4,
-        "chunked": 4,
-        "small-streams": 4,
-        "small-streams-2": 2,
-        "small-streams-4": 4,
-    }
+def process(command: Sequence[str], limit_s: float) -> None:
+    """What the process of a command does: it writes the times of its programs, and a recording where one is made."""
+    if FAILING.variant in command and f"campaigns.recorded.{FAILING.module}" in command:
+        raise RuntimeError("exit code 1: no library")
+    place = Path(command[command.index("--times") + 1])
+    variants = command[command.index("--variants") + 1 : command.index("--times")]
+    is_captured, is_profiled = command[1] == "-c", "--kineto" in command
+    assert limit_s == PROCESS_S * (1 + is_captured)
+    own = {"wall_s": WALL_S, "pace_s": PACE_S}
+    said = [{"variant": variant, "verified": variant != "pinned", "rounds": own} for variant in variants]
+    with place.open("ab") as file:
+        for again in range(1 + is_captured):
+            more = {"beside": own} if again else {"profiled": own} if is_profiled else {}
+            file.writelines(msgspec.json.encode(one | more) + b"\n" for one in said)
+    if is_captured or is_profiled:
+        (place.parent / "recording.json.gz").write_bytes(gzip.compress(b"a recording"))
 
 
-def test_programs_are_captured_and_timed_and_those_that_fail_are_noted(folder: Path) -> None:
-    """What nothing records takes what is recorded on this card: recording costs nothing there."""
-    found = read_record(folder)
-    times = {(one.program, one.by): one for one in found.times}
-    both = PROFILED, BESIDE
-    assert all(len(one.pace_s) == len(one.wall_s) for one in found.times)
-    assert all(one.pace_s in times[one.program, one.by].pace_s for one in found.recordings)
-    assert set(times) == {(name, by) for name in both for by in ("", "CUPTI")}
-    assert [(one.program, one.by) for one in found.recordings] == [(name, "CUPTI") for name in sorted(both)[::-1]]
-    assert all(one.verified for one in found.times)
-    assert {(one.by, len(one.beside_s)) for one in found.times} == {("", 0), ("CUPTI", ROUNDS)}
-    assert sorted(len(one.wall_s) for one in found.times if not one.by) == [ROUNDS] * 6
-    failed = {(one.program, one.what): one.why for one in found.failures}
-    assert set(failed) == {(FAILING, "captured"), (FAILING, "as it is"), (PROFILED, "profiled")}
-    assert "ProfilerActivity" in failed[PROFILED, "profiled"]
-    (archive,) = folder.glob("*.zip")
-    with zipfile.ZipFile(archive) as kept:
-        kept.extractall(folder / "unpacked")
-    (file,) = {recorded.file for recorded in found.recordings}
-    recording = read_recording(folder / "unpacked" / file)
-    for recorded in found.recordings:
-        recorded_s = times[recorded.program, "CUPTI"].wall_s
-        variant = recorded.program.partition(" ")[2]
-        quarter = recorded_s.index(sorted(recorded_s)[ROUNDS // 4]) + 1  # a quarter of all was faster
-        assert recorded.window == f"{variant}[{quarter}]"
-        untraced_s = found.untraced_s(recorded.program)
-        assert untraced_s == pytest.approx([statistics.median(recorded_s)] * 3)
-        assert found.measured_s(recorded.program) == pytest.approx(untraced_s[:1])
-        assert untraced_time_s(recording, recorded.window) == pytest.approx(untraced_s[0], rel=0.1)
+WALL_S, PACE_S = (4.0, 1.0, 3.0, 2.0, 5.0, 6.0, 7.0, 8.0), tuple(1e-6 * k for k in range(8))
+
+
+def test_programs_are_captured_and_timed_and_those_that_fail_are_noted(tmp_path: Path) -> None:
+    """A quarter of the rounds was faster than the one that is replayed: the third of 4, 1, 3, 2 ... s."""
+    head = Record("a card", "2026-11-23", "", 0.0, (), (), ())
+    found = Experiment(tmp_path, head, 600.0, process).all_of([PROFILED, BESIDE, FAILING])
+    assert read_record(tmp_path) == found
+    both = PROFILED.name, BESIDE.name
+    recorded = [(one.program, one.by, one.window, one.pace_s) for one in found.recordings]
+    assert recorded == [
+        (PROFILED.name, "CUPTI", "async[3]", PACE_S[2]),
+        (BESIDE.name, "CUPTI", "pinned[3]", PACE_S[2]),
+        (PROFILED.name, "PyTorch profiler", "async[2]", PACE_S[1]),
+    ]
+    times = [(one.program, one.by, bool(one.beside_s)) for one in found.times]
+    assert times[:4] == [(name, by, by == "CUPTI") for by in ("", "CUPTI") for name in both]
+    assert sum(by == "" for _, by, _ in times) == 3 * 2 + 1  # captured, before, behind; and beside the profiler
+    assert all(one.wall_s == WALL_S and one.pace_s == PACE_S for one in found.times)
+    failed = {(one.program, one.what) for one in found.failures if one.why == "exit code 1: no library"}
+    assert failed == {(FAILING.name, "captured"), (FAILING.name, "as it is")}
+    assert {one.program for one in found.failures if one.why == "its results are wrong"} == {BESIDE.name}
+    with zipfile.ZipFile(tmp_path / "recordings-1.zip") as kept:
+        assert sorted(kept.namelist()) == ["inference-CUPTI.json", "inference-PyTorch-profiler.json"]
+        assert kept.read("inference-CUPTI.json") == b"a recording"
+
+
+def test_when_time_is_over_no_program_is_begun(tmp_path: Path) -> None:
+    head = Record("a card", "2026-11-23", "", 0.0, (), (), ())
+    found = Experiment(tmp_path, head, -1.0, lambda *_: pytest.fail("begun")).all_of([PROFILED])
+    assert [one.why for one in found.failures] == ["no time was left"] * 4
+    assert not found.times
 
 
 def test_rounds_count_before_which_the_host_was_as_fast_as_before_the_recorded_one() -> None:
@@ -182,24 +113,6 @@ def test_rounds_count_before_which_the_host_was_as_fast_as_before_the_recorded_o
         (),
     ]
     assert [graph.measured_s("inference small-graph", pace) for pace in (0.0, 1e-5, 2e-5)] == [(5.5,), (), (5.0,)]
-
-
-def test_the_rounds_of_programs_come_in_turn(folder: Path) -> None:
-    """Both in every round, the one that is asked for first first."""
-    with zipfile.ZipFile(next(folder.glob("*.zip"))) as kept:
-        kept.extractall(folder / "unpacked")
-    recording = read_recording(folder / "unpacked" / read_record(folder).recordings[0].file)
-    ranges = sorted(zip(recording.annotations.start_ns, recording.annotations.name, strict=True))
-    names = [recording.names[name] for _, name in ranges]
-    assert names == ["pinned", "async"] * ROUNDS
-    assert recording.work.end_ns.max() <= recording.annotations.end_ns.max()  # nothing is recorded behind them
-
-
-def test_when_time_is_over_no_program_is_begun(tmp_path: Path) -> None:
-    found = record(tmp_path / "new", "", "", -1.0, (PROFILED,))
-    assert [one.why for one in found.failures] == ["no time was left"] * 4
-    assert not found.times
-    assert not found.recordings
 
 
 def test_a_process_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
