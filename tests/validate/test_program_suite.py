@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import count
@@ -30,7 +29,6 @@ from streamsim.code import LANGUAGES
 from streamsim.device import LINEAR
 from streamsim.errors import InputError
 from streamsim.program import Copy, Kernel, Synchronize
-from streamsim_validate.calibrate.front_ends import ALONE, ALONE_KINDS, KINDS, LINEAR_KINDS
 from streamsim_validate.compare import compare
 from streamsim_validate.compare.predictions import device_of, schedule_of
 from streamsim_validate.gpu import LostGpuError
@@ -43,7 +41,6 @@ from streamsim_validate.records import (
     STAND_IN,
     Entry,
     Program,
-    Run,
     digest,
     finish,
     journal_path,
@@ -59,7 +56,6 @@ from streamsim_validate.run.program_suite import (
     check_installed,
     measure_programs,
     planned_programs,
-    to_fit,
 )
 from streamsim_validate.run.replays import WrittenProgram
 from streamsim_validate.run.runners import run_on
@@ -186,9 +182,7 @@ def test_every_program_is_verified_and_has_its_kernels_and_its_host_beside_it() 
             assert entry.status.startswith("skipped: no nvcc to compile it with; install the CUDA toolkit")
             continue
         assert (entry.status, entry.verified, len(entry.wall_s)) == ("ok", True, 3)
-        assert entry.program.rounds_s == pytest.approx((4 * CALL_S, 4 * CALL_S))
-        for kind, seconds in entry.program.others_s.items():
-            assert seconds == pytest.approx((len(kind.removeprefix(ALONE)) * CALL_S,) * 2)
+        assert entry.paces_s == pytest.approx((4 * CALL_S,) * 3)
         assert entry.build() == item.schedule
         assert entry.recipe is not None
         workload, chunks = entry.recipe.workload, int(entry.recipe.arguments["chunks"])
@@ -217,8 +211,7 @@ def test_each_run_of_a_program_stands_between_two_rounds_of_one_stream(
 
     def one_round(_library: object, kind: str, _clock: object, in_one_stream: bool = False) -> float:
         nonlocal took_s
-        if not in_one_stream:
-            return 1.0
+        assert in_one_stream
         kinds.append(kind)
         library.card.log.append(("pace",))
         took_s = next(rounds)
@@ -236,71 +229,6 @@ def test_each_run_of_a_program_stands_between_two_rounds_of_one_stream(
         assert len(entry.issue_s) == len(entry.paces_s) == len(entry.wall_s)
         assert all(issue_s <= wall_s for issue_s, wall_s in zip(entry.issue_s, entry.wall_s, strict=True))
     assert len(entry.wall_s) * 2 + 10 == len(kinds) / 2
-
-
-@pytest.mark.usefixtures("library")
-def test_every_kind_of_round_is_made_as_often_a_turn_alone_once_and_others_behind_one_that_warms_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Two others beside each: of the 24 others of a library with linear layers each twice, beside as many programs.
-
-    Before a program and after it: a turn alone is there to be cold, of others there are four in a row.
-    """
-    made: Counter[str] = Counter()
-
-    def one_round(_library: object, kind: str, _clock: object, in_one_stream: bool = False) -> float:
-        made[kind] += not in_one_stream
-        return 1.0
-
-    monkeypatch.setattr(measured_suite, "time_round", one_round)
-    found = measured(planned_programs(7, 24, ("pytorch",)))
-    counts = Counter(kind for entry in found.values() if entry.program for kind in entry.program.others_s)
-    assert counts == dict.fromkeys({*KINDS, *ALONE_KINDS, *LINEAR_KINDS} - {CHUNK_ROUND}, 2)
-    assert {made[kind] for kind in ALONE_KINDS} == {2 * 2}
-    assert {made[kind] for kind in (*KINDS, *LINEAR_KINDS) if kind != CHUNK_ROUND} == {2 * 2 * 4}
-
-
-def test_rounds_of_a_chunk_count_no_more_often_than_others() -> None:
-    """Four programs have two beside each and two of a kernel beside every other: those of every other count."""
-    recipe = planned_programs(7, 1, ("cupy",))[0].recipe
-    kinds = ("k", "i", "k", "i")
-    programs = [Program("cupy", rounds_s=(s, s), others_s={kind: (9.0, 9.0)}) for s, kind in enumerate(kinds, 1)]
-    entries = tuple(Entry(str(i), "", recipe=recipe, program=program) for i, program in enumerate(programs))
-    samples = {"date": "", "front_ends": {"cupy": {"version": "it", "rounds": {CHUNK_ROUND: [7.0], "k": [7.0]}}}}
-    fitted, _ = to_fit(Run(8, "", 0, 3, samples=samples, entries=entries))
-    assert fitted is not None
-    rounds = {CHUNK_ROUND: (7, 1, 1, 3, 3), "k": (7, 9, 9, 9, 9)}
-    assert fitted["front_ends"]["cupy"]["rounds"] == rounds
-
-
-def test_a_program_whose_other_rounds_are_empty_tells_nothing_of_them() -> None:
-    recipe = planned_programs(7, 1, ("cupy",))[0].recipe
-    program = Program("cupy", rounds_s=(1.0, 2.0), others_s={"k": ()})
-    samples = {"date": "", "front_ends": {"cupy": {"version": "it", "rounds": {CHUNK_ROUND: [7.0], "k": [7.0]}}}}
-    fitted, _ = to_fit(Run(8, "", 0, 3, samples=samples, entries=(Entry("a", "", recipe=recipe, program=program),)))
-    assert fitted is not None
-    assert fitted["front_ends"]["cupy"]["rounds"]["k"] == (7,)
-
-
-def test_a_front_end_is_calibrated_by_all_rounds_of_a_run() -> None:
-    """Those of both calibrations, or of the one there is, and of the programs; what the record keeps is left alone."""
-    recipe = planned_programs(7, 1, ("cupy",))[0].recipe
-    own = Program("cupy", rounds_s=(3.0, 4.0), others_s={"k": (5.0, 6.0)})
-    entries = tuple(Entry(name, "", recipe=recipe, program=program) for name, program in (("a", own), ("b", own)))
-    before, after = (
-        {"date": "", "front_ends": {"cupy": {"version": "it", "rounds": {CHUNK_ROUND: [s], "k": [2 * s], "i": [s]}}}}
-        for s in (1.0, 2.0)
-    )
-    run = Run(8, "", 0, 3, samples=before, samples_after=after, entries=entries)
-    rounds = {CHUNK_ROUND: (1, 2, 3, 4, 3, 4), "k": (2, 4, 5, 6, 5, 6), "i": (1, 2)}
-    expected = {"date": "", "front_ends": {"cupy": {"version": "it", "rounds": rounds}}}
-    assert to_fit(run) == (expected, expected)
-    assert before["front_ends"] != expected["front_ends"]
-    without = msgspec.structs.replace(run, entries=())
-    assert to_fit(without) == (before, after)
-    cut_short = to_fit(msgspec.structs.replace(run, samples_after=None))
-    rounds = {CHUNK_ROUND: (1, 3, 4, 3, 4), "k": (2, 5, 6, 5, 6), "i": (1,)}
-    assert cut_short == ({"date": "", "front_ends": {"cupy": {"version": "it", "rounds": rounds}}}, None)
 
 
 @pytest.mark.usefixtures("library")
@@ -328,8 +256,7 @@ def test_a_program_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch)
     run = ProbedPython.run_probed
 
     def wrong(self: ProbedPython, *asked: Any) -> Any:
-        result, rounds = run(self, *asked)
-        return result._replace(verified=False), rounds
+        return run(self, *asked)._replace(verified=False)
 
     monkeypatch.setattr(ProbedPython, "run_probed", wrong)
     assert {entry.status for entry in measured(items).values()} == {

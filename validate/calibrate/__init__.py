@@ -6,17 +6,6 @@ and puts the profile together.
 """
 
 from streamsim_validate.calibrate.fits import measure_probes
-from streamsim_validate.calibrate.front_ends import (
-    ALONE_KINDS,
-    KINDS,
-    TURNS,
-    Rounds,
-    kinds_of,
-    measure_front_ends,
-    measure_recorders,
-    pooled,
-    time_round,
-    variation,
-)
+from streamsim_validate.calibrate.front_ends import TURNS, measure_front_ends, measure_recorders, time_round, variation
 from streamsim_validate.calibrate.host_calls import host_calls
 from streamsim_validate.calibrate.samples import PlainSamples, Samples, read_samples, write_samples

@@ -177,11 +177,6 @@ def time_round(calls: Calls, kind: str, clock: Callable[[], float], in_one_strea
     return seconds
 
 
-def pooled(rounds: Sequence[Mapping[str, Sequence[float]]]) -> Rounds:
-    """Return all runs together, of the kinds that the first mapping has."""
-    return {kind: tuple(seconds for some in rounds for seconds in some.get(kind, ())) for kind in rounds[0]}
-
-
 def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str, is_library: bool = True) -> FrontEnd:
     """Return the costs that explain the fast quarter of the rounds best, in relative terms; none is below zero.
 

@@ -95,7 +95,7 @@ class Compiled:
 
 MAIN = "int main("
 MEASURES = "  for (int i = 0; i <= repeat; ++i) timed(all, i);"  # a program, itself
-PACED_RUNS = "  MeasureRounds();\n  for (int i = 0; i <= repeat; ++i) Paced([&] { timed(all, i); });"
+PACED_RUNS = "  for (int i = 0; i <= repeat; ++i) Paced([&] { timed(all, i); });"
 ROUNDS = f"""
 class Rounds {{  // of calls that the letters of a kind stand for
   static constexpr size_t kSlice = {SLICE}, kSlices = {SLICES};
@@ -156,21 +156,6 @@ int main(int argc, char** argv) {  // TURNS KIND...
   return 0;
 }
 """
-KINDS_BESIDE = """
-std::vector<std::string> kinds;  // of rounds beside the program
-std::vector<std::vector<double>> rounds_s;
-
-void MeasureRounds() {{
-  Rounds rounds;
-  auto& found = rounds_s.emplace_back();
-  for (auto& kind : kinds) {{
-    std::vector<double> took(1 + {runs});  // the first one warms up
-    for (double& seconds : took) seconds = rounds.Each(kind, {turns});
-    std::sort(took.begin() + 1, took.end());
-    found.push_back(took[1 + {runs} / 2]);
-  }}
-}}
-"""
 PACED = """
 class Link {{
   static constexpr size_t kBytes = {link_bytes};
@@ -209,18 +194,13 @@ void Paced(Run run) {{  // between two rounds of calls; of one stream, so that t
 }}
 """
 BESIDE = """
-int main(int argc, char** argv) {  // KINDS and what the program is given
-  std::stringstream words(argv[1]);
-  for (std::string kind; std::getline(words, kind, ',');) kinds.push_back(kind);
-  int code = Program(argc - 1, argv + 1);
-  MeasureRounds();
-  printf("{\\"rounds_s\\": [");
-  for (size_t i = 0; i < kinds.size(); ++i) {
-    printf("%s[%.9f, %.9f]", i ? ", " : "", rounds_s[0][i], rounds_s[1][i]);
-  }
+int main(int argc, char** argv) {
+  int code = Program(argc, argv);
+  const char* before = "{";
   for (auto& [name, seconds] : {std::pair{"paces_s", paces_s}, std::pair{"links_s", links_s}}) {
-    printf("], \\"%s\\": [", name);
+    printf("%s\\"%s\\": [", before, name);
     for (size_t i = 1; i < seconds.size(); ++i) printf("%s%.9f", i > 1 ? ", " : "", seconds[i]);
+    before = "], ";
   }
   printf("]}\\n");
   return code;
@@ -269,15 +249,14 @@ def compiled_rounds(card: int = 0, wanted: bool = True) -> Iterator[CudaRounds |
         rounds.close()
 
 
-def with_rounds(text: str, turns: int, runs: int) -> str:
-    """Return a program that also measures rounds, just before it measures itself and just after.
+def paced(text: str, turns: int) -> str:
+    """Return a program that also measures the conditions of each of its runs.
 
-    Its first argument is the kinds, with commas between them. It prints ``rounds_s``: for each kind, the medians of
-    ``runs`` runs of ``turns`` rounds, before and after. For each of its own runs it prints the mean of just before and
-    just after of a round of the kind ``PACE_ROUND`` (``paces_s``), and of a copy each way at once (``links_s``).
+    For each run it prints the mean of just before and just after of a round of ``turns`` turns of the kind
+    ``PACE_ROUND`` (``paces_s``), and of a copy each way at once (``links_s``).
     """
     head, _, tail = text.partition(MAIN)
     body = tail.replace(MEASURES, PACED_RUNS, 1)
-    paced = PACED.format(turns=turns, kind=PACE_ROUND, link_bytes=LINK_BYTES)
-    beside = KINDS_BESIDE.format(turns=turns, runs=runs) + paced
-    return f"#include <sstream>\n{head}{ROUNDS}{beside}\nint Program({body}{BESIDE}"
+    return (
+        f"{head}{ROUNDS}{PACED.format(turns=turns, kind=PACE_ROUND, link_bytes=LINK_BYTES)}\nint Program({body}{BESIDE}"
+    )

@@ -161,8 +161,7 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True):
 
     - ``kernels_s``, ``chunks_s``: each kernel alone, over all the work and over the largest chunk; empty if not
       measured.
-    - ``rounds_s``: a round of a chunk's calls just before the program and, if measured, just after it.
-    - ``others_s``: rounds of other kinds, by kind. ``pace``: the kind of round beside each run.
+    - ``pace``: the kind of round beside each run.
     - ``run_links_s``: a copy each way at once beside each run
       (:data:`~streamsim_validate.records.recipe.LINK_PAIR`), the mean of before and after, or empty.
     """
@@ -170,15 +169,13 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True):
     language: str
     kernels_s: Times = ()
     chunks_s: Times = ()
-    rounds_s: Times = ()
-    others_s: dict[str, Times] = {}
     pace: str = PACE_ROUND
     run_links_s: Times = ()
 
     @property
     def all_times(self) -> tuple[Times, ...]:
-        """The times of its kernels, chunks, rounds and copies."""
-        return self.kernels_s, self.chunks_s, self.rounds_s, self.run_links_s, *self.others_s.values()
+        """The times of its kernels, chunks and copies."""
+        return self.kernels_s, self.chunks_s, self.run_links_s
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", tag="entry"):

@@ -52,7 +52,7 @@ from streamsim_validate.records import (
     journal_path,
     now,
 )
-from streamsim_validate.run.program_suite import check_installed, measure_programs, planned_programs, to_fit
+from streamsim_validate.run.program_suite import check_installed, measure_programs, planned_programs
 from streamsim_validate.run.replays import Planned, SampleProbes, WrittenProgram, measure
 from streamsim_validate.suites import PROGRAM_COUNT, RANDOM, RANDOM_COUNT, suite, suite_connections
 
@@ -315,7 +315,7 @@ def with_profiles(record: Record) -> Record:
 
     One that cannot be fitted is said on the terminal and is missing.
     """
-    samples = [plain for run in record.runs for plain in to_fit(run)]
+    samples = [plain for run in record.runs for plain in (run.samples, run.samples_after)]
     if not any(samples):
         return record
     say("fitting the calibrations")

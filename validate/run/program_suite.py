@@ -10,7 +10,6 @@ The languages take turns, so that a host that changes its speed changes it for a
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import cache
@@ -26,7 +25,7 @@ from streamsim.device import LINEAR
 from streamsim.errors import InputError
 from streamsim.program import Config, Workload
 from streamsim.text import one_line
-from streamsim_validate.calibrate import ALONE_KINDS, Rounds, kinds_of, pooled, time_round
+from streamsim_validate.calibrate import time_round
 from streamsim_validate.gpu import (
     Bench,
     Gpu,
@@ -45,7 +44,6 @@ from streamsim_validate.records import (
     STAND_IN,
     Entry,
     Program,
-    Run,
     key_of,
     to_times,
 )
@@ -94,11 +92,8 @@ class ProbedPython:
         self._stand_in = Python(language, card=card)
         self._layers = cache(self._make_layers)
         self._alone_s = cache(self._measure_alone_s)
-        self.kinds = kinds_of(library)
 
-    def run_probed(
-        self, workload: Workload, config: Config, repeats: int, work: int, kinds: Sequence[str]
-    ) -> tuple[Result, Rounds]:
+    def run_probed(self, workload: Workload, config: Config, repeats: int, work: int) -> Result:
         is_linear = _is_linear(workload)
         runner = self._layers(*_shape(workload))[1] if is_linear else self._stand_in
         kind = LINEAR_ROUND if is_linear else CHUNK_ROUND  # which enters a stream as the loop does
@@ -107,10 +102,7 @@ class ProbedPython:
             link_s = self._both_s()
             return Pace(time_round(self._library, kind, time.perf_counter, in_one_stream=True), link_s)
 
-        before_s = [self._round_s(kind) for kind in kinds]
-        result = runner.run(workload, config, repeats, work, pace=pace)._replace(pace=kind)
-        after_s = [self._round_s(kind) for kind in kinds]
-        return result, dict(zip(kinds, zip(before_s, after_s, strict=True), strict=True))
+        return runner.run(workload, config, repeats, work, pace=pace)._replace(pace=kind)
 
     def kernels_s(self, workload: Workload, elements: int) -> tuple[float, ...]:
         return self._alone_s(replace(workload, elements=1), elements * workload.inputs[0] // 4)
@@ -139,14 +131,6 @@ class ProbedPython:
             short, long = (median(chain_s(launch, floats, n) for _ in range(PROBE_RUNS)) for n in (1, 1 + CHAIN_LENGTH))
         return max(0.0, (long - short) / CHAIN_LENGTH)
 
-    def _round_s(self, kind: str) -> float:
-        """Return the seconds of a round: a warm one, except of a turn alone, whose purpose is to be cold."""
-        with collector_off():
-            if kind in ALONE_KINDS:
-                return time_round(self._library, kind, time.perf_counter)
-            rounds_s = [time_round(self._library, kind, time.perf_counter) for _ in range(1 + PROBE_RUNS)]
-        return median(rounds_s[1:])
-
 
 def _is_linear(workload: Workload) -> bool:
     return workload.kernels[0].name == LINEAR
@@ -158,8 +142,6 @@ def _shape(workload: Workload) -> tuple[int, int]:
 
 
 ProbedRunner = ProbedPython | Cuda
-
-OTHERS = 2  # kinds of rounds beside each program, in turn, by which its front end is calibrated too
 
 
 def planned_programs(seed: int, count: int, languages: Sequence[Language] = ()) -> list[WrittenProgram]:
@@ -219,7 +201,6 @@ class _Suite:
         self._gpu, self._card, self._repeats = gpu, card, repeats
         self._link = Link(gpu)
         self._runners: dict[Language, ProbedRunner | str] = {}
-        self._number: Counter[str] = Counter()  # of programs, by language
 
     def prepare(self, items: Sequence[WrittenProgram], on_step: OnStep) -> None:
         """Do all that needs no quiet host."""
@@ -242,26 +223,15 @@ class _Suite:
         first = workload.kernels[0]
         work = first.parameter if first.name == STAND_IN else 1
         kernels_s, chunks_s = runner.kernels_s(workload, elements), runner.kernels_s(workload, part)
-        kinds = CHUNK_ROUND, *self._others(item.language, runner)
-        result, found = runner.run_probed(workload, item.config, self._repeats, work, kinds)
-        rounds_s = {kind: to_times(found[kind]) for kind in kinds}
+        result = runner.run_probed(workload, item.config, self._repeats, work)
         program = Program(
             item.language,
             to_times(kernels_s),
             to_times(chunks_s),
-            rounds_s.pop(CHUNK_ROUND),
-            others_s=rounds_s,
             pace=result.pace,
             run_links_s=to_times(result.links_s),
         )
         return result.checked(), program
-
-    def _others(self, language: Language, runner: ProbedRunner) -> list[str]:
-        """Return the other kinds of rounds whose turn it is: over the programs of a run each is made as often."""
-        kinds = [kind for kind in runner.kinds if kind != CHUNK_ROUND]
-        first = OTHERS * self._number[language]
-        self._number[language] += 1
-        return [kinds[(first + more) % len(kinds)] for more in range(OTHERS)]
 
     def close(self) -> None:
         """Leave nothing behind."""
@@ -288,48 +258,3 @@ def _runner_of(language: Language, link: Link, card: int) -> ProbedRunner | str:
 def _without_option(error: InputError, language: Language, instead: str = "") -> str:
     """Return what is wrong with a language, in words for somebody who did not give ``--as``."""
     return instead + str(error).removeprefix(f"--as {language}: ").replace("take --as cupy", "leave it out")
-
-
-def to_fit(run: Run) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """Return the samples of the calibrations before and after a run, each front end with all rounds of the run.
-
-    A host may be disturbed for as long as a calibration takes, and seldom is for as long as a run does. So the rounds
-    beside programs count, too. The second is None for a run that was cut short.
-    """
-    beside = _rounds_beside(run)
-    if run.samples is None or not beside:
-        return run.samples, run.samples_after
-    taken = [plain["front_ends"] for plain in (run.samples, run.samples_after) if plain is not None]
-    known = {
-        name: {**library, "rounds": pooled([*(each[name]["rounds"] for each in taken), beside.get(name, {})])}
-        for name, library in taken[0].items()
-        if all(name in each for each in taken)
-    }
-    after = run.samples_after and {**run.samples_after, "front_ends": known}
-    return {**run.samples, "front_ends": known}, after
-
-
-def _rounds_beside(run: Run) -> dict[str, dict[str, list[float]]]:
-    """Return by language and kind the seconds of the rounds that were made beside that language's programs.
-
-    A chunk's rounds are made beside each program. They count no more often than others: on a host with two speeds, a
-    kind with more rounds at the slower speed would look expensive.
-    """
-    found: dict[str, dict[str, list[float]]] = {}
-    for language, programs in _with_others(run).items():
-        kinds = found.setdefault(language, {})
-        for program in programs:
-            for kind, seconds in program.others_s.items():
-                kinds.setdefault(kind, []).extend(seconds)
-        most = max(1, *map(len, kinds.values()))
-        every = max(1, sum(len(program.rounds_s) for program in programs) // most)
-        kinds[CHUNK_ROUND] = [seconds for program in programs[::every] for seconds in program.rounds_s]
-    return found
-
-
-def _with_others(run: Run) -> dict[str, list[Program]]:
-    found: dict[str, list[Program]] = {}
-    for entry in run.entries:
-        if entry.program is not None and entry.program.others_s:
-            found.setdefault(entry.program.language, []).append(entry.program)
-    return found

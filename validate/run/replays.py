@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -50,7 +50,8 @@ class Planned(msgspec.Struct, frozen=True):
         **times: Iterable[float],
     ) -> Entry:
         """Return the entry of a record. ``verified``: None if a program verifies its own output. ``times``: seconds."""
-        entry = Entry(
+        samples: dict[str, Any] = {name: to_times(seconds) for name, seconds in times.items()}
+        return Entry(
             key=self.key,
             digest=digest(self.schedule),
             status=status,
@@ -59,8 +60,8 @@ class Planned(msgspec.Struct, frozen=True):
             schedule=None if self.recipe else self.schedule,
             program=program,
             group=group,
+            **samples,
         )
-        return msgspec.structs.replace(entry, **{name: to_times(seconds) for name, seconds in times.items()})
 
 
 class WrittenProgram(Planned, frozen=True):

@@ -25,8 +25,8 @@ from streamsim.collector import collector_off
 from streamsim.errors import InputError
 from streamsim.program import Config, Workload, WorkloadKernel
 from streamsim.text import one_line
-from streamsim_validate.calibrate import KINDS, TURNS, Rounds
-from streamsim_validate.gpu import MAIN, Compiled, Gpu, LostGpuError, has_nvcc, with_rounds
+from streamsim_validate.calibrate import TURNS
+from streamsim_validate.gpu import MAIN, Compiled, Gpu, LostGpuError, has_nvcc, paced
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import PACE_ROUND
 from streamsim_validate.run.replays import CUDA
@@ -240,7 +240,7 @@ class _PacedClock:
 class Cuda:
     """A runner, also with probes, of programs in C++: compiled with nvcc in a folder that :meth:`close` removes."""
 
-    language, has_own, kinds = CUDA, False, KINDS
+    language, has_own = CUDA, False
 
     def __init__(self, card: int = 0) -> None:
         self._compiled = Compiled(card)
@@ -257,29 +257,19 @@ class Cuda:
         texts = [chains()]
         for workload, config in asked:
             with suppress(InputError):  # the error is raised again when the program is to run
-                texts.append(self._with_rounds(workload, config)[0])
+                texts.append(self._paced(workload, config)[0])
         self._compiled.prepare(texts, on_step)
 
-    def run_probed(
-        self, workload: Workload, config: Config, repeats: int, work: int, kinds: Sequence[str]
-    ) -> tuple[Result, Rounds]:
-        """Run one program. Return its times, and by kind the seconds of a round just before it and just after.
-
-        The process that runs the program makes the rounds.
-        """
-        text, words = self._with_rounds(workload, config, repeats, work)
-        asked = [*SAID, "paces_s", "links_s", "rounds_s"]
-        verified, *times, rounds_s = self._compiled.said(text, [",".join(kinds), *words], asked)
+    def run_probed(self, workload: Workload, config: Config, repeats: int, work: int) -> Result:
+        """Run one program, with a round of calls and a copy each way at once around each of its runs."""
+        text, words = self._paced(workload, config, repeats, work)
+        verified, *times = self._compiled.said(text, words, [*SAID, "paces_s", "links_s"])
         issue_s, wall_s, paces_s, links_s = map(tuple, times)
-        result = Result(bool(verified), issue_s, wall_s, paces_s, links_s)
-        return result, dict(zip(kinds, map(tuple, rounds_s), strict=True))
+        return Result(bool(verified), issue_s, wall_s, paces_s, links_s)
 
-    def _with_rounds(
-        self, workload: Workload, config: Config, repeats: int = 1, work: int = 1
-    ) -> tuple[str, list[str]]:
-        """Return the program of the pattern with rounds of calls beside it, and its arguments."""
+    def _paced(self, workload: Workload, config: Config, repeats: int = 1, work: int = 1) -> tuple[str, list[str]]:
         text, words = self._program(workload, config, repeats, work)
-        return with_rounds(text, TURNS, PROBE_RUNS), words
+        return paced(text, TURNS), words
 
     def _program(
         self, workload: Workload, config: Config, repeats: int, work: int, times: int = 1
