@@ -6,14 +6,12 @@ are few placements, all of them are listed, and the result is the optimum. If on
 simulated ops ends the search, there may be a better placement. None is faster than ``floor_s``, a bound over all.
 """
 
-from collections.abc import Iterator, Sequence
-from heapq import heappop, heappush
-from itertools import islice
+from collections.abc import Sequence
+from heapq import nsmallest
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from msgspec.structs import replace
 
 from streamsim.analysis import predict
@@ -25,8 +23,7 @@ from streamsim.program import Layers, Offload, Schedule, check_layers, loading, 
 from streamsim.rules import TICKS_PER_S
 from streamsim.search.budgeted import BUDGET_OPS, NEAR_PERCENT, NEVER, Progress, Search
 from streamsim.search.evaluate import is_fast
-from streamsim.search.offload_bounds import FEWEST_PASSES, LayerCosts, Room, floor_ticks
-from streamsim.search.placements import Space, Way, Ways
+from streamsim.search.placements import LayerCosts, Room, Space, Way
 from streamsim.search.result import FASTER, Best, SimulatedProgram, with_one_thing_faster
 from streamsim.text import format_bytes
 
@@ -35,7 +32,6 @@ MOST_STEPS = 1000  # layers of a search
 MOST_OPS = 200_000  # ops of one placement
 MOST_LEAN = 24  # placements that are simulated to find one that needs less memory
 MOST_AGAIN = 3000  # layers times passes up to which a second search looks for less memory; it takes some seconds
-REFINED = 256  # placements at a time whose bounds go through all passes
 
 
 def best_offload(
@@ -69,27 +65,27 @@ def best_offload(
     room = Room((LARGEST_BYTES if limit is None else limit) - reserve_bytes, pinned_limit_bytes)
     _check_sizes(layers, room, reserve_bytes)
     costs = LayerCosts(layers, device)
-    space, floor = Space(costs, room, most_depth), floor_ticks(costs, room, most_depth)
+    space, floor = Space(costs, room, most_depth), costs.floor(room)
     every = space.all_ways()
-    ways = space.good_ways(floor) if every is None else every
-    if not len(ways.rows):
+    ways = space.good_ways() if every is None else every
+    if not ways:
         raise _nothing_fits(layers, room, every is not None)
     placements = _Placements(layers, device, costs, reserve_bytes)
     search = placements.search(budget_ops, progress)
     least_left = NEVER
-    for bound, way in placements.in_order(ways):
-        if bound >= search.shortest or (search.took and search.cost_ops([way]) > search.left_ops):
-            least_left = bound
+    for way in ways:
+        if way.bound >= search.shortest or (search.took and search.cost_ops([way]) > search.left_ops):
+            least_left = way.bound
             break
         search.evaluate([way])
     lean, is_small = _leanest(search, ways), layers.passes * len(layers.turns) <= MOST_AGAIN
     if every is None and is_small:  # with less memory, other placements are good
         less = room._replace(card=lean.device_bytes - 1)
-        lean = _leanest(search, Space(costs, less, most_depth).good_ways(floor_ticks(costs, less, most_depth)))
+        lean = _leanest(search, Space(costs, less, most_depth).good_ways())
     best, shortest = placements.found(search, search.best()), search.shortest
     floor = min(shortest, floor if every is None else least_left)
-    open_bounds, near_bounds = (ways.rows[:, 0] < shortest).sum(), (ways.rows[:, 0] <= _near(search)).sum()
-    left_open = 0 if floor == shortest else max(0, int(open_bounds) - len(search.took))
+    open_bounds, near_bounds = (sum(way.bound <= most for way in ways) for most in (shortest - 1, _near(search)))
+    left_open = 0 if floor == shortest else max(0, open_bounds - len(search.took))
     whys = [f"the budget of {budget_ops} simulated ops is spent"] if left_open else []
     if every is None and floor < shortest:
         whys.append("there are too many ways to list them all")
@@ -101,13 +97,13 @@ def best_offload(
         work=layers,
         card=device,
         link=link_words(device, False),
-        programs=len(ways.rows),
+        programs=len(ways),
         simulated=len(search.took),
         lists_all=every is not None,
         left_open=left_open,
         left_open_because="; ".join(whys) or None,
         exact=floor == shortest,
-        simplest_exact=every is not None and floor == shortest and int(near_bounds) <= MOST_LEAN,
+        simplest_exact=every is not None and floor == shortest and near_bounds <= MOST_LEAN,
         floor_s=floor / TICKS_PER_S,
         issued_bound=prediction.issued_bound,
         critical_s=prediction.critical_s,
@@ -150,12 +146,13 @@ def _nothing_fits(layers: Layers, room: Room, is_certain: bool) -> InputError:
     )
 
 
-def _leanest(search: Search[Way], ways: Ways) -> Way:
+def _leanest(search: Search[Way], ways: Sequence[Way]) -> Way:
     """Return the placement with the least memory among those near the best.
 
     It simulates the ``MOST_LEAN`` leanest placements whose bounds are near the best, and considers all simulated ones.
     """
-    few = (way._replace(bound=0) for way in islice(ways.leanest(_near(search)), MOST_LEAN))
+    near = (way for way in ways if way.bound <= _near(search))
+    few = nsmallest(MOST_LEAN, near, key=attrgetter("device_bytes", "depth", "bound"))
     search.evaluate([way for way in few if way not in search.took])
     return search.simplest()
 
@@ -237,33 +234,3 @@ class _Placements:
         return SimulatedProgram(
             config, words if steps else "every layer stays", makespan_s, device_bytes=held, more=more
         )
-
-    def in_order(self, ways: Ways) -> Iterator[tuple[int, Way]]:
-        """Yield (bound in ticks, placement) pairs, the lowest bound first."""
-        return ((way.bound, way._replace(bound=0)) for way in self._in_order(ways))
-
-    def _in_order(self, ways: Ways) -> Iterator[Way]:
-        """Yield the placements by their bounds over all passes; compute these bounds a block at a time, on demand."""
-        if self._costs.passes <= FEWEST_PASSES:
-            yield from ways.in_order()
-            return
-        refined: list[Way] = []
-        listed = ways.in_order()
-        while block := list(islice(listed, REFINED)):
-            for way in self._refined(block):
-                heappush(refined, way)
-            while refined and refined[0].bound <= block[-1].bound:  # later blocks have no lower bound
-                yield heappop(refined)
-        yield from sorted(refined)
-
-    def _refined(self, ways: Sequence[Way]) -> list[Way]:
-        """Return the same placements with bounds that go through all passes."""
-        found: list[Way] = []
-        for depth in {way.depth for way in ways}:
-            own = [way for way in ways if way.depth == depth]
-            rows = np.zeros((len(own), len(self._names)), dtype=bool)
-            for row, way in zip(rows, own, strict=True):
-                row[list(way.streamed)] = True
-            bounds = self._costs.bounds(rows, depth, self._costs.passes).tolist()
-            found += [way._replace(bound=max(way.bound, bound)) for way, bound in zip(own, bounds, strict=True)]
-        return found
