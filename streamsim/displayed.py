@@ -1,4 +1,4 @@
-"""Values that show themselves: as the command line's table, in a notebook, as a page for a browser, and as JSON."""
+"""Values that show themselves: as the command line's answer, in a notebook, as a page for a browser, and as JSON."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Displayed:
         return self.table()
 
     def table(self) -> str:
-        """Return the table of the command line, as text."""
-        text: str = _room().text_of(self)
+        """Return the answer of the command line, as text."""
+        text: str = _room().printed(self)
         return text
 
     def page(self, path: str | os.PathLike[str]) -> None:
@@ -28,7 +28,7 @@ class Displayed:
         _room().write(self, path)
 
     def _repr_html_(self) -> str:
-        html: str = _room().html_of(self)
+        html: str = _room().in_notebook(self)
         return html
 
 
@@ -60,5 +60,5 @@ def attributes(value: Any, *names: str) -> dict[str, Any]:
 
 
 def _room() -> Any:
-    """Return the room of pages, which is above all rooms of values: found by its name when somebody looks."""
-    return import_module("streamsim.page.displays")
+    """Return the room of answers, which is above all rooms of values: found by its name when somebody looks."""
+    return import_module("streamsim.answer")

@@ -16,7 +16,7 @@ from strategies import d2h, h2d, kernel, make_device, program
 
 from streamsim.cli import main
 from streamsim.model import simulate
-from streamsim.page import pyodide
+from streamsim.playground import pyodide
 from streamsim.program import Workload, WorkloadKernel, depth_first
 from streamsim.timeline import Timeline
 

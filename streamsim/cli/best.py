@@ -1,5 +1,6 @@
 """The best number of chunks and streams for a workload."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ from click.core import ParameterSource
 from msgspec.structs import asdict, replace
 
 from streamsim.analysis import kernel_assumptions
+from streamsim.answer import best_answer
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.code import code_of_steps_noted
-from streamsim.cli.consoles import open_console
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.given import Given
 from streamsim.cli.layers import BoundOptions, bound_layers, check_beside_layers
@@ -31,16 +32,14 @@ from streamsim.cli.options import (
     timed_alone_noted,
     workload_options,
 )
-from streamsim.cli.page import page_option, predicting, save_page
-from streamsim.cli.printing import print_csv, print_json, with_assumed
-from streamsim.cli.process import verdict
+from streamsim.cli.page import page_asked, page_option, predicting
+from streamsim.cli.printing import emit
 from streamsim.code import FRONT_END_OF, LANGUAGES, Language, code_of_layers
 from streamsim.collector import collector_off
-from streamsim.device import CALLS, COMPILED, Device, front_end_of, names_front_end, within_words
+from streamsim.device import CALLS, COMPILED, Device, front_end_of, names_front_end
 from streamsim.errors import InputError
 from streamsim.files import write_text
 from streamsim.program import HOST_MEMORIES, LAUNCHES, ORDERS, Config, Launch, Offload, Schedule, Workload
-from streamsim.report import best_table, how_sure, what_stays
 from streamsim.search import BUDGET_OPS, SLOW, Best, Grid, best, best_steps, is_fast
 from streamsim.text import chosen, parse_buffers
 from streamsim.transform import Scenario, changed_by
@@ -102,10 +101,8 @@ def best_command(
     buffers: str | None,
     launch: str,
     exact: bool,
-    form: str,
     language: Language | None,
     output: Path | None,
-    page: Path | None,
     independent: bool,
     fail_if: tuple[Condition, ...],
     **sizes: Any,
@@ -134,13 +131,13 @@ def best_command(
     bounds = taken(BoundOptions, sizes)
     check_beside_layers(context, bounds.layers is not None, BoundOptions)
     if bounds.layers is not None:
-        return judged(fail_if, _best_layers(bounds, device_chosen, exact, program, form))
+        return judged(fail_if, _best_layers(bounds, device_chosen, exact, program))
     pipeline = Pipeline(**sizes, **asdict(PLAIN))
     given = _program_given(context, pipeline, independent)
     if given is not None:
         most, device_chosen = (max_chunks, max_streams), device_chosen.of(context, given)
         file = pipeline.workload
-        return judged(fail_if, _best_steps(given.schedule, file, device_chosen, independent, most, program, form))
+        return judged(fail_if, _best_steps(given.schedule, file, device_chosen, independent, most, program))
     workload, device_chosen = device_chosen.written_in(pipeline.load(), language)
     card = device_chosen.load_for(workload)
     if program is not None:
@@ -155,7 +152,7 @@ def best_command(
         memory=memory,
         memory_limit_bytes=device_chosen.memory_limit,
     )
-    return judged(fail_if, _best_of_grid(workload, card, grid, exact, device_chosen, program, page, form))
+    return judged(fail_if, _best_of_grid(workload, card, grid, exact, device_chosen, program))
 
 
 def _program_asked(language: Language | None, output: Path | None) -> tuple[Language, Path] | None:
@@ -171,8 +168,6 @@ def _best_of_grid(
     exact: bool,
     asked_of: Chosen,
     program: tuple[Language, Path] | None,
-    page: Path | None,
-    form: str,
 ) -> dict[str, Any]:
     workload, of_events = timed_alone_noted(workload, card)
     with collector_off():  # what the search and its imports make stays, and looking at it takes a tenth of it all
@@ -183,19 +178,17 @@ def _best_of_grid(
         write_text(code_of(workload, found.simplest.config, program[0]), program[1])
     chunks = max(one.config.chunks for one in (found.best, found.simplest, found.compared["usual"]))
     assumed = [*of_events, *kernel_assumptions(workload, chunks, card, found.simplest.config.launch)]
-    if page is not None:
-        save_page("best_page", page, found, predicting(SEARCHED), assumed)
     asked = msgspec.to_builtins(grid) | {
         "chunks": [grid.chunks[0], grid.chunks[-1]],
         "streams": [grid.streams[0], grid.streams[-1]],
     }
     sizes = {"h2d_bytes": workload.h2d_bytes, "d2h_bytes": workload.d2h_bytes}
     inputs = {"workload": msgspec.to_builtins(workload), **sizes, "grid": asked, **asked_of.inputs()}
-    return _report(found, inputs, form, assumed)
+    return _report(found, inputs, assumed, predicting(SEARCHED) if page_asked() else "")
 
 
 def _best_layers(
-    bounds: BoundOptions, asked_of: Chosen, exact: bool, program: tuple[Language, Path] | None, form: str
+    bounds: BoundOptions, asked_of: Chosen, exact: bool, program: tuple[Language, Path] | None
 ) -> dict[str, Any]:
 
     if program and asked_of.front_end is None and not names_front_end(str(asked_of.device)):
@@ -208,7 +201,7 @@ def _best_layers(
         found = bounds.best(layers, card, asked_of.memory_limit, exact)
     if program is not None:
         write_text(code_of_layers(layers, found.simplest.config, program[0]), program[1])
-    return _report(found, {**bounds.inputs(layers), **asked_of.inputs()}, form, [])
+    return _report(found, {**bounds.inputs(layers), **asked_of.inputs()})
 
 
 def _program_given(context: click.Context, pipeline: Pipeline, independent: bool) -> "Given | None":
@@ -234,7 +227,6 @@ def _best_steps(
     independent: bool,
     most: tuple[int, int],
     program: tuple[Language, Path] | None,
-    form: str,
 ) -> dict[str, Any]:
     """Search the changes of a program, and write the ``program`` to use if that is asked for.
 
@@ -247,7 +239,7 @@ def _best_steps(
         way = found.simplest.config
         issued = changed_by(replace(way, depth=0).changes(), Scenario(schedule, card)).case.schedule
         write_text(code_of_steps_noted(issued, program[0], way.depth), program[1])
-    return _report(found, {"program": str(file), **asked_of.inputs(), "independent": independent}, form, [])
+    return _report(found, {"program": str(file), **asked_of.inputs(), "independent": independent})
 
 
 def _note_calls_of_another(card: Device, language: Language) -> None:
@@ -271,24 +263,10 @@ def _search(workload: Workload, card: Device, grid: Grid, exact: bool) -> "Best[
         return best(workload, card, grid, progress, budget_ops=None if exact else BUDGET_OPS)
 
 
-def _report(found: "Best[Any]", inputs: dict[str, Any], form: str, assumed: list[str]) -> dict[str, Any]:
+def _report(
+    found: "Best[Any]", inputs: dict[str, Any], assumed: Sequence[str] = (), command: str = ""
+) -> dict[str, Any]:
     """Print the result. Return its JSON, with the time and the speed-up of the fastest program at the top."""
-    value = found.to_json(inputs)
-    with verdict():
-        if form == "table":
-            _print_best(found, assumed)
-        elif form == "json":
-            print_json(with_assumed(value, assumed), found.card)
-        else:
-            print_csv([{k: v for k, v in value.items() if k != "inputs"}])
-    return {**value, "makespan_s": found.best.makespan_s, "speedup": found.speedup}
-
-
-def _print_best(found: "Best[Any]", assumed: list[str]) -> None:
-
-    console = open_console()
-    console.print(best_table(found))
-    counts, *doubts = how_sure(found)
-    console.print(counts, style="dim")
-    for line in (*doubts, *what_stays(found), f"{found.device}: {found.link}", *within_words(found.card), *assumed):
-        console.print(line, soft_wrap=True)
+    answer = best_answer(found, assumed, command, inputs)
+    emit(answer, found.card)
+    return {**answer.data, "makespan_s": found.best.makespan_s, "speedup": found.speedup}

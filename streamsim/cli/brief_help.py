@@ -27,7 +27,7 @@ GROUPS = {
         "repeats",
         "gpu",
     ),
-    "The result": ("form", "as_json", "output", "language", "plot", "page", "explain", "fail_if", "fix"),
+    "The result": ("form", "as_json", "all", "output", "language", "plot", "page", "explain", "fail_if", "fix"),
 }
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
+from streamsim.answer import Answer
 from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.consoles import open_console
 from streamsim.cli.options import FILE, complete_device, format_options
-from streamsim.cli.printing import print_csv, print_data, print_json, print_object, tell
+from streamsim.cli.printing import emit, print_data, print_object, tell
 from streamsim.device import (
     KINDS,
     Device,
@@ -21,13 +21,13 @@ from streamsim.device import (
 )
 from streamsim.device import schema as file_schema
 from streamsim.report import Table
-from streamsim.text import format_bytes
+from streamsim.text import counted, format_bytes
 
 
 @click.group("devices", invoke_without_command=True)
 @format_options
 @click.pass_context
-def devices(context: click.Context, form: str) -> None:
+def devices(context: click.Context) -> None:
     """List the shipped device profiles and your own, show one, or check a file.
 
     A profile of your own is found by its name where its file is in ~/.config/streamsim/devices (XDG_CONFIG_HOME;
@@ -39,8 +39,11 @@ def devices(context: click.Context, form: str) -> None:
       streamsim devices show h200
     """  # noqa: D301 - click wants the backspace itself
     if context.invoked_subcommand is None:
-        names = (*device_names(), *own_device_names())
-        _print_devices([_device_row(name, load_device(name)) for name in names], form)
+        rows = [_device_row(name, load_device(name)) for name in (*device_names(), *own_device_names())]
+        table = Table("", (tuple(map(_cells, rows)),), ("name", "memory", "description"), whole=frozenset({0, 1}))
+        links = Table("Links", (tuple((row["name"], row["link"]) for row in rows),))
+        title = counted(len(rows), "device profile")
+        emit(Answer(title, tables=(table,), more=(links,), data={"devices": rows}, rows=rows))
 
 
 @devices.command("show")
@@ -78,16 +81,6 @@ def _device_row(name: str, device: Device) -> dict[str, Any]:
     }
 
 
-def _print_devices(rows: list[dict[str, Any]], form: str) -> None:
-    if form == "json":
-        return print_json({"devices": rows})
-    if form == "csv":
-        return print_csv(rows)
-
-    heads = ("name", "memory", "link", "description")
-    return open_console().print(Table("", (tuple(map(_cells, rows)),), heads, whole=frozenset({0, 1})))
-
-
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     memory = format_bytes(row["memory_bytes"]) if row["memory_bytes"] else ""
-    return row["name"], memory, row["link"], row["description"]
+    return row["name"], memory, row["description"]

@@ -1,15 +1,12 @@
 """Diagnose a measured time: which usual mistake makes the program take so long."""
 
-from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 import click
 from msgspec.structs import replace
-from rich.padding import Padding
 
+from streamsim.answer import diagnosis_answer
 from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.consoles import open_console
 from streamsim.cli.notes import note, noting_compilation
 from streamsim.cli.options import (
     Chosen,
@@ -20,14 +17,14 @@ from streamsim.cli.options import (
     schedule_given,
     taken,
 )
-from streamsim.cli.page import page_option, save_page
-from streamsim.cli.printing import print_csv, print_json
+from streamsim.cli.page import page_asked, page_option
+from streamsim.cli.printing import emit
 from streamsim.device import Device
-from streamsim.diagnosis import CandidateProgram, Diagnosis, Measured, diagnose
+from streamsim.diagnosis import Diagnosis, Measured, diagnose
 from streamsim.errors import InputError
+from streamsim.model import simulate
 from streamsim.program import Config, Schedule, Workload
-from streamsim.report import apart_table, explaining_table, nearest, other_table
-from streamsim.text import format_seconds, parse_number, parse_seconds, shown
+from streamsim.text import parse_number, parse_seconds, shown
 
 COPIES = "copies"  # of a measured time: without the kernels
 FORM = "a time such as 14.5ms; 4:14.5ms over 4 streams; 9ms:copies without the kernels; several with commas between"
@@ -74,7 +71,6 @@ def _measured(text: str) -> Measured:
     help="The measured time, such as 14.5ms. Of several runs: 1:14.4ms,4:14.5ms by number of streams; 9ms:copies for a"
     " run without the kernels.",
 )
-@click.option("--all", "everything", is_flag=True, help="Show every explanation that was tried.")
 @format_options
 @page_option
 @click.pass_context
@@ -82,9 +78,6 @@ def diagnose_command(
     context: click.Context,
     /,
     measured: tuple[Measured, ...],
-    everything: bool,
-    form: str,
-    page: Path | None,
     **options: Any,
 ) -> None:
     """Say which usual mistake makes a program take the time that you measured.
@@ -119,16 +112,8 @@ def diagnose_command(
         if config.chunks == 1 and config.streams > 1:
             note(f"--streams {config.streams}: one chunk runs in one stream; give --chunks, the number of its pieces")
         found = _diagnosed(workload, device, measured, config)
-    if page is not None:
-        from streamsim.model import simulate
-
-        save_page("diagnosis_page", page, found, simulate(meant, device))
-    if form == "json":
-        print_json(found.to_json(inputs), device)
-    elif form == "csv":
-        print_csv(list(map(_row, found.explanations)))
-    else:
-        print_diagnosis(found, everything)
+    as_meant = simulate(meant, device) if page_asked() else None
+    emit(diagnosis_answer(found, as_meant, inputs), device)
 
 
 def _diagnosed(
@@ -137,46 +122,3 @@ def _diagnosed(
 
     with noting_compilation():
         return diagnose(program, device, measured, config)
-
-
-def _row(found: CandidateProgram) -> dict[str, Any]:
-    """Return an explanation as a row of CSV; several measured times are numbered from 1."""
-    numbers = [f"_{k}" for k in range(1, len(found.times_s) + 1)] if len(found.times_s) > 1 else [""]
-    times = {
-        f"predicted_{name}{number}_s": seconds
-        for number, time in zip(numbers, found.times_s, strict=True)
-        for name, seconds in (("low", time.low_s), ("high", time.high_s))
-    }
-    words = {"look": "; ".join(found.look), "remedies": "; ".join(found.remedies)}
-    return {"mistakes": found.title, "fits": found.fits, "off": found.off, **times, **words}
-
-
-def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:
-    """Print the verdict, the explanations, and what tells them apart, for people."""
-    console = open_console()
-    times = ", ".join(" ".join(filter(None, (format_seconds(t.seconds), t.words))) for t in found.measured)
-    console.print(f"measured on {found.device}: {times}")
-    console.print(found.verdict)
-    equal, others = _shown(found, everything)
-    if equal:
-        console.print(explaining_table(equal, found))
-        for row in filter(attrgetter("look"), equal):
-            console.print(row.title)
-            for words, texts in (("look for", row.look), ("change", row.remedies)):
-                console.print(Padding(f"{words}: {'; '.join(texts)}", (0, 0, 0, 2)))
-    if found.open_ended and not everything:
-        console.print(f"Or the clock was wrong: {'; '.join(one.title for one in found.open_ended)}")
-    if others:
-        console.print(other_table(others, found, "Nearest of the others" if equal else "Nearest"))
-    left = len(found.explanations) - len(equal) - len(others) - (0 if everything else len(found.open_ended))
-    if left:
-        console.print(f"{left} more {'was' if left == 1 else 'were'} tried: --all or --json has them.", style="dim")
-    if found.next is not None:
-        console.print(apart_table(found.next, found))
-
-
-def _shown(found: Diagnosis, everything: bool) -> tuple[list[CandidateProgram], list[CandidateProgram]]:
-    """Return the simplest explanations that fit, and the nearest others; or all of them."""
-    if everything:
-        return list(found.fitting), list(found.explanations[len(found.fitting) :])
-    return nearest(found)

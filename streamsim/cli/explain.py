@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,18 +9,13 @@ import click
 import msgspec
 
 from streamsim.analysis import (
-    BOUND_AS_ISSUED,
-    BOUND_OF_WORK,
-    BUSIEST_ENGINE,
-    LOSS_FIELDS,
     Bound,
     Explanation,
-    bound_json,
     explain,
     work_bound,
 )
+from streamsim.answer import explanation_answer, explanations_answer
 from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.consoles import open_console
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers, schedule_of_layers
 from streamsim.cli.notes import noting_compilation
@@ -38,22 +32,15 @@ from streamsim.cli.options import (
     taken,
     timed_alone_noted,
 )
-from streamsim.cli.page import page_option, save_page
-from streamsim.cli.printing import print_csv, print_json, tell, with_assumed
-from streamsim.cli.process import verdict
+from streamsim.cli.page import page_asked, page_option
+from streamsim.cli.printing import emit
 from streamsim.cli.side_by_side import check_single
 from streamsim.device import Device, within_words
 from streamsim.errors import OK, InputError
 from streamsim.program import Config, Layers, Offload, Schedule, Workload, write_schedule
-from streamsim.report import FOLDED, loss_tables, summary_of, summary_table
 from streamsim.search import together
-from streamsim.text import format_seconds, one_line
+from streamsim.text import one_line
 from streamsim.transform import LayersSource, Origin, Source
-
-ALONE = (
-    "Alone: what the remedy gains if nothing else changes; the changed schedule is simulated. Brackets: no change of"
-    " the schedule removes the cause; without the cause, this much would be gained."
-)
 
 
 @click.command("explain", cls=BriefCommand)
@@ -70,9 +57,7 @@ ALONE = (
 def explain_command(
     context: click.Context,
     /,
-    form: str,
     plot: Path | None,
-    page: Path | None,
     remedied: Path | None,
     fail_if: tuple[Condition, ...],
     others: tuple[Path, ...],
@@ -98,9 +83,15 @@ def explain_command(
     """  # noqa: D301 - click wants the backspace itself
     chosen, of_layers, pipeline = taken(Chosen, options), taken(LayerOptions, options), Pipeline(**options)
     if others:
-        single = {"plot": plot, "page": page, "remedied": remedied, "fail-if": fail_if, "layers": of_layers.layers}
+        single = {
+            "plot": plot,
+            "page": page_asked(),
+            "remedied": remedied,
+            "fail-if": fail_if,
+            "layers": of_layers.layers,
+        }
         check_single(name for name, value in single.items() if value)
-        _explain_several([path for path in (pipeline.workload, *others) if path], context, pipeline, chosen, form)
+        _explain_several([path for path in (pipeline.workload, *others) if path], context, pipeline, chosen)
         return OK
     asked = asked_for(context, pipeline, chosen, of_layers)
     with noting_compilation():
@@ -111,28 +102,15 @@ def explain_command(
         from streamsim.report import save_explanation
 
         save_explanation(explanation, plot)
-    work = _work(asked)
-    save_page("explanation_page", page, explanation, asked.assumed, work)
-    said = {**explanation.to_json(asked.inputs), **bound_json("work", work)}
-    with verdict():
-        if form == "table":
-            print_explanation(explanation, work)
-            for line in (f"{explanation.device}: {explanation.link}", *within_words(asked.device), *asked.assumed):
-                tell(line)
-        elif form == "json":
-            print_json(with_assumed(said, asked.assumed), asked.device)
-        else:
-            rows = [{"where": where, **loss} for where in ("losses", "limits") for loss in said[where]]
-            print_csv(rows or [dict.fromkeys(("where", *LOSS_FIELDS), "")])
-    return judged(fail_if, said)
+    answer = explanation_answer(explanation, _work(asked), asked.assumed, asked.inputs)
+    emit(answer, asked.device)
+    return judged(fail_if, answer.data)
 
 
-def _explain_several(
-    paths: Sequence[Path], context: click.Context, pipeline: Pipeline, chosen: Chosen, form: str
-) -> None:
+def _explain_several(paths: Sequence[Path], context: click.Context, pipeline: Pipeline, chosen: Chosen) -> None:
     """Explain the programs in several files, and print a row for each."""
     found: list[tuple[str, Explanation]] = []
-    links: dict[str, None] = {}
+    notes: dict[str, None] = {}
     for path in paths:
         given = schedule_given(context, msgspec.structs.replace(pipeline, workload=path))
         if given is None:
@@ -140,14 +118,8 @@ def _explain_several(
         device = chosen.of(context, given).load()
         with noting_compilation():
             found.append((str(path), explained(given.schedule, device, None)))
-        links |= dict.fromkeys((f"{device.name}: {found[-1][1].link}", *within_words(device)))
-    if form == "json":
-        print_json({"rows": [{"schedule": name, **explanation.to_json()} for name, explanation in found]})
-    elif form == "csv":
-        print_csv([summary_of(*one) for one in found])
-    else:
-        open_console().print(summary_table(found))
-        tell(*links)
+        notes |= dict.fromkeys(within_words(device))
+    emit(explanations_answer(found, list(notes)))
 
 
 def explained(schedule: Schedule, device: "Device", source: "Origin | None") -> "Explanation":
@@ -224,22 +196,3 @@ def _work(asked: Asked) -> "Bound | None":
     """Return the bound of the work if a workload is asked for, else None."""
     source = asked.source
     return bound_of_work(source.workload, source.config, asked.device) if isinstance(source, Source) else None
-
-
-def print_explanation(explanation: "Explanation", work: "Bound | None" = None) -> None:
-    """Print where the time goes. ``work``: the bound of the work, if known."""
-    console = open_console()
-    name = explanation.timeline.schedule.name or "schedule"
-    issued_s = max(explanation.own_bound_s, work.seconds if work else 0.0)  # neither is beaten
-    seconds = partial(format_seconds, within=explanation.known_within)
-    makespan, alone, issued = map(seconds, (explanation.makespan_s, explanation.bound_s, issued_s))
-    console.print(f"{name} on {explanation.device}: {makespan}")
-    bounds = [f"{BOUND_OF_WORK}: {seconds(work.seconds)} by {work.bound_by}"] if work else []
-    console.print("; ".join([*bounds, f"{BOUND_AS_ISSUED}: {issued}"]))
-    console.print(f"{BUSIEST_ENGINE}: {alone} by {explanation.bound_by}; all time above it is lost")
-    console.print(f"first: {explanation.advice}")
-    for table in loss_tables(explanation, FOLDED):
-        console.print(table)
-    if explanation.is_racy:
-        console.print("The schedule has races (streamsim check): what its data needs is uncertain.", style="yellow")
-    console.print(ALONE, style="dim")

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from streamsim.errors import InputError
-from streamsim.page import MSGSPEC, PLATFORM, PYODIDE, SIMPY
+from streamsim.playground import MSGSPEC, PLATFORM, PYODIDE, SIMPY
 from streamsim.text import one_line
 
 NPM = ("npm", "pack", f"pyodide@{PYODIDE}", "--ignore-scripts", "--silent", "--fetch-retries=0")

@@ -1,22 +1,20 @@
 """``streamsim import``: the contents of a recording, and its replay."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 import msgspec
 
+from streamsim.answer import choices_answer, recording_answer, replay_json
 from streamsim.checks import SHORTEST_KERNEL_S
 from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.consoles import open_console
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.given import check_there, notes_on
 from streamsim.cli.options import FILE, OUTPUT, complete_device, format_options
-from streamsim.cli.page import page_option, save_page
-from streamsim.cli.printing import print_csv, print_json, tell
-from streamsim.cli.process import verdict
+from streamsim.cli.page import page_asked, page_option
+from streamsim.cli.printing import emit
 from streamsim.device import dump_device, write_device
 from streamsim.errors import OK, InputError
 from streamsim.program import write_schedule
@@ -37,7 +35,6 @@ from streamsim.recorded import (
     verdict_of,
     without_recording,
 )
-from streamsim.report import Table, choices_table, recording_table, replay_json, replay_table
 from streamsim.text import one_line, parse_seconds
 
 
@@ -89,10 +86,8 @@ def import_command(
     untraced_time: str | None,
     plot: Path | None,
     trace: Path | None,
-    page: Path | None,
     fail_if: tuple[Condition, ...],
     as_list: bool,
-    form: str,
 ) -> int:
     """Say what a profiler recorded of a program, why the card stood still, and what would help.
 
@@ -113,12 +108,13 @@ def import_command(
 
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
+    page = page_asked()
     _spare(file, {"--output": output, "--save-profile": save_profile, "--plot": plot, "--trace": trace, "--page": page})
     check_there(file)
     recording = part_of(whole := read_recording(file), device, process, window, skip_first)
     asked = {"trace": str(file), "device": device, "process": process, "window": window, "skip_first": skip_first}
     if as_list:
-        _listed(recording, file.name, asked, form)
+        emit(choices_answer(recording, named_spans(recording), file.name, asked))
         return OK
     summary = summarise(recording)
     writes = (output, save_profile, plot, trace, page)
@@ -129,26 +125,20 @@ def import_command(
         found.append(_replayed(part, file, card, profile, untraced_s, must))
     if isinstance(found[0], Replayed):
         _write(found[0], output, save_profile, plot, trace)
-        save_page("recording_page", page, file.name, summary, found[0].found, found[0].without)
     replays = [replayed.to_json() if isinstance(replayed, Replayed) else None for replayed in found]
-    if form == "csv":
-        with verdict():
-            print_csv(list(_rows(summary)))
-        return _judged(fail_if, replays[0])
-    if form == "json":
-        told = {**_plain(summary), "replay": replays[0] if len(replays) == 1 else None, "replays": replays}
-        with verdict():
-            print_json({"inputs": asked, **told})
-        return _judged(fail_if, replays[0])
+    told = {**msgspec.to_builtins(summary), "replay": replays[0] if len(replays) == 1 else None, "replays": replays}
     is_whole = not (device is not None or process is not None or window or skip_first or profile)
     program = str(output or (file if is_whole else UNWRITTEN))  # what whatif takes
-    with verdict():
-        for replayed in found:
-            tell(*map(one_line, _verdict(replayed, summary, program)))
-        open_console().print(recording_table(summary, file.name))
-        for replayed in found:
-            if isinstance(replayed, Replayed):
-                open_console().print(replayed.table())
+    said = [_verdict(replayed, summary, program) for replayed in found]
+    answer = recording_answer(
+        file.name,
+        summary,
+        [(one.found, one.without) for one in found if isinstance(one, Replayed)],
+        [one_line(line) for verdict, _ in said for line in verdict],
+        [one_line(line) for _, warnings in said for line in warnings],
+        {"inputs": asked, **told},
+    )
+    emit(answer)
     return _judged(fail_if, replays[0])
 
 
@@ -167,10 +157,6 @@ class Replayed(NamedTuple):
     found: Replay
     without: Unrecorded
 
-    def table(self) -> Table:
-        """Return the table of both."""
-        return replay_table(self.found, self.without)
-
     def to_json(self) -> dict[str, Any]:
         """Return both as plain numbers and strings."""
         return {"card": self.card, **replay_json(self.found, self.without)}
@@ -187,10 +173,10 @@ def _each_card(recording: Recording, writes: Path | None) -> list[tuple[int | No
     return [(card, part_of(recording, card)) for card in (busiest, *others)]
 
 
-def _verdict(replayed: Replayed | str, summary: RecordingSummary, program: str) -> list[str]:
-    """Return the verdict's lines, then the assumptions on the card and the warnings about a bad replay."""
+def _verdict(replayed: Replayed | str, summary: RecordingSummary, program: str) -> tuple[list[str], list[str]]:
+    """Return the verdict's lines, and the assumptions on the card and the warnings about a bad replay."""
     if isinstance(replayed, str):
-        return [f"not replayed: {replayed}"]
+        return [f"not replayed: {replayed}"], []
     use = next(use for use in summary.cards if use.id == replayed.card)
     lines = list(verdict_of(use, replayed.without.program.schedule, replayed.found.device, program))
     if program == UNWRITTEN and UNWRITTEN in lines[2]:
@@ -198,7 +184,7 @@ def _verdict(replayed: Replayed | str, summary: RecordingSummary, program: str) 
     if len(summary.cards) > 1:
         lines = [f"card {use.id}: {line}" for line in lines]
     notes = notes_on(replayed.found.device, replayed.found, replayed.without)
-    return [*lines, *(line for line in notes if line.partition(":")[0] not in lines[2])]  # said once
+    return lines, [line for line in notes if line.partition(":")[0] not in lines[2]]  # said once
 
 
 def _spare(file: Path, written: dict[str, Path | None]) -> None:
@@ -246,38 +232,3 @@ def _write(
         write_schedule(without.program.schedule, output, times, dump_device(found.device), notes)
     if save_profile is not None:
         write_device(found.device, save_profile)
-
-
-def _rows(summary: RecordingSummary) -> Iterator[dict[str, Any]]:
-    """Yield the rows of CSV: work of the cards and of the host, annotations, calls, times of each card."""
-    for where in ("work", "host", "annotations"):
-        for amount in getattr(summary, where):
-            yield {"where": where, **_plain(amount)}
-    for use in summary.calls:
-        yield {"where": "calls", "what": use.name, "count": use.count, "bytes": 0, "time_s": use.total_s}
-    for card in summary.cards:
-        busy = [(f"{engine.name} busy", engine.busy_s) for engine in card.engines]
-        for what, seconds in (("span", card.span_s), *busy, ("overlap", card.overlap_s), ("idle", card.idle_s)):
-            yield {"where": f"card {card.id}", "what": what, "count": 1, "bytes": 0, "time_s": seconds}
-
-
-def _listed(recording: Recording, title: str, asked: dict[str, Any], form: str) -> None:
-    """Print the parts of a recording that options can name; as JSON with the options ``asked``."""
-    spans = named_spans(recording)
-    if form == "json":
-        print_json({"inputs": asked, **_choices(recording), "windows": _plain(spans)})
-    elif form == "csv":
-        choices = {**_choices(recording), "windows": _plain(spans)}
-        print_csv([{"option": option, **one} for option, some in choices.items() for one in some])
-    else:
-        open_console().print(choices_table(recording, spans, title))
-
-
-def _choices(recording: Recording) -> dict[str, Any]:
-    processes = [{"id": number, "name": name} for number, name in recording.processes]
-    return {"devices": _plain(recording.cards), "processes": processes}
-
-
-def _plain(value: Any) -> Any:
-
-    return msgspec.to_builtins(value)

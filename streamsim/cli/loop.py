@@ -7,8 +7,8 @@ from typing import Any
 import click
 import msgspec
 
+from streamsim.answer import loop_answer
 from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.consoles import open_console
 from streamsim.cli.given import is_program, read_given
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
@@ -23,12 +23,10 @@ from streamsim.cli.options import (
     format_options,
     taken,
 )
-from streamsim.cli.page import page_option, save_page
-from streamsim.cli.printing import print_csv, print_json
-from streamsim.device import Device, within_words
+from streamsim.cli.page import page_option
+from streamsim.cli.printing import emit
 from streamsim.errors import InputError
 from streamsim.files import Parsers, parse_toml, read_bytes, write_text
-from streamsim.report import loop_table
 from streamsim.text import (
     LARGEST_TOML_BYTES,
     format_bytes,
@@ -40,7 +38,7 @@ from streamsim.text import (
     parse_seconds,
     shown,
 )
-from streamsim.training import Loop, LoopAdvice, loop_advice, loop_of, timelines_of
+from streamsim.training import Loop, loop_advice, loop_of
 
 BYTES_OF = {
     **dict.fromkeys(("float64", "int64"), 8),
@@ -96,8 +94,6 @@ def loop_command(
     /,
     file: Path | None,
     output: Path | None,
-    form: str,
-    page: Path | None,
     **options: Any,
 ) -> None:
     """Say what a training loop waits for, and what each usual change brings.
@@ -126,14 +122,9 @@ def loop_command(
         from streamsim.code import training_program
 
         write_text(training_program(found.best.loop, found.best.title), output)
-    if page is not None:
-        save_page("loop_page", page, found, timelines_of(found, device))
-    if form == "json":
-        print_json(found.to_json(chosen.inputs()), device)
-    elif form == "csv":
-        print_csv(found.to_json()["loops"])
-    else:
-        print_loop(found, device, file if file is not None and is_program(file) else None)
+    is_recorded = file is not None and is_program(file)
+    shown = f"{one_line(file.name)}: {_words(loop)}" if file is not None and is_recorded else ""
+    emit(loop_answer(found, device, chosen.inputs(), shown), device)
 
 
 def _asked(
@@ -244,18 +235,3 @@ def _words(loop: Loop) -> str:
         f"batches of {format_bytes(loop.batch_bytes)} from {place} memory; a step takes {format_seconds(loop.step_s)}"
         f" on the card and {format_seconds(loop.issue_s)} to issue"
     )
-
-
-def print_loop(found: LoopAdvice, device: Device, recording: Path | None = None) -> None:
-    """Print the verdict, the loops, and what is assumed of them, for people."""
-    console = open_console()
-    console.print(f"training loop on {found.device}")
-    if recording is not None:
-        console.print(f"{one_line(recording.name)}: {_words(found.rows[0].loop)}", markup=False, soft_wrap=True)
-    console.print(f"first: {found.verdict}")
-    console.print(loop_table(found))
-    for row in found.rows:
-        if row.assumes:
-            console.print(f"{row.title}: assumes that {row.assumes}", style="dim")
-    for line in (*found.notes, *within_words(device)):
-        console.print(line)

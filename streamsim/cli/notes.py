@@ -9,7 +9,7 @@ from typing import TextIO
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from streamsim.cli.terminal import Terminal
+from streamsim.answer import Terminal
 from streamsim.compiled import COMPILATION, keeps_code, telling
 from streamsim.text import one_line, printable
 

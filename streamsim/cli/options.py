@@ -17,7 +17,7 @@ from streamsim.checks import MOST_CHUNKS, SHORTEST_KERNEL_S
 from streamsim.cli.given import Given, is_program, read_given
 from streamsim.cli.notes import note
 from streamsim.cli.one_file import take_defaults
-from streamsim.cli.printing import MARKDOWN
+from streamsim.cli.printing import EVERYTHING, FORM, OWN_CARD
 from streamsim.code import FRONT_END_OF, Language
 from streamsim.device import (
     CALLS,
@@ -219,7 +219,7 @@ def one_of(names: tuple[str, ...]) -> "click.Choice[str]":
 
 
 def formats(
-    choices: tuple[str, ...], default: str | None, json: str, text: str = "How to print it."
+    choices: tuple[str, ...], default: str | None, json: str, text: str = "How to print it.", exposed: bool = True
 ) -> Callable[[Command], Command]:
     """Return ``--format`` and ``--json``, which is one of its ``choices``; both at once must agree."""
 
@@ -230,13 +230,26 @@ def formats(
         if len(set(asked.values())) > 1:
             raise InputError(f"--json, --format {asked['--format']}: they say different things; give one of them")
         found = next(iter(asked.values()), default)
-        context.meta[MARKDOWN] = found == MARKDOWN_FORM
-        return "table" if context.meta[MARKDOWN] else found
+        context.meta[FORM] = found
+        return found
 
     return all_of(
-        click.option("--format", "form", type=click.Choice(choices), callback=one, help=text),
+        click.option("--format", "form", type=click.Choice(choices), callback=one, expose_value=exposed, help=text),
         click.option("--json", is_flag=True, expose_value=False, callback=one, help=f"The same as --format {json}."),
     )
+
+
+def _note_all(context: click.Context, _param: click.Parameter, value: bool) -> None:
+    context.meta[EVERYTHING] = value
+
+
+all_option = click.option(
+    "--all",
+    is_flag=True,
+    expose_value=False,
+    callback=_note_all,
+    help="Print also what is left out of the first screen.",
+)
 
 
 def gpu_option(text: str, default: int | None = None) -> Callable[[Command], Command]:
@@ -257,7 +270,7 @@ def gpu_option(text: str, default: int | None = None) -> Callable[[Command], Com
 
 
 plain_format_options = formats(FORMATS, "table", "json")
-format_options = formats((*FORMATS, MARKDOWN_FORM), "table", "json")
+format_options = all_of(formats((*FORMATS, MARKDOWN_FORM), "table", "json", exposed=False), all_option)
 
 
 workload_options = all_of(
@@ -464,6 +477,7 @@ class Chosen(msgspec.Struct, frozen=True):
             note(line)
         if given.device is None or context.get_parameter_source("device") is ParameterSource.COMMANDLINE:
             return self
+        context.meta[OWN_CARD] = True
         return msgspec.structs.replace(self, device=given.device)
 
     def load_for(self, workload: Workload) -> Device:

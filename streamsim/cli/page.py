@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from msgspec.structs import replace
 
+from streamsim.cli import printing
 from streamsim.cli.options import Output
 from streamsim.errors import InputError
-from streamsim.page import document
 from streamsim.text import one_line
 
 OF_OUTPUT = ("--page", "--plot", "--trace", "--format", "--json", "--explain", "--samples", "--seed")
@@ -28,34 +27,26 @@ class Page(Output):
 
 
 PAGE = Page()
+
+
+def _note_page(context: click.Context, _param: click.Parameter, value: Path | None) -> Path | None:
+    context.meta[printing.PAGE] = value
+    return value
+
+
 page_option = click.option(
-    "--page", type=PAGE, help="Save a page with all of it, to look at in a browser: one .html file."
+    "--page",
+    type=PAGE,
+    expose_value=False,
+    callback=_note_page,
+    help="Save a page with all of it, to look at in a browser: one .html file.",
 )
 
 
-def save_page(kind: str, path: Path | None, *of: Any) -> None:
-    """Write the page that a function of :mod:`streamsim.page.pages`, ``kind``, makes ``of`` something.
-
-    It says which command was called. Without a ``path`` nothing is made, nor loaded.
-    """
-    if path is None:
-        return
-    from streamsim.page import pages
-
-    write_called(getattr(pages, kind)(*of), path)
-
-
-def write_called(page: document.Page, path: Path) -> None:
-    """Write ``page``, which says which command was called."""
-    from streamsim.page import write_page
-
-    write_page(replace(page, command=shlex.join(_called())), path)
-
-
-def _called() -> list[str]:
-    """Return the program's name and the arguments with which it was called."""
-    called: list[str] = click.get_current_context().find_root().obj or []
-    return called
+def page_asked() -> Path | None:
+    """Return the file that --page names; None without it."""
+    path: Path | None = click.get_current_context().meta.get(printing.PAGE)
+    return path
 
 
 def predicting(left_out: Container[str]) -> str:
@@ -67,7 +58,7 @@ def predicting(left_out: Container[str]) -> str:
 
     context = click.get_current_context()
     known = {param.opts[0] for param in predict_command.params if param.opts[0] not in left_out} - {*OF_OUTPUT}
-    called = _called()
+    called = printing.called()
     given, _, _ = context.command.make_parser(context).parse_args(called[called.index(context.info_name or "") + 1 :])
     words = ["streamsim", "predict"]
     for param in context.command.params:

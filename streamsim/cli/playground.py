@@ -10,7 +10,7 @@ from streamsim.cli.fetch_pyodide import fetch
 from streamsim.cli.options import FILE
 from streamsim.cli.page import PAGE
 from streamsim.files import write_text
-from streamsim.page import playground_html, read_browser_python
+from streamsim.playground import playground_html, read_browser_python
 
 
 @click.command("playground", cls=BriefCommand)

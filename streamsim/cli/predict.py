@@ -8,11 +8,10 @@ from typing import Any
 import click
 import msgspec
 from msgspec.structs import replace
-from rich.text import Text
 
 from streamsim.analysis import Explanation, Interval, Prediction, interval, predict, without_ring
+from streamsim.answer import prediction_answer
 from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.consoles import open_console
 from streamsim.cli.explain import bound_of_work, explained, source_of, source_of_layers
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.given import Given, holds_program, read_given
@@ -40,9 +39,8 @@ from streamsim.cli.options import (
     taken,
     timed_alone_noted,
 )
-from streamsim.cli.page import page_option, save_page
-from streamsim.cli.printing import print_csv, print_data, print_json, with_assumed
-from streamsim.cli.process import verdict
+from streamsim.cli.page import page_option
+from streamsim.cli.printing import emit, print_data
 from streamsim.cli.side_by_side import (
     Shown,
     check_single,
@@ -50,14 +48,12 @@ from streamsim.cli.side_by_side import (
     print_configurations,
     print_programs,
 )
-from streamsim.device import Device, within_words
+from streamsim.device import Device
 from streamsim.errors import OK, InputError
 from streamsim.files import write_bytes
 from streamsim.program import Config, Schedule, dump_schedule
-from streamsim.report import gantt, summary
 from streamsim.transform import Origin
 
-GANTT_COLUMNS = 100  # where no terminal says how many there are
 explain_option = click.option(
     "--explain", is_flag=True, help="Also print what each cause loses, as streamsim explain does."
 )
@@ -80,10 +76,8 @@ interval_options = all_of(
 class _Wanted(msgspec.Struct, frozen=True):
     """The options that predict and simulate share: what to report of a prediction."""
 
-    form: str
     plot: Path | None
     trace: Path | None
-    page: Path | None
     explain: bool
     formulas: bool
     samples: int | None
@@ -183,7 +177,7 @@ def _shown(wanted: _Wanted) -> Shown:
     """Return what to show of several predictions. Raises InputError for options that need a single prediction."""
     names = ("explain", "formulas", "samples", "fail_if")
     check_single(name.replace("_", "-") for name in names if getattr(wanted, name))
-    return Shown(wanted.form, wanted.plot, wanted.trace, wanted.page)
+    return Shown(wanted.plot, wanted.trace)
 
 
 @click.command("simulate", cls=BriefCommand)
@@ -328,7 +322,7 @@ def _report(
 ) -> int:
     """Write the files, then print; if a file fails, only its error is printed. Return the exit code."""
     interval, explanation = _interval(prediction, wanted, device), _explanation(prediction, wanted, device, source)
-    form, plot = wanted.form, wanted.plot
+    plot = wanted.plot
     if plot is not None:
         from streamsim.report import save_compared, save_explanation
 
@@ -340,43 +334,6 @@ def _report(
         from streamsim.report import write_trace
 
         write_trace(prediction.timeline, wanted.trace)
-    save_page("prediction_page", wanted.page, prediction, interval, explanation, assumed)
-    said = prediction.to_json(inputs)
-    if explanation is not None:
-        parts = {loss.cause: loss.lost_s for loss in explanation.losses}
-        said["explanation" if form == "json" else "lost_s"] = explanation.to_json(inputs) if form == "json" else parts
-    if interval is not None:
-        said["interval"] = interval.to_json()
-    with verdict():
-        if form == "table":
-            _print_prediction(prediction, explanation, interval, assumed, wanted.formulas)
-        elif form == "json":
-            print_json(with_assumed(said, assumed), device)
-        else:
-            print_csv([{k: v for k, v in said.items() if k != "inputs"}])
-    return judged(wanted.fail_if, said)
-
-
-def _print_prediction(
-    prediction: "Prediction",
-    explanation: "Explanation | None",
-    interval: "Interval | None",
-    assumed: Sequence[str],
-    formulas: bool,
-) -> None:
-
-    console = open_console()
-    console.print(summary(prediction, formulas))
-    for line in (f"{prediction.device}: {prediction.link}", *within_words(prediction.timeline.device), *assumed):
-        console.print(f"  {line}", soft_wrap=True)
-    console.print()
-    if interval is not None:
-        console.print(f"  {interval}", soft_wrap=True)
-        console.print()
-    columns = console.width if console.is_terminal else min(console.width, GANTT_COLUMNS)
-    console.print(Text(gantt(prediction.timeline, columns)))  # names of engines are our own
-    console.print("The stream served most; ':' busy for less than half of the column, '.' idle.", style="dim")
-    if explanation is not None:
-        from streamsim.cli.explain import print_explanation
-
-        print_explanation(explanation, prediction.work_bound)
+    answer = prediction_answer(prediction, interval, explanation, assumed, wanted.formulas, inputs)
+    emit(answer, device)
+    return judged(wanted.fail_if, answer.data)

@@ -1,18 +1,57 @@
-"""Lines, JSON, CSV and files on standard output."""
+"""Answers, lines, JSON, CSV and files on standard output."""
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from streamsim import __version__  # here and below: tables do without what looks it up
+import click
+from click.core import ParameterSource
+from msgspec.structs import replace
+
+from streamsim import __version__
+from streamsim.answer import Answer, markdown_of, open_console, show, write_page
+from streamsim.cli.process import verdict
 from streamsim.device import Device, digest_of, known_within
 from streamsim.report import to_csv
 from streamsim.text import as_unicode, printable
 
-MARKDOWN = "streamsim.markdown"  # whether tables are Markdown, among what a click context knows
+# What a click context knows: the form of the answer, all of it or the first screen, its page, and a program's own card.
+FORM, EVERYTHING, PAGE, OWN_CARD = (f"streamsim.{name}" for name in ("form", "all", "page", "card"))
 LATER_CONTROLS = re.compile("[\x7f-\x9f]")  # a terminal obeys these as it obeys ESC
+
+
+def emit(answer: Answer, device: Device | None = None) -> None:
+    """Write the page of ``answer`` if --page asks for it, then print it as --format and --all say.
+
+    ``device``: what it was worked out for, for JSON. If the page cannot be written, nothing is printed.
+    """
+    context = click.get_current_context()
+    asked, given = context.meta, context.params.get("device")
+    is_usual = isinstance(given, str) and context.get_parameter_source("device") is ParameterSource.DEFAULT
+    notes = (*answer.notes, f"no --device given: {given}") if is_usual and not asked.get(OWN_CARD) else answer.notes
+    answer = replace(answer, notes=notes, command=shlex.join(called()))
+    if asked.get(PAGE) is not None:
+        write_page(answer, asked[PAGE])
+    everything = asked.get(EVERYTHING, False)
+    with verdict():
+        match asked.get(FORM):
+            case "json":
+                print_json(answer.data, device)
+            case "csv":
+                print_csv(answer.rows)
+            case "markdown":
+                sys.stdout.write(markdown_of(answer, everything))
+            case _:
+                show(answer, open_console(), everything)
+
+
+def called() -> list[str]:
+    """Return the program's name and the arguments with which it was called."""
+    words: list[str] = click.get_current_context().find_root().obj or []
+    return words
 
 
 def tell(*lines: str) -> None:
@@ -56,11 +95,6 @@ def _as_unicode(value: Any) -> Any:
     return list(map(_as_unicode, value)) if isinstance(value, list | tuple) else value
 
 
-def with_assumed(value: dict[str, Any], assumed: Sequence[str]) -> dict[str, Any]:
-    """Return ``value`` with what is assumed, if anything is."""
-    return {**value, "assumed": assumed} if assumed else value
-
-
 def print_data(data: bytes) -> None:
     """Print what belongs into a file: in UTF-8, whatever the terminal can show.
 
@@ -74,6 +108,6 @@ def print_data(data: bytes) -> None:
         sys.stdout.write(data.decode())
 
 
-def print_csv(rows: list[dict[str, Any]]) -> None:
+def print_csv(rows: Sequence[dict[str, Any]]) -> None:
     """Print one line for each row, under a line of names."""
     sys.stdout.write(to_csv(rows))

@@ -8,17 +8,17 @@ import click
 from msgspec.structs import replace
 
 from streamsim.analysis import predict
+from streamsim.answer import rows_answer, scenarios_of
 from streamsim.cli.beside import write_beside
 from streamsim.cli.given import read_given
 from streamsim.cli.options import Chosen, Listed
-from streamsim.cli.page import write_called
-from streamsim.cli.printing import print_csv, print_json
+from streamsim.cli.page import page_asked
+from streamsim.cli.printing import emit
 from streamsim.cli.sweep import rows_for_table, taken_for_granted
 from streamsim.device import Device, split_setting, within_words
 from streamsim.displayed import attributes
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.page import scenarios_of
 from streamsim.program import Workload
 from streamsim.search import WITHIN, Sweep, sweep
 from streamsim.text import one_line
@@ -39,12 +39,10 @@ def check_single(options: Iterable[str]) -> None:
 
 
 class Shown(NamedTuple):
-    """Which files to write of several predictions, and how to print their table."""
+    """Which files to write of several predictions."""
 
-    form: str
     plot: Path | None
     trace: Path | None
-    page: Path | None
 
 
 def print_configurations(workload: Workload, chosen: Chosen, config: Mapping[str, Any], shown: Shown) -> None:
@@ -83,15 +81,14 @@ def print_programs(paths: Sequence[Path], chosen: Chosen, shown: Shown) -> None:
 
 def _time_lines(sweep: Sweep, rows: Sequence[dict[str, Any]], shown: Shown) -> dict[str, Timeline]:
     """Return the time lines of the rows, where a file is to show them."""
-    if not (shown.plot or shown.trace or shown.page):
+    if not (shown.plot or shown.trace or page_asked()):
         return {}
-
     _check_few(rows, shown)
     return {words: simulate(*scenario) for words, scenario in scenarios_of(rows, sweep).items()}
 
 
 def _check_few(rows: Sequence[Any], shown: Shown) -> None:
-    for option, path in (("--plot", shown.plot), ("--trace", shown.trace), ("--page", shown.page)):
+    for option, path in (("--plot", shown.plot), ("--trace", shown.trace), ("--page", page_asked())):
         if path is not None and len(rows) > MOST_LINES:
             raise InputError(
                 one_line(f"{option} {path}: shows {MOST_LINES} time lines at most; give fewer than {len(rows)} values")
@@ -102,15 +99,4 @@ def _show(rows: list[dict[str, Any]], shown: Shown, lines: Mapping[str, Timeline
     """Write the files, then print the rows."""
     _check_few(rows, shown)
     write_beside(lines, shown.plot, shown.trace)
-    if shown.page is not None:
-        from streamsim.page import side_by_side_page
-
-        write_called(side_by_side_page(rows, lines, notes), shown.page)
-    if shown.form == "json":
-        print_json({"rows": rows})
-    elif shown.form == "csv":
-        print_csv(rows)
-    else:
-        from streamsim.cli.sweep import print_table
-
-        print_table(rows, notes)
+    emit(rows_answer(rows, notes, lambda: dict(lines)))

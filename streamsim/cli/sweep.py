@@ -1,8 +1,9 @@
 """Predict every combination of some ranges, into a file."""
 
 import os
+import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -13,10 +14,11 @@ from threading import Thread
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from streamsim.analysis import kernel_assumptions
+from streamsim.answer import longest_axes, rows_answer, sweep_answer, write_page
 from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.consoles import open_console
 from streamsim.cli.notes import note, noting_compilation, progress_bar
 from streamsim.cli.options import (
     FILE,
@@ -28,13 +30,12 @@ from streamsim.cli.options import (
     pipeline_options,
     take_ranges,
 )
-from streamsim.cli.page import page_option, predicting, save_page
-from streamsim.cli.printing import print_data, tell
+from streamsim.cli.page import page_asked, page_option, predicting
+from streamsim.cli.printing import called, emit, print_data, tell
 from streamsim.device import link_words, load_device, within_words
 from streamsim.errors import INTERRUPTED, InputError
-from streamsim.page import check_rows, longest_axes
+from streamsim.page import check_rows
 from streamsim.program import Config, Workload
-from streamsim.report import common_words, sweep_table
 from streamsim.search import (
     FORMATS,
     SLOW,
@@ -78,7 +79,6 @@ def sweep_command(
     file: Path | None,
     output: Path | None,
     form: str | None,
-    page: Path | None,
     workers: int | None,
     dask: str | None,
     **options: Any,
@@ -106,17 +106,18 @@ def sweep_command(
         if value not in (None, ())
     }
     sweep = sweep_of({**(read_asked(file) if file else {}), **given})
+    page = page_asked()
     if page is not None:
         check_rows(len(sweep))
         if output is None:
             raise InputError(f"--page {page}: shows the rows of a file; add --output FILE")
-    as_table = output is None and (form == "table" or (form is None and sys.stdout.isatty()))
+    as_table = output is None and (form in ("table", MARKDOWN_FORM) or (form is None and sys.stdout.isatty()))
     kind = format_of(output or "stdout", None if as_table else form)
     if not (workers or dask or is_fast()):
         note(SLOW)
     with noting_compilation(), _executor(workers, dask) as executor:
         if as_table:
-            print_table(rows_for_table(sweep, executor), taken_for_granted(sweep))
+            emit(rows_answer(rows_for_table(sweep, executor), list(taken_for_granted(sweep))))
         elif output is None:
             tally = Tally(sweep.columns)
             print_data(header(kind, sweep.columns))
@@ -136,7 +137,8 @@ def sweep_command(
     if page is not None and output is not None:
         found = list(read_rows(output, kind))
         command = "" if file else _predicting(found, given, sweep)
-        save_page("sweep_page", page, found, sweep, command, list(taken_for_granted(sweep)))
+        answer = sweep_answer(found, sweep, command, list(taken_for_granted(sweep)))
+        write_page(replace(answer, command=shlex.join(called())), page)
 
 
 take_ranges(sweep_command)
@@ -198,14 +200,6 @@ def rows_for_table(sweep: Sweep, executor: Executor | None = None) -> list[dict[
     rows = [dict(zip(sweep.columns, row, strict=True)) for block in blocks for row in block.rows]
     _say_left_out(tally)
     return rows
-
-
-def print_table(rows: list[dict[str, Any]], notes: Iterable[str]) -> None:
-    """Print a short table for people."""
-    if rows:
-        open_console().print(sweep_table(rows))
-        tell(*common_words(rows))
-    tell(*notes)
 
 
 def _predicting(rows: list[dict[str, Any]], given: dict[str, list[str]], sweep: Sweep) -> str:

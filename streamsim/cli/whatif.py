@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 from click.core import ParameterSource
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from streamsim.analysis import WhatIf, kernel_assumptions, what_if
+from streamsim.answer import what_if_answer
 from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.code import code_of_steps_noted
-from streamsim.cli.consoles import open_console
 from streamsim.cli.explain import asked_for, explain_command
 from streamsim.cli.given import holds_program, is_program, read_given
 from streamsim.cli.layers import LayerOptions
@@ -27,14 +27,13 @@ from streamsim.cli.options import (
     one_of,
     taken,
 )
-from streamsim.cli.page import page_option, save_page
-from streamsim.cli.printing import print_csv, print_json, tell
+from streamsim.cli.page import page_option
+from streamsim.cli.printing import emit
 from streamsim.code import LANGUAGES, Language, code_of
-from streamsim.device import MOST_CONNECTIONS, Device, dump_device, load_device, within_words
+from streamsim.device import MOST_CONNECTIONS, Device, dump_device, load_device
 from streamsim.errors import InputError
 from streamsim.files import write_text
 from streamsim.program import RecordedTimes, write_schedule
-from streamsim.report import what_if_table
 from streamsim.timeline import Timeline, recorded_timeline
 from streamsim.transform import Case, Change, changed_by, kernels
 from streamsim.transform import changes as make
@@ -104,8 +103,6 @@ def whatif_command(
     language: Language | None,
     plot: Path | None,
     trace: Path | None,
-    page: Path | None,
-    form: str,
     **options: Any,
 ) -> None:
     """Change a program and see what each change brings: alone, and all of them together.
@@ -137,18 +134,11 @@ def whatif_command(
     text = None if language is None else _code(found.case, case, language, options)
     title, beside = f"{schedule.name} on {case.device.name}", _beside(found, recorded)
     write_beside(beside, plot, trace)
-    save_page("what_if_page", page, found, title, beside)
     if output is not None and text is not None:
         write_text(text, output)
     elif output is not None:
         write_schedule(found.case.schedule, output, profile=dump_device(card) if card else "")
-    if form == "csv":
-        print_csv([asdict(outcome) for outcome in (found.before, *found.alone, found.together)])
-    elif form == "json":
-        print_json(found.to_json(), case.device)
-    else:
-        open_console().print(what_if_table(found, title))
-        tell(*dict.fromkeys((*within_words(case.device), *within_words(found.case.device))))
+    emit(what_if_answer(found, title, beside), case.device)
 
 
 def _program(context: click.Context, path: Path, own: Chosen) -> tuple[Case, RecordedTimes | None, Device | None]:

@@ -1,16 +1,11 @@
-"""Pages to look at: one HTML file that a browser opens from disk, with the viewer and all that it shows inside.
+"""The viewer of pages, and what it shows: one HTML file that a browser opens from disk.
 
-``viewer`` holds the viewer's own files, ``document`` puts a page together, ``timelines`` and ``columns`` pack what the
-viewer draws, and ``pages`` says what each kind of result shows.
+``viewer`` holds the viewer's own files, ``document`` the HTML around what it draws. ``timelines``, ``maps``, ``losses``
+and ``columns`` pack what it draws.
 """
 
-from streamsim.page.columns import packed
-from streamsim.page.document import Page, write_page
-from streamsim.page.losses import losses_of
-from streamsim.page.maps import check_rows
-from streamsim.page.pages import explanation_page, prediction_page, side_by_side_page
-from streamsim.page.played import CONTROLS, LESSONS, answer, played, prediction_of
-from streamsim.page.playground import playground_html
-from streamsim.page.pyodide import ARCHIVE, MSGSPEC, PINNED, PLATFORM, PYODIDE, SIMPY, read_browser_python
-from streamsim.page.searches import best_page, longest_axes, scenarios_of
+from streamsim.page.columns import deflated, packed
+from streamsim.page.document import WITH_PYTHON, document_of, headline_html, lines_html, map_html, viewer_text
+from streamsim.page.losses import Losses, losses_html, losses_of
+from streamsim.page.maps import Map, check_rows, column_words, map_data, map_of, spread, value_words
 from streamsim.page.timelines import BECAUSE, Shown, line_data

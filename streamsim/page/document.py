@@ -1,4 +1,4 @@
-"""One page as an HTML document: words and tables that need no script, and data from which the viewer draws pictures.
+"""Pages as HTML documents: a body that needs no script, and data from which the viewer draws pictures.
 
 Every name and number is escaped. The page's own policy lets only the viewer in it run, and nothing else load.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -16,18 +15,13 @@ from typing import Any
 
 import msgspec
 
-from streamsim.errors import InputError
-from streamsim.files import write_bytes
-from streamsim.page.losses import Losses, losses_html
-from streamsim.page.maps import Map, map_data
-from streamsim.page.timelines import Shown, line_data
-from streamsim.report import Table, in_html
+from streamsim.page.timelines import Shown
+from streamsim.report import Row, in_html
 from streamsim.text import format_seconds, one_line
 
 STYLES = ("style.css",)
 PLACE = re.compile("@(policy|title|style|script|body|data)@")
 SCRIPTS = ("numbers.js", "timeline.js", "chart.js", "view.js", "told.js", "map.js", "start.js")
-MOST_OPS = 1_000_000  # of all time lines: tens of megabytes, and seconds to draw
 POLICY = "default-src 'none'; script-src '{script}'{runs}; style-src '{style}'; base-uri 'none'; form-action 'none'"
 WITH_PYTHON = " 'wasm-unsafe-eval'; worker-src blob:"  # Python is WebAssembly, in a worker made of the page's own text
 BUTTONS = (("in", "Zoom in"), ("out", "Zoom out"), ("all", "Show all"), ("path", "Critical path"))
@@ -38,54 +32,6 @@ KEYS = (
 READ_LINE = "Arrow keys go from op to op. A table of the ops stands below."
 READ_MAP = "Map of the times. Arrow keys go from cell to cell. A table of the cells stands below."
 HINT = "Point at an op to read about it. Click it to follow what it waited for."
-
-
-class Page(msgspec.Struct, frozen=True):
-    """The contents of a page, from top to bottom.
-
-    - ``headline``: figures, each with a few words. ``advice``: a sentence below them.
-    - ``lines``: time lines on one scale. ``notes``: the assumptions.
-    - ``command``: the command that made the page; empty if no command did.
-    """
-
-    title: str
-    headline: tuple[tuple[str, str], ...] = ()
-    advice: str = ""
-    losses: Losses | None = None
-    map: Map | None = None
-    lines: tuple[Shown, ...] = ()
-    tables: tuple[Table, ...] = ()
-    notes: tuple[str, ...] = ()
-    command: str = ""
-
-    def html(self) -> str:
-        """Return the page as one HTML document."""
-        _check_size(self)
-        of_map = () if self.map is None else tuple(self.map.lines.values())
-        data: dict[str, Any] = {"lines": [line_data(line) for line in self.lines + of_map], "map": None}
-        if self.map is not None:
-            data["map"] = map_data(self.map, len(self.lines))
-        body = [
-            *_head(self),
-            "" if self.losses is None else losses_html(self.losses),
-            "" if self.map is None else _map(),
-            lines_html(self.lines) if self.lines else "",
-            *(f"<section class='scroll'>{table.html()}</section>" for table in self.tables),
-            *_foot(self),
-        ]
-        return document_of(self.title, body, data)
-
-
-def _check_size(page: Page) -> None:
-    """Raise InputError for more ops than a browser can show."""
-    ops = sum(len(line.timeline) for line in page.lines)
-    if ops > MOST_OPS:
-        raise InputError(f"--page: {ops:,} ops are more than the {MOST_OPS:,} that a page shows; use fewer chunks")
-
-
-def write_page(page: Page, path: str | os.PathLike[str]) -> None:
-    """Write ``page`` as one file for a browser. Raises InputError if it cannot be written."""
-    write_bytes(page.html().encode(errors="backslashreplace"), path)  # escapes the halves of characters
 
 
 def document_of(
@@ -124,26 +70,11 @@ def _digest(content: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
 
 
-def _head(page: Page) -> list[str]:
-    return [
-        f"<header><h1>{in_html(one_line(page.title))}</h1></header>",
-        headline_html(page.headline) if page.headline else "",
-        f"<p>{in_html(page.advice)}</p>" if page.advice else "",
-        "<noscript><p>The pictures need JavaScript. Every number stands in the tables below.</p></noscript>",
-    ]
-
-
-def headline_html(headline: Iterable[tuple[str, str]]) -> str:
-    """Return figures, each with a few words."""
-    figures = (f"<div><dt>{in_html(figure)}</dt><dd>{in_html(words)}</dd></div>" for figure, words in headline)
+def headline_html(rows: Iterable[Row]) -> str:
+    """Return facts as large figures: rows of name, amount, remark."""
+    words = [(amount, ": ".join(filter(None, (name, *remark)))) for name, amount, *remark in rows]
+    figures = (f"<div><dt>{in_html(figure)}</dt><dd>{in_html(said)}</dd></div>" for figure, said in words)
     return f"<dl class='headline'>{''.join(figures)}</dl>"
-
-
-def _foot(page: Page) -> list[str]:
-    found = [f"<p>{in_html(note)}</p>" for note in page.notes]
-    if page.command:
-        found += ["<p class='soft'>The command that made this page:</p>", f"<pre>{in_html(page.command)}</pre>"]
-    return ["<section><h2>Assumed, and how the page was made</h2>", *found, "</section>"] if found else []
 
 
 def lines_html(lines: tuple[Shown, ...]) -> str:
@@ -192,7 +123,7 @@ def _ops(name: str) -> str:
     )
 
 
-def _map() -> str:
+def map_html() -> str:
     """Return the HTML in which the viewer draws a map, and below it the time line of a cell."""
     return "\n".join(
         (

@@ -8,9 +8,8 @@ import msgspec
 from streamsim.errors import InputError
 from streamsim.page.columns import packed
 from streamsim.page.timelines import Shown
-from streamsim.report import column_words, value_order, value_words
 from streamsim.rules import TICKS_PER_S
-from streamsim.text import printable
+from streamsim.text import format_bytes, format_seconds, printable, unit_of
 
 MOST_ROWS = 100_000
 MOST_LINES = 64  # time lines that a page carries beside its map
@@ -105,3 +104,29 @@ def map_data(found: Map, first_line: int) -> dict[str, Any]:
         "command": found.command,
         "data": packed([*zip(*found.rows, strict=True), found.ticks]),
     }
+
+
+# Columns and their values in words
+
+
+def value_order(value: Any) -> tuple[int, Any]:
+    """Return the sort key of a value: None (no ring of buffers) first, then numbers, then words."""
+    if value is None:
+        return 0, 0
+    return (2, value) if isinstance(value, str) else (1, value)
+
+
+def column_words(column: str) -> str:
+    """Return the name of a column without its unit."""
+    return column.removesuffix(unit_of(column))
+
+
+def value_words(column: str, value: Any) -> str:
+    """Return a value of a column in words, with its unit."""
+    if value is None or isinstance(value, str):
+        return "all" if value is None else value
+    if column.endswith("_per_s"):
+        return f"{value / 1e9:.4g} GB/s"
+    if column.endswith("_s"):
+        return format_seconds(value)
+    return format_bytes(value) if "_bytes" in column else f"{value:g}"

@@ -1,8 +1,5 @@
 """Time lines and results as text, pictures and traces; nothing here computes a prediction."""
 
-from streamsim.report.best import best_table, how_sure, what_stays
-from streamsim.report.diagnosis import apart_table, diagnosis_tables, explaining_table, nearest, other_table
-from streamsim.report.explanation import FOLDED, loss_tables, summary_of, summary_table
 from streamsim.report.gantt import (
     BAR,
     BOUND_COLOUR,
@@ -36,13 +33,8 @@ from streamsim.report.kinds import (
     numbers,
 )
 from streamsim.report.overlapping_ops import lane_of_each_op
-from streamsim.report.recording import choices_table, recording_table
-from streamsim.report.replay import replay_json, replay_table
 from streamsim.report.serial import SERIAL_WORDS, serial_timeline
-from streamsim.report.sweep import column_words, common_words, sweep_table, value_order, value_words
-from streamsim.report.tables import Table, facts, in_html
-from streamsim.report.text import IDLE, PARTLY, STREAM_LETTERS, gantt, summary, to_csv
+from streamsim.report.tables import LONGEST_CELL, Fact, Row, Table, cut, facts, in_html, in_markdown
+from streamsim.report.text import IDLE, PARTLY, STREAM_LETTERS, gantt, to_csv
 from streamsim.report.titles import spelled_out, title_of
 from streamsim.report.trace import ENGINES, HOST, STREAMS, trace_events, write_trace, write_traces
-from streamsim.report.training import loop_table
-from streamsim.report.what_if import what_if_table

@@ -62,8 +62,8 @@ class Table(msgspec.Struct, frozen=True):
         heads = self.heads or ("",) * self._columns
         ends = ("---:" if k in self.right else "---" for k in range(self._columns))
         rows = [heads, tuple(ends), *(row for group in self.groups for row in group)]
-        lines = [f"| {' | '.join(map(_in_markdown, row))} |" for row in rows]
-        return "\n".join([f"**{_in_markdown(self.title)}**", "", *lines] if self.title else lines)
+        lines = [f"| {' | '.join(map(in_markdown, row))} |" for row in rows]
+        return "\n".join([f"**{in_markdown(self.title)}**", "", *lines] if self.title else lines)
 
     def html(self) -> str:
         """Return the table as HTML: the first cell of a row is its head."""
@@ -103,6 +103,6 @@ def in_html(text: str) -> str:
     return escape(printable(text))
 
 
-def _in_markdown(cell: str) -> str:
+def in_markdown(cell: str) -> str:
     """Return a text that is no markup there, on one line."""
     return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", printable(" ".join(cell.split())))

@@ -111,7 +111,7 @@ def test_of_several_cards_each_is_replayed_and_the_busiest_is_taken(
     assert found["replay"] is None
     assert main(["import", str(path)]) == 0
     out = capsys.readouterr().out
-    assert out.count("replayed on") == 2
+    assert out.count("\nreplayed on") == out.count("\n  replayed ") == 2
     assert "card 1: binds: kernels" in out
     assert main(["simulate", str(path)]) == 0
     other = "streamsim import --gpu N takes another one (N: 0)"

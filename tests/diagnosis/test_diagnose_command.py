@@ -15,8 +15,9 @@ PROGRAM = [
 def test_the_verdict_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diagnose", *PROGRAM, "--measured", "14.5ms"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "measured on rtx4090: 14.5 ms"
+    assert lines[0] == "diagnosis on rtx4090"
     assert "explanations fit; the likeliest one: " in lines[1]
+    assert lines[3].split() == ["measured", "14.5", "ms"]
 
 
 def test_json_has_every_explanation(capsys: pytest.CaptureFixture[str]) -> None:

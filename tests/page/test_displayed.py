@@ -68,7 +68,8 @@ def test_a_page_is_written(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_a_notebook_shows_the_table_and_the_picture_where_there_is_one(name: str) -> None:
     html = values()[name]._repr_html_()
-    assert html.startswith("<table>")
+    assert html.startswith("<p>")
+    assert "<table>" in html
     assert ("<iframe" in html) == (name in PICTURED)
     if name in PICTURED:
         assert 'sandbox="allow-scripts"' in html
@@ -101,6 +102,6 @@ def test_in_a_frame_the_picture_is_drawn(browser: Any, tmp_path: Path) -> None:
     page.goto(file.as_uri())
     frame = page.frame_locator("iframe")
     frame.locator("html[data-drawn=yes]").wait_for(state="attached", timeout=10_000)
-    assert frame.locator(".headline dt").first.inner_text() == format_seconds(prediction.makespan_s)
+    assert format_seconds(prediction.makespan_s) in page.locator("table").first.inner_text()
     assert frame.locator("canvas").first.evaluate("canvas => canvas.width") > 500
     page.close()

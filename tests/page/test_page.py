@@ -15,29 +15,19 @@ import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from pages import CONFIGS, HOSTILE, PIPELINE, irregular, lines_of, said_by, saved
 from strategies import h2d, kernel, make_device, program, runs
 
 from streamsim.analysis import CAUSES, explain, predict
+from streamsim.answer import Answer, Pictures, explanation_answer, html, page_of, prediction_answer, write_page
 from streamsim.cli import main
-from streamsim.cli.terminal import Terminal
 from streamsim.device import Device
 from streamsim.lowering import lower
 from streamsim.model import simulate
-from streamsim.page import (
-    BECAUSE,
-    Page,
-    Shown,
-    document,
-    explanation_page,
-    line_data,
-    losses_of,
-    packed,
-    prediction_page,
-    write_page,
-)
+from streamsim.page import BECAUSE, Shown, line_data, losses_of, packed
 from streamsim.program import Schedule
-from streamsim.report import loss_tables, summary
+from streamsim.report import Table
 from streamsim.timeline import causes_of, critical_path
 
 
@@ -127,13 +117,12 @@ def elements(html: str) -> Elements:
 
 def hostile_page() -> str:
     schedule = program(h2d(1, 10), kernel(1, 5, name=HOSTILE), name=HOSTILE)
-    page = prediction_page(predict(schedule, make_device()), assumed=[HOSTILE])
-    return Page(**{name: getattr(page, name) for name in Page.__struct_fields__} | {"command": HOSTILE}).html()
+    return page_of(replace(prediction_answer(predict(schedule, make_device()), assumed=[HOSTILE]), command=HOSTILE))
 
 
 def test_hostile_names_are_data() -> None:
     tags = [tag for tag, _ in elements(hostile_page()).found]
-    plain = prediction_page(predict(program(h2d(1, 10), kernel(1, 5)), make_device())).html()
+    plain = page_of(prediction_answer(predict(program(h2d(1, 10), kernel(1, 5)), make_device())))
     harmless = [tag for tag, _ in elements(plain).found]
     assert tags.count("script") == harmless.count("script") == 2
     assert "img" not in tags
@@ -156,32 +145,22 @@ def test_nothing_in_a_page_is_fetched() -> None:
         assert not {"src", "href", "srcset", "action", "onclick", "onload", "style"} & set(attributes), tag
 
 
-def test_a_table_of_a_page_says_what_the_terminal_says() -> None:
-    prediction = predict(program(h2d(1, 10), kernel(1, 5), name="[bold]x"), make_device())
-    table = summary(prediction)
-    console = Terminal(width=400)
-    with console.capture() as captured:
-        console.print(summary(prediction))
-    printed = [" ".join(line.split()) for line in captured.get().splitlines() if line.strip(" ─╴╶")]
-    told = [table.title, *(" ".join(" ".join(row).split()) for group in table.groups for row in group)]
-    assert told == printed
-
-
 def test_the_parts_of_where_the_time_goes_add_up_and_each_has_its_remedy() -> None:
     explanation = explain(PIPELINE, "h200")
     losses = losses_of(explanation)
     assert losses.whole_s == pytest.approx(explanation.makespan_s, abs=1e-9)
-    html = explanation_page(explanation).html()
+    html = page_of(answer := explanation_answer(explanation))
     for loss in explanation.losses:
         if loss.ticks > 0:
             assert loss.remedy in html
-    rows = [row for table in loss_tables(explanation) for group in table.groups for row in group]
-    assert [row[0] for row in rows] == [CAUSES[loss.cause].title for loss in explanation.losses + explanation.limits]
+    told = [row[0] for part in answer.more if isinstance(part, Table) for group in part.groups for row in group]
+    for loss in explanation.losses + explanation.limits:
+        assert CAUSES[loss.cause].title in told
 
 
 def test_thirty_thousand_spans_of_as_many_lengths_take_less_than_300_kb(tmp_path: Path) -> None:
     timeline = irregular(30_000)
-    write_page(Page("many", lines=(Shown("many", timeline),)), tmp_path / "many.html")
+    write_page(Answer("many", pictures=lambda: Pictures(lines=(Shown("many", timeline),))), tmp_path / "many.html")
     assert len(timeline) >= 30_000
     assert (tmp_path / "many.html").stat().st_size < 300_000
 
@@ -196,7 +175,7 @@ def test_what_is_too_much_for_a_page_is_said_before_it_is_computed(
     assert main(["sweep", "--h2d", "1MiB", "--chunks", "1..1000", "--streams", "1..1000", *output]) == 2
     assert "1,000,000 rows are more than the 100,000" in capsys.readouterr().err
     assert not (tmp_path / "rows.csv").exists()
-    monkeypatch.setattr(document, "MOST_OPS", 5)
+    monkeypatch.setattr(html, "MOST_OPS", 5)
     assert main(["predict", *CONFIGS[0][1:], *output[2:]]) == 2
     assert "use fewer chunks" in capsys.readouterr().err
 
@@ -239,6 +218,6 @@ def test_a_map_has_every_row(tmp_path: Path) -> None:
 
 
 def test_a_page_has_the_program_that_was_cut_and_the_prediction() -> None:
-    data = lines_of(prediction_page(predict(PIPELINE, "h200")).html())
+    data = lines_of(page_of(prediction_answer(predict(PIPELINE, "h200"))))
     assert [line["name"] for line in data] == ["unchunked", "predicted"]
     assert data[1]["makespan"] == round(predict(PIPELINE, "h200").makespan_s * 1e9)

@@ -12,9 +12,10 @@ from pages import HOSTILE, PIPELINE, irregular, said_by, saved
 from strategies import d2h, h2d, kernel, make_device, program
 
 from streamsim.analysis import predict
+from streamsim.answer import Answer, Pictures, page_of, prediction_answer
 from streamsim.lowering import lower
 from streamsim.model import simulate
-from streamsim.page import Page, Shown, prediction_page
+from streamsim.page import Shown
 from streamsim.program import Op, RecordEvent, Synchronize
 from streamsim.report import COLOURS, D2H, H2D, KERNEL
 from streamsim.text import format_seconds
@@ -40,7 +41,7 @@ COVERED = """([name, red, green, blue]) => {
 
 
 def html_of(timeline: Timeline) -> str:
-    return Page("a time line", lines=(Shown("it", timeline),)).html()
+    return page_of(Answer("a time line", pictures=lambda: Pictures(lines=(Shown("it", timeline),))))
 
 
 def point_at(page: Any, op: int) -> tuple[float, float]:
@@ -192,7 +193,13 @@ def test_the_table_behind_the_picture_has_every_op(look: Look) -> None:
 
 def test_a_hostile_name_is_shown_and_not_run(look: Look) -> None:
     timeline = simulate(program(kernel(1, 50, name=HOSTILE), name=HOSTILE), make_device())
-    page = look(Page(HOSTILE, lines=(Shown(HOSTILE, timeline),), notes=(HOSTILE,), command=HOSTILE).html())
+    page = look(
+        page_of(
+            Answer(
+                HOSTILE, notes=(HOSTILE,), pictures=lambda: Pictures(lines=(Shown(HOSTILE, timeline),)), command=HOSTILE
+            )
+        )
+    )
     point_at(page, 0)
     assert told(page).startswith(HOSTILE)
     assert page.inner_text("h1") == HOSTILE
@@ -249,7 +256,7 @@ def test_spans_of_lanes_have_rows_of_their_own_and_say_what_they_are(look: Look)
 def test_figures_and_tables_need_no_script(browser: Any, tmp_path: Path) -> None:
     prediction = predict(PIPELINE, "h200")
     file = tmp_path / "page.html"
-    file.write_text(prediction_page(prediction).html())
+    file.write_text(page_of(prediction_answer(prediction)))
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(file.as_uri())

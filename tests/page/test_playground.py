@@ -22,7 +22,7 @@ from streamsim.analysis import explain
 from streamsim.cli import main
 from streamsim.cli.fetch_pyodide import fetch
 from streamsim.errors import InputError
-from streamsim.page import (
+from streamsim.playground import (
     ARCHIVE,
     CONTROLS,
     LESSONS,
@@ -67,7 +67,9 @@ def test_a_page_holds_the_files_and_the_model_and_loads_nothing(tiny: Path) -> N
     assert json.loads(held["lock.json"]) == {"info": {"python": "3.14"}, "packages": {}}
     site = zipfile.ZipFile(io.BytesIO(held["site.zip"]))
     assert {"msgspec/__init__.py", "simpy/__init__.py", "streamsim/device/profiles/h200.toml"} <= set(site.namelist())
-    assert site.read("streamsim/page/played.py") == Path(sys.modules[played.__module__].__file__ or "").read_bytes()
+    assert (
+        site.read("streamsim/playground/played.py") == Path(sys.modules[played.__module__].__file__ or "").read_bytes()
+    )
     worker = zlib.decompress(b64decode(data["worker"])).decode()
     assert not re.search(r"import\.meta|export default", worker)  # it is no module
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', html)

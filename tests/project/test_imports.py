@@ -17,6 +17,8 @@ PACKAGE = ROOT / "streamsim"
 ROOMS = (
     "cli",
     "code",
+    "playground",
+    "answer",
     "page",
     "report",
     "recorded",

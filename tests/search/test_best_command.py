@@ -149,7 +149,7 @@ def test_the_table_names_what_to_use(capsys: pytest.CaptureFixture[str]) -> None
         load_device("h200"),
         Grid(tuple(range(1, 7)), (1, 2, 3)),
     )
-    table = " ".join(said(capsys, *PIPELINE).split())
+    table = " ".join(said(capsys, *PIPELINE, "--all").split())
     config = best.simplest.config
     assert f"{config.chunks} chunk{'s' * (config.chunks > 1)} on {config.streams} stream" in table
     assert f"{best.programs} programs: {best.simulated} simulated" in table
@@ -167,7 +167,7 @@ def test_the_command_says_what_is_not_known(capsys: pytest.CaptureFixture[str], 
     assert value["left_open"] > 0
     assert value["left_open_because"] == "the budget of 80 simulated ops is spent"
     assert value["floor_s"] < value["best"]["makespan_s"]
-    table = " ".join(said(capsys, *PIPELINE).split())
+    table = " ".join(said(capsys, *PIPELINE, "--all").split())
     for words in ("best found", "the simplest found within 1 % of the best found", "unknown within 1, 5, 10 %"):
         assert words in table
     assert "Not exact, though no program is more than" in table

@@ -87,7 +87,7 @@ def test_the_table_has_the_rows_rounded_and_what_they_have_in_common_once(capsys
     (csv, _), (table, _) = (said(capsys, *options, *more) for more in ((), ("--format", "table")))
     names, *rows = (line.split(",") for line in csv.splitlines())
     title, _, heads, _, *lines = (line.strip() for line in table.splitlines())
-    assert title == "6 rows"
+    assert title == "6 predictions"
     (common,) = (line for line in lines if line.startswith("all with device h200, "))
     assert "order depth-first" in common
     assert "chunks" not in common
@@ -104,7 +104,7 @@ def test_a_table_of_many_rows_is_of_the_fastest(capsys: pytest.CaptureFixture[st
     options = [*WORK.split(), "--chunks", "1..60"]
     (csv, _), (table, _) = (said(capsys, *options, *more) for more in ((), ("--format", "table")))
     names, *rows = (line.split(",") for line in csv.splitlines())
-    assert table.startswith("the 40 fastest of 60 rows\n")
+    assert table.startswith("60 predictions\nthe 40 fastest of 60 rows\n")
     fastest = min(rows, key=lambda row: float(row[names.index("makespan_s")]))
     first = next(line for line in table.splitlines() if line.strip().endswith("x"))
     assert first.split()[0] == fastest[names.index("chunks")]

@@ -32,7 +32,7 @@ from streamsim_validate.cli import main
 from streamsim_validate.compare.comparison import EVERYTHING, Choice, Comparison, Row, choose, percentile95, summarise
 from streamsim_validate.compare.predictions import classify, compare, formulas, time_lines
 from streamsim_validate.compare.profiles import changes, predict_device_s
-from streamsim_validate.compare.tables import sections, to_rows
+from streamsim_validate.compare.tables import comparison_answer, to_rows
 from streamsim_validate.records.files import read_record, write_record
 from streamsim_validate.records.recipe import digest
 from streamsim_validate.records.record import Entry, Record, Spans
@@ -123,7 +123,7 @@ def test_no_schedule_is_silently_dropped() -> None:
     assert "device time is 0" in reasons[entries[4].key]
     assert "time on the host's clock is 0" in reasons[entries[5].key]
     assert [(one.key, one.reason) for one in found.unmeasured] == [(entries[2].key, "skipped: too large")]
-    for written in (str([*sections(found)]), to_csv(to_rows(found)), json.dumps(found.to_json())):
+    for written in (str(comparison_answer(found).tables), to_csv(to_rows(found)), json.dumps(found.to_json())):
         assert all(entry.key in written for entry in entries)
 
 
@@ -254,7 +254,7 @@ def test_the_choices_that_cost_most_come_first() -> None:
         for workload, picked_s in (("v", 1.5), ("w", 2.0))
         for measured_s, predicted_s in ((picked_s, 1.0), (1.0, 2.0))
     ]
-    found = [*sections(a_comparison(*rows))]
+    found = comparison_answer(a_comparison(*rows)).tables
     assert "choice: within 1% of the best measured for 0 of 2 workloads (0.0%), 100.00% off at worst" in found
     (far,) = (one for one in found if isinstance(one, Table) and one.title.startswith("choice: not within 1%"))
     assert [row[:2] for row in far.groups[0]] == [("w 2.0", "w 1.0"), ("v 1.5", "v 1.0")]

@@ -8,6 +8,7 @@ is. Formula f is 10 and 20 % too long, g is 40 % too short and right.
 import csv
 import io
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from streamsim_validate.cli.compare import _plain
 from streamsim_validate.compare.comparison import Absent, Comparison, Row
 from streamsim_validate.compare.coverage import Coverage, Verdict
 from streamsim_validate.compare.profiles import Drift
-from streamsim_validate.compare.tables import sections, side_by_side, to_rows
+from streamsim_validate.compare.tables import comparison_answer, comparisons_answer, to_rows
 
 A = Row("A", 8, "device-bound", "ring", "grid", "w", 10.0, 0.01, 13.0, 20.0, 19.0, 1.0, {"f": 11.0, "g": 6.0}, (1,))
 B = Row("B", 8, "device-bound", "ring", "grid", "w", 12.5, 0.02, 10.0, 25.0, 30.0, 2.0, {"f": 15.0, "g": 12.5}, (2,))
@@ -171,7 +172,7 @@ def test_csv_by_hand() -> None:
     assert [rows[0][name] for name in ("class", "pattern", "effect")] == ["device-bound", "ring", "grid"]
 
 
-def rows(tables: list[Table | str]) -> dict[str, list[str]]:
+def rows(tables: Sequence[Table | str]) -> dict[str, list[str]]:
     """The lines of each table, by its title or first head; sentences under ""."""
     found: dict[str, list[str]] = {"": [one for one in tables if isinstance(one, str)]}
     for table in tables:
@@ -182,7 +183,7 @@ def rows(tables: list[Table | str]) -> dict[str, list[str]]:
 
 
 def test_tables_by_hand() -> None:
-    found = rows(list(sections(COMPARISON, VERDICTS, covered=COVERED, most=1)))
+    found = rows(comparison_answer(COMPARISON, VERDICTS, COVERED, 1).tables)
     assert list(found) == [
         "",
         "model, by class",
@@ -234,7 +235,7 @@ def test_two_comparisons_side_by_side_by_hand() -> None:
     other = msgspec.structs.replace(
         COMPARISON, rows=(msgspec.structs.replace(A, predicted_s=8.0),), suite="another", unpredicted=()
     )
-    found = rows(list(side_by_side({"one.gz": COMPARISON, "two.gz": other}, 1)))
+    found = rows(comparisons_answer({"one.gz": COMPARISON, "two.gz": other}, 1, {}).tables)
     assert found == {
         "": [
             "1: one.gz: a card, a suite: 3 schedules, profile a device",
@@ -255,6 +256,6 @@ def test_two_comparisons_side_by_side_by_hand() -> None:
 
 def test_of_many_schedules_only_the_worst_are_listed_unless_all_are_asked_for() -> None:
     many = Comparison("a card", "a suite", "a device", (A,) * 61, (), (), ())
-    assert "every schedule" not in rows(list(sections(many)))
-    assert "every schedule" in rows(list(sections(many, every=True)))
-    assert "every schedule" in rows(list(sections(msgspec.structs.replace(many, rows=(A,) * 60))))
+    assert "every schedule" not in rows(comparison_answer(many).tables)
+    assert "every schedule" in rows(comparison_answer(many).more)
+    assert "every schedule" in rows(comparison_answer(msgspec.structs.replace(many, rows=(A,) * 60)).tables)

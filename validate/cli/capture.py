@@ -32,7 +32,7 @@ from streamsim_validate.run import capture, parse_program
 )
 @format_options
 def capture_command(
-    command: tuple[str, ...], output: Path, window: str | None, device: int | None, untraced_runs: int, form: str
+    command: tuple[str, ...], output: Path, window: str | None, device: int | None, untraced_runs: int
 ) -> None:
     """Record what a Python program does with the card, time it unrecorded, and say why the card stood still.
 
@@ -53,5 +53,5 @@ def capture_command(
     if untraced_runs and untraced_time_s(recording, window, device) is None:
         what = "; a named --window is timed" if window is None else f" of --window {window}"
         note(f"what the program takes when nothing records it is not known{what}")
-    asked = {"window": window, "device": device, "form": form}
+    asked = {"window": window, "device": device}
     click.get_current_context().invoke(import_command, file=output, **asked)

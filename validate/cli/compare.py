@@ -6,30 +6,29 @@ from typing import Any
 
 import click
 
+from streamsim.answer import open_console
 from streamsim.cli import process
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.fail_if import report_failures
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import FILE, complete_device, format_options
-from streamsim.cli.page import page_option, write_called
-from streamsim.device import Device, load_device
+from streamsim.cli.page import page_asked, page_option
+from streamsim.cli.printing import FORM, emit
+from streamsim.device import load_device
 from streamsim.errors import InputError
-from streamsim_validate.cli.printing import print_result, print_sections
 from streamsim_validate.compare import (
     Comparison,
     Coverage,
     Verdict,
     by_class,
     compare,
-    comparison_page,
+    comparison_answer,
+    comparisons_answer,
     drawn_time_lines,
     expectations,
     in_percent,
     judge,
     parse_tolerance,
-    sections,
-    side_by_side,
-    to_rows,
 )
 from streamsim_validate.records import Record, journal_path, read_record
 
@@ -54,7 +53,6 @@ SAMPLES = "Also count the measured medians in their predicted 90 % intervals, fr
 )
 @click.option("--worst", type=WORST, default=10, show_default=True, help="Number of worst predicted schedules to list.")
 @click.option("--timelines", is_flag=True, help="Also draw the time lines of the worst schedules.")
-@click.option("--all", "every", is_flag=True, help="List every schedule in the table, whatever their number.")
 @click.option("--samples", type=int, help=SAMPLES)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draws.")
 @click.option(
@@ -67,15 +65,12 @@ SAMPLES = "Also count the measured medians in their predicted 90 % intervals, fr
 def compare_command(
     records: tuple[Path, ...],
     device: str | None,
-    form: str,
     fail_if: tuple[str, ...],
     worst: int,
     timelines: bool,
-    every: bool,
     samples: int | None,
     seed: int,
     spread: str | None,
-    page: Path | None,
 ) -> int:
     """Compare the predictions of a record's schedules with the measured times. Show several records side by side.
 
@@ -89,9 +84,10 @@ def compare_command(
     """  # noqa: D301 - click wants the backspace itself
     if spread is not None and samples is None:
         raise InputError(f"--spread {spread}: only --samples draws from it; add --samples")
+    form = click.get_current_context().meta[FORM]
     if timelines and form != "table":
         raise InputError(f"--timelines: draws below the table, not in {form}; leave one of the two out")
-    of_one = {"--page": page, "--timelines": timelines, "--all": every, "--samples": samples is not None}
+    of_one = {"--page": page_asked(), "--timelines": timelines, "--samples": samples is not None}
     if len(records) > 1 and (named := [option for option, is_given in of_one.items() if is_given]):
         raise InputError(f"{named[0]}: is of one record, and {len(records)} are given; give one, or leave it out")
     tolerances = [parse_tolerance(text) for text in fail_if]
@@ -102,7 +98,8 @@ def compare_command(
         verdicts = {name: [judge(one, tolerance) for tolerance in tolerances] for name, one in comparisons.items()}
     with process.verdict():
         if len(found) > 1:
-            _show_several(comparisons, verdicts, form, worst, profile)
+            told = [{"record": n, **_plain(one, verdicts[n], worst)} for n, one in comparisons.items()]
+            emit(comparisons_answer(comparisons, worst, {"records": told}), profile)
         else:
             ((name, record),) = found.items()
             comparison = comparisons[name]
@@ -110,34 +107,13 @@ def compare_command(
             if samples is not None:
                 drawn = None if spread is None else _spread_of(spread)
                 covered = by_class(expectations(record, comparison.rows, samples, seed, drawn, profile))
-            if page is not None:
-                write_called(comparison_page(comparison, worst, record, profile), page)
-            print_result(
-                form,
-                lambda: sections(comparison, verdicts[name], every, covered, worst),
-                lambda: _plain(comparison, verdicts[name], worst, covered),
-                lambda: to_rows(comparison),
-                profile,
-            )
+            data = _plain(comparison, verdicts[name], worst, covered)
+            emit(comparison_answer(comparison, verdicts[name], covered, worst, record, profile, data), profile)
             if timelines:
-                print_sections(drawn_time_lines(record, comparison, profile, worst))
+                console = open_console()
+                for part in drawn_time_lines(record, comparison, profile, worst):
+                    console.print(part, soft_wrap=True)
     return _exit_code(verdicts)
-
-
-def _show_several(
-    comparisons: Mapping[str, Comparison],
-    verdicts: Mapping[str, Sequence[Verdict]],
-    form: str,
-    worst: int,
-    profile: Device | None,
-) -> None:
-    print_result(
-        form,
-        lambda: side_by_side(comparisons, worst),
-        lambda: {"records": [{"record": n, **_plain(one, verdicts[n], worst)} for n, one in comparisons.items()]},
-        lambda: [{"record": n, **row} for n, one in comparisons.items() for row in to_rows(one)],
-        profile,
-    )
 
 
 def _plain(

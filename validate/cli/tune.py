@@ -24,13 +24,13 @@ from streamsim.cli.options import (
     taken,
     workload_options,
 )
+from streamsim.cli.printing import emit
 from streamsim.code import FRONT_END_OF, LANGUAGES, Language
 from streamsim.device import CALLS, Device, front_end_of
 from streamsim.errors import InputError
 from streamsim.program import HOST_MEMORIES, LAUNCHES, ORDERS, HostMemory, Workload
 from streamsim.search import Grid, candidates, default_grid
 from streamsim.text import chosen, counted, format_seconds, parse_buffers
-from streamsim_validate.cli.printing import print_result
 from streamsim_validate.gpu import Gpu, load_kernels, open_gpu
 from streamsim_validate.records import Card, check_same_card, journal_path
 from streamsim_validate.run import (
@@ -117,7 +117,6 @@ def tune_command(
     kernels: tuple[Path, ...],
     gpu: int,
     output: Path,
-    form: str,
     **options: Any,
 ) -> None:
     """Find how to cut and issue a workload by measuring the few programs that are worth it.
@@ -154,7 +153,7 @@ def tune_command(
         _note_another_card(opened.card, device)
         with _meter_of(language, files, workload, opened, gpu) as meter:
             found = tune(task, opened, on_step, meter)
-    _report(found, device.name, str(output), form, meter.kernels if meter else None)
+    _report(found, device.name, str(output), meter.kernels if meter else None)
 
 
 def _check_front_end(language: str, counted: str) -> None:
@@ -205,15 +204,10 @@ def _note_another_card(card: Card, device: Device) -> None:
         )
 
 
-def _report(found: Tuned, device: str, output: str, form: str, kernels: Kernels | None) -> None:
-    head = {"device": device, "record": output}
+def _report(found: Tuned, device: str, output: str, kernels: Kernels | None) -> None:
     own = {} if kernels is None else {"kernels": kernels._asdict()}
-    print_result(
-        form,
-        lambda: (*found.sections(), *_about_kernels(kernels), f"record: {output}"),
-        lambda: {**head, **found.to_json(), **own},
-        lambda: [one.plain() for one in found.tried],
-    )
+    data = {"device": device, "record": output, **found.to_json(), **own}
+    emit(found.answer(data, (*_about_kernels(kernels), f"record: {output}")))
 
 
 def _about_kernels(kernels: Kernels | None) -> Iterator[str]:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from streamsim.answer import Answer
 from streamsim.displayed import Result
-from streamsim.page import Page
 from streamsim.text import short
 from streamsim_validate.compare.profiles import PERCENT, Drift
 
@@ -228,10 +228,10 @@ class Comparison(Result, msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         return short(f"Comparison({self.card}, {self.suite}: {len(self.rows)} rows, {self.device})")
 
-    def _page(self) -> Page:
-        from streamsim_validate.compare.tables import comparison_page  # which needs this module
+    def _answer(self) -> Answer:
+        from streamsim_validate.compare.tables import comparison_answer  # which needs this module
 
-        return comparison_page(self)
+        return comparison_answer(self)
 
     @property
     def summaries(self) -> dict[str, dict[str, Summary]]:

@@ -1,12 +1,14 @@
 """A comparison's tables and sentences, in the order in which they are printed; its rows for CSV; its page."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rich.text import Text
 
+from streamsim.answer import Answer, Pictures
 from streamsim.device import Device
-from streamsim.page import Page, Shown
+from streamsim.page import Shown
 from streamsim.report import Table, gantt
 from streamsim.text import counted, format_seconds
 from streamsim_validate.compare.comparison import (
@@ -101,18 +103,16 @@ WORST = "the worst predicted, pageable memory left out"
 FIGURES = ("n", "median", "p95", "worst", "bias", "noise")
 
 
-def sections(
+def _sections(
     comparison: Comparison,
     verdicts: Sequence[Verdict] = (),
-    every: bool = False,
     covered: Mapping[str, Coverage] | None = None,
     most: int = 10,
 ) -> Iterator[Table | str]:
     """Yield the summary, then the ``most`` worst predicted schedules, then the other tables.
 
-    ``covered``: the coverage by class. Every schedule is listed if there are at most 60, or with ``every``.
+    ``covered``: the coverage by class.
     """
-    yield title(comparison)
     yield from _class_table(comparison)
     if comparison.is_of_programs:
         yield from program_sections(comparison)
@@ -132,8 +132,6 @@ def sections(
     yield from _choices(comparison)
     for drift in comparison.drift:
         yield from _drift(drift)
-    if every or len(comparison.rows) <= FEW:
-        yield from _schedules("every schedule", comparison.rows)
 
 
 def title(comparison: Comparison) -> str:
@@ -170,8 +168,10 @@ def _class_table(comparison: Comparison) -> Iterator[Table]:
         yield table_of("", heads, rows, (0, 8))
 
 
-def schedules_table(title: str, rows: Iterable[Row]) -> Table:
-    """Return the measured and the predicted time of each schedule."""
+def _schedules(title: str, rows: Sequence[Row]) -> tuple[Table, ...]:
+    """Return the measured and the predicted time of each schedule as a table, if there is any."""
+    if not rows:
+        return ()
     heads = ("schedule", "measured", "predicted", "error", "noise", "class", "connections")
     cells = [
         (
@@ -185,12 +185,7 @@ def schedules_table(title: str, rows: Iterable[Row]) -> Table:
         )
         for row in rows
     ]
-    return table_of(title, heads, cells, (0, 5))
-
-
-def _schedules(title: str, rows: Sequence[Row]) -> Iterator[Table]:
-    if rows:
-        yield schedules_table(title, rows)
+    return (table_of(title, heads, cells, (0, 5)),)
 
 
 def _coverage_table(covered: Mapping[str, Coverage]) -> Table:
@@ -280,7 +275,7 @@ def drawn_time_lines(record: Record, comparison: Comparison, device: Device | No
 # Several records
 
 
-def side_by_side(comparisons: Mapping[str, Comparison], most: int) -> Iterator[Table | str]:
+def _side_by_side(comparisons: Mapping[str, Comparison], most: int) -> Iterator[Table | str]:
     """Yield the records by name, their errors by class, and the ``most`` worst schedules, with columns for each record.
 
     A schedule is as bad as the largest of its absolute errors in any of the records.
@@ -342,29 +337,43 @@ def to_rows(comparison: Comparison) -> list[dict[str, Any]]:
 MOST = 10  # schedules that are listed
 
 
-def comparison_page(
-    comparison: Comparison, most: int = MOST, record: Record | None = None, device: Device | None = None
-) -> Page:
-    """Return the page of a comparison with the ``most`` worst schedules.
+def comparison_answer(
+    comparison: Comparison,
+    verdicts: Sequence[Verdict] = (),
+    covered: Mapping[str, Coverage] | None = None,
+    most: int = MOST,
+    record: Record | None = None,
+    device: Device | None = None,
+    data: dict[str, Any] | None = None,
+) -> Answer:
+    """Return the answer of a comparison with the ``most`` worst schedules; ``covered``: the coverage by class.
 
-    With the ``record`` that it is of, it has the time lines of the worst one whose time line was measured, or else of
-    the worst one. ``device`` as for :func:`time_lines`.
+    With the ``record`` that it is of, a page has the time lines of the worst one whose time line was measured, or else
+    of the worst one. ``device`` as for :func:`time_lines`.
     """
-    worst = comparison.worst(most)
-    by_class = comparison.summaries["class"]
-    return Page(
-        title=f"{comparison.card}, {comparison.suite}: measured and predicted",
-        headline=tuple((f"{summary.median:.2%}", f"median error, {name}") for name, summary in by_class.items()),
-        lines=() if record is None else _lines(record, worst, device),
-        tables=(errors_table("model, by class", by_class, title(comparison)), schedules_table(WORST, worst)),
-        notes=(f"{len(comparison.rows):,} rows, profile {comparison.device}",),
+    every = _schedules("every schedule", comparison.rows)
+    few = len(comparison.rows) <= FEW
+    return Answer(
+        title=title(comparison),
+        tables=(*_sections(comparison, verdicts, covered, most), *(every if few else ())),
+        more=() if few else every,
+        pictures=Pictures if record is None else partial(_lines, record, comparison.worst(most), device),
+        data=data or {},
+        rows=to_rows(comparison),
     )
 
 
-def _lines(record: Record, worst: Sequence[Row], device: Device | None) -> tuple[Shown, ...]:
+def _lines(record: Record, worst: Sequence[Row], device: Device | None) -> Pictures:
     pairs = [(row, *time_lines(record, row, device)) for row in worst]
     for row, predicted, measured in pairs:
         if measured is not None:
             words = f"{row.key}, {row.connections} connections"
-            return Shown(f"measured, traced: {words}", measured), Shown(f"predicted: {words}", predicted)
-    return tuple(Shown(f"predicted: {row.key}", predicted) for row, predicted, _ in pairs[:1])
+            lines = Shown(f"measured, traced: {words}", measured), Shown(f"predicted: {words}", predicted)
+            return Pictures(lines=lines)
+    return Pictures(lines=tuple(Shown(f"predicted: {row.key}", predicted) for row, predicted, _ in pairs[:1]))
+
+
+def comparisons_answer(comparisons: Mapping[str, Comparison], most: int, data: dict[str, Any]) -> Answer:
+    """Return the answer of several comparisons by the names of their records, side by side."""
+    rows = [{"record": name, **row} for name, one in comparisons.items() for row in to_rows(one)]
+    return Answer(f"{len(comparisons)} records", tables=tuple(_side_by_side(comparisons, most)), data=data, rows=rows)

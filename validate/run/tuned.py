@@ -1,12 +1,11 @@
 """The result of a tuning: its values, its tables and its JSON."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from streamsim.answer import Answer
 from streamsim.displayed import Result, attributes
-from streamsim.page import Page
 from streamsim.program import Config, Workload
 from streamsim.report import Table, facts
 from streamsim.text import format_change, format_seconds
@@ -62,17 +61,6 @@ class Tuned(Result, msgspec.Struct, frozen=True):
         """True if the found program is faster than the model's pick beyond the scatter of the measurements."""
         return self.gain_low > 1
 
-    def sections(self) -> Iterator[Table | str]:
-        """Yield the measured programs, those that failed, and what was found beside the model's pick."""
-        yield self._measured
-        yield from (f"not measured: {words}: {why}" for words, why in self.left_out.items())
-        yield self._side_by_side
-        yield self._verdict()
-        yield (
-            f"No other program promises to be more than {self.promise:.1%} faster"
-            f" ({len(self.tried)} of {self.candidates} programs measured)"
-        )
-
     @property
     def _measured(self) -> Table:
         rows = tuple(
@@ -99,9 +87,20 @@ class Tuned(Result, msgspec.Struct, frozen=True):
             return f"What was found is no faster than what the model picked, beyond what measuring scatters: {between}"
         return f"What was found is faster than what the model picked: {between}"
 
-    def _page(self) -> Page:
+    def answer(self, data: dict[str, Any], notes: tuple[str, ...] = ()) -> Answer:
+        """Return the measured programs, those that failed, and what was found beside the model's pick."""
+        failed = (f"not measured: {words}: {why}" for words, why in self.left_out.items())
+        return Answer(
+            title=f"{len(self.tried)} of {self.candidates} programs measured",
+            verdict=(self._verdict(), f"No other program promises to be more than {self.promise:.1%} faster"),
+            tables=(self._measured, *failed, self._side_by_side),
+            notes=notes,
+            data=data,
+            rows=[one.plain() for one in self.tried],
+        )
 
-        return Page("tuned", advice=self._verdict(), tables=(self._measured, self._side_by_side))
+    def _answer(self) -> Answer:
+        return self.answer(self.to_json())
 
     def _json(self) -> dict[str, Any]:
         gains = ("picked_s", "found_s", "gain", "gain_low", "gain_high", "is_sure", "promise")

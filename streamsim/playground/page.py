@@ -1,10 +1,9 @@
 """The playground: a page with controls to drag, in which the model runs and answers."""
 
-from streamsim.page.columns import deflated
-from streamsim.page.document import WITH_PYTHON, document_of, lines_html, viewer_text
-from streamsim.page.played import CONTROLS, LESSONS, Control, Lesson, played, prediction_of, shown
-from streamsim.page.predictions import lines_of
-from streamsim.page.pyodide import BrowserPython
+from streamsim.answer import lines_of
+from streamsim.page import WITH_PYTHON, deflated, document_of, lines_html, viewer_text
+from streamsim.playground.played import CONTROLS, LESSONS, Control, Lesson, played, prediction_of, shown
+from streamsim.playground.pyodide import BrowserPython
 from streamsim.report import in_html
 
 TITLE = "Streams: drag, and see"

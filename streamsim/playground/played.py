@@ -12,14 +12,11 @@ from typing import Any, cast
 import msgspec
 
 from streamsim.analysis import Prediction, explain, predict, work_bound
+from streamsim.answer import lines_of, prediction_answer
 from streamsim.device import Device, changed, device_names, load_device, parse_settings
 from streamsim.errors import InputError
-from streamsim.page.document import headline_html
-from streamsim.page.losses import losses_html, losses_of
-from streamsim.page.predictions import advice_words, headline_of, lines_of
-from streamsim.page.timelines import line_data
+from streamsim.page import headline_html, line_data, losses_html, losses_of
 from streamsim.program import HOST_MEMORIES, ORDERS, Config, HostMemory, Order, useful_streams, workload_of_sizes
-from streamsim.report import summary
 from streamsim.text import parse_number
 from streamsim.transform import Source
 
@@ -160,10 +157,12 @@ def shown(choice: dict[str, str]) -> dict[str, Any]:
     """Return the first answer to a choice: figures and a table as HTML, time lines as data, and the command."""
     play = played(choice)
     prediction = prediction_of(play)
+    table = prediction_answer(prediction).facts
+    assert table is not None
     return {
-        "headline": headline_html(headline_of(prediction)),
+        "headline": headline_html(table.groups[0]),
         "lines": [line_data(line) for line in lines_of(prediction)],
-        "table": summary(prediction).html(),
+        "table": table.html(),
         "command": play.command,
     }
 
@@ -173,7 +172,7 @@ def reason(choice: dict[str, str]) -> dict[str, Any]:
     play = played(choice)
     source = play.source
     found = explain(source.config.schedule(source.workload), play.device, source)
-    return {"advice": advice_words(found), "losses": losses_html(losses_of(found))}
+    return {"advice": f"first: {found.advice}", "losses": losses_html(losses_of(found))}
 
 
 ANSWERS: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {"shown": shown, "reason": reason}

@@ -1,0 +1,290 @@
+"""Answers to what a program takes and why: predictions and explanations."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from streamsim.analysis import (
+    BOUND_AS_ISSUED,
+    BOUND_OF_WORK,
+    BUSIEST_ENGINE,
+    ELSEWHERE,
+    FORMULA_WORDS,
+    LOSS_FIELDS,
+    Bound,
+    Explanation,
+    Interval,
+    Loss,
+    Prediction,
+    WithoutRing,
+    bound_json,
+)
+from streamsim.answer.document import Answer, Pictures
+from streamsim.device import within_words
+from streamsim.page import Shown, losses_of
+from streamsim.report import SERIAL_WORDS, Fact, Row, Table, cut, facts, serial_timeline, title_of
+from streamsim.text import (
+    counted,
+    format_between,
+    format_bytes,
+    format_change,
+    format_ratio,
+    format_seconds,
+    format_share,
+)
+
+NO_INTERVAL = (0.0, 0.0)
+FOLDED = 0.01  # of the makespan: causes whose part and gain are smaller are one line of the short table
+HEADS = ("cause", "part", "share", "alone", "remedy")
+NUMBERS = frozenset({1, 2, 3})
+ALONE = (
+    "Alone: what the remedy gains if nothing else changes; the changed schedule is simulated. Brackets: no change of"
+    " the schedule removes the cause; without the cause, this much would be gained."
+)
+RACY = "The schedule has races (streamsim check): what its data needs is uncertain."
+
+
+def prediction_answer(
+    prediction: Prediction,
+    interval: Interval | None = None,
+    explanation: Explanation | None = None,
+    assumed: Sequence[str] = (),
+    formulas: bool = False,
+    inputs: dict[str, Any] | None = None,
+) -> Answer:
+    """Return the answer of a prediction, with the ``interval``, the ``explanation`` and the ``formulas`` if given.
+
+    ``assumed``: sentences on its kernels; ``inputs``: what was asked, for JSON.
+    """
+    p = prediction
+    own = {} if interval is None else {"interval": interval.to_json()}
+    data = {**p.to_json(inputs), **own}
+    row = {name: value for name, value in data.items() if name != "inputs"}
+    why = Answer("") if explanation is None else explanation_answer(explanation, p.work_bound, inputs=inputs)
+    if explanation is not None:
+        data["explanation"] = explanation.to_json(inputs)
+        row["lost_s"] = {loss.cause: loss.lost_s for loss in explanation.losses}
+    groups = (_headline(p, interval), _work_bound(p), _engines(p), _memory(p), _formulas(p) if formulas else [])
+    notes, link = link_notes(p.device, p.link)
+    return Answer(
+        title=title_of(p.timeline),
+        verdict=why.verdict,
+        warnings=why.warnings,
+        facts=facts("", groups, p.known_within),
+        sketch=p.timeline,
+        tables=why.tables,
+        notes=(*notes, *within_words(p.timeline.device), *assumed),
+        more=(facts("", [_rest(p)], p.known_within), *link, *(part for part in why.more if part not in link)),
+        pictures=lambda: Pictures(why.pictures().losses, lines=lines_of(p, interval)),
+        data=with_assumed(data, assumed),
+        rows=[row],
+    )
+
+
+def with_assumed(data: dict[str, Any], assumed: Sequence[str]) -> dict[str, Any]:
+    """Return ``data`` with what is assumed, if anything is."""
+    return {**data, "assumed": assumed} if assumed else data
+
+
+def link_notes(device: str, link: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the line on a device's link as a note if the link is assumed; else as what stands behind ``--all``."""
+    line = (f"{device}: {link}",)
+    return (line, ()) if "assumed" in link else ((), line)
+
+
+def _headline(p: Prediction, interval: Interval | None) -> Iterator[Fact]:
+    """Yield the predicted time, what it is compared with, and the interval if there is one."""
+    within, room = p.known_within, ""
+    if not p.serial_fits:
+        room = f"; {format_bytes(p.serial_device_bytes)}, for which there is no room"
+    between = format_between(p.makespan_s * (1 - within), p.makespan_s * (1 + within), within)
+    gain = f"{format_ratio(p.speedup, within)} as fast as {p.serial_program}"
+    yield "predicted", between if within else p.makespan_s, gain
+    if interval is not None:
+        yield f"{interval.level:.0%} interval", interval.between, f"{interval.samples} draws, seed {interval.seed}"
+    yield p.serial_program, p.serial_s, f"{SERIAL_WORDS[p.serial_program]}{room}"
+
+
+def _bound(p: Prediction, name: str, bound: Bound) -> Fact:
+    above = format_share(p.over(bound) - 1, p.known_within)
+    return name, bound.seconds, f"by {bound.bound_by}; predicted is {above} above"
+
+
+def _work_bound(p: Prediction) -> list[Fact]:
+    return [] if p.work_bound is None else [_bound(p, BOUND_OF_WORK, p.work_bound)]
+
+
+def _engines(p: Prediction) -> Iterator[Fact]:
+    for name, use in p.engines.items():
+        yield f"{name} busy", use.busy_s, f"{format_share(use.utilisation, p.known_within)} of the time"
+    yield "overlap", p.overlap_s, "two engines or more busy"
+
+
+def _memory(p: Prediction) -> Iterator[Fact]:
+    has = "" if p.memory_bytes is None else f"of {format_bytes(p.memory_bytes)}"
+    yield "on the card", format_bytes(p.device_bytes), has
+    if p.without_ring is not None:
+        yield "without the ring", p.without_ring.makespan_s, _ring_words(p, p.without_ring)
+
+
+def _ring_words(p: Prediction, other: WithoutRing) -> str:
+    holds = f"{format_bytes(other.device_bytes)} on the card{'' if other.fits else ', more than there is room for'}"
+    cost = p.makespan_s / other.makespan_s - 1 if other.makespan_s else 0.0
+    saved = other.device_bytes - p.device_bytes
+    change = f"saves {format_bytes(saved)}" if saved >= 0 else f"takes {format_bytes(-saved)} more"
+    return f"{holds}; the ring costs {format_change(cost, p.known_within)} of time and {change}"
+
+
+def _formulas(p: Prediction) -> Iterator[Fact]:
+    for name, seconds in p.formulas.items():
+        change = format_change(seconds / p.makespan_s - 1, p.known_within) if p.makespan_s else ""
+        yield name, seconds, f"{change} against the model: {FORMULA_WORDS[name]}"
+
+
+def _rest(p: Prediction) -> Iterator[Fact]:
+    """Yield the figures that stand behind ``--all``."""
+    if p.serial_program != "serial":
+        times = format_ratio(p.speedup_over_one_by_one, p.known_within)
+        yield "serial", p.one_by_one_s, f"{SERIAL_WORDS['serial']}: {times} as long"
+    yield _bound(p, BOUND_AS_ISSUED, p.issued_bound)
+    yield "calls return", p.calls_return_s, "to the host, before it waits for the card"
+    waits = max(p.critical_s, key=lambda name: p.critical_s[name])
+    place = "waiting for host calls and hand-overs" if waits == ELSEWHERE else f"on {waits}"
+    part = format_seconds(p.critical_s[waits], p.known_within)
+    yield "critical path", sum(p.critical_s.values()), f"{part} of it {place}"
+
+
+def lines_of(prediction: Prediction, interval: Interval | None = None) -> tuple[Shown, ...]:
+    """Return the time lines of a prediction: that of the program that it was cut from, if any, and its own."""
+    p, within = prediction, NO_INTERVAL if interval is None else (interval.low_s, interval.high_s)
+    predicted = Shown("predicted", p.timeline, p.issued_bound.seconds, within)
+    if p.timeline.device is None or p.serial_program != "unchunked":
+        return (predicted,)
+    return Shown("unchunked", serial_timeline(p)), predicted
+
+
+# Explanations
+
+
+def explanation_answer(
+    explanation: Explanation,
+    work: Bound | None = None,
+    assumed: Sequence[str] = (),
+    inputs: dict[str, Any] | None = None,
+) -> Answer:
+    """Return the answer of an explanation: the losses, their remedies, and what to do first.
+
+    ``work``: the bound of the work, if known; ``assumed``, ``inputs`` as for :func:`prediction_answer`.
+    """
+    e = explanation
+    issued_s = max(e.own_bound_s, work.seconds if work else 0.0)  # neither is beaten
+    notes, link = link_notes(e.device, e.link)
+    data = {**e.to_json(inputs), **bound_json("work", work)}
+    headline: list[Fact] = [
+        ("predicted", e.makespan_s, ""),
+        ("lost", e.gap_s, f"above the {BUSIEST_ENGINE}"),
+        (BUSIEST_ENGINE, e.bound_s, f"the {e.bound_by}"),
+    ]
+    bound: list[Fact] = [] if work is None else [(BOUND_OF_WORK, work.seconds, f"by {work.bound_by}")]
+    lost, short = (_loss_tables(e, folded) for folded in (0.0, FOLDED))
+    rest: list[Fact] = [(BOUND_AS_ISSUED, issued_s, "of this schedule")]
+    rows = [{"where": where, **loss} for where in ("losses", "limits") for loss in data[where]]
+    return Answer(
+        title=title_of(e.timeline),
+        verdict=(f"first: {e.advice}",),
+        warnings=(RACY,) if e.is_racy else (),
+        facts=facts("", [[*headline, *bound]], e.known_within),
+        tables=short[:1],
+        notes=(ALONE, *notes, *within_words(e.timeline.device), *assumed),
+        more=(facts("", [rest], e.known_within), *(table for table in lost if table not in short[:1]), *link),
+        pictures=lambda: Pictures(losses_of(e), lines=(Shown("predicted", e.timeline, issued_s),)),
+        data=with_assumed(data, assumed),
+        rows=rows or [dict.fromkeys(("where", *LOSS_FIELDS), "")],
+    )
+
+
+def _loss_tables(explanation: Explanation, folded: float) -> tuple[Table, ...]:
+    """Return what each cause has lost above the busiest engine and in it, what its removal brings, and its remedy.
+
+    Causes that neither lost nor would gain the part ``folded`` of the makespan are one line, except the first.
+    """
+    e, inside_s = explanation, explanation.bound_s - explanation.even_s
+    parts = (("Lost", e.losses, e.gap_s), (f"In the {BUSIEST_ENGINE}", e.limits, inside_s))
+    rows = partial(_loss_rows, least_s=folded * e.makespan_s, within=e.known_within)
+    titles = [f"{title}: {format_seconds(whole_s, e.known_within)}" for title, _, whole_s in parts]
+    return tuple(
+        Table(title, (rows(losses, whole_s),), HEADS, NUMBERS, NUMBERS, (3, 0, 0, 0, 4))
+        for title, (_, losses, whole_s) in zip(titles, parts, strict=True)
+        if losses
+    )
+
+
+def _loss_rows(losses: Sequence[Loss], whole_s: float, least_s: float, within: float) -> tuple[Row, ...]:
+    small = [loss for loss in losses[1:] if max(loss.lost_s, _gain_s(loss)) < least_s]
+    rows = [
+        (
+            loss.title,
+            format_seconds(loss.lost_s, within),
+            _share(loss.lost_s, whole_s),
+            _alone(loss, within),
+            loss.remedies(within),
+        )
+        for loss in losses
+        if loss not in small
+    ]
+    if small:
+        lost_s, most_s = sum(loss.lost_s for loss in small), max(map(_gain_s, small))
+        several = f"{counted(len(small), 'more cause')}, together"
+        gain = f"<= {format_seconds(most_s, within)}" if most_s > 0 else ""
+        rows.append((several, format_seconds(lost_s, within), _share(lost_s, whole_s), gain, "each below 1 %: --all"))
+    return tuple(rows)
+
+
+def _gain_s(loss: Loss) -> float:
+    """Return the most that is said to be gained against a cause."""
+    return max(loss.gain_alone_s, loss.assuming.gain_alone_s if loss.assuming else 0.0)
+
+
+def _alone(loss: Loss, within: float) -> str:
+    """Return what its remedy gains, or in brackets what removing the cause would gain if it could be done."""
+    gain = ("-" if loss.gain_alone_s < 0 else "") + format_seconds(abs(loss.gain_alone_s), within)
+    if loss.made:
+        return gain
+    return f"({gain})" if loss.gain_alone_s > 0 else ""
+
+
+def _share(part_s: float, whole_s: float) -> str:
+    return f"{part_s / whole_s if whole_s else 0.0:.0%}"
+
+
+def explanations_answer(explained: Sequence[tuple[str, Explanation]], notes: Sequence[str]) -> Answer:
+    """Return the answer of several explained programs: a row for each, by its name."""
+    rows = [_summary_of(name, explanation) for name, explanation in explained]
+    cells = tuple(cut(tuple(_cells(row, e.known_within))) for row, (_, e) in zip(rows, explained, strict=True))
+    heads = ("file", "device", "time", "largest loss", "part", "first", "gain")
+    return Answer(
+        title=counted(len(rows), "program"),
+        tables=(Table("", (cells,), heads, frozenset({2, 4, 6}), frozenset({0, 2, 4, 6}), (0, 0, 0, 2, 0, 3, 0)),),
+        notes=tuple(notes),
+        data={"rows": [{"schedule": name, **explanation.to_json()} for name, explanation in explained]},
+        rows=rows,
+    )
+
+
+def _summary_of(name: str, explanation: Explanation) -> dict[str, str | float | None]:
+    """Return a row for an explained program: its time, its largest loss, and what to do first."""
+    largest, first = explanation.largest, explanation.first
+    return {
+        "schedule": name,
+        "device": explanation.device,
+        "makespan_s": explanation.makespan_s,
+        "largest": largest.title if largest else None,
+        "lost_s": largest.lost_s if largest else None,
+        "first": first.remedy if first else "nothing is worth changing",
+        "gain_alone_s": first.gain_alone_s if first and first.made else None,
+    }
+
+
+def _cells(row: dict[str, str | float | None], within: float) -> Iterator[str]:
+    for value in row.values():
+        yield format_seconds(value, within) if isinstance(value, float) else value or ""

@@ -1,0 +1,390 @@
+"""Answers to what is best: a search, the rows of a sweep, and maps of many configurations."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from math import ceil
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from streamsim.analysis import BOUND_AS_ISSUED, BOUND_OF_WORK
+from streamsim.answer.document import Answer, Pictures
+from streamsim.answer.predictions import link_notes, with_assumed
+from streamsim.device import Device, within_words
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.page import Map, Shown, column_words, map_of, spread, value_words
+from streamsim.program import Config, Layers, Schedule, Workload
+from streamsim.report import Fact, Table, facts
+from streamsim.rules import TICKS_PER_S
+from streamsim.search import CONFIG, FASTER, RESULTS, WITHIN, Best, Sweep, evaluate_ticks, is_fast
+from streamsim.text import counted, format_bytes, format_change, format_ratio, format_seconds, format_share
+from streamsim.timeline import Timeline
+
+MOST_OPS = 30_000  # of all time lines of a map together
+MOST_PROGRAMS = {True: 20_000, False: 300}  # predicted for a map: on the compiled model, and on SimPy
+MOST_ROWS = 40  # of a table
+ROUND = frozenset(n << k for n in (2, 3) for k in range(12)) | {1}  # numbers that stand for those between them
+OPTIONS = {  # the options of columns whose option has another name
+    "h2d_bytes": "--h2d",
+    "kernel_s": "--kernel",
+    "d2h_bytes": "--d2h",
+    "host_work_s": "--host-work",
+    "host_load_s": "--host-load",
+}
+NAMES = {"one_by_one": "pinned", "pageable": "pageable", "resident": "all stay", "before": "as it is"}
+
+
+# The best
+
+
+def best_answer(
+    best: Best[Any],
+    assumed: Sequence[str] = (),
+    command: str = "",
+    inputs: dict[str, Any] | None = None,
+    mapped: bool = True,
+) -> Answer:
+    """Return the answer of a search: what to use, what it is compared with, what binds, and how sure it is.
+
+    ``command``: predicts the workload on the device if the options of a configuration are added; empty if none does.
+    ``mapped``: with the map of the grid among the pictures.
+    """
+    counts, *doubts = how_sure(best)
+    notes, link = link_notes(best.device, best.link)
+    data = best.to_json(inputs)
+    groups = (_times(best), _alone(best), _memory(best), _bound(best), _gains(best, ("link", "kernel")), _assumed(best))
+    rest = (_critical(best), _flat(best), _gains(best, ("launch",)))
+    resident = [f"stay on the card: {', '.join(best.simplest.config.resident) or 'none'}"] if _is_layers(best) else []
+    return Answer(
+        title=f"best on {best.device}{_described(best)}",
+        facts=facts("", groups, best.known_within),
+        notes=(*doubts, *_not_looked_at(best), *notes, *within_words(best.card), *assumed),
+        more=(facts("", rest, best.known_within), counts, *resident, *link),
+        pictures=partial(_pictures, best, command, mapped),
+        data=with_assumed(data, assumed),
+        rows=[{name: value for name, value in data.items() if name != "inputs"}],
+    )
+
+
+def _is_layers(best: Best[Any]) -> bool:
+    return isinstance(best.work, Layers)
+
+
+def _described(best: Best[Any]) -> str:
+    work = best.work
+    if isinstance(work, Layers):
+        return f": {work.words}"
+    return "" if isinstance(work, Workload) else f": {best.compared['before'].more['chunks']} chunks of a program"
+
+
+def _named(best: Best[Any]) -> str:
+    return "the optimum" if best.exact else "the best found"
+
+
+def _times(best: Best[Any]) -> Iterator[Fact]:
+    use, the_best = best.simplest, _named(best)
+    found = "" if best.simplest_exact else " found"
+    held = best.best.device_bytes
+    on_card = f"; {format_bytes(held)} on the card" if held else ""
+    yield "use", use.makespan_s, f"{use.words}: the simplest{found} within 1 % of {the_best}"
+    if isinstance(best.work, Layers) and best.work.passes > 1:
+        yield "a pass", use.more["pass_s"], f"one of {best.work.passes}"
+    yield "optimum" if best.exact else "best found", best.best.makespan_s, f"{best.best.words}{on_card}"
+    for name, one in best.compared.items():
+        room = "" if best.fits(one) else ", which needs more memory than allowed"
+        gain = f"{the_best} is {format_ratio(best.gain(one.makespan_s), best.known_within)} as fast"
+        row = "unchunked" if name == "serial" and isinstance(best.work, Workload) else NAMES.get(name, name)
+        yield row, one.makespan_s, f"{one.words}{room}: {gain}"
+
+
+def _alone(best: Best[Any]) -> list[Fact]:
+    alone = best.changes.alone if best.changes else ()
+    ratio = partial(format_ratio, within=best.known_within)
+    return [(one.change, one.makespan_s, f"alone {ratio(one.gain)} as fast; then {one.binds} binds") for one in alone]
+
+
+def _memory(best: Best[Any]) -> list[Fact]:
+    if not isinstance(best.work, Layers):
+        return []
+    use, reserved = best.simplest, best.simplest.config.reserve_bytes
+    limits = [
+        "" if limit is None else f"at most {format_bytes(limit)} may be"
+        for limit in (best.memory_bytes, best.pinned_limit_bytes)
+    ]
+    on_card = (limits[0], f"{format_bytes(reserved)} of it reserved" if reserved else "")
+    unless = " in each direction, unless a buffer still holds them" if best.work.direction == "both" else ""
+    on_host = (limits[1], f"{len(use.more['streamed'])} layers, which each pass copies{unless}")
+    return [
+        ("on the card", format_bytes(use.device_bytes), "; ".join(filter(None, on_card))),
+        ("pinned on the host", format_bytes(use.more["pinned_bytes"]), "; ".join(filter(None, on_host))),
+        ("load", use.more["load_s"], "what stays, once, before the first pass; not counted above"),
+    ]
+
+
+def _bound(best: Best[Any]) -> list[Fact]:
+    name, bound = (BOUND_OF_WORK, best.work_bound) if best.work_bound else (BOUND_AS_ISSUED, best.issued_bound)
+    over = format_share(best.best.makespan_s / bound.seconds - 1 if bound.seconds else 0.0, best.known_within)
+    return [(name, bound.seconds, f"by {bound.bound_by}; {_named(best)} is {over} above")]
+
+
+def _critical(best: Best[Any]) -> list[Fact]:
+    if not best.critical_s:
+        return []
+    waits = max(best.critical_s, key=lambda name: best.critical_s[name])
+    part = format_seconds(best.critical_s[waits], best.known_within)
+    remark = f"{part} of it {'on ' if waits != 'waiting' else ''}{waits}"
+    return [("critical path", sum(best.critical_s.values()), remark)]
+
+
+def _gains(best: Best[Any], names: Iterable[str]) -> Iterator[Fact]:
+    took = best.best.makespan_s
+    for name in names:
+        if name in best.faster_s:
+            seconds = best.faster_s[name]
+            change = format_change(seconds / took - 1 if took else 0.0, best.known_within)
+            yield f"{name} {FASTER}x as fast", seconds, f"{change} with the same schedule"
+
+
+def _flat(best: Best[Any]) -> list[Fact]:
+    flatness = best.flatness
+    if not flatness.share_within:
+        return []
+    known = {margin: share for margin, share in flatness.share_within.items() if share is not None}
+    unknown = [str(margin) for margin in flatness.share_within if margin not in known]
+    shares = [f"{format_share(share, best.known_within)} within {margin} %" for margin, share in known.items()]
+    shares += [f"unknown within {', '.join(unknown)} %"] if unknown else []
+    stay = f"within {flatness.range_percent} % if nothing else changes"
+    reach = f"it is not known which numbers of chunks stay {stay}"
+    if flatness.chunks_within is not None:
+        low, high = flatness.chunks_within
+        reach = f"{low} to {high} chunks stay {stay}"
+    rows: list[Fact] = [("flatness", "", f"{', '.join(shares)} of {_named(best)}")]
+    return [*rows, ("", "", reach)] if known or flatness.chunks_within is not None else rows
+
+
+def _assumed(best: Best[Any]) -> list[Fact]:
+    changes = best.changes
+    told = [("assumed", changes.assumed), ("note", changes.notes)] if changes else []
+    if isinstance(best.work, Layers):
+        told = [("assumed", tuple(best.work.assumed))]
+    return [(name, "", text) for name, texts in told for text in texts]
+
+
+def how_sure(best: Best[Any]) -> list[str]:
+    """Return how many programs were looked at, and what is not known for certain."""
+    proved = best.programs - best.simulated - best.left_open
+    slower = "more than 10 % slower" if best.grid else "no faster"
+    counts = [f"{best.simulated:,} simulated", *([f"{proved:,} proved {slower} by their bounds"] if proved > 0 else [])]
+    counts += [f"{best.left_open:,} left open"] if best.left_open else []
+    lines = [f"{counted(best.programs, 'program')}: {', '.join(counts)}."]
+    if best.left_open_because:
+        choice = "--exact" if best.compiled else "streamsim[fast] or --exact"
+        remedy = f" {choice} leaves nothing open." if best.left_open else ""
+        lines.append(f"{_doubt(best)}: {best.left_open_because}.{remedy}")
+    return lines
+
+
+def _doubt(best: Best[Any]) -> str:
+    if best.exact and best.simplest_exact:
+        return "Exact, except how flat it is"
+    if best.exact:
+        return "The optimum is exact; a simpler program may come within 1 % of it"
+    if not best.floor_s:
+        return "Not exact"
+    return f"Not exact, though no program is more than {ceil(1000 * best.nearness) / 10:.1f} % faster"
+
+
+def _not_looked_at(best: Best[Any]) -> list[str]:
+    """Return what was not looked at or not tried."""
+    lines = [f"not tried: {why}" for why in best.not_tried]
+    if best.most_chunks is not None:
+        lines.append(f"No more than {best.most_chunks} chunks were looked at: the workload has no more.")
+    if best.left_out:
+        lines.append(f"{best.left_out} programs of the grid were left out: {best.left_out_why}.")
+    return lines
+
+
+def _pictures(best: Best[Any], command: str, mapped: bool) -> Pictures:
+    """Return the map of the grid, if there is one, with time lines of what to use and of others; else what to use."""
+    workload, card = best.work, best.card
+    if not isinstance(workload, Workload):
+        return Pictures()
+    if best.grid is None or not mapped:
+        return Pictures(lines=(Shown(best.simplest.words, simulate(best.simplest.config.schedule(workload), card)),))
+    configs = _some(best.grid.configs(workload), best)
+    ticks = evaluate_ticks(workload, configs, card)
+    rows = [{**_row(config), "makespan_s": t / TICKS_PER_S} for config, t in zip(configs, ticks, strict=True)]
+    shown = map_of(rows, CONFIG, ("chunks", "streams"), _option)
+    ones = (best.simplest, best.best, best.compared["usual"])
+    kept = [configs.index(one.config) for one in ones if one.config in configs]
+    shown = _with_lines(shown, kept, lambda row: configs[row].schedule(workload), lambda _: card)
+    return Pictures(map=replace(shown, command=command))
+
+
+def _row(config: Config) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(config), "buffers": config.slots}
+
+
+def _some(configs: list[Config], best: Best[Any]) -> list[Config]:
+    """Return all of ``configs``; if they are too many to predict here, those with round numbers and those found."""
+    if len(configs) <= MOST_PROGRAMS[is_fast()]:
+        return configs
+    kept = {best.best.config, best.simplest.config, best.compared["usual"].config}
+    some = [one for one in configs if one in kept or {one.chunks, one.streams} <= ROUND]
+    step = max(1, len(some) // MOST_PROGRAMS[is_fast()])
+    return [one for k, one in enumerate(some) if one in kept or k % step == 0]
+
+
+def _with_lines(
+    found: Map, kept: Iterable[int], schedule: Callable[[int], Schedule], device: Callable[[int], Device]
+) -> Map:
+    """Return the map with the time lines of some rows. The page first shows that of the first row in ``kept``."""
+    lines: dict[int, Shown] = {}
+    ops = 0
+    for row in spread(found, kept):
+        program = schedule(row)
+        ops += len(program.ops)
+        if ops > MOST_OPS and lines:
+            break
+        timeline = simulate(program, device(row))
+        if round(timeline.makespan_s * TICKS_PER_S) == found.ticks[row]:  # a wrong time line is worse than none
+            lines[row] = Shown(program.name or "schedule", timeline)
+    return replace(found, lines=lines, first=next(iter(lines), None))
+
+
+def _option(name: str, value: Any) -> str:
+    """Return the option of the command line that gives a column this value."""
+    if value is None:
+        return ""
+    for column, option in OPTIONS.items():
+        if name.startswith(column):
+            return f"{option} {value}"
+    return f"--set {name}={value}" if "." in name else f"--{name} {value}"
+
+
+# Rows
+
+
+def rows_answer(
+    rows: Sequence[dict[str, Any]], notes: Sequence[str], timelines: Callable[[], dict[str, Timeline]] = dict
+) -> Answer:
+    """Return the answer of rows of a sweep, with time lines of rows by their names if given."""
+    return Answer(
+        title=counted(len(rows), "prediction"),
+        tables=(_rows_table(rows),) if rows else (),
+        notes=(*(_common_words(rows) if rows else ()), *notes),
+        pictures=lambda: Pictures(lines=tuple(Shown(name, timeline) for name, timeline in timelines().items())),
+        data={"rows": list(rows)},
+        rows=rows,
+    )
+
+
+def sweep_answer(rows: Sequence[dict[str, Any]], sweep: Sweep, command: str = "", notes: Sequence[str] = ()) -> Answer:
+    """Return the answer of a sweep's rows: the fastest, and a map, first over its :func:`longest_axes`."""
+    if not rows:
+        raise InputError("--page: an empty sweep: no rows to show")
+    fastest = min(rows, key=lambda row: float(row["makespan_s"]))
+    within = fastest[WITHIN] or 0.0
+    where = ", ".join(f"{column_words(name)} {value_words(name, fastest[name])}" for name in _varying(rows))
+    gain = f"{format_ratio(fastest['speedup'], within)} as fast as its unchunked program with blocking copies"
+    headline = ("the fastest", format_seconds(fastest["makespan_s"], within), "; ".join(filter(None, (where, gain))))
+    answer = rows_answer(rows, notes)
+    title = f"sweep of {counted(len(rows), 'row')}"
+    drawn = partial(_map_of_rows, rows, sweep, command)
+    return replace(answer, title=title, facts=facts("", [[headline]]), pictures=drawn)
+
+
+def longest_axes(sweep: Sweep) -> tuple[str, str]:
+    """Return the two axes with the most values that are columns; of equal ones, chunks and streams first."""
+    sizes = {axis.name: len(axis.values) for axis in sweep.axes if axis.name in sweep.columns}
+    names = dict.fromkeys(("chunks", "streams", *sizes))
+    first, second, *_ = sorted(names, key=lambda name: -sizes.get(name, 1))
+    return first, second
+
+
+def _map_of_rows(rows: Sequence[dict[str, Any]], sweep: Sweep, command: str) -> Pictures:
+    names = [name for name in sweep.columns if name not in RESULTS]
+    found = map_of(rows, names, longest_axes(sweep), _option)
+    if points := _points(rows, sweep):
+        found = _with_lines(
+            found,
+            [],
+            lambda row: _config(rows[row]).schedule(sweep.workload_at(points[row])),
+            lambda row: sweep.device(points[row]),
+        )
+    return Pictures(map=replace(found, command=command))
+
+
+def scenarios_of(rows: Sequence[dict[str, Any]], sweep: Sweep) -> dict[str, tuple[Schedule, Device]]:
+    """Return the schedule and the device of each row, by its configuration and device in words.
+
+    There are none if a row does not tell the value of an axis.
+    """
+    found = {}
+    for row, point in zip(rows, _points(rows, sweep), strict=False):
+        config, device = _config(row), sweep.device(point)
+        others = [name for name in point if name not in (*CONFIG, "device")]
+        words = [config.words, *([config.memory] if config.memory != Config().memory else []), f"on {device.name}"]
+        words += [f"{column_words(name)} {value_words(name, row[name])}" for name in others]
+        found[", ".join(words)] = (config.schedule(sweep.workload_at(point)), device)
+    return found
+
+
+def _config(row: dict[str, Any]) -> Config:
+    return Config(**{name: row[name] for name in CONFIG})
+
+
+def _points(rows: Sequence[dict[str, Any]], sweep: Sweep) -> list[dict[str, Any]]:
+    """Return the value of every axis for each row; nothing if a row does not tell the value of an axis."""
+    single = {axis.name: axis.values[0] for axis in sweep.axes if len(axis.values) == 1}
+    if any(axis.name not in sweep.columns for axis in sweep.axes if axis.name not in single):
+        return []
+    return [{**single, **{axis.name: row[axis.name] for axis in sweep.axes if axis.name not in single}} for row in rows]
+
+
+def _common_words(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return a line that says what all rows have in common; none if nothing is. There is at least one row."""
+    varying = _varying(rows)
+    common = [
+        f"{column_words(name)} {value_words(name, value)}"
+        for name in _told(rows)
+        if (value := rows[0][name]) is not None and name not in varying
+    ]
+    return [f"all with {', '.join(common)}"] if common else []
+
+
+def _rows_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """Return the rows, in their order if there are at most 40, else the 40 fastest; at least one row.
+
+    The table has no column for what all rows have in common; a note says it.
+    """
+    varying = _varying(rows)
+    best_s = min(row["makespan_s"] for row in rows)
+    roughly = max(row[WITHIN] or 0.0 for row in rows)
+    few = len(rows) <= MOST_ROWS
+    shown = rows if few else sorted(rows, key=lambda row: float(row["makespan_s"]))[:MOST_ROWS]
+    title = "" if few else f"the {MOST_ROWS} fastest of {len(rows):,} rows"
+    heads = (*map(column_words, varying), "time", "above the best", "speed-up")
+    found = tuple(
+        (
+            *(value_words(name, row[name]) for name in varying),
+            format_seconds(row["makespan_s"], row[WITHIN] or 0.0),
+            format_change(row["makespan_s"] / best_s - 1 if best_s else 0.0, roughly),
+            format_ratio(row["speedup"], row[WITHIN] or 0.0),
+        )
+        for row in shown
+    )
+    return Table(title, (found,), heads, frozenset(range(len(heads))))
+
+
+def _varying(rows: Sequence[dict[str, Any]]) -> list[str]:
+    return [name for name in _told(rows) if len({row[name] for row in rows}) > 1]
+
+
+def _told(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the columns that say what was predicted; connections that every device has of its own are left out."""
+    cards = {row["device"] for row in rows}
+    own = len(cards) > 1 and len(cards) == len({(row["device"], row["connections"]) for row in rows})
+    return [name for name in rows[0] if name not in RESULTS and not (own and name == "connections")]
