@@ -4,5 +4,5 @@
 """
 
 from streamsim.races.check import Finding, Hazard, MissingWait, check, repaired, unnamed_memory
-from streamsim.races.happens_before import HappensBefore
+from streamsim.races.happens_before import Clock, HappensBefore, is_done_on_return
 from streamsim.races.touched_bytes import earlier_ops, touched

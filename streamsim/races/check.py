@@ -45,7 +45,7 @@ from streamsim.program import (
     WaitThread,
     check_schedule,
 )
-from streamsim.races.happens_before import Clock, HappensBefore
+from streamsim.races.happens_before import Clock, HappensBefore, is_done_on_return
 from streamsim.races.touched_bytes import History, touched
 
 Rule = Literal["race", "unrecorded-event", "unsynchronised-output", "redundant-wait"]
@@ -199,7 +199,7 @@ class _Checker:
             clock = order.with_read(i, op.thread, clock)
         order.start(i, stream, op.thread, clock)
         self._note(i, op)
-        if isinstance(op, Copy) and self._is_done_on_return(op):
+        if isinstance(op, Copy) and is_done_on_return(op, self._pageable):
             order.host_waits(op.thread, (i,))
 
     def _waited(self, op: Copy | Kernel, clock: Clock, event: int | None, record: _Record, on_host: bool) -> Clock:
@@ -239,11 +239,6 @@ class _Checker:
     def _is_staged(self, op: Op) -> bool:
         """Return True if an op reads pageable memory, which it does while the thread makes the call."""
         return isinstance(op, Copy) and op.direction == "h2d" and op.uses_host(self._pageable)
-
-    def _is_done_on_return(self, copy: Copy) -> bool:
-        if copy.uses_host(self._pageable):
-            return copy.direction == "d2h" or (copy.blocking and copy.stream != LEGACY_STREAM)
-        return copy.blocking
 
     def _note(self, i: int, op: Copy | Kernel) -> None:
         if isinstance(op, Copy) and op.direction == "h2d":

@@ -20,13 +20,20 @@ from collections.abc import Iterable
 from functools import reduce
 from typing import Any
 
-from streamsim.program import LEGACY_STREAM, Schedule, StreamOrder, Synchronize
+from streamsim.program import LEGACY_STREAM, Copy, Schedule, StreamOrder, Synchronize
 from streamsim.races.touched_bytes import NEVER
 
 # For every stream the last op in it that has surely ended, or NEVER: that op and all before it in the stream. With
 # several threads also for every thread the last of its copies that has surely read its pageable memory.
 Clock = tuple[Any, ...]  # a tree of tuples: see _Clocks
 NODE_BITS = 6  # of a stream's number, that choose among the parts of a node
+
+
+def is_done_on_return(copy: Copy, pageable: frozenset[str]) -> bool:
+    """Return True if the call of a copy returns after its end; ``pageable``: the names of the pageable buffers."""
+    if copy.uses_host(pageable):
+        return copy.direction == "d2h" or (copy.blocking and copy.stream != LEGACY_STREAM)
+    return copy.blocking
 
 
 class _Clocks:
@@ -232,6 +239,10 @@ class HappensBefore:
     def after_event(self, clock: Clock, event: int) -> Clock:
         """Return ``clock`` once what the event's latest record hands on is known too."""
         return self._clocks.join(clock, self.handed_on(event))
+
+    def last_ended(self, clock: Clock, stream: int) -> int:
+        """Return the last op of ``stream`` that has ended by ``clock`` of an op in another one, or NEVER."""
+        return self._clocks.at(clock, stream)
 
     def has_ended(self, op: int, clock: Clock, stream: int | None) -> bool:
         """Return True if ``op`` has ended by ``clock`` of a later op in ``stream`` (None: of the host)."""

@@ -20,7 +20,7 @@ from streamsim.rules import TICKS_PER_S
 from streamsim.search.budgeted import BUDGET_OPS, NEAR_PERCENT, NEVER, Search, within
 from streamsim.search.evaluate import is_fast
 from streamsim.search.result import Best, SimulatedProgram
-from streamsim.transform import Case, Change, Scenario, chunk_count, has_host_waits, has_pageable
+from streamsim.transform import Change, Scenario, chunk_count, has_host_waits, has_pageable
 from streamsim.transform import changes as make
 
 replace = msgspec.structs.replace
@@ -84,20 +84,12 @@ def best_steps(
     """
     check_schedule("schedule", schedule)
     steps, device = chunk_count(schedule), as_device(device)
-    ways = _Ways(schedule, device, budget_ops)
+    ways = _Ways(schedule, device, independent, budget_ops)
     ways.ticks(Way())  # whatever the budget
     holds = ways.holds(independent)
-    case = Case(schedule, device)
-    can_be_cut, can_pass = (independent or not change.needs(case) for change in (make.chunks(0), make.streams(0)))
     for way in (holds, *ways.in_other_order(holds)):
-        ways.grid(way, steps, most_chunks if can_be_cut else steps, most_streams if can_pass else 0)
+        ways.grid(way, steps, most_chunks, most_streams)
     use, best = ways.simplest(), ways.search.best()
-    not_tried = list(ways.left_out)
-    if not (can_be_cut and can_pass):
-        what = "pieces of a step" if can_pass else "streams and pieces of a step"
-        not_tried.append(
-            f"{what}: nothing in the schedule shows that they are possible; if so, say it with --independent"
-        )
     return Best(
         best=ways.found(best, steps),
         simplest=ways.found(use, steps),
@@ -115,16 +107,16 @@ def best_steps(
         issued_bound=lower_bound(*ways.made(best)),
         compiled=is_fast(),
         changes=what_if(schedule, device, use.changes(), independent) if use != Way() else None,
-        not_tried=tuple(not_tried),
+        not_tried=tuple(ways.left_out),
     )
 
 
 class _Ways:
     """The changes of one program as candidates of a search; ``left_out``: reasons why the search stopped early."""
 
-    def __init__(self, schedule: Schedule, device: Device, budget_ops: int) -> None:
+    def __init__(self, schedule: Schedule, device: Device, independent: bool, budget_ops: int) -> None:
         self._case = Scenario(schedule, device)
-        self.made = lru_cache(1)(lambda way: make.changed_by(way.changes(), self._case).case.scenario)
+        self.made = lru_cache(1)(lambda way: make.changed_by(way.changes(), self._case, independent).case.scenario)
         self.search = Search(self._ticks, lambda way: len(self.made(way).schedule), _changes_of, budget_ops)
         self.left_out: list[str] = []
 

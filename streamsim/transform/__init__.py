@@ -5,14 +5,14 @@
 which also says which ops make a chunk; ``shared_ranges`` are what all chunks read. ``steps`` says which ops make a step
 if no memory is named, and ``chunks`` chooses between the two. ``recut`` deals chunks out, cuts and merges them,
 ``pieces`` cuts and joins single ops, ``issue`` puts ops into a sequence and streams, and ``repairs`` keeps them free of
-races. ``calls_and_memory`` changes how the host calls and where its memory is, ``step_graphs`` captures parts. A
-``repeated_step`` is a program read as a workload again.
+races. The ``guard`` says which orders a change has lost, and the condition for each. ``calls_and_memory`` changes how
+the host calls and where its memory is, ``step_graphs`` captures parts. A ``repeated_step`` is a program read as a
+workload again.
 """
 
 from streamsim.transform.calls_and_memory import has_host_waits, has_pageable, holds_host, pinned, slow_calls, unblocked
 from streamsim.transform.changes import (
     ISSUE_ORDERS,
-    ORDERS_NO_STREAMS,
     Change,
     Changed,
     changed_by,
@@ -28,6 +28,7 @@ from streamsim.transform.changes import (
 )
 from streamsim.transform.chunks import chunk_count, in_chunks
 from streamsim.transform.dependences import Dependences, dependences_of
+from streamsim.transform.guard import INDEPENDENT, NEEDS_NO_LEGACY, ORDERS_NO_STREAMS
 from streamsim.transform.legacy_stream import has_legacy
 from streamsim.transform.ops import NON_BLOCKING, is_of_a_call, is_work, last_work, names_memory, working_streams
 from streamsim.transform.recut import Recut

@@ -11,15 +11,11 @@ from streamsim.program import (
     HostWork,
     Kernel,
     Op,
-    RecordEvent,
     Schedule,
     Synchronize,
-    WaitEvent,
     WaitThread,
-    remembered,
 )
-from streamsim.races import HappensBefore
-from streamsim.transform.ops import is_of_a_call, last_work, names_memory
+from streamsim.transform.ops import is_of_a_call, last_work
 from streamsim.transform.scenario import Scenario
 
 # Staging a copy of so many bytes flushes a core's own caches. What the host does behind it takes so many times as long
@@ -43,42 +39,6 @@ def has_host_waits(schedule: Schedule) -> bool:
 def holds_host(ops: Iterable[Op]) -> bool:
     """Return True if one of these calls holds the host until the card is done, if no memory is pageable."""
     return any(isinstance(op, Synchronize) or (isinstance(op, Copy) and op.blocking) for op in ops)
-
-
-@remembered
-def orders_unknown_by_host(schedule: Schedule, of_staging: bool = False) -> bool:
-    """Return True if only a wait of the host puts an op behind another stream's, and one of them names no memory.
-
-    Without that wait the two ops may overlap, and nothing shows whether the later one needs the earlier one.
-    ``of_staging``: the wait is for a copy back into pageable memory, and no other wait follows.
-    """
-    if all(map(names_memory, schedule.ops)):
-        return False
-    pageable = schedule.pageable_names
-    ops, order = schedule.ops, HappensBefore(schedule)  # which is not told that the host waits
-    awaited, unnamed = dict[int, int](), set[int]()  # by stream the last op that the host waited for; unnamed so far
-    for i, op in enumerate(ops[: last_work(schedule) + 1]):
-        if isinstance(op, RecordEvent):
-            order.record(op.stream, op.event, op.thread)
-        elif isinstance(op, WaitEvent):
-            order.wait(op.stream, op.event, op.thread)
-        elif isinstance(op, Synchronize):
-            found = {ops[k].stream or 0: k for k in order.streams.awaited(op)}
-            awaited = {k: at for k, at in awaited.items() if k not in found} if of_staging else awaited | found
-        elif isinstance(op, Copy | Kernel):
-            clock = order.now(op.stream, op.thread)
-            lost = (stream for stream, k in awaited.items() if not order.has_ended(k, clock, op.stream))
-            if any(stream in unnamed or not names_memory(op) for stream in lost):
-                return True
-            order.start(i, op.stream, op.thread, clock)
-            unnamed |= set() if names_memory(op) else {op.stream}
-            if isinstance(op, Copy) and (_is_staged_back(op, pageable) if of_staging else op.blocking):
-                awaited[op.stream] = i
-    return False
-
-
-def _is_staged_back(copy: Copy, pageable: frozenset[str]) -> bool:
-    return copy.direction == "d2h" and not copy.blocking and copy.uses_host(pageable)
 
 
 def pinned(schedule: Schedule) -> Schedule:

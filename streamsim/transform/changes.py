@@ -7,7 +7,7 @@ works on the ops. It may have to assume what the schedule does not show, such as
 changes are made one after another.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import reduce
 from typing import NamedTuple
@@ -24,7 +24,6 @@ from streamsim.transform.calls_and_memory import (
     asynchronous,
     has_host_waits,
     holds_host,
-    orders_unknown_by_host,
     pinned,
     slow_calls,
     slow_calls_apart,
@@ -37,13 +36,13 @@ from streamsim.transform.chunks import (
     in_order,
     in_streams,
     is_by_steps,
-    may_pass_unknown,
     with_buffers,
     without_needless_waits,
 )
 from streamsim.transform.dependences import dependences_of
+from streamsim.transform.guard import INDEPENDENT, NEEDS_NO_LEGACY, NEVER, Lost, lost_orders
 from streamsim.transform.legacy_stream import has_legacy, legacy_apart, orders_unknown, without_legacy
-from streamsim.transform.ops import is_of_a_call, names_memory, working_streams
+from streamsim.transform.ops import is_load, is_of_a_call, is_work, names_memory, working_streams
 from streamsim.transform.repairs import still_ordered
 from streamsim.transform.repeated_step import is_recorded
 from streamsim.transform.scenario import Case, LayersSource, Scenario
@@ -54,13 +53,12 @@ from streamsim.transform.steps import prefetched
 # us, by five nets that PyTorch's profiler recorded live on an H100 and an H200 and that were captured then.
 GAP_IN_A_RECORDED_TIME = 0.6
 ISSUE_ORDERS = {"depth-first", "breadth-first"}
-INDEPENDENT, CAN_BE_CUT = "your steps are independent", "your steps can be cut"
+CAN_BE_CUT = "your steps can be cut"
 NEEDS_NO_RESULT = "the host needs no result before the end"
 READS_NO_RESULT = "the host reads no result before the next synchronisation that is left"
-ORDERS_NO_STREAMS = "no stream needs the host's wait for another stream"
 IN_TIME = "the next step's input does not depend on this step's result"
 NEEDS_NO_HOST = "nothing that the host does between its calls is needed by them"
-TO_BE_SAID = (INDEPENDENT, CAN_BE_CUT)  # before a change is made by whoever asks for it
+TO_BE_SAID = {INDEPENDENT, CAN_BE_CUT, NEEDS_NO_LEGACY}  # before a change is made by whoever asks for it
 
 
 def _nothing(_: Case) -> str:
@@ -73,13 +71,15 @@ class Change(NamedTuple):
     - ``option``: the option of ``streamsim whatif``.
     - ``make``: returns the changed program. Raises InputError if the change cannot be made.
     - ``does``: returns the words for the change; "" if the option says enough.
-    - ``needs``: returns the condition that the program does not show, in words behind "if"; "" for none.
+    - ``needs``: returns a condition other than lost orders, in words behind "if"; "" for none.
+    - ``copies_ahead``: True if copies to the card pass ops of earlier steps, into other buffers than those of now.
     """
 
     option: str
     make: Callable[[Case], Case]
     does: Callable[[Case], str]
     needs: Callable[[Case], str] = _nothing
+    copies_ahead: bool = False
 
 
 class Changed(NamedTuple):
@@ -115,16 +115,51 @@ def changed(change: Change, was: Changed, independent: bool = True) -> Changed:
     """
     case = was.case
     try:
-        made, assumes = change.make(case), change.needs(case)
-        if not independent and assumes in TO_BE_SAID:
-            raise InputError(f"nothing in the schedule shows that {assumes}; if so, say it with --independent")
+        made = change.make(case)
+        conditions = dict.fromkeys(filter(None, (change.needs(case), *_conditions(change, case, made))))
+        unsaid = [] if independent else [some for some in conditions if some in TO_BE_SAID]
+        if unsaid:
+            raise InputError(f"nothing in the schedule shows that {unsaid[0]}; if so, say it with --independent")
     except InputError as error:
         message = str(error)
         raise type(error)(message if message.startswith("--") else f"{change.option}: {message}") from None
     if made.scenario == case.scenario:
         return was._replace(case=made)
-    more = (assumes,) if assumes and assumes not in was.assumes else ()
-    return Changed(made, (*was.options, change.option), (*was.words, change.does(case)), was.assumes + more)
+    assumes = tuple(dict.fromkeys((*was.assumes, *conditions)))
+    return Changed(made, (*was.options, change.option), (*was.words, change.does(case)), assumes)
+
+
+def _conditions(change: Change, was: Case, made: Case) -> Iterator[str]:
+    """Yield the conditions for the orders that a change loses. Raises InputError for one that it must not lose."""
+    lost = lost_orders(was, made)
+    for one in lost:
+        if NEVER in one.conditions:
+            raise _must_wait(one)
+        yield from one.conditions if one.conditions != (INDEPENDENT,) else ()
+    between = [one for one in lost if one.conditions == (INDEPENDENT,)]
+    if between and made.first is not None:
+        yield _of_steps(change, between, made.first.ops)
+
+
+def _of_steps(change: Change, lost: Iterable[Lost], ops: Sequence[Op]) -> str:
+    """Return the condition behind steps that lose an order; "" if copies ahead need none.
+
+    A copy without named memory, into another buffer than now, needs nothing of kernels. Its input may be what was
+    copied back.
+    """
+    pairs = [(ops[one.earlier], ops[one.later]) for one in lost]
+    if not change.copies_ahead or not all(is_load(later) and not is_load(earlier) for earlier, later in pairs):
+        return INDEPENDENT
+    may_depend = any(isinstance(op, Copy) and op.direction == "d2h" for op in ops) or any(
+        names_memory(later) for _, later in pairs
+    )
+    return IN_TIME if may_depend else ""
+
+
+def _must_wait(lost: Lost) -> InputError:
+    return InputError(
+        f"ops[{lost.later}] would not wait for ops[{lost.earlier}], and may use the same memory: name what both use"
+    )
 
 
 def changed_by(changes: Iterable[Change], case: Case | Scenario, independent: bool = True) -> Changed:
@@ -137,24 +172,9 @@ def _still_ordered(case: Case, schedule: Schedule) -> Case:
     return case.issued(still_ordered(case.schedule, schedule))
 
 
-def _passing(case: Case) -> str:
-    """Return the assumption behind a change in which steps pass each other; "" if the program shows that they may."""
-    return INDEPENDENT if case.pipeline is None and may_pass_unknown(case.schedule) else ""
-
-
-def _of_host_waits(of_results: str) -> Callable[[Case], str]:
-    """Return a function that gives the assumption behind fewer waits of the host.
-
-    ``of_results`` is said of recorded programs; others say how their host uses results.
-    """
-
-    def needs(case: Case) -> str:
-        if case.pipeline is not None:
-            return ""
-        orders = ORDERS_NO_STREAMS if orders_unknown_by_host(case.schedule) else ""
-        return " and ".join(filter(None, (of_results if is_recorded(case.schedule) else "", orders)))
-
-    return needs
+def _of_results(condition: str) -> Callable[[Case], str]:
+    """Return a function that gives the ``condition`` of recorded programs; others say how their host uses results."""
+    return lambda case: condition if case.pipeline is None and is_recorded(case.schedule) else ""
 
 
 # Memory and calls
@@ -168,11 +188,7 @@ def pin() -> Change:
             _still_ordered(case, pinned(case.schedule)) if case.pipeline is None else case.with_options(memory="pinned")
         )
 
-    def needs(case: Case) -> str:
-        is_unknown = case.pipeline is None and orders_unknown_by_host(case.schedule, of_staging=True)
-        return ORDERS_NO_STREAMS if is_unknown else ""
-
-    return Change("--pin", make, lambda _: "allocate the host buffers as pinned memory", needs)
+    return Change("--pin", make, lambda _: "allocate the host buffers as pinned memory")
 
 
 def off_legacy() -> Change:
@@ -184,10 +200,7 @@ def off_legacy() -> Change:
         events = ", with events where ops need each other" * (has_legacy(case.schedule) and not unknown)
         return f"issue the legacy default stream's ops in {where}, make all streams non-blocking{events}"
 
-    def needs(case: Case) -> str:
-        return INDEPENDENT if orders_unknown(case.schedule) else ""
-
-    return Change("--off-legacy", lambda case: _still_ordered(case, without_legacy(case.schedule)), does, needs)
+    return Change("--off-legacy", lambda case: _still_ordered(case, without_legacy(case.schedule)), does)
 
 
 def make_async() -> Change:
@@ -196,7 +209,7 @@ def make_async() -> Change:
         "--async",
         lambda case: _depth_first(case) or _still_ordered(case, asynchronous(case.schedule)),
         lambda _: "use asynchronous copies",
-        _of_host_waits(READS_NO_RESULT),
+        _of_results(READS_NO_RESULT),
     )
 
 
@@ -206,7 +219,7 @@ def drop_sync() -> Change:
         "--drop-sync",
         lambda case: _depth_first(case) or _still_ordered(case, without_host_waits(case.schedule)),
         lambda _: "use asynchronous copies and synchronise once at the end",
-        _of_host_waits(NEEDS_NO_RESULT),
+        _of_results(NEEDS_NO_RESULT),
     )
 
 
@@ -243,21 +256,14 @@ def chunks(count: int) -> Change:
             return case.with_options(chunks=count, streams=min(case.pipeline.config.streams, count))
         schedule = case.schedule  # what the host does once, in a slow first call, is not done again for every piece
         made = schedule if is_by_steps(schedule) else slow_calls_apart(case.scenario)
-        return case.issued(in_chunks(made, count, _hidden_tables(case)))
+        return case.issued(made).issued(*in_chunks(made, count, _hidden_tables(case)))
 
     def needs(case: Case) -> str:
         schedule = case.schedule
-        if case.pipeline or chunk_count(schedule) == count or _names_all_memory(schedule):
-            return ""
-        return CAN_BE_CUT
+        is_known = case.pipeline or chunk_count(schedule) == count or not dependences_of(schedule).unnamed
+        return "" if is_known else CAN_BE_CUT
 
     return Change(f"--chunks {count}", make, lambda _: f"cut into {counted(count, 'chunk')}", needs)
-
-
-def _names_all_memory(schedule: Schedule) -> bool:
-    """Return True if copies and kernels name what they touch on the card, and all that kernels hand over is named."""
-    needs = dependences_of(schedule)
-    return all(map(names_memory, schedule.ops)) and not (needs.unnamed_results or needs.has_unexplained_waits)
 
 
 def _hidden_tables(case: Case) -> frozenset[Region]:
@@ -289,7 +295,7 @@ def streams(count: int) -> Change:
         kept = f" with {counted(slots, 'device buffer')}" if slots else ""
         return f"issue chunks{depth_first} in {counted(count, 'non-blocking stream')} in turn{kept}"
 
-    return Change(f"--streams {count}", make, does, _passing)
+    return Change(f"--streams {count}", make, does)
 
 
 def _has_own_streams(config: Config) -> bool:
@@ -302,37 +308,30 @@ def order(name: str) -> Change:
     def make(case: Case) -> Case:
         if case.pipeline is not None and {name, case.pipeline.config.order} <= ISSUE_ORDERS:
             return case.with_options(order=name)  # each chunk's host work before it
-        return case.issued(in_order(case.schedule, name))
+        return case.issued(*in_order(case.schedule, name))
 
     def does(case: Case) -> str:
         role = ", in the same three streams" * (case.pipeline is not None and case.pipeline.config.is_prefetch)
         blocking = ", blocking as they are" * holds_host(case.schedule.ops[:-1])
         return f"issue the same ops in another order: {name}{role}{blocking}"
 
-    def needs(case: Case) -> str:
-        return "" if name in dependences_of(case.schedule).issued else _passing(case)
-
-    return Change(f"--order {name}", make, does, needs)
+    return Change(f"--order {name}", make, does)
 
 
 def prefetch(depth: int) -> Change:
     """Copy the input of the next ``depth`` steps beside this step's work."""
 
     def make(case: Case) -> Case:
-        if case.pipeline is None:
-            return _still_ordered(case, prefetched(case.schedule, depth))
-        return case.with_options(order="prefetch", streams=1, buffers=depth + 1)
-
-    def needs(case: Case) -> str:
-        ops = case.schedule.ops
-        reads_back = any(isinstance(op, Copy) and op.direction == "d2h" for op in ops)
-        is_known = case.pipeline is not None or all(map(names_memory, ops))
-        return IN_TIME if reads_back and has_host_waits(case.schedule) and not is_known else ""
+        if case.pipeline is not None:
+            return case.with_options(order="prefetch", streams=1, buffers=depth + 1)
+        made, numbers = prefetched(case.schedule, depth)
+        works = [(i,) for i in numbers if i >= 0 and is_work(case.schedule.ops[i])]
+        return case.issued(still_ordered(case.schedule, made), works)
 
     buffers = "a second device buffer" if depth == 1 else f"{depth} more device buffers"
     of = "step's" if depth == 1 else f"{depth} steps'"
     words = f"copy the next {of} input beside this step's work, into {buffers} (a prefetcher)"
-    return Change(f"--prefetch {depth}", make, lambda _: words, needs)
+    return Change(f"--prefetch {depth}", make, lambda _: words, copies_ahead=True)
 
 
 def drop_waits() -> Change:
@@ -341,7 +340,6 @@ def drop_waits() -> Change:
         "--drop-waits",
         lambda case: case.issued(without_needless_waits(case.schedule)),
         lambda _: "drop waits that the data does not need",
-        _passing,
     )
 
 
@@ -367,7 +365,7 @@ def buffers(times: int) -> Change:
             several = f"{times * slots} device buffers in place of {slots}"
         return f"give chunks {several if times else 'device buffers of their own'} ({more} more)"
 
-    return Change(f"--buffers {times}", make, does, _passing)
+    return Change(f"--buffers {times}", make, does)
 
 
 def depth(count: int) -> Change:

@@ -6,11 +6,12 @@ whatever order they are issued. Recorded programs do not say what memory their o
 """
 
 from streamsim.errors import InputError
-from streamsim.program import Copy, Kernel, Region, Schedule, remembered
+from streamsim.program import Region, Schedule, remembered
 from streamsim.races import unnamed_memory
 from streamsim.text import counted
 from streamsim.transform.dependences import dependences_of
-from streamsim.transform.recut import Recut
+from streamsim.transform.ops import is_work, working_streams
+from streamsim.transform.recut import Origins, Recut
 from streamsim.transform.repairs import is_racy, still_ordered
 from streamsim.transform.steps import are_independent, in_pieces, over_streams, steps_of
 
@@ -29,27 +30,15 @@ def is_by_steps(schedule: Schedule) -> bool:
     return _by_data(schedule) is None
 
 
-@remembered
-def may_pass_unknown(schedule: Schedule) -> bool:
-    """Return True if nothing in the program shows that a chunk that passes another one needs nothing of it.
-
-    Data shows it; and so do steps in several streams, one each, without events. Raises InputError as
-    :func:`chunk_count`.
-    """
-    if are_independent(schedule):
-        return False
-    return is_by_steps(schedule) or dependences_of(schedule).passes_unknown
-
-
-def in_chunks(schedule: Schedule, count: int, tables: frozenset[Region] = frozenset()) -> Schedule:
-    """Return the same work in ``count`` chunks, over as many streams as now.
+def in_chunks(schedule: Schedule, count: int, tables: frozenset[Region] = frozenset()) -> tuple[Schedule, Origins]:
+    """Return the same work in ``count`` chunks, over as many streams as now; and what each copy and kernel does of it.
 
     ``tables``: ranges that every chunk is known to read whole. Raises InputError if the work cannot be cut so.
     """
     recut = _by_data(schedule, tables)
     chunks = _count(schedule, recut)
     if count == chunks:
-        return schedule
+        return schedule, [(i,) for i, op in enumerate(schedule.ops) if is_work(op)]
     if recut is not None:
         found = _cut(recut, count)
         if found is None:
@@ -57,9 +46,10 @@ def in_chunks(schedule: Schedule, count: int, tables: frozenset[Region] = frozen
         return found
     if count % chunks:
         raise _uneven(chunks, "steps", count)
-    cut = in_pieces(schedule, count // chunks, tables)
-    used = {op.stream for op in schedule.ops if isinstance(op, Copy | Kernel)}
-    return still_ordered(schedule, over_streams(cut, len(used)) if are_independent(schedule) else cut)
+    cut, origins = in_pieces(schedule, count // chunks, tables)
+    if are_independent(schedule):
+        cut = over_streams(cut, len(working_streams(schedule)))
+    return still_ordered(schedule, cut), origins
 
 
 def _uneven(now: int, what: str, count: int) -> InputError:
@@ -72,15 +62,22 @@ def _uneven(now: int, what: str, count: int) -> InputError:
     )
 
 
-def _cut(recut: Recut, count: int) -> Schedule | None:
+def _cut(recut: Recut, count: int) -> tuple[Schedule, Origins] | None:
     """Each chunk in several, or several in one; else all of them in one, and that cut."""
     streams = min(count, recut.streams) if recut.by_chunk and recut.streams > 1 else None
     if count % recut.chunks == 0:
-        return recut.cut(count // recut.chunks, streams)
-    if recut.chunks % count == 0:
-        return recut.merged(recut.chunks // count, streams)
-    whole = None if recut.has_common else recut.merged(recut.chunks, None if streams is None else 1)
-    return None if whole is None else Recut(whole).cut(count, streams)
+        made = recut.cut(count // recut.chunks, streams)
+    elif recut.chunks % count == 0:
+        made = recut.merged(recut.chunks // count, streams)
+    else:
+        whole = None if recut.has_common else recut.merged(recut.chunks, None if streams is None else 1)
+        if whole is None:
+            return None
+        again = Recut(whole)
+        made = again.cut(count, streams)
+        parts = dict(zip((i for i, op in enumerate(whole.ops) if is_work(op)), recut.origins, strict=True))
+        recut.origins = [parts[i] for (i,) in again.origins]
+    return None if made is None else (made, recut.origins)
 
 
 def in_streams(schedule: Schedule, count: int) -> Schedule:
@@ -94,15 +91,19 @@ def in_streams(schedule: Schedule, count: int) -> Schedule:
     return recut.dealt(count, keeps_waits=False)
 
 
-def in_order(schedule: Schedule, name: str) -> Schedule:
-    """Return the same ops issued ``"depth-first"`` or ``"breadth-first"``. Raises InputError if the data forbids it."""
+def in_order(schedule: Schedule, name: str) -> tuple[Schedule, Origins]:
+    """Return the same ops issued ``"depth-first"`` or ``"breadth-first"``; and what each copy and kernel does of them.
+
+    Raises InputError if the data forbids it.
+    """
     needs = dependences_of(schedule)
     if name in needs.issued:
-        return schedule
+        return schedule, [(i,) for i, op in enumerate(schedule.ops) if is_work(op)]
     if needs.is_racy or name not in needs.orders:
         why = "it has races" if needs.is_racy else "its data needs another order"
         raise InputError(f"this program cannot be issued {name}: {why}")
-    return needs.reordered(schedule, name, holds=True)
+    made = needs.reordered(schedule, name, holds=True)
+    return made, [(i,) for i in needs.sequence(name, holds=True) if is_work(schedule.ops[i])]
 
 
 def without_needless_waits(schedule: Schedule) -> Schedule:

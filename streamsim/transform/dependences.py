@@ -43,7 +43,7 @@ class Dependences:
 
     - ``is_racy``: True if the schedule has races. Dependences that it does not enforce are then dropped.
     - ``last``: the last copy or kernel, or -1.
-    - ``unnamed_results``: kernels that write no named range, and that no op is known to need.
+    - ``unnamed``: the ops that may use memory which they do not name.
     - ``orders``: by name, the orders of issue that keep every dependence and differ from the schedule's own.
     - ``issued``: the names of the schedule's own orders.
     """
@@ -57,8 +57,7 @@ class Dependences:
         data = DataFlow(schedule, order, self.is_racy, tables)
         self.reads_from, self.conflicts, self.unknown = data.reads_from, data.conflicts, data.unknown
         self.shared, self.common, self.sums, self.chunk = data.shared, data.common, data.sums, data.chunk
-        read = set[int]().union(*self.reads_from)
-        self.unnamed_results = {i for i, op in enumerate(schedule.ops) if _writes_nothing(op) and i not in read}
+        self.unnamed = _unnamed(schedule.ops, self)
         self.issued = set[str]()
         self.orders = self._find_orders()
 
@@ -69,28 +68,6 @@ class Dependences:
             self.chunk[earlier] != self.chunk[op] and earlier not in self.reads_from[op]
             for op, before in enumerate(self.before)
             for earlier in before | self.conflicts[op]
-        )
-
-    @property
-    def passes_unknown(self) -> bool:
-        """Return True if an op that another order or other streams put before an earlier one may need that op."""
-        ops = self._schedule.ops
-        return self.has_unexplained_waits or any(
-            not (names_memory(ops[i]) and names_memory(ops[k])) or k in self.unnamed_results
-            for i, before in enumerate(self.before)
-            for k in before - self.conflicts[i]
-        )
-
-    @property
-    def has_unexplained_waits(self) -> bool:
-        """Return True if an event puts a kernel behind a kernel of another stream that shares no named bytes with it.
-
-        Such kernels may hand over something that the program does not name.
-        """
-        ops = self._schedule.ops
-        return any(
-            isinstance(op, Kernel) and any(isinstance(ops[k], Kernel) for k in self.awaits(i) - self.conflicts[i])
-            for i, op in enumerate(ops)
         )
 
     def _find_orders(self) -> dict[str, list[int]]:
@@ -168,5 +145,16 @@ class Dependences:
         return issued(schedule, [schedule.ops[i] for i in sequence], sequence, streams, kinds, edges, self.awaited)
 
 
-def _writes_nothing(op: Op) -> bool:
-    return isinstance(op, Kernel) and not op.writes
+def _unnamed(ops: Sequence[Op], needs: Dependences) -> set[int]:
+    """Return the ops that may use memory which they do not name.
+
+    Those are the ops without memory, kernels that write none (but to sums), and kernels of two streams that an event
+    orders although they share no named bytes: they may hand over something that the program does not name.
+    """
+    found = {i for i, op in enumerate(ops) if not names_memory(op) or (isinstance(op, Kernel) and not op.writes)}
+    found -= {k for i in needs.sums for k in needs.reads_from[i] if names_memory(ops[k])}
+    for i, op in enumerate(ops):
+        behind = [k for k in needs.awaits(i) - needs.conflicts[i] if isinstance(ops[k], Kernel)]
+        if behind and isinstance(op, Kernel):
+            found.update((i, *behind))
+    return found

@@ -11,6 +11,11 @@ def is_work(op: Op) -> bool:
     return isinstance(op, Copy | Kernel)
 
 
+def is_load(op: Op) -> bool:
+    """Return True if an op copies to the card."""
+    return isinstance(op, Copy) and op.direction == "h2d"
+
+
 def working_streams(schedule: Schedule) -> set[int]:
     """Return the streams that have copies or kernels."""
     return {op.stream for op in schedule.ops if isinstance(op, Copy | Kernel)}

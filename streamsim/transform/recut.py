@@ -26,13 +26,15 @@ from streamsim.transform.ops import NON_BLOCKING, is_work, working_streams
 from streamsim.transform.pieces import cut, form_of, joined
 
 Part = tuple[int, int]  # an op of the schedule, and which part of it
+Origins = Sequence[tuple[int, ...]]  # of each copy and kernel the ops that it does
 
 
 class Recut:
     """Cuts a schedule without races anew. ``needs``: of this schedule, if there is one.
 
     ``chunks`` and ``streams``: how many it has. ``has_common``: chunks have something in common, which one alone does
-    not show. ``by_chunk``: every chunk is in one stream; else streams have parts to play, such as copying in. Where
+    not show. ``by_chunk``: every chunk is in one stream; else streams have parts to play, such as copying in.
+    ``origins``: of each copy and kernel of the schedule cut or merged last, the ops that it does. Where
     ``streams`` is asked for, chunks are dealt out to so many new, non-blocking streams in turn; with None every op
     stays in its stream.
     """
@@ -47,6 +49,7 @@ class Recut:
                 self._members.setdefault(needs.chunk[i], []).append(i)
         self.chunks = len(self._members)
         self.streams = len(working_streams(schedule))
+        self.origins: Origins = []
         self.has_common = bool(needs.shared or needs.common)
         self.by_chunk = all(len({schedule.ops[i].stream for i in ops}) == 1 for ops in self._members.values())
 
@@ -88,6 +91,7 @@ class Recut:
                 break
         else:
             return None
+        self.origins = [(i,) for i, _ in parts if is_work(self._ops[i])]
         place = {part: k for k, part in enumerate(parts)}
         for k, (i, p) in enumerate(parts):
             if is_work(ops[k]):
@@ -121,12 +125,15 @@ class Recut:
         parts = [(i, 0) for i in sequence if first.get(i, i) == i]
         place = {i: k for k, (i, _) in enumerate(parts)}
         edges: list[set[int]] = [set() for _ in parts]
+        origins = dict[int, tuple[int, ...]]()
         for i in sequence:
             if is_work(self._ops[i]):
                 k = place[first.get(i, i)]
+                origins[k] = (*origins.get(k, ()), i)
                 edges[k].update(place[first.get(j, j)] for j in self._needs.conflicts[i] | self._needs.awaits(i))
         if any(earlier >= k for k, some in enumerate(edges) for earlier in some):
             return None
+        self.origins = list(origins.values())
         return self._made([whole.get(i) or self._ops[i] for i, _ in parts], parts, edges, streams)
 
     def with_buffers(self, times: int | None) -> Schedule | None:

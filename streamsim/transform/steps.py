@@ -27,9 +27,9 @@ from streamsim.program import (
 )
 from streamsim.transform.data_flow import conflicts_in
 from streamsim.transform.dependences import Dependences
-from streamsim.transform.ops import NON_BLOCKING, is_of_a_call
+from streamsim.transform.ops import NON_BLOCKING, is_of_a_call, is_work
 from streamsim.transform.pieces import cut
-from streamsim.transform.recut import Recut
+from streamsim.transform.recut import Origins, Recut
 from streamsim.transform.repairs import is_racy
 
 
@@ -156,8 +156,10 @@ def _without_streams(ops: Iterable[Op]) -> list[Op]:
     ]
 
 
-def in_pieces(schedule: Schedule, pieces: int, tables: Collection[Region] = ()) -> Schedule:
+def in_pieces(schedule: Schedule, pieces: int, tables: Collection[Region] = ()) -> tuple[Schedule, Origins]:
     """Return each step as ``pieces`` smaller ones: its copies and kernels cut, and issued again for each piece.
+
+    Also return which op each copy and kernel is a piece of.
 
     What the host does right before an op of the card, it does for every piece; what it does before the step's first op,
     once. A step's first calls come behind a wait and find the host's caches cold, and those of its later pieces do not:
@@ -184,7 +186,8 @@ def in_pieces(schedule: Schedule, pieces: int, tables: Collection[Region] = ()) 
         numbers += [place + i for i in (*range(first), *list(range(first, end)) * pieces, *range(end, len(step)))]
     if schedule.buffers and conflicts_in(schedule, ops, numbers) is None:
         raise InputError(f"a step cannot be cut into {pieces} pieces: some would come before what they read is there")
-    return replace(schedule, ops=(*ops, *found.after))
+    origins = [(i,) for i in numbers if is_work(schedule.ops[i])]
+    return replace(schedule, ops=(*ops, *found.after)), origins
 
 
 def _shared(schedule: Schedule, tables: Collection[Region]) -> dict[int, set[Region]]:
@@ -238,8 +241,10 @@ def _at_most(seconds: float, others_s: Sequence[float]) -> float:
     return min(seconds, sorted(others_s)[(len(others_s) - 1) // 4])
 
 
-def prefetched(schedule: Schedule, depth: int) -> Schedule:
+def prefetched(schedule: Schedule, depth: int) -> tuple[Schedule, list[int]]:
     """Return the copies to the card of the next ``depth`` steps beside this step's work, in a stream of their own.
+
+    Also return which op of ``schedule`` each op is (-1: none).
 
     What the host does for a copy goes with it; it waits for none of them. A step's other work waits for its copies by
     an event, and copies into a buffer for the work of the step that had it: there are ``depth`` + 1 buffers, which are
@@ -248,19 +253,19 @@ def prefetched(schedule: Schedule, depth: int) -> Schedule:
     """
     made, numbers = _prefetched(schedule, depth)
     if not schedule.buffers or conflicts_in(schedule, made.ops, numbers) is not None:
-        return made
+        return made, numbers
     more = None if is_racy(schedule) else Recut(schedule).with_buffers(depth + 1)
     if more is not None:
         made, numbers = _prefetched(more, depth)
         if conflicts_in(more, made.ops, numbers) is not None:
-            return made
+            return made, numbers
     raise InputError(
         f"steps cannot be copied {depth} ahead: a step copies to the card what a step before it copies back or computes"
     )
 
 
 def _prefetched(schedule: Schedule, depth: int) -> tuple[Schedule, list[int]]:
-    """See :func:`prefetched`; and which op of ``schedule`` each op is (-1: none)."""
+    """See :func:`prefetched`."""
     found, first_event = steps_of(schedule), schedule.events
     copying, count = len(schedule.streams) + 1, len(found.steps)
     place, parts = len(found.before), list[tuple[list[int], list[int]]]()

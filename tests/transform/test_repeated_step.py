@@ -60,7 +60,7 @@ def test_the_pipeline_that_is_read_issues_what_the_schedule_does(
     steps: int, pieces: int, streams: int, inputs: int, outputs: int, kernels: int
 ) -> None:
     """Steps cut and dealt out, read as a workload, cut again: the same copies and kernels in the same streams."""
-    cut = in_pieces(loop(steps, inputs=inputs, outputs=outputs, kernels=kernels), pieces)
+    cut, _ = in_pieces(loop(steps, inputs=inputs, outputs=outputs, kernels=kernels), pieces)
     schedule = over_streams(cut, min(streams, steps * pieces))
     workload, config = repeated_step(schedule)
     assert config == Config("depth-first", steps * pieces, min(streams, steps * pieces), min(streams, steps * pieces))
@@ -168,7 +168,7 @@ def test_a_step_that_is_cut_has_its_hosts_work_once(pieces: int) -> None:
     step = h2d(1, BYTES), kernel(1, 120), d2h(1, BYTES)
     steps: list[list[Op]] = [[HostWork(6e-3), *step], [*step, HostWork(6e-3)]]
     for ops in steps:
-        cut = in_pieces(program(*ops * 3, streams=1), pieces)
+        cut, _ = in_pieces(program(*ops * 3, streams=1), pieces)
         assert repeated_step(cut).workload.host_work_s == pytest.approx(6e-3 / pieces)
     named = program(*(HostWork(2e-6, "load a batch"), *step) * 3, streams=1)
     assert repeated_step(named).workload.host_work_s == pytest.approx(2e-6)

@@ -310,7 +310,7 @@ def test_each_step_of_a_pattern_in_two_takes_what_the_pattern_of_twice_the_chunk
 ) -> None:
     """5 MiB in and out, 60 us: 8 chunks on 4 streams of an H200 in two take 199.6 us, as 16 chunks do."""
     device = load_device(name)
-    cut, meant = in_chunks(pattern(WORKLOAD, chunks, streams), 2 * chunks), pattern(WORKLOAD, 2 * chunks, streams)
+    (cut, _), meant = in_chunks(pattern(WORKLOAD, chunks, streams), 2 * chunks), pattern(WORKLOAD, 2 * chunks, streams)
     assert chunk_count(cut) == 2 * chunks
     assert simulate(cut, device).makespan_s == simulate(meant, device).makespan_s
     kernels = [replace(op, reads=(), writes=()) for op in cut if isinstance(op, Kernel)]

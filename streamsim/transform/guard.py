@@ -1,0 +1,203 @@
+"""The guard of all changes: which orders between copies and kernels a changed program has lost.
+
+An order that named memory shows to be needless may be lost: two ops then touch no bytes in common, or only read them.
+Waits keep the order of named memory that is needed (``repairs``). Any other order may be lost only under a condition.
+What gave the order says which one: a wait of the host, the legacy default stream, or streams and events between steps.
+No condition allows that an op passes another one of its own step, or that a copy overwrites what the kernels of an
+earlier step may still use.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from streamsim.errors import InputError
+from streamsim.program import (
+    Copy,
+    Kernel,
+    Op,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+    remembered,
+)
+from streamsim.races import Clock, HappensBefore, earlier_ops, is_done_on_return
+from streamsim.transform.chunks import is_by_steps
+from streamsim.transform.dependences import dependences_of
+from streamsim.transform.legacy_stream import has_legacy
+from streamsim.transform.ops import NON_BLOCKING, is_load, is_work
+from streamsim.transform.scenario import Case
+from streamsim.transform.steps import steps_of
+
+INDEPENDENT = "your steps are independent"
+ORDERS_NO_STREAMS = "no stream needs the host's wait for another stream"
+NEEDS_NO_LEGACY = "no stream needs the order of the legacy default stream"
+NEVER = ""  # in place of a condition
+
+Pair = tuple[int, int]  # two ops, the earlier first
+
+
+class Lost(NamedTuple):
+    """An op that may start before an earlier one has ended, which it could not; ``unless``: of NEVER, refused."""
+
+    earlier: int
+    later: int
+    conditions: tuple[str, ...]
+
+
+def lost_orders(was: Case, made: Case) -> list[Lost]:
+    """Return the orders of the first program that ``was`` keeps and ``made`` from it does not keep."""
+    if was.pipeline is not None or made.first is None or made.schedule is was.schedule:
+        return []
+    required = _required(made.first)
+    now = _Kept(made)
+    lost = [Lost(*pair, conditions) for pair, conditions in required.items() if not now.keeps(*pair)]
+    if not lost or was.first is None:
+        return lost
+    then = _Kept(was)
+    return [one for one in lost if then.keeps(one.earlier, one.later)]
+
+
+class _Order:
+    """Which copies and kernels of a schedule have ended when another one starts. ``holds``: the host waits."""
+
+    def __init__(self, schedule: Schedule, holds: bool) -> None:
+        self._order = order = HappensBefore(schedule)
+        self._clocks: dict[int, Clock] = {}
+        self.streams = [op.stream or 0 for op in schedule.ops]
+        pageable = schedule.pageable_names
+        for i, op in enumerate(schedule.ops):
+            if isinstance(op, Copy | Kernel):
+                self._clocks[i] = clock = order.now(op.stream, op.thread)
+                order.start(i, op.stream, op.thread, clock)
+                if holds and isinstance(op, Copy) and is_done_on_return(op, pageable):
+                    order.host_waits(op.thread, (i,))
+            elif isinstance(op, RecordEvent):
+                order.record(op.stream, op.event, op.thread)
+            elif isinstance(op, WaitEvent):
+                order.wait(op.stream, op.event, op.thread)
+            elif isinstance(op, Synchronize) and holds:
+                order.synchronize(op)
+            elif isinstance(op, WaitThread) and holds:
+                order.thread_waits(op.thread, op.other)
+
+    def last_ended(self, op: int, stream: int) -> int:
+        """Return the last op of ``stream`` that has ended when ``op`` starts; -1 for none."""
+        return op - 1 if self.streams[op] == stream else self._order.last_ended(self._clocks[op], stream)
+
+
+@remembered
+def _order(schedule: Schedule, holds: bool = True) -> _Order:
+    return _Order(schedule, holds)
+
+
+class _Kept:
+    """Which orders of the first program a changed one keeps."""
+
+    def __init__(self, case: Case) -> None:
+        assert case.first is not None
+        self._order, self._steps = _order(case.schedule), _steps(case.first)
+        self._images: dict[int, list[int]] = {}  # by op of the first program those that do it
+        works = (i for i, op in enumerate(case.schedule.ops) if is_work(op))
+        for i, origins in zip(works, case.origins, strict=True):
+            for origin in origins:
+                self._images.setdefault(origin, []).append(i)
+
+    def keeps(self, earlier: int, later: int) -> bool:
+        """Return True if ``later`` starts when ``earlier`` has ended; in a step cut in pieces, each behind its own."""
+        order, before, after = self._order, self._images[earlier], self._images[later]
+        if len(before) == len(after) and self._steps[earlier] == self._steps[later]:
+            pairs = list(zip(before, after, strict=True))
+        else:  # of a stream the last one has ended last, and the first one starts first
+            last = {order.streams[k]: k for k in before}.values()
+            first = {order.streams[i]: i for i in reversed(after)}.values()
+            pairs = [(k, i) for i in first for k in last]
+        return all(order.last_ended(i, order.streams[k]) >= k for k, i in pairs)
+
+
+@remembered
+def _required(schedule: Schedule) -> dict[Pair, tuple[str, ...]]:
+    """Return pairs of ops whose orders bring about all that a change may not lose, and the conditions of each."""
+    needs = dependences_of(schedule)
+    found: dict[Pair, tuple[str, ...]] = {}
+    if not needs.unnamed and not needs.is_racy:
+        return found
+    steps = _steps(schedule)
+    if needs.unnamed:
+        loads = [is_load(op) for op in schedule.ops]  # an op may stay behind another one that a load may pass
+        plain = replace(schedule, streams=NON_BLOCKING * len(schedule.streams)) if has_legacy(schedule) else schedule
+        for some, holds, conditions in (
+            (plain, False, (INDEPENDENT,)),
+            (plain, True, (ORDERS_NO_STREAMS,)),
+            (schedule, False, (NEEDS_NO_LEGACY,)),
+            (schedule, True, (ORDERS_NO_STREAMS, NEEDS_NO_LEGACY)),
+        ):
+            for groups in ([0] * len(steps), loads, steps):
+                for earlier, later in _pairs(schedule.ops, _order(some, holds), needs.unnamed, groups):
+                    own = steps[earlier] == steps[later] and conditions == (INDEPENDENT,)
+                    found.setdefault((earlier, later), (NEVER,) if own else conditions)
+    order = _order(schedule)
+    for later, touches in enumerate(earlier_ops(_with_copied(schedule.ops, steps, needs.unnamed), schedule.buffers)):
+        for earlier in {k for _, _, ops in touches for k in ops if k != later}:
+            named = needs.unnamed.isdisjoint((earlier, later))
+            is_needed = needs.is_racy if named else found.get((earlier, later), (INDEPENDENT,)) == (INDEPENDENT,)
+            if is_needed and order.last_ended(later, order.streams[earlier]) >= earlier:
+                found[earlier, later] = (NEVER,)
+    return found
+
+
+def _pairs(ops: Sequence[Op], order: _Order, unnamed: set[int], groups: Sequence[int]) -> Iterator[Pair]:
+    """Yield pairs of ordered ops of a group, one of them unnamed, from which the order of all such pairs follows.
+
+    An op need not be compared with what an unnamed op before it in its stream comes behind, nor with what an unnamed op
+    in between comes behind.
+    """
+    lines: dict[int, dict[int, list[int]]] = {}  # by group and stream its ops so far
+    lines_unnamed: dict[int, dict[int, list[int]]] = {}
+    for later, op in enumerate(ops):
+        if not is_work(op):
+            continue
+        group, own = groups[later], order.streams[later]
+        line = lines_unnamed.setdefault(group, {}).setdefault(own, [])
+        before = line[-1] if line else None
+        for stream, some in (lines if later in unnamed else lines_unnamed).get(group, {}).items():
+            end = bisect_right(some, order.last_ended(later, stream))
+            known = -1 if before is None else before - 1 if stream == own else order.last_ended(before, stream)
+            for earlier in reversed(some[bisect_right(some, known) : end]):
+                yield earlier, later
+                if earlier in unnamed:
+                    break
+        lines.setdefault(group, {}).setdefault(own, []).append(later)
+        if later in unnamed:
+            line.append(later)
+
+
+@remembered
+def _steps(schedule: Schedule) -> list[int]:
+    """Return the step of each op, or its chunk where the data shows chunks."""
+    needs = dependences_of(schedule)
+    try:
+        if not is_by_steps(schedule):
+            return needs.chunk
+    except InputError:  # neither shows
+        return needs.chunk
+    before, steps, after = steps_of(schedule)
+    return [0] * len(before) + [k for k, step in enumerate(steps) for _ in step] + [len(steps)] * len(after)
+
+
+def _with_copied(ops: Sequence[Op], steps: Sequence[int], unnamed: set[int]) -> Iterator[Op]:
+    """Yield the ops. Unnamed kernels read what their step copies to the card, and write what it copies back."""
+    copied: dict[tuple[int, str], dict[Region, None]] = {}
+    for op, step in zip(ops, steps, strict=True):
+        if isinstance(op, Copy) and op.device is not None:
+            copied.setdefault((step, op.direction), {})[op.device] = None
+    for i, (op, step) in enumerate(zip(ops, steps, strict=True)):
+        if isinstance(op, Kernel) and i in unnamed:
+            reads, writes = copied.get((step, "h2d"), ()), copied.get((step, "d2h"), ())
+            op = replace(op, reads=(*op.reads, *reads), writes=(*op.writes, *writes))
+        yield op
