@@ -12,6 +12,8 @@ workload again.
 
 from streamsim.transform.calls_and_memory import has_host_waits, has_pageable, holds_host, pinned, slow_calls, unblocked
 from streamsim.transform.changes import (
+    CAN_BE_CUT,
+    IN_TIME,
     ISSUE_ORDERS,
     Change,
     Changed,

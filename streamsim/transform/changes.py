@@ -116,7 +116,8 @@ def changed(change: Change, was: Changed, independent: bool = True) -> Changed:
     case = was.case
     try:
         made = change.make(case)
-        conditions = dict.fromkeys(filter(None, (change.needs(case), *_conditions(change, case, made))))
+        needs = filter(None, [change.needs(case)])
+        conditions = dict.fromkeys((*needs, *_conditions(change, case, made)))
         unsaid = [] if independent else [some for some in conditions if some in TO_BE_SAID]
         if unsaid:
             raise InputError(f"nothing in the schedule shows that {unsaid[0]}; if so, say it with --independent")
@@ -137,11 +138,11 @@ def _conditions(change: Change, was: Case, made: Case) -> Iterator[str]:
             raise _must_wait(one)
         yield from one.conditions if one.conditions != (INDEPENDENT,) else ()
     between = [one for one in lost if one.conditions == (INDEPENDENT,)]
-    if between and made.first is not None:
-        yield _of_steps(change, between, made.first.ops)
+    if between and made.first is not None and (of_steps := _of_steps(change, between, made.first.ops)):
+        yield of_steps
 
 
-def _of_steps(change: Change, lost: Iterable[Lost], ops: Sequence[Op]) -> str:
+def _of_steps(change: Change, lost: Sequence[Lost], ops: Sequence[Op]) -> str:
     """Return the condition behind steps that lose an order; "" if copies ahead need none.
 
     A copy without named memory, into another buffer than now, needs nothing of kernels. Its input may be what was
@@ -150,10 +151,10 @@ def _of_steps(change: Change, lost: Iterable[Lost], ops: Sequence[Op]) -> str:
     pairs = [(ops[one.earlier], ops[one.later]) for one in lost]
     if not change.copies_ahead or not all(is_load(later) and not is_load(earlier) for earlier, later in pairs):
         return INDEPENDENT
-    may_depend = any(isinstance(op, Copy) and op.direction == "d2h" for op in ops) or any(
-        names_memory(later) for _, later in pairs
-    )
-    return IN_TIME if may_depend else ""
+    copies = [op for op in ops if isinstance(op, Copy)]
+    while not is_load(copies[-1]):
+        copies.pop()
+    return "" if all(is_load(op) and not names_memory(op) for op in copies) else IN_TIME
 
 
 def _must_wait(lost: Lost) -> InputError:

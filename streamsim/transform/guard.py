@@ -124,24 +124,10 @@ class _Kept:
 def _required(schedule: Schedule) -> dict[Pair, tuple[str, ...]]:
     """Return pairs of ops whose orders bring about all that a change may not lose, and the conditions of each."""
     needs = dependences_of(schedule)
-    found: dict[Pair, tuple[str, ...]] = {}
     if not needs.unnamed and not needs.is_racy:
-        return found
-    steps = _steps(schedule)
-    if needs.unnamed:
-        loads = [is_load(op) for op in schedule.ops]  # an op may stay behind another one that a load may pass
-        plain = replace(schedule, streams=NON_BLOCKING * len(schedule.streams)) if has_legacy(schedule) else schedule
-        for some, holds, conditions in (
-            (plain, False, (INDEPENDENT,)),
-            (plain, True, (ORDERS_NO_STREAMS,)),
-            (schedule, False, (NEEDS_NO_LEGACY,)),
-            (schedule, True, (ORDERS_NO_STREAMS, NEEDS_NO_LEGACY)),
-        ):
-            for groups in ([0] * len(steps), loads, steps):
-                for earlier, later in _pairs(schedule.ops, _order(some, holds), needs.unnamed, groups):
-                    own = steps[earlier] == steps[later] and conditions == (INDEPENDENT,)
-                    found.setdefault((earlier, later), (NEVER,) if own else conditions)
-    order = _order(schedule)
+        return {}
+    steps, order = _steps(schedule), _order(schedule)
+    found = _by_kind(schedule, needs.unnamed, steps)
     for later, touches in enumerate(earlier_ops(_with_copied(schedule.ops, steps, needs.unnamed), schedule.buffers)):
         for earlier in {k for _, _, ops in touches for k in ops if k != later}:
             named = needs.unnamed.isdisjoint((earlier, later))
@@ -149,6 +135,28 @@ def _required(schedule: Schedule) -> dict[Pair, tuple[str, ...]]:
             if is_needed and order.last_ended(later, order.streams[earlier]) >= earlier:
                 found[earlier, later] = (NEVER,)
     return found
+
+
+def _by_kind(schedule: Schedule, unnamed: set[int], steps: Sequence[int]) -> dict[Pair, tuple[str, ...]]:
+    """Return pairs of ops, one of them unnamed, and the conditions for the loss of all that gives their order."""
+    loads = [is_load(op) for op in schedule.ops]  # an op may stay behind another one that a load may pass
+
+    def pairs(schedule: Schedule, holds: bool) -> set[Pair]:
+        order = _order(schedule, holds)
+        return {
+            pair for some in ([0] * len(steps), loads, steps) for pair in _pairs(schedule.ops, order, unnamed, some)
+        }
+
+    plain = replace(schedule, streams=NON_BLOCKING * len(schedule.streams)) if has_legacy(schedule) else schedule
+    by_streams, by_host = pairs(plain, holds=False), pairs(plain, holds=True)
+    by_legacy, by_both = (
+        (set[Pair](), by_host) if plain is schedule else (pairs(schedule, False), pairs(schedule, True))
+    )
+    found: dict[Pair, tuple[str, ...]] = dict.fromkeys(by_both, (ORDERS_NO_STREAMS, NEEDS_NO_LEGACY))
+    found |= dict.fromkeys(by_host - by_legacy, (ORDERS_NO_STREAMS,)) | dict.fromkeys(
+        by_legacy - by_host, (NEEDS_NO_LEGACY,)
+    )
+    return found | {(k, i): (INDEPENDENT if steps[k] != steps[i] else NEVER,) for k, i in by_streams}
 
 
 def _pairs(ops: Sequence[Op], order: _Order, unnamed: set[int], groups: Sequence[int]) -> Iterator[Pair]:
