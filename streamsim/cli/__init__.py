@@ -20,7 +20,6 @@ COMMANDS = {
     "code": "streamsim.cli.code:code_command",
     "sweep": "streamsim.cli.sweep:sweep_command",
     "devices": "streamsim.cli.devices:devices",
-    "schema": "streamsim.cli.devices:schema_command",
     "check": "streamsim.cli.check:check_command",
     "import": "streamsim.cli.import_trace:import_command",
     "whatif": "streamsim.cli.whatif:whatif_command",

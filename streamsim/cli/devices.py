@@ -6,11 +6,9 @@ from typing import Any
 import click
 
 from streamsim.answer import Answer
-from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.options import FILE, complete_device, format_options
-from streamsim.cli.printing import emit, print_data, print_object, tell
+from streamsim.cli.printing import emit, print_data, tell
 from streamsim.device import (
-    KINDS,
     Device,
     device_names,
     dump_device,
@@ -19,7 +17,6 @@ from streamsim.device import (
     own_device_names,
     read_device,
 )
-from streamsim.device import schema as file_schema
 from streamsim.report import Table
 from streamsim.text import counted, format_bytes
 
@@ -59,13 +56,6 @@ def check_device(file: Path) -> None:
     """Check a profile; an error names the field, its value and what was expected."""
     device = read_device(file)
     tell(f"{file}: ok: {device.name}, {device.description}")
-
-
-@click.command("schema", cls=BriefCommand)
-@click.argument("kind", type=click.Choice(tuple(KINDS)))
-def schema_command(kind: str) -> None:
-    """Print the JSON Schema of a schedule (JSON), workload, layers or device (TOML) file."""
-    print_object(file_schema(kind))
 
 
 def _device_row(name: str, device: Device) -> dict[str, Any]:

@@ -7,7 +7,9 @@ import click
 
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.options import OUTPUT
-from streamsim.cli.printing import tell
+from streamsim.cli.printing import print_object, tell
+from streamsim.device import KINDS
+from streamsim.device import schema as file_schema
 from streamsim.errors import InputError
 from streamsim.files import write_text
 from streamsim.text import one_line
@@ -40,17 +42,21 @@ device = "h200"  # a name that streamsim devices lists, or a file
 
 @click.command("init", cls=BriefCommand)
 @click.argument("file", metavar="[WORKLOAD.toml]", type=OUTPUT, default="workload.toml")
-def init_command(file: Path) -> None:
+@click.option("--schema", type=click.Choice(tuple(KINDS)), help="Print the JSON Schema of such a file instead.")
+def init_command(file: Path, schema: str | None) -> None:
     """Write a workload's file with every setting explained, to edit. A file that is there stays as it is.
 
     \b
     Example:
       streamsim init workload.toml
       streamsim predict workload.toml
+      streamsim init --schema workload
 
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
+    if schema is not None:
+        return print_object(file_schema(schema))
     if os.path.lexists(file):
         raise InputError(one_line(f"{file}: is there already; give another name"))
     write_text(WORKLOAD.format(name=file.name), file)
-    tell(f"{file}: edit it, then: streamsim predict {file}")
+    return tell(f"{file}: edit it, then: streamsim predict {file}")

@@ -31,7 +31,7 @@ from streamsim.text import (
     uncapitalised,
 )
 
-KNOWN = "streamsim schema says what is known"
+KNOWN = "streamsim init --schema says what is known"
 _PLACE = re.compile(r" - at (?:`(key)` in )?`\$([^`]*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _FIELD = re.compile(r"Object (missing required|contains unknown) field `(.*)`$", re.DOTALL)

@@ -1,11 +1,8 @@
 """Schedules as JSON, and workloads as text and as TOML.
 
-``streamsim schema schedule|workload`` prints the exact form of each as a JSON Schema. Sizes and times in a workload may
-be text with a unit, ``inputs = ["64MiB"]``. A kernel may be text as for ``--kernel``, ``"0.57ms,9us@64Ki"``, or a time
-in seconds.
-
-The file of a recorded program may also hold the times of its ops. They belong to the file, because a changed schedule
-would have other times. The file of a workload may also say how to cut, issue and predict it (:func:`read_plan`).
+``streamsim init --schema schedule`` or ``workload`` prints the exact form of each as a JSON Schema. Sizes and times in
+a workload may be text with a unit, ``inputs = ["64MiB"]``. A kernel may be text as for ``--kernel``,
+``"0.57ms,9us@64Ki"``, or a time in seconds.
 """
 
 import json

@@ -212,8 +212,8 @@ def _launch(kernel: WorkloadKernel) -> Kernel:
 
 # Files of layers: TOML with ``[[layers]]``, or CSV with one layer in each line under the column names.
 #
-# ``streamsim schema layers`` prints the exact form. Sizes and times may be text with a unit, ``"400MB"``, and a kernel
-# may be what ``--kernel`` takes. Semicolons separate several kernels in a cell of a CSV file.
+# ``streamsim init --schema layers`` prints the exact form. Sizes and times may be text with a unit, ``"400MB"``, and a
+# kernel may be what ``--kernel`` takes. Semicolons separate several kernels in a cell of a CSV file.
 
 CSV = ".csv"
 COLUMNS = Layer.__struct_fields__

@@ -78,7 +78,7 @@ PROFILES = [  # a whole profile, and what is said
     (DEVICE.replace("latency_s = 0.0\n", "", 1), "h2d.latency_s: is missing"),
     (
         DEVICE.replace("[host]", '[host]\ncolour = "red"'),
-        "host.colour = 'red': unknown field; streamsim schema says what is known",
+        "host.colour = 'red': unknown field; streamsim init --schema says what is known",
     ),
     (
         DEVICE.replace("[spread]", "") + '\n[spread]\nconnections = "x"\n',

@@ -215,7 +215,7 @@ def lines() -> list[Input]:
         (("best", *ARRAYS, *MOST_FEW), {}),
         (SWEEP, {}),
         (("code", *ARRAYS, *FEW, "--as", "cuda-c++"), {}),
-        (("schema", "device"), {}),
+        (("init", "--schema", "device"), {}),
         (("check", "s.json"), schedule),
         (("simulate", "s.json"), schedule),
         (("import", "t.json"), {"t.json": recording()}),

@@ -147,7 +147,10 @@ KERNELS = [
 ]
 WORKLOADS = [
     ("inputs = [4]\nkernel = ['4ms']", "kernel = ['4ms']: unknown field; did you mean kernels?"),
-    ("kernels = [{ points = [{ on = 3 }] }]", "kernels[0].points[0].on = 3: unknown field; streamsim schema says"),
+    (
+        "kernels = [{ points = [{ on = 3 }] }]",
+        "kernels[0].points[0].on = 3: unknown field; streamsim init --schema says",
+    ),
     ("kernels = ['1ms', 0]", "kernels[1]: duration_s = 0: expected a number from 1e-09"),
     (
         "inputs = ['1MiB']\nkernels = ['10us@512Ki,latency=8us']",
