@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 from streamsim.analysis import counterfactual as without
 from streamsim.analysis.causes import LIMITS, Key
+from streamsim.device import Device
+from streamsim.lowering import D2H, ENGINES, H2D, KERNEL
 from streamsim.program import Copy, Kernel
 from streamsim.rules import S_PER_TICK
 from streamsim.transform import Scenario
@@ -19,12 +21,15 @@ class _Work(NamedTuple):
     alone: float
 
 
-ENGINE_OF = {0: ("gpu", "gpu", "gpu"), 1: ("copy", "copy", "compute"), 2: ("h2d", "d2h", "compute")}
+def engines_of(device: Device) -> tuple[str, str, str]:
+    """Return the names of the engines of copies in, copies back and kernels."""
+    names, engine_of = ENGINES[device.copy_engines.count]
+    return names[engine_of[H2D]], names[engine_of[D2H]], names[engine_of[KERNEL]]
 
 
 def _bare_work(scenario: Scenario) -> list[_Work]:
     """The work of every copy and kernel at the rates of pinned memory, with no latencies."""
-    there, back, compute = ENGINE_OF[scenario.device.copy_engines.count]
+    there, back, compute = engines_of(scenario.device)
     schedule, device = without.without_latencies(scenario)
     found = []
     for op in schedule.ops:

@@ -18,9 +18,10 @@ from streamsim.analysis import counterfactual as without
 from streamsim.analysis.causes import CAUSES
 from streamsim.device import MOST_CONNECTIONS, Device
 from streamsim.errors import InputError
-from streamsim.program import Copy, Kernel, Op, ResultCache, most_streams
+from streamsim.program import Kernel, ResultCache, most_streams
 from streamsim.races import check, repaired
 from streamsim.transform import (
+    COPIES_BACK,
     ISSUE_ORDERS,
     Case,
     Change,
@@ -37,6 +38,7 @@ from streamsim.transform import (
     is_work,
     names_memory,
     slow_calls,
+    stage_of,
     working_streams,
 )
 from streamsim.transform import changes as make
@@ -169,7 +171,7 @@ class Remedies:
     def _has_one_working_stream(self) -> bool:
         """Return True if kernels and copies back are in one stream, but not the legacy stream among blocking ones."""
         schedule = self._case.schedule
-        working = {op.stream for op in schedule.ops if isinstance(op, Kernel) or _is_back(op)}
+        working = {op.stream for op in schedule.ops if isinstance(op, Kernel) or stage_of(op) == COPIES_BACK}
         return len(working) == 1 and not has_legacy(schedule)
 
     def _more_streams(self) -> list[int]:
@@ -272,11 +274,6 @@ class Remedies:
                 yield from self._held(
                     (finer, make.streams(n)) if n else (finer,) for n in (SEVERAL if is_one else (0,))
                 )
-
-
-def _is_back(op: Op) -> bool:
-    """Return True if an op copies from the card."""
-    return isinstance(op, Copy) and op.direction == "d2h"
 
 
 def _has_queues(device: Device) -> bool:

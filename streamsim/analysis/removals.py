@@ -5,7 +5,7 @@ from typing import Any
 
 from streamsim.analysis import counterfactual as without
 from streamsim.analysis.causes import CAUSES, KEYS, LIMITS, Key, Loss
-from streamsim.analysis.engine_loads import ENGINE_OF, Load, loads_of
+from streamsim.analysis.engine_loads import Load, engines_of, loads_of
 from streamsim.analysis.remedies import Remedies
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import MOST_CONNECTIONS, Device
@@ -138,7 +138,7 @@ class Removals:
             return without.without_width(self.case)
         mean = sum(load.busy for load in self.loads.values()) / len(self.loads)
         factors = {}
-        for kind, engine in zip(("h2d", "d2h", "kernel"), ENGINE_OF[self.case.device.copy_engines.count], strict=True):
+        for kind, engine in zip(("h2d", "d2h", "kernel"), engines_of(self.case.device), strict=True):
             load = self.loads.get(engine, Load(1.0, 1.0))
             queued = 1.0 if engine == "compute" else load.busiest / load.busy
             factors[kind] = mean / load.busy if key == "unbalanced" else queued

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from streamsim.checks import LEAST_FILL
 from streamsim.device import CALLS, COMPILED, Device, front_end_of, with_front_end, with_values
 from streamsim.program import LEGACY_STREAM, Config, Copy, HostOp, HostWork, Kernel, Op, Schedule, Synchronize
+from streamsim.transform import stage_of
 
 BLOCKING = "blocking"  # an ordinary stream: it and the legacy default stream wait for each other
 # Loading a module holds the first launch: 0.4 to 41 ms in public recordings. A context or a compiler takes seconds.
@@ -95,12 +96,8 @@ def with_ops(meant: IntendedProgram, ops: Sequence[Op], streams: Sequence[str] |
 def ends_of_chunks(schedule: Schedule) -> list[int]:
     """Return the indices of the ops that end a chunk: the next op goes back in the order copy in, kernel, copy out."""
     work = [i for i, op in enumerate(schedule.ops) if isinstance(op, Copy | Kernel)]
-    ends = [i for i, j in pairwise(work) if _stage(schedule.ops[j]) < _stage(schedule.ops[i])]
+    ends = [i for i, j in pairwise(work) if stage_of(schedule.ops[j]) < stage_of(schedule.ops[i])]
     return [*ends, *work[-1:]]
-
-
-def _stage(op: Op) -> int:
-    return 1 if isinstance(op, Kernel) else 0 if isinstance(op, Copy) and op.direction == "h2d" else 2
 
 
 def _blocking_copies(meant: IntendedProgram, _: float) -> IntendedProgram | None:

@@ -12,7 +12,7 @@ from streamsim.errors import InputError
 from streamsim.program import Copy, HostWork, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent, WaitThread
 from streamsim.rules import S_PER_TICK
 from streamsim.training.loop import Issue, Loop
-from streamsim.transform import is_of_a_call, steps_of
+from streamsim.transform import COPIES_BACK, is_of_a_call, stage_of, steps_of
 
 
 class _Timed(NamedTuple):
@@ -120,16 +120,12 @@ def _issue_order(steps: Sequence[Sequence[_Timed]]) -> Issue:
     the beginning of a step is that of the step's own batch, and the step's kernels wait for it.
     """
     kernels, copies = (
-        {one.op.stream for step in steps for one in step if isinstance(one.op, kind) and not _is_back(one.op)}
+        {op.stream for step in steps for op, *_ in step if isinstance(op, kind) and stage_of(op) != COPIES_BACK}
         for kind in (Kernel, Copy)
     )
     if kernels & copies:
         return "in turn"
     return "step first" if _mostly(map(_waits_for_own_copy, steps)) else "copy first"
-
-
-def _is_back(op: Op) -> bool:
-    return isinstance(op, Copy) and op.direction == "d2h"
 
 
 def _waits_for_own_copy(step: Sequence[_Timed]) -> bool:

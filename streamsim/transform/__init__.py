@@ -32,7 +32,16 @@ from streamsim.transform.chunks import chunk_count, in_chunks
 from streamsim.transform.dependences import Dependences, dependences_of
 from streamsim.transform.guard import INDEPENDENT, NEEDS_NO_LEGACY, ORDERS_NO_STREAMS
 from streamsim.transform.legacy_stream import has_legacy
-from streamsim.transform.ops import NON_BLOCKING, is_of_a_call, is_work, last_work, names_memory, working_streams
+from streamsim.transform.ops import (
+    COPIES_BACK,
+    NON_BLOCKING,
+    is_of_a_call,
+    is_work,
+    last_work,
+    names_memory,
+    stage_of,
+    working_streams,
+)
 from streamsim.transform.recut import Recut
 from streamsim.transform.repairs import still_ordered
 from streamsim.transform.repeated_step import has_more, is_recorded, repeated_step

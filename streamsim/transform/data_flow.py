@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from streamsim.program import ALIGN_BYTES, Copy, Kernel, Op, Region, Schedule
 from streamsim.races import earlier_ops
-from streamsim.transform.ops import last_work, names_memory, stage_of
+from streamsim.transform.ops import COPIES_BACK, COPIES_IN, last_work, names_memory, stage_of
 from streamsim.transform.shared_ranges import are_disjoint, shared_ranges
 from streamsim.transform.stream_order import StreamOrder
 
@@ -101,7 +101,7 @@ class DataFlow:
         ops, order, last, found = self._ops, self._order, last_work(self._schedule), set[int]()
         kernels = {i for i, op in enumerate(ops) if isinstance(op, Kernel)}
         backs = Counter(op.device.buffer for op in ops if isinstance(op, Copy) and op.direction == "d2h" and op.device)
-        early = [k for k in range(max(kernels, default=0)) if stage_of(ops[k]) == 2]
+        early = [k for k in range(max(kernels, default=0)) if stage_of(ops[k]) == COPIES_BACK]
         has_mute = any(isinstance(op, Kernel) and op.reads and not op.writes for op in ops)
         for i in range(max(kernels, default=last) + 1, last + 1):
             op = ops[i]
@@ -157,7 +157,7 @@ class DataFlow:
 
     def _gathers(self, i: int) -> bool:
         """Return True if an op is a copy back of what several ops have written."""
-        is_back = stage_of(self._ops[i]) == 2 and i not in self.sums
+        is_back = stage_of(self._ops[i]) == COPIES_BACK and i not in self.sums
         return is_back and len(self.reads_from[i]) > 1 and not self.unknown(i)
 
 
@@ -212,4 +212,4 @@ def _starts_chunk(before: Op, op: Op) -> bool:
     """Return True if ``op``, next in the stream, begins a chunk; False if one of the two names its memory."""
     if names_memory(before) or names_memory(op) or before.stream != op.stream:
         return False
-    return stage_of(op) == 0 and stage_of(before) > 0
+    return stage_of(op) == COPIES_IN and stage_of(before) > COPIES_IN

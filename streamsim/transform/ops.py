@@ -4,6 +4,7 @@ from streamsim.program import Copy, HostWork, Kernel, Op, Schedule, StreamKind
 
 NON_BLOCKING: tuple[StreamKind, ...] = ("non-blocking",)
 SHORT_WORK_S = 1e-3  # work of the host up to so long, without a name, is what the front end does for a call
+COPIES_IN, KERNELS, COPIES_BACK = range(3)  # the stages of a pipeline, in their order
 
 
 def is_work(op: Op) -> bool:
@@ -39,7 +40,7 @@ def is_of_a_call(op: Op) -> bool:
 
 
 def stage_of(op: Op) -> int:
-    """Return the stage of an op in a pipeline: 0 for a copy in, 1 for a kernel, 2 for a copy back."""
+    """Return the stage of a copy or kernel in a pipeline; of anything else that of kernels."""
     if isinstance(op, Copy):
-        return 0 if op.direction == "h2d" else 2
-    return 1
+        return COPIES_IN if op.direction == "h2d" else COPIES_BACK
+    return KERNELS

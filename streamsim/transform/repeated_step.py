@@ -34,14 +34,12 @@ from streamsim.program import (
     WorkloadKernel,
 )
 from streamsim.text import format_bytes, one_line, shown
-from streamsim.transform.ops import is_of_a_call, last_work
+from streamsim.transform.ops import COPIES_BACK, COPIES_IN, is_of_a_call, last_work, stage_of
 from streamsim.transform.recut import Recut
 from streamsim.transform.repairs import is_racy
 from streamsim.transform.steps import Steps, own_work_s, steps_of
 
 Work = Copy | Kernel
-
-STAGES = ("h2d", "kernel", "d2h")  # of a step, in their order
 
 
 class RepeatedStep(NamedTuple):
@@ -74,7 +72,7 @@ def repeated_step(schedule: Schedule) -> RepeatedStep:
 
 def _is_breadth_first(schedule: Schedule) -> bool:
     """Return True if several chunks are issued stage by stage: all copies in, all kernels, all copies back."""
-    stages = [STAGES.index(_stage(op)) for op in schedule.ops if isinstance(op, Copy | Kernel)]
+    stages = [stage_of(op) for op in schedule.ops if isinstance(op, Copy | Kernel)]
     return stages == sorted(stages) and len(set(stages)) > 1 and not is_racy(schedule) and Recut(schedule).chunks > 1
 
 
@@ -84,7 +82,7 @@ def _breadth_first(schedule: Schedule) -> RepeatedStep:
     steps = [[op for op in ops if isinstance(op, Copy | Kernel)] for ops in recut.members]
     of_chunks = {id(op) for step in steps for op in step}
     common = [op for op in schedule.ops if isinstance(op, Copy | Kernel) and id(op) not in of_chunks]
-    before, after = ([op for op in common if _stage(op) == stage] for stage in ("h2d", "d2h"))
+    before, after = ([op for op in common if stage_of(op) == stage] for stage in (COPIES_IN, COPIES_BACK))
     _check_alike(steps)
     workload = _workload(schedule.name, steps, before, after)
     host_work_s = own_work_s(schedule.ops[: last_work(schedule)]) / len(steps)
@@ -107,14 +105,10 @@ def _take_once(steps: list[list[Work]]) -> tuple[list[Work], list[Work]]:
     first, last = steps[0], steps[-1]
     more = len(first) - len(steps[1]) if len(steps) > 2 else 0
     less = len(last) - len(steps[1]) if len(steps) > 2 else 0
-    before = first[:more] if more > 0 and all(_stage(op) == "h2d" for op in first[: more + 1]) else []
-    after = last[-less:] if less > 0 and all(_stage(op) == "d2h" for op in last[-less:]) else []
+    before = first[:more] if more > 0 and all(stage_of(op) == COPIES_IN for op in first[: more + 1]) else []
+    after = last[-less:] if less > 0 and all(stage_of(op) == COPIES_BACK for op in last[-less:]) else []
     steps[0], steps[-1] = first[len(before) :], last[: len(last) - len(after)]
     return before, after
-
-
-def _stage(op: Work) -> str:
-    return op.direction if isinstance(op, Copy) else "kernel"
 
 
 def _check_alike(steps: Sequence[Sequence[Work]]) -> None:
@@ -125,7 +119,7 @@ def _check_alike(steps: Sequence[Sequence[Work]]) -> None:
                 raise InputError(one_line(f"step {k} has {_words(op)} where step 2 has {_words(like)}: they differ"))
         if len(step) != len(usual):
             raise InputError(f"step {k} has {len(step)} copies and kernels, and step 2 {len(usual)}: they differ")
-    stages = [STAGES.index(_stage(op)) for op in usual]
+    stages = [stage_of(op) for op in usual]
     late = next((i for i, (a, b) in enumerate(pairwise(stages)) if a > b), None)
     if late is not None:
         raise InputError(
