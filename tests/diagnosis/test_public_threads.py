@@ -14,6 +14,8 @@ from streamsim.device import changed, load_device, with_front_end
 from streamsim.diagnosis import STOPPED_EARLY, Measured, diagnose
 from streamsim.program import Config, Workload, workload_of_sizes
 
+pytestmark = pytest.mark.ci
+
 SAMPLES = "https://github.com/NVIDIA/cuda-samples"
 BLOG = "https://developer.nvidia.com/blog/how-overlap-data-transfers-cuda-cc/"
 SMALL_TENSORS = "https://github.com/swiss-ai/posttraining (tests/memory/non_blocking.py)"
