@@ -25,7 +25,10 @@ from streamsim.recorded import profile_of, read_recording, untraced
 from streamsim.search import Best, Way, best_steps
 from streamsim.transform import Change, make_async, pin, repeated_step, streams
 
-pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason="no folder ../shared/traces beside the project")
+pytestmark = [
+    pytest.mark.ci,
+    pytest.mark.skipif(not SHARED.is_dir(), reason="no folder ../shared/traces beside the project"),
+]
 
 CONFIGS = {  # what each of the programs was written as; a host that waits for its copies has the serial program
     "cupy-8-1": Config("depth-first", 8, 1, 1),

@@ -35,7 +35,10 @@ from streamsim.recorded import (
     untraced,
 )
 
-pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason="no folder ../shared/traces beside the project")
+pytestmark = [
+    pytest.mark.ci,
+    pytest.mark.skipif(not SHARED.is_dir(), reason="no folder ../shared/traces beside the project"),
+]
 
 H200 = ("cupy-8-1", "infer-pageable", "infer-pinned-2streams", "infer-pinned-4streams", "infer-pinned-async")
 KINETO = [*(f"h200/{name}.json.gz" for name in (*H200, "infer-pinned-blocking")), "public/a100-alexnet.json.gz"]
