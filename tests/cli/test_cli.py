@@ -229,6 +229,7 @@ def commands(group: click.Command | None = app, prefix: tuple[str, ...] = ()) ->
     return found
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
 def test_every_example_in_the_help_runs(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
