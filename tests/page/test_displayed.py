@@ -94,6 +94,7 @@ def test_a_sweep_is_not_computed_to_be_shown(monkeypatch: pytest.MonkeyPatch) ->
     assert "chunks" in sweep._repr_html_()
 
 
+@pytest.mark.ci
 def test_in_a_frame_the_picture_is_drawn(browser: Any, tmp_path: Path) -> None:
     prediction = values()["Prediction"]
     file = tmp_path / "notebook.html"

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.ci
+
 LESSON = Path(__file__).parents[2] / "docs" / "lesson.ipynb"
 
 

@@ -160,6 +160,7 @@ def test_what_is_wrong_with_a_choice_is_an_answer() -> None:
 # In a browser
 
 
+@pytest.mark.ci
 def test_a_page_whose_python_does_not_start_says_so(look: Look, tiny: Path) -> None:
     page = look(playground_html(read_browser_python(tiny)))
     page.wait_for_selector(".state:has-text('Python cannot start in this browser: Error: </script>')")
@@ -184,6 +185,7 @@ def pyodide_folder() -> Path:
     return cache
 
 
+@pytest.mark.ci
 def test_dragging_shows_what_the_model_predicts_here(look: Look, pyodide_folder: Path) -> None:
     page = look(playground_html(read_browser_python(pyodide_folder)))
     page.set_default_timeout(STARTS_MS)
