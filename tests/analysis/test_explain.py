@@ -326,7 +326,7 @@ def test_the_bound_of_the_work_holds_for_the_same_kernels_in_other_streams() -> 
     assert ticks(explain(several, device).bound_s) == 34
 
 
-@examples(40)
+@examples(20)
 @given(st.data(), devices(enter=0))
 def test_all_in_the_default_stream_loses_what_it_does_in_another(data: st.DataObject, device: Device) -> None:
     """Nothing else waits for the default stream, so it is one stream like another, but that nobody enters it."""

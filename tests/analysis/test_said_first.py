@@ -396,12 +396,11 @@ def test_where_nothing_gains_three_percent_that_is_said_and_by_how_much_at_most(
     assert f"({share:.1%}): launch it as a CUDA graph" in said["advice"]
 
 
-@pytest.mark.parametrize("launches", [1, 4, 12])
-@pytest.mark.parametrize("order", ["serial", "depth-first", "breadth-first"])
-def test_nothing_lacks_room_on_a_card_that_has_a_thousand_times_as_much(order: Any, launches: int) -> None:
+@pytest.mark.parametrize("order", ["serial", "depth-first"])
+def test_nothing_lacks_room_on_a_card_that_has_a_thousand_times_as_much(order: Any) -> None:
     """96 MiB of 139.8 GiB, recorded: its memory is not known, so that remedies assume something and change places."""
-    kernel = WorkloadKernel(duration_s=2.4e-3 / launches)
-    schedule = Config(order, chunks=16).schedule(Workload(16 * MI, (4,), (2,), (kernel,) * launches))
+    kernels = (WorkloadKernel(duration_s=0.6e-3),) * 4
+    schedule = Config(order, chunks=16).schedule(Workload(16 * MI, (4,), (2,), kernels))
     program = program_of(recorded(simulate(schedule, H200)), device=H200).schedule
     assert not [loss for loss in explain(program, H200).losses if "no room" in loss.remedy]
 
