@@ -131,16 +131,25 @@ def _resumed(sweep: Sweep, path: Path, form: Format, tally: Tally) -> int:
         file.seek(0)
         torn = b"" if rows else file.read(LONGEST_ROW)
     number = _number_of(sweep, max(1, rows), tally if rows else Tally(sweep.columns))
-    row = b""
+    ours: list[tuple[Any, ...]] = []
     if number is not None:
-        row = encoded(form, sweep.columns, Combinations(sweep, number, number + 1).predict(is_fast()).rows)
+        ours = list(Combinations(sweep, number, number + 1).predict(is_fast()).rows)
+    row = encoded(form, sweep.columns, ours)
     is_ours = row == last if rows else (head + row).startswith(torn)
+    other = InputError(one_line(f"{path}: holds something else than rows of this sweep; choose another name"))
     if not is_ours:
-        raise InputError(one_line(f"{path}: holds something else than rows of this sweep; choose another name"))
+        raise other
     os.truncate(path, end if rows else 0)
     if not rows or number is None:
         return 0
-    tally.add(tuple(found.values()) for found in read_rows(path, form))
+    for found in read_rows(path, form):
+        values = tuple(found.values())
+        alike = zip(values, ours[0], strict=False)
+        if tuple(found) != sweep.columns or any(isinstance(one, str) != isinstance(our, str) for one, our in alike):
+            raise other
+        if not isinstance(found["makespan_s"], int | float):
+            raise other
+        tally.add([values])
     return number + 1
 
 
@@ -164,14 +173,19 @@ def _number_of(sweep: Sweep, row: int, tally: Tally) -> int | None:
 
 
 def read_rows(path: str | os.PathLike[str], form: str | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a file, with numbers as numbers and None for empty cells."""
-    if format_of(path, form) == "jsonl":
-        with open(path, "rb") as lines:
-            yield from map(msgspec.json.Decoder(dict[str, Any]).decode, lines)
-        return
-    with open(path, newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            yield {name: _value(name, text) for name, text in row.items()}
+    """Yield the rows of a file, with numbers as numbers and None for empty cells. Raises InputError for other files."""
+    try:
+        if format_of(path, form) == "jsonl":
+            with open(path, "rb") as lines:
+                yield from map(msgspec.json.Decoder(dict[str, Any]).decode, lines)
+            return
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = csv.reader(file)
+            head = next(rows)
+            for row in rows:
+                yield {name: _value(name, text) for name, text in zip(head, row, strict=True)}
+    except (ValueError, csv.Error, msgspec.DecodeError) as error:
+        raise InputError(one_line(f"{path}: holds something else than rows of a sweep ({error})")) from None
 
 
 def _value(name: str, text: str) -> Any:
