@@ -115,7 +115,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def replacing_packed(path: str | os.PathLike[str]) -> Iterator["BinaryIO | GzipFile"]:
+def replacing_packed(path: str | os.PathLike[str]) -> Iterator[BinaryIO | GzipFile]:
     """Yield a file as :func:`replacing` does, packed with gzip if the name ends in ``.gz``.
 
     Equal content gives equal bytes.
@@ -124,8 +124,6 @@ def replacing_packed(path: str | os.PathLike[str]) -> Iterator["BinaryIO | GzipF
         if Path(path).suffix.lower() != ".gz":
             yield file
             return
-        from gzip import GzipFile
-
         with GzipFile("", "wb", GZIP_LEVEL, file, mtime=0) as packed:
             yield packed
 

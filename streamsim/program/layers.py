@@ -107,15 +107,14 @@ class Layers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
                 f"layers, passes: {steps} layers and {self.passes} passes are more than {MOST_STEPS} layers, or than"
                 f" {MOST_RUNS} together; give fewer passes"
             )
-        of_pass = sum(layer.repeats * self._calls(layer) for layer in self.layers)
+        of_pass = 0
+        for layer in self.layers:
+            sides = [(layer.kernels, self.direction != "backward"), (layer.backward or layer.kernels, self.is_backward)]
+            calls = [1 + sum(kernel.launches for kernel in kernels) for kernels, is_run in sides if is_run]
+            of_pass += layer.repeats * sum(calls)
         check_calls(f"layers, passes: {steps} layers and {self.passes} passes", of_pass * self.passes)
         self._check_names()
         check_whole("weight_bytes in all", self.weight_bytes, 1, LARGEST_BYTES)
-
-    def _calls(self, layer: Layer) -> int:
-        """Return the copies and launches of one layer in a pass."""
-        sides = [(layer.kernels, self.direction != "backward"), (layer.backward or layer.kernels, self.is_backward)]
-        return sum(1 + sum(kernel.launches for kernel in kernels) for kernels, is_run in sides if is_run)
 
     def _check_names(self) -> None:
         seen: set[str] = set()

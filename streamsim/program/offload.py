@@ -23,7 +23,7 @@ from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, check_choice, check_i
 from streamsim.errors import InputError
 from streamsim.program.builder import Memory, Program, Stream
 from streamsim.program.config import HOST_MEMORIES, HostMemory
-from streamsim.program.layers import Layers, LayerStep, Turn
+from streamsim.program.layers import Layers, LayerStep
 from streamsim.program.schedule import Schedule
 from streamsim.text import shown
 
@@ -106,11 +106,12 @@ class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 was_backward, step = turn.is_backward, -step
                 item += step
             if turn.number in run.stay:
-                run.launch(turn, run.at_home[turn.number])
+                weights = run.at_home[turn.number]
+                launch(run.compute, run.steps[turn.number], turn.is_backward, weights, run.activations)
                 continue
             slot = item % run.slots
             run.await_copy(slot)
-            run.launch(turn, run.buffers[slot])
+            launch(run.compute, run.steps[turn.number], turn.is_backward, run.buffers[slot], run.activations)
             run.compute.record(run.ran[slot])
             run.fetch(item + step * ahead)
             item += step
@@ -147,7 +148,7 @@ class _OffloadProgram:
         }
         largest = max((self.steps[number].weight_bytes for number in self._streamed), default=0)
         self.buffers = [self.program.device(f"buffer {slot}", largest) for slot in range(self.slots)]
-        self._activations = activations(self.program, config.reserve_bytes)
+        self.activations = activations(self.program, config.reserve_bytes)
         self._loaded = [self.program.event() for _ in range(self.slots)]
         self.ran = [self.program.event() for _ in range(self.slots)]
 
@@ -169,10 +170,6 @@ class _OffloadProgram:
         if slot in self._coming:
             self._coming.remove(slot)
             self.compute.wait(self._loaded[slot])
-
-    def launch(self, turn: Turn, weights: Memory) -> None:
-        """Launch the kernels of a turn. ``weights``: the memory on the card that holds the layer's weights."""
-        launch(self.compute, self.steps[turn.number], turn.is_backward, weights, self._activations)
 
 
 def launch(stream: Stream, step: LayerStep, is_backward: bool, weights: Memory, activations: Sequence[Memory]) -> None:

@@ -27,6 +27,7 @@ one thread alone never races for pageable memory) but may still be under way to 
 pageable memory (``blocking`` in stream 0). Source: CUDA Runtime API, "API synchronization behavior".
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Literal, NamedTuple, get_args
@@ -35,18 +36,19 @@ import msgspec
 
 from streamsim.program import (
     LEGACY_STREAM,
+    Buffer,
     Copy,
     Kernel,
     Op,
     RecordEvent,
+    Region,
     Schedule,
     Synchronize,
     WaitEvent,
     WaitThread,
     check_schedule,
 )
-from streamsim.races.happens_before import Clock, HappensBefore, is_done_on_return
-from streamsim.races.touched_bytes import History, touched
+from streamsim.races.happens_before import NEVER, Clock, HappensBefore, is_done_on_return
 
 Rule = Literal["race", "unrecorded-event", "unsynchronised-output", "redundant-wait"]
 HazardKind = Literal["read-after-write", "write-after-read", "write-after-write"]
@@ -140,6 +142,124 @@ def unnamed_memory(schedule: Schedule) -> int:
     )
 
 
+# Which bytes an op touches, and who touched the bytes of a buffer last.
+
+
+def touched(op: Op, ignored: frozenset[str] = frozenset()) -> Iterator[tuple[Region, bool]]:
+    """Yield the ranges that an op touches, except those of ``ignored`` host buffers, and whether it writes them."""
+    if isinstance(op, Copy):
+        to_card = op.direction == "h2d"
+        if op.device is not None:
+            yield op.device, to_card
+        if op.host is not None and op.host.buffer not in ignored:
+            yield op.host, not to_card
+    elif isinstance(op, Kernel):
+        for region in op.reads:
+            yield region, False
+        for region in op.writes:
+            yield region, True
+
+
+class _ByteRange:
+    """Bytes with one history, up to ``end``: the op that wrote them last, and the last of each stream to read since."""
+
+    __slots__ = ("end", "readers", "writer")
+
+    def __init__(self, end: int, writer: int = NEVER, readers: dict[int, int] | None = None) -> None:
+        self.end = end
+        self.writer = writer
+        self.readers: dict[int, int] = readers or {}
+
+
+class History:
+    """Who touched the bytes of a buffer last: ranges, by where they start, that never overlap."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []  # sorted
+        self._at: dict[int, _ByteRange] = {}
+        self._reach = 0  # the end of the last part
+
+    def read(self, op: int, stream: int, start: int, end: int) -> list[int]:
+        """Return the ops that must have ended before ``op`` reads these bytes."""
+        found = []
+        for part in self._ranges(start, end):
+            if part.writer != NEVER:
+                found.append(part.writer)
+            part.readers[stream] = op
+        return found
+
+    def write(self, op: int, start: int, end: int) -> list[int]:
+        """Return the ops that must have ended before ``op`` overwrites these bytes."""
+        found = []
+        ranges = self._ranges(start, end)
+        for part in ranges:
+            if part.writer != NEVER:
+                found.append(part.writer)
+            found += part.readers.values()
+            part.writer, part.readers = op, {}
+        if len(ranges) > 1:
+            self._merge(start, end, len(ranges))
+        return found
+
+    def _merge(self, start: int, end: int, count: int) -> None:
+        """Make one of the ``count`` ranges that have one history now."""
+        first = bisect_left(self._starts, start)
+        for merged in self._starts[first + 1 : first + count]:
+            del self._at[merged]
+        del self._starts[first + 1 : first + count]
+        self._at[start].end = end
+
+    def _ranges(self, start: int, end: int) -> list[_ByteRange]:
+        """Return the ranges that make up these bytes, cut and added where need be."""
+        same = self._at.get(start)
+        if same is not None and same.end == end:  # nearly always
+            return [same]
+        if start >= self._reach:  # beyond all so far
+            self._starts.append(start)
+            self._at[start] = _ByteRange(end)
+            self._reach = end
+            return [self._at[start]]
+        self._reach = max(self._reach, end)
+        self._cut(start)
+        self._cut(end)
+        found = []
+        while start < end:
+            if start not in self._at:
+                place = bisect_left(self._starts, start)
+                following = self._starts[place] if place < len(self._starts) else end
+                self._starts.insert(place, start)
+                self._at[start] = _ByteRange(min(end, following))
+            found.append(self._at[start])
+            start = found[-1].end
+        return found
+
+    def _cut(self, at: int) -> None:
+        place = bisect_right(self._starts, at) - 1
+        if place < 0:
+            return
+        start = self._starts[place]
+        part = self._at[start]
+        if start < at < part.end:
+            self._starts.insert(place + 1, at)
+            self._at[at] = _ByteRange(part.end, part.writer, dict(part.readers))
+            part.end = at
+
+
+def earlier_ops(ops: Iterable[Op], buffers: Iterable[Buffer]) -> Iterator[list[tuple[Region, bool, list[int]]]]:
+    """Yield for each op its ranges, whether it writes them, and the earlier ops with which it shares bytes there.
+
+    One of the two ops writes the bytes. An op that reads a range and writes it is among its own earlier ops.
+    """
+    histories = {buffer.name: History() for buffer in buffers}
+    for i, op in enumerate(ops):
+        found = []
+        for region, writes in touched(op):
+            history, start, end = histories[region.buffer], region.offset, region.offset + region.bytes
+            earlier = history.write(i, start, end) if writes else history.read(i, i, start, end)  # of all streams
+            found.append((region, writes, earlier))
+        yield found
+
+
 class _Touch(NamedTuple):
     """An earlier op that touched the same bytes as the next one, of ``pageable`` memory or of other."""
 
@@ -147,7 +267,7 @@ class _Touch(NamedTuple):
     pageable: bool
 
 
-class _Record(NamedTuple):
+class _EventRecord(NamedTuple):
     """A call that recorded an event: its op, and the ops whose end completes the event."""
 
     op: int
@@ -161,8 +281,10 @@ class _Checker:
         self._pageable = schedule.pageable_names
         self._ignored = frozenset[str]() if self._order.has_threads else self._pageable  # no race of one thread's
         self._histories = {buffer.name: History() for buffer in schedule.buffers}
-        self._records: dict[int, _Record] = {}  # by event: the latest
-        self._record_after: dict[int, tuple[int, _Record]] = {}  # by op: an event, and its record soon after the op
+        self._records: dict[int, _EventRecord] = {}  # by event: the latest
+        self._record_after: dict[
+            int, tuple[int, _EventRecord]
+        ] = {}  # by op: an event, and its record soon after the op
         self._unrecorded_ops: dict[int, list[int]] = {}  # by stream: its ops since its last copy to the card or record
         self._has_blocking_streams = "blocking" in schedule.streams
         self._on_device = {buffer.name for buffer in schedule.buffers if buffer.memory == "device"}
@@ -198,12 +320,15 @@ class _Checker:
         if order.has_threads and self._is_staged(op):
             clock = order.with_read(i, op.thread, clock)
         order.start(i, stream, op.thread, clock)
-        self._note(i, op)
+        if isinstance(op, Copy) and op.direction == "h2d":
+            self._unrecorded_ops[stream] = [i]
+        else:
+            self._unrecorded_ops.setdefault(stream, []).append(i)
         if isinstance(op, Copy) and is_done_on_return(op, self._pageable):
             order.host_waits(op.thread, (i,))
 
-    def _waited(self, op: Copy | Kernel, clock: Clock, event: int | None, record: _Record, on_host: bool) -> Clock:
-        """The clock of ``op`` once its stream, or (``on_host``) the thread that issues it, has waited for a record."""
+    def _waited(self, op: Copy | Kernel, clock: Clock, event: int | None, record: _EventRecord, on_host: bool) -> Clock:
+        """Return the clock of ``op`` once its stream, or (``on_host``) its thread, has waited for a record."""
         order = self._order
         if not on_host:
             clock = order.after(clock, record.completes)
@@ -214,7 +339,7 @@ class _Checker:
         return order.now(op.stream, op.thread)
 
     def _earlier(self, i: int, op: Copy | Kernel) -> list[_Touch]:
-        """The ops that must have ended, or read their pageable memory, before ``op`` touches what it touches."""
+        """Return the ops that must have ended, or read their pageable memory, before ``op`` touches what it touches."""
         found = []
         for region, writes in touched(op, self._ignored):
             history, start = self._histories[region.buffer], region.offset
@@ -240,35 +365,26 @@ class _Checker:
         """Return True if an op reads pageable memory, which it does while the thread makes the call."""
         return isinstance(op, Copy) and op.direction == "h2d" and op.uses_host(self._pageable)
 
-    def _note(self, i: int, op: Copy | Kernel) -> None:
-        if isinstance(op, Copy) and op.direction == "h2d":
-            self._unrecorded_ops[op.stream] = [i]
-        else:
-            self._unrecorded_ops.setdefault(op.stream, []).append(i)
-
-    def _event_after(self, op: int) -> tuple[int | None, _Record]:
-        """An event to wait for that comes after ``op``: one that is there, or None for a new one behind ``op``.
+    def _event_after(self, op: int) -> tuple[int | None, _EventRecord]:
+        """Return an event to wait for that comes after ``op``, and its record; None for a new event behind ``op``.
 
         One that is there is a call less. It must be recorded before its stream turns to its next chunk, by a copy to
         the card, or waiting for it would cost too much; and not be recorded again since.
         """
         event, record = self._record_after.get(op, (None, None))
         if event is None or record is None or self._records[event] is not record:
-            return None, _Record(op, (op,))
+            return None, _EventRecord(op, (op,))
         return event, record
 
     def _race(self, wait: MissingWait, kinds: set[bool]) -> Finding:
-        """The race that a wait is missing for, over memory that is pageable or not: those of ``kinds``."""
+        """Return the race that ``wait`` would end. ``kinds``: whether the memory is pageable or not."""
         first, second = self._schedule.ops[wait.after], self._schedule.ops[wait.before]
         hazards = tuple(h for h in _hazards(first, second, self._ignored) if (h.buffer in self._pageable) in kinds)
-        what = self._clash(wait.after, wait.before, hazards)
-        return Finding("race", (wait.after, wait.before), what, self._missing(wait), hazards, wait)
-
-    def _clash(self, first: int, second: int, hazards: tuple[Hazard, ...]) -> str:
         shown = [self._reach(hazard) for hazard in hazards[:MOST_SHOWN]]
         if len(hazards) > MOST_SHOWN:
             shown.append(f"and {len(hazards) - MOST_SHOWN} more")
-        return f"{self._name(second)} and {self._name(first)} have no order: {', '.join(shown)}"
+        what = f"{self._name(wait.before)} and {self._name(wait.after)} have no order: {', '.join(shown)}"
+        return Finding("race", (wait.after, wait.before), what, self._missing(wait), hazards, wait)
 
     def _reach(self, hazard: Hazard) -> str:
         reach = f"{hazard.kind} of bytes {hazard.offset}..{hazard.offset + hazard.bytes} of {hazard.buffer!r}"
@@ -291,7 +407,7 @@ class _Checker:
 
     def _record(self, i: int, op: RecordEvent) -> None:
         completes = self._order.record(op.stream, op.event, op.thread)
-        record = self._records[op.event] = _Record(i, completes)
+        record = self._records[op.event] = _EventRecord(i, completes)
         for earlier in self._unrecorded_ops.pop(op.stream, ()):
             self._record_after[earlier] = op.event, record
 
@@ -318,11 +434,11 @@ class _Checker:
 
     @cached_property
     def _first_records(self) -> dict[int, int]:
-        """By event the first op that records it."""
+        """The first op that records each event."""
         records = [(op.event, i) for i, op in enumerate(self._schedule.ops) if isinstance(op, RecordEvent)]
         return dict(reversed(records))
 
-    def _redundant(self, i: int, op: WaitEvent, record: _Record) -> Finding:
+    def _redundant(self, i: int, op: WaitEvent, record: _EventRecord) -> Finding:
         why = f"stream {op.stream} is already behind it" if record.completes else "nothing was before that record"
         what = f"{self._name(i)} waits for event {op.event} as recorded by ops[{record.op}], but {why}"
         return Finding("redundant-wait", (i,), what, "take it out: it costs a call and changes nothing")
@@ -352,7 +468,7 @@ class _Checker:
 
 
 def _hazards(first: Op, second: Op, pageable: frozenset[str]) -> list[Hazard]:
-    """Where and how two ops clash, each once; what is read too early comes first."""
+    """Return where and how two ops clash, each once; what is read too early comes first."""
     found = set()
     for a, a_writes in touched(first, pageable):
         for b, b_writes in touched(second, pageable):

@@ -21,7 +21,8 @@ from functools import reduce
 from typing import Any
 
 from streamsim.program import LEGACY_STREAM, Copy, Schedule, StreamOrder, Synchronize
-from streamsim.races.touched_bytes import NEVER
+
+NEVER = -1  # in place of an op
 
 # For every stream the last op in it that has surely ended, or NEVER: that op and all before it in the stream. With
 # several threads also for every thread the last of its copies that has surely read its pageable memory.
@@ -96,7 +97,7 @@ class _Clocks:
 
 
 class HappensBefore:
-    """Which ops have surely ended when the next one starts; told of the calls in the order of the schedule.
+    """The ops that have surely ended when the next one starts. It gets the calls in the order of the schedule.
 
     An op's clock leaves out its own stream, where the order is that of issue; ops with nothing new to wait for
     then share one clock, and a clock costs time only where streams or the host wait for each other.
@@ -150,7 +151,7 @@ class HappensBefore:
         return self._hosts.get(thread, self.nothing)
 
     def _called(self, stream: int, thread: int) -> Clock:
-        """What those knew that made the calls for ``stream`` up to the next one, which ``thread`` makes."""
+        """Return what those knew that made the calls for ``stream`` up to the next one, which ``thread`` makes."""
         if not self.has_threads:
             return self.host(thread)  # it knew no more before
         return self._clocks.join(self.host(thread), self._carried_in(stream))
@@ -199,7 +200,7 @@ class HappensBefore:
         return adds is self.nothing or clocks.join(adds, clock) == clock
 
     def _users(self, stream: int) -> set[int]:
-        """The threads whose ops come behind what is in the stream, by the stream alone; none where there is one."""
+        """Return the threads whose ops come behind what is in the stream, by the stream alone."""
         ordinary = self.streams.ordinary
         return set().union(*(self._callers[s] for s in ordinary)) if stream in ordinary else self._callers[stream]
 

@@ -142,7 +142,10 @@ class Timeline(Displayed, msgspec.Struct, frozen=True, eq=False):
     @property
     def busy_s(self) -> dict[str, float]:
         """Seconds that each engine was busy, by its name."""
-        return {name: _length(self._intervals(k)) / TICKS_PER_S for k, name in enumerate(self.engine_names)}
+        return {
+            name: sum(end - start for start, end in self._intervals(k)) / TICKS_PER_S
+            for k, name in enumerate(self.engine_names)
+        }
 
     @property
     def utilisation(self) -> dict[str, float]:
@@ -197,10 +200,6 @@ def recorded_timeline(predicted: Timeline, recorded: RecordedTimes) -> Timeline:
         ticks(recorded.end_ns),
         tracks=tuple(Track(track.name, ticks(track.start_ns), ticks(track.end_ns)) for track in recorded.tracks),
     )
-
-
-def _length(intervals: list[tuple[int, int]]) -> int:
-    return sum(end - start for start, end in intervals)
 
 
 def label(op: Op) -> str:

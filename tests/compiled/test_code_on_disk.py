@@ -43,13 +43,3 @@ def test_code_on_disk_is_used_until_a_rule_is_edited(tmp_path: Path, monkeypatch
     assert [level_and_hits() for _ in range(2)] == ["2 0", "2 1"]
     rule.write_text(rule.read_text().replace("CROWD) - 1", "CROWD) - 2"))
     assert level_and_hits() == "1 0"
-
-
-@compiled
-def test_all_that_is_kept_on_disk_names_its_sources() -> None:
-    from streamsim.compiled import layout, loop
-
-    for function in (loop.run_loop, layout.run_patterns):
-        assert [cell.cell_contents for cell in function.py_func.__closure__] == [loop.sources()]
-    with pytest.raises(AssertionError, match="names its sources"):
-        loop.compiled(lambda _: lambda: 7)

@@ -206,33 +206,3 @@ def test_options_win_over_the_file_and_prefetching_is_compared_with_room_for_all
     assert said["device_bytes"] == 48 << 20
     assert said["without_ring"]["makespan_s"] == pytest.approx(10e-3)
     assert said["without_ring"]["device_bytes"] == 64 << 20
-
-
-SIZES = ["--h2d", "64MiB", "--kernel", "1ms", "--chunks", "4"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["predict", *SIZES, "--host-work", "3"], None),
-        (["predict", *SIZES, "--host-work", "-3ms"], "--host-work = '-3ms': expected a time"),
-        (["predict", *SIZES, "--host-load", "3 parsecs"], "--host-load = '3 parsecs': expected a time"),
-        (["predict", *SIZES, "--host-work", "3ms", "--launch", "graph"], "host_work_s = 0.003: the host cannot work"),
-        (["code", *SIZES, "--host-load", "3ms", "--launch", "graph", "--as", "cupy"], "host_load_s = 0.003: the host"),
-        (["explain", *SIZES, "--order", "prefetch", "--streams", "3"], "streams = 3: a prefetching program has 3 of"),
-        (["predict", *SIZES, "--order", "breadth-first", "--buffers", "2"], "buffers = 2: a ring of buffers is issued"),
-        (["sweep", *SIZES, "--host-work", "x"], "host_work = 'x': expected a time"),
-        (["best", *SIZES[:4], "--launch", "graph", "--host-work", "3ms"], "an empty grid: host_work_s = 0.003"),
-        (["predict", "--layers", "model.toml", "--host-work", "3ms"], "--host-work: "),
-    ],
-)
-def test_bad_input_gets_one_line(arguments: list[str], said: str | None, capsys: pytest.CaptureFixture[str]) -> None:
-    code = main(arguments)
-    out, error = capsys.readouterr()
-    if said is None:
-        assert (code, error) == (0, "")
-        return
-    assert code == 2
-    assert out == ""
-    assert said in error
-    assert error.count("\n") == 1

@@ -127,8 +127,8 @@ def test_csv_has_what_toml_has(model: Layers) -> None:
     writer.writerow(("repeats", "name", "kernels", "weight_bytes"))
     for one in model.layers:
         kernels = ";".join(
-            f"{kernel.duration_s!r}/{kernel.launches}"
-            + (f",{kernel.points[0].duration_s!r}@0.5" if kernel.points else "")
+            f"{kernel.duration_s!r}s/{kernel.launches}"
+            + (f",{kernel.points[0].duration_s!r}s@0.5" if kernel.points else "")
             + (f",fill={kernel.fill!r}" if kernel.fill else "")
             for kernel in one.kernels
         )

@@ -66,16 +66,3 @@ def test_the_fixed_schedule_can_be_saved(capsys: pytest.CaptureFixture[str], rac
     assert command(capsys, str(racy), "--fix", str(fixed))[0] == 1
     assert read_schedule(fixed) == repaired(read_schedule(racy), check(read_schedule(racy)))
     assert command(capsys, str(fixed), "--errors-only")[0] == 0
-
-
-@pytest.mark.parametrize("content", [None, "{}", '{"ops": [{"op": "wait", "event": 0, "stream": 1}]}'])
-def test_bad_input_is_one_line_and_ends_with_2(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str | None
-) -> None:
-    path = tmp_path / "bad.json"
-    if content is not None:
-        path.write_text(content)
-    code, printed, complaint = command(capsys, str(path), "--fix", str(tmp_path / "fixed.json"))
-    assert (code, printed, complaint.count("\n")) == (2, "", 1)
-    assert "bad.json" in complaint
-    assert not (tmp_path / "fixed.json").exists()
