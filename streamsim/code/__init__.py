@@ -2,9 +2,10 @@
 
 A plan describes a program without a language (:mod:`~streamsim.code.plans`). For a workload,
 :mod:`~streamsim.code.loops` plans the loop of its pattern. For any other schedule, :mod:`~streamsim.code.written_out`
-plans its ops one by one. A writer for each family of languages writes the plan: :mod:`~streamsim.code.python` and
-:mod:`~streamsim.code.cuda`. :mod:`~streamsim.code.programs` is the door. :mod:`~streamsim.code.layers` writes the
-program of a model's streamed layers.
+plans its ops one by one. :mod:`~streamsim.code.templates` shows whole programs, with places for what a plan decides. A
+writer for each language fills these places: :mod:`~streamsim.code.python_libraries` and :mod:`~streamsim.code.cuda`,
+which share :mod:`~streamsim.code.writer`. :mod:`~streamsim.code.programs` chooses the writer.
+:mod:`~streamsim.code.layers` writes the program of a model's streamed layers.
 """
 
 from streamsim.code.layers import code_of_layers

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from streamsim.code.plans import FLOAT_BYTES, VERIFIED, Language
-from streamsim.code.python import SINGLE
 from streamsim.code.python import WIDTH as LINE_WIDTH
+from streamsim.code.python_libraries import SINGLE
 from streamsim.errors import InputError
 from streamsim.program import Layers, Offload, PassDirection
 

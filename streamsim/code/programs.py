@@ -4,7 +4,7 @@ from streamsim.checks import check_choice
 from streamsim.code.cuda import Cuda
 from streamsim.code.loops import plan_of
 from streamsim.code.plans import LANGUAGES, CodePlan, Language
-from streamsim.code.python import CuPy, PyTorch
+from streamsim.code.python_libraries import CuPy, PyTorch
 from streamsim.code.writer import Writer
 from streamsim.code.written_out import plan_of_schedule
 from streamsim.errors import InputError
