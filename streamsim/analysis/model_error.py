@@ -5,8 +5,7 @@ schedules of the suite random the logarithm of measured over predicted scatters 
 freedom (most schedules are met closely, a few are far off), times the root of :data:`MISSED_S` over the mean time of a
 copy or kernel. Both numbers are the likeliest ones of the first three random records of an H100 and of an H200, beside
 what the spread of their calibrations explains; each card alone, either class alone, and exponents that are left free
-give the same within a tenth. ``validate/campaigns/missed.py`` finds them again; docs/evidence.md judges them on other
-records.
+give the same within a tenth. docs/evidence.md judges them on other records.
 """
 
 import numpy as np

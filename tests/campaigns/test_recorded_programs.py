@@ -29,16 +29,19 @@ from campaigns.replayed import (
 )
 from streamsim.transform import drop_sync, make_async, streams
 
-NAMES = {program.name for program in PROGRAMS}
-BESIDE, PROFILED = (program for program in PROGRAMS if program.name in ("inference async", "inference pinned"))
-FAILING = next(program for program in PROGRAMS if program.module == "cpp_pipeline")
+KEPT = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
+*BOTH, FAILING = (
+    program for program in PROGRAMS if program.name in ("inference pinned", "inference async", "training async")
+)
 
 
-def test_every_pair_is_of_programs_that_are_recorded() -> None:
-    assert len(NAMES) == len(PROGRAMS) >= 20
+def test_every_pair_is_of_programs_that_were_recorded() -> None:
+    assert len({program.name for program in PROGRAMS}) == len(PROGRAMS) >= 20
     assert len({(pair.before, pair.after) for pair in PAIRS}) == len(PAIRS) >= 12
+    known = {one.program for judged in RECORDS for one in read_record(KEPT / judged.folder).times}
+    assert {program.name for program in PROGRAMS} <= known
     for pair in PAIRS:
-        assert {pair.before, pair.after} <= NAMES
+        assert {pair.before, pair.after} <= known
         assert pair.changes
 
 
@@ -48,15 +51,15 @@ def process(command: Sequence[str], limit_s: float) -> None:
         raise RuntimeError("exit code 1: no library")
     place = Path(command[command.index("--times") + 1])
     variants = command[command.index("--variants") + 1 : command.index("--times")]
-    is_captured, is_profiled = command[1] == "-c", "--kineto" in command
+    is_captured = command[1] == "-c"
     assert limit_s == PROCESS_S * (1 + is_captured)
     own = {"wall_s": WALL_S, "pace_s": PACE_S}
     said = [{"variant": variant, "verified": variant != "pinned", "rounds": own} for variant in variants]
     with place.open("ab") as file:
         for again in range(1 + is_captured):
-            more = {"beside": own} if again else {"profiled": own} if is_profiled else {}
+            more = {"beside": own} if again else {}
             file.writelines(msgspec.json.encode(one | more) + b"\n" for one in said)
-    if is_captured or is_profiled:
+    if is_captured:
         (place.parent / "recording.json.gz").write_bytes(gzip.compress(b"a recording"))
 
 
@@ -66,31 +69,26 @@ WALL_S, PACE_S = (4.0, 1.0, 3.0, 2.0, 5.0, 6.0, 7.0, 8.0), tuple(1e-6 * k for k 
 def test_programs_are_captured_and_timed_and_those_that_fail_are_noted(tmp_path: Path) -> None:
     """A quarter of the rounds was faster than the one that is replayed: the third of 4, 1, 3, 2 ... s."""
     head = Record("a card", "2026-11-23", "", 0.0, (), (), ())
-    found = Experiment(tmp_path, head, 600.0, process).all_of([PROFILED, BESIDE, FAILING])
+    found = Experiment(tmp_path, head, 600.0, process).all_of([*BOTH, FAILING])
     assert read_record(tmp_path) == found
-    both = PROFILED.name, BESIDE.name
+    names = [program.name for program in BOTH]
     recorded = [(one.program, one.by, one.window, one.pace_s) for one in found.recordings]
-    assert recorded == [
-        (PROFILED.name, "CUPTI", "async[3]", PACE_S[2]),
-        (BESIDE.name, "CUPTI", "pinned[3]", PACE_S[2]),
-        (PROFILED.name, "PyTorch profiler", "async[2]", PACE_S[1]),
-    ]
+    assert recorded == [(program.name, "CUPTI", f"{program.variant}[3]", PACE_S[2]) for program in BOTH]
     times = [(one.program, one.by, bool(one.beside_s)) for one in found.times]
-    assert times[:4] == [(name, by, by == "CUPTI") for by in ("", "CUPTI") for name in both]
-    assert sum(by == "" for _, by, _ in times) == 3 * 2 + 1  # captured, before, behind; and beside the profiler
+    assert times[:4] == [(name, by, by == "CUPTI") for by in ("", "CUPTI") for name in names]
+    assert sum(by == "" for _, by, _ in times) == 3 * 2  # captured, before and behind
     assert all(one.wall_s == WALL_S and one.pace_s == PACE_S for one in found.times)
     failed = {(one.program, one.what) for one in found.failures if one.why == "exit code 1: no library"}
     assert failed == {(FAILING.name, "captured"), (FAILING.name, "as it is")}
-    assert {one.program for one in found.failures if one.why == "its results are wrong"} == {BESIDE.name}
+    assert {one.program for one in found.failures if one.why == "its results are wrong"} == {names[0]}
     with zipfile.ZipFile(tmp_path / "recordings-1.zip") as kept:
-        assert sorted(kept.namelist()) == ["inference-CUPTI.json", "inference-PyTorch-profiler.json"]
-        assert kept.read("inference-CUPTI.json") == b"a recording"
+        assert {name: kept.read(name) for name in kept.namelist()} == {"inference-CUPTI.json": b"a recording"}
 
 
 def test_when_time_is_over_no_program_is_begun(tmp_path: Path) -> None:
     head = Record("a card", "2026-11-23", "", 0.0, (), (), ())
-    found = Experiment(tmp_path, head, -1.0, lambda *_: pytest.fail("begun")).all_of([PROFILED])
-    assert [one.why for one in found.failures] == ["no time was left"] * 4
+    found = Experiment(tmp_path, head, -1.0, lambda *_: pytest.fail("begun")).all_of(BOTH)
+    assert [one.why for one in found.failures] == ["no time was left"] * 6
     assert not found.times
 
 
@@ -218,7 +216,7 @@ def test_changes_of_programs_on_a_card_are_predicted_from_the_recordings_before_
     The hosts ran at two speeds, up to twice as slow, changed it within seconds, and shared their link: rounds count
     before which they were as fast, and three of 64 changes and five of 59 are 15 to 27 % off.
     """
-    folder = Path(__file__).parents[2] / "validate" / "campaigns" / "records" / judged.folder
+    folder = KEPT / judged.folder
     found = read_record(folder)
     recorded = [one for one in replays(folder, found) if isinstance(one, Replayed)]
     predicted = [one for one in predictions(recorded, found, PAIRS) if isinstance(one, Predicted)]

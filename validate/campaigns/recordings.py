@@ -1,4 +1,4 @@
-"""Programs in PyTorch, CuPy and CUDA C++, recorded on a card: their replays, and what changes of them were predicted.
+"""Programs in PyTorch and CuPy, recorded on a card: their replays, and what changes of them were predicted.
 
 On a card, with a profile that ``streamsim-validate calibrate`` made there just before, five minutes:
 
@@ -6,7 +6,7 @@ On a card, with a profile that ``streamsim-validate calibrate`` made there just 
 
 runs the programs of ``campaigns.recorded``: those of a module in one process, round by round in turn, so that a host or
 a link that changes its speed changes it for all of them; as they are and then recorded by CUPTI, as
-``streamsim-validate capture`` does it; twice more as they are, and some by the PyTorch profiler, while there is time.
+``streamsim-validate capture`` does it; twice more as they are, while there is time.
 What fails is noted and left out. ``FOLDER`` has the recordings in ``recordings-1.zip`` and so on, and all times in
 ``recordings.json``.
 
@@ -40,12 +40,11 @@ from streamsim.transform import Change, chunks, drop_sync, graph, make_async, pi
 
 HERE = Path(__file__).parents[1]  # whence the programs are run
 PACKAGE = "campaigns.recorded"
-SOURCE, LIBRARY = Path(__file__).parent / "recorded" / "cpp_pipeline.cu", "CPP_PIPELINE"
-CAPTURED, AS_IT_IS, PROFILED, PROFILER = "captured", "as it is", "profiled", "PyTorch profiler"
-RECORDERS = {CAPTURED: ("", "CUPTI"), AS_IT_IS: ("",), PROFILED: ("",)}  # of the processes of a step
-CAPTURED_ROUND, PROFILED_ROUND = ROUNDS // 2, 2
+CAPTURED, AS_IT_IS = "captured", "as it is"
+RECORDERS = {CAPTURED: ("", "CUPTI"), AS_IT_IS: ("",)}  # of the processes of a step
+CAPTURED_ROUND = ROUNDS // 2
 QUIET = 4  # one in so many rounds is faster than the one that is replayed: what else runs on a host only slows it
-LIMIT_S, PROCESS_S, COMPILING_S = 300.0, 90.0, 120.0
+LIMIT_S, PROCESS_S = 300.0, 90.0
 PART_BYTES = 15 << 20  # of recordings in a file
 CAPTURE = """
 import sys
@@ -61,11 +60,10 @@ except InputError as error:
 
 
 class Program(NamedTuple):
-    """A variant of a module of ``campaigns.recorded``. ``by_profiler``: the PyTorch profiler records it as well."""
+    """A variant of a module of ``campaigns.recorded``."""
 
     module: str
     variant: str
-    by_profiler: bool = False
 
     @property
     def name(self) -> str:
@@ -76,29 +74,15 @@ class Program(NamedTuple):
         return f"{self.variant}[{round_number}]"
 
 
-def _programs(module: str, variants: str, by_profiler: str = "") -> Iterator[Program]:
-    for variant in variants.split():
-        yield Program(module, variant, variant in by_profiler.split())
-
-
-PERCEPTRONS = " ".join(
-    f"{size}{how}" for size in ("", "small-") for how in ("pageable", "pinned", "async", "streams-2", "streams-4")
-)
-PROGRAMS = (
-    *_programs("cpp_pipeline", "pageable pinned async streams"),
-    *_programs(
-        "inference",
-        "pageable pinned async synchronised streams-2 streams-4 small small-synchronised small-graph",
-        "pageable async streams-2 small",
-    ),
-    *_programs("perceptron", PERCEPTRONS, PERCEPTRONS),
-    *_programs("training", "pageable pinned async each-loss prefetched", "async"),
-    *_programs("layers_streamed", "pageable pinned async prefetched", "pinned"),
-    *_programs(
-        "cupy_pipeline",
-        "pageable pinned synchronised async streams graph whole chunked small small-streams small-graph",
-    ),
-)
+VARIANTS = {  # by module; earlier records have programs in CUDA C++, and recordings of the PyTorch profiler, as well
+    "inference": "pageable pinned async synchronised streams-2 streams-4 small small-synchronised small-graph",
+    "perceptron": "pageable pinned async streams-2 streams-4"
+    " small-pageable small-pinned small-async small-streams-2 small-streams-4",
+    "training": "pageable pinned async each-loss prefetched",
+    "layers_streamed": "pageable pinned async prefetched",
+    "cupy_pipeline": "pageable pinned synchronised async streams graph whole chunked small small-streams small-graph",
+}
+PROGRAMS = tuple(Program(module, variant) for module, variants in VARIANTS.items() for variant in variants.split())
 
 
 def _pairs(module: str, *rows: tuple[str, str, tuple[Change, ...]]) -> Iterator[Pair]:
@@ -187,7 +171,6 @@ class _Line(msgspec.Struct):
     verified: bool
     rounds: _Rounds
     beside: _Rounds = _Rounds()
-    profiled: _Rounds = _Rounds()
 
 
 class Experiment:
@@ -202,13 +185,11 @@ class Experiment:
         self._began = time.monotonic()
 
     def all_of(self, programs: Sequence[Program]) -> Record:
-        """Return those of each module captured; some profiled; all once more as they are, before that and behind it."""
+        """Return those of each module captured, then as they are, once more in reverse order."""
         modules = [[*some] for _, some in groupby(programs, attrgetter("module"))]
-        profiled = ([program for program in some if program.by_profiler] for some in modules)
         steps = (
             *((CAPTURED, some) for some in modules),
             *((AS_IT_IS, some) for some in modules),
-            *((PROFILED, some) for some in profiled if some),
             *((AS_IT_IS, some) for some in reversed(modules)),
         )
         for k, (what, some) in enumerate(steps, 1):
@@ -240,35 +221,32 @@ class Experiment:
                 lines = times.read_bytes().splitlines() if times.exists() else []
                 for (program, recorder), line in zip(processes, lines, strict=False):
                     self._said(msgspec.json.decode(line, type=_Line), program, recorder, what)
-            if what != AS_IT_IS:
-                self._keep(some, "CUPTI" if what == CAPTURED else PROFILER, recording)
+            if what == CAPTURED:
+                self._keep(some, recording)
 
     def _said(self, said: _Line, program: Program, recorder: str, what: str) -> None:
         """Keep the times of a program that a process wrote."""
         assert said.variant == program.variant
         if not said.verified:
             self._add(failures=[Failure(program.name, what, "its results are wrong")])
-        beside = {"beside_s": said.beside.wall_s, "beside_pace_s": said.beside.pace_s}
-        timed = [(recorder, said.rounds, beside)] + ([(PROFILER, said.profiled, {})] if what == PROFILED else [])
-        times = (
-            Times(program.name, by, own.wall_s, said.verified, pace_s=own.pace_s, **more) for by, own, more in timed
-        )
-        self._add(times=[*times])
+        rounds, beside = said.rounds, said.beside
+        times = rounds.wall_s, said.verified, beside.wall_s, rounds.pace_s, beside.pace_s
+        self._add(times=[Times(program.name, recorder, *times)])
 
-    def _keep(self, some: Sequence[Program], by: str, recording: Path) -> None:
+    def _keep(self, some: Sequence[Program], recording: Path) -> None:
         """Put a recording into the zip, or into the next one; LZMA packs it to half of what gzip does."""
-        packed, own = recording.read_bytes(), [one for one in self.record.times if one.by == by][-len(some) :]
-        file = f"{some[0].module} {by}.json".replace(" ", "-")
+        packed, own = recording.read_bytes(), [one for one in self.record.times if one.by == "CUPTI"][-len(some) :]
+        file = f"{some[0].module}-CUPTI.json"
         part = max(1, len([*self._folder.glob(RECORDINGS.format("*"))]))
         path = self._folder / RECORDINGS.format(part)
         if path.exists() and path.stat().st_size + len(packed) > PART_BYTES:
             path = self._folder / RECORDINGS.format(part + 1)
         with zipfile.ZipFile(path, "a") as kept:
             kept.writestr(zipfile.ZipInfo(file), gzip.decompress(packed), zipfile.ZIP_LZMA)
-        rounds = (PROFILED_ROUND if by == PROFILER else quiet_round(one.wall_s) for one in own)
+        rounds = (quiet_round(one.wall_s) for one in own)
         self._add(
             recordings=[
-                Recorded(file, program.name, by, program.window(number), one.pace_s[number - 1])
+                Recorded(file, program.name, "CUPTI", program.window(number), one.pace_s[number - 1])
                 for program, one, number in zip(some, own, rounds, strict=True)
             ]
         )
@@ -279,7 +257,7 @@ def _command(what: str, some: Sequence[Program], times: str, recording: str) -> 
     own = [sys.executable, "-m", f"{PACKAGE}.{some[0].module}", "--variants", *variants, "--times", times]
     if what == CAPTURED:
         return [sys.executable, "-c", CAPTURE, recording, some[-1].window(CAPTURED_ROUND), *own]
-    return own + (["--rounds", str(ROUNDS // 2), "--kineto", recording] if what == PROFILED else [])
+    return own
 
 
 def quiet_round(wall_s: Sequence[float]) -> int:
@@ -287,12 +265,11 @@ def quiet_round(wall_s: Sequence[float]) -> int:
     return wall_s.index(sorted(wall_s)[len(wall_s) // QUIET]) + 1
 
 
-def run(command: Sequence[str], limit_s: float, environment: dict[str, str] | None = None) -> None:
+def run(command: Sequence[str], limit_s: float) -> None:
     """Run a command from the folder of the validator. Raises RuntimeError where it fails or takes longer."""
-    more = {**os.environ, **(environment or {})}
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        command, cwd=HERE, env=more, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        command, cwd=HERE, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True
     ) as process:
         try:
             said, _ = process.communicate(timeout=limit_s)
@@ -311,17 +288,7 @@ def record(folder: Path, profile: str, date: str, limit_s: float, only: Sequence
     for old in folder.glob(RECORDINGS.format("*")):
         old.unlink()
     programs = [one for one in PROGRAMS if not only or any(word in one.name for word in only)]
-    with tempfile.TemporaryDirectory() as built:
-        library = Path(built, "libcpp_pipeline.so")
-        head = Record(_card(), date, profile, 0.0, (), (), ())
-        experiment = Experiment(folder, head, limit_s, lambda command, s: run(command, s, {LIBRARY: str(library)}))
-        if any(program.module == "cpp_pipeline" for program in programs):
-            try:
-                options = ["-O3", "-arch=native", "-shared", "-Xcompiler", "-fPIC", "-o", str(library)]
-                run(["nvcc", *options, str(SOURCE)], COMPILING_S)
-            except (OSError, RuntimeError) as error:
-                print(f"{SOURCE.name}: {error}", file=sys.stderr)
-        return experiment.all_of(programs)
+    return Experiment(folder, Record(_card(), date, profile, 0.0, (), (), ()), limit_s, run).all_of(programs)
 
 
 def _card() -> str:

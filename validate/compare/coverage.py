@@ -90,7 +90,10 @@ def expectations(
         profiles = profiles_of(run, device)
         own = [entry for entry in run.entries if (run.connections, entry.key) in asked]
         for profile, entries in by_profile(own, profiles):
-            drawn = _with_spread(profile, spread)
+            drawn = profile
+            if spread is not None:
+                known = {name: spread[name] for name in spread if name in number_names(profile)}
+                drawn = msgspec.structs.replace(profile, spread=known)
             its_rows = [asked[run.connections, entry.key] for entry in entries]
             if entries[0].program is None:
                 predicted = _of_replays(entries, its_rows, drawn, profiles, samples, seed)
@@ -156,13 +159,6 @@ def by_profile(entries: Iterable[Entry], profiles: Profiles) -> list[tuple[Devic
         front_end = "" if entry.program is None else entry.program.language
         found.setdefault((id(profile), front_end), (profile, []))[1].append(entry)
     return list(found.values())
-
-
-def _with_spread(profile: Device, spread: Mapping[str, float] | None) -> Device:
-    if spread is None:
-        return profile
-    known = number_names(profile)
-    return msgspec.structs.replace(profile, spread={name: spread[name] for name in spread if name in known})
 
 
 def by_class(found: Sequence[Expected]) -> dict[str, Coverage]:

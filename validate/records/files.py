@@ -148,13 +148,13 @@ class Journal:
         """
         self.path = path
         check_unused(path.with_name(path.name.removesuffix(JOURNAL_SUFFIX)))
-        whole = _whole_lines(read_stored(path)) if path.exists() else b""
-        self.lines = lines_of(path, whole)
+        data = read_stored(path) if path.exists() else b""
+        self.lines = lines_of(path, data)
         if self.lines:
             self._check(first)
         try:
             self._file = open(path, "ab")  # noqa: SIM115  (open for as long as the journal is)
-            self._file.truncate(len(whole))
+            self._file.truncate(data.rfind(b"\n") + 1)
         except OSError as error:
             raise self._error(error) from None
         if not self.lines:
@@ -240,21 +240,17 @@ class Journal:
 
 def read_journal(path: Path) -> list[Line]:
     """Return the whole lines of a journal. Raises InputError naming the line that is damaged."""
-    return lines_of(path, _whole_lines(read_stored(path)))
-
-
-def _whole_lines(data: bytes) -> bytes:
-    return data[: data.rfind(b"\n") + 1]
+    return lines_of(path, read_stored(path))
 
 
 def lines_of(path: Path, data: bytes) -> list[Line]:
-    """Return the lines in the ``data`` of the journal ``path``. Raises InputError naming a damaged line."""
+    """Return the whole lines in the ``data`` of the journal ``path``. Raises InputError naming a damaged line."""
     lines: list[Line] = []
     try:
         check_values(data)
     except InputError as error:
         raise InputError(one_line(f"{path}: {error}")) from None
-    for number, text in enumerate(data.splitlines(), 1):
+    for number, text in enumerate(data.split(b"\n")[:-1], 1):
         try:
             lines.append(msgspec.json.decode(text, type=Line))
         except (ValueError, RecursionError) as error:
@@ -332,7 +328,7 @@ def read_record(path: str | os.PathLike[str]) -> Record:
     if mistaken := mistaken_for("journal" if is_journal else "record", data):
         raise InputError(one_line(f"{path}: {mistaken}"))
     if is_journal:
-        lines = lines_of(where, _whole_lines(data))
+        lines = lines_of(where, data)
         if not lines:
             raise InputError(f"{path}: is empty; measure again")
         return fold(lines)

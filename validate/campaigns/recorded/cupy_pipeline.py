@@ -20,9 +20,8 @@ from campaigns.recorded.rounds import Work, main
 
 Loop = Callable[[Any, Any, Any], object]
 
-BATCHES, FLOATS, UFUNCS = 12, 4 << 20, 8
-ARRAYS, ARRAY_FLOATS, CHUNKS = 3, 8 << 20, 8
-SMALL_BATCHES, SMALL_FLOATS = 96, 16 << 10
+LARGE, ARRAYS, SMALL = (12, 4 << 20), (3, 8 << 20), (96, 16 << 10)  # batches, and the floats of each
+UFUNCS, CHUNKS = 8, 8
 STREAMS = 4
 DEFAULT = 4  # cudaMemcpyDefault: the addresses say from where to where
 
@@ -36,18 +35,12 @@ def compute(x: Any) -> None:
 # The loops, as one writes them: batches and scores are on the host, ``on_card`` has a place for each batch
 
 
-def blocking(batches: Any, scores: Any, on_card: Any) -> None:
+def blocking(batches: Any, scores: Any, on_card: Any, synchronised: bool = False) -> None:
     for batch, score, x in zip(batches, scores, on_card, strict=True):
         x.set(batch)
         compute(x)
-        x.get(out=score)
-
-
-def synchronised(batches: Any, scores: Any, on_card: Any) -> None:
-    for batch, score, x in zip(batches, scores, on_card, strict=True):
-        x.set(batch)
-        compute(x)
-        cupy.cuda.Device().synchronize()
+        if synchronised:
+            cupy.cuda.Device().synchronize()
         x.get(out=score)
 
 
@@ -132,30 +125,18 @@ def graph_of(count: int, shape: tuple[int, int]) -> Work:
     return Work(as_graph(count, batches, scores, on_card), partial(is_right, batches, scores))
 
 
-def large() -> tuple[int, int]:
-    return BATCHES, FLOATS
-
-
-def arrays() -> tuple[int, int]:
-    return ARRAYS, ARRAY_FLOATS
-
-
-def small() -> tuple[int, int]:
-    return SMALL_BATCHES, SMALL_FLOATS
-
-
 VARIANTS = {
-    "pageable": lambda: pipeline(lambda: blocking, large(), pinned=False),
-    "pinned": lambda: pipeline(lambda: blocking, large()),
-    "synchronised": lambda: pipeline(lambda: synchronised, large()),
-    "async": lambda: pipeline(lambda: non_blocking, large()),
-    "streams": lambda: pipeline(lambda: over_streams(STREAMS), large()),
-    "graph": lambda: graph_of(STREAMS, large()),
-    "whole": lambda: pipeline(lambda: blocking, arrays()),
-    "chunked": lambda: pipeline(lambda: in_chunks(STREAMS, CHUNKS), arrays()),
-    "small": lambda: pipeline(lambda: non_blocking, small()),
-    "small-streams": lambda: pipeline(lambda: over_streams(STREAMS), small()),
-    "small-graph": lambda: graph_of(1, small()),
+    "pageable": lambda: pipeline(lambda: blocking, LARGE, pinned=False),
+    "pinned": lambda: pipeline(lambda: blocking, LARGE),
+    "synchronised": lambda: pipeline(lambda: partial(blocking, synchronised=True), LARGE),
+    "async": lambda: pipeline(lambda: non_blocking, LARGE),
+    "streams": lambda: pipeline(lambda: over_streams(STREAMS), LARGE),
+    "graph": lambda: graph_of(STREAMS, LARGE),
+    "whole": lambda: pipeline(lambda: blocking, ARRAYS),
+    "chunked": lambda: pipeline(lambda: in_chunks(STREAMS, CHUNKS), ARRAYS),
+    "small": lambda: pipeline(lambda: non_blocking, SMALL),
+    "small-streams": lambda: pipeline(lambda: over_streams(STREAMS), SMALL),
+    "small-graph": lambda: graph_of(1, SMALL),
 }
 
 if __name__ == "__main__":

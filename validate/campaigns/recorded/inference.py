@@ -29,15 +29,12 @@ def blocking(model: Any, batches: list[Any], scores: list[Any]) -> None:
         score.copy_(model(batch.to("cuda")))
 
 
-def non_blocking(model: Any, batches: list[Any], scores: list[Any]) -> None:
+def non_blocking(model: Any, batches: list[Any], scores: list[Any], synchronised: bool = False) -> None:
     for batch, score in zip(batches, scores, strict=True):
         score.copy_(model(batch.to("cuda", non_blocking=True)), non_blocking=True)
-    torch.cuda.synchronize()
-
-
-def synchronised(model: Any, batches: list[Any], scores: list[Any]) -> None:
-    for batch, score in zip(batches, scores, strict=True):
-        score.copy_(model(batch.to("cuda", non_blocking=True)), non_blocking=True)
+        if synchronised:
+            torch.cuda.synchronize()
+    if not synchronised:
         torch.cuda.synchronize()
 
 
@@ -121,11 +118,11 @@ VARIANTS = {
     "pageable": lambda: large(lambda: blocking, pinned=False),
     "pinned": lambda: large(lambda: blocking),
     "async": lambda: large(lambda: non_blocking),
-    "synchronised": lambda: large(lambda: synchronised),
+    "synchronised": lambda: large(lambda: partial(non_blocking, synchronised=True)),
     "streams-2": lambda: large(lambda: over_streams(2)),
     "streams-4": lambda: large(lambda: over_streams(4)),
     "small": lambda: small(non_blocking),
-    "small-synchronised": lambda: small(synchronised),
+    "small-synchronised": lambda: small(partial(non_blocking, synchronised=True)),
     "small-graph": lambda: small(None),
 }
 

@@ -4,8 +4,7 @@
 rounds come in turn, so that a host that changes its speed changes it for all of them. A round has its variant's name,
 begins with its first call and ends when its results are there; before it a little of Python is timed, which says how
 fast the host is just then. In ``--times FILE`` the same is a line of each variant, added by each process. Where CUPTI
-records them, as many rounds follow that nothing records: in another process a host may have another speed. With
-``--kineto FILE`` the PyTorch profiler records some more rounds.
+records them, as many rounds follow that nothing records: in another process a host may have another speed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Any, NamedTuple
 
 Ranges = Callable[[str], AbstractContextManager[Any]]
 
-WARM_UP, ROUNDS, PROFILED = 3, 8, 3
+WARM_UP, ROUNDS = 3, 8
 PACED, TRIES = 1000, 5  # turns of a loop that does nothing, and of how often the fastest counts
 
 
@@ -47,7 +46,6 @@ def main(
     parser.add_argument("--variants", choices=variants, nargs="+", required=True)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--times", type=Path)
-    parser.add_argument("--kineto", type=Path)
     given = parser.parse_args()
     with under or nullcontext():
         works = {variant: variants[variant]() for variant in given.variants}
@@ -57,8 +55,6 @@ def main(
         found = {"rounds": timed(works, ranges, given.rounds)}
         if nothing_records_any_more():
             found["beside"] = timed(works, nullcontext, given.rounds)
-        if given.kineto:
-            found["profiled"] = profiled(works, ranges, given.kineto)
         lines = (
             {"variant": variant, "verified": work.is_right()}
             | {what: rounds[variant]._asdict() for what, rounds in found.items()}
@@ -106,16 +102,3 @@ def nothing_records_any_more() -> bool:
         with suppress(Exception):  # those that nobody records
             cupti.activity_disable(kind)
     return True
-
-
-def profiled(works: Mapping[str, Work], ranges: Ranges, path: Path) -> dict[str, Rounds]:
-    """Rounds that the PyTorch profiler records; the first has what it does at its beginning."""
-    import torch
-    from torch.profiler import ProfilerActivity, profile
-
-    events = torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
-    activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
-    with profile(activities=activities, experimental_config=events) as found:
-        rounds = timed(works, ranges, PROFILED)
-    found.export_chrome_trace(str(path))
-    return rounds
