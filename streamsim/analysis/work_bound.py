@@ -10,8 +10,9 @@ or side by side as far as the card has room. ``tail``: the chain of ops behind i
 bounded in the same way. Hand-overs, events, crowds, other dearer calls and waits only delay ops, and are left out.
 
 **For a range of numbers of chunks** each part is taken where it is least: latencies and calls at the fewest chunks, the
-chains of a chunk at the most chunks. A kernel's time for a share of the work, divided by that share, is least at one of
-few shares (:func:`streamsim.device.kernel_costs.bends`); all its launches together take at least that.
+chains of a chunk at the most chunks. A kernel's time for a share of the work is made of straight lines over the share.
+Between two bends of such a line, time over share is least at one of the bends. All launches together have all the work,
+and take at least the least of the shares that they may have.
 
 **For all numbers** the range with the least bound is halved, until that range is narrow. Its bound is then the least of
 all, so it holds for all numbers.
@@ -23,15 +24,15 @@ below the bound by N / 2 nanoseconds.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from streamsim.analysis.bounds import CHAIN, ENGINE_WORDS, HOST, LINK, Bound, Flow, duplex_bound
-from streamsim.analysis.kernel_bound import KernelBound
-from streamsim.checks import MOST_CHUNKS
-from streamsim.device import Device, as_device
+from streamsim.checks import LARGEST_BYTES, LEAST_FILL, MOST_CHUNKS
+from streamsim.device import Device, KernelUse, as_device, bends
 from streamsim.lowering import (
     BYTE_BITS,
     D2H,
@@ -44,11 +45,14 @@ from streamsim.lowering import (
     rate_of,
     surcharges_of,
 )
-from streamsim.program import ALIGN_BYTES, Copy, Direction, HostMemory, Kernel, Launch, Part, Workload
-from streamsim.rules import TICKS_PER_S, ticks
+from streamsim.program import ALIGN_BYTES, Copy, Direction, HostMemory, Kernel, Launch, Workload, WorkloadKernel
+from streamsim.rules import FULL_CARD, TICKS_PER_S, ticks
 
-CLOSE = 64  # ranges of fewer numbers than their first over this are not halved
+NARROW = 64  # ranges of fewer numbers than their first over this are not halved
 DIRECTIONS: tuple[Direction, ...] = ("h2d", "d2h")
+FEW = 64  # threads of a chunk: fewer are rounded so much that nothing is said of them
+CLOSE = 1e-6  # of an element: what a share times all elements may be off by
+OFF_BY = 1 + 1 / (2 * FEW)  # by what rounding changes the number of threads at most
 
 
 def work_bound(
@@ -61,18 +65,13 @@ def work_bound(
     """
     device = as_device(device)
     work = _Work(workload, device, memory == "pageable", launch)
-    most, first = min(MOST_CHUNKS, workload.most_chunks), 1
+    first, last = 1, min(MOST_CHUNKS, workload.most_chunks)
     ranges: list[tuple[float, int, int]] = []
-    while first <= most:
-        last = min(2 * first - 1, most)
-        heappush(ranges, (max(work.bounds(first, last).values()), first, last))
-        first = last + 1
-    while (found := ranges[0])[2] - found[1] > found[1] // CLOSE:
-        _, first, last = heappop(ranges)
-        middle = (first + last) // 2
+    while last - first > first // NARROW:
+        middle = math.isqrt(first * last)
         for part in ((first, middle), (middle + 1, last)):
             heappush(ranges, (max(work.bounds(*part).values()), *part))
-    _, first, last = ranges[0]
+        _, first, last = heappop(ranges)
     return _named(work.bounds(first, last), work.busiest(first, last))
 
 
@@ -100,14 +99,14 @@ class _Direction:
     """The copies of one direction: those of each chunk, and those that are made once. Times are in ticks."""
 
     def __init__(self, rate: Rate, arrays: Sequence[int], elements: int | None, once: Sequence[int]) -> None:
-        self._rate, self._arrays, self._elements = rate, arrays, elements
+        self._rate, self.arrays, self._elements = rate, arrays, elements
         self.latency = rate.latency[0]
-        self.of_chunk, self.calls_once = len(arrays), len(once)
+        self.calls_once = len(once)
         self.once = self.of_sizes(once)
         self._flowing = self.of_sizes((*arrays, *once)) - self.latency * (len(arrays) + len(once))
 
     def __bool__(self) -> bool:
-        return self.of_chunk + self.calls_once > 0
+        return len(self.arrays) + self.calls_once > 0
 
     def of_sizes(self, sizes: Sequence[float]) -> float:
         """Copies of so many bytes each, one after another."""
@@ -115,7 +114,7 @@ class _Direction:
 
     def copies(self, chunks: int) -> int:
         """How many copies so many chunks or more make at least."""
-        return self.calls_once + sum(chunks if self._elements else min(chunks, _pieces(n)) for n in self._arrays)
+        return self.calls_once + sum(chunks if self._elements else min(chunks, _pieces(n)) for n in self.arrays)
 
     def work(self, chunks: int) -> float:
         """All copies one after another."""
@@ -132,6 +131,110 @@ def _pieces(n_bytes: int) -> int:
     return -(-n_bytes // ALIGN_BYTES)
 
 
+class _Kernel:
+    """Bounds on what the launches of a kernel take, in ticks.
+
+    - ``cards``: the device, and the device without a least time of launches if some come right behind others.
+    - ``whole``: a launch over all the work. ``is_exact``: chunks have whole elements; else their numbers are rounded.
+    """
+
+    def __init__(self, kernel: WorkloadKernel, whole: Kernel, cards: Sequence[Device], is_exact: bool) -> None:
+        self.kernel, self._whole, self._cards, self._is_exact = kernel, whole, cards, is_exact
+        self._full = cards[0].compute.resident_threads
+        shares = {share for card in cards for share in self._bends(card)}
+        self._least = {share: self._per_share(share) for share in shares if self._is_sound(share)}
+        launch_s = min(card.compute.floor_s if card.kernel_use(self._part(1.0)).drain_s else 0.0 for card in cards)
+        self.drain = max(0, ticks(launch_s) - 1) if whole.duration_s is not None else 0
+
+    def least(self, first: int, last: int, most_share: float) -> tuple[float, float]:
+        """Return the least ticks of all launches, one after another, and of the whole card side by side.
+
+        There are ``first`` to ``last`` chunks. Each has at most ``most_share`` of the work.
+        """
+        kernel, whole = self.kernel, self._whole
+        if kernel.per == "item":
+            return self._least_of_items(max(kernel.launches, first), kernel.launches + last)
+        if whole.duration_s is None:
+            most_share = min(1.0, math.ceil(most_share * whole.elements - CLOSE) / whole.elements)
+        found = [least for share, least in self._least.items() if share <= most_share]
+        found += [self._per_share(most_share)] if self._is_sound(most_share) else []
+        works, area = (kernel.launches * min(column) for column in zip(*found, strict=True)) if found else (0.0, 0.0)
+        return works, area
+
+    def _least_of_items(self, fewest: int, most: int) -> tuple[float, float]:
+        """Return the least of ``fewest`` to ``most`` whole launches."""
+        seconds, works = self.kernel.duration_s or 0.0, math.inf
+        for card in self._cards:
+            floor_s, drain_s = card.compute.floor_s, card.kernel_use(self._part(1.0)).drain_s
+            works = min(works, max(0.0, seconds - most * floor_s) if drain_s else max(seconds, fewest * floor_s))
+        threads = self.kernel.threads
+        fill = self.kernel.fill or (min(1.0, threads / self._full) if threads and self._full else 1.0)
+        return works * TICKS_PER_S, works * TICKS_PER_S * fill * (1 - self._width_loss)
+
+    def of_chunk(self, share: float, chunks: int) -> int:
+        """Return the least ticks of a chunk's launches over at least this share, in at most ``chunks`` chunks."""
+        own = self.kernel.in_chunks(chunks)
+        is_known = own.per != "item, cut" and self._is_sound(share)
+        alone_s = (self._use(card, share).alone_s if is_known else card.compute.floor_s for card in self._cards)
+        return own.launches * max(1, ticks(min(alone_s)))
+
+    @property
+    def _width_loss(self) -> float:
+        return self._cards[0].compute.concurrent_kernels / (2 * FULL_CARD)  # widths are whole units of the card
+
+    def _is_sound(self, share: float) -> bool:
+        """Return True if a chunk of such a share has anything to be timed by."""
+        return share * (self._whole.duration_s or 1.0) > 1e-15 and share <= 1
+
+    def _per_share(self, share: float) -> tuple[float, float]:
+        """Return the ticks of all the work if every launch has this share of it."""
+        has = share
+        if self._whole.duration_s is None:
+            elements = self._elements(share)
+            has = elements / self._whole.elements * (1 if self._is_exact else 1 + 1 / (2 * elements))
+        works = area = math.inf
+        for card in self._cards:
+            use = self._use(card, share)
+            own = max(0.0, (use.alone_s - use.drain_s) * TICKS_PER_S) / has
+            works = min(works, own)
+            area = min(area, own, use.alone_s * use.share * TICKS_PER_S / has)
+        return works, max(0.0, area) * (1 - self._width_loss)
+
+    def _elements(self, share: float) -> int:
+        return max(1, int(share * self._whole.elements + CLOSE))
+
+    def _use(self, card: Device, share: float) -> KernelUse:
+        return card.kernel_use(self._part(share))
+
+    def _part(self, share: float) -> Kernel:
+        """Return a part in as many threads as rounding may give it: more threads are faster."""
+        whole, full = self._whole, self._full
+        if whole.duration_s is None:
+            return replace(whole, elements=self._elements(share))
+        threads, least_fill = whole.threads or whole.elements, whole.fill or 1.0
+        if threads and full:
+            few = share * threads < FEW
+            waves = threads / full * (2 / 3 if few else 1 / OFF_BY)
+            least_fill = whole.fill or max(LEAST_FILL, min(1.0, waves))
+            threads = LARGEST_BYTES if few else math.ceil(share * threads * OFF_BY)
+        return replace(whole, fill=least_fill, duration_s=whole.duration_s * share, share=share, threads=threads)
+
+    def _bends(self, card: Device) -> list[float]:
+        """Return the shares between which the time of a launch is a straight line."""
+        whole, full, floor_s = self._whole, self._full, card.compute.floor_s
+        if whole.duration_s is not None:
+            waves = (whole.threads or whole.elements) / full * OFF_BY if full else 0.0
+            return bends(whole.duration_s, waves, floor_s, whole.parts)
+        cost = card.cost_of(whole)
+        at_floor = {
+            int(a + (b - a) * (floor_s - shorter) / (longer - shorter))
+            for (a, shorter), (b, longer) in pairwise(zip(cost.elements, cost.duration_s, strict=True))
+            if shorter < floor_s < longer
+        }
+        found = {*cost.elements, full, *at_floor, *(n + 1 for n in at_floor)}
+        return [n / whole.elements for n in found if 0 < n <= whole.elements]
+
+
 class _Chain(NamedTuple):
     """By kind of op, the ticks before the first op of that kind starts, and those behind the work of the last one.
 
@@ -141,18 +244,6 @@ class _Chain(NamedTuple):
     whole: float
     head: dict[int, float]
     tail: dict[int, float]
-
-
-class _Chunk(NamedTuple):
-    """What the copies in, the launches and the copies back of any chunk take at least, in ticks.
-
-    ``calls``: of its launches, on the host.
-    """
-
-    calls: int
-    kernels: float
-    into: float = 0.0
-    back: float = 0.0
 
 
 class _Work:
@@ -170,13 +261,12 @@ class _Work:
         self._surcharges = surcharges_of(launch, device, bool(self._into or self._back), bool(workload.kernels))
         self._begins += self._surcharges.enter
         self._firsts = self._first_calls()
-        self._cards = [device]
+        cards = [device]
         if launch == "graph" and workload.launches_of_chunk > 1:  # a launch behind another one may have no floor
-            self._cards.append(replace(device, compute=replace(device.compute, floor_s=0.0)))
+            cards.append(replace(device, compute=replace(device.compute, floor_s=0.0)))
         (whole,) = workload.cut(1)
-        launches = [workload.launch(kernel, whole) for kernel in workload.kernels]
         is_exact = workload.elements is not None
-        self._kernels = [[KernelBound(card, one, is_exact) for card in self._cards] for one in launches]
+        self._kernels = [_Kernel(one, workload.launch(one, whole), cards, is_exact) for one in workload.kernels]
         arrays = (*workload.input_bytes, *workload.output_bytes)
         self._units = workload.elements or _pieces(max(arrays, default=0))
         self._fewest = workload.elements or min(map(_pieces, arrays), default=MOST_CHUNKS)
@@ -191,7 +281,7 @@ class _Work:
 
     def bounds(self, first: int, last: int) -> dict[str, float]:
         """No program of ``first`` to ``last`` chunks is faster than any of these, by what sets it."""
-        chain = self._chain(self._least_chunk(first, last))
+        chain = self._chain(self._least_share(first, last), last, last <= self._fewest)
         found = {HOST: self._host(first, last)}
         for name, kinds, work in self._engines(first, last):
             found[ENGINE_WORDS[name]] = chain.head[kinds[0]] + work + chain.tail[kinds[-1]]
@@ -199,7 +289,7 @@ class _Work:
             idle = chain.tail[H2D], chain.head[D2H] - chain.head[H2D]
             flows = self._into.flow(first, idle[0]), self._back.flow(first, idle[1])
             found[LINK] = chain.head[H2D] + duplex_bound(*flows)
-        return found | {CHAIN: self._chain(self._first_chunk(last)).whole}
+        return found | {CHAIN: self._chain(1 / last, last).whole}
 
     def busiest(self, first: int, last: int) -> float:
         """What the engine with the most to do works at least."""
@@ -220,15 +310,8 @@ class _Work:
     def _kernel_work(self, first: int, last: int, alone: bool) -> float:
         """What the kernels take of their engine: one by one, or side by side where they have it for themselves."""
         share, beside = self._most_share(first), self._device.compute.concurrent_kernels
-        works = area = 0.0
-        for kernel, cards in zip(self._workload.kernels, self._kernels, strict=True):
-            if kernel.per == "item":
-                fewest, most = max(kernel.launches, first), kernel.launches + last
-                found = [card.of_items(kernel, fewest, most) for card in cards]
-            else:
-                found = [card.over(share, kernel.launches) for card in cards]
-            works += min(one.works for one in found)
-            area += min(one.area for one in found)
+        found = [kernel.least(first, last, share) for kernel in self._kernels]
+        works, area = map(sum, zip(*found, strict=True))
         return max(area, works / beside) if alone and beside > 1 else works
 
     def _most_share(self, chunks: int) -> float:
@@ -239,63 +322,41 @@ class _Work:
             return 1 / chunks
         return min(1.0, -(-self._units // chunks) / (self._units - 1)) if self._units > 1 else 1.0
 
-    def _least_chunk(self, first: int, last: int) -> _Chunk:
-        """The least of all chunks, in every program of ``first`` to ``last`` of them."""
-        workload = self._workload
-        if first == last:
-            parts, cut = workload.cut(first), workload.in_chunks(first)
-            into, back = ([min(column) for column in zip(*sizes, strict=True)] for sizes in _columns(parts))
-            kernels = sum(
-                kernel.launches * min(self._alone(cut.launch(kernel, part)) for part in parts) for kernel in cut.kernels
-            )
-        else:  # the last of N chunks of U pieces has at least U / N - N of them
-            share = max(0.0, (self._fewest // last - last) / self._fewest)
-            into, back = ([share * n for n in arrays] for arrays in (workload.input_bytes, workload.output_bytes))
-            kernels = self._shortest(share, last)
-        calls = self._launch_calls(last)
-        if last > self._fewest:  # some chunks may lack an array
-            return _Chunk(calls, kernels)
-        return _Chunk(calls, kernels, self._into.of_sizes(into), self._back.of_sizes(back))
+    def _least_share(self, first: int, last: int) -> float:
+        """The least of the work that a chunk has, in every program of ``first`` to ``last`` chunks."""
+        arrays = (*self._into.arrays, *self._back.arrays)
+        if first == last and arrays and not self._workload.elements:
+            cuts = (part.inputs + part.outputs for part in self._workload.cut(first))
+            return min(n / whole for cut in cuts for n, whole in zip(cut, arrays, strict=True))
+        least = self._fewest // last  # without elements, the last of N chunks of U pieces has at least U / N - N
+        return (least if self._workload.elements else max(0, least - last)) / self._fewest
 
-    def _first_chunk(self, chunks: int) -> _Chunk:
-        """The first one of at most so many chunks: it has its part of every array, and no chunk has more."""
+    def _chain(self, share: float, chunks: int, has_all: bool = True) -> _Chain:
+        """What lies before and behind the ops of each kind: calls of the host, and the chain of a chunk.
+
+        The chunk has this share of the work at least, of at most ``chunks`` chunks. ``has_all``: and of each array.
+        """
         into, back = (
-            [n / chunks for n in arrays] for arrays in (self._workload.input_bytes, self._workload.output_bytes)
+            way.of_sizes([share * n for n in way.arrays]) if has_all else 0.0 for way in (self._into, self._back)
         )
-        kernels, calls = self._shortest(1 / chunks, chunks), self._launch_calls(chunks)
-        return _Chunk(calls, kernels, self._into.of_sizes(into), self._back.of_sizes(back))
-
-    def _shortest(self, share: float, chunks: int) -> int:
-        """All launches of a chunk that has at least this share of the work; of at most so many chunks."""
-        return sum(
-            kernel.launches * min(card.shortest(0.0 if kernel.per == "item, cut" else share) for card in cards)
-            for kernel, cards in zip(self._workload.in_chunks(chunks).kernels, self._kernels, strict=True)
-        )
-
-    def _launch_calls(self, chunks: int) -> int:
-        """Ticks of the calls that launch the kernels of one of at most so many chunks."""
-        kernels = self._workload.in_chunks(chunks).kernels
-        return sum(kernel.launches * call for kernel, call in zip(kernels, self._kernel_calls, strict=True))
-
-    def _alone(self, launch: Kernel) -> int:
-        return max(1, min(ticks(card.kernel_use(launch).alone_s) for card in self._cards))
-
-    def _chain(self, chunk: _Chunk) -> _Chain:
-        """What lies before and behind the ops of each kind: calls of the host, and the chain of a chunk."""
+        kernels = sum(kernel.of_chunk(share, chunks) for kernel in self._kernels)
+        launches = [one.launches for one in self._workload.in_chunks(chunks).kernels]
+        launch_calls = sum(many * call for many, call in zip(launches, self._kernel_calls, strict=True))
+        copies_in, copies_back = (self._copy_call * len(way.arrays) for way in (self._into, self._back))
         begins = self._begins + self._copy_call * self._into.calls_once
         issued = begins + ticks(self._workload.host_work_s)
-        calls = [self._copy_call] * self._into.of_chunk, self._kernel_calls, [self._copy_call] * self._back.of_chunk
-        head_in = self._begins + self._copy_call if self._into.calls_once else issued + sum(calls[0][:1])
+        head_in = self._begins + self._copy_call if self._into.calls_once else issued + min(self._copy_call, copies_in)
         head_in += self._firsts[H2D]
-        called = issued + sum(calls[0]) + self._firsts[H2D] + self._firsts[KERNEL]
-        head_kernel: float = called + sum(calls[1][:1])
+        called = issued + copies_in + self._firsts[H2D] + self._firsts[KERNEL]
+        head_kernel: float = called + sum(self._kernel_calls[:1])
         if self._into:
-            head_kernel = max(head_kernel, head_in + self._into.once + chunk.into)
-        head_back = max(called + chunk.calls + sum(calls[2][:1]) + self._firsts[D2H], head_kernel + chunk.kernels)
-        back = chunk.back + self._back.once
-        drain = min(card.drain for card in self._kernels[-1]) if self._kernels else 0
+            head_kernel = max(head_kernel, head_in + self._into.once + into)
+        first_back = min(self._copy_call, copies_back)
+        head_back = max(called + launch_calls + first_back + self._firsts[D2H], head_kernel + kernels)
+        back += self._back.once
+        drain = self._kernels[-1].drain if self._kernels else 0
         head = {H2D: head_in, KERNEL: head_kernel, D2H: head_back}
-        return _Chain(head_back + back, head, {H2D: chunk.kernels + back, KERNEL: drain + back, D2H: 0.0})
+        return _Chain(head_back + back, head, {H2D: kernels + back, KERNEL: drain + back, D2H: 0.0})
 
     def _host(self, first: int, last: int) -> float:
         """All calls, what the host does between them, and the last op of the program."""
@@ -309,9 +370,3 @@ class _Work:
         works = (first * workload.host_work_s + workload.host_load_s) * TICKS_PER_S
         ends = self._back.latency if self._back and (last <= self._fewest or self._back.calls_once) else 0.0
         return self._begins + sum(self._firsts.values()) + calls + works + ends
-
-
-def _columns(parts: Sequence[Part]) -> Iterator[list[tuple[int, ...]]]:
-    """Bytes of the inputs, and of the outputs, of each part."""
-    yield [part.inputs for part in parts]
-    yield [part.outputs for part in parts]
