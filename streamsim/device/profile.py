@@ -308,12 +308,15 @@ class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         copy_engines = msgspec.structs.replace(self.copy_engines, connections=connections)
         return msgspec.structs.replace(self, connections=connections, copy_engines=copy_engines)
 
-    def kernel_use(self, kernel: Kernel) -> KernelUse:
+    def kernel_use(self, kernel: Kernel, has_floor: bool = True) -> KernelUse:
         """Return the time of ``kernel`` and its shares of the card.
+
+        ``has_floor``: False if the kernel may take less than the profile's ``floor_s``.
 
         Raises InputError if the kernel has no duration and the profile has no cost for it.
         """
-        full, floor_s, side_by_side = self.compute.resident_threads, self.compute.floor_s, self.runs_side_by_side
+        full, side_by_side = self.compute.resident_threads, self.runs_side_by_side
+        floor_s = self.compute.floor_s if has_floor else 0.0
         if kernel.duration_s is None:
             cost = self.cost_of(kernel)
             alone_s = max(cost.at(kernel.elements), floor_s)

@@ -15,8 +15,6 @@ from itertools import count
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, get_args
 
-from msgspec.structs import replace
-
 from streamsim.device import LINEAR, Device, HandOver, LinkDirection
 from streamsim.program import (
     Copy,
@@ -146,40 +144,33 @@ def hand_over_table(
 def kernel_cost(device: Device, kernel: Kernel, call: int = 0, behind: Behind | None = None) -> OpCost:
     """Return the cost of a kernel whose call takes ``call`` ticks: at least one tick and one unit of the card.
 
-    ``behind``: how the kernel comes to the card directly behind another one of its stream; None if it does not.
+    ``behind``: how the kernel comes to the card directly behind another one of its stream; None if it does not. With a
+    given time it then takes this time, even if the time is below the profile's ``floor_s``. In a graph, a gap follows
+    in which kernels of other streams have room. A recorded time contains this gap.
     """
-    if behind is not None and kernel.duration_s is not None:
-        return _behind_cost(device, kernel, call, behind)
-    use = device.kernel_use(kernel)
+    compute = device.compute
+    is_behind = behind is not None and kernel.duration_s is not None
+    use = device.kernel_use(kernel, has_floor=not (is_behind and _is_below_floor(kernel, compute.floor_s)))
     share = use.share
     if use.drain_s:  # all of its work is done before the drain
         share = min(1.0, share * use.alone_s / (use.alone_s - use.drain_s))
+    gap = ticks(compute.graph_gap_s) if is_behind and behind == "graph" else 0
     return OpCost(
         KERNEL,
         call,
-        max(1, ticks(use.alone_s)),
+        max(1, ticks(use.alone_s)) + gap,
         fill=max(1, round(share * FULL_CARD)),
         threads=max(1, round(use.threads * FULL_CARD)),
         warps=round(use.resident * FULL_CARD),
-        drain=ticks(use.drain_s),
+        drain=ticks(use.drain_s) + (gap if device.runs_side_by_side else 0),
         idle=_idle(device.kernel_paces(kernel, PACES)),
     )
 
 
-def _behind_cost(device: Device, kernel: Kernel, call: int, behind: Behind) -> OpCost:
-    """Return the cost of a kernel with a given time that comes to the card directly behind another one of its stream.
-
-    It takes this time, even if the time is below the profile's ``floor_s``. In a graph, a gap follows in which kernels
-    of other streams have room. A recorded time contains this gap.
-    """
-    assert kernel.duration_s is not None
-    compute = device.compute
-    if (kernel.share == 1 and not kernel.elements) or kernel.duration_s / kernel.share < compute.floor_s:
-        device = replace(device, compute=replace(compute, floor_s=0.0))
-    found = kernel_cost(device, kernel, call)
-    gap = 0 if behind == "recorded" else ticks(compute.graph_gap_s)
-    drain = gap if device.runs_side_by_side else 0
-    return found._replace(duration=found.duration + gap, drain=found.drain + drain)
+def _is_below_floor(kernel: Kernel, floor_s: float) -> bool:
+    """Return True if the whole launch takes less than the floor, or if nothing is known but its time."""
+    seconds = kernel.duration_s or 0.0
+    return (kernel.share == 1 and not kernel.elements) or seconds / kernel.share < floor_s
 
 
 @lru_cache(maxsize=64)
