@@ -35,30 +35,16 @@ from streamsim.recorded import (
 # Commands in a folder with a recording of the pipeline, t.json, and its program, p.json.
 CHANGE = "whatif p.json --device h200 "
 COMMANDS = [
-    ("import none.json", "none.json: cannot read it: no such file or directory; streamsim schedule -o FILE writes"),
-    ("import .", ".: cannot read it: is a directory; name a file in it"),
     ("import t.json --gpu 3", "--gpu = 3: not in the recording; it has 0"),
-    ("import t.json --gpu x", "Invalid value for '--gpu'"),
-    ("import t.json --process 3", "--process = 3: not in the recording; it has 420"),
     ("import t.json --window stop", "--window = 'stop': no annotation has this name; did you mean 'step'?"),
-    ("import t.json --window 1ms..", "--window = '': expected a time such as"),
     ("import t.json --window 9s..10s", "--window 9s..10s: no call and no work is in it"),
-    ("import t.json --out x.json", "No such option"),
     ("import t.json --untraced-time fast", "--untraced-time = 'fast': expected a time"),
-    ("import t.json --untraced-time 0s", "--untraced-time = '0s': expected a time such as 0.57ms"),
-    ("import t.json --device h300", "device = 'h300': "),
     ("import t.json -o q.json --plot q.bmp", "q.bmp: expected a file name that ends in one of"),
     ("import t.json -o t.json", "--output = t.json: is the recording itself; give another name"),
-    ("import t.json --save-profile t.json", "--save-profile = t.json: is the recording itself; give another name"),
-    ("import t.json --trace t.json", "--trace = t.json: is the recording itself; give another name"),
-    ("import t.json --plot t.json", "t.json: expected a file name that ends in"),
     (CHANGE, "nothing to change; give --pin, --async, --streams 2 or another change"),
-    (CHANGE + "--streams 0", "Invalid value for '--streams'"),
     (CHANGE + "--kernel gemm", "--kernel 'gemm': expected a name and a factor"),
-    (CHANGE + "--kernel gemm=fast", "--kernel = 'fast': expected a factor from 0x to 1000x"),
     (CHANGE + "--front-end-cost nanx", "--front-end-cost = 'nanx': expected a factor"),
     (CHANGE + "--kernel gemm=0.5x", "--kernel 'gemm': no kernel has such a name; there are '"),
-    (CHANGE + "--on-device h300", "device = 'h300': "),
     (CHANGE + "--prefetch 1", "--prefetch 1: no step is repeated"),
 ]
 
@@ -96,7 +82,6 @@ def test_a_command_says_in_one_line_what_is_wrong(
 
 KINETO = [
     ("", "is empty; give a trace of the PyTorch profiler"),
-    ("hello", "is of no format known; .*nsys export --type sqlite FILE.nsys-rep"),
     ("{}", "has no list traceEvents"),
     (
         '{"streams":["blocking"],"ops":[]}',
@@ -105,24 +90,18 @@ KINETO = [
     ("inputs = [4]", "is a workload, for `streamsim predict`; give a trace of the PyTorch profiler"),
     ('{"x": "\\"traceEvents\\": ["}', "has no list traceEvents"),
     ('{"traceEvents": []}', "has no CUDA calls, copies or kernels; record with activities="),
-    ('{"traceEvents": [{"ph": "X"}', "is cut short after 0 events; copy it again"),
-    ('{"traceEvents": [{"ph": "X"},{"ph": "X', "is cut short after 0 events; copy it again"),
-    ('{"traceEvents": [{"ph" "X"}]}', r"is malformed after 0 events \(.*\); record it again"),
     ('{"traceEvents": [{"ph": "X"}, {"ph" "X"}, {"ph": "X"}]}', "is malformed after 0 events"),
     ('{"traceEvents": [{"x": ' + "[" * 100_000, "is nested too deeply"),
 ]
 HEADS = [  # of a capture
     (b'{"streamsim_capture": 2}', "is of version 2, and 1 is read"),
-    (b'{"streamsim_capture": "1"}', "line 1: Expected `int`, got `str`"),
     (b'{"streamsim_capture": 1', "line 1: Input data was truncated"),
 ]
 LINES = [  # the sixth of a capture
     (b'{"table": "calls", "columns": {"start": [1]}}', "table calls has no column end"),
     (b'{"table": "contexts", "columns": {"context":[1],"device":[0,1],"null_stream":[7]}}', ".*several lengths"),
     (b'{"table": "streams", "columns": {"context":["x"]}}', "Expected `int`, got `str`"),
-    (b'{"table": "streams", "columns": {"context":[99999999999999999999]}}', r".*\$\.columns"),
     (b"[" * 100_000, ""),
-    (b'{"names": [NaN]}', ""),
     (b'\xff{"names": []}', ""),
 ]
 EXPORTED: list[tuple[Callable[[Export], object], str]] = [
@@ -279,8 +258,6 @@ TIMES = [
     ('"issued_ns":[0],"returned_ns":[],"start_ns":[1],"end_ns":[2]', "recorded.returned_ns: has 0 entries"),
     ('"issued_ns":[3],"returned_ns":[1],"start_ns":[1],"end_ns":[2]', "recorded.returned_ns[0]: is before"),
     ('"issued_ns":[-2],"returned_ns":[1],"start_ns":[1],"end_ns":[2]', "recorded.issued_ns: expected times from"),
-    ('"issued_ns":[0.5],"returned_ns":[1],"start_ns":[1],"end_ns":[2]', "recorded.issued_ns[0] = 0.5"),
-    ('"issued_ns":[0],"returned_ns":[1],"start_ns":[1]', "recorded.end_ns: is missing"),
     (
         '"issued_ns":[],"returned_ns":[],"start_ns":[],"end_ns":[],'
         '"lanes":[{"name":"x","start_ns":[0,1],"end_ns":[2,3]}]',
@@ -290,32 +267,21 @@ TIMES = [
 WINDOWS = [
     ({"window": "load[3]"}, "--window = 'load[3]': no annotation has this name"),
     ({"window": "step[2]"}, "--window = 'step[2]': there are 1 of that name"),
-    ({"window": "step[0]"}, "--window = 'step[0]': no annotation has this name"),
     ({"window": "5us..2us"}, "--window = '5us..2us': expected the earlier time first"),
     ({"window": "5us..x"}, "--window = 'x': expected a time such as"),
     ({"window": "700us..800us"}, "--window 700us..800us: no call and no work is in it; --list shows"),
-    ({"window": "a\nb"}, "--window = 'a\\nb': no annotation has this name"),
     ({"card": 2}, "--gpu = 2: not in the recording; it has 0, 1"),
-    ({"process": 8}, "--process = 8: not in the recording; it has 7, 420"),
     ({"card": 1, "process": 420}, "--gpu 1, --process 420: no call and no work is in it"),
 ]
 CELLS: list[tuple[str, str, int, int]] = [  # of the pipeline's tables, with a value that cannot be
     ("calls", "name", 0, 99),
-    ("calls", "thread", 0, -1),
     ("calls", "record", 1, 0),  # a copy records nothing
     ("calls", "start_ns", 1, 0),
-    ("calls", "end_ns", 0, 9_999),
-    ("calls", "kind", 0, 99),
     ("work", "call", 0, 4),
-    ("work", "card", 0, -1),
     ("work", "stream", 0, 2),
-    ("work", "bytes", 0, -1),
     ("work", "direction", 1, 1),  # a kernel
-    ("work", "memory", 0, 9),
     ("annotations", "thread", 0, 7),
-    ("pages", "kind", 0, 9),
     ("pages", "cause", 0, 9),
-    ("pages", "card", 0, 2),
 ]
 
 

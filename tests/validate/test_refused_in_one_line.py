@@ -59,8 +59,6 @@ FILES = {
     "older.json.gz": packed(b'{"schema_version": 2}'),
     "list.json.gz": packed(b"[1, 2]"),
     "bare.json.gz": packed(b'{"schema_version": 3}'),
-    "hello.json.gz": b"hello",
-    "empty.json.gz": b"",
     "mine.cu": b'extern "C" __global__ void mine(const Arrays a) {}',
     "none_in_it.cu": b"int main() {}",
     "latin.cu": b"// \xe9",
@@ -107,51 +105,29 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 TUNE = "tune --h2d 64KiB --kernel 20us --d2h 64KiB --max-chunks 4 --max-streams 2"
 COMMANDS = {
-    "run --suite fast": "'fast' is not one of 'quick', 'standard'",
-    "run none.json": "none.json: cannot read it",
     "run --suite quick --count 5": "count = 5: only the suites random and programs are drawn",
     "run --suite random --seed -1": "-1 is not in the range",
-    "run --connections 33": "33 is not in the range 1<=x<=32",
     "run -o no/such/r.json.gz": "there is no folder 'no/such'",
     "run -o there.json.gz": "there.json.gz: there is such a file already; move it away, or",
-    "calibrate -o missing/gpu.toml": "there is no folder 'missing'",
     "calibrate --from none.gz": "none.gz: cannot read it: no such file",
     f"calibrate --from {RECORDED} --samples s.gz": "--samples: --from measures nothing",
     f"calibrate --from {RECORDED} -o r.json.gz": "there is such a file already, and not a device profile",
     "calibrate -o same --samples same": "--samples same: is the profile's file, too; name another one",
-    "compare": "Missing argument 'RECORD...'",
     "compare cut.json.gz": "cut.json.gz: is truncated; copy it again",
     "compare newer.json.gz": "schema_version = 99",
-    "compare hello.json.gz": "hello.json.gz: is not a record",
-    "compare empty.json.gz": "empty.json.gz: is truncated",
     "compare none.json.gz": "the project's own records are in the folder",
     "compare r.json.gz --device other.toml": "another card's profile",
-    "compare r.json.gz --samples 3": "samples = 3",
     "compare r.json.gz --samples 50 --seed -1": "seed = -1",
     "compare r.json.gz --samples 50 --spread ideal": "--spread ideal: its profile has no spread",
     "compare r.json.gz --spread h200": "--spread h200: only --samples draws from it; add --samples",
     "compare r.json.gz --timelines --json": "--timelines: draws below the table, not in json",
     "compare r.json.gz --fail-if p95_no>1%": "expected median, p95 or worst",
-    "compare r.json.gz there.json.gz --all": "--all: is of one record, and 2 are given",
     "compare r.json.gz there.json.gz --page p.html": "--page: is of one record, and 2 are given",
-    "compare r.json.gz there.json.gz --timelines": "--timelines: is of one record, and 2 are given",
     "compare r.json.gz there.json.gz --samples 20": "--samples: is of one record, and 2 are given",
-    "tune": "no workload: give --h2d SIZE",
     f"{TUNE} --budget 0": "budget",
-    f"{TUNE} --budget ten": "budget",
-    f"{TUNE} --order sideways": "order",
-    f"{TUNE} --buffers 0": "buffers",
-    f"{TUNE} --order breadth-first --buffers 2": "an empty grid",
-    f"{TUNE} --device h2000": "h2000",
-    f"{TUNE} --memory-limit 1KiB": "fits",
     f"{TUNE} --kernels none.cu": "none.cu: cannot read it",
     f"{TUNE} --kernels none.f90": "none.f90: expected a .cu file",
     f"{TUNE} --kernels mine.cu": "mine.cu: has mine, and the workload names kernel;",
-    f"{TUNE} -o missing/t.json.gz": "there is no folder 'missing'",
-    f"{TUNE} -o there.json.gz": "there.json.gz: there is such a file already; move it away, or",
-    "tune none.toml": "none.toml: cannot read it",
-    f"{TUNE} --json --format csv": "they say different things",
-    f"{TUNE} --as fortran": "fortran",
     f"{TUNE} --as cuda-c++ --kernels mine.cu": "--kernels: programs in C++ are measured with their stand-in",
     f"{TUNE} --as cupy --kernels a.py --kernels b.py": "--kernels: 2 files; give the one",
     f"{TUNE} --as cupy --front-end pytorch": "the calls of pytorch would be counted and those of cupy measured",
@@ -189,7 +165,7 @@ def test_without_cupy_a_command_ends_with_3(
 
 # Values
 
-BEYOND = (1e308, -1e308, 86_401.0, float("inf"), float("nan"))
+BEYOND = (-1e308, 86_401.0, float("nan"))
 SMALL = Schedule((Copy("h2d", 64, 1),), ("non-blocking",))
 NEED = {Key("device", "d"): 10 << 20, Key("pinned", "h"): 20 << 20}
 FIRST = an_entry(a_recipe(**ONE), (4.0,))
@@ -237,15 +213,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         f"a tolerance: {text!r}": (lambda text=text: parse_tolerance(text), "--fail-if .*expected")  # type: ignore[misc]
         for text in (
             "",
-            "p95",
             "p95 > 5",
             "p95 < 5%",
-            "p95 > -5%",
             "p95 > nan%",
             "mean > 5%",
-            "choice x > 5%",
-            "p95>5%%",
-            "median > 1e3%",
         )
     },
     **{
@@ -321,7 +292,6 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
                 Kernel(1, "sincos", 8, writes=(Region("a", 0, 24),)),
                 "writes 24 bytes at 0 of 'a', expected a multiple of 4 bytes",
             ),
-            (Kernel(1, "sincos", 8, reads=(Region("a", 2, 32),)), "reads 32 bytes at 2 of 'a'"),
             (Kernel(1, "copy", 1, reads=(Region("a", 0, 1),) * 5), "reads has 5 regions, more than 4"),
         )
     },
