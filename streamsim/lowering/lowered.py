@@ -19,10 +19,10 @@ from streamsim.device import Device
 from streamsim.lowering.costs import H2D, KERNEL, NOTHING, CostGroups, OpCost, cost_groups, costs_of, hand_over_table
 from streamsim.lowering.host import OpColumns, Segments, call_ticks_of, segments_of
 from streamsim.program import (
+    CudaOrder,
     Op,
     RecordEvent,
     Schedule,
-    StreamOrder,
     Synchronize,
     WaitEvent,
     WaitThread,
@@ -294,7 +294,7 @@ def order_of(schedule: Schedule, columns: OpColumns, kernel_signal: str) -> OpOr
     function for it would take longer.
     """
     kind, stream = columns.kind, columns.stream
-    ops, streams = schedule.ops, StreamOrder(schedule)
+    ops, streams = schedule.ops, CudaOrder(schedule)
     order = OpOrder(
         array("i", [NO_OP]) * len(kind), ExtraDependences(array("i"), array("i")), array("i", [0]) * len(kind), {}, {}
     )
@@ -332,7 +332,7 @@ def _follow(order: OpOrder, op: int, last: int, before: tuple[int, ...]) -> None
             order.extra.op.append(op)
 
 
-def _order_call(order: OpOrder, streams: StreamOrder, i: int, op: Op) -> None:
+def _order_call(order: OpOrder, streams: CudaOrder, i: int, op: Op) -> None:
     """Add what a record, a wait or a host call waits for."""
     if isinstance(op, RecordEvent):
         order.frontier[i] = streams.record(op.stream, op.event)

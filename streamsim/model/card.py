@@ -32,7 +32,7 @@ class OpTimes(NamedTuple):
         return cls(issued, returned, array("q", [0]) * ops, start, end)
 
 
-class Card:
+class CardModel:
     """A card with its engines and its link, and the number of things that every op still waits for.
 
     Time on the card goes tick by tick. First, all events of a tick happen, in SimPy's order. That order does not
@@ -191,7 +191,7 @@ class HardwareQueues:
 class Engine(ABC):
     """An engine of a card, behind its hardware queues."""
 
-    def __init__(self, card: Card, queues: HardwareQueues) -> None:
+    def __init__(self, card: CardModel, queues: HardwareQueues) -> None:
         self.card, self.env, self.queues = card, card.env, queues
         self.has_room = True  # True if it could start an op
         self.stirred = False  # whether it may choose one at this tick: it has got room, or a head has become ready

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 import simpy
 
 from streamsim.lowering import OpCost
-from streamsim.model.card import Card, Engine, HardwareQueues, Shared
+from streamsim.model.card import CardModel, Engine, HardwareQueues, Shared
 from streamsim.rules import FULL_CARD, NEVER, fitting, next_end, share_by_warps, share_in_order, suffices, ticks_for
 
 
@@ -18,7 +18,7 @@ class CopyEngine(Engine):
     card without a copy engine it is the only engine: kernels take turns with copies.
     """
 
-    def __init__(self, card: Card, queues: HardwareQueues) -> None:
+    def __init__(self, card: CardModel, queues: HardwareQueues) -> None:
         super().__init__(card, queues)
         self.op = -1  # what it runs, if it has no room
 
@@ -65,7 +65,7 @@ class SharedLink(Shared):
     a tick that is no longer right is ignored.
     """
 
-    def __init__(self, card: Card) -> None:
+    def __init__(self, card: CardModel) -> None:
         self.card = card
         self.flows = Transfer(), Transfer()  # by direction
         self._since = 0
@@ -104,7 +104,7 @@ class SharedLink(Shared):
 class LinkedCopyEngine(CopyEngine):
     """The copy engine of one direction. A copy's time depends on the other direction, too."""
 
-    def __init__(self, card: Card, queues: HardwareQueues, link: SharedLink, direction: int) -> None:
+    def __init__(self, card: CardModel, queues: HardwareQueues, link: SharedLink, direction: int) -> None:
         super().__init__(card, queues)
         self._link, self._direction = link, direction
         link.flows[direction].engine = self
@@ -141,7 +141,7 @@ class ComputeEngine(Engine, Shared):
     A kernel whose work is done makes room for others. It ends when it has drained.
     """
 
-    def __init__(self, card: Card, queues: HardwareQueues) -> None:
+    def __init__(self, card: CardModel, queues: HardwareQueues) -> None:
         super().__init__(card, queues)
         self._most = card.lowered.device.compute.concurrent_kernels
         self._running: list[Running] = []  # in the order in which they started
@@ -222,7 +222,7 @@ class ComputeEngine(Engine, Shared):
         self.card.settle()
 
 
-def add_engines(card: Card) -> None:
+def add_engines(card: CardModel) -> None:
     """Build the engines and the link of a card."""
     lowered, copies, compute = card.lowered, card.lowered.device.copy_engines, card.lowered.device.compute
     queues = [

@@ -8,7 +8,7 @@ import simpy
 
 from streamsim.device import Device, as_device
 from streamsim.lowering import KERNEL, NO_SEGMENT, NOTHING, Lowered, Segment, hand_over_table, lower
-from streamsim.model.card import Card, OpTimes
+from streamsim.model.card import CardModel, OpTimes
 from streamsim.model.engines import add_engines
 from streamsim.program import Schedule
 from streamsim.rules import KINDS, crossing, release_tick
@@ -28,7 +28,7 @@ def run(lowered: Lowered) -> Timeline:
     """Predict when every op of a lowered schedule runs."""
     env = simpy.Environment()
     times = OpTimes.of(len(lowered.kind))
-    card = Card(env, lowered, times)
+    card = CardModel(env, lowered, times)
     add_engines(card)
     HostThreads(env, lowered, times, card)
     env.run()
@@ -39,7 +39,7 @@ def run(lowered: Lowered) -> Timeline:
 class HostThreads:
     """The threads of the host. Each makes one call after another, and some calls hold it until the card is done."""
 
-    def __init__(self, env: simpy.Environment, lowered: Lowered, times: OpTimes, card: Card) -> None:
+    def __init__(self, env: simpy.Environment, lowered: Lowered, times: OpTimes, card: CardModel) -> None:
         self._env, self._lowered, self._times, self._card = env, lowered, times, card
         waited_for = {segment.behind for segment in lowered.segments}
         # Events for segments that other threads wait for: the tick of their return is known.

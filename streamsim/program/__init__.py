@@ -19,7 +19,7 @@ from streamsim.program.config import (
     useful_buffers,
     useful_streams,
 )
-from streamsim.program.cuda_order import StreamOrder
+from streamsim.program.cuda_order import CudaOrder
 from streamsim.program.files import (
     FIRST_TOUCH,
     LARGEST_JSON_BYTES,

@@ -341,7 +341,7 @@ class _ChunkedArray(NamedTuple):
     on_host: list[Memory | None]
 
 
-class _Chunk(NamedTuple):
+class _ChunkWork(NamedTuple):
     """The work of a chunk: the host's before it, its copies (card, host), its kernels, and the memory that they use."""
 
     host_s: float
@@ -352,7 +352,7 @@ class _Chunk(NamedTuple):
     writes: list[Memory]
 
 
-class _Pipeline:
+class _ChunkedProgram:
     """The program of a workload, while it is issued.
 
     What depends on no stream is worked out once for all chunks, so that a schedule of many chunks costs little more
@@ -380,7 +380,7 @@ class _Pipeline:
             [[*(card for card, _ in pieces), *tables] for pieces in copies_in],
             [[card for card, _ in pieces] for pieces in writes],
         )
-        self._chunks = list(map(_Chunk, *columns))
+        self._chunks = list(map(_ChunkWork, *columns))
         self._streams = [self.program.stream() for _ in loop.roles or range(turns.streams)]
         self._recorded: set[tuple[str, int]] = set()  # events, by name and chunk
 
@@ -453,7 +453,7 @@ class _Pipeline:
     def _event(self, name: str, chunk: int) -> Event:
         return self._events[chunk][self._loop.events.index(name)]
 
-    def _issue_stage(self, stage: Stage, chunk: _Chunk, stream: Stream) -> None:
+    def _issue_stage(self, stage: Stage, chunk: _ChunkWork, stream: Stream) -> None:
         if stage == "copy in":
             for card, host in chunk.copies_in:
                 stream.copy_in(card, host, blocking=self._is_blocking)
@@ -494,6 +494,6 @@ def _arguments(kernel: Kernel) -> dict[str, Any]:
 @collector_off()  # nothing that is made here becomes garbage before the end
 def program_of(workload: Workload, loop: Loop, turns: Turns, is_pageable: bool, is_blocking: bool) -> Program:
     """Return the program of a workload, cut and issued by ``loop``; at its end the host waits for the card."""
-    pipeline = _Pipeline(workload, loop, turns, is_pageable, is_blocking)
+    pipeline = _ChunkedProgram(workload, loop, turns, is_pageable, is_blocking)
     pipeline.issue()
     return pipeline.program

@@ -11,7 +11,7 @@ from streamsim.errors import InputError
 from streamsim.program.schedule import LEGACY_STREAM, Schedule, Synchronize
 
 
-class StreamOrder:
+class CudaOrder:
     """The order that streams and events enforce, built up from the calls in issue order.
 
     Raises InputError for a schedule of several cards, which can be written down but not yet ordered.

@@ -49,7 +49,7 @@ class _Frozen(
     """A frozen value without reference cycles, so that the garbage collector can skip it."""
 
 
-class _Issued(_Frozen, frozen=True, kw_only=True):
+class _IssuedCall(_Frozen, frozen=True, kw_only=True):
     """A call of host thread ``thread`` for ``card``; by default there is one of each.
 
     ``call_s``: seconds that the call costs the host, without the time that it waits; None: the device's profile gives
@@ -99,7 +99,7 @@ class Region(_Frozen, frozen=True):
 _REGIONS = frozenset([Region])
 
 
-class Copy(_Issued, frozen=True, tag_field="op", tag="copy"):
+class Copy(_IssuedCall, frozen=True, tag_field="op", tag="copy"):
     """A copy of ``bytes`` between host and device in a stream.
 
     ``host`` and ``device``: the bytes that it reads and writes. Without them, the copy uses memory of its own, pinned
@@ -115,7 +115,7 @@ class Copy(_Issued, frozen=True, tag_field="op", tag="copy"):
     blocking: bool = False
 
     def __post_init__(self) -> None:
-        _Issued.__post_init__(self)
+        _IssuedCall.__post_init__(self)
         check_choice("direction", self.direction, DIRECTIONS)
         check_whole("bytes", self.bytes, 1, LARGEST_BYTES)
         check_whole("stream", self.stream, 0, LARGEST_COUNT)
@@ -135,7 +135,7 @@ class Copy(_Issued, frozen=True, tag_field="op", tag="copy"):
         raise InputError(f"{field}.bytes = {side.bytes}: differs from the copy's bytes = {self.bytes}")
 
 
-class Kernel(_Issued, frozen=True, tag_field="op", tag="kernel"):
+class Kernel(_IssuedCall, frozen=True, tag_field="op", tag="kernel"):
     """A kernel launch in a stream.
 
     - ``duration_s``: seconds alone on the card. Without it, the device profile's cost table for ``name`` and
@@ -164,7 +164,7 @@ class Kernel(_Issued, frozen=True, tag_field="op", tag="kernel"):
     parts: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
-        _Issued.__post_init__(self)
+        _IssuedCall.__post_init__(self)
         check_whole("stream", self.stream, 0, LARGEST_COUNT)
         if type(self.name) is not str:
             check_is("name", self.name, str)
@@ -202,14 +202,14 @@ def _check_parts(parts: tuple[tuple[float, float], ...]) -> None:
         last_share, last_s = share, seconds
 
 
-class _EventCall(_Issued, frozen=True):
+class _EventCall(_IssuedCall, frozen=True):
     """A call for an event in a stream."""
 
     event: int
     stream: int
 
     def __post_init__(self) -> None:
-        _Issued.__post_init__(self)
+        _IssuedCall.__post_init__(self)
         check_whole("event", self.event, 0, LARGEST_COUNT)
         check_whole("stream", self.stream, 0, LARGEST_COUNT)
 
@@ -225,7 +225,7 @@ class WaitEvent(_EventCall, frozen=True, tag_field="op", tag="wait"):
     """
 
 
-class Synchronize(_Issued, frozen=True, tag_field="op", tag="synchronize"):
+class Synchronize(_IssuedCall, frozen=True, tag_field="op", tag="synchronize"):
     """The host waits for a stream, for an event's latest record, or (without both) for the whole device.
 
     ``name``: the call that waits, if it is not CUDA's own synchronisation, such as ``"cudaFree"``.
@@ -236,7 +236,7 @@ class Synchronize(_Issued, frozen=True, tag_field="op", tag="synchronize"):
     name: str = ""
 
     def __post_init__(self) -> None:
-        _Issued.__post_init__(self)
+        _IssuedCall.__post_init__(self)
         if self.name != "":
             check_is("name", self.name, str)
         if self.stream is not None and self.event is not None:

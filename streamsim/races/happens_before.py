@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from functools import reduce
 from typing import Any
 
-from streamsim.program import LEGACY_STREAM, Copy, Schedule, StreamOrder, Synchronize
+from streamsim.program import LEGACY_STREAM, Copy, CudaOrder, Schedule, Synchronize
 
 NEVER = -1  # in place of an op
 
@@ -107,7 +107,7 @@ class HappensBefore:
     def __init__(self, schedule: Schedule) -> None:
         width, threads = len(schedule.streams) + 1, sorted({op.thread for op in schedule.ops})
         self.has_threads = len(threads) > 1
-        self.streams = StreamOrder(schedule)
+        self.streams = CudaOrder(schedule)
         self._lines = {thread: width + k for k, thread in enumerate(threads)}  # by thread: what it reads when it calls
         self._clocks = _Clocks(width + len(threads) * self.has_threads)
         self.nothing = self._clocks.nothing
