@@ -23,7 +23,6 @@ from streamsim.analysis.bounds import (
 )
 from streamsim.analysis.causes import BEHIND, CAUSES, KEYS, LIMITS, Assuming, Loss, Together
 from streamsim.analysis.counterfactual import without_latencies
-from streamsim.analysis.event_pairs import shown_s, timed_alone
 from streamsim.analysis.explain import explain
 from streamsim.analysis.explanation import LOSS_FIELDS, Explanation
 from streamsim.analysis.formulas import (
@@ -41,22 +40,24 @@ from streamsim.analysis.formulas import (
 )
 from streamsim.analysis.intervals import (
     LEVEL,
+    MISSED_S,
     Interval,
     drawn_times_s,
     draws,
     feels_the_order,
     interval,
     intervals,
+    missed,
     order_among,
     served_in_order,
     shared_queues,
+    standard_misses,
+    works_in,
 )
-from streamsim.analysis.kernel_assumptions import kernel_assumptions
-from streamsim.analysis.model_error import MISSED_S, missed, standard_misses, works_in
 from streamsim.analysis.predict import ELSEWHERE, Prediction, SerialProgram, WithoutRing, predict, without_ring
 from streamsim.analysis.remedies import FACTORS, STREAMS, Remedies
 from streamsim.analysis.removals import Removals
-from streamsim.analysis.room_on_card import check_room, remedy
 from streamsim.analysis.shapley import in_turn, mean_gains
 from streamsim.analysis.what_if import Outcome, WhatIf, what_if
 from streamsim.analysis.work_bound import chunk_bounds, work_bound
+from streamsim.analysis.workloads import check_room, kernel_assumptions, remedy, shown_s, timed_alone

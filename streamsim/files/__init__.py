@@ -1,4 +1,4 @@
-"""Files as such: read up to a size, written whole or not at all, locked; JSON and TOML with every fault explained."""
+"""Files as such: read up to a size, written whole or not at all; JSON and TOML with every fault explained."""
 
 from streamsim.files.atomic_files import (
     check_writable,
@@ -18,4 +18,3 @@ from streamsim.files.documents import (
     read_table,
     refuse_duplicates,
 )
-from streamsim.files.locks import try_lock

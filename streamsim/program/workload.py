@@ -68,7 +68,7 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
       each launch belongs to an item of the work, and a chunk makes its share of the launches. "item, cut": the same, as
       :meth:`Workload.in_chunks` returns it.
     - ``timed``: "alone": the times are the kernel's own. "events": they are the times between two events around all
-      launches, which are longer (:func:`streamsim.analysis.event_pairs.timed_alone`).
+      launches, which are longer (:func:`streamsim.analysis.workloads.timed_alone`).
     - ``fill``: the share of the card (0..1] that it keeps busy (None: as its threads fill it).
 
     Raises InputError naming the field.

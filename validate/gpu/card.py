@@ -5,22 +5,24 @@ put recorded or emulated calls in their place.
 """
 
 import contextlib
+import errno
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from streamsim.errors import NO_GPU, InputError
-from streamsim.files import try_lock
 from streamsim.program import StreamKind
 from streamsim_validate.records import Card
 
 CONNECTIONS_VARIABLE = "CUDA_DEVICE_MAX_CONNECTIONS"
 DEFAULT_CONNECTIONS = 8  # CUDA C++ Programming Guide, "CUDA Environment Variables"
+HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # errors for a lock that another process holds
 INSTALL = "pip install 'streamsim[cuda13]' (or 'streamsim[cuda12]', to match the driver)"
 
 
@@ -261,7 +263,7 @@ def device_lock(device_id: str) -> Iterator[None]:
             remedy = f"let its owner run `chmod a+r {path}`, or remove it while nobody measures"
         raise InputError(f"{path}: cannot make the lock file ({error.strerror}); {remedy}") from error
     try:
-        if not try_lock(number):
+        if not _try_lock(number):
             raise InputError(
                 f"another streamsim-validate is measuring on the GPU {device_id} (lock file {path});"
                 " wait for it: two at once would measure each other"
@@ -269,3 +271,22 @@ def device_lock(device_id: str) -> Iterator[None]:
         yield
     finally:
         os.close(number)
+
+
+def _try_lock(number: int) -> bool:
+    """Lock the open file of this descriptor until it is closed. Return False if another process holds the lock.
+
+    Return True if the file system has no locks.
+    """
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(number, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in HELD
+    return True

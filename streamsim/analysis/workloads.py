@@ -1,0 +1,218 @@
+"""A workload before it is predicted: its room on the card, and what its kernels take or are assumed to take.
+
+A kernel's time may have been measured between two CUDA events, which are recorded in the kernel's stream, before it and
+behind it. The first one is on the card before the kernel is: the host still makes the call that launches it. So the
+events show more than the kernel takes, by 4 to 6 us on the cards that were measured: a kernel of 3 us shows 8. How much
+more is no number of its own in a profile. The model says what the events show, from the calls and hand-overs that the
+profile has.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from streamsim.checks import MOST_CHUNKS, SHORTEST_KERNEL_S
+from streamsim.device import Device, as_device
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.program import (
+    Config,
+    Kernel,
+    Launch,
+    Op,
+    Point,
+    RecordEvent,
+    Schedule,
+    Synchronize,
+    Workload,
+    WorkloadKernel,
+)
+from streamsim.rules import TICKS_PER_S
+from streamsim.text import format_bytes, format_seconds
+
+BUFFERS = (2, 1)  # of a ring, at least: one is filled while the other is worked on; or but one
+A_STREAM = 2  # buffers at most: more save next to no time
+MOST_SIMULATED = 2_000  # launches: of more of them a pair of events shows the same beyond their own time
+DECIDES = 0.25  # of a kernel's time: what is less is not worth a line
+MOST = 0.5  # of what all launches take
+
+
+# Its room on the card
+
+
+def check_room(workload: Workload, config: Config, device: Device) -> None:
+    """Raise NoRoomError, that says what would have room, for a workload cut and issued so that has none."""
+    n_bytes = config.device_bytes(workload)
+    if not device.has_room(n_bytes):
+        device.check_room(n_bytes, remedy(workload, config, device.memory_bytes or 0))
+
+
+def remedy(workload: Workload, config: Config, room_bytes: int) -> str:
+    """What would have room in so many bytes where ``config`` has none."""
+    if workload.once_bytes >= room_bytes:
+        once = format_bytes(workload.once_bytes)
+        return f"the arrays that are copied once take {once} of it: cut them, allow more, or take a larger card"
+    for ring in _rings(workload, config):
+        if ring.device_bytes(workload) <= room_bytes:
+            found = _widened(workload, ring, room_bytes)
+            over = f" over {found.streams} streams" if found.streams > 1 else ""
+            return (
+                f"use buffers = {found.buffers}, chunks = {found.chunks}, {found.order}{over}:"
+                f" that holds {format_bytes(found.device_bytes(workload))}"
+            )
+    return "no number of chunks makes it fit: allow more, or take a larger card"
+
+
+def _rings(workload: Workload, config: Config) -> Iterator[Config]:
+    """Over two buffers, with as many chunks and then ever more, down to the least room; then over one.
+
+    Two buffers are worth having over two streams.
+    """
+    most = min(workload.most_chunks, MOST_CHUNKS)
+    order = "prefetch" if config.is_prefetch else "depth-first"
+    for buffers in BUFFERS:
+        streams = 1 if config.is_prefetch else max(buffers, config.streams)
+        chunks = max(2, config.chunks)
+        while chunks < most:
+            yield replace(config, order=order, buffers=buffers, chunks=chunks, streams=streams)
+            chunks *= 2
+        yield replace(config, order=order, buffers=buffers, chunks=most, streams=min(streams, most))
+
+
+def _widened(workload: Workload, ring: Config, room_bytes: int) -> Config:
+    """With as many buffers for each stream as have room, up to some and fewer than there are chunks."""
+    several = range(A_STREAM * ring.streams, ring.buffers or 1, -ring.streams)
+    wider = (replace(ring, buffers=buffers) for buffers in several if buffers < ring.chunks)
+    return next((one for one in wider if one.device_bytes(workload) <= room_bytes), ring)
+
+
+# Times that were measured between two events
+
+
+def timed_alone(workload: Workload, device: Device | str | Path) -> Workload:
+    """The workload with its kernels' own times, where these were taken with events on such a card and host.
+
+    Raises InputError where the events would show a time that is no shorter, however little the kernel takes.
+    """
+    device = as_device(device)
+    kernels = (_alone(kernel, device) if kernel.timed == "events" else kernel for kernel in workload.kernels)
+    return replace(workload, kernels=tuple(kernels))
+
+
+def shown_s(kernel: WorkloadKernel, took_s: float, launches: int, device: Device) -> float:
+    """Seconds that two events show around so many launches of a kernel that take ``took_s`` together."""
+    launch = Kernel(1, kernel.name, duration_s=took_s / launches)
+
+    timed: list[Op] = [RecordEvent(0, 1), *[launch] * launches, RecordEvent(1, 1), Synchronize()]
+    schedule = Schedule((launch, Synchronize(), *timed), ("non-blocking",), events=2)  # the first launch warms up
+    timeline = simulate(schedule, device)
+    return (timeline.end[-2] - timeline.end[2]) / TICKS_PER_S
+
+
+def _alone(kernel: WorkloadKernel, device: Device) -> WorkloadKernel:
+    def own_s(seconds: float) -> float:
+        return _own_s(kernel, seconds, device)
+
+    return replace(
+        kernel,
+        timed="alone",
+        duration_s=None if kernel.duration_s is None else own_s(kernel.duration_s),
+        points=tuple(Point(point.at, own_s(point.duration_s)) for point in kernel.points),
+    )
+
+
+def _own_s(kernel: WorkloadKernel, seconds: float, device: Device) -> float:
+    """What all launches take of so many seconds between events."""
+    launches = min(kernel.launches, MOST_SIMULATED)
+    shown = seconds * launches / kernel.launches
+    found_s = shown - (shown_s(kernel, shown, launches, device) - shown)
+    least_s = max(SHORTEST_KERNEL_S, device.compute.floor_s) * launches
+    if found_s < least_s or abs(shown_s(kernel, found_s, launches, device) - shown) > launches / TICKS_PER_S:
+        least = format_seconds(shown_s(kernel, least_s, launches, device) * kernel.launches / launches)
+        what = "it" if kernel.launches == 1 else f"its {kernel.launches} launches"
+        raise InputError(
+            f"kernel {kernel.name!r}: {format_seconds(seconds)} with timed=events: on {device.name} two events around"
+            f" {what} show {least} at least, so they do not tell its time; give its own time without timed=events, as a"
+            " profiler shows it"
+        )
+    return found_s + (seconds - shown)
+
+
+# What is taken for granted of kernels
+
+
+def kernel_assumptions(workload: Workload, chunks: int, device: Device, launch: Launch = "live") -> list[str]:
+    """A line for each of them that decides a quarter of a kernel's time.
+
+    A time of the whole that lies beyond those given, launches shorter than the device's least, parts that take less
+    than their share or, by the latency given, than in so few threads, and a number of threads not told, of which more
+    would take less in so many chunks. And of several launches, whose they are.
+    """
+    found = []
+    for kernel in (kernel for kernel in workload.kernels if kernel.is_timed):
+        alone, whole_s = replace(workload, kernels=(kernel,)).in_chunks(chunks), kernel.whole_s(workload.work)
+        name = f"kernel {kernel.name!r}"
+        if kernel.launches > 1 and chunks > 1:
+            found.append(_whose_launches(kernel, alone, chunks, device, launch))
+        said = f"{name}: {format_seconds(whole_s)} over everything"
+        if kernel.is_extrapolated(workload.work):
+            found.append(f"{said}, on the line through the times given; say what the whole takes where you know it")
+        least_s = _least_s(kernel.launches, device, launch)
+        if least_s > (1 + DECIDES) * whole_s:
+            several = f"{kernel.launches} launches take" if kernel.launches > 1 else "a launch takes"
+            found.append(f"{said} is less than {several} on this device: {format_seconds(least_s)} are taken")
+        elif kernel.points:
+            cut_s = _cut_s(alone, chunks, device)
+            if cut_s < (1 - DECIDES) * whole_s:
+                parts = f"cut into {chunks} {format_seconds(cut_s)} in all, by the times of parts that are given"
+                found.append(f"{said}, and {parts}")
+        elif kernel.per == "chunk" and (kernel.latency_s or not kernel.threads):
+            found += _by_threads(alone, name, chunks, device)
+    return found
+
+
+def _whose_launches(kernel: WorkloadKernel, alone: Workload, chunks: int, device: Device, launch: Launch) -> str:
+    """How many launches a chunk makes, what all take, and whether the least times of launches are most of that."""
+    each, all_s = alone.launches_of_chunk, _cut_s(alone, chunks, device)
+    if kernel.per == "chunk":
+        taken = f"all {each:,} launches (per=chunk)"
+        other = "; if each launch belongs to an item, say per=item"
+    else:
+        taken = f"{each:,} of the {kernel.launches:,} launches (per=item)"
+        other = "; if each chunk goes through all of them, say per=chunk"
+    least_s = chunks * _least_s(each, device, launch)
+    least = f", of which {format_seconds(least_s)} are the least times of launches" if least_s > MOST * all_s else ""
+    return (
+        f"kernel {kernel.name!r}: each of {chunks} chunks makes {taken}, {format_seconds(all_s)} in all{least}{other}"
+    )
+
+
+def _least_s(launches: int, device: Device, launch: Launch) -> float:
+    """Least seconds of so many launches behind each other; in a graph only the first has the card's least time."""
+    behind_s = device.compute.floor_s if launch == "live" else device.compute.graph_gap_s
+    return device.compute.floor_s + (launches - 1) * behind_s
+
+
+def _by_threads(alone: Workload, name: str, chunks: int, device: Device) -> list[str]:
+    """Return a line if as few threads as given or assumed take longer than many, or than the latency says."""
+    (kernel,) = alone.kernels
+    few_s = _cut_s(replace(alone, kernels=(replace(kernel, latency_s=0.0),)), chunks, device)
+    many = {} if kernel.latency_s else {"elements": 0, "threads": 0}  # without threads as many as one likes
+    many_s = _cut_s(alone, chunks, device, **many)
+    if few_s <= (1 + DECIDES) * many_s:
+        return []
+    threads, by_few, by_many = f"{alone.threads(kernel):,}", format_seconds(few_s), format_seconds(many_s)
+    if kernel.latency_s:
+        what = f"{by_many} in all by its latency, and {by_few} by its {threads} threads: the latency is taken"
+    else:
+        what = f"{by_few} in all, with more threads {by_many}: it is taken to have {threads} of them"
+    return [
+        f"{name}: launched in parts it takes {what}; where you know it, say threads=N or a part's time, as 9us@1/64"
+    ]
+
+
+def _cut_s(alone: Workload, chunks: int, device: Device, **change: int) -> float:
+    """Seconds of all launches of the workload's only kernel in so many chunks, one after another; or changed ones."""
+    launches = ((part.many, replace(alone.launches(part)[0], **change)) for part in alone.cut(chunks))
+    return alone.kernels[0].launches * sum(many * device.kernel_time(launch)[0] for many, launch in launches)
