@@ -4,7 +4,6 @@ What a cell says is the records' and the model's business. A table of the page h
 command gives today, and a page names no table that there is not.
 """
 
-import re
 from pathlib import Path
 from statistics import median
 
@@ -81,14 +80,6 @@ def test_every_effect_that_is_switched_off_is_one_that_the_ideal_device_lacks() 
     assert [name for name, without in ways().items() if without(real) == real] == ["**the model**"]
 
 
-def test_the_newest_are_those_with_the_highest_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("random-h100-2", "random-h100-10", "random-h100-9", "random-h200-1"):
-        (tmp_path / f"{name}.json.gz").touch()
-    monkeypatch.setattr(tables, "RECORDS", tmp_path)
-    found = {card: [path.name.partition(".")[0] for path in paths] for card, paths in newest("random").items()}
-    assert found == {"h100": ["random-h100-9", "random-h100-10"], "h200": ["random-h200-1"]}
-
-
 def test_a_record_as_if_no_chunk_had_been_timed_is_otherwise_the_same() -> None:
     record = _few(read_record(newest("programs-suite", 1)["h100"][0]))
     without = whole_alone(record)
@@ -98,12 +89,6 @@ def test_a_record_as_if_no_chunk_had_been_timed_is_otherwise_the_same() -> None:
         assert one.program.chunks_s
         assert not other.program.chunks_s
         assert msgspec.structs.replace(other, program=one.program) == one
-
-
-def test_no_mark_of_a_table_is_misspelt() -> None:
-    for page in pages():
-        marks = re.findall(r"<!-- *table", page.read_text(encoding="utf-8"))
-        assert len(marks) == sum(one == page for one, _, _ in ON_PAGES)
 
 
 @pytest.mark.skipif(not available(), reason="numba is not installed")

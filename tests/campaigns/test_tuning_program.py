@@ -4,11 +4,8 @@ Seeds are hypothesis': nobody chose them.
 """
 
 import gzip
-import math
-import random
 import statistics
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +23,6 @@ from strategies import pipeline_of
 
 from campaigns import tuning
 from campaigns.tuning import (
-    BUDGET,
     GOOD,
     LEAST,
     MOST,
@@ -35,7 +31,6 @@ from campaigns.tuning import (
     Regret,
     Seen,
     Tuning,
-    at_random,
     by_the_model,
     drawn,
     is_good,
@@ -119,22 +114,6 @@ def test_workloads_are_those_of_the_seed_and_their_kernels_have_costs() -> None:
         assert workload.kernels[0].parameter in WORK
         for name in ("h100", "h200"):
             assert evaluate(workload, [Config()], load_device(name), fast=False)[0] > 0
-
-
-def slope(configs: list[Config]) -> Seen:
-    """Programs that are the faster, the more chunks and the fewer streams they have."""
-    seconds = np.array([1e-3 * (1 + config.streams / config.chunks) for config in configs])
-    return Seen(configs, seconds)
-
-
-def test_random_search_finds_what_drawing_without_replacement_does() -> None:
-    """Each program is among 10 of n with probability 10 / n: within four standard deviations over 2000 draws."""
-    rng, seen = random.Random(1), slope(CONFIGS)
-    n, draws = len(CONFIGS), 2000
-    counted = Counter(k for _ in range(draws) for k in at_random(seen, rng))
-    share = BUDGET / n
-    for k in range(n):
-        assert abs(counted[k] / draws - share) < 4 * math.sqrt(share * (1 - share) / draws)
 
 
 def test_by_the_model_is_what_tune_proposes() -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 from fake_cuda import fake_gpu
 
@@ -22,11 +21,10 @@ from streamsim.program import Kernel, Op, RecordEvent, Schedule, WaitEvent
 from streamsim_validate.calibrate import fits
 from streamsim_validate.calibrate.engines import KERNELS, RULES, elements_of, rules
 from streamsim_validate.calibrate.fits import probes
-from streamsim_validate.calibrate.host_calls import PROGRAM_KINDS, _counts, fit_calls, host_calls, programs
-from streamsim_validate.calibrate.links import COLD_KINDS, PAGEABLE_BYTES, Link, cold_link, fit_link, warm_link
+from streamsim_validate.calibrate.host_calls import PROGRAM_KINDS, fit_calls
+from streamsim_validate.calibrate.links import COLD_KINDS, PAGEABLE_BYTES, Link, cold_link, warm_link
 from streamsim_validate.calibrate.samples import KI, NOTHING_ON_CARD, Samples, read_samples, write_samples
 from streamsim_validate.compare.profiles import predict_device_s
-from streamsim_validate.gpu.memory import buffers_of, union
 from streamsim_validate.records.host_calls import PACE_CHAIN, Chain, Timing
 from streamsim_validate.records.recipe import closed
 from streamsim_validate.records.record import Card
@@ -198,19 +196,6 @@ def test_no_call_takes_less_than_nothing_and_the_others_explain_the_programs_wit
     assert calls.kernel_s == pytest.approx((nearest_s - 128 * 2e-6) / 64)
 
 
-def test_chains_of_events_that_took_no_longer_for_being_longer_cost_nothing() -> None:
-    shorter = {Chain("record", 0, 64): [samples().timings[Chain("record", 0, 16)][0]._replace(issue_s=1e-9)]}
-    calls = fit_calls(replace(samples(), timings=samples().timings | shorter))
-    assert calls.record_s == 0
-    assert calls.wait_s > 0
-
-
-def test_the_programs_tell_their_calls_apart() -> None:
-    """No kind of call and no number of streams is a sum of others in all of them: the fit has one answer."""
-    counts = np.array([_counts(schedule, {"record": 1.0, "wait": 1.0}) for _, schedule in programs()])
-    assert np.linalg.matrix_rank(counts) == counts.shape[1]
-
-
 def test_samples_of_before_there_were_programs_have_the_calls_of_the_mixes() -> None:
     """By hand. Over 32 streams 84 first calls more than over 4; what they leave of the mixes is divided.
 
@@ -226,11 +211,6 @@ def test_samples_of_before_there_were_programs_have_the_calls_of_the_mixes() -> 
     assert calls.copy_s == pytest.approx(copy_s)
     assert calls.kernel_s == pytest.approx((both - 2 * calls.after_wait_s - 12 * first_s) / 64 - 2 * copy_s)
     assert calls.record_s == pytest.approx(truth().host.record_s, rel=0.01)
-
-
-def test_the_hosts_calls_are_probed_without_the_calibrations_buffers() -> None:
-    """So that they fit beside any other schedules."""
-    assert sum(union(buffers_of(schedule) for _, schedule in host_calls()).values()) < 1 << 20
 
 
 def test_queues_and_rules_of_a_known_card_are_found_again() -> None:
@@ -301,12 +281,6 @@ def test_the_pageable_rate_is_that_of_cold_memory_with_the_warm_one_beside_it() 
     assert s_per_byte(replace(samples(), timings=older)) == warm.s_per_byte
     source = found().sources["h2d.pageable_bandwidth_bytes_per_s"]
     assert source.endswith(f"; {1e-9 / warm.s_per_byte:.2f} GB/s from the host's caches")
-
-
-def test_a_straight_line_is_found_exactly() -> None:
-    # 2 us + bytes / (50 GB/s)
-    points = [(n, 2e-6 + n / 50e9) for n in (1 << 16, 1 << 20, 1 << 24)]
-    assert fit_link(points) == pytest.approx(Link(2e-6, 1 / 50e9))
 
 
 RECORDS = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
@@ -427,24 +401,6 @@ def test_a_wrong_latency_becomes_spread() -> None:
     assert found["h2d.latency_s"] < 1e-3
 
 
-def test_a_wrong_bandwidth_becomes_spread() -> None:
-    """A bandwidth 3 % too low makes large copies 3 % longer, and small ones by what a wrong latency would, too."""
-    device = truth()
-    rate = device.h2d.bandwidth_bytes_per_s / 1.03
-    shared = min(rate, device.h2d.duplex_bandwidth_bytes_per_s)
-    slow = msgspec.structs.replace(
-        device.h2d,
-        bandwidth_bytes_per_s=rate,
-        duplex_bandwidth_bytes_per_s=shared,
-        crowded_bandwidth_bytes_per_s=min(rate, device.h2d.crowded_bandwidth_bytes_per_s),
-    )
-    found = spread_of(msgspec.structs.replace(device, h2d=slow))
-    assert found["h2d.bandwidth_bytes_per_s"] == pytest.approx(UNFITTED * 0.03, rel=0.05)
-    missed_s = [0.03 * n / device.h2d.bandwidth_bytes_per_s for n in (1 << 16, 1 << 18, 1 << 20)]
-    mean_square = sum(seconds**2 for seconds in missed_s) / 3
-    assert found["h2d.latency_s"] == pytest.approx(UNFITTED * mean_square**0.5 / device.h2d.latency_s, rel=0.01)
-
-
 def test_a_wrong_shared_bandwidth_becomes_spread() -> None:
     """Of two copies in series in "duplex h2d" one is beside the other direction: it is 3 % longer, the other not."""
     device = truth()
@@ -456,16 +412,6 @@ def test_a_wrong_shared_bandwidth_becomes_spread() -> None:
     for d in ("h2d", "d2h"):
         assert found[f"{d}.duplex_bandwidth_bytes_per_s"] == pytest.approx(UNFITTED * 0.03, rel=0.1)
     assert found["d2h.bandwidth_bytes_per_s"] < 2e-3
-
-
-def test_scatter_and_misfit_add_in_quadrature() -> None:
-    device = truth()
-    late = msgspec.structs.replace(device.d2h, latency_s=1.1 * device.d2h.latency_s)
-    # The faster half is as it was, and the quartiles are s and 1.1 s.
-    changed = with_runs("d2h", lambda s: [s, s, s, 1.1 * s, 1.2 * s])
-    alone = spread_of(msgspec.structs.replace(device, d2h=late))["d2h.latency_s"]
-    found = spread_of(msgspec.structs.replace(device, d2h=late), changed)
-    assert found["d2h.latency_s"] ** 2 == pytest.approx(alone**2 + (1.4826 * 0.05) ** 2)
 
 
 def test_the_spread_of_a_hand_over_is_that_of_the_mean_of_a_run() -> None:

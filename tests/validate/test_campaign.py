@@ -198,24 +198,6 @@ def test_samples_that_cannot_be_fitted_lose_no_measurement(tmp_path: Path, capfd
     assert "no profile: calibration: no chain 'h2d 65536 x8'" in capfd.readouterr().err
 
 
-def test_each_number_of_connections_is_a_run_of_its_own(tmp_path: Path) -> None:
-    plan = a_plan(tmp_path, repeats=1)
-    for connections in (8, 1):
-        measure_plan(plan, connections, fake_gpu()[0], None)
-    lines = read_journal(journal_path(plan.output))
-    assert [line.connections for line in lines if isinstance(line, RunBegins)] == [8, 1]
-
-
-def test_the_plan_travels_as_json(tmp_path: Path) -> None:
-    plan = a_plan(tmp_path)
-    assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan
-
-
-def test_two_schedules_of_one_name_have_two_keys(tmp_path: Path) -> None:
-    plan = msgspec.structs.replace(a_plan(tmp_path), schedules=(SCHEDULES[0], SCHEDULES[0]))
-    assert len({item.key for item in planned(plan, 8)}) == 2
-
-
 def worker(plan: Plan, environment: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
     """Its stdin stays open until it has said all."""
     command, pipe = [sys.executable, "-m", "streamsim_validate.run", "8"], subprocess.PIPE
@@ -302,19 +284,6 @@ def test_a_run_of_drawn_schedules_says_how_to_draw_them_again(tmp_path: Path) ->
     assert (session.seed, session.count) == (5, 2)
     assert Plan("r", suite="random").drawn == 200
     assert Plan("r").drawn == 0
-
-
-def test_a_run_says_what_it_is_doing_and_how_far_it_is(tmp_path: Path) -> None:
-    """Each thing from its beginning on, in order: three schedules of three repeats are nine samples."""
-    told: list[tuple[str, int, int]] = []
-    measure_plan(a_plan(tmp_path), 8, fake_gpu()[0], None, lambda *step: told.append(step))
-    name = "group 1 of 1 (3 schedules)"
-    assert told == [
-        (f"{name}: making memory ready", 0, 3),
-        *((f"{name}: making ready and verifying", i, 3) for i in range(3)),
-        *((f"{name}: measuring", i, 9) for i in range(9)),
-        *((f"{name}: verifying again", i, 3) for i in range(3)),
-    ]
 
 
 def racy() -> Schedule:

@@ -224,14 +224,6 @@ def test_what_cannot_be_captured_gets_one_line(
     assert not (place / "capture.json.gz").exists()
 
 
-def test_code_that_is_no_name_of_a_file_runs_beside_an_earlier_recording(
-    place: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (place / "x.gz").write_bytes(b"")
-    assert capture("-o", "x.gz", program=("-c", "pass  # longer than any name" * 20)) == 2
-    assert "put no work on a card" in capfd.readouterr().err
-
-
 def test_without_the_library_the_line_says_what_to_install_and_how_else_it_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -276,8 +268,3 @@ def test_records_that_are_lost_are_counted(place: Path, monkeypatch: pytest.Monk
     found = read_recording(place / "capture.json.gz")
     assert {row.what: row.count for row in found.unread} == {"records that CUPTI lost": 3}
     assert [found.names[name] for name in found.work.name] == ["a", "b"]
-
-
-def test_the_recording_is_packed_only_if_its_name_says_so(place: Path) -> None:
-    assert capture("-o", "found.json", "--untraced-runs", "0") == 0
-    assert (place / "found.json").read_bytes().startswith(b'{"streamsim_capture":1,')

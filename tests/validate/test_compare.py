@@ -22,14 +22,12 @@ from streamsim.program import (
     RecordEvent,
     Schedule,
     Synchronize,
-    Workload,
-    WorkloadKernel,
     depth_first,
     serial,
 )
-from streamsim.report import Table, to_csv
+from streamsim.report import to_csv
 from streamsim_validate.cli import main
-from streamsim_validate.compare.comparison import EVERYTHING, Choice, Comparison, Row, choose, percentile95, summarise
+from streamsim_validate.compare.comparison import EVERYTHING, Choice, Row, choose, percentile95, summarise
 from streamsim_validate.compare.predictions import classify, compare, formulas, time_lines
 from streamsim_validate.compare.profiles import changes, predict_device_s
 from streamsim_validate.compare.tables import comparison_answer, to_rows
@@ -93,17 +91,6 @@ def test_a_profile_that_can_predict_nothing_is_one_line() -> None:
     folder = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
     with pytest.raises(InputError, match=r"^device 'k20c': can predict none of the record's 540 .*NVIDIA H200"):
         compare(read_record(folder / "standard-h200-2.json.gz"), load_device("k20c"))
-
-
-def test_of_many_reasons_for_which_a_profile_can_predict_nothing_the_first_is_told() -> None:
-    entries = [
-        an_entry(
-            a_recipe(workload=Workload(16_000, (4,), (4,), (WorkloadKernel("sincos", parameter=p),)), **ONE), (4.0,)
-        )
-        for p in (3, 4)
-    ]
-    with pytest.raises(InputError, match=r"^device 'ideal': can predict none .* \(kernel .sincos. with parameter 3:"):
-        compare(a_record(*entries), a_device())
 
 
 def test_no_schedule_is_silently_dropped() -> None:
@@ -235,31 +222,6 @@ def a_row(measured_s: float, predicted_s: float, key: str = "", simplicity: tupl
     return Row(key, 8, "device-bound", "p", "e", "w", *times, formulas_s, simplicity)
 
 
-def a_comparison(*rows: Row) -> Comparison:
-    return Comparison("card", "suite", "device", rows, (), (), ())
-
-
-def test_classes_have_one_order_and_of_other_groups_the_largest_comes_first() -> None:
-    kinds = (("device-bound", "few"), ("blocking", "many"), ("blocking", "many"))
-    rows = [msgspec.structs.replace(a_row(1.0, 1.0), klass=klass, pattern=pattern) for klass, pattern in kinds]
-    found = a_comparison(*rows).summaries
-    assert list(found["class"]) == ["device-bound", "blocking", EVERYTHING]
-    assert list(found["pattern"]) == ["many", "few"]
-
-
-def test_the_choices_that_cost_most_come_first() -> None:
-    """What was predicted best, in 1 s, takes 1.5 s and 2 s where the other configuration takes 1 s."""
-    rows = [
-        msgspec.structs.replace(a_row(measured_s, predicted_s, f"{workload} {measured_s}"), workload=workload)
-        for workload, picked_s in (("v", 1.5), ("w", 2.0))
-        for measured_s, predicted_s in ((picked_s, 1.0), (1.0, 2.0))
-    ]
-    found = comparison_answer(a_comparison(*rows)).tables
-    assert "choice: within 1% of the best measured for 0 of 2 workloads (0.0%), 100.00% off at worst" in found
-    (far,) = (one for one in found if isinstance(one, Table) and one.title.startswith("choice: not within 1%"))
-    assert [row[:2] for row in far.groups[0]] == [("w 2.0", "w 1.0"), ("v 1.5", "v 1.0")]
-
-
 TIMES = st.integers(1, 1000).map(float)
 
 
@@ -358,33 +320,6 @@ def test_formulas_take_pageable_copies_at_the_pageable_rate() -> None:
         for op in schedule
     )
     assert formulas(msgspec.structs.replace(schedule, ops=tuple(ops)), device, WORKLOAD) == found  # equal, not the same
-
-
-def test_formulas_tell_the_directions_of_pageable_copies_apart() -> None:
-    """8 us in three pieces in, 0.5 us before each, and 2 us out, 0.25 us before each; a kernel of 2 us. Then none out.
-
-    In one go 8.5 and 2.25 us; in pieces 9.5 and 2.75 us, though 128,000 bytes are no three equal ones. Where nothing is
-    copied there is no latency either.
-    In one stream nothing overlaps, and there are no pieces to speak of.
-    """
-    device = a_device()
-    slow = {
-        "h2d": {"pageable_bandwidth_bytes_per_s": 16e9, "pageable_latency_s": 0.5 * US},
-        "d2h": {"pageable_bandwidth_bytes_per_s": 32e9, "pageable_latency_s": 0.25 * US},
-    }
-    links = {name: msgspec.structs.replace(getattr(device, name), **its) for name, its in slow.items()}
-    device = msgspec.structs.replace(device, **links)
-    workload = Workload(64_000, (2,), (1,), (WorkloadKernel(duration_s=2 * US),))
-    for outputs, guide_us, van_werkhoven_us, in_turn_us in (
-        ((1,), 8.5 + 2.25 + 2 / 3, 9.5 + (2.75 + 2) / 3, 8.5 + 2 + 2.25),
-        ((), 8.5 + 2 / 3, 9.5 + 2 / 3, 8.5 + 2),
-    ):
-        one = msgspec.structs.replace(workload, outputs=outputs)
-        found = formulas(depth_first(one, 3, 3, memory="pageable"), device, one)
-        assert found["CUDA best practices guide"] == pytest.approx(guide_us * US)
-        assert found["van Werkhoven 2014"] == pytest.approx(van_werkhoven_us * US)
-        in_turn = formulas(depth_first(one, 3, 1, memory="pageable"), device, one)
-        assert list(in_turn.values()) == pytest.approx([in_turn_us * US] * 5)
 
 
 def test_formulas_kernel_time_is_that_of_one_launch() -> None:

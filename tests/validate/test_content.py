@@ -57,14 +57,6 @@ def test_a_content_is_read_as_it_was_written(n: int, draw: st.DataObject) -> Non
                 assert to_bytes(content.read(begin, end - begin)).tolist() == plain[begin:end].tolist()
 
 
-def test_chunks_that_come_together_are_one_stretch_again() -> None:
-    content = Content(100, PATTERNS[0])
-    whole = Stretch(PATTERNS[1], 3, 100)
-    for offset in (50, 0, 75, 25):
-        content.write(offset, [whole.part(offset, 25)])
-    assert content.read(0, 100) == [whole]
-
-
 @given(st.sampled_from([1, 7, 1000, ROW_BYTES, 4 * PERIOD]), st.data())
 def test_one_wrong_byte_is_found_wherever_it_is(length: int, draw: st.DataObject) -> None:
     pattern = Pattern(np.random.default_rng(length).integers(0, 256, length, np.uint8))
@@ -158,15 +150,6 @@ def test_a_schedule_leaves_what_its_bytes_would(workload: Workload, cut: Callabl
     for key, output in found.items():
         assert np.array_equal(output.want, plain[key.name])
         output.check(key.name, plain[key.name])
-
-
-def test_a_large_schedule_is_a_handful_of_stretches() -> None:
-    """Sixty-four chunks of 256 MiB in all: no array of that size is made, and one stretch describes the output."""
-    workload = Workload(64 << 20, (4,), (4,), kernels=(SINCOS,))
-    for schedule in (depth_first(workload, 64, 4), ring(workload, 64, 3)):
-        (output,) = run_reference(schedule).outputs.values()
-        assert len(output.stretches) == 1
-        assert output.bytes == 256 << 20
 
 
 def test_a_region_that_is_read_partly_from_elsewhere_counts_its_worst_part() -> None:

@@ -1,10 +1,8 @@
 """A host that gets slower while a run measures: its calls' costs are found again, and predictions follow them."""
 
-import json
 import math
 import statistics
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim import load_device
-from streamsim.device import HOST_TIMES, TIMES, Device, FrontEnd, KernelCost, mean_of, write_device
+from streamsim.device import HOST_TIMES, TIMES, Device, FrontEnd, KernelCost, mean_of
 from streamsim.model import simulate
 from streamsim_validate.calibrate.host_calls import host_calls
-from streamsim_validate.cli import main
 from streamsim_validate.compare.coverage import expectations
 from streamsim_validate.compare.predictions import compare, row_of, time_lines
 from streamsim_validate.compare.profiles import (
@@ -28,7 +25,6 @@ from streamsim_validate.compare.profiles import (
     profiles_of,
     with_link,
 )
-from streamsim_validate.records.files import write_record
 from streamsim_validate.records.host_calls import PACE_CHAIN, HostCalls, Timing, mixes_s, rows_of, speed_of, timings_of
 from streamsim_validate.records.recipe import LINK_PAIR, Recipe, closed, digest
 from streamsim_validate.records.record import Entry, Group, Machine, Record, Run
@@ -250,15 +246,6 @@ def test_drift_says_what_others_left_of_the_link() -> None:
     assert drift_of(a_run(early_and_late(), ())).links == ()
 
 
-def test_only_the_numbers_that_the_probes_tell_are_replaced() -> None:
-    profiles = profiles_of(drifted().runs[0])
-    whole, late = profiles.whole, profiles.of(early_and_late()[1])
-    assert profiles.whole == H200.with_connections(CONNECTIONS)
-    calls = {name: getattr(late.host, name) for name in HostCalls._fields}
-    assert late == msgspec.structs.replace(whole, host=msgspec.structs.replace(whole.host, **calls))
-    assert late.host.copy_s != whole.host.copy_s
-
-
 def test_a_host_has_one_speed() -> None:
     """1, 1.5 and 1.5 times as slow in the three mixes: 1.5 ** (2/3) for every call, none of which changes by itself."""
     timings = timings_of(a_group(1, 1.0).probes)
@@ -274,13 +261,6 @@ def test_a_host_has_one_speed() -> None:
         getattr(late.host, name) / getattr(H200.host, name) for name in HostCalls._fields if getattr(H200.host, name)
     }
     assert max(of_calls) == pytest.approx(min(of_calls))
-
-
-def test_calls_that_cost_nothing_cost_nothing_at_any_speed() -> None:
-    free = msgspec.structs.replace(H200.host, **dict.fromkeys(HostCalls._fields, 0.0))
-    profile = msgspec.json.decode(msgspec.json.encode(msgspec.structs.replace(H200, host=free)))
-    run = msgspec.structs.replace(drifted().runs[0], before=profile, after=profile)
-    assert profiles_of(run).of(early_and_late()[1]) == profiles_of(run).whole
 
 
 def test_the_mean_of_front_ends_is_as_uncertain_as_they_differ() -> None:
@@ -353,12 +333,6 @@ def test_no_schedules_own_times_move_its_prediction() -> None:
     assert row.predicted_s == compare(drifted()).rows[1].predicted_s
 
 
-def test_a_given_profile_is_taken_as_it_is() -> None:
-    device = slowed(2.0)
-    assert profiles_of(drifted().runs[0], device).of(early_and_late()[1]) == device
-    assert {row.predicted_s for row in compare(drifted(), device).rows} == {predict_device_s(RECIPE.schedule(), device)}
-
-
 @pytest.mark.parametrize(
     "group",
     [
@@ -397,15 +371,6 @@ def test_one_outlier_changes_nothing(probe: int, repeat: int) -> None:
     assert profiles_of(run).speeds == profiles_of(drifted().runs[0]).speeds
 
 
-def test_runs_of_one_number_of_connections_keep_their_own_groups() -> None:
-    """A run and its resumption."""
-    first, second = a_run(early_and_late()[:1], GROUPS[:1]), a_run(early_and_late()[1:], GROUPS[1:])
-    record = a_record(first, second)
-    assert [row.error for row in compare(record).rows] == pytest.approx([0, 0], abs=0.005)
-    rows = compare(record).rows
-    assert [one.row for one in expectations(record, rows, samples=20)] == list(rows)
-
-
 def test_intervals_and_time_lines_are_of_the_same_profile() -> None:
     rows = compare(drifted()).rows
     early, late = expectations(drifted(), rows, samples=20)
@@ -431,27 +396,3 @@ def test_drift_says_between_what_the_hosts_calls_moved() -> None:
     assert (older.groups, older.calls, older.changes) == (0, (0, 0), found.changes)
     later = msgspec.structs.replace(drifted().runs[0], samples_after=calibrated(2.0))
     assert drift_of(later).calls == found.calls  # from what they were before
-
-
-def test_the_command_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = str(tmp_path / "r.json.gz")
-    write_record(drifted(), path)
-    assert main(["compare", path, "--worst", "0"]) == 0
-    (line,) = (text for text in capsys.readouterr().out.splitlines() if "the host's calls in" in text)
-    assert line == f"drift, {CONNECTIONS} connections: the host's calls in 2 groups: +0%..+25%"
-    assert main(["compare", path, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [row["error_percent"] for row in found["schedules"]] == pytest.approx([0, 0], abs=0.5)
-    (drift,) = found["drift"]
-    assert drift["groups"] == 2
-    assert drift["calls_percent"]["host"] == pytest.approx([0, 25], abs=1)
-    write_device(H200, tmp_path / "h200.toml")
-    assert main(["compare", path, "--json", "--device", str(tmp_path / "h200.toml")]) == 0
-    first, second = (row["predicted_s"] for row in json.loads(capsys.readouterr().out)["schedules"])
-    assert first == second
-
-
-def test_the_schedule_is_host_bound() -> None:
-    """Or the tests above would say nothing."""
-    schedule = RECIPE.schedule()
-    assert predict_device_s(schedule, slowed(SLOWER)) > 1.2 * predict_device_s(schedule, slowed(1.0))

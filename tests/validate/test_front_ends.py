@@ -25,8 +25,6 @@ from streamsim_validate.calibrate.front_ends import (
     REPEATS,
     fit_front_end,
     measure_front_end,
-    measure_front_ends,
-    variation,
 )
 from streamsim_validate.gpu.libraries import CupyCalls, PytorchCalls, PytorchEagerCalls
 
@@ -192,17 +190,6 @@ def test_a_cost_that_would_be_negative_is_none() -> None:
     rounds = rounds_of(Costs(1e-5, 1e-5, 1e-6, 1e-6, 1e-6, 0.0))
     cheaper = {kind: tuple(s * (0.8 if "|" in kind else 1) for s in seconds) for kind, seconds in rounds.items()}
     assert fit_front_end(cheaper, SOURCE).enter_s == 0.0
-
-
-def test_how_far_the_host_varied_is_the_slow_tenth_over_the_fast() -> None:
-    """Every second run of each kind takes 1.5 times as long; the medians of odd numbers of runs are the faster."""
-    runs = tuple(1.5 if run % 2 else 1.0 for run in range(REPEATS))
-    assert variation(dict.fromkeys(KINDS, runs)) == pytest.approx(1.5)
-
-
-def test_every_library_is_measured_by_its_name() -> None:
-    found = measure_front_ends([Emulated(Costs(1e-5, 1e-5, 1e-6, 1e-6, 1e-6, 1e-5))])
-    assert [(name, library.version) for name, library in found.items()] == [("emulated", "a library of nobody")]
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "no time"])

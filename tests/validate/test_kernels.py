@@ -7,9 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from strategies import MS_KERNEL, pipeline_of
 
 from streamsim.errors import InputError
 from streamsim.program import (
@@ -32,17 +29,13 @@ from streamsim_validate.gpu.kernels import (
     Argument,
     Arrays,
     KernelSpec,
-    blocks_of,
     compute_reference,
-    elements_of,
     find_kernel,
-    known_kernels,
     register,
     stand_in,
-    widths_of,
 )
-from streamsim_validate.gpu.memory import DEVICE_POISON, HOST_POISON, Key, buffers_of, data, union
-from streamsim_validate.gpu.reference import Memo, Output, WrongOutputError, outputs, run_reference
+from streamsim_validate.gpu.memory import DEVICE_POISON, HOST_POISON, Key, data
+from streamsim_validate.gpu.reference import Memo, Output, WrongOutputError, run_reference
 
 
 @pytest.fixture(autouse=True)
@@ -58,15 +51,6 @@ def apply(name: str, reads: list[np.ndarray], widths: list[int], elements: int, 
     return compute_reference(find_kernel(Kernel(1, name, elements, parameter)), reads, widths, elements, parameter)
 
 
-def test_known_kernels() -> None:
-    assert known_kernels() == ["copy", "sincos", "sleep", "vector_add"]
-
-
-def test_vector_add_adds() -> None:
-    (out,) = apply("vector_add", [as_bytes(1, 2), as_bytes(10, 20)], [4], 2)
-    assert out.view(np.float32).tolist() == [11, 22]
-
-
 @pytest.mark.parametrize(("x", "iterations"), [(0.25, 0), (0.25, 1), (0.9, 3), (0.5, 50)])
 def test_sincos_iterates(x: float, iterations: int) -> None:
     (out,) = apply("sincos", [as_bytes(x)], [4], 1, iterations)
@@ -74,18 +58,6 @@ def test_sincos_iterates(x: float, iterations: int) -> None:
     for _ in range(iterations):
         want = math.sin(want) * math.cos(want)
     assert float(out.view(np.float32)[0]) == np.float32(want)
-
-
-def test_a_quarter_output_is_the_sum_of_four_floats() -> None:
-    (out,) = apply("sincos", [as_bytes(0.5, 0.25, 0.125, 0, 1, 2, 3, 4)], [4], 2)
-    assert out.view(np.float32).tolist() == [0.875, 10.0]
-
-
-def test_pass_through_cuts_and_repeats() -> None:
-    """Elements of 3 bytes into outputs of 2 and 5; there is one input, so both outputs take it."""
-    (short, long) = apply("copy", [np.arange(6, dtype=np.uint8)], [2, 5], 2)
-    assert short.tolist() == [0, 1, 3, 4]
-    assert long.tolist() == [0, 1, 2, 0, 1, 3, 4, 5, 3, 4]
 
 
 def test_float32_iteration_stays_within_the_tolerance() -> None:
@@ -100,20 +72,6 @@ def test_float32_iteration_stays_within_the_tolerance() -> None:
         assert 0 < worst < kernels.sincos_tolerance(iterations)
 
 
-def test_host_data_depends_on_the_name_alone() -> None:
-    assert np.array_equal(data("a", 1000), data("a", 4000)[:1000])
-    assert not np.array_equal(data("a", 1000), data("b", 1000))
-    floats = data("a", 4 * PERIOD).view(np.float32)
-    assert floats.min() >= 0
-    assert floats.max() < 1
-    assert len(np.unique(floats)) > PERIOD * 0.99
-
-
-@given(st.integers(1, 10**6))
-def test_a_launch_covers_every_element_and_no_more_than_one_block_over(elements: int) -> None:
-    assert elements <= 256 * blocks_of(elements) < elements + 256
-
-
 def test_the_argument_is_laid_out_as_in_the_source() -> None:
     """Four 8-byte numbers, then four pointers and four widths for each side; a launch takes a pointer to a pointer."""
     argument = Argument(7, 9, [(0x1000, 4)], [(0x2000, 8), (0x3000, 16)])
@@ -122,18 +80,6 @@ def test_the_argument_is_laid_out_as_in_the_source() -> None:
     assert inner is not None
     words = list((ctypes.c_longlong * 20).from_address(inner))
     assert words == [7, 9, 1, 2, 0x1000, 0, 0, 0, 4, 0, 0, 0, 0x2000, 0x3000, 0, 0, 8, 16, 0, 0]
-
-
-def test_elements_come_from_the_kernel_or_from_its_largest_region() -> None:
-    sincos = find_kernel(Kernel(1, "sincos", 1))
-    assert elements_of(sincos, Kernel(1, "sincos", 10)) == 10
-    regions = (Region("a", 0, 40), Region("b", 0, 80))
-    assert elements_of(sincos, Kernel(1, "sincos", duration_s=1.0, reads=regions)) == 20
-
-
-def test_the_stand_in_takes_regions_of_any_size() -> None:
-    kernel = Kernel(1, "mine", 8, 0, 1e-3, reads=(Region("a", 3, 13), Region("b", 0, 5)), writes=(Region("c", 1, 31),))
-    assert widths_of(find_kernel(kernel), kernel) == ([13, 5], [31])
 
 
 def test_the_stand_in_takes_what_is_predicted() -> None:
@@ -220,11 +166,6 @@ def test_the_tolerance_follows_the_data() -> None:
     assert {output.tolerance for output in in_place.outputs.values()} == {2 * once}
 
 
-def test_without_copies_back_the_device_is_checked() -> None:
-    assert outputs(depth_first(Workload(100, (4,), (), (MS_KERNEL,)), 2, 1)) == [Key("device", "d_in0")]
-    assert outputs(depth_first(pipeline_of(100), 2, 1)) == [Key("pinned", "h_out0")]
-
-
 def test_an_error_in_two_floats_of_an_element_counts_twice() -> None:
     # 8 bytes an element, worked on in place: the second kernel sums both floats, each wrong by the first one's
     # tolerance t, and adds its own: 3 t.
@@ -246,19 +187,6 @@ def test_output_is_compared_byte_for_byte_or_within_the_tolerance() -> None:
         loose.check("x", as_bytes(1.25, 2, 3))
     with pytest.raises(WrongOutputError, match="float 2 of 'x' is nan"):
         loose.check("x", as_bytes(1, 2, np.nan))
-
-
-def test_buffers_needed() -> None:
-    """Anonymous copies share scratch of the largest one's size, for each direction and side."""
-    ops = (Copy("h2d", 10, 1), Copy("h2d", 30, 1), Copy("d2h", 20, 1, Region("h", 0, 20)))
-    need = buffers_of(Schedule(ops, ("non-blocking",), (Buffer("h", 100, "pageable"),)))
-    assert need == {
-        Key("pageable", "h"): 100,
-        Key("pinned", "(scratch in)"): 30,
-        Key("device", "(scratch in, device)"): 30,
-        Key("device", "(scratch out, device)"): 20,
-    }
-    assert union([need, {Key("pageable", "h"): 150}])[Key("pageable", "h")] == 150
 
 
 def seen_elements() -> list[int]:
@@ -283,12 +211,6 @@ def test_the_reference_of_a_large_array_computes_one_period_of_it(cut: Callable[
     for chunks in (1, 4, 100):
         run_reference(cut(workload, chunks, 2), memo)
     assert seen == [PERIOD]
-
-
-def test_the_reference_of_a_small_array_computes_no_more_than_it_has() -> None:
-    seen = seen_elements()
-    run_reference(depth_first(Workload(90, (4,), (4,), kernels=(WorkloadKernel("seen", parameter=1),)), 3, 2))
-    assert seen == [30, 30, 30]
 
 
 def test_kernels_of_ones_own_come_from_cuda_source(tmp_path: Path) -> None:

@@ -59,20 +59,6 @@ def test_it_is_the_best_of_every_choice_of_unknowns_that_are_zero(seed: int) -> 
     assert np.linalg.norm(matrix @ non_negative(matrix, sums) - sums) == pytest.approx(least, abs=1e-9)
 
 
-def test_leaving_out_what_comes_out_negative_is_not_enough() -> None:
-    """Plainly they are -5, 1 and 2; without the first one, -2/3 and 8/9; so only the third is left."""
-    matrix = np.array([[1.0, 1.0, 2.0], [1.0, 2.0, 2.0], [0.0, 0.0, 1.0]])
-    sums = np.array([0.0, 1.0, 2.0])
-    assert np.linalg.solve(matrix, sums) == pytest.approx([-5, 1, 2])
-    # Alone the third takes (2 * 0 + 2 * 1 + 1 * 2) / (4 + 4 + 1) = 4/9.
-    assert non_negative(matrix, sums) == pytest.approx([0, 0, 4 / 9])
-
-
-def test_nothing_is_told_of_what_is_in_no_row() -> None:
-    assert non_negative([[0.0, 2.0], [0.0, 2.0]], [2.0, 4.0]) == pytest.approx([0, 1.5])
-    assert non_negative([[0.0, 0.0]], [1.0]) == pytest.approx([0, 0])
-
-
 @examples(50)
 @given(SEEDS)
 def test_the_costs_of_a_front_end_are_the_nearest_whatever_its_rounds_took(seed: int) -> None:

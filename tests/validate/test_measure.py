@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_cuda import FakeCuda, FakeError, fake_gpu
+from fake_cuda import FakeError, fake_gpu
 from strategies import pipeline_of
 
 from streamsim.errors import InputError
@@ -214,24 +214,6 @@ def test_jobs_that_fit_only_one_after_another_are_grouped_so() -> None:
     jobs = [job("1", "a"), job("2", "a"), job("3", "b")]
     assert [[j.key for j in group] for group in groups(jobs, gpu, lambda _: None)] == [["1", "2"], ["3"]]
     assert [result.status for result in measure(jobs, gpu, 1)] == ["ok"] * 3
-
-
-def test_buffers_are_kept_from_one_schedule_to_the_next() -> None:
-    gpu, cuda = fake_gpu()
-    measure([Planned(str(chunks), depth_first(SMALL, chunks, 2)) for chunks in range(1, 9)], gpu, 1)
-    assert sum(call[0] == "malloc" for call in cuda.log) == 2
-    assert sum(call[0] == "hostAlloc" for call in cuda.log) == 2
-
-
-def test_stream_three_is_the_same_stream_in_every_schedule() -> None:
-    gpu, cuda = fake_gpu()
-    wide, narrow = gpu.streams(("non-blocking",) * 5), gpu.streams(("non-blocking",) * 3)
-    assert wide[:4] == narrow
-    mixed = gpu.streams(("blocking", "non-blocking"))
-    assert mixed[2] == wide[1]
-    assert mixed[1] not in wide
-    gpu.close()
-    assert isinstance(cuda, FakeCuda)
 
 
 def test_the_reference_of_a_schedule_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:

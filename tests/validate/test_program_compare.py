@@ -13,12 +13,12 @@ from fake_cuda import fake_gpu
 from small_record import MACHINE
 from strategies import COST, make_device
 
-from streamsim.device import LINEAR, Device, FrontEnd, changed
+from streamsim.device import Device, FrontEnd, changed
 from streamsim.errors import InputError
 from streamsim.program import Kernel
 from streamsim_validate.cli import main
 from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, expectations
-from streamsim_validate.compare.comparison import GOOD_CHOICE, host_speeds, share_within
+from streamsim_validate.compare.comparison import GOOD_CHOICE, share_within
 from streamsim_validate.compare.predictions import links_beside, schedule_of
 from streamsim_validate.compare.profiles import predict_wall_s, with_link
 from streamsim_validate.records import (
@@ -33,7 +33,6 @@ from streamsim_validate.records import (
     Run,
     digest,
     key_of,
-    linear_layers,
     stand_ins,
     write_record,
 )
@@ -271,14 +270,6 @@ def test_a_host_at_two_speeds_is_said_and_so_are_the_misses_that_it_explains() -
     assert (speeds.programs, speeds.misses, speeds.of_host, speeds.while_moving) == (9, 5, 3, 1)
 
 
-def test_a_steady_host_has_one_speed() -> None:
-    found = compare(a_record(*(an_entry(1, 100, 140, (1 + 0.01 * k,), True, 4000 + 64 * k) for k in range(10))))
-    speeds = host_speeds(found.rows)
-    assert speeds is not None
-    assert (speeds.two, speeds.apart, speeds.misses) == ((), 1.0, 0)
-    assert host_speeds([]) is None
-
-
 def own_profile(record: Record, card: Device) -> Record:
     """The record as if ``card`` had been calibrated with it."""
     profile = msgspec.json.decode(msgspec.json.encode(card))
@@ -394,28 +385,6 @@ def test_the_comparison_is_by_front_end_against_the_goals(written: str, capsys: 
     assert "choice, cupy: within 5% of the best measured for 100% of 1 workloads (goal 95%), 0.0% off at worst" in lines
     assert any(line.startswith("  misses: 1 of 2 are beyond the goals; 1 of them within") for line in lines)
     assert not any("formula" in line for line in lines)
-
-
-def test_the_comparison_as_json_and_as_a_condition(written: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", written, "--json", "--fail-if", "median cupy host-bound > 8%"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    own = found["programs"]["cupy"]
-    assert own["errors"]["host-bound"]["median_percent"] == pytest.approx(100 / 3, rel=1e-3)
-    assert own["errors"]["host-bound"]["at_speed_median_percent"] < 0.1
-    assert own["errors"]["device-bound"]["p95_goal_percent"] == pytest.approx(8)
-    assert own["choice"] == {"n": 1, "within_5_percent_percent": 100, "worst_percent": 0}
-    assert own["host"]["misses"] == own["host"]["of_host"] == 1
-    assert {row["front_end"] for row in found["schedules"]} == {"cupy"}
-    assert found["margins"] == {}
-    assert main(["compare", written, "--format", "csv"]) == 0
-    assert "at_speed_s" in capsys.readouterr().out.splitlines()[0]
-
-
-def test_linear_layers_as_a_workload() -> None:
-    """Rows of 8 floats through two layers and one operation more; they are cut at whole rows."""
-    found = linear_layers(10, 8, 2)
-    assert (found.elements, found.inputs, found.outputs) == (10, (32,), (32,))
-    assert [(kernel.name, kernel.parameter) for kernel in found.kernels] == [(LINEAR, 8), (LINEAR, 8), ("relu", 0)]
 
 
 # Records of the suite

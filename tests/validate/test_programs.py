@@ -30,7 +30,6 @@ from streamsim_validate.run.runners import Cuda, Python, Result, check_language
 PYTHON: tuple[Language, ...] = ("cupy", "pytorch")
 KERNEL_S = 20e-6
 WORKLOAD = Workload(1024, (4,), (4,), (WorkloadKernel(duration_s=KERNEL_S),))
-DEVICE = make_device(copy=200, kernel=100)
 
 
 @pytest.fixture

@@ -53,15 +53,6 @@ def test_only_the_generator_that_python_promises_to_keep_is_used(monkeypatch: py
     assert Only.made == [1]
 
 
-def test_sizes_worked_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 3 to 20 there are four octaves, 3, 4..7, 8..15 and 16..20: a draw of 0.6 is 0.4 of the way into the third."""
-    draws = suites.Draws(0)
-    for drawn, size in ((0.0, 3), (0.249, 3), (0.25, 4), (0.6, 11), (0.75, 16), (0.999999, 20)):
-        monkeypatch.setattr(draws, "_random", lambda value=drawn: value)
-        assert draws.size(3, 20) == size
-        assert draws.size(5, 5) == 5
-
-
 def test_every_case_is_another_one_and_is_rebuilt_from_a_record() -> None:
     assert len({recipe.key for recipe in RECIPES}) == len(RECIPES)
     assert len({digest(schedule) for schedule in schedules()}) == len(RECIPES)
@@ -127,14 +118,6 @@ def test_named_kernels_are_calibrated_and_timed_ones_have_their_stand_in() -> No
     for op in ops:
         widths_of(find_kernel(op), op)
         assert (find_kernel(op) is SPIN) == (op.duration_s is not None)
-
-
-def test_light_kernels_stay_on_the_arrays_that_they_are_calibrated_on() -> None:
-    light = {"copy": (4,), "vector_add": (4, 4)}
-    for workload in (recipe.workload for recipe in RECIPES):
-        for kernel in workload.kernels:
-            if kernel.name in light or (kernel.name == "sincos" and kernel.parameter < 40):
-                assert (workload.inputs, workload.outputs) == (light.get(kernel.name, (4,)), (4,))
 
 
 def test_it_fits_a_small_card_and_is_soon_measured() -> None:

@@ -34,22 +34,16 @@ from streamsim.program import (
 )
 from streamsim_validate.gpu import kernels
 from streamsim_validate.gpu.bench import Bench, each_launch_s, prepare
-from streamsim_validate.gpu.cuda_source import LAUNCHES, NS_BITS, SLICES_BITS
+from streamsim_validate.gpu.cuda_source import NS_BITS
 from streamsim_validate.gpu.kernels import (
-    MOST_SLICES,
-    MOST_WAVES,
-    SHORTEST_SLICE_S,
-    SHORTEST_WAVE_S,
     Busy,
     KernelSpec,
     pass_through_reference,
     register,
-    slices_in,
 )
 from streamsim_validate.gpu.replayer import Replayer
 from streamsim_validate.records.recipe import (
     blocking_streams,
-    closed,
     legacy,
     legacy_kernels,
     relay,
@@ -184,27 +178,6 @@ def test_the_stand_in_is_told_its_time_less_what_a_launch_takes() -> None:
     assert (nothing.blocks, nothing.parameter(0) & ((1 << NS_BITS) - 1)) == (1, 0)
 
 
-@given(st.integers(1, 1000), st.integers(1, 64), st.floats(0, 1000), st.integers(0, 1 << 20))
-def test_the_stand_in_reads_what_it_is_told_off_its_parameter(
-    blocks: int, slices: int, slice_s: float, launch: int
-) -> None:
-    """As in the CUDA source: nanoseconds in the lowest bits, then slices, then the launch, none below 0."""
-    parameter = Busy(blocks, slices, slice_s).parameter(launch)
-    assert 0 <= parameter < 1 << 63
-    assert parameter % (1 << NS_BITS) == round(slice_s * 1e9)
-    assert (parameter >> NS_BITS) % (1 << SLICES_BITS) == slices
-    assert parameter >> (NS_BITS + SLICES_BITS) == launch % LAUNCHES
-
-
-@given(st.floats(1e-9, 1), st.booleans())
-def test_the_stand_in_is_cut_into_a_power_of_two_of_slices_none_too_short(duration_s: float, fills_card: bool) -> None:
-    slices, shortest_s = slices_in(duration_s, fills_card), SHORTEST_WAVE_S if fills_card else SHORTEST_SLICE_S
-    most = MOST_WAVES if fills_card else MOST_SLICES
-    assert slices.bit_count() == 1
-    assert slices == 1 or duration_s / slices >= shortest_s
-    assert slices == most or duration_s / (2 * slices) < shortest_s
-
-
 def test_what_a_launch_takes_is_the_time_of_a_longer_chain_less_that_of_a_shorter_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -273,12 +246,6 @@ def test_timing_events_leave_the_program_as_it_is() -> None:
     assert own == schedule.ops
     assert timed.events == schedule.events + 3  # start, stop, the end of the second stream
     assert with_timing_events(depth_first(SMALL, 3, 1)).events == 2
-
-
-def test_a_schedule_is_closed_once() -> None:
-    schedule = Schedule((Copy("h2d", 8, 1),), ("non-blocking",))
-    assert closed(schedule).ops == (Copy("h2d", 8, 1), Synchronize())
-    assert closed(closed(schedule)) == closed(schedule)
 
 
 @st.composite

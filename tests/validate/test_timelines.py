@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import msgspec
 import pytest
 from fake_cuda import CARD, fake_gpu
 
@@ -14,7 +13,6 @@ from streamsim.timeline import Timeline
 from streamsim_validate.calibrate.samples import Samples
 from streamsim_validate.gpu import profiler
 from streamsim_validate.gpu.card import Gpu
-from streamsim_validate.gpu.profiler import profile_all
 from streamsim_validate.gpu.replayer import Replayer
 from streamsim_validate.records.files import Traced, finish, journal_path, read_journal, read_record
 from streamsim_validate.records.record import Entry, Spans, spans_of, timeline_of
@@ -83,24 +81,11 @@ def test_one_that_cannot_be_traced_stops_nothing_and_is_tried_again(
     assert [len(entry.wall_s) for _, entry in record.measured()] == [2, 2]
 
 
-def test_tracing_frees_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profiler, "profile", Profiler())
-    gpu, cuda = fake_gpu()
-    assert len(list(profile_all([(str(i), s) for i, s in enumerate(SCHEDULES)], gpu))) == 2
-    assert cuda.device_bytes == 0
-
-
 def test_without_the_profiler_library_nothing_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profiler, "is_available", lambda: False)
     with pytest.raises(InputError, match=r"--timelines: install NVIDIA's profiler library"):
         run(a_plan(tmp_path))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_records_without_time_lines_stay_as_small(tmp_path: Path) -> None:
-    plan = msgspec.structs.replace(a_plan(tmp_path), timelines=False)
-    measure_plan(plan, 8, fake_gpu()[0], None)
-    assert b"timeline" not in journal_path(plan.output).read_bytes()
 
 
 def test_an_interrupted_trace_loses_no_calibration_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,9 +130,6 @@ def test_a_program_that_fails_is_named_with_the_reason(
     assert not os.path.exists("t.json.gz")
 
 
-# Kernels of one's own
-
-
 # Programs in a language
 
 

@@ -11,7 +11,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import pytest
 
 from streamsim.report import Table, to_csv
@@ -19,7 +18,7 @@ from streamsim_validate.cli.compare import _plain
 from streamsim_validate.compare.comparison import Absent, Comparison, Row
 from streamsim_validate.compare.coverage import Coverage, Verdict
 from streamsim_validate.compare.profiles import Drift
-from streamsim_validate.compare.tables import comparison_answer, comparisons_answer, to_rows
+from streamsim_validate.compare.tables import to_rows
 
 A = Row("A", 8, "device-bound", "ring", "grid", "w", 10.0, 0.01, 13.0, 20.0, 19.0, 1.0, {"f": 11.0, "g": 6.0}, (1,))
 B = Row("B", 8, "device-bound", "ring", "grid", "w", 12.5, 0.02, 10.0, 25.0, 30.0, 2.0, {"f": 15.0, "g": 12.5}, (2,))
@@ -180,82 +179,3 @@ def rows(tables: Sequence[Table | str]) -> dict[str, list[str]]:
             lines = [" ".join(row) for row in (table.heads, *(row for group in table.groups for row in group))]
             found[table.title or table.heads[0]] = lines
     return found
-
-
-def test_tables_by_hand() -> None:
-    found = rows(comparison_answer(COMPARISON, VERDICTS, COVERED, 1).tables)
-    assert list(found) == [
-        "",
-        "model, by class",
-        "90 % intervals, measured",
-        "not predicted",
-        "not measured",
-        "the worst predicted, pageable memory left out",
-        "model, by connections",
-        "model, by effect",  # of one pattern, which the classes tell
-        "median / 95th percentile",
-        "choice: not within 1% of the best measured",
-        "every schedule",
-    ]
-    assert found["model, by class"] == [
-        "model, by class n median p95 worst bias noise wall: median / p95 best formula",
-        "device-bound 2 25.00% 29.50% 30.00% +5.00% 1.50% 12.50% / 19.25% 0.6x f",
-        "pageable 1 100.00% 100.00% 100.00% +100.00% 3.00% 0.00% / 0.00% 0.0x f",
-        "all but pageable 2 25.00% 29.50% 30.00% +5.00% 1.50% 12.50% / 19.25% 0.6x f",
-    ]
-    assert found["90 % intervals, measured"][1:] == ["device-bound 4 50.0% 12.5% 37.5% 10.00% 8.00%"]
-    assert found["not predicted"][1:] == ["U 8 no cost"]
-    assert found["not measured"][1:] == ["M 1 skipped"]
-    listed = "A 10 s 13 s +30.0% 1.0% device-bound 8"
-    assert found["the worst predicted, pageable memory left out"][1:] == [listed]
-    assert found["every schedule"][1] == listed
-    assert len(found["every schedule"]) == 4
-    assert found["model, by effect"][1] == "grid 2 25.00% 29.50% 30.00% +5.00% 1.50% A"
-    assert found["median / 95th percentile"] == [
-        "median / 95th percentile device-bound pageable all but pageable",
-        "model 25.00% / 29.50% 100.00% / 100.00% 25.00% / 29.50%",
-        "f 15.00% / 19.50% 0.00% / 0.00% 15.00% / 19.50%",
-        "g 20.00% / 38.00% 100.00% / 100.00% 20.00% / 38.00%",
-    ]
-    assert found["choice: not within 1% of the best measured"][1:] == ["B A +25.00% 2.00% 8"]
-    assert found[""] == [
-        "a card, a suite: 3 schedules, profile a device",
-        "choice: within 1% of the best measured for 0 of 1 workloads (0.0%), 25.00% off at worst",
-        "FAILED  median > 1%: is 25.00%",
-        "ok  worst > 40%: is 30.00%",
-        "drift, 8 connections: the host's calls in 2 groups: -10%..+30%",
-        "drift, 8 connections: copies both ways at once beside the samples: 0.98..1.40, mostly 1.01 times as long as"
-        " calibrated",
-        "drift, 8 connections: 2 of the profile's 3 numbers moved by more than 10% during the run: z +50%, y -20%",
-    ]
-
-
-def test_two_comparisons_side_by_side_by_hand() -> None:
-    """The other one has A alone, which it predicts 20 % too short."""
-    other = msgspec.structs.replace(
-        COMPARISON, rows=(msgspec.structs.replace(A, predicted_s=8.0),), suite="another", unpredicted=()
-    )
-    found = rows(comparisons_answer({"one.gz": COMPARISON, "two.gz": other}, 1, {}).tables)
-    assert found == {
-        "": [
-            "1: one.gz: a card, a suite: 3 schedules, profile a device",
-            "2: two.gz: a card, another: 1 schedules, profile a device",
-        ],
-        "model, by class": [
-            "model, by class 1: n median p95 worst 2: n median p95 worst",
-            "device-bound 2 25.00% 29.50% 30.00% 1 20.00% 20.00% 20.00%",
-            "pageable 1 100.00% 100.00% 100.00% -   ",
-            "all but pageable 2 25.00% 29.50% 30.00% 1 20.00% 20.00% 20.00%",
-            "choice within 1% 0 of 1    -   ",
-            "not predicted 1    0   ",
-            "not measured 1    1   ",
-        ],
-        "the worst predicted, pageable memory left out": ["schedule connections 1 2", "A 8 +30.0% -20.0%"],
-    }
-
-
-def test_of_many_schedules_only_the_worst_are_listed_unless_all_are_asked_for() -> None:
-    many = Comparison("a card", "a suite", "a device", (A,) * 61, (), (), ())
-    assert "every schedule" not in rows(comparison_answer(many).tables)
-    assert "every schedule" in rows(comparison_answer(many).more)
-    assert "every schedule" in rows(comparison_answer(msgspec.structs.replace(many, rows=(A,) * 60)).tables)
