@@ -64,7 +64,7 @@ def work_bound(
     for a kernel of the workload.
     """
     device = as_device(device)
-    work = _Work(workload, device, memory == "pageable", launch)
+    work = _WorkBounds(workload, device, memory == "pageable", launch)
     first, last = 1, min(MOST_CHUNKS, workload.most_chunks)
     ranges: list[tuple[float, int, int]] = []
     while last - first > first // NARROW:
@@ -79,7 +79,7 @@ def chunk_bounds(
     workload: Workload, device: Device, chunks: Iterable[int], memory: HostMemory = "pinned", launch: Launch = "live"
 ) -> dict[int, int]:
     """Return ticks, by number of chunks, that no program of so many chunks beats, whatever the clock rounds."""
-    work = _Work(workload, device, memory == "pageable", launch)
+    work = _WorkBounds(workload, device, memory == "pageable", launch)
     rounded = {n: n * (workload.in_chunks(n).launches_of_chunk + workload.has_host_work) / 2 for n in chunks}
     return {n: math.floor((1 - 1e-6) * max(work.bounds(n, n).values()) - rounded[n]) for n in rounded}
 
@@ -95,7 +95,7 @@ def _named(bounds: dict[str, float], busiest: float) -> Bound:
     return Bound(each[bound_by], bound_by, each)
 
 
-class _Direction:
+class _Copies:
     """The copies of one direction: those of each chunk, and those that are made once. Times are in ticks."""
 
     def __init__(self, rate: Rate, arrays: Sequence[int], elements: int | None, once: Sequence[int]) -> None:
@@ -131,7 +131,7 @@ def _pieces(n_bytes: int) -> int:
     return -(-n_bytes // ALIGN_BYTES)
 
 
-class _Kernel:
+class _Launches:
     """Bounds on what the launches of a kernel take, in ticks.
 
     - ``cards``: the device, and the device without a least time of launches if some come right behind others.
@@ -235,7 +235,7 @@ class _Kernel:
         return [n / whole.elements for n in found if 0 < n <= whole.elements]
 
 
-class _Chain(NamedTuple):
+class _HeadAndTail(NamedTuple):
     """By kind of op, the ticks before the first op of that kind starts, and those behind the work of the last one.
 
     ``whole``: when the chunk could be back if it were the first to be issued.
@@ -246,14 +246,14 @@ class _Chain(NamedTuple):
     tail: dict[int, float]
 
 
-class _Work:
+class _WorkBounds:
     """A workload on a device. Every number of chunks is asked of it; times are in ticks."""
 
     def __init__(self, workload: Workload, device: Device, is_pageable: bool, launch: Launch) -> None:
         self._workload, self._device = workload, device
         into, back = (rate_of(device, way, 1, is_pageable, launch) for way in DIRECTIONS)
-        self._into = _Direction(into, workload.input_bytes, workload.elements, workload.h2d_once)
-        self._back = _Direction(back, workload.output_bytes, workload.elements, workload.d2h_once)
+        self._into = _Copies(into, workload.input_bytes, workload.elements, workload.h2d_once)
+        self._back = _Copies(back, workload.output_bytes, workload.elements, workload.d2h_once)
         calls = call_ticks(launch, device)
         self._copy_call = calls[Copy]
         self._kernel_calls = [kernel_call(calls, kernel.name) for kernel in workload.kernels]
@@ -266,7 +266,7 @@ class _Work:
             cards.append(replace(device, compute=replace(device.compute, floor_s=0.0)))
         (whole,) = workload.cut(1)
         is_exact = workload.elements is not None
-        self._kernels = [_Kernel(one, workload.launch(one, whole), cards, is_exact) for one in workload.kernels]
+        self._kernels = [_Launches(one, workload.launch(one, whole), cards, is_exact) for one in workload.kernels]
         arrays = (*workload.input_bytes, *workload.output_bytes)
         self._units = workload.elements or _pieces(max(arrays, default=0))
         self._fewest = workload.elements or min(map(_pieces, arrays), default=MOST_CHUNKS)
@@ -331,7 +331,7 @@ class _Work:
         least = self._fewest // last  # without elements, the last of N chunks of U pieces has at least U / N - N
         return (least if self._workload.elements else max(0, least - last)) / self._fewest
 
-    def _chain(self, share: float, chunks: int, has_all: bool = True) -> _Chain:
+    def _chain(self, share: float, chunks: int, has_all: bool = True) -> _HeadAndTail:
         """What lies before and behind the ops of each kind: calls of the host, and the chain of a chunk.
 
         The chunk has this share of the work at least, of at most ``chunks`` chunks. ``has_all``: and of each array.
@@ -356,7 +356,7 @@ class _Work:
         back += self._back.once
         drain = self._kernels[-1].drain if self._kernels else 0
         head = {H2D: head_in, KERNEL: head_kernel, D2H: head_back}
-        return _Chain(head_back + back, head, {H2D: kernels + back, KERNEL: drain + back, D2H: 0.0})
+        return _HeadAndTail(head_back + back, head, {H2D: kernels + back, KERNEL: drain + back, D2H: 0.0})
 
     def _host(self, first: int, last: int) -> float:
         """All calls, what the host does between them, and the last op of the program."""

@@ -78,7 +78,7 @@ RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or li
     show_default=True,
     help="live: the host issues every op. graph: it launches one CUDA graph. both: search both.",
 )
-@click.option("--exact", is_flag=True, help="Without streamsim[fast]: search to the end, even if this takes long.")
+@click.option("--exact", is_flag=True, help="Search large grids to the end, even if this takes long.")
 @format_options
 @click.option(
     "--as",
@@ -110,8 +110,9 @@ def best_command(
     """Find the best number of chunks and streams, and the issue order: the optimum of the grid by the full model.
 
     The configuration to use is the simplest within 1 % of the optimum: the fewest chunks, then the fewest streams. With
-    streamsim[fast] the result is exact. Without it, a large grid is searched from coarse to fine in about 20 seconds;
-    the answer then says how much faster another program may be at most. --as and -o write the program to use.
+    streamsim[fast] the result is exact, except of grids that take minutes. These, and without it all large grids, are
+    searched from coarse to fine for some seconds; the answer then says how much faster another program may be at most.
+    --as and -o write the program to use.
 
     With --layers, best finds which layers of a model stay on the card, and over how many buffers the others are
     streamed, within --memory-limit less --reserve. With a program whose steps repeat (a .json file that import -o

@@ -19,7 +19,6 @@ from streamsim.lowering.costs import (
     hand_over_table,
     kernel_call,
     kernel_cost,
-    kinds_of,
     rate_of,
     surcharges_of,
 )

@@ -333,11 +333,6 @@ def surcharges_of(launch: Launch, device: Device, copies: bool = True, kernels: 
     return found if copies and kernels else found._replace(after_wait=0)
 
 
-def kinds_of(workload: Workload) -> tuple[int, ...]:
-    """Return the kinds of a chunk's ops, in the order of :meth:`ChunkCosts.chunk`."""
-    return (H2D,) * len(workload.inputs) + (KERNEL,) * workload.launches_of_chunk + (D2H,) * len(workload.outputs)
-
-
 class ChunkCosts(NamedTuple):
     """The costs of a workload's chunks on a device, without a schedule. They equal those of the schedule's ops.
 

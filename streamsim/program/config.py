@@ -109,12 +109,6 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.order == "prefetch"
 
     @property
-    def hands_buffers_over(self) -> bool:
-        """True if chunks that use the same buffer run in different streams, and therefore need events."""
-        slots = self.slots
-        return slots is not None and slots % self.streams != 0
-
-    @property
     def own_streams(self) -> int:
         """The number of streams that the order fixes; 0: the user chooses it."""
         return ISSUE_ORDERS[self.order].own_streams

@@ -11,7 +11,7 @@ chunk. Arrays that are copied once go in stream 0 before the passes, and back af
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import Literal, NamedTuple, get_args
 
 from streamsim.program.workload import Workload
@@ -97,11 +97,6 @@ class Loop:
     roles: tuple[str, ...] = ()
     ends: tuple[int, ...] = ()
 
-    @cached_property
-    def is_by_chunk(self) -> bool:
-        """Whether all calls for a chunk come before those for the next one."""
-        return len(self.passes) == 1 and not any(body.follows for body in self.passes[0])
-
     @property
     def steps(self) -> Iterator[Step]:
         """All steps, in the order of issue."""
@@ -128,17 +123,9 @@ class Turns(NamedTuple):
         """Return the number of chunks, from the first on, that make the record ``step``."""
         if step.awaited is None:
             return self.chunks
-        return self._reach(self.chunks, step.awaited, step.between_streams)
-
-    def waits(self, step: Wait, chunks: int) -> int:
-        """Return the number of waits ``step`` among the first ``chunks`` chunks."""
-        return self._reach(chunks, step.before, step.between_streams)
-
-    def _reach(self, chunks: int, of: Distance, between_streams: bool) -> int:
-        """Return the number of chunks with a chunk at distance ``of`` before them, in another stream if asked."""
-        distance = self.distance(of)
-        is_needless = between_streams and distance % self.streams == 0
-        return 0 if is_needless else max(0, chunks - distance)
+        distance = self.distance(step.awaited)
+        is_needless = step.between_streams and distance % self.streams == 0
+        return 0 if is_needless else max(0, self.chunks - distance)
 
 
 class IssueOrder(NamedTuple):

@@ -15,7 +15,7 @@ from streamsim.search.best_steps import Way, best_steps
 from streamsim.search.budgeted import BUDGET_OPS, Search
 from streamsim.search.evaluate import SLOW, TIMES_AS_FAST, evaluate, evaluate_ticks, is_fast, simulation_costs
 from streamsim.search.grid import Grid
-from streamsim.search.placements import LayerCosts, Room
+from streamsim.search.placements import LayerCosts, WeightRoom
 from streamsim.search.result import FASTER, Best, Flatness, SimulatedProgram
 from streamsim.search.sweep import CONFIG, RESULTS, WITHIN, Axis, Combinations, Sweep, scaled, sweep_blocks
 from streamsim.search.sweep_output import FORMATS, Tally, encoded, format_of, header, read_rows, write_sweep

@@ -23,7 +23,7 @@ from streamsim.program import Layers, Offload, Schedule, check_layers, loading, 
 from streamsim.rules import TICKS_PER_S
 from streamsim.search.budgeted import BUDGET_OPS, NEAR_PERCENT, NEVER, Progress, Search
 from streamsim.search.evaluate import is_fast
-from streamsim.search.placements import LayerCosts, Room, Space, Way
+from streamsim.search.placements import LayerCosts, Placement, Space, WeightRoom
 from streamsim.search.result import FASTER, Best, SimulatedProgram, with_one_thing_faster
 from streamsim.text import format_bytes
 
@@ -62,7 +62,7 @@ def best_offload(
     check_whole("reserve_bytes", reserve_bytes, 0, LARGEST_BYTES)
     limits = [n for n in (memory_limit_bytes, device.memory_bytes) if n is not None]
     limit = min(limits, default=None)
-    room = Room((LARGEST_BYTES if limit is None else limit) - reserve_bytes, pinned_limit_bytes)
+    room = WeightRoom((LARGEST_BYTES if limit is None else limit) - reserve_bytes, pinned_limit_bytes)
     _check_sizes(layers, room, reserve_bytes)
     costs = LayerCosts(layers, device)
     space, floor = Space(costs, room, most_depth), costs.floor(room)
@@ -82,7 +82,7 @@ def best_offload(
     if every is None and is_small:  # with less memory, other placements are good
         less = room._replace(card=lean.device_bytes - 1)
         lean = _leanest(search, Space(costs, less, most_depth).good_ways())
-    best, shortest = placements.found(search, search.best()), search.shortest
+    best, shortest = placements.result(search, search.best()), search.shortest
     floor = min(shortest, floor if every is None else least_left)
     open_bounds, near_bounds = (sum(way.bound <= most for way in ways) for most in (shortest - 1, _near(search)))
     left_open = 0 if floor == shortest else max(0, open_bounds - len(search.took))
@@ -92,7 +92,7 @@ def best_offload(
     prediction = predict(best.config.schedule(layers), device)
     return Best(
         best=best,
-        simplest=placements.found(search, lean),
+        simplest=placements.result(search, lean),
         compared=_compared(layers, device, best.config, limit),
         work=layers,
         card=device,
@@ -117,7 +117,7 @@ def best_offload(
     )
 
 
-def _check_sizes(layers: Layers, room: Room, reserve_bytes: int) -> None:
+def _check_sizes(layers: Layers, room: WeightRoom, reserve_bytes: int) -> None:
     """Raise InputError if the largest layer does not fit, or if there are too many layers to search."""
     largest = max(layers.steps, key=lambda step: step.weight_bytes)
     if largest.weight_bytes > room.card:
@@ -136,7 +136,7 @@ def _check_sizes(layers: Layers, room: Room, reserve_bytes: int) -> None:
         )
 
 
-def _nothing_fits(layers: Layers, room: Room, is_certain: bool) -> InputError:
+def _nothing_fits(layers: Layers, room: WeightRoom, is_certain: bool) -> InputError:
     found = "fits" if is_certain else "was found that fits"
     limits = f"{format_bytes(room.card)} for weights on the card"
     if room.pinned is not None:
@@ -146,7 +146,7 @@ def _nothing_fits(layers: Layers, room: Room, is_certain: bool) -> InputError:
     )
 
 
-def _leanest(search: Search[Way], ways: Sequence[Way]) -> Way:
+def _leanest(search: Search[Placement], ways: Sequence[Placement]) -> Placement:
     """Return the placement with the least memory among those near the best.
 
     It simulates the ``MOST_LEAN`` leanest placements whose bounds are near the best, and considers all simulated ones.
@@ -157,7 +157,7 @@ def _leanest(search: Search[Way], ways: Sequence[Way]) -> Way:
     return search.simplest()
 
 
-def _near(search: Search[Way]) -> int:
+def _near(search: Search[Placement]) -> int:
     """Return the most ticks that count as near the shortest makespan found."""
     return search.shortest * (100 + NEAR_PERCENT) // 100
 
@@ -198,26 +198,26 @@ class _Placements:
         self._reserve_bytes = reserve_bytes
         self._names = [step.name for step in layers.steps]
 
-    def search(self, budget_ops: int | None, progress: Progress | None) -> Search[Way]:
+    def search(self, budget_ops: int | None, progress: Progress | None) -> Search[Placement]:
         """Return a search that has not begun."""
         return Search(
             lambda ways: list(map(self._ticks, ways)), self._ops, attrgetter("device_bytes"), budget_ops, progress
         )
 
-    def _config(self, way: Way) -> Offload:
+    def _config(self, way: Placement) -> Offload:
         """Return the placement as parameters of the offload pattern."""
         stay = tuple(name for number, name in enumerate(self._names) if number not in set(way.streamed))
         return Offload(way.depth, stay, reserve_bytes=self._reserve_bytes)
 
-    def _ops(self, way: Way) -> int:
+    def _ops(self, way: Placement) -> int:
         """Return the ops of a placement: kernels, and for each streamed turn a copy, two waits and two records."""
         return self._layers.passes * (self._costs.pass_launches + 5 * len(way.streamed) * len(self._costs.sides))
 
-    def _ticks(self, way: Way) -> int:
+    def _ticks(self, way: Placement) -> int:
         schedule = self._config(way).schedule(self._layers)
         return round(_seconds(schedule, self._device) * TICKS_PER_S)
 
-    def found(self, search: Search[Way], way: Way) -> SimulatedProgram[Offload]:
+    def result(self, search: Search[Placement], way: Placement) -> SimulatedProgram[Offload]:
         """Return the result of a placement that was simulated."""
         layers, config = self._layers, self._config(way)
         load, steps = loading(layers, config), [layers.steps[number] for number in way.streamed]

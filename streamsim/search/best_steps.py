@@ -91,9 +91,9 @@ def best_steps(
         ways.grid(way, steps, most_chunks, most_streams)
     use, best = ways.simplest(), ways.search.best()
     return Best(
-        best=ways.found(best, steps),
-        simplest=ways.found(use, steps),
-        compared={"before": replace(ways.found(Way(), steps), words="the program unchanged")},
+        best=ways.result(best, steps),
+        simplest=ways.result(use, steps),
+        compared={"before": replace(ways.result(Way(), steps), words="the program unchanged")},
         work=schedule,
         card=device,
         link=link_words(device),
@@ -104,7 +104,7 @@ def best_steps(
         exact=False,
         simplest_exact=False,
         floor_s=0.0,
-        issued_bound=lower_bound(*ways.made(best)),
+        issued_bound=lower_bound(*ways.changed(best)),
         compiled=is_fast(),
         changes=what_if(schedule, device, use.changes(), independent) if use != Way() else None,
         not_tried=tuple(ways.left_out),
@@ -116,12 +116,12 @@ class _Ways:
 
     def __init__(self, schedule: Schedule, device: Device, independent: bool, budget_ops: int) -> None:
         self._case = Scenario(schedule, device)
-        self.made = lru_cache(1)(lambda way: make.changed_by(way.changes(), self._case, independent).case.scenario)
-        self.search = Search(self._ticks, lambda way: len(self.made(way).schedule), _changes_of, budget_ops)
+        self.changed = lru_cache(1)(lambda way: make.changed_by(way.changes(), self._case, independent).case.scenario)
+        self.search = Search(self._ticks, lambda way: len(self.changed(way).schedule), _changes_of, budget_ops)
         self.left_out: list[str] = []
 
     def _ticks(self, ways: Sequence[Way]) -> list[int]:
-        return [round(simulate_one_of_many(*self.made(way)).makespan_s * TICKS_PER_S) for way in ways]
+        return [round(simulate_one_of_many(*self.changed(way)).makespan_s * TICKS_PER_S) for way in ways]
 
     def ticks(self, way: Way) -> int:
         """Return the ticks of a candidate, even without budget. Raises InputError if its changes are impossible."""
@@ -129,7 +129,7 @@ class _Ways:
             self.search.evaluate([way])
         return self.search.took[way]
 
-    def found(self, way: Way, steps: int) -> SimulatedProgram[Way]:
+    def result(self, way: Way, steps: int) -> SimulatedProgram[Way]:
         """Return the result of a candidate; the unchanged program has ``steps`` chunks."""
         takes_s, before_s = (self.ticks(one) / TICKS_PER_S for one in (way, Way()))
         more = {"options": way.words, "chunks": way.chunks or steps, "gain": before_s / takes_s if takes_s else 1.0}
@@ -142,7 +142,7 @@ class _Ways:
         """
         way = Way(pinned=has_pageable(self._case.schedule))
         for name in ("unblocked", "drop_sync")[: 1 + independent]:
-            if has_host_waits(self.made(way).schedule):
+            if has_host_waits(self.changed(way).schedule):
                 way = replace(way, **{name: True})
         return way
 
@@ -150,7 +150,7 @@ class _Ways:
         """Return the candidate in depth-first order, or none if it already has that order or cannot have it."""
         other = replace(way, order="depth-first")
         try:
-            case, reordered = (self.made(some) for some in (way, other))
+            case, reordered = (self.changed(some) for some in (way, other))
         except InputError:  # the data needs another order
             return []
         return [] if reordered.schedule == case.schedule else [other]

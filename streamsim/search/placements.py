@@ -48,14 +48,14 @@ AT_LEAST = 300  # the fixed cost of a step of the search, in placements
 SHAKEN, SHAKEN_LAYERS = 64, 4  # random placements in a step, and the mean number of layers that change in each
 
 
-class Room(NamedTuple):
+class WeightRoom(NamedTuple):
     """Bytes that weights may take: on the card, and pinned on the host (None: any number)."""
 
     card: int
     pinned: int | None = None
 
 
-class Way(NamedTuple):
+class Placement(NamedTuple):
     """A placement of layers.
 
     ``bound``: a lower bound on its makespan, in ticks. ``device_bytes``: memory on the card. ``depth``: the number of
@@ -123,7 +123,7 @@ class LayerCosts:
         - ``streamed``: True for streamed layers, at least ``depth`` in each row, shape (placements, layers).
         - ``most_passes``: the number of passes that the bound goes through.
         """
-        found = _Ways(self, streamed, depth)
+        found = _Progress(self, streamed, depth)
         gone_through = min(self.passes, most_passes)
         for _ in range(gone_through):
             for number, is_backward in self.turns:
@@ -144,7 +144,7 @@ class LayerCosts:
         found: Ints = (streamed * times) @ self.copies
         return found
 
-    def floor(self, room: Room) -> int:
+    def floor(self, room: WeightRoom) -> int:
         """Return a lower bound in ticks over all placements; if none fits, it need not be one."""
         kernels, total = self.passes * self.all_runs, int(self.weights.sum())
         if total <= room.card:
@@ -166,7 +166,7 @@ def _copy_ticks(device: Device, n_bytes: int) -> int:
     return rate_of(device, "h2d", n_bytes, False).duration(n_bytes << BYTE_BITS)
 
 
-class _Ways:
+class _Progress:
     """The earliest progress of the card and the host, for each of many placements: one number each in each array.
 
     Items are numbered as in :meth:`streamsim.program.offload.Offload.schedule`.
@@ -227,22 +227,22 @@ class _Ways:
 class Space:
     """The space of placements of the layers of ``costs`` in ``room``, over at most ``most_depth`` buffers."""
 
-    def __init__(self, costs: LayerCosts, room: Room, most_depth: int) -> None:
+    def __init__(self, costs: LayerCosts, room: WeightRoom, most_depth: int) -> None:
         self._costs, self._room = costs, room
         self._n = len(costs.weights)
         self._depths = range(1, min(most_depth, self._n) + 1)
         self._cells = 0  # what is left of MOST_CELLS
 
-    def all_ways(self) -> list[Way] | None:
+    def all_ways(self) -> list[Placement] | None:
         """Return every placement that fits, the lowest bound first; None if there are too many to list."""
         if self._n > MOST_LISTED:
             return None
         sets = (np.arange(1 << self._n)[:, None] >> np.arange(self._n)) & 1 == 1
         return sorted(way for depth in self._depths for way in self._ways(sets, depth))
 
-    def good_ways(self) -> list[Way]:
+    def good_ways(self) -> list[Placement]:
         """Return some good placements that fit, the lowest bound first."""
-        found: set[Way] = set()
+        found: set[Placement] = set()
         for depth in self._depths:
             found.update(self._ways(np.array([*self._starts(depth)]), depth))
         self._cells = MOST_CELLS
@@ -256,7 +256,7 @@ class Space:
             found.update(self._climbed(shaken, enough))
         return sorted(found)
 
-    def _climbed(self, way: Way, enough: int) -> Iterator[Way]:
+    def _climbed(self, way: Placement, enough: int) -> Iterator[Placement]:
         """Yield ever better placements, each the best neighbour of the one before it."""
         while self._cells > 0 and way.bound > enough:
             around = self._neighbours(way)
@@ -267,7 +267,7 @@ class Space:
             way = nearest
             yield way
 
-    def _shaken(self, way: Way, random: np.random.Generator) -> Bools:
+    def _shaken(self, way: Placement, random: np.random.Generator) -> Bools:
         """Return ``SHAKEN`` copies of a placement in which random layers change between kept and streamed."""
         row = self._row(way)
         several: Bools = random.random((SHAKEN, self._n)) < SHAKEN_LAYERS / self._n
@@ -278,7 +278,7 @@ class Space:
     def _spend(self, ways: int) -> None:
         self._cells -= (ways + AT_LEAST) * len(self._costs.turns) * min(self._costs.passes, FEWEST_PASSES)
 
-    def _row(self, way: Way) -> Bools:
+    def _row(self, way: Placement) -> Bools:
         found = np.zeros(self._n, dtype=bool)
         found[list(way.streamed)] = True
         return found
@@ -299,12 +299,12 @@ class Space:
             fits &= streamed @ self._costs.weights <= self._room.pinned
         return fits
 
-    def _ways(self, streamed: Bools, depth: int) -> Iterator[Way]:
+    def _ways(self, streamed: Bools, depth: int) -> Iterator[Placement]:
         """Yield the placements that fit, with their bounds."""
         streamed = streamed[self._fits(streamed, depth)]
         bounds, needed = self._costs.bounds(streamed, depth), self.device_bytes(streamed, depth)
         for bound, n_bytes, row in zip(bounds.tolist(), needed.tolist(), streamed, strict=True):
-            yield Way(bound, n_bytes, depth, tuple(np.flatnonzero(row).tolist()))
+            yield Placement(bound, n_bytes, depth, tuple(np.flatnonzero(row).tolist()))
 
     # Good ones
 
@@ -342,7 +342,7 @@ class Space:
                 left -= int(weights[layer])
         return streamed
 
-    def _neighbours(self, way: Way) -> Bools:
+    def _neighbours(self, way: Placement) -> Bools:
         """Return the neighbours of a placement: one layer changes sides, or a kept and a streamed one trade places.
 
         Of more than ``MOST_NEIGHBOURS`` pairs, a random choice is taken.
@@ -359,7 +359,7 @@ class Space:
         return np.concatenate([one, two])
 
 
-def _unlike(ways: list[Way]) -> list[Way]:
+def _unlike(ways: list[Placement]) -> list[Placement]:
     """Return the best placement of each depth, and the best few of all."""
     first = {way.depth: way for way in reversed(ways)}
     return list(dict.fromkeys([*first.values(), *ways[:MOST_STARTS]]))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from strategies import devices, small_workloads
 
 from streamsim.device import Device
-from streamsim.lowering import ChunkCosts, call_ticks, kinds_of, lower
+from streamsim.lowering import ChunkCosts, call_ticks, lower
 from streamsim.program import HOST_MEMORIES, Config, Copy, HostMemory, Kernel, Workload
 
 
@@ -21,4 +21,3 @@ def test_a_chunks_ops_cost_what_those_of_its_schedule_do(
     lowered = lower(schedule, device)
     works = [i for i, op in enumerate(schedule) if isinstance(op, Copy | Kernel)]
     assert found == [lowered.costs[lowered.cost[i]] for i in works]
-    assert [cost.kind for cost in found] == list(kinds_of(workload)) * config.chunks

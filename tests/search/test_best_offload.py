@@ -16,7 +16,7 @@ from streamsim.device import Device, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Layer, Layers, Offload, PassDirection, WorkloadKernel, one_by_one
-from streamsim.search import MOST_LEAN, Best, LayerCosts, Room, best_offload, placements
+from streamsim.search import MOST_LEAN, Best, LayerCosts, WeightRoom, best_offload, placements
 
 IDEAL = card.make_device()
 NS = 1e-9
@@ -229,7 +229,7 @@ def test_no_way_ends_before_its_bound(model: Model, direction: PassDirection, de
     (bound,) = costs.bounds(np.array([streamed]), depth, most_passes).tolist()
     assert bound <= taken
     whole = sum(copy for copy, _ in times)
-    assert costs.floor(Room(whole)) <= taken  # everything fits
+    assert costs.floor(WeightRoom(whole)) <= taken  # everything fits
 
 
 @examples(100)
@@ -248,7 +248,7 @@ def test_without_overheads_the_bound_is_what_it_takes(model: Model, direction: P
 @given(asked())
 def test_no_way_in_the_room_ends_before_the_floor(case: Asked) -> None:
     every = case.every_way()
-    floor = LayerCosts(case.layers, case.device).floor(Room(case.memory - case.reserve, case.pinned))
+    floor = LayerCosts(case.layers, case.device).floor(WeightRoom(case.memory - case.reserve, case.pinned))
     assert all(floor <= taken for taken in every.values())
 
 
