@@ -116,8 +116,7 @@ def changed(change: Change, was: Changed, independent: bool = True) -> Changed:
     case = was.case
     try:
         made = change.make(case)
-        needs = filter(None, [change.needs(case)])
-        conditions = dict.fromkeys((*needs, *_conditions(change, case, made)))
+        conditions = dict.fromkeys(filter(None, (change.needs(case), *_conditions(change, case, made))))
         unsaid = [] if independent else [some for some in conditions if some in TO_BE_SAID]
         if unsaid:
             raise InputError(f"nothing in the schedule shows that {unsaid[0]}; if so, say it with --independent")
@@ -132,14 +131,17 @@ def changed(change: Change, was: Changed, independent: bool = True) -> Changed:
 
 def _conditions(change: Change, was: Case, made: Case) -> Iterator[str]:
     """Yield the conditions for the orders that a change loses. Raises InputError for one that it must not lose."""
-    lost = lost_orders(was, made)
-    for one in lost:
-        if NEVER in one.conditions:
-            raise _must_wait(one)
-        yield from one.conditions if one.conditions != (INDEPENDENT,) else ()
-    between = [one for one in lost if one.conditions == (INDEPENDENT,)]
-    if between and made.first is not None and (of_steps := _of_steps(change, between, made.first.ops)):
-        yield of_steps
+    between = list[Lost]()
+    for one in lost_orders(was, made):
+        if one.conditions == (NEVER,):
+            where = f"ops[{one.later}] would not wait for ops[{one.earlier}]"
+            raise InputError(f"{where}, and may use the same memory: name what both use")
+        if one.conditions == (INDEPENDENT,):
+            between.append(one)
+        else:
+            yield from one.conditions
+    if between and made.first is not None:
+        yield _of_steps(change, between, made.first.ops)
 
 
 def _of_steps(change: Change, lost: Sequence[Lost], ops: Sequence[Op]) -> str:
@@ -155,12 +157,6 @@ def _of_steps(change: Change, lost: Sequence[Lost], ops: Sequence[Op]) -> str:
     while not is_load(copies[-1]):
         copies.pop()
     return "" if all(is_load(op) and not names_memory(op) for op in copies) else IN_TIME
-
-
-def _must_wait(lost: Lost) -> InputError:
-    return InputError(
-        f"ops[{lost.later}] would not wait for ops[{lost.earlier}], and may use the same memory: name what both use"
-    )
 
 
 def changed_by(changes: Iterable[Change], case: Case | Scenario, independent: bool = True) -> Changed:

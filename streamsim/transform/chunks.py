@@ -10,10 +10,10 @@ from streamsim.program import Region, Schedule, remembered
 from streamsim.races import unnamed_memory
 from streamsim.text import counted
 from streamsim.transform.dependences import dependences_of
-from streamsim.transform.ops import is_work, working_streams
+from streamsim.transform.ops import is_work
 from streamsim.transform.recut import Origins, Recut
 from streamsim.transform.repairs import is_racy, still_ordered
-from streamsim.transform.steps import are_independent, in_pieces, over_streams, steps_of
+from streamsim.transform.steps import in_pieces, over_streams, steps_of
 
 
 def chunk_count(schedule: Schedule) -> int:
@@ -47,8 +47,6 @@ def in_chunks(schedule: Schedule, count: int, tables: frozenset[Region] = frozen
     if count % chunks:
         raise _uneven(chunks, "steps", count)
     cut, origins = in_pieces(schedule, count // chunks, tables)
-    if are_independent(schedule):
-        cut = over_streams(cut, len(working_streams(schedule)))
     return still_ordered(schedule, cut), origins
 
 
@@ -130,16 +128,12 @@ def _recut(schedule: Schedule) -> Recut:
     return Recut(schedule, needs)
 
 
+@remembered
 def _by_data(schedule: Schedule, tables: frozenset[Region] = frozenset()) -> Recut | None:
     """Return the chunks that a program's data shows; None if only its steps show chunks.
 
     Raises InputError for one that shows neither.
     """
-    return _seen_by_data(schedule, tables)
-
-
-@remembered
-def _seen_by_data(schedule: Schedule, tables: frozenset[Region]) -> Recut | None:
     racy = is_racy(schedule)
     if racy or unnamed_memory(schedule):
         try:

@@ -29,7 +29,6 @@ from streamsim.program import (
 from streamsim.races import Clock, HappensBefore, earlier_ops, is_done_on_return
 from streamsim.transform.chunks import is_by_steps
 from streamsim.transform.dependences import dependences_of
-from streamsim.transform.legacy_stream import has_legacy
 from streamsim.transform.ops import NON_BLOCKING, is_load, is_work
 from streamsim.transform.scenario import Case
 from streamsim.transform.steps import steps_of
@@ -66,7 +65,7 @@ def lost_orders(was: Case, made: Case) -> list[Lost]:
 class _Order:
     """Which copies and kernels of a schedule have ended when another one starts. ``holds``: the host waits."""
 
-    def __init__(self, schedule: Schedule, holds: bool) -> None:
+    def __init__(self, schedule: Schedule, holds: bool = True) -> None:
         self._order = order = HappensBefore(schedule)
         self._clocks: dict[int, Clock] = {}
         self.streams = [op.stream or 0 for op in schedule.ops]
@@ -91,9 +90,7 @@ class _Order:
         return op - 1 if self.streams[op] == stream else self._order.last_ended(self._clocks[op], stream)
 
 
-@remembered
-def _order(schedule: Schedule, holds: bool = True) -> _Order:
-    return _Order(schedule, holds)
+_order = remembered(_Order)
 
 
 class _Kept:
@@ -126,37 +123,28 @@ def _required(schedule: Schedule) -> dict[Pair, tuple[str, ...]]:
     needs = dependences_of(schedule)
     if not needs.unnamed and not needs.is_racy:
         return {}
-    steps, order = _steps(schedule), _order(schedule)
-    found = _by_kind(schedule, needs.unnamed, steps)
-    for later, touches in enumerate(earlier_ops(_with_copied(schedule.ops, steps, needs.unnamed), schedule.buffers)):
-        for earlier in {k for _, _, ops in touches for k in ops if k != later}:
-            named = needs.unnamed.isdisjoint((earlier, later))
-            is_needed = needs.is_racy if named else found.get((earlier, later), (INDEPENDENT,)) == (INDEPENDENT,)
-            if is_needed and order.last_ended(later, order.streams[earlier]) >= earlier:
-                found[earlier, later] = (NEVER,)
-    return found
-
-
-def _by_kind(schedule: Schedule, unnamed: set[int], steps: Sequence[int]) -> dict[Pair, tuple[str, ...]]:
-    """Return pairs of ops, one of them unnamed, and the conditions for the loss of all that gives their order."""
+    steps, unnamed = _steps(schedule), needs.unnamed
     loads = [is_load(op) for op in schedule.ops]  # an op may stay behind another one that a load may pass
 
-    def pairs(schedule: Schedule, holds: bool) -> set[Pair]:
-        order = _order(schedule, holds)
+    def pairs(order: _Order) -> set[Pair]:
         return {
             pair for some in ([0] * len(steps), loads, steps) for pair in _pairs(schedule.ops, order, unnamed, some)
         }
 
-    plain = replace(schedule, streams=NON_BLOCKING * len(schedule.streams)) if has_legacy(schedule) else schedule
-    by_streams, by_host = pairs(plain, holds=False), pairs(plain, holds=True)
-    by_legacy, by_both = (
-        (set[Pair](), by_host) if plain is schedule else (pairs(schedule, False), pairs(schedule, True))
-    )
-    found: dict[Pair, tuple[str, ...]] = dict.fromkeys(by_both, (ORDERS_NO_STREAMS, NEEDS_NO_LEGACY))
-    found |= dict.fromkeys(by_host - by_legacy, (ORDERS_NO_STREAMS,)) | dict.fromkeys(
-        by_legacy - by_host, (NEEDS_NO_LEGACY,)
-    )
-    return found | {(k, i): (INDEPENDENT if steps[k] != steps[i] else NEVER,) for k, i in by_streams}
+    plain = replace(schedule, streams=NON_BLOCKING * len(schedule.streams))  # the legacy stream waits for no other
+    streams, everything = _Order(plain, holds=False), _order(schedule)
+    of_host, of_legacy = pairs(_Order(plain, holds=True)), pairs(_Order(schedule, holds=False))
+    found: dict[Pair, tuple[str, ...]] = dict.fromkeys(pairs(everything), (ORDERS_NO_STREAMS, NEEDS_NO_LEGACY))
+    found |= dict.fromkeys(of_host - of_legacy, (ORDERS_NO_STREAMS,))
+    found |= dict.fromkeys(of_legacy - of_host, (NEEDS_NO_LEGACY,))
+    found |= {(k, i): (INDEPENDENT if steps[k] != steps[i] else NEVER,) for k, i in pairs(streams)}
+    for later, touches in enumerate(earlier_ops(_with_copied(schedule.ops, steps, unnamed), schedule.buffers)):
+        for earlier in {k for _, _, ops in touches for k in ops if k != later}:
+            is_named = unnamed.isdisjoint((earlier, later))
+            order = everything if is_named else streams
+            if (needs.is_racy or not is_named) and order.last_ended(later, order.streams[earlier]) >= earlier:
+                found[earlier, later] = (NEVER,)
+    return found
 
 
 def _pairs(ops: Sequence[Op], order: _Order, unnamed: set[int], groups: Sequence[int]) -> Iterator[Pair]:

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from streamsim.errors import InputError
 from streamsim.program import (
-    LEGACY_STREAM,
     Copy,
     HostWork,
     Kernel,
@@ -100,19 +99,6 @@ def _closing(ops: Sequence[Op]) -> int:
     """How many of the host's ops between two steps belong to the earlier one: up to its last wait or event."""
     kinds = (Synchronize, RecordEvent, WaitEvent, WaitThread)
     return max((i + 1 for i, op in enumerate(ops) if isinstance(op, kinds)), default=0)
-
-
-def are_independent(schedule: Schedule) -> bool:
-    """Return True if a schedule shows independent steps: in several streams, each step in one, without events."""
-    try:
-        steps = steps_of(schedule).steps
-    except InputError:
-        return False
-    streams = [{op.stream for op in step if isinstance(op, Copy | Kernel)} for step in steps]
-    if any(isinstance(op, WaitEvent) for op in schedule.ops) or any(len(own) > 1 for own in streams):
-        return False
-    used = set().union(*streams)
-    return len(used) > 1 and LEGACY_STREAM not in used
 
 
 def over_streams(schedule: Schedule, streams: int) -> Schedule:
