@@ -64,7 +64,12 @@ def prediction_answer(
     if explanation is not None:
         data["explanation"] = explanation.to_json(inputs)
         row["lost_s"] = {loss.cause: loss.lost_s for loss in explanation.losses}
-    groups = (_headline(p, interval), _work_bound(p), _engines(p), _memory(p), _formulas(p) if formulas else [])
+    bound = (
+        []
+        if p.work_bound is None
+        else [bound_fact(BOUND_OF_WORK, p.work_bound, "predicted", p.makespan_s, p.known_within)]
+    )
+    groups = (_headline(p, interval), bound, _engines(p), _memory(p), _formulas(p) if formulas else [])
     notes, link = link_notes(p.device, p.link)
     return Answer(
         title=title_of(p.timeline),
@@ -73,7 +78,7 @@ def prediction_answer(
         facts=facts("", groups, p.known_within),
         sketch=p.timeline,
         tables=why.tables,
-        notes=(*notes, *within_words(p.timeline.device), *assumed),
+        notes=(*((ALONE,) if explanation else ()), *notes, *within_words(p.timeline.device), *assumed),
         more=(facts("", [_rest(p)], p.known_within), *link, *(part for part in why.more if part not in link)),
         pictures=lambda: Pictures(why.pictures().losses, lines=lines_of(p, interval)),
         data=with_assumed(data, assumed),
@@ -105,13 +110,24 @@ def _headline(p: Prediction, interval: Interval | None) -> Iterator[Fact]:
     yield p.serial_program, p.serial_s, f"{SERIAL_WORDS[p.serial_program]}{room}"
 
 
-def _bound(p: Prediction, name: str, bound: Bound) -> Fact:
-    above = format_share(p.over(bound) - 1, p.known_within)
-    return name, bound.seconds, f"by {bound.bound_by}; predicted is {above} above"
+def bound_fact(name: str, bound: Bound, what: str, seconds: float, within: float) -> Fact:
+    """Return a lower bound, and by how much ``what``, which takes ``seconds``, is above it."""
+    above = format_share(seconds / bound.seconds - 1 if bound.seconds else 0.0, within)
+    return name, bound.seconds, f"by {bound.bound_by}; {what} is {above} above"
 
 
-def _work_bound(p: Prediction) -> list[Fact]:
-    return [] if p.work_bound is None else [_bound(p, BOUND_OF_WORK, p.work_bound)]
+def critical_facts(critical_s: dict[str, float], within: float) -> list[Fact]:
+    """Return the critical path, and the largest of its parts, which are ``critical_s`` by engine; nothing of none."""
+    if not critical_s:
+        return []
+    waits = max(critical_s, key=lambda name: critical_s[name])
+    place = "waiting for host calls and hand-overs" if waits == ELSEWHERE else f"on {waits}"
+    return [("critical path", sum(critical_s.values()), f"{format_seconds(critical_s[waits], within)} of it {place}")]
+
+
+def _work_bound(p: Prediction) -> Iterator[Fact]:
+    if p.work_bound is not None:
+        yield bound_fact(BOUND_OF_WORK, p.work_bound, "predicted", p.makespan_s, p.known_within)
 
 
 def _engines(p: Prediction) -> Iterator[Fact]:
@@ -146,12 +162,9 @@ def _rest(p: Prediction) -> Iterator[Fact]:
     if p.serial_program != "serial":
         times = format_ratio(p.speedup_over_one_by_one, p.known_within)
         yield "serial", p.one_by_one_s, f"{SERIAL_WORDS['serial']}: {times} as long"
-    yield _bound(p, BOUND_AS_ISSUED, p.issued_bound)
+    yield bound_fact(BOUND_AS_ISSUED, p.issued_bound, "predicted", p.makespan_s, p.known_within)
     yield "calls return", p.calls_return_s, "to the host, before it waits for the card"
-    waits = max(p.critical_s, key=lambda name: p.critical_s[name])
-    place = "waiting for host calls and hand-overs" if waits == ELSEWHERE else f"on {waits}"
-    part = format_seconds(p.critical_s[waits], p.known_within)
-    yield "critical path", sum(p.critical_s.values()), f"{part} of it {place}"
+    yield from critical_facts(p.critical_s, p.known_within)
 
 
 def lines_of(prediction: Prediction, interval: Interval | None = None) -> tuple[Shown, ...]:

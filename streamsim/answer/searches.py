@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from streamsim.analysis import BOUND_AS_ISSUED, BOUND_OF_WORK
 from streamsim.answer.document import Answer, Pictures
-from streamsim.answer.predictions import link_notes, with_assumed
+from streamsim.answer.predictions import bound_fact, critical_facts, link_notes, with_assumed
 from streamsim.device import Device, within_words
 from streamsim.errors import InputError
 from streamsim.model import simulate
@@ -25,6 +25,7 @@ from streamsim.timeline import Timeline
 MOST_OPS = 30_000  # of all time lines of a map together
 MOST_PROGRAMS = {True: 20_000, False: 300}  # predicted for a map: on the compiled model, and on SimPy
 MOST_ROWS = 40  # of a table
+LEAST_RISK = 1.01  # times what to use takes: less is no risk
 ROUND = frozenset(n << k for n in (2, 3) for k in range(12)) | {1}  # numbers that stand for those between them
 OPTIONS = {  # the options of columns whose option has another name
     "h2d_bytes": "--h2d",
@@ -54,8 +55,16 @@ def best_answer(
     counts, *doubts = how_sure(best)
     notes, link = link_notes(best.device, best.link)
     data = best.to_json(inputs)
-    groups = (_times(best), _alone(best), _memory(best), _bound(best), _gains(best, ("link", "kernel")), _assumed(best))
-    rest = (_critical(best), _flat(best), _gains(best, ("launch",)))
+    groups = (
+        _times(best),
+        _risk(best),
+        _alone(best),
+        _memory(best),
+        _bound(best),
+        _gains(best, ("link", "kernel")),
+        _assumed(best),
+    )
+    rest = (critical_facts(best.critical_s, best.known_within), _flat(best), _gains(best, ("launch",)))
     resident = [f"stay on the card: {', '.join(best.simplest.config.resident) or 'none'}"] if _is_layers(best) else []
     return Answer(
         title=f"best on {best.device}{_described(best)}",
@@ -99,6 +108,22 @@ def _times(best: Best[Any]) -> Iterator[Fact]:
         yield row, one.makespan_s, f"{one.words}{room}: {gain}"
 
 
+def _risk(best: Best[Any]) -> list[Fact]:
+    """Return the time of what to use if the assumption is wrong that would hurt most; of a workload only."""
+    work, use = best.work, best.simplest.config
+    if not isinstance(work, Workload):
+        return []
+    wrong = {"a kernel cannot be cut": Config(memory=use.memory)}
+    if use.launch == "live":  # a graph copies no pageable memory
+        wrong["the host memory is pageable"] = replace(use, memory="pageable")
+    took = dict(zip(wrong, evaluate_ticks(work, list(wrong.values()), best.card), strict=True))
+    worst = max(took, key=lambda name: took[name])
+    seconds, use_s = took[worst] / TICKS_PER_S, best.simplest.makespan_s
+    if seconds <= LEAST_RISK * use_s:
+        return []
+    return [("risk", seconds, f"if {worst}: {format_ratio(seconds / use_s, best.known_within)} as long as what to use")]
+
+
 def _alone(best: Best[Any]) -> list[Fact]:
     alone = best.changes.alone if best.changes else ()
     ratio = partial(format_ratio, within=best.known_within)
@@ -125,17 +150,7 @@ def _memory(best: Best[Any]) -> list[Fact]:
 
 def _bound(best: Best[Any]) -> list[Fact]:
     name, bound = (BOUND_OF_WORK, best.work_bound) if best.work_bound else (BOUND_AS_ISSUED, best.issued_bound)
-    over = format_share(best.best.makespan_s / bound.seconds - 1 if bound.seconds else 0.0, best.known_within)
-    return [(name, bound.seconds, f"by {bound.bound_by}; {_named(best)} is {over} above")]
-
-
-def _critical(best: Best[Any]) -> list[Fact]:
-    if not best.critical_s:
-        return []
-    waits = max(best.critical_s, key=lambda name: best.critical_s[name])
-    part = format_seconds(best.critical_s[waits], best.known_within)
-    remark = f"{part} of it {'on ' if waits != 'waiting' else ''}{waits}"
-    return [("critical path", sum(best.critical_s.values()), remark)]
+    return [bound_fact(name, bound, _named(best), best.best.makespan_s, best.known_within)]
 
 
 def _gains(best: Best[Any], names: Iterable[str]) -> Iterator[Fact]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from streamsim.cli.options import OUTPUT, PICTURE, all_of
+from streamsim.report import save_gantts, write_traces
 from streamsim.timeline import Timeline
 
 beside_options = all_of(
@@ -17,10 +18,6 @@ beside_options = all_of(
 def write_beside(timelines: Mapping[str, Timeline], plot: Path | None, trace: Path | None) -> None:
     """Write what was asked for; ``timelines`` by what they are called, the one before first."""
     if plot is not None:
-        from streamsim.report import save_gantts
-
         save_gantts(timelines, plot)
     if trace is not None:
-        from streamsim.report import write_traces
-
         write_traces(timelines, trace)

@@ -19,11 +19,10 @@ from streamsim.cli.options import (
 )
 from streamsim.cli.page import page_asked, page_option
 from streamsim.cli.printing import emit
-from streamsim.device import Device
-from streamsim.diagnosis import Diagnosis, Measured, diagnose
+from streamsim.diagnosis import Measured, diagnose
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program import Config, Schedule, Workload
+from streamsim.program import Schedule, Workload
 from streamsim.text import parse_number, parse_seconds, shown
 
 COPIES = "copies"  # of a measured time: without the kernels
@@ -98,27 +97,20 @@ def diagnose_command(
     """  # noqa: D301 - click wants the backspace itself
     chosen, pipeline = taken(Chosen, options), Pipeline(**options)
     given = schedule_given(context, pipeline)
+    program: Workload | Schedule
     if given is not None:
         chosen = chosen.of(context, given)
-        device = chosen.load()
+        device, config = chosen.load(), None
         inputs = {"schedule": str(pipeline.workload), **chosen.inputs()}
-        meant = given.schedule
-        found = _diagnosed(meant, device, measured, None)
+        program = meant = given.schedule
     else:
-        workload, chosen = chosen.written_in(pipeline.load())
-        device, config = chosen.load_for(workload), pipeline.config()
-        inputs = {**pipeline.inputs(workload), **chosen.inputs()}
-        meant = replace(config, streams=measured[0].streams or config.streams).schedule(workload)
+        program, chosen = chosen.written_in(pipeline.load())
+        device, config = chosen.load_for(program), pipeline.config()
+        inputs = {**pipeline.inputs(program), **chosen.inputs()}
+        meant = replace(config, streams=measured[0].streams or config.streams).schedule(program)
         if config.chunks == 1 and config.streams > 1:
             note(f"--streams {config.streams}: one chunk runs in one stream; give --chunks, the number of its pieces")
-        found = _diagnosed(workload, device, measured, config)
+    with noting_compilation():
+        found = diagnose(program, device, measured, config)
     as_meant = simulate(meant, device) if page_asked() else None
     emit(diagnosis_answer(found, as_meant, inputs), device)
-
-
-def _diagnosed(
-    program: Workload | Schedule, device: Device, measured: tuple[Measured, ...], config: Config | None
-) -> Diagnosis:
-
-    with noting_compilation():
-        return diagnose(program, device, measured, config)

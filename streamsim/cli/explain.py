@@ -37,7 +37,8 @@ from streamsim.cli.printing import emit
 from streamsim.cli.side_by_side import check_single
 from streamsim.device import Device, within_words
 from streamsim.errors import OK, InputError
-from streamsim.program import Config, Layers, Offload, Schedule, Workload, write_schedule
+from streamsim.program import Config, Schedule, Workload, write_schedule
+from streamsim.report import save_explanation
 from streamsim.search import together
 from streamsim.text import one_line
 from streamsim.transform import LayersSource, Origin, Source
@@ -83,13 +84,8 @@ def explain_command(
     """  # noqa: D301 - click wants the backspace itself
     chosen, of_layers, pipeline = taken(Chosen, options), taken(LayerOptions, options), Pipeline(**options)
     if others:
-        single = {
-            "plot": plot,
-            "page": page_asked(),
-            "remedied": remedied,
-            "fail-if": fail_if,
-            "layers": of_layers.layers,
-        }
+        single = {"plot": plot, "page": page_asked(), "remedied": remedied, "fail-if": fail_if}
+        single["layers"] = of_layers.layers
         check_single(name for name, value in single.items() if value)
         _explain_several([path for path in (pipeline.workload, *others) if path], context, pipeline, chosen)
         return OK
@@ -99,10 +95,11 @@ def explain_command(
     if remedied is not None:
         write_schedule(_remedied(explanation, remedied), remedied)
     if plot is not None:
-        from streamsim.report import save_explanation
-
         save_explanation(explanation, plot)
-    answer = explanation_answer(explanation, _work(asked), asked.assumed, asked.inputs)
+    source, work = asked.source, None
+    if isinstance(source, Source):
+        work = bound_of_work(source.workload, source.config, asked.device)
+    answer = explanation_answer(explanation, work, asked.assumed, asked.inputs)
     emit(answer, asked.device)
     return judged(fail_if, answer.data)
 
@@ -164,7 +161,7 @@ def asked_for(context: click.Context, pipeline: Pipeline, chosen: Chosen, of_lay
         device = chosen.load()
         inputs = {**inputs_of(*given), **chosen.inputs()}
         schedule = schedule_of_layers(*given, device)
-        return Asked(schedule, device, inputs, source_of_layers(*given), given[0].assumed)
+        return Asked(schedule, device, inputs, LayersSource(*given), given[0].assumed)
     given_program = schedule_given(context, pipeline)
     if given_program is not None:
         chosen = chosen.of(context, given_program)
@@ -174,25 +171,9 @@ def asked_for(context: click.Context, pipeline: Pipeline, chosen: Chosen, of_lay
     inputs = {**pipeline.inputs(workload), **chosen.inputs()}
     workload, of_events = timed_alone_noted(workload, device)
     schedule, assumed = pipeline.on(device, workload)
-    return Asked(schedule, device, inputs, source_of(pipeline, workload), [*of_events, *assumed])
-
-
-def source_of(pipeline: Pipeline, workload: Workload) -> "Source":
-    """Return what the schedule of a pipeline's options is made from."""
-    return Source(workload, pipeline.config())
-
-
-def source_of_layers(layers: "Layers", config: "Offload") -> "LayersSource":
-    """Return what the schedule of layers is made from."""
-    return LayersSource(layers, config)
+    return Asked(schedule, device, inputs, Source(workload, pipeline.config()), [*of_events, *assumed])
 
 
 def bound_of_work(workload: Workload, config: Config, device: "Device") -> "Bound":
     """Return the time that no way to cut and issue the workload beats, with the memory and launch of ``config``."""
     return work_bound(workload, device, config.memory, config.launch)
-
-
-def _work(asked: Asked) -> "Bound | None":
-    """Return the bound of the work if a workload is asked for, else None."""
-    source = asked.source
-    return bound_of_work(source.workload, source.config, asked.device) if isinstance(source, Source) else None

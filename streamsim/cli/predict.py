@@ -9,18 +9,16 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from streamsim.analysis import Explanation, Interval, Prediction, interval, predict, without_ring
+from streamsim.analysis import Prediction, interval, predict, without_ring
 from streamsim.answer import prediction_answer
 from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.explain import bound_of_work, explained, source_of, source_of_layers
+from streamsim.cli.explain import Asked, asked_for, bound_of_work, explained
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
-from streamsim.cli.given import Given, holds_program, read_given
+from streamsim.cli.given import holds_program, read_given
 from streamsim.cli.layers import (
     LayerOptions,
-    inputs_of,
     layers_given,
     place_layers,
-    schedule_of_layers,
 )
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
@@ -37,7 +35,6 @@ from streamsim.cli.options import (
     schedule_given,
     take_several,
     taken,
-    timed_alone_noted,
 )
 from streamsim.cli.page import page_option
 from streamsim.cli.printing import emit, print_data
@@ -48,11 +45,12 @@ from streamsim.cli.side_by_side import (
     print_configurations,
     print_programs,
 )
-from streamsim.device import Device
 from streamsim.errors import OK, InputError
 from streamsim.files import write_bytes
-from streamsim.program import Config, Schedule, dump_schedule
-from streamsim.transform import Origin
+from streamsim.program import Config, dump_schedule
+from streamsim.recorded import write_recording
+from streamsim.report import save_compared, save_explanation, write_trace
+from streamsim.transform import Source
 
 explain_option = click.option(
     "--explain", is_flag=True, help="Also print what each cause loses, as streamsim explain does."
@@ -125,25 +123,15 @@ def predict_command(context: click.Context, /, **options: Any) -> int:
     pipeline = Pipeline(**options)
     if several:
         return _side_by_side(context, pipeline, chosen, wanted, of_layers, several)
-    if given := layers_given(context, of_layers, pipeline.memory):
-        card = chosen.load()
-        prediction = _predict(schedule_of_layers(*given, card), card)
-        origin = source_of_layers(*given) if wanted.explain else None
-        assumed = given[0].assumed
-        return _report(prediction, {**inputs_of(*given), **chosen.inputs()}, wanted, card, origin, assumed)
-    program = schedule_given(context, pipeline) if holds_program(pipeline.workload) else None
-    if program is not None:
-        return _simulated(context, pipeline.workload, program, chosen, wanted)
-    workload, chosen = chosen.written_in(pipeline.load())
-    inputs = {**pipeline.inputs(workload), **chosen.inputs()}
-    card = chosen.load_for(workload)
-    workload, of_events = timed_alone_noted(workload, card)
-    schedule, assumed = pipeline.on(card, workload)
-    prediction = _predict(schedule, card).beside(bound_of_work(workload, pipeline.config(), card))
-    if pipeline.buffers is not None:
-        prediction = _beside_no_ring(prediction, pipeline.config().without_ring().schedule(workload), card)
-    source = source_of(pipeline, workload) if wanted.explain else None
-    return _report(prediction, inputs, wanted, card, source, [*of_events, *assumed])
+    asked = asked_for(context, pipeline, chosen, of_layers)
+    prediction = predict(asked.schedule, asked.device)
+    if isinstance(asked.source, Source):
+        workload, config = asked.source.workload, asked.source.config
+        prediction = prediction.beside(bound_of_work(workload, config, asked.device))
+        if pipeline.buffers is not None:
+            without = without_ring(config.without_ring().schedule(workload), asked.device)
+            prediction = replace(prediction, without_ring=without)
+    return _report(prediction, asked, wanted)
 
 
 def _side_by_side(
@@ -216,30 +204,17 @@ def simulate_command(schedule: tuple[Path, ...], recording: Path | None, **optio
         if recording is not None:
             raise InputError(f"--recording {recording}: needs a single program; give one file and one device")
         return _programs(schedule, chosen, wanted)
-    return _simulated(click.get_current_context(), schedule[0], read_given(schedule[0]), chosen, wanted, recording)
+    given = read_given(schedule[0])
+    chosen = chosen.of(click.get_current_context(), given)
+    asked = Asked(given.schedule, chosen.load(), {"schedule": str(schedule[0]), **chosen.inputs()})
+    prediction = predict(asked.schedule, asked.device)
+    if recording is not None:
+        write_recording(prediction.timeline, recording)
+    return _report(prediction, asked, wanted)
 
 
 take_several(predict_command)
 take_several(simulate_command)
-
-
-def _simulated(
-    context: click.Context,
-    path: Path | None,
-    given: Given,
-    chosen: Chosen,
-    wanted: _Wanted,
-    recording: Path | None = None,
-) -> int:
-    """Predict the program of a file, and write it to ``recording`` as a profiler would. Return the exit code."""
-    chosen = chosen.of(context, given)
-    card = chosen.load()
-    prediction = _predict(given.schedule, card)
-    if recording is not None:
-        from streamsim.recorded import write_recording
-
-        write_recording(prediction.timeline, recording)
-    return _report(prediction, {"schedule": str(path), **chosen.inputs()}, wanted, card)
 
 
 @click.command("schedule", cls=BriefCommand)
@@ -285,55 +260,21 @@ def take_options_of_predict(command: click.Command) -> None:
 take_options_of_predict(schedule_command)
 
 
-def _predict(schedule: Schedule, device: Device) -> "Prediction":
-
-    return predict(schedule, device)
-
-
-def _beside_no_ring(prediction: "Prediction", schedule: Schedule, device: Device) -> "Prediction":
-
-    return replace(prediction, without_ring=without_ring(schedule, device))
-
-
-def _explanation(
-    prediction: "Prediction", wanted: _Wanted, device: Device, source: "Origin | None"
-) -> "Explanation | None":
-    if not wanted.explain:
-        return None
-    with noting_compilation():
-        return explained(prediction.schedule, device, source)
-
-
-def _interval(prediction: "Prediction", wanted: _Wanted, device: Device) -> "Interval | None":
-    if wanted.samples is None:
-        return None
-
-    with noting_compilation():
-        return interval(prediction.schedule, device, wanted.samples, wanted.seed)
-
-
-def _report(
-    prediction: "Prediction",
-    inputs: dict[str, Any],
-    wanted: _Wanted,
-    device: Device,
-    source: "Origin | None" = None,
-    assumed: Sequence[str] = (),
-) -> int:
+def _report(prediction: Prediction, asked: Asked, wanted: _Wanted) -> int:
     """Write the files, then print; if a file fails, only its error is printed. Return the exit code."""
-    interval, explanation = _interval(prediction, wanted, device), _explanation(prediction, wanted, device, source)
-    plot = wanted.plot
-    if plot is not None:
-        from streamsim.report import save_compared, save_explanation
-
+    explanation, between = None, None
+    with noting_compilation():
+        if wanted.samples is not None:
+            between = interval(asked.schedule, asked.device, wanted.samples, wanted.seed)
+        if wanted.explain:
+            explanation = explained(asked.schedule, asked.device, asked.source)
+    if wanted.plot is not None:
         if explanation is None:
-            save_compared(prediction, plot)
+            save_compared(prediction, wanted.plot)
         else:
-            save_explanation(explanation, plot)
+            save_explanation(explanation, wanted.plot)
     if wanted.trace is not None:
-        from streamsim.report import write_trace
-
         write_trace(prediction.timeline, wanted.trace)
-    answer = prediction_answer(prediction, interval, explanation, assumed, wanted.formulas, inputs)
-    emit(answer, device)
+    answer = prediction_answer(prediction, between, explanation, asked.assumed, wanted.formulas, asked.inputs)
+    emit(answer, asked.device)
     return judged(wanted.fail_if, answer.data)

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from streamsim.analysis import BUSIEST_ENGINE, Explanation, Loss
+from streamsim.analysis import BUSIEST_ENGINE, Explanation
 from streamsim.report import BOUND_COLOUR, CAUSE_COLOURS, in_html
 from streamsim.text import format_seconds, format_share
 
@@ -11,12 +11,12 @@ LEAST_NUMBERED = 0.025  # the least share of the bar that has room for a number
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A part of the makespan: its ``title``, and the ``sentences`` that it shows when it is opened."""
+    """A part of the makespan: its ``title``, and its ``remedy`` in words."""
 
     title: str
     seconds: float
     colour: str
-    sentences: tuple[str, ...] = ()
+    remedy: str
 
 
 class Losses(msgspec.Struct, frozen=True):
@@ -36,31 +36,12 @@ class Losses(msgspec.Struct, frozen=True):
 
 def losses_of(explanation: Explanation) -> Losses:
     """Return the time of the busiest engine alone, and the time that each cause loses above it."""
-    bound = f"These ops take the {explanation.bound_by} this long, even if it never waits."
     within = explanation.known_within
-    limits = tuple(
-        f"In it, {loss.title}: {format_seconds(loss.lost_s, within)}; {loss.remedy}." for loss in explanation.limits
-    )
+    bound = f"these ops take the {explanation.bound_by} this long, even if it never waits"
+    first = Part(BUSIEST_ENGINE, explanation.bound_s, BOUND_COLOUR, bound)
     lost = sorted((loss for loss in explanation.losses if loss.ticks > 0), key=lambda loss: -loss.ticks)
-    first = Part(BUSIEST_ENGINE, explanation.bound_s, BOUND_COLOUR, (bound, *limits))
-    parts = (Part(loss.title, loss.lost_s, CAUSE_COLOURS[loss.cause], _remedy(loss, within)) for loss in lost)
+    parts = (Part(loss.title, loss.lost_s, CAUSE_COLOURS[loss.cause], loss.remedies(within)) for loss in lost)
     return Losses((first, *parts), within)
-
-
-def _remedy(loss: Loss, within: float) -> tuple[str, ...]:
-    if (under := loss.assuming) is None:
-        return _without_assuming(loss, within)
-    gain = format_seconds(under.gain_alone_s, within)
-    return *_without_assuming(loss, within), f"If {under.assumes}: {under.remedy}; gains {gain}."
-
-
-def _without_assuming(loss: Loss, within: float) -> tuple[str, ...]:
-    gain = format_seconds(abs(loss.gain_alone_s), within)
-    if not loss.made:
-        worth = (f"Without this cause the schedule would be {gain} shorter.",) if loss.gain_alone_s > 0 else ()
-        return (f"No change of the schedule removes it: {loss.remedy}.", *worth)
-    change = "shorter" if loss.gain_alone_s >= 0 else "longer"
-    return (f"Remedy: {loss.remedy}.", f"With this change alone the schedule is {gain} {change}; it was simulated.")
 
 
 def losses_html(losses: Losses) -> str:
@@ -96,5 +77,4 @@ def _item(number: int, part: Part, share: float, within: float) -> str:
     swatch = f'<svg viewBox="0 0 14 12" aria-hidden="true"><rect width="14" height="12" fill="{part.colour}"/></svg>'
     name = f"{number} {part.title}" if number else part.title
     summary = f"{swatch}{in_html(name)}: <b>{format_seconds(part.seconds, within)}</b>, {format_share(share, within)}"
-    sentences = "".join(f"<p>{in_html(sentence)}</p>" for sentence in part.sentences)
-    return f"<details><summary>{summary}</summary>{sentences}</details>"
+    return f"<details><summary>{summary}</summary><p>{in_html(part.remedy)}</p></details>"
