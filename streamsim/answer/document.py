@@ -25,7 +25,7 @@ class Answer(msgspec.Struct, frozen=True):
     - ``warnings``: sentences that say why the answer may be wrong.
     - ``facts``: rows of name, amount, remark. Their first group is the headline.
     - ``sketch``: the time line that a terminal draws in letters.
-    - ``tables``, with sentences between them; ``notes``: what is assumed.
+    - ``tables``, with sentences and time lines between them; ``notes``: what is assumed.
     - ``more``: tables and sentences that a terminal shows only with ``--all``.
     - ``pictures``: makes what a browser draws, when it is asked for.
     - ``data``: the same for programs, as plain numbers and strings; ``rows``: the same as rows of CSV.
@@ -37,7 +37,7 @@ class Answer(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     facts: Table | None = None
     sketch: Timeline | None = None
-    tables: tuple[str | Table, ...] = ()
+    tables: tuple[str | Table | Timeline, ...] = ()
     notes: tuple[str, ...] = ()
     more: tuple[str | Table, ...] = ()
     pictures: Callable[[], Pictures] = Pictures

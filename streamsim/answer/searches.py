@@ -275,7 +275,7 @@ def _option(name: str, value: Any) -> str:
         return ""
     for column, option in OPTIONS.items():
         if name.startswith(column):
-            return f"{option} {value}"
+            return f"{option} {value}{'s' if column.endswith('_s') else ''}"
     return f"--set {name}={value}" if "." in name else f"--{name} {value}"
 
 

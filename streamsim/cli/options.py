@@ -270,7 +270,8 @@ def gpu_option(text: str, default: int | None = None) -> Callable[[Command], Com
 
 
 plain_format_options = formats(FORMATS, "table", "json")
-format_options = all_of(formats((*FORMATS, MARKDOWN_FORM), "table", "json", exposed=False), all_option)
+form_options = formats((*FORMATS, MARKDOWN_FORM), "table", "json", exposed=False)
+format_options = all_of(form_options, all_option)
 
 
 workload_options = all_of(

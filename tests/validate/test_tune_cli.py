@@ -54,8 +54,8 @@ def test_it_says_what_it_measured_and_what_that_gained(capsys: pytest.CaptureFix
     assert sum(" +- " in line for line in lines) == 3
     assert any(line.startswith("  model ") for line in lines)
     assert any(line.startswith("  found ") for line in lines)
-    assert lines[-2].endswith("(3 of 13 programs measured)")
-    assert lines[-1] == "record: t.json.gz"
+    assert lines[0] == "3 of 13 programs measured"
+    assert lines[-2:] == ["record: t.json.gz", "no --device given: h200"]
     assert f"another card than this {CARD.name}" in said.err
     assert len(list(read_record("t.json.gz").measured())) in (4, 5)
     assert not journal_path("t.json.gz").exists()

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from streamsim.report import Table, to_csv
+from streamsim.timeline import Timeline
 from streamsim_validate.cli.compare import _plain
 from streamsim_validate.compare.comparison import Absent, Comparison, Row
 from streamsim_validate.compare.coverage import Coverage, Verdict
@@ -171,7 +172,7 @@ def test_csv_by_hand() -> None:
     assert [rows[0][name] for name in ("class", "pattern", "effect")] == ["device-bound", "ring", "grid"]
 
 
-def rows(tables: Sequence[Table | str]) -> dict[str, list[str]]:
+def rows(tables: Sequence[Table | str | Timeline]) -> dict[str, list[str]]:
     """The lines of each table, by its title or first head; sentences under ""."""
     found: dict[str, list[str]] = {"": [one for one in tables if isinstance(one, str)]}
     for table in tables:

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
-from streamsim.answer import open_console
 from streamsim.cli import process
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.fail_if import report_failures
 from streamsim.cli.notes import noting_compilation
-from streamsim.cli.options import FILE, complete_device, format_options
+from streamsim.cli.options import FILE, MARKDOWN_FORM, complete_device, format_options
 from streamsim.cli.page import page_asked, page_option
 from streamsim.cli.printing import FORM, emit
 from streamsim.device import load_device
@@ -85,7 +85,7 @@ def compare_command(
     if spread is not None and samples is None:
         raise InputError(f"--spread {spread}: only --samples draws from it; add --samples")
     form = click.get_current_context().meta[FORM]
-    if timelines and form != "table":
+    if timelines and form not in ("table", MARKDOWN_FORM):
         raise InputError(f"--timelines: draws below the table, not in {form}; leave one of the two out")
     of_one = {"--page": page_asked(), "--timelines": timelines, "--samples": samples is not None}
     if len(records) > 1 and (named := [option for option, is_given in of_one.items() if is_given]):
@@ -108,11 +108,9 @@ def compare_command(
                 drawn = None if spread is None else _spread_of(spread)
                 covered = by_class(expectations(record, comparison.rows, samples, seed, drawn, profile))
             data = _plain(comparison, verdicts[name], worst, covered)
-            emit(comparison_answer(comparison, verdicts[name], covered, worst, record, profile, data), profile)
-            if timelines:
-                console = open_console()
-                for part in drawn_time_lines(record, comparison, profile, worst):
-                    console.print(part, soft_wrap=True)
+            answer = comparison_answer(comparison, verdicts[name], covered, worst, record, profile, data)
+            lines = drawn_time_lines(record, comparison, profile, worst) if timelines else ()
+            emit(replace(answer, tables=(*answer.tables, *lines)), profile)
     return _exit_code(verdicts)
 
 

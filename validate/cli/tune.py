@@ -19,7 +19,7 @@ from streamsim.cli.options import (
     Chosen,
     Pipeline,
     device_options,
-    format_options,
+    form_options,
     one_of,
     taken,
     workload_options,
@@ -108,7 +108,7 @@ class _Axes(msgspec.Struct, frozen=True):
 )
 @click.option("--gpu", type=click.IntRange(0), default=0, show_default=True, help="The GPU's number.")
 @click.option("--output", "-o", type=FILE, default="tuned.json.gz", show_default=True, help="File for the record.")
-@format_options
+@form_options
 def tune_command(
     budget: int,
     repeats: int,

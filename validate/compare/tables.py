@@ -4,13 +4,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from rich.text import Text
-
 from streamsim.answer import Answer, Pictures
 from streamsim.device import Device
 from streamsim.page import Shown
-from streamsim.report import Table, gantt
+from streamsim.report import Table
 from streamsim.text import counted, format_seconds
+from streamsim.timeline import Timeline
 from streamsim_validate.compare.comparison import (
     FRONT_END,
     GOALS,
@@ -96,7 +95,6 @@ def _host(name: str, found: HostSpeeds | None) -> Iterator[str]:
 FEW = 60  # schedules that are listed without being asked for
 FEW_ABSENT = 5  # of those without a prediction or a measurement, likewise
 NOTABLE = 0.10  # of a profile's number: said in the text
-GANTT_COLUMNS = 100
 NOTHING = "-"
 ABSENT = (NOTHING, "", "", "")
 WORST = "the worst predicted, pageable memory left out"
@@ -260,7 +258,9 @@ def _drift(drift: Drift) -> Iterator[str]:
         )
 
 
-def drawn_time_lines(record: Record, comparison: Comparison, device: Device | None, most: int) -> Iterator[str | Text]:
+def drawn_time_lines(
+    record: Record, comparison: Comparison, device: Device | None, most: int
+) -> Iterator[str | Timeline]:
     """Yield the predicted and, if the record has it, the measured time line of each worst predicted schedule."""
     for row in comparison.worst(most):
         predicted, measured = time_lines(record, row, device)
@@ -269,7 +269,7 @@ def drawn_time_lines(record: Record, comparison: Comparison, device: Device | No
         for name, timeline in (("predicted", predicted), ("measured, traced", measured)):
             if timeline is not None:
                 yield name
-                yield Text(gantt(timeline, GANTT_COLUMNS))  # names of engines are our own
+                yield timeline
 
 
 # Several records
