@@ -204,7 +204,8 @@ class Combinations:
         self.groups: list[tuple[dict[str, Any], Workload, Device, list[Config]]] = []
         self.numbers: list[int] = []  # of those that have a row
         axes = (sweep.device_axes, sweep.work_axes, sweep.config_axes)
-        makers: tuple[Callable[[Mapping[str, Any]], Any], ...] = (sweep.device, sweep.workload_at, _config)
+        makers: tuple[Callable[[Mapping[str, Any]], Any], ...]
+        makers = (sweep.device, sweep.workload_at, lambda point: Config(**point))
         self._made = [lru_cache(CACHED)(partial(_made, make, own)) for make, own in zip(makers, axes, strict=True)]
         _, works, configs = map(_count, axes)
         for group, numbers in groupby(range(start, stop), lambda number: number // configs):
@@ -230,7 +231,8 @@ class Combinations:
                 configs.append(config)
                 self.numbers.append(number)
         if configs:
-            cells = _device_cells(device, _point(self.sweep.device_axes, card)) | _work_cells(workload)
+            cells = _point(self.sweep.device_axes, card) | _work_cells(workload)
+            cells |= {"device": device.name, "connections": device.connections}
             self.groups.append((cells, workload, device, configs))
 
     def predict(self, fast: bool, threads: int | None = None) -> Rows:
@@ -263,17 +265,9 @@ def _made(make: Callable[[Mapping[str, Any]], Any], axes: Sequence[Axis], number
     return make(_point(axes, number))
 
 
-def _config(point: Mapping[str, Any]) -> Config:
-    return Config(**point)
-
-
 def _numbered(name: str, values: Sequence[Any]) -> dict[str, Any]:
     """Return ``values`` by name: the name itself for one, else with ``_1``, ``_2``, ..."""
     return {name if len(values) == 1 else f"{name}_{k}": value for k, value in enumerate(values, 1)}
-
-
-def _device_cells(device: Device, point: Mapping[str, Any]) -> dict[str, Any]:
-    return {**point, "device": device.name, "connections": device.connections}
 
 
 def _work_cells(workload: Workload) -> dict[str, Any]:
