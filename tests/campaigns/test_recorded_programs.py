@@ -18,8 +18,8 @@ from campaigns.recordings import PAIRS, PROCESS_S, PROGRAMS, Experiment, run
 from campaigns.replayed import (
     Pair,
     Predicted,
-    Record,
     Recorded,
+    RecordedRounds,
     Replayed,
     Times,
     lines,
@@ -68,7 +68,7 @@ WALL_S, PACE_S = (4.0, 1.0, 3.0, 2.0, 5.0, 6.0, 7.0, 8.0), tuple(1e-6 * k for k 
 
 def test_programs_are_captured_and_timed_and_those_that_fail_are_noted(tmp_path: Path) -> None:
     """A quarter of the rounds was faster than the one that is replayed: the third of 4, 1, 3, 2 ... s."""
-    head = Record("a card", "2026-11-23", "", 0.0, (), (), ())
+    head = RecordedRounds("a card", "2026-11-23", "", 0.0, (), (), ())
     found = Experiment(tmp_path, head, 600.0, process).all_of([*BOTH, FAILING])
     assert read_record(tmp_path) == found
     names = [program.name for program in BOTH]
@@ -86,7 +86,7 @@ def test_programs_are_captured_and_timed_and_those_that_fail_are_noted(tmp_path:
 
 
 def test_when_time_is_over_no_program_is_begun(tmp_path: Path) -> None:
-    head = Record("a card", "2026-11-23", "", 0.0, (), (), ())
+    head = RecordedRounds("a card", "2026-11-23", "", 0.0, (), (), ())
     found = Experiment(tmp_path, head, -1.0, lambda *_: pytest.fail("begun")).all_of(BOTH)
     assert [one.why for one in found.failures] == ["no time was left"] * 6
     assert not found.times
@@ -95,12 +95,12 @@ def test_when_time_is_over_no_program_is_begun(tmp_path: Path) -> None:
 def test_rounds_count_before_which_the_host_was_as_fast_as_before_the_recorded_one() -> None:
     """It runs at two speeds. Those of the process that was recorded come first, but of graphs, which CUPTI changes."""
 
-    def of(program: str) -> Record:
+    def of(program: str) -> RecordedRounds:
         times = (
             Times(program, "CUPTI", (9.0,), True, (1.0, 3.0, 2.0), (1e-5,), (1e-5, 1e-5, 2e-5)),
             Times(program, "", (5.0, 6.0), True, pace_s=(2e-5, 3e-5)),
         )
-        return Record("a card", "2026-11-26", "", 1.0, times, (), ())
+        return RecordedRounds("a card", "2026-11-26", "", 1.0, times, (), ())
 
     found, graph = of("inference small"), of("inference small-graph")
     assert [found.measured_s("inference small", pace) for pace in (0.0, 1.05e-5, 2e-5, 3e-5, 4e-5)] == [
@@ -138,7 +138,7 @@ CHANGED = Pair("guide before", "guide after", (make_async(), drop_sync(), stream
 
 
 @pytest.fixture(scope="module")
-def guide(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Record]:
+def guide(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RecordedRounds]:
     """A record of the programs of the guide, as if they had been run here."""
     place = tmp_path_factory.mktemp("guide")
     with zipfile.ZipFile(place / "recordings-1.zip", "w") as kept:
@@ -147,10 +147,10 @@ def guide(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Record]:
     recordings = tuple(Recorded(f"{name}.json", f"guide {name}", "CUPTI", "all") for name in ("before", "after"))
     walls = {"guide before": BEFORE_S, "guide after": AFTER_S}
     times = tuple(Times(name, "", (wall_s,) * 3, True) for name, wall_s in walls.items())
-    return place, Record("a card", "2026-11-23", "", 1.0, times, recordings, ())
+    return place, RecordedRounds("a card", "2026-11-23", "", 1.0, times, recordings, ())
 
 
-def test_a_replay_is_held_against_what_was_recorded(guide: tuple[Path, Record]) -> None:
+def test_a_replay_is_held_against_what_was_recorded(guide: tuple[Path, RecordedRounds]) -> None:
     """5.535 ms of 5.607, as the guide has it; without what recording cost, the program that was simulated."""
     before, after = replays(*guide)
     assert isinstance(before, Replayed)
@@ -161,7 +161,7 @@ def test_a_replay_is_held_against_what_was_recorded(guide: tuple[Path, Record]) 
     assert after.predicted_s(after.timed) == pytest.approx(AFTER_S, rel=0.01)
 
 
-def test_a_change_is_predicted_from_the_recording_before_it(guide: tuple[Path, Record]) -> None:
+def test_a_change_is_predicted_from_the_recording_before_it(guide: tuple[Path, RecordedRounds]) -> None:
     """2.118 ms, and it takes 2.119. Were the program slower with it, that would be said."""
     folder, found = guide
     recorded = [one for one in replays(folder, found) if isinstance(one, Replayed)]
@@ -176,7 +176,7 @@ def test_a_change_is_predicted_from_the_recording_before_it(guide: tuple[Path, R
     assert not one._replace(after_s=1.01 * BEFORE_S).misleads
 
 
-def test_what_cannot_be_replayed_or_was_not_measured_is_said(guide: tuple[Path, Record]) -> None:
+def test_what_cannot_be_replayed_or_was_not_measured_is_said(guide: tuple[Path, RecordedRounds]) -> None:
     folder, found = guide
     wrong = tuple(replace(one, window="none") for one in found.recordings[:1])
     said = list(lines(folder, replace(found, recordings=wrong), [CHANGED]))

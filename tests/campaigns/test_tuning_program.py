@@ -27,10 +27,10 @@ from campaigns.tuning import (
     LEAST,
     MOST,
     WORK,
-    Record,
     Regret,
     Seen,
     Tuning,
+    Tunings,
     by_the_model,
     drawn,
     is_good,
@@ -127,7 +127,7 @@ def test_by_the_model_is_what_tune_proposes() -> None:
 # A record
 
 
-def a_record() -> Record:
+def a_record() -> Tunings:
     """Two small workloads on a made-up card whose times are known: what is predicted, but for one far faster."""
     device = load_device("h200")
     tunings = []
@@ -138,7 +138,7 @@ def a_record() -> Record:
         walls = tuple((t * 0.99, t, t * 1.01) for t in times.tolist())
         best = len(configs) - 1
         tunings.append(Tuning(workload, configs, walls, best, best, walls[best], walls[best]))
-    return Record("Emulated", 9, "2026-11-23", dump_device(device), tuple(tunings))
+    return Tunings("Emulated", 9, "2026-11-23", dump_device(device), tuple(tunings))
 
 
 @compiled

@@ -34,7 +34,7 @@ from typing import NamedTuple
 import msgspec
 
 from campaigns.recorded.rounds import ROUNDS
-from campaigns.replayed import RECORD, RECORDINGS, Failure, Pair, Record, Recorded, Times, lines, read_record
+from campaigns.replayed import RECORD, RECORDINGS, Failure, Pair, Recorded, RecordedRounds, Times, lines, read_record
 from streamsim.files import write_bytes
 from streamsim.transform import Change, chunks, drop_sync, graph, make_async, pin, prefetch, streams
 
@@ -59,7 +59,7 @@ except InputError as error:
 """
 
 
-class Program(NamedTuple):
+class Variant(NamedTuple):
     """A variant of a module of ``campaigns.recorded``."""
 
     module: str
@@ -82,7 +82,7 @@ VARIANTS = {  # by module; earlier records have programs in CUDA C++, and record
     "layers_streamed": "pageable pinned async prefetched",
     "cupy_pipeline": "pageable pinned synchronised async streams graph whole chunked small small-streams small-graph",
 }
-PROGRAMS = tuple(Program(module, variant) for module, variants in VARIANTS.items() for variant in variants.split())
+PROGRAMS = tuple(Variant(module, variant) for module, variants in VARIANTS.items() for variant in variants.split())
 
 
 def _pairs(module: str, *rows: tuple[str, str, tuple[Change, ...]]) -> Iterator[Pair]:
@@ -179,12 +179,14 @@ class Experiment:
     ``run``: a command, with its limit in seconds; raises RuntimeError where it fails.
     """
 
-    def __init__(self, folder: Path, head: Record, limit_s: float, run: Callable[[Sequence[str], float], None]) -> None:
+    def __init__(
+        self, folder: Path, head: RecordedRounds, limit_s: float, run: Callable[[Sequence[str], float], None]
+    ) -> None:
         self.record = head
         self._folder, self._limit_s, self._run = folder, limit_s, run
         self._began = time.monotonic()
 
-    def all_of(self, programs: Sequence[Program]) -> Record:
+    def all_of(self, programs: Sequence[Variant]) -> RecordedRounds:
         """Return those of each module captured, then as they are, once more in reverse order."""
         modules = [[*some] for _, some in groupby(programs, attrgetter("module"))]
         steps = (
@@ -210,7 +212,7 @@ class Experiment:
         took_s = round(time.monotonic() - self._began, 1)
         self.record = msgspec.structs.replace(self.record, took_s=took_s, **columns)
 
-    def _step(self, what: str, some: Sequence[Program]) -> None:
+    def _step(self, what: str, some: Sequence[Variant]) -> None:
         """Run the programs of a module in a process, and once more if they are captured. Keep times and recording."""
         processes = [(program, recorder) for recorder in RECORDERS[what] for program in some]
         with tempfile.TemporaryDirectory() as name:
@@ -224,7 +226,7 @@ class Experiment:
             if what == CAPTURED:
                 self._keep(some, recording)
 
-    def _said(self, said: _Line, program: Program, recorder: str, what: str) -> None:
+    def _said(self, said: _Line, program: Variant, recorder: str, what: str) -> None:
         """Keep the times of a program that a process wrote."""
         assert said.variant == program.variant
         if not said.verified:
@@ -233,7 +235,7 @@ class Experiment:
         times = rounds.wall_s, said.verified, beside.wall_s, rounds.pace_s, beside.pace_s
         self._add(times=[Times(program.name, recorder, *times)])
 
-    def _keep(self, some: Sequence[Program], recording: Path) -> None:
+    def _keep(self, some: Sequence[Variant], recording: Path) -> None:
         """Put a recording into the zip, or into the next one; LZMA packs it to half of what gzip does."""
         packed, own = recording.read_bytes(), [one for one in self.record.times if one.by == "CUPTI"][-len(some) :]
         file = f"{some[0].module}-CUPTI.json"
@@ -252,7 +254,7 @@ class Experiment:
         )
 
 
-def _command(what: str, some: Sequence[Program], times: str, recording: str) -> list[str]:
+def _command(what: str, some: Sequence[Variant], times: str, recording: str) -> list[str]:
     variants = [program.variant for program in some]
     own = [sys.executable, "-m", f"{PACKAGE}.{some[0].module}", "--variants", *variants, "--times", times]
     if what == CAPTURED:
@@ -282,13 +284,13 @@ def run(command: Sequence[str], limit_s: float) -> None:
         raise RuntimeError(f"exit code {process.returncode}: {' | '.join(said.strip().splitlines()[-4:])}")
 
 
-def record(folder: Path, profile: str, date: str, limit_s: float, only: Sequence[str] = ()) -> Record:
+def record(folder: Path, profile: str, date: str, limit_s: float, only: Sequence[str] = ()) -> RecordedRounds:
     """Run the programs, or ``only`` those whose names have one of these words, and write the record to ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob(RECORDINGS.format("*")):
         old.unlink()
     programs = [one for one in PROGRAMS if not only or any(word in one.name for word in only)]
-    return Experiment(folder, Record(_card(), date, profile, 0.0, (), (), ()), limit_s, run).all_of(programs)
+    return Experiment(folder, RecordedRounds(_card(), date, profile, 0.0, (), (), ()), limit_s, run).all_of(programs)
 
 
 def _card() -> str:

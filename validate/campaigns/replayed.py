@@ -85,7 +85,7 @@ class Failure(msgspec.Struct, frozen=True):
     why: str
 
 
-class Record(msgspec.Struct, frozen=True):
+class RecordedRounds(msgspec.Struct, frozen=True):
     """The programs that were run. ``profile``: TOML, calibrated on that card just before; "" for the shipped one."""
 
     card: str
@@ -120,9 +120,9 @@ def _at_pace(wall_s: Sequence[float], paces_s: Sequence[float], pace_s: float) -
     return [wall for wall, pace in zip(wall_s, paces_s, strict=True) if abs(pace / pace_s - 1) <= SAME_PACE]
 
 
-def read_record(folder: Path) -> Record:
+def read_record(folder: Path) -> RecordedRounds:
     """Return the record of a folder."""
-    return msgspec.json.decode((folder / RECORD).read_bytes(), type=Record)
+    return msgspec.json.decode((folder / RECORD).read_bytes(), type=RecordedRounds)
 
 
 class Replayed(NamedTuple):
@@ -187,7 +187,7 @@ class Predicted(NamedTuple):
         return self.gain >= RECOMMENDED and self.after_s > SLOWER * self.before_s
 
 
-def replays(folder: Path, record: Record, profile: str = "") -> Iterator[Replayed | str]:
+def replays(folder: Path, record: RecordedRounds, profile: str = "") -> Iterator[Replayed | str]:
     """Return the replay of every recording, or why there is none. ``profile``: replaces the record's; as TOML."""
     text = profile or record.profile
     card = parse_device(text) if text else None
@@ -229,7 +229,7 @@ def _rest_s(whole: Recording, inside: Recording, window: str, costs: HostCosts) 
     return max((first_ns - opened_ns) * 1e-9 - cost_s, 0.0) + max(behind_ns, 0) * 1e-9
 
 
-def predictions(found: Iterable[Replayed], record: Record, pairs: Sequence[Pair]) -> Iterator[Predicted | str]:
+def predictions(found: Iterable[Replayed], record: RecordedRounds, pairs: Sequence[Pair]) -> Iterator[Predicted | str]:
     """Return the prediction of each pair from each recording of its program before the change, or why there is none."""
     by_program: dict[str, list[Replayed]] = {}
     for one in found:
@@ -257,7 +257,7 @@ def title(pair: Pair) -> str:
     return f"{pair.before} -> {pair.after.rpartition(' ')[2]} {' '.join(change.option for change in pair.changes)}"
 
 
-def lines(folder: Path, record: Record, pairs: Sequence[Pair], profile: str = "") -> Iterator[str]:
+def lines(folder: Path, record: RecordedRounds, pairs: Sequence[Pair], profile: str = "") -> Iterator[str]:
     """Yield what was run, then each replay and prediction with its error, and what is not there."""
     yield f"{record.card or 'card unknown'}, {record.date}: {len(record.recordings)} recordings, {record.took_s:.0f} s"
     yield from (f"failed: {one.program}, {one.what}: {one.why}" for one in record.failures)

@@ -55,7 +55,7 @@ class Tuning(msgspec.Struct, frozen=True):
     best_s: tuple[float, ...]
 
 
-class Record(msgspec.Struct, frozen=True):
+class Tunings(msgspec.Struct, frozen=True):
     """The measured tunings, and the profile that was calibrated just before, as TOML."""
 
     card: str
@@ -107,7 +107,7 @@ def record(seed: int, profile: Path, output: Path, date: str, count: int = COUNT
     text = profile.read_text(encoding="utf-8")
     with open_gpu() as gpu:
         tunings = tuple(measured(workload, parse_device(text), gpu, seed) for workload in drawn(seed, count))
-        found = Record(gpu.card.name, seed, date, text, tunings)
+        found = Tunings(gpu.card.name, seed, date, text, tunings)
     write_bytes(gzip.compress(msgspec.json.encode(found), mtime=0), output)
 
 
@@ -132,9 +132,9 @@ def measured(workload: Workload, device: Device, gpu: Any, seed: int) -> Tuning:
 # -- anywhere ----------------------------------------------------------------------------------------------------------
 
 
-def read_record(path: Path) -> Record:
+def read_record(path: Path) -> Tunings:
     """Return a record of such tunings."""
-    return msgspec.json.decode(gzip.decompress(path.read_bytes()), type=Record)
+    return msgspec.json.decode(gzip.decompress(path.read_bytes()), type=Tunings)
 
 
 def seen_of(configs: Sequence[Config], wall_s: Iterable[Sequence[float]]) -> Seen:
@@ -166,7 +166,7 @@ def regret_of(seen: Seen, offers: Proposals, true_s: Array, seed: int = 0) -> Re
     return Regret(over(order[:1]), over(order), drawn_s)
 
 
-def regrets(found: Record) -> list[Regret]:
+def regrets(found: Tunings) -> list[Regret]:
     """Return the regrets of each tuning of a record."""
     device = parse_device(found.profile)
     return [

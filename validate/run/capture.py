@@ -31,7 +31,7 @@ BY_OTHERS = (
 )
 
 
-class Program(NamedTuple):
+class PythonProgram(NamedTuple):
     """A program and what runs it.
 
     ``interpreter``: its path; ``options``: the interpreter's; ``words``: a script, ``-m`` and a module or ``-c`` and
@@ -56,7 +56,7 @@ class ProgramError(InputError):
         self.exit_code = code
 
 
-def parse_program(command: Sequence[str]) -> Program:
+def parse_program(command: Sequence[str]) -> PythonProgram:
     """Return the program of a command line. Raises InputError for what is no Python program."""
     first, *rest = command
     if not PYTHON.fullmatch(Path(first).name):
@@ -80,10 +80,10 @@ def parse_program(command: Sequence[str]) -> Program:
         raise InputError("no program: give one, as in -- python my_program.py or -- python -m my_program")
     if not words[0].startswith("-") and not Path(words[0]).exists():
         raise InputError(f"{shown(words[0])}: there is no such file")
-    return Program(interpreter, tuple(options), tuple(words))
+    return PythonProgram(interpreter, tuple(options), tuple(words))
 
 
-def capture(program: Program, output: Path, window: str | None = None, untraced_runs: int = 1) -> Recording:
+def capture(program: PythonProgram, output: Path, window: str | None = None, untraced_runs: int = 1) -> Recording:
     """Run ``program`` so often untraced and then recorded, and write what was recorded.
 
     ``window``: one of its named ranges, or times; at both ends of a named one the program waits until the card is idle.
@@ -107,7 +107,7 @@ def capture(program: Program, output: Path, window: str | None = None, untraced_
         return _keep(program, Path(found), output)
 
 
-def _probe(program: Program, report: Path) -> None:
+def _probe(program: PythonProgram, report: Path) -> None:
     """Raise NoGpuError or InputError, with the remedy, if nothing can be recorded."""
     command = [program.interpreter, runner.__file__, "probe", str(report), "{}"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -125,7 +125,7 @@ def _probe(program: Program, report: Path) -> None:
         )
 
 
-def _run(program: Program, what: str, report: str, asked: Mapping[str, Any]) -> None:
+def _run(program: PythonProgram, what: str, report: str, asked: Mapping[str, Any]) -> None:
     """Run the program once. Its input and output are ours. Raises as :func:`capture` does."""
     command = [program.interpreter, *program.options, runner.__file__, what, report, json.dumps(asked), *program.words]
     sys.stdout.flush()
@@ -180,7 +180,7 @@ def _check_window(report: str, window: str | None, windows: Mapping[str, int]) -
         )
 
 
-def _keep(program: Program, found: Path, output: Path) -> Recording:
+def _keep(program: PythonProgram, found: Path, output: Path) -> Recording:
     """Write what was recorded, packed if the name says so, once it has been read."""
     recording = read_recording(found)
     if not len(recording.work):
