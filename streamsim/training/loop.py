@@ -341,14 +341,26 @@ def _order_matters(rows: Sequence[LoopRow], device: Device) -> Iterator[str]:
 
 def _together(loop: Loop, device: Device, changes: list[_Change], rows: Sequence[LoopRow]) -> Iterator[LoopRow]:
     """Yield the loop with every change that gains beside the others, if it is faster than each row so far."""
+    changes = _with_enough_workers(loop, device, changes)
     kept, least_s = list(changes), seconds_a_step(_changed(loop, changes), device)
     for change in reversed(changes):  # the largest changes for the user are dropped first
         without = [other for other in kept if other is not change]
         if seconds_a_step(_changed(loop, without), device) <= least_s * WORTH:
             kept = without
+    kept = _with_enough_workers(loop, device, kept)
     row = _row(_titles(kept), _changed(loop, kept), device, rows[0], _assumed(kept))
     if row.step_s * WORTH < min(other.step_s for other in rows):
         yield row
+
+
+def _with_enough_workers(loop: Loop, device: Device, changes: Sequence[_Change]) -> list[_Change]:
+    """Return the changes with as many workers as the loop with the other changes needs."""
+    others = [change for change in changes if "workers" not in change.fields]
+    count = enough_workers(_changed(loop, others), device)
+    return [
+        change._replace(title=_workers(count), fields={"workers": count}) if "workers" in change.fields else change
+        for change in changes
+    ]
 
 
 PIN, NON_BLOCKING = "pin_memory=True", "non_blocking=True"

@@ -138,7 +138,7 @@ def completed(
         ("sweep --order serial,pre", ["plain,serial,prefetch"]),
         ("predict --front-end cup", ["plain,cupy"]),
         ("predict --set h2d.lat", ["plain,h2d.latency_s="]),
-        ("schema wo", ["plain,workload"]),
+        ("init --schema wo", ["plain,workload"]),
     ],
 )
 def test_options_with_a_fixed_set_and_device_files_are_completed(

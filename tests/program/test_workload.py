@@ -306,7 +306,7 @@ def test_launches_share_the_time_and_each_has_its_latency() -> None:
     ("text", "kernel"),
     [
         ("0.57ms", WorkloadKernel(duration_s=0.57e-3)),
-        ("0.57", WorkloadKernel(duration_s=0.57)),
+        ("0.57s", WorkloadKernel(duration_s=0.57)),
         ("4ms,threads=64Ki,latency=3us,fill=0.5", WorkloadKernel("kernel", 4e-3, 0, 0.5, (), 65536, 3e-6)),
         ("25ms / 600", WorkloadKernel(duration_s=25e-3, launches=600)),
         ("9us@64Ki, 0.57ms, name=scale", WorkloadKernel("scale", 0.57e-3, points=(Point(65536, 9e-6),))),
