@@ -29,7 +29,7 @@ CONFIGS: tuple[tuple[str, ...], ...] = (
     ("predict", *CUT),
     ("explain", *CUT),
     ("best", *SIZES, "--max-chunks", "6", "--max-streams", "3"),
-    ("diagnose", *CUT, "--measured", "0.9ms"),
+    ("explain", *CUT, "--measured", "0.9ms"),
     ("loop", "--batch", "256", "--batch-bytes", "154MB", "--step", "45ms", "--load", "240ms", "--workers", "4"),
 )
 MAPS: dict[str, tuple[str, ...]] = {

@@ -14,7 +14,6 @@ COMMANDS = {
     "predict": "streamsim.cli.predict:predict_command",
     "simulate": "streamsim.cli.predict:simulate_command",
     "schedule": "streamsim.cli.predict:schedule_command",
-    "diagnose": "streamsim.cli.diagnose:diagnose_command",
     "explain": "streamsim.cli.explain:explain_command",
     "best": "streamsim.cli.best:best_command",
     "code": "streamsim.cli.code:code_command",

@@ -14,11 +14,12 @@ from streamsim.analysis import (
     explain,
     work_bound,
 )
-from streamsim.answer import explanation_answer, explanations_answer
+from streamsim.answer import Answer, diagnosis_answer, explanation_answer, explanations_answer
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers, schedule_of_layers
-from streamsim.cli.notes import noting_compilation
+from streamsim.cli.measured import measured_option
+from streamsim.cli.notes import note, noting_compilation
 from streamsim.cli.options import (
     FILE,
     OUTPUT,
@@ -36,7 +37,9 @@ from streamsim.cli.page import page_asked, page_option
 from streamsim.cli.printing import emit
 from streamsim.cli.side_by_side import check_single
 from streamsim.device import Device, within_words
+from streamsim.diagnosis import Measured, diagnose
 from streamsim.errors import OK, InputError
+from streamsim.model import simulate
 from streamsim.program import Config, Schedule, Workload, write_schedule
 from streamsim.report import save_explanation
 from streamsim.search import together
@@ -53,6 +56,7 @@ from streamsim.transform import LayersSource, Origin, Source
 @click.option("--plot", type=PICTURE, help="Save the Gantt chart with the critical path and the lost time by cause.")
 @page_option
 @fail_if_option
+@measured_option
 @click.option("--remedied", type=OUTPUT, help="Save the schedule with the first remedy made: a .json file.")
 @click.pass_context
 def explain_command(
@@ -62,6 +66,7 @@ def explain_command(
     remedied: Path | None,
     fail_if: tuple[Condition, ...],
     others: tuple[Path, ...],
+    measured: tuple[Measured, ...] | None,
     **options: Any,
 ) -> int:
     """Say why a pipeline takes longer than its busiest engine alone: what each cause loses, and what to do first.
@@ -74,6 +79,10 @@ def explain_command(
     Several schedules or recordings give one table, a row for each file: its time, its largest loss, and the first
     remedy with its gain.
 
+    --measured says which usual mistake makes the program take the time that you measured. Describe the program as you
+    meant it: its time is predicted so, and with each usual mistake, alone and in pairs. If several mistakes explain the
+    time equally well, the last lines name a second measurement that tells them apart.
+
     \b
     Examples:
       streamsim explain --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --order breadth-first
@@ -81,15 +90,24 @@ def explain_command(
       streamsim explain workload.toml --chunks 64 --streams 4 --device a100 --plot why.png
       streamsim explain schedule.json --device k20c --connections 1 --remedied better.json
       streamsim explain before.json after.json --device a100
+      streamsim explain --h2d 200MB --kernel 4ms --d2h 50MB --chunks 8 --streams 4 --device rtx4090 --measured 14.5ms
+      streamsim explain --h2d 200MB --kernel 4ms --d2h 50MB --chunks 8 --device a100 --measured 1:14.4ms,4:11.2ms
     """  # noqa: D301 - click wants the backspace itself
     chosen, of_layers, pipeline = taken(Chosen, options), taken(LayerOptions, options), Pipeline(**options)
     if others:
-        single = {"plot": plot, "page": page_asked(), "remedied": remedied, "fail-if": fail_if}
-        single["layers"] = of_layers.layers
+        single: dict[str, Any] = {"plot": plot, "page": page_asked(), "remedied": remedied, "fail-if": fail_if}
+        single |= {"measured": measured, "layers": of_layers.layers}
         check_single(name for name, value in single.items() if value)
         _explain_several([path for path in (pipeline.workload, *others) if path], context, pipeline, chosen)
         return OK
     asked = asked_for(context, pipeline, chosen, of_layers)
+    if measured is not None:
+        for name, path in {"plot": plot, "remedied": remedied}.items():
+            if path is not None:
+                raise InputError(one_line(f"--{name} {path}: does not go with --measured; leave one of them out"))
+        diagnosis = _diagnosed(asked, measured)
+        emit(diagnosis, asked.device)
+        return judged(fail_if, diagnosis.data)
     with noting_compilation():
         explanation = explained(asked.schedule, asked.device, asked.source)
     if remedied is not None:
@@ -172,6 +190,20 @@ def asked_for(context: click.Context, pipeline: Pipeline, chosen: Chosen, of_lay
     workload, of_events = timed_alone_noted(workload, device)
     schedule, assumed = pipeline.on(device, workload)
     return Asked(schedule, device, inputs, Source(workload, pipeline.config()), [*of_events, *assumed])
+
+
+def _diagnosed(asked: Asked, measured: tuple[Measured, ...]) -> Answer:
+    """Return which mistakes explain the measured times of the work that was asked for."""
+    program: Workload | Schedule = asked.schedule
+    meant, config = asked.schedule, None
+    if isinstance(asked.source, Source):
+        program, config = asked.source.workload, asked.source.config
+        meant = msgspec.structs.replace(config, streams=measured[0].streams or config.streams).schedule(program)
+        if config.chunks == 1 and config.streams > 1:
+            note(f"--streams {config.streams}: one chunk runs in one stream; give --chunks, the number of its pieces")
+    with noting_compilation():
+        found = diagnose(program, asked.device, measured, config)
+    return diagnosis_answer(found, simulate(meant, asked.device) if page_asked() else None, asked.inputs)
 
 
 def bound_of_work(workload: Workload, config: Config, device: "Device") -> "Bound":

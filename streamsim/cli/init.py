@@ -36,7 +36,7 @@ streams = 4
 
 device = "h200"  # a name that streamsim devices lists, or a file
 # front_end = "cupy"  # what the program is written in: cupy, pytorch, cuda-c++
-# measured = "1.6ms"  # for streamsim diagnose
+# measured = "1.6ms"  # explain then says which mistake makes it take so long
 """
 
 

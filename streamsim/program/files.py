@@ -326,7 +326,7 @@ class WorkloadFile(Workload, frozen=True):
     """The fields of a workload's file: the workload, and how to cut, issue and predict it unless options say otherwise.
 
     The names are those of the options. A sweep takes ranges, such as ``chunks = "1..64"``. ``measured`` is for
-    ``streamsim diagnose``.
+    ``streamsim explain``, which then says which mistake explains it.
     """
 
     chunks: int | str | list[int | str] | None = None

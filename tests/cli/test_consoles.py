@@ -13,7 +13,7 @@ from streamsim.report import Table
 from streamsim.text import from_cell
 
 LOOP = ("loop", "--batch", "64", "--batch-bytes", "64MiB", "--step", "9ms", "--load", "12ms")
-MEASURED = ("diagnose", *CUT, "--measured", "14.5ms")
+MEASURED = ("explain", *CUT, "--measured", "14.5ms")
 COMMANDS = (
     ("predict", *CUT),
     ("explain", *CUT),

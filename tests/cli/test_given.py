@@ -38,7 +38,7 @@ COMMANDS = {
     "explain": ("explain", "{}"),
     "whatif": ("whatif", "{}", "--async"),
     "check": ("check", "{}"),
-    "diagnose": ("diagnose", "{}", "--measured", "1ms"),
+    "diagnose": ("explain", "{}", "--measured", "1ms"),
 }
 
 

@@ -32,7 +32,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "best of layers": ("best", "--layers", "layers.toml", "--memory-limit", "200MiB"),
     "whatif": ("whatif", "pageable.json", "--pin", "--streams", "2", "--independent"),
     "sweep": ("sweep", *WORK, "--chunks", "1,8", "--streams", "1,4"),
-    "diagnose": ("diagnose", *CUT, "--measured", "14ms"),
+    "diagnose": ("explain", *CUT, "--measured", "14ms"),
     "loop": ("loop", *LOOP),
 }
 TIME, RATIO, PERCENT = r"(?<![\w.])(\d[\d.,]*) [numk]?s\b", r"(?<![\w.])(\d[\d.]*)x", r"\d\.\d+ ?%"

@@ -31,16 +31,16 @@ def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
     return found
 
 
-@pytest.mark.parametrize("command", ["predict", "explain", "diagnose"])
+@pytest.mark.parametrize(("command", "time"), [("predict", ""), ("explain", ""), ("explain", "900us")])
 def test_what_the_file_says_is_what_the_options_say(
-    command: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    command: str, time: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = {"chunks": 4, "streams": 2, "order": "breadth-first", "memory": "pageable", "device": "a100"}
-    more = 'measured = "900us"\n' if command == "diagnose" else ""
+    more = f'measured = "{time}"\n' if time else ""
     lines = [f"{name} = {json.dumps(value)}\n" for name, value in plan.items()]
     (folder / "w.toml").write_text(WORK + "".join(lines) + more)
     options = [word for name, value in plan.items() for word in (f"--{name}", str(value))]
-    measured = ("--measured", "900us") if command == "diagnose" else ()
+    measured = ("--measured", time) if time else ()
     assert figures(capsys, command, "w.toml") == figures(capsys, command, *OPTIONS, *options, *measured)
     wins = ("--chunks", "2", "--device", "h200")
     assert figures(capsys, command, "w.toml", *wins) == figures(

@@ -1,4 +1,4 @@
-"""The command diagnose: what it prints, and what it says of bad input."""
+"""``explain --measured``: what it prints."""
 
 import json
 
@@ -13,7 +13,7 @@ PROGRAM = [
 
 
 def test_the_verdict_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["diagnose", *PROGRAM, "--measured", "14.5ms"]) == 0
+    assert main(["explain", *PROGRAM, "--measured", "14.5ms"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "diagnosis on rtx4090"
     assert "explanations fit; the likeliest one: " in lines[1]
@@ -21,7 +21,7 @@ def test_the_verdict_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_has_every_explanation(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["diagnose", *PROGRAM, "--measured", "1:14.4ms,4:14.5ms,12ms:copies", "--json"]) == 0
+    assert main(["explain", *PROGRAM, "--measured", "1:14.4ms,4:14.5ms,12ms:copies", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert [time["streams"] for time in said["measured"]] == [1, 4, None]
     assert [time["without_kernels"] for time in said["measured"]] == [False, False, True]

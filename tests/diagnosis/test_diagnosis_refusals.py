@@ -36,4 +36,4 @@ def test_what_cannot_be_diagnosed_is_named(program: Workload | Schedule, measure
 
 @pytest.mark.parametrize("text", TIMES)
 def test_a_time_that_cannot_be_read_is_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert TIMES[text] in refusal_of(["diagnose", *PROGRAM, "--measured", text], capsys)
+    assert TIMES[text] in refusal_of(["explain", *PROGRAM, "--measured", text], capsys)
