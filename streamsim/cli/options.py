@@ -17,7 +17,7 @@ from streamsim.checks import MOST_CHUNKS, SHORTEST_KERNEL_S
 from streamsim.cli.given import Given, is_program, read_given
 from streamsim.cli.notes import note
 from streamsim.cli.one_file import take_defaults
-from streamsim.cli.printing import EVERYTHING, FORM, OWN_CARD
+from streamsim.cli.printing import EVERYTHING, FORM, NOTED, OWN_CARD
 from streamsim.code import FRONT_END_OF, Language
 from streamsim.device import (
     CALLS,
@@ -476,6 +476,7 @@ class Chosen(msgspec.Struct, frozen=True):
         """
         for line in given.notes:
             note(line)
+        context.meta[NOTED] = (*context.meta.get(NOTED, ()), *given.notes)
         if given.device is None or context.get_parameter_source("device") is ParameterSource.COMMANDLINE:
             return self
         context.meta[OWN_CARD] = True

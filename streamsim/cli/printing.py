@@ -18,8 +18,9 @@ from streamsim.device import Device, digest_of, known_within
 from streamsim.report import to_csv
 from streamsim.text import as_unicode, printable
 
-# What a click context knows: the form of the answer, all of it or the first screen, its page, and a program's own card.
-FORM, EVERYTHING, PAGE, OWN_CARD = (f"streamsim.{name}" for name in ("form", "all", "page", "card"))
+# What a click context knows: the form of the answer, all of it or the first screen, its page, a program's own card, and
+# what was noted of a recording.
+FORM, EVERYTHING, PAGE, OWN_CARD, NOTED = (f"streamsim.{name}" for name in ("form", "all", "page", "card", "noted"))
 LATER_CONTROLS = re.compile("[\x7f-\x9f]")  # a terminal obeys these as it obeys ESC
 
 
@@ -34,7 +35,7 @@ def emit(answer: Answer, device: Device | None = None) -> None:
     notes = (*answer.notes, f"no --device given: {given}") if is_usual and not asked.get(OWN_CARD) else answer.notes
     answer = replace(answer, notes=notes, command=shlex.join(called()))
     if asked.get(PAGE) is not None:
-        write_page(answer, asked[PAGE])
+        write_page(replace(answer, warnings=(*answer.warnings, *asked.get(NOTED, ()))), asked[PAGE])
     everything = asked.get(EVERYTHING, False)
     with verdict():
         match asked.get(FORM):

@@ -24,6 +24,7 @@ from streamsim.answer import (
     prediction_answer,
     show,
 )
+from streamsim.cli import given as reader
 from streamsim.cli import main, printing
 from streamsim.device import Device
 from streamsim.program import Schedule
@@ -119,3 +120,13 @@ def test_every_renderer_shows_what_the_terminal_says_of_any_command(
     (answer,) = answers
     assert answer.title
     assert_all_show(answer)
+
+
+def test_what_is_noted_of_a_recording_is_on_its_page(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = folder / "page.html"
+    monkeypatch.setattr(reader, "notes_on", lambda *_: ["bad replay: +25% in all"])
+    assert main(["explain", str(folder / "trace.json"), "--page", str(page)]) == 0
+    assert "streamsim: bad replay: +25% in all" in capsys.readouterr().err
+    assert "bad replay: +25% in all" in Words(page.read_text()).text
