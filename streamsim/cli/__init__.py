@@ -12,8 +12,6 @@ from streamsim.cli.process import LazyGroup, run
 COMMANDS = {
     "init": "streamsim.cli.init:init_command",
     "predict": "streamsim.cli.predict:predict_command",
-    "simulate": "streamsim.cli.predict:simulate_command",
-    "schedule": "streamsim.cli.predict:schedule_command",
     "explain": "streamsim.cli.explain:explain_command",
     "best": "streamsim.cli.best:best_command",
     "code": "streamsim.cli.code:code_command",

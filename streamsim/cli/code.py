@@ -1,41 +1,48 @@
-"""Write the program that a prediction is of."""
+"""``streamsim code``: the program that a prediction is of, in a language or as a schedule."""
 
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 import click
 
 from streamsim.cli.brief_help import BriefCommand
+from streamsim.cli.given import Given
 from streamsim.cli.layers import LayerOptions, layers_given, place_layers
 from streamsim.cli.notes import note
 from streamsim.cli.options import OUTPUT, Pipeline, one_of, pipeline_options, schedule_given, taken
-from streamsim.cli.predict import take_options_of_predict
+from streamsim.cli.predict import predict_command
 from streamsim.cli.printing import print_data
 from streamsim.code import LANGUAGES, Language, code_of, code_of_layers, code_of_schedule, code_of_steps, language_of
+from streamsim.device import dump_device
 from streamsim.errors import InputError
 from streamsim.files import write_text
-from streamsim.program import Schedule
+from streamsim.program import Layers, Offload, Schedule, dump_schedule
 from streamsim.text import format_seconds, one_line, shown
 from streamsim.transform import has_more, is_recorded, repeated_step
 
-as_option = click.option(
-    "--as",
-    "language",
-    type=one_of(LANGUAGES),
-    help="The language of the program. Default: that of the workload file's front_end; C++ for -o NAME.cu.",
-)
-output_option = click.option("--output", "-o", type=OUTPUT, help="File to write. Default: standard output.")
+Written = Language | Literal["schedule"]
+SCHEDULE: Final = "schedule"
+# By the ending of -o's file what is written. A program in Python may be in either of two languages.
+WRITTEN_AS: dict[str, Written] = {".cu": "cuda-c++", ".cpp": "cuda-c++", ".cc": "cuda-c++", ".cxx": "cuda-c++"}
+WRITTEN_AS[".json"] = SCHEDULE
 
 
 @click.command("code", cls=BriefCommand)
 @pipeline_options
 @place_layers
-@as_option
-@output_option
+@click.option(
+    "--as",
+    "language",
+    type=one_of((*LANGUAGES, SCHEDULE)),
+    help="The language of the program, or schedule: the schedule as JSON. Default: that of the workload file's"
+    " front_end; C++ for -o NAME.cu; a schedule for -o NAME.json.",
+)
+@click.option("--output", "-o", type=OUTPUT, help="File to write. Default: standard output.")
 @click.pass_context
-def code_command(context: click.Context, /, language: Language | None, output: Path | None, **options: Any) -> None:
-    """Write the program that the options of predict, or a schedule's file, describe.
+def code_command(context: click.Context, /, language: Written | None, output: Path | None, **options: Any) -> None:
+    """Write the program that the options of predict, a schedule or a recording describe.
 
     It is complete: pinned memory, streams, events, the loop of the pattern, a marked place for your kernels with a
     stand-in that runs as it is. It compares its output with that of the serial program and prints its wall times as
@@ -45,6 +52,8 @@ def code_command(context: click.Context, /, language: Language | None, output: P
     option of predict; those that say nothing of the program (--device, --json, --plot ...) change nothing. With
     --layers: a PyTorch nn.Sequential whose weights are streamed.
 
+    With --as schedule, the schedule is written as JSON, which predict, explain, check and streamsim-validate run take.
+
     \b
     Examples:
       streamsim code --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --as cupy -o pipeline.py
@@ -52,18 +61,21 @@ def code_command(context: click.Context, /, language: Language | None, output: P
       streamsim code schedule.json --as cuda-c++ -o pipeline.cu
       streamsim code program.json --as pytorch -o pipeline.py
       streamsim code --layers layers.toml --depth 3 --resident head --as pytorch -o offload.py
+      streamsim code --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --as schedule -o schedule.json
     """  # noqa: D301 - click wants the backspace itself
     of_layers, pipeline = taken(LayerOptions, options), Pipeline(**options)
-    language = language or language_of_file(output)
-    given = layers_given(context, of_layers, pipeline.memory)
-    program = schedule_given(context, pipeline)
-    schedule = None if program is None else program.schedule
-    if given is not None:
-        text = code_of_layers(*given, _said(language, output=output, languages=("pytorch",)))
-    elif schedule is not None:
-        text = (code_of_steps_noted if is_recorded(schedule) else code_of_schedule)(
-            schedule, _said(language, output=output)
-        )
+    if language is None and output is not None:
+        language = WRITTEN_AS.get(output.suffix)
+    layers, program = layers_given(context, of_layers, pipeline.memory), schedule_given(context, pipeline)
+    if program and output and pipeline.workload and output.exists() and output.samefile(pipeline.workload):
+        raise InputError(one_line(f"-o {output}: is the file that is read; give another name"))
+    if language == SCHEDULE:
+        text = _schedule(pipeline, layers, program).decode()
+    elif layers is not None:
+        text = code_of_layers(*layers, _said(language, output=output, languages=("pytorch",)))
+    elif program is not None:
+        write = code_of_steps_noted if is_recorded(program.schedule) else code_of_schedule
+        text = write(program.schedule, _said(language, output=output))
     else:
         workload = pipeline.load()
         said = _said(language or language_of(workload.front_end), workload.front_end, output)
@@ -74,9 +86,14 @@ def code_command(context: click.Context, /, language: Language | None, output: P
         write_text(text, output)
 
 
-def language_of_file(output: Path | None) -> Language | None:
-    """Return the language that a file's name says; None if it says none, or Python, in which there are two."""
-    return "cuda-c++" if output is not None and output.suffix in (".cu", ".cpp", ".cc", ".cxx") else None
+def _schedule(pipeline: Pipeline, layers: tuple[Layers, Offload] | None, program: Given | None) -> bytes:
+    """Return the schedule as JSON; of a program also when its ops ran, its card's profile and the notes on it."""
+    if program is not None:
+        for line in program.notes:
+            note(line)
+        profile = dump_device(program.device) if program.device else ""
+        return dump_schedule(program.schedule, program.recorded, profile, program.notes)
+    return dump_schedule(pipeline.schedule(pipeline.load()) if layers is None else layers[1].schedule(layers[0]))
 
 
 def _said(
@@ -113,4 +130,13 @@ def code_of_steps_noted(schedule: Schedule, language: Language, depth: int = 0) 
     return text
 
 
-take_options_of_predict(code_command)
+def _ignore_other_options_of_predict() -> None:
+    """Let a command line of predict also make its program: take the options that say nothing of it, hidden."""
+    own = {option.name for option in code_command.params}
+    for option in map(copy, predict_command.params):
+        if isinstance(option, click.Option) and option.name not in own:
+            option.expose_value, option.hidden = False, True
+            code_command.params.append(option)
+
+
+_ignore_other_options_of_predict()

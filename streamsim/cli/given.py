@@ -27,7 +27,7 @@ from streamsim.text import format_ratio, one_line
 SUFFIXES = (".json", ".gz", ".sqlite", ".sqlite3", ".db", ".nsys-rep", ".qdrep")
 
 
-WRITTEN_BY = "streamsim schedule -o FILE writes a schedule, streamsim simulate --recording FILE a recording"
+WRITTEN_BY = "streamsim code --as schedule -o FILE writes a schedule, streamsim predict --recording FILE a recording"
 
 
 class Given(NamedTuple):
@@ -43,16 +43,8 @@ class Given(NamedTuple):
 
 
 def is_program(path: Path) -> bool:
-    """Return True if a file's name is that of a schedule or a recording, and not of a workload."""
-    return path.suffix.lower() in SUFFIXES
-
-
-def holds_program(path: Path | None) -> bool:
-    """Return True if a file holds a schedule or a recording."""
-    if path is None or not is_program(path):
-        return False
-
-    return kind_given(path) != ""
+    """Return True if a file is a schedule or a recording, by its name or else by its content, and not a workload."""
+    return path.suffix.lower() in SUFFIXES or kind_given(path) != ""
 
 
 def check_there(path: Path) -> None:

@@ -1,6 +1,6 @@
 """Options that several commands share, and what they stand for."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial, reduce
 from glob import escape, glob
@@ -449,6 +449,17 @@ def schedule_given(context: click.Context, pipeline: Pipeline) -> Given | None:
     if given:
         raise InputError(one_line(f"--{given[0]}: {path} is a schedule, cut and issued already; leave the option out"))
     return read_given(path)
+
+
+def programs_given(
+    context: click.Context, pipeline: Pipeline, others: tuple[Path, ...]
+) -> Iterator[tuple[Path, Given]]:
+    """Yield the program in each of several files. Raises InputError for a workload among them, as for options."""
+    for path in (pipeline.workload, *others):
+        given = schedule_given(context, msgspec.structs.replace(pipeline, workload=path))
+        if path is None or given is None:
+            raise InputError(one_line(f"{path}: one of several files is a schedule or a recording; give it alone"))
+        yield path, given
 
 
 class Chosen(msgspec.Struct, frozen=True):

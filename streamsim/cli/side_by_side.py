@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from streamsim.analysis import predict
 from streamsim.answer import rows_answer, scenarios_of
 from streamsim.cli.beside import write_beside
-from streamsim.cli.given import read_given
+from streamsim.cli.given import Given
 from streamsim.cli.options import Chosen, Listed
 from streamsim.cli.page import page_asked
 from streamsim.cli.printing import emit
@@ -62,13 +62,12 @@ def names_of(chosen: Chosen) -> list[Device | str]:
     return [name.strip() for name in device.split(",")] if isinstance(device, str) else [device]
 
 
-def print_programs(paths: Sequence[Path], chosen: Chosen, shown: Shown) -> None:
-    """Predict the programs in files on every device that ``chosen`` names, by default on the programs' own."""
+def print_programs(programs: Iterable[tuple[Path, Given]], chosen: Chosen, shown: Shown) -> None:
+    """Predict programs, each with its file, on every device that ``chosen`` names, by default on the programs' own."""
     rows: list[dict[str, Any]] = []
     lines: dict[str, Timeline] = {}
     links: dict[str, None] = {}
-    for path in paths:
-        given = read_given(path)
+    for path, given in programs:
         for name in names_of(chosen):
             card = replace(chosen, device=name).of(click.get_current_context(), given).load()
             p = predict(given.schedule, card)

@@ -14,7 +14,7 @@ from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.code import code_of_steps_noted
 from streamsim.cli.explain import asked_for, explain_command
-from streamsim.cli.given import holds_program, is_program, read_given
+from streamsim.cli.given import is_program, read_given
 from streamsim.cli.layers import LayerOptions
 from streamsim.cli.options import (
     CHUNKS,
@@ -146,7 +146,7 @@ def _program(context: click.Context, path: Path, own: Chosen) -> tuple[Case, Rec
 
     A workload is read as explain reads it, with the options that its file gives; the device's options in ``own`` win.
     """
-    if is_program(path) or not path.is_file() or holds_program(path):
+    if is_program(path) or not path.is_file():
         given = read_given(path)
         device = own.of(context, given).load()
         return Case(given.schedule, device), given.recorded, given.device

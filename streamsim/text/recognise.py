@@ -6,7 +6,7 @@ import zlib
 
 # By kind: its name, and the command or option that takes it.
 WORDS = {
-    "schedule": "a schedule, for `streamsim simulate`",
+    "schedule": "a schedule, for `streamsim predict`",
     "workload": "a workload, for `streamsim predict`",
     "layers": "the layers of a model, for --layers",
     "loop": "a training loop, for `streamsim loop`",

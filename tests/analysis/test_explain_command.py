@@ -48,7 +48,7 @@ def test_the_command_says_what_the_library_says(capsys: pytest.CaptureFixture[st
 
 def test_predict_and_simulate_explain_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     write_schedule(depth_first(WORKLOAD, 16, 4), tmp_path / "plan.json")
-    for arguments in (["predict", *PIPELINE], ["simulate", str(tmp_path / "plan.json")]):
+    for arguments in (["predict", *PIPELINE], ["predict", str(tmp_path / "plan.json")]):
         explanation = json.loads(run(capsys, *arguments, "--explain", "--json"))["explanation"]
         alone = json.loads(run(capsys, "explain", *PIPELINE, "--json"))
         assert {name: alone[name] for name in explanation} | {"inputs": None} == {**explanation, "inputs": None}

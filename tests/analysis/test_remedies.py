@@ -546,7 +546,7 @@ def test_the_schedule_with_the_first_remedy_can_be_saved(capsys: pytest.CaptureF
     better = tmp_path / "better.json"
     said = json.loads(run(capsys, "explain", *README, "--order", "breadth-first", "--remedied", str(better), "--json"))
     assert said["first"] == said["losses"][0]["cause"] == "issue-order"
-    after = json.loads(run(capsys, "simulate", str(better), "--json"))
+    after = json.loads(run(capsys, "predict", str(better), "--json"))
     gain = said["losses"][0]["gain_alone_s"]
     assert ticks(after["makespan_s"]) == ticks(said["makespan_s"]) - ticks(gain)
     assert read_schedule(better).ops == depth_first(WORKLOAD, 16, 4).ops

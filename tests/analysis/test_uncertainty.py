@@ -293,7 +293,7 @@ PIPELINE = ("predict", "--h2d", "1MiB", "--kernel", "20us", "--chunks", "2", "--
 
 
 def test_the_commands_say_the_interval(schedule_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for command in (PIPELINE, ("simulate", str(schedule_path))):
+    for command in (PIPELINE, ("predict", str(schedule_path))):
         assert main([*command, "--samples", "50", "--seed", "3", "--json"]) == 0
         said = json.loads(capsys.readouterr().out)
         found = Interval(**said["interval"])

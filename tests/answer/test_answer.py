@@ -33,7 +33,7 @@ OTHERS: tuple[tuple[str, ...], ...] = (
     ("predict", *CUT, "--explain", "--formulas", "--samples", "20", "--device", "rtx4090"),
     ("predict", *CUT, "--buffers", "2", "--memory", "pageable"),
     ("predict", *SIZES, "--chunks", "1,2,4", "--device", "h200,a100"),
-    ("simulate", "s.json"),
+    ("predict", "s.json"),
     ("explain", "s.json", "s.json"),
     ("whatif", "s.json", "--graph", "--set-connections", "2"),
     ("check", "race.json"),
@@ -100,8 +100,8 @@ def test_every_renderer_shows_what_the_terminal_says_of_any_program(run: tuple[S
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("files")
     schedule = made / "s.json"
-    assert main(["schedule", *CUT, "-o", str(schedule)]) == 0
-    assert main(["simulate", str(schedule), "--device", "h200", "--recording", str(made / "trace.json")]) == 0
+    assert main(["code", *CUT, "--as", "schedule", "-o", str(schedule)]) == 0
+    assert main(["predict", str(schedule), "--device", "h200", "--recording", str(made / "trace.json")]) == 0
     raced = json.loads(schedule.read_text())
     raced["ops"] = [{**op, "stream": 3 - op["stream"]} if op["op"] == "kernel" else op for op in raced["ops"]]
     (made / "race.json").write_text(json.dumps(raced))

@@ -88,15 +88,20 @@ LINES = {
     "predict --h2d 4KiB --trace a\u0000b": "a\\x00b: cannot write it: embedded null byte",
     "predict a\u0000b": "a\\x00b: cannot read it: embedded null byte",
     "predict none.toml --h2d 4KiB": "none.toml: give a workload file or --h2d",
-    "predict a.toml b.toml": "Got unexpected extra argument",
+    "predict a.toml b.toml": "a.toml: one of several files is a schedule or a recording; give it alone",
     "predict": "no workload: give --h2d SIZE",
     "predikt": "No such command 'predikt'",
-    "simulate": "Missing argument 'SCHEDULE.json...'",
-    "schema poem": "Invalid value for '{schedule|workload|layers|device}': 'poem'",
+    "simulate p.json": "No such command 'simulate'",
+    "schedule --h2d 4KiB": "No such command 'schedule'",
+    "init --schema poem": "Invalid value for '--schema': 'poem'",
     "explain none.json w.toml": "w.toml: one of several files is a schedule or a recording; explain it alone",
     "predict --h2d-once 4KiB --chunks 4": "chunks = 4: there is nothing to cut",
     "predict --h2d 1MiB --chunks 1,4 --explain": "--explain: needs a single program",
     "predict --h2d 1MiB --chunks 1..64 --plot many.png": "--plot many.png: shows 12 time lines at most",
+    "predict --h2d 1MiB --chunks 1,4 --recording t.json": "--recording: needs a single program",
+    "predict p.json none.json --layers model.toml": "--layers: needs a single program",
+    "predict p.json none.json --chunks 4": "--chunks: p.json is a schedule, cut and issued already",
+    "code p.json --as schedule -o p.json": "-o p.json: is the file that is read; give another name",
     "predict --h2d 4KiB --json --format csv": "--json, --format csv: they say different things",
     "predict --layers model.toml --chunks 4": "--chunks: does not go with --layers, which are streamed, not cut",
     "explain --h2d 4MiB --depth 2": "--depth: needs layers; add --layers FILE",
@@ -116,16 +121,16 @@ LINES = {
     ),
 }
 TEXTS = [  # of a file called given; test_file_refusals.py has what readers find in one
-    ("predict given.json", '{"a": [1]}', "is JSON; expected a workload, in TOML\n"),
-    ("simulate given.toml", "elements = 5", "is a workload, for `streamsim predict`; expected a schedule\n"),
-    ("simulate given.json --trace t.json", SCHEDULE.replace('"stream":2', '"stream":3', 1), "ops[3].stream = 3: unkn"),
-    ("simulate given.json --trace t.json", SCHEDULE[:-3], "is cut short (cannot be read: "),
+    ("sweep given.json --chunks 1,2", '{"a": [1]}', "is JSON; expected a workload, in TOML\n"),
+    ("check given.toml", "elements = 5", "is a workload, for `streamsim predict`; expected a schedule\n"),
+    ("predict given.json --trace t.json", SCHEDULE.replace('"stream":2', '"stream":3', 1), "ops[3].stream = 3: unkn"),
+    ("predict given.json --trace t.json", SCHEDULE[:-3], "is cut short (cannot be read: "),
     (
-        "simulate given.json",
+        "predict given.json",
         '{"ops":[{"op":"kernel","stream":0,"name":"saxpy","elements":9}]}',
         "kernel 'saxpy' with parameter 0: ",
     ),
-    ("schedule given.toml -o s.json", "elements = 4\nsize = 3\n", "size = 3: unknown field"),
+    ("code given.toml -o s.json", "elements = 4\nsize = 3\n", "size = 3: unknown field"),
     (
         "predict given.toml",
         WORK + "chunks = [1, 2]",
@@ -178,7 +183,7 @@ def test_a_schedule_may_not_make_the_program_allocate_what_it_names(tmp_path: Pa
         "from streamsim.cli import main; sys.exit(main(sys.argv[1:]))"
     )
     result = subprocess.run(
-        [sys.executable, "-c", limited, "simulate", str(path), "--device", "ideal", "--json"],
+        [sys.executable, "-c", limited, "predict", str(path), "--device", "ideal", "--json"],
         capture_output=True,
         text=True,
         check=False,
@@ -193,7 +198,7 @@ def test_too_little_memory_is_one_line(
         raise MemoryError
 
     monkeypatch.setattr("streamsim.program.config.loop_of", no_room)
-    line = refused(capsys, tmp_path, "schedule", "--h2d", "1GiB", "-o", str(tmp_path / "s.json"))
+    line = refused(capsys, tmp_path, "code", "--h2d", "1GiB", "-o", str(tmp_path / "s.json"))
     assert line == "not enough memory for a schedule of this size; use fewer chunks"
 
 

@@ -78,9 +78,9 @@ def test_every_result_says_by_which_version_and_profile_it_was_made(
     assert [profile["name"] for profile in profiles] == ["h200", "mine", "h200"]
     same, mine, slower = (profile["digest"] for profile in profiles)
     assert same == mine != slower
-    (tmp_path / "plan.json").write_text(run(capsys, "schedule", *PIPELINE[1:], "--chunks", "4"))
+    (tmp_path / "plan.json").write_text(run(capsys, "code", "--as", "schedule", *PIPELINE[1:], "--chunks", "4"))
     plan = str(tmp_path / "plan.json")
-    for command in (["simulate", plan], ["explain", plan], ["whatif", plan, "--pin"], ["best", plan, "--independent"]):
+    for command in (["predict", plan], ["explain", plan], ["whatif", plan, "--pin"], ["best", plan, "--independent"]):
         unstamped(figures(capsys, *command))
     for command in (["check", plan], ["devices"]):
         assert list(figures(capsys, *command))[:2] == ["schema_version", "streamsim"]
@@ -119,7 +119,7 @@ def test_every_option_reaches_the_pattern(
     p = predict(schedule, load_device("h200"), plain)
     assert (said["makespan_s"], said["serial_s"]) == (p.makespan_s, p.serial_s)
     assert {name: said["inputs"][name] for name in arguments} == arguments
-    wanted = run(capsys, "schedule", *PIPELINE[1:], "--chunks", "8", *options.split())
+    wanted = run(capsys, "code", "--as", "schedule", *PIPELINE[1:], "--chunks", "8", *options.split())
     assert parse_schedule(wanted.encode()) == schedule
 
 
@@ -135,7 +135,7 @@ def test_every_option_reaches_the_pattern(
 def test_arrays_are_cut_at_sixteen_bytes_or_at_elements(
     capsys: pytest.CaptureFixture[str], options: str, inputs: list[int], outputs: list[int]
 ) -> None:
-    schedule = parse_schedule(run(capsys, "schedule", *options.split(), "--chunks", "4").encode())
+    schedule = parse_schedule(run(capsys, "code", "--as", "schedule", *options.split(), "--chunks", "4").encode())
     sizes: dict[str, list[int]] = {"h2d": [], "d2h": []}
     for op in schedule.ops:
         if isinstance(op, Copy):
@@ -143,27 +143,31 @@ def test_arrays_are_cut_at_sixteen_bytes_or_at_elements(
     assert (sizes["h2d"], sizes["d2h"]) == (inputs, outputs)
 
 
-def test_schedule_takes_what_predict_takes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_code_takes_what_predict_takes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The command line of predict with another first word: what says nothing of the schedule changes nothing."""
     shape = (*PIPELINE[1:], "--chunks", "8", "--streams", "2")
-    wanted = run(capsys, "schedule", *shape)
+    wanted = run(capsys, "code", "--as", "schedule", *shape)
     more = ("--device", "a100", "--connections", "4", "--json", "--explain", "--samples", "9", "--seed", "1")
-    assert run(capsys, "schedule", *shape, *more, "--plot", str(tmp_path / "x.png")) == wanted
+    assert run(capsys, "code", "--as", "schedule", *shape, *more, "--plot", str(tmp_path / "x.png")) == wanted
     assert not list(tmp_path.iterdir())
     context = click.Context(app)
-    predicting, scheduling = app.get_command(context, "predict"), app.get_command(context, "schedule")
+    predicting, scheduling = app.get_command(context, "predict"), app.get_command(context, "code")
     assert predicting is not None
     assert scheduling is not None
     taken = [{option.name for option in command.params} for command in (predicting, scheduling)]
-    assert taken[0] <= taken[1]
+    assert taken[0] - {"others"} <= taken[1]
 
 
-def test_simulate_is_predict_with_the_schedule_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_schedules_file_is_predicted_as_its_pipeline_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "s.json"
-    assert run(capsys, "schedule", *PIPELINE[1:], "--chunks", "8", "--streams", "2", "-o", str(path)) == ""
+    recorded = [tmp_path / name for name in ("of-file.json.gz", "of-pipeline.json.gz")]
+    shape = (*PIPELINE[1:], "--chunks", "8", "--streams", "2")
+    assert run(capsys, "code", *shape, "--as", "schedule", "-o", str(path)) == ""
     schedule = read_schedule(path)
-    said = figures(capsys, "simulate", str(path), "--device", "a100")
-    predicted = figures(capsys, *PIPELINE, "--chunks", "8", "--streams", "2", "--device", "a100")
+    said = figures(capsys, "predict", str(path), "--device", "a100", "--recording", str(recorded[0]))
+    predicted = figures(capsys, "predict", *shape, "--device", "a100", "--recording", str(recorded[1]))
+    traces = [gzip.decompress(one.read_bytes()) for one in recorded]
+    assert traces[0] == traces[1]
     assert schedule.unchunked == serial(WORKLOAD)
     assert said.pop("inputs") == {"schedule": str(path), "device": "a100", "connections": None}
     assert predicted.pop("inputs")["chunks"] == 8
@@ -174,11 +178,11 @@ def test_simulate_is_predict_with_the_schedule_from_a_file(capsys: pytest.Captur
 
 
 def test_one_schedule_has_one_speed_up_everywhere(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Of predict, simulate, Python, best and sweep, the last two made to look at this one configuration only."""
+    """Of predict, a schedule's file, Python, best and sweep, the last two made to look at this configuration only."""
     path, shape = tmp_path / "s.json", ("--chunks", "3", "--streams", "2", "--order", "breadth-first")
     predicted = figures(capsys, *PIPELINE, *shape)
-    run(capsys, "schedule", *PIPELINE[1:], *shape, "-o", str(path))
-    simulated = figures(capsys, "simulate", str(path))
+    run(capsys, "code", "--as", "schedule", *PIPELINE[1:], *shape, "-o", str(path))
+    simulated = figures(capsys, "predict", str(path))
     p = predict(build(WORKLOAD, "breadth-first", 3, 2), load_device("h200"))
     swept = json.loads(run(capsys, "sweep", *PIPELINE[1:], *shape, "--json"))
     grid = Grid(chunks=(3,), streams=(2,), order=("breadth-first",))

@@ -79,7 +79,7 @@ def test_rows_of_csv_are_those_of_json(command: tuple[str, ...], key: str, capsy
 
 def test_whatif_and_check_print_rows(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "s.json"
-    assert main(["schedule", *CUT, "-o", str(path)]) == 0
+    assert main(["code", *CUT, "--as", "schedule", "-o", str(path)]) == 0
     rows = list(csv.DictReader(printed(capsys, "whatif", str(path), "--graph", "--format", "csv").splitlines()))
     told = json.loads(printed(capsys, "whatif", str(path), "--graph", "--json"))
     outcomes = [told["before"], *told["alone"], told["together"]]

@@ -74,7 +74,7 @@ PLAIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "TERM": "
 COMMANDS = (
     ("predict", *SIZES, "--device", f"{NAME}.toml", "--plot", f"{NAME}.png"),
     ("explain", f"{NAME}.json", "--device", f"{NAME}.toml", "--plot", f"{NAME}.svg"),
-    ("simulate", f"{NAME}.json", "--device", f"{NAME}.toml", "--page", f"{NAME}.html"),
+    ("predict", f"{NAME}.json", "--device", f"{NAME}.toml", "--page", f"{NAME}.html"),
 )
 BEGIN = {".png": b"\x89PNG", ".svg": b"<?xml", ".html": b"<!doctype html>"}
 ONE_BY_ONE = """
@@ -113,7 +113,7 @@ def test_a_terminal_of_ascii_shows_names_escaped_and_files_keep_them(tmp_path: P
     write_device(msgspec.structs.replace(load_device("ideal"), name=NAME), tmp_path / f"{NAME}.toml")
     workload = Workload(1 << 16, (4,), (4,), (WorkloadKernel(duration_s=20e-6),))
     write_schedule(depth_first(workload, 2, 2), tmp_path / f"{NAME}.json")
-    code, screens = in_a_terminal(tmp_path, *COMMANDS, (*COMMANDS[0][:-2], "--json"), ("simulate", "nö.json"))
+    code, screens = in_a_terminal(tmp_path, *COMMANDS, (*COMMANDS[0][:-2], "--json"), ("predict", "nö.json"))
     assert code == 2, screens
     *shown, data, complaint = screens
     for screen, command in zip(shown, COMMANDS, strict=True):

@@ -33,7 +33,6 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
 
 
 COMMANDS = {
-    "simulate": ("simulate", "{}"),
     "predict": ("predict", "{}"),
     "explain": ("explain", "{}"),
     "whatif": ("whatif", "{}", "--async"),
@@ -43,10 +42,10 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_says_of_a_recording_what_it_says_of_the_program_that_import_makes_of_it(
+def test_a_command_says_of_a_recording_what_it_says_of_the_program_that_code_makes_of_it(
     command: str, trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["import", str(trace), "-o", "p.json"]) == 0
+    assert main(["code", str(trace), "--as", "schedule", "-o", "p.json"]) == 0
     capsys.readouterr()
     found = [
         told(capsys, *(word.format(path) for word in COMMANDS[command]))
@@ -58,7 +57,7 @@ def test_a_command_says_of_a_recording_what_it_says_of_the_program_that_import_m
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("command", ["simulate", "whatif", "explain"])
+@pytest.mark.parametrize("command", ["predict", "whatif", "explain"])
 def test_its_own_card_is_the_device_unless_another_is_named(
     command: str, trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -80,13 +79,13 @@ def test_whatever_the_format(form: str, tmp_path: Path, capsys: pytest.CaptureFi
         path = export().write(tmp_path / "t.sqlite")
     else:
         path.write_bytes(gzip.compress((kineto(*pipeline()) if form == "packed" else capture()).encode()))
-    assert told(capsys, "simulate", str(path))["makespan_s"] > 0
+    assert told(capsys, "predict", str(path))["makespan_s"] > 0
 
 
 def test_a_report_is_named_with_the_line_that_exports_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "r.nsys-rep"
     report.write_bytes(b"whatever")
-    for command in ("simulate", "import", "explain"):
+    for command in ("predict", "import", "explain"):
         assert main([command, str(report)]) == 2
         assert f"nsys export --type sqlite {report}" in capsys.readouterr().err
 
@@ -113,7 +112,7 @@ def test_of_several_cards_each_is_replayed_and_the_busiest_is_taken(
     out = capsys.readouterr().out
     assert out.count("\nreplayed on") == out.count("\n  replayed ") == 2
     assert "card 1: binds: kernels" in out
-    assert main(["simulate", str(path)]) == 0
+    assert main(["predict", str(path)]) == 0
     other = "streamsim import --gpu N takes another one (N: 0)"
     assert f"work on 2 cards; this is card 1; {other}" in capsys.readouterr().err
     assert main(["import", str(path), "-o", str(tmp_path / "p.json")]) == 2
@@ -140,5 +139,5 @@ def test_a_bad_replay_is_named_and_so_it_is_where_it_is_used(trace: Path, capsys
     assert main(["import", str(trace), "-o", "p.json"]) == 0
     assert "bad replay: +" in capsys.readouterr().out
     for path in (str(trace), "p.json"):
-        assert main(["simulate", path]) == 0
+        assert main(["predict", path]) == 0
         assert "bad replay: +" in capsys.readouterr().err

@@ -65,7 +65,7 @@ TABLES = (  # of each reader and each way to print
     ("sweep", "workload.toml", "--chunks", "1,2", "--device", "card.toml", "--format", "table"),
     ("import", "trace.json", "--list"),
     ("import", "trace.json", "--window", "nothing"),
-    ("simulate", "broken.json"),
+    ("predict", "broken.json"),
     ("devices", "check", "broken.toml"),
 )
 
@@ -143,12 +143,10 @@ def test_no_control_character_of_a_file_is_printed(name: str) -> None:
     files(name)
     found = {command: unsafe(said(*command)) for command in TABLES}
     assert not any(found.values()), {command: text for command, text in found.items() if text}
-    assert cut(printable(name)) in "".join(said("simulate", "schedule.json", "--device", "card.toml").split())
+    assert cut(printable(name)) in "".join(said("predict", "schedule.json", "--device", "card.toml").split())
 
 
-@pytest.mark.parametrize(
-    "command", [c for c in TABLES if c[0] in ("predict", "explain", "check", "simulate", "import")]
-)
+@pytest.mark.parametrize("command", [c for c in TABLES if c[0] in ("predict", "explain", "check", "import")])
 def test_the_same_files_are_data_in_json(command: tuple[str, ...]) -> None:
     """JSON escapes by itself, and gives the name back."""
     files(CLIPBOARD)
@@ -161,7 +159,8 @@ def test_the_same_files_are_data_in_json(command: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_belongs_into_a_file_holds_the_name_and_no_control_character(name: str) -> None:
     files(name)
-    profile, schedule = said("devices", "show", "card.toml"), said("schedule", "--layers", "layers.toml")
+    profile = said("devices", "show", "card.toml")
+    schedule = said("code", "--as", "schedule", "--layers", "layers.toml")
     assert parse_device(profile).name == name
     assert any(isinstance(op, Kernel) and op.name == name for op in parse_schedule(schedule.encode()).ops)
     controls = {c for text in (profile, schedule) for c in text if category(c) == "Cc"}

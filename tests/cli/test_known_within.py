@@ -23,8 +23,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "predict": ("predict", *CUT, "--buffers", "2", "--formulas", "--explain"),
     "predict several": ("predict", *CUT[:-2], "--streams", "1,2,4"),
     "predict layers": ("predict", "--layers", "layers.toml", "--memory", "pageable"),
-    "simulate": ("simulate", "program.json"),
-    "simulate several": ("simulate", "program.json", "pageable.json"),
+    "predict a program": ("predict", "program.json"),
+    "predict several programs": ("predict", "program.json", "pageable.json"),
     "explain": ("explain", *CUT, "--memory", "pageable"),
     "explain several": ("explain", "program.json", "pageable.json"),
     "best": ("best", *WORK, "--max-chunks", "9", "--max-streams", "3"),
@@ -42,8 +42,8 @@ TIME, RATIO, PERCENT = r"(?<![\w.])(\d[\d.,]*) [numk]?s\b", r"(?<![\w.])(\d[\d.]
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "layers.toml").write_text(LAYERS, encoding="utf-8")
-    assert main(["schedule", *CUT, "-o", "program.json"]) == 0
-    assert main(["schedule", *CUT, "--memory", "pageable", "-o", "pageable.json"]) == 0
+    assert main(["code", *CUT, "--as", "schedule", "-o", "program.json"]) == 0
+    assert main(["code", *CUT, "--memory", "pageable", "--as", "schedule", "-o", "pageable.json"]) == 0
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -81,7 +81,7 @@ def test_a_replay_shows_two_figures_of_predicted_times_and_four_of_recorded_ones
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    printed(capsys, "simulate", "program.json", "--device", "h200", "--recording", "trace.json")
+    printed(capsys, "predict", "program.json", "--device", "h200", "--recording", "trace.json")
     text = printed(capsys, "import", "trace.json", "--device", "rtx4090").partition("\nreplayed on rtx4090")[2]
     rows = [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
     recorded, predicted = ([row[column] for row in rows if len(row) == 3] for column in (1, 2))

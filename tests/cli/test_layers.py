@@ -58,7 +58,7 @@ def test_predict_schedule_and_explain_say_what_the_library_says(file: str, capsy
     assert (inputs["depth"], inputs["resident"], inputs["device"]) == (1, ["layer0", "layer2"], "a100")
     assert inputs["layers"]["passes"] == 3
     assert explained["makespan_s"] == explain(schedule, "a100").makespan_s
-    assert parse_schedule(said(capsys, "schedule", *options).encode()) == schedule
+    assert parse_schedule(said(capsys, "code", "--as", "schedule", *options).encode()) == schedule
 
 
 def test_best_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) -> None:

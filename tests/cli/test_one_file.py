@@ -105,7 +105,7 @@ def test_init_writes_a_file_whose_every_line_is_read_and_never_over_one(
     settings = re.findall(r"^# (\w+ = .*)$", WORKLOAD, re.MULTILINE)
     for setting in settings:
         path.write_text(re.sub(rf"^# {re.escape(setting)}$", setting, WORKLOAD, flags=re.MULTILINE))
-        assert main(["schedule", "workload.toml"]) == 0, setting
+        assert main(["code", "workload.toml", "--as", "schedule"]) == 0, setting
     assert {setting.split()[0] for setting in settings} | {"chunks", "streams", "device"} >= set(PLAN)
 
 

@@ -39,7 +39,7 @@ def test_an_error_that_nobody_expected_is_one_line_and_70(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("by\nzero")
 
-    monkeypatch.setattr(predict, "_predict", broken)
+    monkeypatch.setattr(predict, "predict", broken)
     monkeypatch.delenv("STREAMSIM_TRACEBACK", raising=False)
     assert main(PIPELINE) == 70
     (line,) = capsys.readouterr().err.splitlines()
@@ -195,7 +195,9 @@ def test_no_room_for_the_output_is_bad_input_and_no_finding(
 
 
 @pytest.mark.fault
-@pytest.mark.parametrize("arguments", [PIPELINE, [*PIPELINE, "--json"], ["schedule", *PIPELINE[1:]], ["devices"]])
+@pytest.mark.parametrize(
+    "arguments", [PIPELINE, [*PIPELINE, "--json"], ["code", *PIPELINE[1:], "--as", "schedule"], ["devices"]]
+)
 def test_closed_output_is_as_good_as_none(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:

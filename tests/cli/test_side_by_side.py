@@ -38,15 +38,15 @@ def test_each_configuration_is_predicted_as_it_is_alone(capsys: pytest.CaptureFi
 def test_each_program_is_predicted_as_it_is_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     files = [str(tmp_path / name) for name in ("before.json", "after.json")]
     for chunks, file in zip(("1", "8"), files, strict=True):
-        assert main(["schedule", *SIZES, "--chunks", chunks, "--streams", "2", "-o", file]) == 0
+        assert main(["code", *SIZES, "--chunks", chunks, "--streams", "2", "--as", "schedule", "-o", file]) == 0
     page, plot, trace = (tmp_path / f"four.{suffix}" for suffix in ("html", "svg", "json"))
     pictures = ("--page", str(page), "--plot", str(plot), "--trace", str(trace))
-    rows = alone(capsys, "simulate", *files, "--device", "h200,a100", *pictures)["rows"]
+    rows = alone(capsys, "predict", *files, "--device", "h200,a100", *pictures)["rows"]
     assert [(row["schedule"], row["device"]) for row in rows] == [(f, d) for f in files for d in ("h200", "a100")]
     for row in rows:
-        found = alone(capsys, "simulate", row["schedule"], "--device", row["device"])
+        found = alone(capsys, "predict", row["schedule"], "--device", row["device"])
         assert (row["makespan_s"], row["serial_s"]) == (found["makespan_s"], found["serial_s"])
-    assert "all with" not in printed(capsys, "simulate", *files, "--device", "h200,a100")  # nothing is common
+    assert "all with" not in printed(capsys, "predict", *files, "--device", "h200,a100")  # nothing is common
     assert len(data_of(page.read_text())["lines"]) == 4
     assert plot.read_text().startswith("<?xml")
     assert set(json.loads(trace.read_text())["otherData"]["makespan_s"]) == {
@@ -61,7 +61,7 @@ def test_each_program_is_explained_as_it_is_alone(
     monkeypatch.setenv("COLUMNS", "300")  # a long path would leave the table's other columns no room
     files = [str(tmp_path / name) for name in ("one-stream.json", "pageable.json")]
     for options, file in zip((("--streams", "1"), ("--memory", "pageable")), files, strict=True):
-        assert main(["schedule", *SIZES, "--chunks", "4", *options, "-o", file]) == 0
+        assert main(["code", *SIZES, "--chunks", "4", *options, "--as", "schedule", "-o", file]) == 0
     rows = alone(capsys, "explain", *files)["rows"]
     assert [row["schedule"] for row in rows] == files
     for row in rows:

@@ -47,7 +47,7 @@ def test_the_language_is_that_of_the_workloads_front_end(
 
 
 def test_a_schedule_file_is_written_out(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["schedule", *SIZES, "--chunks", "2", "-o", "plan.json"]) == 0
+    assert main(["code", *SIZES, "--chunks", "2", "--as", "schedule", "-o", "plan.json"]) == 0
     assert main(["code", "plan.json", "--as", "cupy"]) == 0
     assert capsys.readouterr().out == code_of_schedule(read_schedule("plan.json"), "cupy")
 

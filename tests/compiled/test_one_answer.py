@@ -55,12 +55,12 @@ def test_commands_about_one_program(
     work: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "program.json"
-    assert main(f"schedule {work} {way} -o {file}".split()) == 0
+    assert main(f"code {work} {way} --as schedule -o {file}".split()) == 0
     capsys.readouterr()
     commands = (
         f"predict {work} {way} --json",
         f"sweep {work} {way}",
-        f"simulate {file} --samples 20 --json",
+        f"predict {file} --samples 20 --json",
         f"explain {file} --json",
         f"whatif {file} --kernel kernel*=2x --json",
     )

@@ -157,8 +157,8 @@ def test_every_command_takes_the_setting(capsys: pytest.CaptureFixture[str], tmp
     schedule = depth_first(Workload(None, (1 << 20,), (1 << 20,), (WorkloadKernel(duration_s=20e-6),)), 4, 2)
     expected = simulate(schedule, changed(H200, {"link.bandwidth": 5e9, "host.copy": 9e-6})).makespan_s
     plan = str(tmp_path / "plan.json")
-    assert main(["schedule", *PIPELINE, *shape, "-o", plan]) == 0
-    for command in (["predict", *PIPELINE, *shape], ["simulate", plan], ["explain", *PIPELINE, *shape]):
+    assert main(["code", *PIPELINE, *shape, "--as", "schedule", "-o", plan]) == 0
+    for command in (["predict", *PIPELINE, *shape], ["predict", plan], ["explain", *PIPELINE, *shape]):
         assert main([*command, *setting, "--json"]) == 0
         said = json.loads(capsys.readouterr().out)
         assert said["makespan_s"] == expected

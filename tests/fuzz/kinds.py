@@ -85,7 +85,7 @@ def schedules() -> list[Input]:
     ):
         text = dump_schedule(schedule).decode()
         found += [
-            *_of("streamsim", "s.json", text, "simulate FILE --json", "simulate FILE", "explain FILE --json"),
+            *_of("streamsim", "s.json", text, "predict FILE --json", "predict FILE", "explain FILE --json"),
             *_of("streamsim", "s.json", text, "check FILE", "check FILE --fix fixed.json"),
             *_of("streamsim", "s.json", text, "code FILE --as cupy", "code FILE --as cuda-c++"),
             *_of("streamsim-validate", "s.json", text, "run FILE"),
@@ -100,7 +100,9 @@ def workloads() -> list[Input]:
     text, few = dump_workload(WORKLOAD), " ".join(MOST_FEW)
     return [
         *_of("streamsim", "w.toml", text, "predict FILE --json", "predict FILE", f"best FILE {few} --json"),
-        *_of("streamsim", "w.toml", text, "schedule FILE", "code FILE --as pytorch", "sweep FILE --chunks 1..4"),
+        *_of(
+            "streamsim", "w.toml", text, "code FILE --as schedule", "code FILE --as pytorch", "sweep FILE --chunks 1..4"
+        ),
         *_of("streamsim-validate", "w.toml", text, f"tune FILE {few}"),
         *_read("workload", "w.toml", text),
     ]
@@ -211,13 +213,13 @@ def lines() -> list[Input]:
         (("predict", *ARRAYS, *FEW), {}),
         (("predict", *ARRAYS, *FEW, "--json"), {}),
         (("explain", *ARRAYS, *FEW), {}),
-        (("schedule", *ARRAYS, *FEW), {}),
+        (("code", *ARRAYS, *FEW, "--as", "schedule"), {}),
         (("best", *ARRAYS, *MOST_FEW), {}),
         (SWEEP, {}),
         (("code", *ARRAYS, *FEW, "--as", "cuda-c++"), {}),
         (("init", "--schema", "device"), {}),
         (("check", "s.json"), schedule),
-        (("simulate", "s.json"), schedule),
+        (("predict", "s.json"), schedule),
         (("import", "t.json"), {"t.json": recording()}),
     ]
     validators: list[tuple[tuple[str, ...], dict[str, str]]] = [

@@ -22,7 +22,7 @@ def typed(folder: Path, module: str, line: str) -> str:
 
 def test_a_plan_is_written_run_and_compared(tmp_path: Path) -> None:
     """Its kernel is given by its time alone: 16 chunks of 36 us beside copies of 76 us each way, so the link binds."""
-    plan = "schedule --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 -o plan.json"
+    plan = "code --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 -o plan.json"
     typed(tmp_path, "streamsim", plan)
     shown = typed(tmp_path, "streamsim_validate", "run plan.json --repeats 25 -o mine.json.gz")
     assert shown.splitlines()[-1].startswith("mine.json.gz: 1 schedules measured on ")

@@ -32,7 +32,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The files that somebody has who does what README says: a schedule, a trace, and those of two guides."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert main(["schedule", *PIPELINE, "--chunks", "16", "--streams", "4", "-o", "plan.json"]) == 0
+    assert main(["code", *PIPELINE, "--chunks", "16", "--streams", "4", "--as", "schedule", "-o", "plan.json"]) == 0
     Path("trace.json.gz").write_bytes(of_the_guide(changed_program=False))
     for guide in ("training-loop", "layers"):
         for block in blocks((ROOT / "docs" / f"{guide}.md").read_text(encoding="utf-8"), "toml"):

@@ -87,7 +87,7 @@ def test_the_program_is_written_with_the_profile_that_it_is_replayed_on(
     told = json.loads(capsys.readouterr().out)["replay"]
     assert told["predicted_s"] == pytest.approx(told["recorded_s"] * (1 + told["error"]))
     assert read_device(card).name == told["device"]
-    assert main(["simulate", str(program), "--device", str(card), "--json"]) == 0
+    assert main(["predict", str(program), "--device", str(card), "--json"]) == 0
     makespan_s = json.loads(capsys.readouterr().out)["makespan_s"]
     changed = tmp_path / "changed.json"
     asked = ["whatif", str(program), "--device", str(card), "--pin", "--async", "-o", str(changed)]
@@ -95,7 +95,7 @@ def test_the_program_is_written_with_the_profile_that_it_is_replayed_on(
     found = json.loads(capsys.readouterr().out)
     assert found["before"]["makespan_s"] == makespan_s
     assert [outcome["change"] for outcome in found["alone"]] == ["--pin", "--async"]
-    assert main(["simulate", str(changed), "--device", str(card), "--json"]) == 0
+    assert main(["predict", str(changed), "--device", str(card), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["makespan_s"] == found["together"]["makespan_s"]
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
 

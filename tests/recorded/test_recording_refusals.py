@@ -85,7 +85,7 @@ KINETO = [
     ("{}", "has no list traceEvents"),
     (
         '{"streams":["blocking"],"ops":[]}',
-        "is a schedule, for `streamsim simulate`; give a trace of the PyTorch profiler",
+        "is a schedule, for `streamsim predict`; give a trace of the PyTorch profiler",
     ),
     ("inputs = [4]", "is a workload, for `streamsim predict`; give a trace of the PyTorch profiler"),
     ('{"x": "\\"traceEvents\\": ["}', "has no list traceEvents"),
