@@ -61,6 +61,7 @@ from streamsim.text import (
 )
 
 ARRAYS, ONCE = ("h2d", "kernel", "d2h"), ("h2d_once", "d2h_once")
+TIMES = ("kernel", "host_work", "host_load")
 USUAL_DEVICE = "h200"
 Asked = dict[str, list[str]]  # the texts under each of NAMES; under "set" texts such as "h2d.latency_s=1us,2us"
 
@@ -128,10 +129,11 @@ def _texts(name: str, value: Any, place: str) -> list[str]:
         texts = [str(item) for item in values]
     except ValueError:  # a number of more digits than Python is willing to write
         raise InputError(one_line(f"{place}{name} = {shown(value)}: expected a number of fewer digits")) from None
+    if name not in TIMES and not name.startswith("set."):
+        return texts
     # A number is in seconds where text would need its unit: 0.001e0.
     return [
-        f"{text}e0" if type(item) is float and "e" not in text else text
-        for item, text in zip(values, texts, strict=True)
+        text if isinstance(item, str) or "e" in text else f"{text}e0" for item, text in zip(values, texts, strict=True)
     ]
 
 

@@ -283,6 +283,15 @@ def test_python_says_what_the_options_say() -> None:
     )
 
 
+def test_a_number_that_is_no_text_is_in_seconds_whole_or_not() -> None:
+    times: dict[str, Any] = {"kernel": ["1s", "0.5s", "2s"], "host_work": "0s,1s", "host_load": "3s"}
+    numbers: dict[str, Any] = {"kernel": [1, 0.5, 2.0], "host_work": range(2), "host_load": 3}
+    one: dict[str, Any] = {"h2d": "1MiB", "device": "h200", "chunks": 2}
+    said = sweep(**one, **times, set={"h2d.latency_s": "1s,2us", "compute.concurrent_kernels": "16"})
+    asked = sweep(**one, **numbers, set={"h2d.latency_s": [1, 2e-6], "compute.concurrent_kernels": 16})
+    assert rows_of(asked) == rows_of(said)
+
+
 def test_a_workload_is_swept_on_the_h200_unless_another_device_is_named() -> None:
     work = pipeline_of(64)
     assert [row["chunks"] for row in sweep(work, chunks="1..64*4")] == [1, 4, 16, 64]
