@@ -122,8 +122,9 @@ kernels = [{ name = "mine", duration_s = 1e-6 }]
 
 ```console
 $ streamsim predict w.toml --device ideal
-depth-first N=1 S=1 on ideal
-  unchunked   9 us   not cut, blocking copies
+depth-first, 1 chunk, 1 stream, on ideal
+...
+  unchunked               9 us   not cut, blocking copies
 ...
 $ streamsim --version
 streamsim ...
