@@ -355,12 +355,12 @@ def buffers(times: int) -> Change:
         return case.with_options(buffers=times * slots)
 
     def does(case: Case) -> str:
-        more = format_bytes(make(case).schedule.device_bytes - case.schedule.device_bytes)
-        several = f"{times} device buffers in turn for each that they share"
-        if case.pipeline:
-            slots = case.pipeline.config.slots or 0
-            several = f"{times * slots} device buffers in place of {slots}"
-        return f"give chunks {several if times else 'device buffers of their own'} ({more} more)"
+        made = make(case)
+        more = format_bytes(made.schedule.device_bytes - case.schedule.device_bytes)
+        several = f"{times} device buffers in turn for each that they share" if times else "device buffers of their own"
+        if case.pipeline and made.pipeline and made.pipeline.config.buffers:
+            several = f"{made.pipeline.config.buffers} device buffers in place of {case.pipeline.config.slots}"
+        return f"give chunks {several} ({more} more)"
 
     return Change(f"--buffers {times}", make, does)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from effort import examples
 from grids import issued
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from race_oracle import races
@@ -169,6 +169,7 @@ def test_a_ring_that_has_no_room_for_more_is_told_something_else() -> None:
 
 
 @given(issued(), devices())
+@example((Workload(3, (), (1,)), Config("prefetch", 3)), load_device("ideal"))  # a ring that becomes one for each chunk
 def test_chunks_streams_and_buffers_as_said_are_what_predict_makes_of_them(
     asked: tuple[Workload, Config], device: Device
 ) -> None:
