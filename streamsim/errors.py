@@ -1,6 +1,7 @@
 """What input can lead to: the one error that bad input raises, and a notice of what was read all the same.
 
 The commands of both programs turn either into one line, and end with one of the exit codes that stand here.
+``install`` is the remedy for a missing extra.
 """
 
 OK = 0
@@ -23,3 +24,8 @@ class Notice(UserWarning):
 
 class NoRoomError(InputError):
     """What is asked for needs more memory than the card has."""
+
+
+def install(extra: str) -> str:
+    """Return the command that installs an extra of this package, such as ``fast``."""
+    return f"pip install '.[{extra}]' in streamsim's folder"

@@ -10,7 +10,7 @@ from strategies import COST, NS, OPERATIONS
 from streamsim.program import HOST_MEMORIES, LAUNCHES, ORDERS, Config, Workload, WorkloadKernel
 from streamsim.search import Grid, is_fast
 
-EVALUATORS = [False, pytest.param(True, marks=pytest.mark.skipif(not is_fast(), reason="needs streamsim[fast]"))]
+EVALUATORS = [False, pytest.param(True, marks=pytest.mark.skipif(not is_fast(), reason="needs numba"))]
 
 
 HOST_TICKS = st.sampled_from((0, 0, 0, 5, 40))  # that the host works before each chunk, and over all

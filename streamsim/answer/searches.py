@@ -195,7 +195,7 @@ def how_sure(best: Best[Any]) -> list[str]:
     counts += [f"{best.left_open:,} left open"] if best.left_open else []
     lines = [f"{counted(best.programs, 'program')}: {', '.join(counts)}."]
     if best.left_open_because:
-        choice = "--exact" if best.compiled else "streamsim[fast] or --exact"
+        choice = "--exact" if best.compiled else "numba or --exact"
         remedy = f" {choice} leaves nothing open." if best.left_open else ""
         lines.append(f"{_doubt(best)}: {best.left_open_because}.{remedy}")
     return lines

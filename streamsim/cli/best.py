@@ -110,9 +110,9 @@ def best_command(
     """Find the best number of chunks and streams, and the issue order: the optimum of the grid by the full model.
 
     The configuration to use is the simplest within 1 % of the optimum: the fewest chunks, then the fewest streams. With
-    streamsim[fast] the result is exact, except of grids that take minutes. These, and without it all large grids, are
-    searched from coarse to fine for some seconds; the answer then says how much faster another program may be at most.
-    --as and -o write the program to use.
+    numba the result is exact, except of grids that take minutes. These, and without it all large grids, are searched
+    from coarse to fine for some seconds; the answer then says how much faster another program may be at most. --as and
+    -o write the program to use.
 
     With --layers, best finds which layers of a model stay on the card, and over how many buffers the others are
     streamed, within --memory-limit less --reserve. With a program whose steps repeat (a .json file that import -o

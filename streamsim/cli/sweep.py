@@ -33,7 +33,7 @@ from streamsim.cli.options import (
 from streamsim.cli.page import page_asked, page_option, predicting
 from streamsim.cli.printing import called, emit, print_data, tell
 from streamsim.device import link_words, load_device, within_words
-from streamsim.errors import INTERRUPTED, InputError
+from streamsim.errors import INTERRUPTED, InputError, install
 from streamsim.page import check_rows
 from streamsim.program import Config, Workload
 from streamsim.search import (
@@ -184,7 +184,7 @@ def _dask_client(address: str) -> Any:
     try:
         distributed: Any = import_module("distributed")
     except ImportError:
-        raise InputError("--dask: needs Dask: pip install 'streamsim[dask]'") from None
+        raise InputError(f"--dask: needs Dask: {install('dask')}") from None
     try:
         return distributed.Client(address, timeout=CLUSTER_S)
     except (OSError, ValueError) as error:

@@ -1,6 +1,6 @@
 """The compiled twin of the model: the same ticks as ``streamsim.model``, over a hundred times as fast.
 
-It needs numba (``pip install 'streamsim[fast]'``), which is imported at the first call. The first call on a machine
+It needs numba (the extra ``fast``), which is imported at the first call. The first call on a machine
 compiles for some ten seconds (``telling`` says when). The result is kept beside this file, or in the user's cache if
 that folder cannot be written.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 from streamsim import model
 from streamsim.device import Device
-from streamsim.errors import InputError
+from streamsim.errors import InputError, install
 from streamsim.lowering import Lowered, lower
 from streamsim.program import Config, Schedule, Workload
 from streamsim.timeline import Timeline
@@ -57,13 +57,13 @@ def _check_available() -> None:
     if os.environ.get(SWITCH) and not available():
         raise InputError(f"{SWITCH} = {os.environ[SWITCH]!r}: switches numba's compiler off; unset it")
     if not available():
-        raise InputError("numba is not installed: the compiled model needs it; pip install 'streamsim[fast]'")
+        raise InputError(f"numba is not installed: the compiled model needs it; {install('fast')}")
     try:
         import numba.core.event  # fails, for example, with a NumPy that is too new
     except ImportError as error:
         reason = " ".join(str(error).split())
         raise InputError(
-            f"numba is installed but cannot be imported ({reason}): pip install --upgrade 'streamsim[fast]',"
+            f"numba is installed but cannot be imported ({reason}): pip install --upgrade numba,"
             " or uninstall numba to go on without it"
         ) from None
 

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from streamsim.compiled import available
 from streamsim.device import Device, as_device, written_in
+from streamsim.errors import install
 from streamsim.model import simulate
 from streamsim.program import Config, Workload
 from streamsim.rules import TICKS_PER_S
 
 CONFIG_OPS = 25  # the fixed cost of simulating a configuration, in ops
 TIMES_AS_FAST = 125  # the compiled twin, beside SimPy
-SLOW = "running on SimPy; pip install 'streamsim[fast]' simulates over a hundred times as fast"
+SLOW = f"running on SimPy; numba ({install('fast')}) simulates over a hundred times as fast"
 
 
 def is_fast() -> bool:

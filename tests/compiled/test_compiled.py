@@ -385,7 +385,7 @@ def test_without_numba_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
         lambda: simulate(program(h2d(1, 8)), make_device()),
         lambda: makespans(pipeline_of(8), [Config()], make_device()),
     ):
-        with pytest.raises(InputError, match=r"numba.*pip install 'streamsim\[fast\]'"):
+        with pytest.raises(InputError, match=r"numba.*pip install '\.\[fast\]'"):
             call()
 
 

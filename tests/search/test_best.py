@@ -177,7 +177,7 @@ def test_no_more_is_simulated_than_the_budget_allows(
         assert not found.open_within(max(MARGINS_PERCENT))
 
 
-@pytest.mark.skipif(not is_fast(), reason="needs streamsim[fast], which stands in for SimPy: the ticks are the same")
+@pytest.mark.skipif(not is_fast(), reason="needs numba, which stands in for SimPy: the ticks are the same")
 @pytest.mark.parametrize("name", ["h200", "c2050"])
 @pytest.mark.parametrize("kernels", [1, 2])
 def test_a_twentieth_of_the_ops_finds_a_program_within_a_percent(name: str, kernels: int) -> None:
@@ -191,7 +191,7 @@ def test_a_twentieth_of_the_ops_finds_a_program_within_a_percent(name: str, kern
     assert found.shortest <= 1.01 * min(evaluate_ticks(workload, configs, device, fast=True))
 
 
-@pytest.mark.skipif(not is_fast(), reason="needs streamsim[fast]")
+@pytest.mark.skipif(not is_fast(), reason="needs numba")
 def test_what_the_compiled_twin_leaves_to_simpy_costs_what_it_costs_there() -> None:
     """A prefetching program without a copy in."""
     work, configs = Workload(1 << 20, (), (4,), (WorkloadKernel(duration_s=1e-3),)), [Config(chunks=2)]

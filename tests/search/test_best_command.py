@@ -172,7 +172,7 @@ def test_the_command_says_what_is_not_known(capsys: pytest.CaptureFixture[str], 
         assert words in table
     assert "Not exact, though no program is more than" in table
     assert f"{value['left_open']} left open" in table
-    assert "streamsim[fast] or --exact leaves nothing open" in table
+    assert "numba or --exact leaves nothing open" in table
     exact = json.loads(said(capsys, *PIPELINE, "--exact", "--json"))
     assert (exact["exact"], exact["left_open"], exact["left_open_because"]) == (True, 0, None)
     assert exact["best"]["makespan_s"] == exact["floor_s"] <= value["best"]["makespan_s"]

@@ -12,7 +12,7 @@ from streamsim.program import Config
 from streamsim.search import evaluate, is_fast
 
 
-@pytest.mark.skipif(not is_fast(), reason="needs streamsim[fast]")
+@pytest.mark.skipif(not is_fast(), reason="needs numba")
 @pytest.mark.parametrize(
     ("fast", "is_there", "asked"),
     [(True, True, "compiled"), (False, True, "SimPy"), (None, True, "compiled"), (None, False, "SimPy")],

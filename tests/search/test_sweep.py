@@ -80,7 +80,7 @@ def test_every_row_is_what_predicting_it_gives() -> None:
     assert left_out == len(sweep) - len(expected) > 0
 
 
-@pytest.mark.skipif(not is_fast(), reason="needs streamsim[fast]")
+@pytest.mark.skipif(not is_fast(), reason="needs numba")
 def test_both_evaluators_give_the_same_rows() -> None:
     more = {"memory": ["pinned,pageable"], "launch": ["live,graph"], "connections": ["1,8"]}
     sweep = sweep_of({**ASKED, **more})

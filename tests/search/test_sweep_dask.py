@@ -15,7 +15,7 @@ from streamsim.cli import main
 from streamsim.errors import InputError
 from streamsim.search import write_sweep
 
-pytestmark = pytest.mark.skipif(find_spec("distributed") is None, reason="needs streamsim[dask]")
+pytestmark = pytest.mark.skipif(find_spec("distributed") is None, reason="needs Dask")
 
 OPTIONS = ["sweep", "--h2d", "64KiB", "--kernel", "10us", "--d2h", "64KiB", "--chunks", "1..40"]
 

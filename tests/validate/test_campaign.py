@@ -223,8 +223,8 @@ def test_the_process_without_cupy_ends_with_its_own_code_and_one_line(tmp_path: 
     done = worker(a_plan(tmp_path), without_gpu(tmp_path))
     assert done.returncode == 3
     assert done.stderr.decode().splitlines() == [
-        "streamsim-validate: error: CuPy is not installed: pip install 'streamsim[cuda13]'"
-        " (or 'streamsim[cuda12]', to match the driver)"
+        "streamsim-validate: error: CuPy is not installed: pip install '.[cuda13]' in streamsim's folder"
+        " (or '.[cuda12]', to match the driver)"
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["site"]
 

@@ -232,7 +232,7 @@ def test_without_the_library_the_line_says_what_to_install_and_how_else_it_is_do
     (tmp_path / "program.py").write_text("")
     assert capture(program=(str(tmp_path / "program.py"),)) == 2
     (said,) = capfd.readouterr().err.splitlines()
-    assert all(words in said for words in (sys.executable, "pip install 'streamsim[cupti]'", "nsys profile", "PyTorch"))
+    assert all(words in said for words in (sys.executable, "pip install '.[cupti]'", "nsys profile", "PyTorch"))
 
 
 def test_kernels_have_the_names_of_their_source() -> None:

@@ -79,5 +79,5 @@ def test_the_costs_of_a_front_end_are_the_nearest_whatever_its_rounds_took(seed:
 
 def test_without_scipy_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "scipy.optimize", None)
-    with pytest.raises(InputError, match=r"^calibration needs SciPy; pip install 'streamsim\[calibrate\]'$"):
+    with pytest.raises(InputError, match=r"^calibration needs SciPy; pip install '\.\[calibrate\]'"):
         non_negative([[1.0]], [1.0])

@@ -120,7 +120,7 @@ def test_a_link_in_place_of_the_lock_file_opens_nothing_to_others(tmp_path: Path
 
 def test_no_cupy_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(NoGpuError, match=r"CuPy.*pip install 'streamsim\[cuda13\]'") as caught:
+    with pytest.raises(NoGpuError, match=r"CuPy.*pip install '\.\[cuda13\]'") as caught:
         import_cupy()
     assert caught.value.exit_code == 3
     assert isinstance(caught.value, InputError)

@@ -82,4 +82,4 @@ def test_another_programs_records_are_refused(activities: list[Activity], messag
 def test_without_the_profiler_library_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupti", None)
     assert not is_available()
-    assert "streamsim[cupti]" in INSTALL
+    assert "pip install '.[cupti]'" in INSTALL

@@ -236,7 +236,7 @@ def test_a_language_that_is_not_here_is_left_out_with_the_reason(monkeypatch: py
     monkeypatch.setattr(measured_suite, "installed_libraries", lambda _: [])
     statuses = {entry.status for entry in measured(planned_programs(7, 1, ("cupy", "pytorch"))).values()}
     assert statuses == {
-        "skipped: cupy is not installed, or sees no card; pip install 'streamsim[cuda13]'",
+        "skipped: cupy is not installed, or sees no card; pip install '.[cuda13]' in streamsim's folder",
         "skipped: pytorch is not installed, or sees no card; pip install torch",
     }
 

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from streamsim.collector import collector_off
 from streamsim.device import IN_LOOPS, LARGEST_RATIO, FrontEnd, Recorder
-from streamsim.errors import InputError
+from streamsim.errors import InputError, install
 from streamsim_validate.gpu import Calls
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import ENTERS, costs_in, relative_deviation
@@ -36,7 +36,7 @@ def non_negative(rows: ArrayLike, sums: ArrayLike) -> np.ndarray:
     try:
         from scipy.optimize import nnls
     except ImportError:
-        raise InputError("calibration needs SciPy; pip install 'streamsim[calibrate]'") from None
+        raise InputError(f"calibration needs SciPy; {install('calibrate')}") from None
     matrix = np.asarray(rows, float)
     lengths = np.linalg.norm(matrix, axis=0)  # columns in other units have other lengths: all are made alike
     told = lengths > 0

@@ -16,14 +16,14 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from streamsim.errors import NO_GPU, InputError
+from streamsim.errors import NO_GPU, InputError, install
 from streamsim.program import StreamKind
 from streamsim_validate.records import Card
 
 CONNECTIONS_VARIABLE = "CUDA_DEVICE_MAX_CONNECTIONS"
 DEFAULT_CONNECTIONS = 8  # CUDA C++ Programming Guide, "CUDA Environment Variables"
 HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # errors for a lock that another process holds
-INSTALL = "pip install 'streamsim[cuda13]' (or 'streamsim[cuda12]', to match the driver)"
+INSTALL = f"{install('cuda13')} (or '.[cuda12]', to match the driver)"
 
 
 class NoGpuError(InputError):

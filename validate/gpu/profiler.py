@@ -1,6 +1,6 @@
 """The measured time line of a schedule: when every copy and kernel ran, as CUPTI saw it.
 
-Needs NVIDIA's ``cupti-python`` (``pip install 'streamsim[cupti]'``). Tracing slows the issuing host, so the time line
+Needs NVIDIA's ``cupti-python`` (the extra ``cupti``). Tracing slows the issuing host, so the time line
 shows structure: order, engines, gaps and durations on the card. Times to compare with come from untraced runs.
 """
 
@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from streamsim.errors import InputError
+from streamsim.errors import InputError, install
 from streamsim.program import Schedule
 from streamsim.timeline import Timeline
 from streamsim_validate.gpu.bench import Bench, prepare
@@ -21,7 +21,7 @@ from streamsim_validate.records import COMPUTE, D2H, H2D, NOTHING, Activity, Mea
 
 BUFFER_BYTES = 8 << 20
 TRACED_RUNS = 5
-INSTALL = "install NVIDIA's profiler library: pip install 'streamsim[cupti]'"
+INSTALL = f"install NVIDIA's profiler library: {install('cupti')}"
 
 
 def is_available() -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from streamsim.cli.notes import note
-from streamsim.errors import InputError
+from streamsim.errors import InputError, install
 from streamsim.files import check_writable, replacing_packed
 from streamsim.recorded import Recording, are_times, names_of, read_recording
 from streamsim.text import shown
@@ -120,8 +120,8 @@ def _probe(program: PythonProgram, report: Path) -> None:
         raise NoGpuError(f"no usable GPU ({found['why']}): to capture a program needs an NVIDIA card and its driver")
     if found["no_cupti"]:
         raise InputError(
-            f"{program.interpreter}: cannot import cupti-python ({found['no_cupti'][:60]}); pip install"
-            f" 'streamsim[cupti]' there (for CUDA 13), or {BY_OTHERS}"
+            f"{program.interpreter}: cannot import cupti-python ({found['no_cupti'][:60]});"
+            f" {install('cupti')} with that Python (for CUDA 13), or {BY_OTHERS}"
         )
 
 

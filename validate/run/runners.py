@@ -22,7 +22,7 @@ import msgspec
 
 from streamsim.code import FLOAT_BYTES, Language, code_of
 from streamsim.collector import collector_off
-from streamsim.errors import InputError
+from streamsim.errors import InputError, install
 from streamsim.program import Config, Workload, WorkloadKernel
 from streamsim.text import one_line
 from streamsim_validate.calibrate import TURNS
@@ -33,7 +33,7 @@ from streamsim_validate.run.replays import CUDA
 
 T = TypeVar("T")
 MODULES: dict[Language, str] = {"cupy": "cupy", "pytorch": "torch"}
-INSTALL: dict[Language, str] = {"cupy": "pip install 'streamsim[cuda13]'", "pytorch": "pip install torch"}
+INSTALL: dict[Language, str] = {"cupy": install("cuda13"), "pytorch": "pip install torch"}
 SAID = ("verified", "issue_s", "wall_s")  # what a program prints about itself
 FUNCTION = "kernels"  # the name of the function in a program, and in a file with the user's own kernels
 PROBE_RUNS = 3  # of each probe beside a program, after one that warms up
