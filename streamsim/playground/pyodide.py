@@ -9,6 +9,7 @@ import io
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from importlib.metadata import version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -93,6 +94,10 @@ def _site(wheels: dict[str, bytes]) -> bytes:
                     into.writestr(zipfile.ZipInfo(name, EARLIEST), wheel.read(name))
         for name, file in _code(files("streamsim"), "streamsim"):
             into.writestr(zipfile.ZipInfo(name, EARLIEST), file.read_bytes())
+        absent = files("streamsim.playground").joinpath("absent.py").read_bytes()
+        into.writestr(zipfile.ZipInfo("absent.py", EARLIEST), absent)
+        about = f"Metadata-Version: 2.1\nName: streamsim\nVersion: {version('streamsim')}\n"
+        into.writestr(zipfile.ZipInfo("streamsim.dist-info/METADATA", EARLIEST), about)
     return site.getvalue()
 
 

@@ -260,7 +260,8 @@ def test_figures_and_tables_need_no_script(browser: Any, tmp_path: Path) -> None
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(file.as_uri())
-    assert format_seconds(prediction.makespan_s) in page.inner_text("table")
+    assert format_seconds(prediction.makespan_s) in page.inner_text("body")
+    assert "h2d busy" in page.inner_text("table")
     context.close()
 
 

@@ -208,7 +208,7 @@ def test_dragging_shows_what_the_model_predicts_here(look: Look, pyodide_folder:
     source = played(choice).source
     found = explain(source.config.schedule(source.workload), played(choice).device, source)
     page.wait_for_selector("[data-part=advice][aria-busy=false]")
-    assert page.inner_text("[data-part=advice]") == f"First: {found.advice}."
+    assert page.inner_text("[data-part=advice]") == f"first: {found.advice}"
 
 
 def compare(page: Any, choice: dict[str, str]) -> None:

@@ -18,7 +18,8 @@ async function pythonOf(files) {
     lockFileContents: JSON.parse(new TextDecoder().decode(raw["lock.json"])),
   });
   python.unpackArchive(raw["site.zip"].buffer, "zip", {extractDir: python.runPython("import site; site.getsitepackages()[0]")});
-  return python.pyimport("streamsim.playground.played");
+  python.pyimport("absent");
+  return python.pyimport("streamsim.playground");
 }
 
 let model;
