@@ -8,7 +8,7 @@ import sys
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 LIBRARIES = ("numpy", "rich", "tomli_w")
 
@@ -16,7 +16,9 @@ LIBRARIES = ("numpy", "rich", "tomli_w")
 class Absent(ModuleType):
     """A module, class or value of a library that is not there. Whatever is asked of it is absent, too."""
 
-    __path__: ClassVar[list[str]] = []
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__ = []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
