@@ -1,9 +1,10 @@
 """Answers on recordings: what was recorded, what stands still and why, and the replay by the model."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
+import msgspec
 from msgspec import to_builtins
 
 from streamsim.answer.document import Answer, Pictures
@@ -32,27 +33,23 @@ FIRST_CALLS = 2  # that are shown without being asked for
 ENGINE_NAMES = {"h2d": "H2D", "d2h": "D2H", "compute": "kernels", "copy": "copies"}
 
 
-def recording_answer(
-    title: str,
-    summary: RecordingSummary,
-    replays: Sequence[tuple[Replay, Unrecorded | None]] = (),
-    verdict: Sequence[str] = (),
-    warnings: Sequence[str] = (),
-    data: dict[str, Any] | None = None,
-) -> Answer:
-    """Return the answer on a recording: what was found, what each card did and why it stood still, and its replays."""
-    tables = [replay_tables(*one) for one in replays]
-    return Answer(
-        title=title,
-        verdict=tuple(verdict),
-        warnings=tuple(warnings),
-        facts=_cut_facts("", (_headline(summary, [found for found, _ in replays]), *_groups(summary))),
-        tables=tuple(first for first, _ in tables),
-        more=(*_rest(summary), *(rest for _, rest in tables)),
-        pictures=lambda: Pictures(lines=_lines(replays[0][0])) if len(replays) == 1 else Pictures(),
-        data=data or {},
-        rows=list(_rows(summary)),
+def recording_answer(why: Answer, summary: RecordingSummary, replay: tuple[Replay, Unrecorded] | None = None) -> Answer:
+    """Return ``why``, the explanation of a recorded program, below what was recorded and how good the replay is."""
+    explained = () if why.facts is None else why.facts.groups
+    return msgspec.structs.replace(
+        why,
+        facts=_cut_facts("", (_headline(summary, replay), *explained, *_groups(summary))),
+        more=(*_rest(summary), *why.more, *(() if replay is None else replay_tables(*replay))),
+        pictures=lambda: _pictures(why, replay),
+        data={**why.data, **to_builtins(summary)},
+        rows=[*_rows(summary), *why.rows],
     )
+
+
+def _pictures(why: Answer, replay: tuple[Replay, Unrecorded] | None) -> Pictures:
+    """Return the recorded time line and the replayed one above those of ``why``."""
+    drawn = why.pictures()
+    return drawn if replay is None else msgspec.structs.replace(drawn, lines=(*_lines(replay[0]), *drawn.lines))
 
 
 def replay_answer(title: str, found: Replay) -> Answer:
@@ -106,18 +103,19 @@ def _window(span: NamedSpan) -> Row:
 # What was recorded
 
 
-def _headline(summary: RecordingSummary, replays: Sequence[Replay]) -> Iterator[Row]:
+def _headline(summary: RecordingSummary, replay: tuple[Replay, Unrecorded] | None) -> Iterator[Row]:
     yield "recorded", format_seconds(summary.end_s - summary.start_s), summary.tool
-    for found in replays:
-        error = f"{format_change(found.error, found.known_within)} of {format_seconds(found.recorded_s)}"
-        took = format_seconds(found.predicted_s, found.known_within)
-        yield "replayed", took, f"{error} from the first work's call to the last end, on {found.device.name}"
+    if replay is None:
+        return
+    found, without = replay
+    error = f"{format_change(found.error, found.known_within)} of the {format_seconds(found.recorded_s)} recorded"
+    yield "replayed", format_seconds(found.predicted_s, found.known_within), error
+    if without is not None and (without.program.taken_out_s or without.untraced_s is not None):
+        yield from _unrecorded(without, found.known_within)
 
 
 def _groups(summary: RecordingSummary) -> Iterator[list[Row]]:
-    by = f"by {counted(summary.threads, 'thread')} of {counted(summary.processes, 'process', 'es')}"
-    amounts = [_amount("", amount) for amount in (*summary.work, *summary.pages)]
-    yield [("streams", str(summary.streams), f"issued {by}"), *amounts]
+    yield [_amount("", amount) for amount in (*summary.work, *summary.pages)]
     for card in summary.cards:
         yield _card(card)
     yield [_call(use) for use in summary.calls[:FIRST_CALLS]]
@@ -125,12 +123,13 @@ def _groups(summary: RecordingSummary) -> Iterator[list[Row]]:
 
 
 def _rest(summary: RecordingSummary) -> list[Table]:
-    """Return what stands behind ``--all``: the host's work, annotations and calls."""
+    """Return what stands behind ``--all``: why cards stood still, the host's work, annotations and calls."""
+    by = f"by {counted(summary.threads, 'thread')} of {counted(summary.processes, 'process', 'es')}"
+    streams: list[Row] = [("streams", str(summary.streams), f"issued {by}")]
     host = [_amount("host: ", amount) for amount in summary.host]
     annotations = [_amount("annotations: ", amount) for amount in summary.annotations]
     calls = [_call(use) for use in summary.calls[FIRST_CALLS:MOST_CALLS]]
-    table = _cut_facts("", (host, annotations, calls))
-    return [table] if table.groups else []
+    return [_cut_facts("", (streams, *map(_stands_still, summary.cards), host, annotations, calls))]
 
 
 def _amount(title: str, amount: RecordedAmount) -> Row:
@@ -142,17 +141,24 @@ def _amount(title: str, amount: RecordedAmount) -> Row:
 
 def _card(card: RecordedCardUse) -> list[Row]:
     name = f"card {card.id}{f' ({card.name})' if card.name else ''}"
-    rows: list[Row] = [(name, format_seconds(card.span_s), "from its first work's call to its last end")]
+    rows: list[Row] = [(name, format_seconds(card.span_s), "first work's call to last end")]
     for engine in card.engines:
-        share = f"{_share(engine.busy_s, card)}, {format_seconds(engine.alone_s)} of it with nothing beside"
+        share = f"{_share(engine.busy_s, card)}, {format_seconds(engine.alone_s)} of it alone"
         rows.append((f"{engine.name} busy", format_seconds(engine.busy_s), share))
     rows.append(
         ("overlap", format_seconds(card.overlap_s), f"{_share(card.overlap_s, card)}: two engines or more busy")
     )
     rows.append(("idle", format_seconds(card.idle_s), f"{_share(card.idle_s, card)}: no engine busy"))
-    rows += _reasons(card.idle, card.idle_s)
     rows.append(("no kernel", format_seconds(card.without_kernel_s), f"{_share(card.without_kernel_s, card)}"))
-    return rows + _reasons(card.without_kernel, card.without_kernel_s)
+    return rows
+
+
+def _stands_still(card: RecordedCardUse) -> Iterator[Row]:
+    """Yield why no engine is busy, and why no kernel runs."""
+    whys = {"idle": (card.idle, card.idle_s), "no kernel": (card.without_kernel, card.without_kernel_s)}
+    for name, (reasons, of_s) in whys.items():
+        yield f"card {card.id}: {name}", format_seconds(of_s), _share(of_s, card)
+        yield from _reasons(reasons, of_s)
 
 
 def _reasons(reasons: tuple[RecordedReason, ...], of_s: float) -> list[Row]:
@@ -213,7 +219,8 @@ def replay_tables(found: Replay, without: Unrecorded | None = None) -> tuple[Tab
         more = "more from engine to engine of the card"
         known.append(("while it is recorded", format_seconds(found.stamps_s), more))
     worst = [_misplaced(op, within) for op in found.worst if op.predicted_s != op.recorded_s]
-    first = (times, assumed, () if without is None else _unrecorded(without, within))
+    unrecorded = () if without is None else (*_unrecorded(without, within), *_cost(without))
+    first = (times, assumed, unrecorded)
     return _cut_facts(f"replayed on {found.device.name}", first), _cut_facts("of the replay", (worst, known))
 
 
@@ -235,14 +242,18 @@ def _misplaced(op: Misplaced, within: float) -> Row:
 
 
 def _unrecorded(without: Unrecorded, within: float) -> Iterator[Row]:
+    """Yield the time without a profiler, and that which was given."""
     low, high = format_seconds(without.least_s, within), format_seconds(without.most_s, within)
     between = "" if low == high else f"between {low} and {high}"
     yield "replay without recording", format_seconds(without.predicted_s, within), between
-    yield "", "", without.how
     if without.untraced_s is not None:
         said = "as given" if without.is_reached else "as given; not reached"
         yield "when nothing records it", format_seconds(without.untraced_s), said
+
+
+def _cost(without: Unrecorded) -> Iterator[Row]:
     yield "what recording cost", format_seconds(without.program.taken_out_s), "taken off the host's time"
+    yield "", "", without.how
 
 
 def replay_json(found: Replay, without: Unrecorded) -> dict[str, Any]:

@@ -133,7 +133,7 @@ def _(value: Recording) -> Answer:
 
 @answer_of.register
 def _(value: RecordingSummary) -> Answer:
-    return recording_answer(f"recorded by {value.tool}", value)
+    return recording_answer(Answer(f"recorded by {value.tool}"), value)
 
 
 @answer_of.register

@@ -18,7 +18,6 @@ COMMANDS = {
     "sweep": "streamsim.cli.sweep:sweep_command",
     "devices": "streamsim.cli.devices:devices",
     "check": "streamsim.cli.check:check_command",
-    "import": "streamsim.cli.import_trace:import_command",
     "whatif": "streamsim.cli.whatif:whatif_command",
     "loop": "streamsim.cli.loop:loop_command",
     "playground": "streamsim.cli.playground:playground_command",

@@ -27,6 +27,7 @@ from streamsim.cli.options import (
     device_options,
     format_options,
     one_of,
+    part_options,
     schedule_given,
     taken,
     timed_alone_noted,
@@ -52,6 +53,7 @@ RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or li
 @click.command("best", cls=BriefCommand)
 @workload_options
 @device_options
+@part_options
 @click.option("--max-chunks", type=CHUNKS, default=256, show_default=True, help="Search 1 to this many chunks.")
 @click.option("--max-streams", type=CHUNKS, default=32, show_default=True, help="Search 1 to this many streams.")
 @click.option(
@@ -213,7 +215,7 @@ def _program_given(context: click.Context, pipeline: Pipeline, independent: bool
     given = schedule_given(context, pipeline)
     if given is None:
         if independent:
-            raise InputError("--independent: needs a program with steps; give a file that streamsim import -o writes")
+            raise InputError("--independent: needs a program with steps; give a recording or a schedule")
         return None
     for name in NOT_TAKEN:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:

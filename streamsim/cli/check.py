@@ -7,7 +7,7 @@ import click
 from streamsim.answer import findings_answer
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.given import read_given
-from streamsim.cli.options import FILE, OUTPUT, format_options
+from streamsim.cli.options import FILE, OUTPUT, format_options, part_options
 from streamsim.cli.printing import emit
 from streamsim.errors import FOUND, OK
 from streamsim.program import write_schedule
@@ -17,6 +17,7 @@ from streamsim.races import check, repaired
 @click.command("check", cls=BriefCommand)
 @click.argument("schedule", metavar="SCHEDULE.json", type=FILE)
 @format_options
+@part_options
 @click.option("--errors-only", is_flag=True, help="Leave the warnings out, of the exit code too.")
 @click.option("--fix", type=OUTPUT, help="Save the schedule with the waits that its races lack.")
 def check_command(schedule: Path, errors_only: bool, fix: Path | None) -> int:

@@ -8,6 +8,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
+from streamsim.cli.given import check_no_part
 from streamsim.cli.notes import noting_compilation, progress_bar
 from streamsim.cli.options import COUNT, FILE, SIZE, Quantity, all_of, one_of
 from streamsim.device import Device
@@ -142,6 +143,8 @@ def check_beside_layers(context: click.Context, has_layers: bool, own: type[msgs
     """Raise InputError for options of a workload beside layers, and for those of layers (``own``) without them."""
     pinned_only = () if own is LayerOptions else ("memory", "page")  # where the best is asked for
     streamed = (*OF_WORKLOADS, *pinned_only)
+    if has_layers:
+        check_no_part()
     wrong = streamed if has_layers else [name for name in own.__struct_fields__ if name != "layers"]
     for name in wrong:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:

@@ -21,6 +21,7 @@ from streamsim.cli.options import (
     Quantity,
     device_options,
     format_options,
+    part_options,
     taken,
 )
 from streamsim.cli.page import page_option
@@ -85,6 +86,7 @@ def parse_sample(text: str, field: str = "sample") -> Sample:
 @click.option("--prefetcher", is_flag=True, help="The loop as it is has a prefetcher.")
 @click.option("--item", "reads_loss", is_flag=True, help="The loop as it is calls loss.item() in every step.")
 @device_options
+@part_options
 @click.option("--output", "-o", type=OUTPUT, help="Write the best loop as a PyTorch program to this file.")
 @format_options
 @page_option
@@ -101,7 +103,7 @@ def loop_command(
     Describe the loop by a batch, a step and the data loader. Each line of the answer is a loop: milliseconds a step,
     samples a second, and how many times as fast it is as the loop as it is. Steps stay in order, since each needs the
     weights of the one before it. A file holds the same names as the options: batch, sample, step, load, workers. A
-    recording of some steps, as import reads it, shows all but the samples of a batch; what the process waited for its
+    recording of some steps, as explain reads it, shows all but the samples of a batch; what the process waited for its
     data is taken for loading, unless --load and --workers say more.
 
     \b

@@ -46,6 +46,6 @@ measured_option = click.option(
     "--measured",
     type=MeasuredTimes(),
     metavar="TIMES",
-    help="Say which usual mistake makes the program take the time that you measured, such as 14.5ms. Of several runs:"
+    help="Say which usual mistake explains this measured time; such as 14.5ms, or of several runs"
     " 1:14.4ms,4:14.5ms by number of streams; 9ms:copies for a run without the kernels.",
 )

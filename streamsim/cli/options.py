@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from streamsim.analysis import check_room, kernel_assumptions, timed_alone
 from streamsim.checks import MOST_CHUNKS, SHORTEST_KERNEL_S
-from streamsim.cli.given import Given, is_program, read_given
+from streamsim.cli.given import PART, Given, check_no_part, is_program, read_given
 from streamsim.cli.notes import note
 from streamsim.cli.one_file import take_defaults
 from streamsim.cli.printing import EVERYTHING, FORM, NOTED, OWN_CARD
@@ -252,6 +252,40 @@ all_option = click.option(
 )
 
 
+def _note_part(context: click.Context, param: click.Parameter, value: Any) -> None:
+
+    if context.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE:
+        context.meta.setdefault(PART, {})[param.name] = value
+
+
+def _of_part(name: str, text: str, **how: Any) -> Callable[[Command], Command]:
+    return click.option(name, expose_value=False, callback=_note_part, help=text, **how)
+
+
+part_options = all_of(
+    _of_part("--gpu", "Read only this card of a recording; by the profiler's number of it.", type=int, metavar="N"),
+    _of_part("--process", "Read only this process of a recording.", type=int, metavar="PID"),
+    _of_part(
+        "--window",
+        "Read only this range of a recording; calls that begin in this NVTX range, ProfilerStep or user annotation"
+        " (NAME[2]: the second of that name), or between these times since it began, such as 1ms..5ms; and their work.",
+        metavar="NAME|FROM..TO",
+    ),
+    _of_part(
+        "--skip-first",
+        "Leave out the first copy or launch of each process of a recording, which the profiler slows down by 0.4 ms.",
+        is_flag=True,
+    ),
+    _of_part(
+        "--untraced-time",
+        "Time of a recorded program when nothing records it. The cost of recording is then chosen so that the"
+        " prediction takes this time. Default: the time of a capture's runs without CUPTI, else what profilers are"
+        " known to cost.",
+        type=TIME,
+    ),
+)
+
+
 def gpu_option(text: str, default: int | None = None) -> Callable[[Command], Command]:
     """Return ``--gpu``, the number of a card, as ``device``. Its old spelling ``--device`` is taken with a note."""
 
@@ -440,6 +474,7 @@ def schedule_given(context: click.Context, pipeline: Pipeline) -> Given | None:
     """
     path = pipeline.workload
     if path is None or not is_program(path):
+        check_no_part()
         return None
     given = [
         name

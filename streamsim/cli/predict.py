@@ -28,6 +28,7 @@ from streamsim.cli.options import (
     all_of,
     device_options,
     output_options,
+    part_options,
     pipeline_options,
     programs_given,
     take_several,
@@ -85,6 +86,7 @@ class _Wanted(msgspec.Struct, frozen=True):
 @click.argument("others", metavar="[PROGRAM.json]...", type=FILE, nargs=-1)
 @place_layers
 @device_options
+@part_options
 @output_options
 @page_option
 @click.option(

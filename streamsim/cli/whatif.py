@@ -25,6 +25,7 @@ from streamsim.cli.options import (
     device_options,
     format_options,
     one_of,
+    part_options,
     taken,
 )
 from streamsim.cli.page import page_option
@@ -45,6 +46,7 @@ COUNT = click.IntRange(1, 1024)
 @click.command("whatif", cls=BriefCommand)
 @click.argument("schedule", metavar="PROGRAM", type=FILE)
 @device_options
+@part_options
 @click.option("--pin", is_flag=True, help="Pin all host memory.")
 @click.option(
     "--async", "is_async", is_flag=True, help="Let no copy hold the host, nor a synchronisation right behind one."
@@ -114,7 +116,7 @@ def whatif_command(
     \b
     Examples:
       streamsim whatif trace.json.gz --pin --async
-      streamsim import trace.json.gz -o program.json
+      streamsim code trace.json.gz --as schedule -o program.json
       streamsim whatif program.json --device h200 --pin --async --trace both.json --plot both.png
       streamsim whatif workload.toml --chunks 16 --streams 4
       streamsim whatif schedule.json --device h200 --prefetch 1 --kernel 'kern*=0.8x'

@@ -435,7 +435,7 @@ def _stands_still(use: RecordedCardUse) -> str:
 
 def _to_try(trial: Trial | None, device: Device, file: str) -> str:
     if trial is None:
-        return "try: nothing that was tried gains 3 %; streamsim explain says what is lost"
+        return "try: nothing that was tried gains 3 %"
     gain = format_ratio(trial.gain, known_within(device))
     return f"try: {trial.words}, {gain} as fast (streamsim whatif {file} {trial.options})"
 

@@ -54,14 +54,14 @@ def test_a_command_says_of_a_recording_what_it_says_of_the_program_that_code_mak
     for one in found:
         for name in ("inputs", "schedule"):  # which name the files
             one.pop(name, None)
-    assert found[0] == found[1]
+    assert {name: found[0][name] for name in found[1]} == found[1]
 
 
 @pytest.mark.parametrize("command", ["predict", "whatif", "explain"])
 def test_its_own_card_is_the_device_unless_another_is_named(
     command: str, trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["import", str(trace), "-o", "p.json"]) == 0
+    assert main(["code", str(trace), "--as", "schedule", "-o", "p.json"]) == 0
     capsys.readouterr()
     words = [word.format("p.json") for word in COMMANDS[command]]
     own, other = told(capsys, *words), told(capsys, *words, "--device", "h200")
@@ -85,7 +85,7 @@ def test_whatever_the_format(form: str, tmp_path: Path, capsys: pytest.CaptureFi
 def test_a_report_is_named_with_the_line_that_exports_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "r.nsys-rep"
     report.write_bytes(b"whatever")
-    for command in ("predict", "import", "explain"):
+    for command in ("predict", "code", "explain"):
         assert main([command, str(report)]) == 2
         assert f"nsys export --type sqlite {report}" in capsys.readouterr().err
 
@@ -100,23 +100,32 @@ def two_cards() -> list[dict[str, Any]]:
     return events
 
 
-def test_of_several_cards_each_is_replayed_and_the_busiest_is_taken(
+def test_of_several_cards_the_busiest_is_taken_and_each_can_be(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "t.json"
     path.write_text(kineto(*two_cards(), deviceProperties=[CARD, {**CARD, "id": 1}]))
-    found = told(capsys, "import", str(path))
-    assert [one["card"] for one in found["replays"]] == [1, 0]
-    assert found["replay"] is None
-    assert main(["import", str(path)]) == 0
-    out = capsys.readouterr().out
-    assert out.count("\nreplayed on") == out.count("\n  replayed ") == 2
-    assert "card 1: binds: kernels" in out
-    assert main(["predict", str(path)]) == 0
-    other = "streamsim import --gpu N takes another one (N: 0)"
-    assert f"work on 2 cards; this is card 1; {other}" in capsys.readouterr().err
-    assert main(["import", str(path), "-o", str(tmp_path / "p.json")]) == 2
-    assert "choose one with --gpu (0, 1)" in capsys.readouterr().err
+    found, other = told(capsys, "explain", str(path)), told(capsys, "explain", str(path), "--gpu", "0")
+    assert (found["replay"]["card"], [card["id"] for card in found["cards"]]) == (1, [0, 1])
+    assert (other["replay"]["card"], [card["id"] for card in other["cards"]]) == (0, [0])
+    for command in COMMANDS.values():
+        words = [word.format(path) for word in command]
+        assert main(words) in (0, 1)
+        other_one = "work on 2 cards; this is card 1; --gpu N takes another one (N: 0)"
+        assert (other_one in capsys.readouterr().err) == (command[0] != "check")
+        assert main([*words, "--gpu", "0"]) in (0, 1)
+        assert "2 cards" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_chooses_a_part_of_a_recording_needs_one(
+    command: str, trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["code", str(trace), "--as", "schedule", "-o", "p.json"]) == 0
+    capsys.readouterr()
+    assert main([*(word.format("p.json") for word in COMMANDS[command]), "--window", "step"]) == 2
+    said = "--window: chooses what of a recording is read; give a recording, or leave it out"
+    assert capsys.readouterr().err.endswith(f"{said}\n")
 
 
 def test_what_is_assumed_of_a_card_is_said_and_pinning_on_it_is_a_range(
@@ -136,8 +145,8 @@ def test_what_is_assumed_of_a_card_is_said_and_pinning_on_it_is_a_range(
 def test_a_bad_replay_is_named_and_so_it_is_where_it_is_used(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Copies at 26 GB/s over a link that carries 16 at most: what follows from the replay is no better than it."""
     trace.write_text(kineto(*pipeline(), deviceProperties=[{**CARD, "name": "NVIDIA GeForce GTX 1660"}]))
-    assert main(["import", str(trace), "-o", "p.json"]) == 0
-    assert "bad replay: +" in capsys.readouterr().out
+    assert main(["code", str(trace), "--as", "schedule", "-o", "p.json"]) == 0
+    assert "bad replay: +" in capsys.readouterr().err
     for path in (str(trace), "p.json"):
         assert main(["predict", path]) == 0
         assert "bad replay: +" in capsys.readouterr().err

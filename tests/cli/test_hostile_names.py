@@ -63,8 +63,8 @@ TABLES = (  # of each reader and each way to print
     ("best", "--layers", "layers.toml", "--device", "card.toml"),
     ("sweep", "workload.toml", "--chunks", "1,2", "--device", "card.toml", "-o", "out.csv"),
     ("sweep", "workload.toml", "--chunks", "1,2", "--device", "card.toml", "--format", "table"),
-    ("import", "trace.json", "--list"),
-    ("import", "trace.json", "--window", "nothing"),
+    ("explain", "trace.json", "--list"),
+    ("explain", "trace.json", "--window", "nothing"),
     ("predict", "broken.json"),
     ("devices", "check", "broken.toml"),
 )
@@ -146,7 +146,7 @@ def test_no_control_character_of_a_file_is_printed(name: str) -> None:
     assert cut(printable(name)) in "".join(said("predict", "schedule.json", "--device", "card.toml").split())
 
 
-@pytest.mark.parametrize("command", [c for c in TABLES if c[0] in ("predict", "explain", "check", "import")])
+@pytest.mark.parametrize("command", [c for c in TABLES if c[0] in ("predict", "explain", "check")])
 def test_the_same_files_are_data_in_json(command: tuple[str, ...]) -> None:
     """JSON escapes by itself, and gives the name back."""
     files(CLIPBOARD)

@@ -82,7 +82,9 @@ def test_a_replay_shows_two_figures_of_predicted_times_and_four_of_recorded_ones
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     printed(capsys, "predict", "program.json", "--device", "h200", "--recording", "trace.json")
-    text = printed(capsys, "import", "trace.json", "--device", "rtx4090").partition("\nreplayed on rtx4090")[2]
+    text = printed(capsys, "explain", "trace.json", "--device", "rtx4090", "--all").partition("\nreplayed on rtx4090")[
+        2
+    ]
     rows = [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
     recorded, predicted = ([row[column] for row in rows if len(row) == 3] for column in (1, 2))
     times = re.findall(TIME, " ".join(predicted))

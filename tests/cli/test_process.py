@@ -65,7 +65,7 @@ def test_a_mistyped_command_is_told_what_it_is_like(
     ("typed", "meant"),
     [
         ("--input", "--h2d"),
-        ("--gpu", "--device"),
+        ("--card", "--device"),
         ("--pinned", "--memory"),
         ("--kernl", "--kernel"),
         ("--xyzzy", None),

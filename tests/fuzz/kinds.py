@@ -220,7 +220,7 @@ def lines() -> list[Input]:
         (("init", "--schema", "device"), {}),
         (("check", "s.json"), schedule),
         (("predict", "s.json"), schedule),
-        (("import", "t.json"), {"t.json": recording()}),
+        (("explain", "t.json"), {"t.json": recording()}),
     ]
     validators: list[tuple[tuple[str, ...], dict[str, str]]] = [
         (("compare", "r.json.gz"), {"r.json.gz": _record()[0]}),
@@ -271,8 +271,8 @@ def recording() -> str:
 
 
 def _imported(name: str, text: str) -> list[Input]:
-    ways = ("--json", "", "--list --json", "--window step --json", "--skip-first --device 0 --json", "--process 420")
-    return [*_of("streamsim", name, text, *(f"import FILE {way}" for way in ways)), *_read("recording", name, text)]
+    ways = ("--json", "", "--list --json", "--window step --json", "--skip-first --gpu 0 --json", "--process 420")
+    return [*_of("streamsim", name, text, *(f"explain FILE {way}" for way in ways)), *_read("recording", name, text)]
 
 
 @cache

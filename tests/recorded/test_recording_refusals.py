@@ -35,12 +35,12 @@ from streamsim.recorded import (
 # Commands in a folder with a recording of the pipeline, t.json, and its program, p.json.
 CHANGE = "whatif p.json --device h200 "
 COMMANDS = [
-    ("import t.json --gpu 3", "--gpu = 3: not in the recording; it has 0"),
-    ("import t.json --window stop", "--window = 'stop': no annotation has this name; did you mean 'step'?"),
-    ("import t.json --window 9s..10s", "--window 9s..10s: no call and no work is in it"),
-    ("import t.json --untraced-time fast", "--untraced-time = 'fast': expected a time"),
-    ("import t.json -o q.json --plot q.bmp", "q.bmp: expected a file name that ends in one of"),
-    ("import t.json -o t.json", "--output = t.json: is the recording itself; give another name"),
+    ("explain t.json --gpu 3", "--gpu = 3: not in the recording; it has 0"),
+    ("explain t.json --window stop", "--window = 'stop': no annotation has this name; did you mean 'step'?"),
+    ("explain t.json --window 9s..10s", "--window 9s..10s: no call and no work is in it"),
+    ("explain t.json --untraced-time fast", "--untraced-time = 'fast': expected a time"),
+    ("explain t.json --trace q.json --plot q.bmp", "q.bmp: expected a file name that ends in one of"),
+    ("explain t.json --trace t.json", "--trace t.json: is the file that is read; give another name"),
     (CHANGE, "nothing to change; give --pin, --async, --streams 2 or another change"),
     (CHANGE + "--kernel gemm", "--kernel 'gemm': expected a name and a factor"),
     (CHANGE + "--front-end-cost nanx", "--front-end-cost = 'nanx': expected a factor"),
@@ -53,7 +53,7 @@ COMMANDS = [
 def program_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     folder = tmp_path_factory.mktemp("program")
     (folder / "t.json").write_text(kineto(*pipeline()))
-    assert main(["import", str(folder / "t.json"), "-o", str(folder / "p.json")]) == 0
+    assert main(["code", str(folder / "t.json"), "--as", "schedule", "-o", str(folder / "p.json")]) == 0
     return (folder / "p.json").read_bytes()
 
 

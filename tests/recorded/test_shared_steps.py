@@ -146,7 +146,8 @@ def test_the_recorded_process_of_a_trace_is_what_the_profiler_wrote(
     """Copies and kernels of the file, in microseconds from its first copy's call on, are the spans on the engines."""
     monkeypatch.chdir(tmp_path)
     file = SHARED / "h200/infer-pinned-2streams.json.gz"
-    assert main(["import", str(file), "-o", "p.json", "--trace", "i.json"]) == 0
+    assert main(["explain", str(file), "--trace", "i.json"]) == 0
+    assert main(["code", str(file), "--as", "schedule", "-o", "p.json"]) == 0
     assert main(["whatif", "p.json", "--graph", "--trace", "w.json"]) == 0
     assert capsys.readouterr().out
     was = json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]

@@ -102,7 +102,7 @@ def test_lanes_are_drawn_written_and_told(line: Timeline) -> None:
 
 def test_the_program_s_file_keeps_the_lanes_for_what_is_drawn_of_it(made: Export, tmp_path: Path) -> None:
     program, trace = tmp_path / "program.json", tmp_path / "both.json"
-    assert main(["import", str(made.write(tmp_path / "t.sqlite")), "-o", str(program)]) == 0
+    assert main(["code", str(made.write(tmp_path / "t.sqlite")), "--as", "schedule", "-o", str(program)]) == 0
     recorded = read_program(program).recorded
     assert recorded is not None
     assert recorded.tracks == LANES

@@ -92,7 +92,7 @@ def test_a_program_is_recorded_timed_and_imported(place: Path, capfd: pytest.Cap
     assert (run.end_ns - run.start_ns).tolist()[0] == 39_000
     assert untraced_time_s(found, "step") == pytest.approx(32e-6)
     assert "when nothing records it" in said.out
-    assert streamsim(["import", "found.json.gz", "--window", "step", "--json", "-o", "program.json"]) == 0
+    assert streamsim(["explain", "found.json.gz", "--window", "step", "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["replay"]["untraced_s"] == pytest.approx(32e-6)
 
 

@@ -204,7 +204,7 @@ def replays(folder: Path, record: RecordedRounds, profile: str = "") -> Iterator
 
 
 def replayed(whole: Recording, recorded: Recorded, card: Device | None) -> Replayed:
-    """Replay a recording as ``streamsim import`` does."""
+    """Replay a recording as ``streamsim explain`` does."""
     recording = part_of(whole, window=recorded.window)
     device = profile_of(recording, card)
     found = replay(recording, device)

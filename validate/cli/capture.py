@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 
 from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.import_trace import import_command
+from streamsim.cli.explain import explain_command
+from streamsim.cli.given import PART
 from streamsim.cli.notes import note
 from streamsim.cli.options import FILE, format_options, gpu_option
 from streamsim.recorded import check_window, untraced_time_s
@@ -37,13 +38,13 @@ def capture_command(
     """Record what a Python program does with the card, time it unrecorded, and say why the card stood still.
 
     The program runs in its own process, twice unless --untraced-runs says otherwise, and prints its own output. Its
-    environment needs cupti-python. streamsim import reads the recording again, in part or whole.
+    environment needs cupti-python. streamsim explain reads the recording again, in part or whole.
 
     \b
     Examples:
       streamsim-validate capture -- python my_program.py --batch 64
       streamsim-validate capture --window step -o before.json.gz -- python -m my_package.train
-      streamsim import before.json.gz --window step -o program.json --save-profile card.toml
+      streamsim explain before.json.gz --window step --save-profile card.toml
 
     Exit codes: that of the program where it fails, 2 usage or bad input, 3 no usable GPU, 130 interrupted.
     """  # noqa: D301 - click wants the backspace itself
@@ -53,5 +54,7 @@ def capture_command(
     if untraced_runs and untraced_time_s(recording, window, device) is None:
         what = "; a named --window is timed" if window is None else f" of --window {window}"
         note(f"what the program takes when nothing records it is not known{what}")
-    asked = {"window": window, "device": device}
-    click.get_current_context().invoke(import_command, file=output, **asked)
+    context = click.get_current_context()
+    part = {"window": window, "gpu": device}
+    context.meta[PART] = {name: value for name, value in part.items() if value is not None}
+    context.invoke(explain_command, workload=output)

@@ -27,7 +27,7 @@ PYTHON = re.compile(r"python(?:\d+(?:\.\d+)*)?t?(?:\.exe)?")
 TAKES_MORE = "WX"  # of the interpreter's options of one letter: those that take a word
 BY_OTHERS = (
     "record it with nsys profile --trace=cuda,nvtx -o report PROGRAM, then nsys export --type sqlite report.nsys-rep,"
-    " or with the PyTorch profiler, and give that to streamsim import"
+    " or with the PyTorch profiler, and give that to streamsim explain"
 )
 
 

@@ -1,4 +1,4 @@
-"""``streamsim import``: what it prints, and what it says to bad input."""
+"""``streamsim explain`` of a recording: what it prints and writes."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def rows_of(text: str) -> dict[str, str]:
 
 
 def test_the_table_says_what_was_found_and_what_the_card_did(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["import", str(trace), "--all"]) == 0
+    assert main(["explain", str(trace), "--all"]) == 0
     rows = rows_of(capsys.readouterr().out)
     assert rows["recorded"] == "140 us   PyTorch profiler"
     assert rows["copies H2D, pinned"].split() == ["1", "1", "MiB,", "26.21", "GB/s,", "40", "us", "in", "all"]
@@ -43,11 +43,11 @@ def test_the_table_says_what_was_found_and_what_the_card_did(trace: Path, capsys
 
 
 def test_the_json_object_has_every_figure_of_the_summary(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["import", str(trace), "--json"]) == 0
+    assert main(["explain", str(trace), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     summary = summarise(read_recording(trace))
-    assert found["schema_version"] == 1
-    assert found["inputs"]["trace"] == str(trace)
+    assert found["schema_version"] == 2
+    assert found["inputs"]["schedule"] == str(trace)
     assert found["cards"][0]["idle_s"] == summary.cards[0].idle_s
     assert [engine["name"] for engine in found["cards"][0]["engines"]] == ["H2D", "D2H", "kernels"]
     assert [call["count"] for call in found["calls"]] == [call.count for call in summary.calls]
@@ -55,7 +55,7 @@ def test_the_json_object_has_every_figure_of_the_summary(trace: Path, capsys: py
 
 def test_what_is_not_understood_is_in_the_table(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace.write_text(kineto(*pipeline(), copy("Memcpy PtoP (Device -> Device)", 150, 1, 9)))
-    assert main(["import", str(trace)]) == 0
+    assert main(["explain", str(trace)]) == 0
     rows = rows_of(capsys.readouterr().out)
     assert rows["copies between cards"].split()[:3] == ["1", "not", "understood:"]
     assert rows["work without a recorded call"].startswith("1 ")
@@ -63,16 +63,16 @@ def test_what_is_not_understood_is_in_the_table(trace: Path, capsys: pytest.Capt
 
 def test_the_list_names_what_can_be_chosen_and_each_of_it_can(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace.write_text(kineto(*pipeline(), span("user_annotation", "[bold]ProfilerStep#1[/]", 5, 100)))
-    assert main(["import", str(trace), "--list"]) == 0
+    assert main(["explain", str(trace), "--list"]) == 0
     printed = capsys.readouterr().out
     rows = rows_of(printed)
     assert rows["--gpu 0"] == "a card   1 GiB"
     assert "  --process 420\n" in printed
     assert rows["--window 'step'"].split() == ["200", "us", "at", "0", "s"]
     for words in ("--gpu 0", "--process 420", "--window step", "--window [bold]ProfilerStep#1[/]", "--skip-first"):
-        assert main(["import", str(trace), *words.split(maxsplit=1), "--json"]) == 0
+        assert main(["explain", str(trace), *words.split(maxsplit=1), "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["cards"]
-    assert main(["import", str(trace), "--list", "--json"]) == 0
+    assert main(["explain", str(trace), "--list", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [window["name"] for window in found["windows"]] == ["step", "[bold]ProfilerStep#1[/]"]
     assert found["devices"][0]["memory_bytes"] == 1 << 30
@@ -83,7 +83,8 @@ def test_the_program_is_written_with_the_profile_that_it_is_replayed_on(
 ) -> None:
     """It is a schedule like any other, and a change of it can be asked for."""
     program, card = tmp_path / "program.json", tmp_path / "card.toml"
-    assert main(["import", str(trace), "--json", "-o", str(program), "--save-profile", str(card)]) == 0
+    assert main(["code", str(trace), "--as", "schedule", "-o", str(program)]) == 0
+    assert main(["explain", str(trace), "--json", "--save-profile", str(card)]) == 0
     told = json.loads(capsys.readouterr().out)["replay"]
     assert told["predicted_s"] == pytest.approx(told["recorded_s"] * (1 + told["error"]))
     assert read_device(card).name == told["device"]
@@ -102,7 +103,7 @@ def test_the_program_is_written_with_the_profile_that_it_is_replayed_on(
 
 def test_what_was_recorded_is_drawn_above_the_replay(trace: Path, tmp_path: Path) -> None:
     """A process each; the first has what is in the file: copies and a kernel, from the first call at 10 us on."""
-    assert main(["import", str(trace), "--trace", "both.json", "--plot", "both.svg"]) == 0
+    assert main(["explain", str(trace), "--trace", "both.json", "--plot", "both.svg"]) == 0
     events = json.loads((tmp_path / "both.json").read_text())["traceEvents"]
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     assert names == {1: "recorded", 2: "replayed"}
