@@ -80,7 +80,7 @@ LINES = {
     "predict --h2d 4KiB --device h200:cupy --front-end pytorch": "front end = 'pytorch': h200:cupy has the calls of",
     "predict --h2d": "Option '--h2d' requires an argument",
     "predict --h2d 4KiB --colour red": "No such option '--colour'. Try",
-    "import t.json --csv": "No such option '--csv'. Did you mean '--format'? Try",
+    "explain t.json --csv": "No such option '--csv'. Did you mean '--format'? Try",
     "predict --h2d 4KiB --chunks 4 --chunks=8": "--chunks: given twice",
     "predict --h2d 4KiB --plot none/x.png": "none/x.png: there is no folder",
     "predict --h2d 4KiB --plot x.gif": "x.gif: expected a file name that ends in",

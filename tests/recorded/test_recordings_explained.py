@@ -1,10 +1,11 @@
 """``streamsim explain`` of a recording: what it prints and writes."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
-from made_recordings import copy, kineto, pipeline, span
+from made_recordings import call, copy, kineto, pipeline, span
 
 from streamsim.cli import main
 from streamsim.device import read_device
@@ -111,3 +112,26 @@ def test_what_was_recorded_is_drawn_above_the_replay(trace: Path, tmp_path: Path
     spans = [e for e in events if e["ph"] == "X" and e["pid"] == 1 and "stream" in e["args"]]
     assert sorted((e["ts"], e["dur"]) for e in spans) == sorted((e["ts"] - 10, e["dur"]) for e in work)
     assert (tmp_path / "both.svg").read_text().count('id="h2d: H2D"') == 2
+
+
+def test_the_command_to_try_reads_the_same_part_of_the_recording(capsys: pytest.CaptureFixture[str]) -> None:
+    work = ("--h2d", "64MiB", "--kernel", "5.7ms", "--d2h", "64MiB", "--chunks", "4", "--memory", "pageable")
+    assert main(["predict", *work, "--order", "serial", "--recording", "r.json"]) == 0
+    capsys.readouterr()
+    assert main(["explain", "r.json", "--gpu", "0", "--window", "0ms..9ms"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    told, command = next(line for line in said if line.startswith("try: ")).removesuffix(")").split(" (streamsim ")
+    assert {"--gpu", "--window"} <= {*shlex.split(command)}
+    assert main([*shlex.split(command), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    gain = found["before"]["makespan_s"] / found["together"]["makespan_s"]
+    assert float(told.rsplit(", ", 1)[1].removesuffix("x as fast")) == pytest.approx(gain, rel=0.01)
+
+
+def test_what_cannot_be_replayed_is_shown_all_the_same(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace.write_text(kineto(call("cudaDeviceSynchronize", 10, 5, 1)))
+    assert main(["explain", str(trace)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("not replayed: ")
+    assert any(line.split()[:2] == ["in", "cudaDeviceSynchronize"] for line in lines)
+    assert main(["explain", str(trace), "--trace", "t2.json"]) == 2

@@ -1,4 +1,4 @@
-"""``streamsim-validate capture``: a Python program, recorded by CUPTI, timed without it, and imported."""
+"""``streamsim-validate capture``: a Python program, recorded by CUPTI, timed without it, and explained."""
 
 from pathlib import Path
 
