@@ -62,6 +62,15 @@ def amounts(schedule: Schedule) -> Counter[Any]:
     return found
 
 
+def own_work_ps(schedule: Schedule) -> int:
+    """The picoseconds of the program's own host work: what has a name, or takes more than 1 ms.
+
+    The other is a front end's, for its calls: every call has it, and none that a graph makes.
+    """
+    works = [op.duration_s for op in schedule.ops if isinstance(op, HostWork) and (op.name or op.duration_s > 1e-3)]
+    return sum(round(duration_s * 1e12) for duration_s in works)
+
+
 ON_HOST, ON_CARD = Buffer("host", 128, "pinned"), Buffer("card", 128, "device")
 PAGEABLE = Buffer("pageable", 128, "pageable")
 
@@ -90,7 +99,7 @@ def pipelines(draw: st.DrawFn) -> Schedule:
     time = st.sampled_from((8e-9, 16e-9))
     kernels = st.builds(Kernel, stream, name, st.just(8), st.just(0), time, st.just(1.0), regions, regions)
     events = (st.builds(RecordEvent, event, stream), st.builds(WaitEvent, event, stream))
-    host = st.builds(HostWork, st.sampled_from((0.0, 8e-9, 40e-9)))
+    host = st.builds(HostWork, st.sampled_from((0.0, 8e-9, 40e-9)), st.sampled_from(("", "load")))
     waits = st.one_of(*events, st.builds(Synchronize, stream=stream), host)
     ops = draw(st.lists(st.one_of(copies(), copies(), kernels, kernels, waits), min_size=2, max_size=12))
     return Schedule((*ops, Synchronize()), kinds, (ON_HOST, ON_CARD, PAGEABLE), 2)

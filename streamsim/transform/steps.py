@@ -147,11 +147,12 @@ def in_pieces(schedule: Schedule, pieces: int, tables: Collection[Region] = ()) 
 
     Also return which op each copy and kernel is a piece of.
 
-    What the host does right before an op of the card, it does for every piece; what it does before the step's first op,
-    once. A step's first calls come behind a wait and find the host's caches cold, and those of its later pieces do not:
-    these take no longer than the fast quarter of such calls in the program, and so does the work for them. Right only
-    if a step's work can be cut so. Raises InputError as :func:`steps_of`, for a copy that has fewer bytes than pieces,
-    and where named memory shows that a piece would come before what it needs.
+    A front end's work for a call right before an op is done again for every piece; of the program's own work there,
+    every piece has an equal share. What the host does before the step's first op, it does once. A step's first calls
+    come behind a wait and find the host's caches cold, and those of its later pieces do not: these take no longer than
+    the fast quarter of such calls in the program, and so does the work for them. Right only if a step's work can be
+    cut so. Raises InputError as :func:`steps_of`, for a copy that has fewer bytes than pieces, and where named memory
+    shows that a piece would come before what it needs.
     """
     found = steps_of(schedule)
     warm, shared = _Warm(found.steps), _shared(schedule, tables)
@@ -164,6 +165,9 @@ def in_pieces(schedule: Schedule, pieces: int, tables: Collection[Region] = ()) 
         if found_pieces is None:
             raise _too_small([step[i] for i in works], pieces)
         piece_of = dict(zip(works, found_pieces, strict=True))
+        for i, op in enumerate(step):
+            if isinstance(op, HostWork) and not is_of_a_call(op):
+                piece_of[i] = [replace(op, duration_s=op.duration_s / pieces)] * pieces
         ops += step[:first]
         for piece in range(pieces):
             again = [piece_of[i][piece] if i in piece_of else step[i] for i in range(first, end)]

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from race_oracle import races
-from same_work import ON_CARD, ON_HOST, Terms, amounts, output, pipelines
+from same_work import ON_CARD, ON_HOST, Terms, amounts, output, own_work_ps, pipelines
 from strategies import d2h, devices, h2d, kernel, program, schedules
 
 from streamsim.analysis import FACTORS, KEYS, LIMITS, STREAMS, Remedies, Removals, explain
@@ -24,6 +24,7 @@ from streamsim.program import (
     Buffer,
     Config,
     Copy,
+    HostWork,
     Kernel,
     Op,
     RecordEvent,
@@ -62,8 +63,15 @@ def all_remedies(case: Scenario, source: Source | None = None) -> list[tuple[str
     return [(key, remedy) for key in KEYS for remedy in remedies.of(key)]
 
 
+IN = h2d(0, 8, host=Region("host", 0, 8), device=Region("card", 0, 8))
+WORKS = [HostWork(8e-9), HostWork(8e-9, "load")]  # for the call behind it, and the program's own
+IN_STEPS = [program(IN, kernel(0, 8), IN, work, IN, buffers=(ON_HOST, ON_CARD)) for work in WORKS]
+
+
 @examples(40)
 @given(pipelines())
+@example(IN_STEPS[0])
+@example(IN_STEPS[1])
 def test_a_remedy_computes_and_copies_the_same_and_has_no_race(schedule: Schedule) -> None:
     """Of a program with races, what it means is what it computes with the waits that it lacks."""
     sound = repaired(schedule, check(schedule))
@@ -74,7 +82,11 @@ def test_a_remedy_computes_and_copies_the_same_and_has_no_race(schedule: Schedul
         if key == "connections" and changed is schedule:
             continue
         assert not races(changed), text
-        assert amounts(changed) == amounts(schedule), text
+        was, now = amounts(schedule), amounts(changed)
+        assert own_work_ps(changed) == own_work_ps(schedule), text
+        if "cut into" in text or "CUDA graph" in text:  # more calls or fewer, each with a front end's work for it
+            del was["host"], now["host"]
+        assert now == was, text
         assert output(changed, terms, whole=tables) == meant, text
 
 
