@@ -16,17 +16,7 @@ GROUPS = {
     "The work": ("h2d", "kernel", "d2h", "layers", "batch", "sample", "step", "load", "workers"),
     "How it is cut and issued": ("chunks", "streams", "order", "buffers", "memory", "max_chunks", "max_streams"),
     "The device": ("device", "settings", "memory_limit", "profile"),
-    "What is measured": (
-        "measured",
-        "untraced_time",
-        "window",
-        "suite",
-        "front_ends",
-        "budget",
-        "kernels",
-        "repeats",
-        "gpu",
-    ),
+    "What is measured": ("measured", "suite", "front_ends", "budget", "kernels", "repeats"),
     "The result": ("form", "as_json", "all", "output", "language", "plot", "page", "explain", "fail_if", "fix"),
 }
 

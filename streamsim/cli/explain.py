@@ -77,7 +77,7 @@ class Asked(NamedTuple):
 @click.option(
     "--plot",
     type=PICTURE,
-    help="Save the Gantt chart with the critical path and the lost time by cause; of a recording, what was recorded"
+    help="Save the Gantt chart with critical path and lost time by cause; of a recording, what was recorded"
     " above its replay.",
 )
 @click.option("--trace", type=OUTPUT, help="Save the same for Perfetto or chrome://tracing.")

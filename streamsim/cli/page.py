@@ -39,7 +39,7 @@ page_option = click.option(
     type=PAGE,
     expose_value=False,
     callback=_note_page,
-    help="Save a page with all of it, to look at in a browser: one .html file.",
+    help="Save all of it as a page for a browser: one .html file.",
 )
 
 

@@ -18,6 +18,16 @@ from streamsim_validate.compare.coverage import STATISTICS, judge, parse_toleran
 from streamsim_validate.compare.predictions import compare
 from streamsim_validate.records.files import write_record
 
+
+@pytest.mark.parametrize("command", ["calibrate", "capture", "compare", "run", "tune"])
+def test_the_help_fits_a_screen(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main([command, "--help"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) <= 40
+
+
 # Tolerances
 
 
