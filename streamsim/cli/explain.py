@@ -126,7 +126,7 @@ def explain_command(
       streamsim explain workload.toml --chunks 64 --streams 4 --device a100 --plot why.png
       streamsim explain schedule.json --device k20c --connections 1 --remedied better.json
       streamsim explain before.json after.json --device a100
-      streamsim explain trace.json.gz --untraced-time 4.67ms --save-profile card.toml
+      streamsim explain trace.json.gz --untraced-time 124us --save-profile card.toml
       streamsim explain report.sqlite --gpu 0 --list
       streamsim explain trace.json --window 'ProfilerStep#3' --json
       streamsim explain --h2d 200MB --kernel 4ms --d2h 50MB --chunks 8 --streams 4 --device rtx4090 --measured 14.5ms
