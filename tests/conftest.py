@@ -93,12 +93,13 @@ def pytest_xdist_node_collection_finished(node: Any) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Without other processes, before commands are tried: the first to compile says so, which none of them expects."""
     alone = not (hasattr(session.config, "workerinput") or session.config.getoption("numprocesses", None))
-    if (
-        alone
-        and compiled.available()
-        and any(item.path.parent.name in ("cli", "fuzz", "search") for item in session.items)
-    ):
+    if alone and compiled.available() and any(map(_tries_commands, session.items)):
         compiling().wait()
+
+
+def _tries_commands(item: pytest.Item) -> bool:
+    folders = ("cli", "fuzz", "search")
+    return item.path.parent.name in folders or hasattr(getattr(item, "module", None), "main")
 
 
 COMPILER = pytest.StashKey[subprocess.Popen[bytes]]()
