@@ -13,10 +13,10 @@ MOST_COLUMNS = 100
 EXAMPLES = 1  # in the brief help
 # By heading the options that most people need, of all commands.
 GROUPS = {
-    "The work": ("h2d", "kernel", "d2h", "layers", "batch", "sample", "step", "load", "workers"),
+    "The work": ("h2d", "kernel", "d2h", "layers", "batch", "sample", "step", "load", "workers", "measured"),
     "How it is cut and issued": ("chunks", "streams", "order", "buffers", "memory", "max_chunks", "max_streams"),
     "The device": ("device", "settings", "memory_limit", "profile"),
-    "What is measured": ("measured", "suite", "front_ends", "budget", "kernels", "repeats"),
+    "What is measured": ("suite", "front_ends", "budget", "kernels", "repeats"),
     "The result": ("form", "as_json", "all", "output", "language", "plot", "page", "explain", "fail_if", "fix"),
 }
 

@@ -133,7 +133,7 @@ def cut(name: str) -> str:
 
 
 @examples(4)
-@given(texts)
+@given(texts.filter(str.strip))
 @example(HOSTILE[0])
 @example(HOSTILE[1])
 @example(HOSTILE[2])

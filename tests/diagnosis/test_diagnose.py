@@ -61,12 +61,12 @@ def seconds(program: IntendedProgram) -> float:
     return simulate_one_of_many(program.schedule, program.device).makespan_s
 
 
-def work_of(schedule: Schedule) -> tuple[int, int, int]:
-    """Bytes to the card, bytes back, and kernels that the program was meant to run."""
+def work_of(schedule: Schedule) -> tuple[int, int, float]:
+    """Bytes to the card, bytes back, and the part of the kernel's work that the program does."""
     copies = [op for op in schedule.ops if isinstance(op, Copy)]
     bytes_of = [sum(copy.bytes for copy in copies if copy.direction == direction) for direction in ("h2d", "d2h")]
-    kernels = [op for op in schedule.ops if isinstance(op, Kernel) and op.name == "kernel"]
-    return bytes_of[0], bytes_of[1], len(kernels)
+    done = sum(op.share for op in schedule.ops if isinstance(op, Kernel) and op.name == "kernel")
+    return bytes_of[0], bytes_of[1], round(done, 9)
 
 
 # A law: who makes a mistake, measures its time and asks, is told of that mistake as one of those that fit.

@@ -103,7 +103,7 @@ def test_it_is_small_and_holds_no_records(wheel: zipfile.ZipFile) -> None:
 @pytest.mark.parametrize(
     ("module", "arguments", "says"),
     [
-        ("streamsim", "predict --h2d 1MiB --kernel 20us --d2h 1MiB --chunks 2 --streams 2 --device h200", "serial"),
+        ("streamsim", "predict --h2d 1MiB --kernel 20us --d2h 1MiB --chunks 2 --streams 2 --device h200", "unchunked"),
         ("streamsim_validate", "run --help", "--suite"),
     ],
 )

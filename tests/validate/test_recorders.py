@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies import make_device
 
 from streamsim.device import Recorder, dump_device, mean_of, parse_device, recorder_of
-from streamsim_validate.calibrate.front_ends import REPEATS, fit_recorder, measure_recorders
+from streamsim_validate.calibrate.front_ends import RECORDINGS, fit_recorder, measure_recorders
 
 
 class Clocked:
@@ -54,7 +54,7 @@ def test_a_ratio_is_that_of_calls_in_turn_whatever_the_hosts_speed(
     known = dict(zip(KINDS, ratios, strict=True))
     work = Clocked(dict(zip(KINDS, took, strict=True)), known, lambda k: other_speed if k > 2 else 1.0)
     found = measure_recorders([work], lambda: work.now)["pytorch"]
-    assert all(len(both) == REPEATS for both in found.pairs.values())
+    assert all(len(both) == RECORDINGS for both in found.pairs.values())
     recorder = fit_recorder(found.pairs, "measured: by hand")
     middle = sorted(ratios)[1:3]
     assert recorder.ratio == pytest.approx(sum(middle) / 2, rel=1e-6)
