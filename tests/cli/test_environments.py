@@ -88,7 +88,7 @@ sys.exit(max(main(command.split(" ")) for command in commands if not print(end="
 
 def in_a_terminal(folder: Path, *commands: tuple[str, ...]) -> tuple[int, list[bytes]]:
     """The largest exit code, and what was on the screen of an ASCII terminal for each command, in one process."""
-    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONIOENCODING", "PYTHONPATH")} | PLAIN
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONIOENCODING"} | PLAIN
     words = " then ".join(" ".join(command) for command in commands).split(" ")
     ours, its = pty.openpty()
     with subprocess.Popen(
