@@ -130,6 +130,12 @@ class Copy(_IssuedCall, frozen=True, tag_field="op", tag="copy"):
         """Return True if the host memory is in a buffer with one of these ``names``, such as the pageable ones."""
         return self.host is not None and self.host.buffer in names
 
+    def is_done_on_return(self, pageable: frozenset[str]) -> bool:
+        """Return True if the call returns after the copy's end. ``pageable``: the names of the pageable buffers."""
+        if self.uses_host(pageable):
+            return self.direction == "d2h" or (self.blocking and self.stream != LEGACY_STREAM)
+        return self.blocking
+
     def _refuse(self, field: str, side: Region) -> NoReturn:
         check_is(field, side, Region)
         raise InputError(f"{field}.bytes = {side.bytes}: differs from the copy's bytes = {self.bytes}")

@@ -4,4 +4,4 @@
 """
 
 from streamsim.races.check import Finding, Hazard, MissingWait, check, earlier_ops, repaired, touched, unnamed_memory
-from streamsim.races.happens_before import Clock, HappensBefore, is_done_on_return
+from streamsim.races.happens_before import HappensBefore

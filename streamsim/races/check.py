@@ -45,10 +45,9 @@ from streamsim.program import (
     Schedule,
     Synchronize,
     WaitEvent,
-    WaitThread,
     check_schedule,
 )
-from streamsim.races.happens_before import NEVER, Clock, HappensBefore, is_done_on_return
+from streamsim.races.happens_before import NEVER, Clock, HappensBefore
 
 Rule = Literal["race", "unrecorded-event", "unsynchronised-output", "redundant-wait"]
 HazardKind = Literal["read-after-write", "write-after-read", "write-after-write"]
@@ -299,8 +298,8 @@ class _Checker:
                 yield from self._wait(i, op)
             elif isinstance(op, Synchronize):
                 yield from self._synchronize(i, op)
-            elif isinstance(op, WaitThread):
-                self._order.thread_waits(op.thread, op.other)
+            else:
+                self._order.call(op)
         yield from self._unsynchronised()
 
     # Copies and kernels
@@ -324,7 +323,7 @@ class _Checker:
             self._unrecorded_ops[stream] = [i]
         else:
             self._unrecorded_ops.setdefault(stream, []).append(i)
-        if isinstance(op, Copy) and is_done_on_return(op, self._pageable):
+        if isinstance(op, Copy) and op.is_done_on_return(self._pageable):
             order.host_waits(op.thread, (i,))
 
     def _waited(self, op: Copy | Kernel, clock: Clock, event: int | None, record: _EventRecord, on_host: bool) -> Clock:

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from functools import reduce
 from typing import Any
 
-from streamsim.program import LEGACY_STREAM, Copy, CudaOrder, Schedule, Synchronize
+from streamsim.program import LEGACY_STREAM, CudaOrder, Op, RecordEvent, Schedule, Synchronize, WaitEvent, WaitThread
 
 NEVER = -1  # in place of an op
 
@@ -28,13 +28,6 @@ NEVER = -1  # in place of an op
 # several threads also for every thread the last of its copies that has surely read its pageable memory.
 Clock = tuple[Any, ...]  # a tree of tuples: see _Clocks
 NODE_BITS = 6  # of a stream's number, that choose among the parts of a node
-
-
-def is_done_on_return(copy: Copy, pageable: frozenset[str]) -> bool:
-    """Return True if the call of a copy returns after its end; ``pageable``: the names of the pageable buffers."""
-    if copy.uses_host(pageable):
-        return copy.direction == "d2h" or (copy.blocking and copy.stream != LEGACY_STREAM)
-    return copy.blocking
 
 
 class _Clocks:
@@ -101,7 +94,7 @@ class HappensBefore:
 
     An op's clock leaves out its own stream, where the order is that of issue; ops with nothing new to wait for
     then share one clock, and a clock costs time only where streams or the host wait for each other.
-    ``has_threads``: several threads issue ops. What one of them knows, others need not.
+    ``has_threads``: several threads issue ops. What one of them knows, others need not. ``stream_of``: of each op.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -112,7 +105,7 @@ class HappensBefore:
         self._clocks = _Clocks(width + len(threads) * self.has_threads)
         self.nothing = self._clocks.nothing
         self._hosts: dict[int, Clock] = {}  # by thread of the host: what it knows to have ended
-        self._stream_of = [op.stream or 0 for op in schedule.ops]
+        self.stream_of = [op.stream or 0 for op in schedule.ops]
         self._thread_of = [op.thread for op in schedule.ops]
         self._known = [self.nothing] * len(schedule.ops)
         # Of every stream: its last ops and the thread's clock when it was last asked for, and the clock it had then.
@@ -224,15 +217,22 @@ class HappensBefore:
         """Let the thread know what ``clock`` says as well."""
         self._hosts[thread] = self._clocks.join(self.host(thread), clock)
 
-    def thread_waits(self, thread: int, other: int) -> None:
-        """Let the thread go on when all calls that another one has made have returned: it knows what that one knows."""
-        self.host_learns(thread, self.host(other))
+    def call(self, op: Op) -> None:
+        """Record an event, or wait: a stream or the host. A thread that waits for another one knows what that knows."""
+        if isinstance(op, RecordEvent):
+            self.record(op.stream, op.event, op.thread)
+        elif isinstance(op, WaitEvent):
+            self.wait(op.stream, op.event, op.thread)
+        elif isinstance(op, Synchronize):
+            self.synchronize(op)
+        elif isinstance(op, WaitThread):
+            self.host_learns(op.thread, self.host(op.other))
 
     def after(self, clock: Clock, ops: Iterable[int]) -> Clock:
         """Return ``clock`` once ``ops`` have ended too, and with them what they came after."""
         clocks = self._clocks
         for op in sorted(ops, reverse=True):  # a later one may have come after the others
-            stream = self._stream_of[op]
+            stream = self.stream_of[op]
             if clocks.at(clock, stream) < op:
                 clock = clocks.put(clocks.join(clock, self._known[op]), stream, op)
         return clock
@@ -241,13 +241,13 @@ class HappensBefore:
         """Return ``clock`` once what the event's latest record hands on is known too."""
         return self._clocks.join(clock, self.handed_on(event))
 
-    def last_ended(self, clock: Clock, stream: int) -> int:
-        """Return the last op of ``stream`` that has ended by ``clock`` of an op in another one, or NEVER."""
-        return self._clocks.at(clock, stream)
+    def last_before(self, op: int, stream: int) -> int:
+        """Return the last op of ``stream`` that has surely ended when ``op`` starts, or NEVER."""
+        return op - 1 if self.stream_of[op] == stream else self._clocks.at(self._known[op], stream)
 
     def has_ended(self, op: int, clock: Clock, stream: int | None) -> bool:
         """Return True if ``op`` has ended by ``clock`` of a later op in ``stream`` (None: of the host)."""
-        of = self._stream_of[op]
+        of = self.stream_of[op]
         return of == stream or self._clocks.at(clock, of) >= op
 
     def has_staged(self, op: int, clock: Clock) -> bool:
@@ -256,13 +256,13 @@ class HappensBefore:
 
     def host_waited_for(self, op: int) -> bool:
         """Return True if a thread of the host has waited until ``op`` ended."""
-        return any(self._clocks.at(clock, self._stream_of[op]) >= op for clock in self._hosts.values())
+        return any(self._clocks.at(clock, self.stream_of[op]) >= op for clock in self._hosts.values())
 
     def last_of(self, ops: Iterable[int]) -> list[int]:
         """Return those of ``ops``, in order of issue, that none of the others comes after."""
-        latest = sorted({self._stream_of[op]: op for op in sorted(ops)}.values())
+        latest = sorted({self.stream_of[op]: op for op in sorted(ops)}.values())
         return [
             op
             for k, op in enumerate(latest)
-            if not any(self.has_ended(op, self._known[later], self._stream_of[later]) for later in latest[k + 1 :])
+            if not any(self.has_ended(op, self._known[later], self.stream_of[later]) for later in latest[k + 1 :])
         ]

@@ -1,13 +1,12 @@
 """The same work issued in another way: each change of a program makes a schedule that could be run in its place.
 
 ``changes`` are all of them by name, each of a ``scenario``: a program and its device.
-``dependences`` says what ops need of each other: by streams and events (``stream_order``) and by data (``data_flow``),
-which also says which ops make a chunk; ``shared_ranges`` are what all chunks read. ``steps`` says which ops make a step
-if no memory is named, and ``chunks`` chooses between the two. ``recut`` deals chunks out, cuts and merges them,
-``pieces`` cuts and joins single ops, ``issue`` puts ops into a sequence and streams, and ``repairs`` keeps them free of
-races. The ``guard`` says which orders a change has lost, and the condition for each. ``calls_and_memory`` changes how
-the host calls and where its memory is, ``step_graphs`` captures parts. A ``repeated_step`` is a program read as a
-workload again.
+``dependences`` says what ops need of each other, and keeps changed schedules free of races. ``data_flow`` says which
+data ops read of each other, and which ops make a chunk. ``steps`` says which ops make a step if no memory is named, and
+``chunks`` chooses between the two. ``recut`` deals chunks out, cuts and merges them, ``pieces`` cuts and joins single
+ops, and ``issue`` puts ops into a sequence and streams. The ``guard`` says which orders a change has lost, and the
+condition for each. ``calls_and_memory`` changes how the host calls and where its memory is, and captures parts. A
+``repeated_step`` is a program read as a workload again.
 """
 
 from streamsim.transform.calls_and_memory import has_host_waits, has_pageable, holds_host, pinned, slow_calls, unblocked
@@ -29,7 +28,7 @@ from streamsim.transform.changes import (
     streams,
 )
 from streamsim.transform.chunks import chunk_count, in_chunks
-from streamsim.transform.dependences import Dependences, dependences_of
+from streamsim.transform.dependences import Dependences, dependences_of, still_ordered
 from streamsim.transform.guard import INDEPENDENT, NEEDS_NO_LEGACY, ORDERS_NO_STREAMS
 from streamsim.transform.legacy_stream import has_legacy
 from streamsim.transform.ops import (
@@ -43,7 +42,6 @@ from streamsim.transform.ops import (
     working_streams,
 )
 from streamsim.transform.recut import Recut
-from streamsim.transform.repairs import still_ordered
 from streamsim.transform.repeated_step import has_more, is_recorded, repeated_step
 from streamsim.transform.scenario import Case, LayersSource, Origin, Scenario, Source
 from streamsim.transform.steps import in_pieces, over_streams, prefetched, steps_of

@@ -27,6 +27,7 @@ from streamsim.transform.calls_and_memory import (
     pinned,
     slow_calls,
     slow_calls_apart,
+    with_step_graphs,
     without_host_waits,
     without_slow_calls,
 )
@@ -39,14 +40,12 @@ from streamsim.transform.chunks import (
     with_buffers,
     without_needless_waits,
 )
-from streamsim.transform.dependences import dependences_of
+from streamsim.transform.dependences import dependences_of, still_ordered
 from streamsim.transform.guard import INDEPENDENT, NEEDS_NO_LEGACY, NEVER, Lost, lost_orders
 from streamsim.transform.legacy_stream import has_legacy, legacy_apart, orders_unknown, without_legacy
 from streamsim.transform.ops import is_load, is_of_a_call, is_work, names_memory, working_streams
-from streamsim.transform.repairs import still_ordered
 from streamsim.transform.repeated_step import is_recorded
 from streamsim.transform.scenario import Case, LayersSource, Scenario
-from streamsim.transform.step_graphs import with_step_graphs
 from streamsim.transform.steps import prefetched
 
 # Of the gap between two kernels of a graph, the part that a profiler counts to a kernel launched by itself: 0.6 of 1.0

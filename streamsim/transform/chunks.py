@@ -9,10 +9,9 @@ from streamsim.errors import InputError
 from streamsim.program import Region, Schedule, remembered
 from streamsim.races import unnamed_memory
 from streamsim.text import counted
-from streamsim.transform.dependences import dependences_of
+from streamsim.transform.dependences import dependences_of, is_racy, still_ordered
 from streamsim.transform.ops import is_work
 from streamsim.transform.recut import Origins, Recut
-from streamsim.transform.repairs import is_racy, still_ordered
 from streamsim.transform.steps import in_pieces, over_streams, steps_of
 
 
@@ -86,7 +85,7 @@ def in_streams(schedule: Schedule, count: int) -> Schedule:
             return still_ordered(schedule, over_streams(schedule, count))
         except InputError:  # a step that is itself in several streams
             recut = _recut(schedule)
-    return recut.dealt(count, keeps_waits=False)
+    return recut.dealt(count)
 
 
 def in_order(schedule: Schedule, name: str) -> tuple[Schedule, Origins]:
@@ -106,7 +105,7 @@ def in_order(schedule: Schedule, name: str) -> tuple[Schedule, Origins]:
 
 def without_needless_waits(schedule: Schedule) -> Schedule:
     """Return the same ops in their streams, without waits that their data does not need."""
-    return _recut(schedule).dealt(None, keeps_waits=False)
+    return _recut(schedule).dealt(None)
 
 
 def with_buffers(schedule: Schedule, times: int) -> Schedule:

@@ -1,20 +1,20 @@
 """What the ops of a schedule need of each other, and the same ops in other orders that keep it.
 
 An op that reads what another one writes stays behind it. If an op does not name its memory, it also stays behind the
-ops that its stream and its events put before it.
+ops that its stream and its events put before it. A changed schedule gets the waits that keep it free of races.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from streamsim.program import HostWork, Kernel, Op, Region, Schedule, StreamKind, Synchronize, WaitThread, remembered
-from streamsim.transform.data_flow import DataFlow
+from streamsim.errors import InputError
+from streamsim.program import HostWork, Kernel, Op, Region, Schedule, Synchronize, WaitThread, remembered
+from streamsim.races import check, repaired
+from streamsim.transform.data_flow import DataFlow, StreamOrder
 from streamsim.transform.issue import NewStreams, issued
 from streamsim.transform.legacy_stream import legacy_beside, orders_unknown
 from streamsim.transform.ops import is_work, last_work, names_memory, stage_of, working_streams
-from streamsim.transform.repairs import is_racy
-from streamsim.transform.stream_order import StreamOrder
 
 
 def dependences_of(schedule: Schedule, tables: frozenset[Region] = frozenset()) -> Dependences:
@@ -37,7 +37,7 @@ def _dependences(schedule: Schedule, tables: frozenset[Region]) -> Dependences:
 class Dependences:
     """The dependences between the ops of a schedule, and new schedules that keep them.
 
-    ``before``, ``awaited`` and ``awaits`` are those of :class:`~streamsim.transform.stream_order.StreamOrder`, and
+    ``before``, ``awaited`` and ``awaits`` are those of :class:`~streamsim.transform.data_flow.StreamOrder`, and
     ``reads_from``, ``conflicts``, ``unknown``, ``chunk``, ``shared``, ``common`` and ``sums`` those of
     :class:`~streamsim.transform.data_flow.DataFlow`.
 
@@ -106,16 +106,18 @@ class Dependences:
         """
         edges = [conflicts | self.awaits(i) for i, conflicts in enumerate(self.conflicts)]
         streams = {i: op.stream or 0 for i, op in enumerate(schedule.ops)}
-        return self._emit(schedule, self.sequence(order, holds), streams, schedule.streams, edges)
+        sequence = self.sequence(order, holds)
+        ops = [schedule.ops[i] for i in sequence]
+        return issued(schedule, ops, sequence, streams, schedule.streams, edges, self.awaited)
 
     def unordered(self, schedule: Schedule, order: str | None, holds: bool, most: int) -> Schedule:
         """Return ``schedule`` ordered by data only, as if no buffer were used twice, in at most ``most`` streams."""
-        sequence = self.sequence(order, holds)
-        new = NewStreams(schedule, most)
-        for i in sequence:
-            if is_work(schedule.ops[i]):
+        sequence, new = self.sequence(order, holds), NewStreams(schedule, most)
+        ops = [schedule.ops[i] for i in sequence]
+        for i, op in zip(sequence, ops, strict=True):
+            if is_work(op):
                 new.put(i, self.reads_from[i])
-        return self._emit(schedule, sequence, new.of, new.kinds(), self.reads_from)
+        return issued(schedule, ops, sequence, new.of, tuple(new.kinds), self.reads_from, self.awaited)
 
     def sequence(self, order: str | None, holds: bool) -> list[int]:
         """Return the copies, kernels and (if the host ``holds``) synchronisations in an order of issue.
@@ -133,17 +135,6 @@ class Dependences:
                 stretch = []
         return found + sorted(stretch, key=place.__getitem__)
 
-    def _emit(
-        self,
-        schedule: Schedule,
-        sequence: list[int],
-        streams: dict[int, int],
-        kinds: tuple[StreamKind, ...],
-        edges: Sequence[Collection[int]],
-    ) -> Schedule:
-        """The ops of ``sequence`` in their ``streams``, with events where ``edges`` go from stream to stream."""
-        return issued(schedule, [schedule.ops[i] for i in sequence], sequence, streams, kinds, edges, self.awaited)
-
 
 def _unnamed(ops: Sequence[Op], needs: Dependences) -> set[int]:
     """Return the ops that may use memory which they do not name.
@@ -158,3 +149,28 @@ def _unnamed(ops: Sequence[Op], needs: Dependences) -> set[int]:
         if behind and isinstance(op, Kernel):
             found.update((i, *behind))
     return found
+
+
+MOST_REPAIRS = 4  # of a changed schedule
+
+
+@remembered
+def is_racy(schedule: Schedule) -> bool:
+    """Return True if the schedule has races."""
+    return any(finding.rule == "race" for finding in check(schedule))
+
+
+def still_ordered(before: Schedule, after: Schedule) -> Schedule:
+    """Return ``after`` with waits for events where it has lost an order that its data needs.
+
+    If ``before`` has races, ``after`` is returned unchanged. A wait may move what others wait for, so that repairs are
+    repeated. Raises InputError if races are left.
+    """
+    if after is before or not after.buffers or is_racy(before):
+        return after
+    for _ in range(MOST_REPAIRS):
+        races = [finding for finding in check(after) if finding.rule == "race"]
+        if not races:
+            return after
+        after = repaired(after, races)
+    raise InputError("ops: the order that the data needs cannot be kept by waits for events")

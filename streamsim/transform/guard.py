@@ -1,7 +1,7 @@
 """The guard of all changes: which orders between copies and kernels a changed program has lost.
 
 An order that named memory shows to be needless may be lost: two ops then touch no bytes in common, or only read them.
-Waits keep the order of named memory that is needed (``repairs``). Any other order may be lost only under a condition.
+Waits keep the order of named memory that is needed. Any other order may be lost only under a condition.
 What gave the order says which one: a wait of the host, the legacy default stream, or streams and events between steps.
 No condition allows that an op passes another one of its own step, or that a copy overwrites what the kernels of an
 earlier step may still use.
@@ -14,19 +14,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from streamsim.errors import InputError
-from streamsim.program import (
-    Copy,
-    Kernel,
-    Op,
-    RecordEvent,
-    Region,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-    WaitThread,
-    remembered,
-)
-from streamsim.races import Clock, HappensBefore, earlier_ops, is_done_on_return
+from streamsim.program import Copy, Kernel, Op, Region, Schedule, Synchronize, WaitThread, remembered
+from streamsim.races import HappensBefore, earlier_ops
 from streamsim.transform.chunks import is_by_steps
 from streamsim.transform.dependences import dependences_of
 from streamsim.transform.ops import NON_BLOCKING, is_load, is_work
@@ -62,35 +51,18 @@ def lost_orders(was: Case, made: Case) -> list[Lost]:
     return [one for one in lost if then.keeps(one.earlier, one.later)]
 
 
-class _Order:
-    """Which copies and kernels of a schedule have ended when another one starts. ``holds``: the host waits."""
-
-    def __init__(self, schedule: Schedule, holds: bool = True) -> None:
-        self._order = order = HappensBefore(schedule)
-        self._clocks: dict[int, Clock] = {}
-        self.streams = [op.stream or 0 for op in schedule.ops]
-        pageable = schedule.pageable_names
-        for i, op in enumerate(schedule.ops):
-            if isinstance(op, Copy | Kernel):
-                self._clocks[i] = clock = order.now(op.stream, op.thread)
-                order.start(i, op.stream, op.thread, clock)
-                if holds and isinstance(op, Copy) and is_done_on_return(op, pageable):
-                    order.host_waits(op.thread, (i,))
-            elif isinstance(op, RecordEvent):
-                order.record(op.stream, op.event, op.thread)
-            elif isinstance(op, WaitEvent):
-                order.wait(op.stream, op.event, op.thread)
-            elif isinstance(op, Synchronize) and holds:
-                order.synchronize(op)
-            elif isinstance(op, WaitThread) and holds:
-                order.thread_waits(op.thread, op.other)
-
-    def last_ended(self, op: int, stream: int) -> int:
-        """Return the last op of ``stream`` that has ended when ``op`` starts; -1 for none."""
-        return op - 1 if self.streams[op] == stream else self._order.last_ended(self._clocks[op], stream)
-
-
-_order = remembered(_Order)
+@remembered
+def _order(schedule: Schedule, holds: bool = True) -> HappensBefore:
+    """Return which copies and kernels of a schedule have ended when another one starts. ``holds``: the host waits."""
+    order, pageable = HappensBefore(schedule), schedule.pageable_names
+    for i, op in enumerate(schedule.ops):
+        if isinstance(op, Copy | Kernel):
+            order.start(i, op.stream, op.thread, order.now(op.stream, op.thread))
+            if holds and isinstance(op, Copy) and op.is_done_on_return(pageable):
+                order.host_waits(op.thread, (i,))
+        elif holds or not isinstance(op, Synchronize | WaitThread):
+            order.call(op)
+    return order
 
 
 class _Kept:
@@ -111,10 +83,10 @@ class _Kept:
         if len(before) == len(after) and self._steps[earlier] == self._steps[later]:
             pairs = list(zip(before, after, strict=True))
         else:  # of a stream the last one has ended last, and the first one starts first
-            last = {order.streams[k]: k for k in before}.values()
-            first = {order.streams[i]: i for i in reversed(after)}.values()
+            last = {order.stream_of[k]: k for k in before}.values()
+            first = {order.stream_of[i]: i for i in reversed(after)}.values()
             pairs = [(k, i) for i in first for k in last]
-        return all(order.last_ended(i, order.streams[k]) >= k for k, i in pairs)
+        return all(order.last_before(i, order.stream_of[k]) >= k for k, i in pairs)
 
 
 @remembered
@@ -126,14 +98,14 @@ def _required(schedule: Schedule) -> dict[Pair, tuple[str, ...]]:
     steps, unnamed = _steps(schedule), needs.unnamed
     loads = [is_load(op) for op in schedule.ops]  # an op may stay behind another one that a load may pass
 
-    def pairs(order: _Order) -> set[Pair]:
+    def pairs(order: HappensBefore) -> set[Pair]:
         return {
             pair for some in ([0] * len(steps), loads, steps) for pair in _pairs(schedule.ops, order, unnamed, some)
         }
 
     plain = replace(schedule, streams=NON_BLOCKING * len(schedule.streams))  # the legacy stream waits for no other
-    streams, everything = _Order(plain, holds=False), _order(schedule)
-    of_host, of_legacy = pairs(_Order(plain, holds=True)), pairs(_Order(schedule, holds=False))
+    streams, everything = _order(plain, holds=False), _order(schedule)
+    of_host, of_legacy = pairs(_order(plain)), pairs(_order(schedule, holds=False))
     found: dict[Pair, tuple[str, ...]] = dict.fromkeys(pairs(everything), (ORDERS_NO_STREAMS, NEEDS_NO_LEGACY))
     found |= dict.fromkeys(of_host - of_legacy, (ORDERS_NO_STREAMS,))
     found |= dict.fromkeys(of_legacy - of_host, (NEEDS_NO_LEGACY,))
@@ -142,12 +114,12 @@ def _required(schedule: Schedule) -> dict[Pair, tuple[str, ...]]:
         for earlier in {k for _, _, ops in touches for k in ops if k != later}:
             is_named = unnamed.isdisjoint((earlier, later))
             order = everything if is_named else streams
-            if (needs.is_racy or not is_named) and order.last_ended(later, order.streams[earlier]) >= earlier:
+            if (needs.is_racy or not is_named) and order.last_before(later, order.stream_of[earlier]) >= earlier:
                 found[earlier, later] = (NEVER,)
     return found
 
 
-def _pairs(ops: Sequence[Op], order: _Order, unnamed: set[int], groups: Sequence[int]) -> Iterator[Pair]:
+def _pairs(ops: Sequence[Op], order: HappensBefore, unnamed: set[int], groups: Sequence[int]) -> Iterator[Pair]:
     """Yield pairs of ordered ops of a group, one of them unnamed, from which the order of all such pairs follows.
 
     An op need not be compared with what an unnamed op before it in its stream comes behind, nor with what an unnamed op
@@ -158,12 +130,12 @@ def _pairs(ops: Sequence[Op], order: _Order, unnamed: set[int], groups: Sequence
     for later, op in enumerate(ops):
         if not is_work(op):
             continue
-        group, own = groups[later], order.streams[later]
+        group, own = groups[later], order.stream_of[later]
         line = lines_unnamed.setdefault(group, {}).setdefault(own, [])
         before = line[-1] if line else None
         for stream, some in (lines if later in unnamed else lines_unnamed).get(group, {}).items():
-            end = bisect_right(some, order.last_ended(later, stream))
-            known = -1 if before is None else before - 1 if stream == own else order.last_ended(before, stream)
+            end = bisect_right(some, order.last_before(later, stream))
+            known = -1 if before is None else before - 1 if stream == own else order.last_before(before, stream)
             for earlier in reversed(some[bisect_right(some, known) : end]):
                 yield earlier, later
                 if earlier in unnamed:

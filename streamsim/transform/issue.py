@@ -4,18 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from streamsim.program import (
-    LEGACY_STREAM,
-    Copy,
-    HostWork,
-    Kernel,
-    Op,
-    RecordEvent,
-    Schedule,
-    StreamKind,
-    Synchronize,
-    WaitEvent,
-)
+from streamsim.program import LEGACY_STREAM, HostWork, Op, RecordEvent, Schedule, StreamKind, Synchronize, WaitEvent
 from streamsim.transform.ops import NON_BLOCKING, is_work, last_work, working_streams
 
 
@@ -40,7 +29,7 @@ def issued(
     events = {k: event for event, k in enumerate(dict.fromkeys(k for some in waits.values() for k in some))}
     found: list[Op] = []
     for i, op in zip(numbers, ops, strict=True):
-        if isinstance(op, Copy | Kernel):
+        if is_work(op):
             found += (WaitEvent(events[k], streams[i], thread=op.thread) for k in waits[i])
             found.append(replace(op, stream=streams[i]))
             if i in events:
@@ -75,6 +64,7 @@ class NewStreams:
     """Streams to which ops are dealt out: behind an op that they read from, else a new one, else that used longest ago.
 
     Ops of the legacy default stream stay in it, unless all are there, and those of blocking streams in blocking ones.
+    ``of``: the stream of each op. ``kinds``: of each new stream.
     """
 
     def __init__(self, schedule: Schedule, most: int) -> None:
@@ -82,12 +72,8 @@ class NewStreams:
         self._schedule = schedule
         self._most = most
         self._stays = {LEGACY_STREAM} < working_streams(schedule)  # else it is a stream like another
-        self._kinds: list[StreamKind] = []
+        self.kinds: list[StreamKind] = []
         self._tail: dict[int, int] = {}  # by new stream its last op; the one used longest ago first
-
-    def kinds(self) -> tuple[StreamKind, ...]:
-        """Return the kind of each new stream."""
-        return tuple(self._kinds)
 
     def put(self, i: int, reads_from: Collection[int]) -> None:
         """Choose the stream of op ``i``, which reads the data of the ops ``reads_from``."""
@@ -99,11 +85,11 @@ class NewStreams:
         self.of[i] = stream
 
     def _choose(self, kind: StreamKind, reads_from: Collection[int]) -> int:
-        own = [stream for stream in self._tail if stream and self._kinds[stream - 1] == kind]
+        own = [stream for stream in self._tail if stream and self.kinds[stream - 1] == kind]
         behind = [stream for stream in own if self._tail[stream] in reads_from]
         if behind:
             return behind[-1]
-        if own and len(self._kinds) >= self._most:
+        if own and len(self.kinds) >= self._most:
             return own[0]
-        self._kinds.append(kind)
-        return len(self._kinds)
+        self.kinds.append(kind)
+        return len(self.kinds)

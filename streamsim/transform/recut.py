@@ -58,18 +58,12 @@ class Recut:
         """Return the ops of each chunk in the order of issue, without what all chunks have in common."""
         return [[self._ops[i] for i in ops] for ops in self._members.values()]
 
-    def dealt(self, streams: int | None, *, keeps_waits: bool = True) -> Schedule:
-        """Return the same ops in other streams; without ``keeps_waits``, only with waits that the data needs."""
-        parts = [(i, 0) for i in self._needs.sequence(None, holds=True)]
-        ops = [self._ops[i] for i, _ in parts]
-        edges = [
-            self._needs.conflicts[i] | (self._needs.awaits(i) if keeps_waits else set())
-            if is_work(self._ops[i])
-            else set()
-            for i, _ in parts
-        ]
-        place = {i: k for k, (i, _) in enumerate(parts)}
-        return self._made(ops, parts, [{place[k] for k in some} for some in edges], streams)
+    def dealt(self, streams: int | None) -> Schedule:
+        """Return the same ops in other streams, only with waits that the data needs."""
+        sequence = self._needs.sequence(None, holds=True)
+        ops, place = [self._ops[i] for i in sequence], {i: k for k, i in enumerate(sequence)}
+        edges = [{place[k] for k in self._needs.conflicts[i] if is_work(self._ops[i])} for i in sequence]
+        return self._made(ops, [(i, 0) for i in sequence], edges, streams)
 
     def cut(self, pieces: int, streams: int | None) -> Schedule | None:
         """Return every chunk in ``pieces``; None if an op is too small, or is at odds with itself once it is cut.

@@ -34,9 +34,9 @@ from streamsim.program import (
     WorkloadKernel,
 )
 from streamsim.text import format_bytes, one_line, shown
+from streamsim.transform.dependences import is_racy
 from streamsim.transform.ops import COPIES_BACK, COPIES_IN, is_of_a_call, last_work, stage_of
 from streamsim.transform.recut import Recut
-from streamsim.transform.repairs import is_racy
 from streamsim.transform.steps import Steps, own_work_s, steps_of
 
 Work = Copy | Kernel

@@ -25,17 +25,17 @@ from streamsim.program import (
     WaitThread,
 )
 from streamsim.transform.data_flow import conflicts_in
-from streamsim.transform.dependences import Dependences
-from streamsim.transform.ops import NON_BLOCKING, is_of_a_call, is_work
+from streamsim.transform.dependences import Dependences, is_racy
+from streamsim.transform.ops import NON_BLOCKING, is_of_a_call, is_work, last_work
 from streamsim.transform.pieces import cut
 from streamsim.transform.recut import Origins, Recut
-from streamsim.transform.repairs import is_racy
 
 
 class Steps(NamedTuple):
     """The ops of a schedule, in its order: ``before`` the first step, those of each step, ``after`` the last.
 
-    What the host does between two steps belongs to the later one; after the last copy or kernel there is no step.
+    What the host does between two steps belongs to the later one, except up to its last wait or event. After the
+    last copy or kernel there is no step.
     """
 
     before: tuple[Op, ...]
@@ -54,13 +54,13 @@ def steps_of(schedule: Schedule) -> Steps:
     Raises InputError unless there are two or more, begun by one thread that others wait for, and are waited for by, in
     each of them, as in a backward pass of PyTorch.
     """
-    last = max((i for i, op in enumerate(schedule.ops) if isinstance(op, Copy | Kernel)), default=-1)
+    last = last_work(schedule)
     steps: list[list[Op]] = [[]]
     has_worked = False  # whether the step has a kernel or a copy back
     waiting: list[Op] = []  # what the host has done since the last op on the card: of this step or of the next
     for op in schedule.ops[: last + 1]:
         if isinstance(op, Copy) and op.direction == "h2d" and has_worked:
-            closing = _closing(waiting)
+            closing = max((i + 1 for i, one in enumerate(waiting) if not isinstance(one, HostWork)), default=0)
             steps[-1] += waiting[:closing]
             steps.append(waiting[closing:])
             waiting, has_worked = [], False
@@ -93,12 +93,6 @@ def _check_joined(steps: Sequence[Sequence[Op]]) -> None:
                 )
         if calling and k < len(steps):
             raise InputError(f"ops: issued by several host threads: in step {k} nobody waits for thread {min(calling)}")
-
-
-def _closing(ops: Sequence[Op]) -> int:
-    """How many of the host's ops between two steps belong to the earlier one: up to its last wait or event."""
-    kinds = (Synchronize, RecordEvent, WaitEvent, WaitThread)
-    return max((i + 1 for i, op in enumerate(ops) if isinstance(op, kinds)), default=0)
 
 
 def over_streams(schedule: Schedule, streams: int) -> Schedule:

@@ -330,7 +330,7 @@ def test_a_ring_with_more_buffers_is_a_larger_ring(name: str) -> None:
     assert simulate(larger, device).makespan_s == simulate(ring(WORKLOAD, 8, 4, 2), device).makespan_s
     own = Recut(ring(WORKLOAD, 8, 2, 2)).with_buffers(None)
     assert own is not None
-    freed = Recut(own).dealt(8, keeps_waits=False)
+    freed = Recut(own).dealt(8)
     assert simulate(freed, device).makespan_s == simulate(depth_first(WORKLOAD, 8, 8), device).makespan_s
     assert Recut(depth_first(WORKLOAD, 8, 2)).with_buffers(None) is None  # there no buffer is used twice
 
