@@ -20,17 +20,7 @@ from streamsim.errors import InputError
 from streamsim.program import Config, Copy, HostWork, Kernel, Op, Region, Schedule, Synchronize, WaitThread
 from streamsim.text import counted, format_bytes, format_seconds, shown
 from streamsim.timeline import call_name
-from streamsim.transform.calls_and_memory import (
-    asynchronous,
-    has_host_waits,
-    holds_host,
-    pinned,
-    slow_calls,
-    slow_calls_apart,
-    with_step_graphs,
-    without_host_waits,
-    without_slow_calls,
-)
+from streamsim.transform import calls_and_memory as calls
 from streamsim.transform.chunks import (
     chunk_count,
     in_chunks,
@@ -180,9 +170,9 @@ def pin() -> Change:
     """Pin all host memory. The call of a copy that was pageable takes the profile's time."""
 
     def make(case: Case) -> Case:
-        return (
-            _still_ordered(case, pinned(case.schedule)) if case.pipeline is None else case.with_options(memory="pinned")
-        )
+        if case.pipeline is not None:
+            return case.with_options(memory="pinned")
+        return _still_ordered(case, calls.pinned(case.schedule))
 
     return Change("--pin", make, lambda _: "allocate the host buffers as pinned memory")
 
@@ -203,7 +193,7 @@ def make_async() -> Change:
     """Let no copy hold the host, nor a synchronisation with its stream right behind the copy."""
     return Change(
         "--async",
-        lambda case: _depth_first(case) or _still_ordered(case, asynchronous(case.schedule)),
+        lambda case: _depth_first(case) or _still_ordered(case, calls.asynchronous(case.schedule)),
         lambda _: "use asynchronous copies",
         _of_results(READS_NO_RESULT),
     )
@@ -213,7 +203,7 @@ def drop_sync() -> Change:
     """Let the host wait only at the end."""
     return Change(
         "--drop-sync",
-        lambda case: _depth_first(case) or _still_ordered(case, without_host_waits(case.schedule)),
+        lambda case: _depth_first(case) or _still_ordered(case, calls.without_host_waits(case.schedule)),
         lambda _: "use asynchronous copies and synchronise once at the end",
         _of_results(NEEDS_NO_RESULT),
     )
@@ -232,13 +222,13 @@ def warm_calls() -> Change:
 
     def does(case: Case) -> str:
         ops = case.schedule.ops
-        slow = sorted(slow_calls(case.scenario), key=lambda i: -(ops[i].call_s or 0.0))
+        slow = sorted(calls.slow_calls(case.scenario), key=lambda i: -(ops[i].call_s or 0.0))
         op, more = ops[slow[0]], f", and {len(slow) - 1} more" if len(slow) > 1 else ""
         launching = f" to launch {shown(op.name)}" if isinstance(op, Kernel) else ""
         held = f"held the host for {format_seconds(op.call_s or 0.0)}{launching}{more}"
         return f"make the call once before: {call_name(op)} of ops[{slow[0]}] {held}"
 
-    return Change("--warm-calls", lambda case: case.issued(without_slow_calls(case.scenario)), does)
+    return Change("--warm-calls", lambda case: case.issued(calls.without_slow_calls(case.scenario)), does)
 
 
 # Chunks, streams and their order
@@ -251,7 +241,7 @@ def chunks(count: int) -> Change:
         if case.pipeline is not None:
             return case.with_options(chunks=count, streams=min(case.pipeline.config.streams, count))
         schedule = case.schedule  # what the host does once, in a slow first call, is not done again for every piece
-        made = schedule if is_by_steps(schedule) else slow_calls_apart(case.scenario)
+        made = schedule if is_by_steps(schedule) else calls.slow_calls_apart(case.scenario)
         return case.issued(made).issued(*in_chunks(made, count, _hidden_tables(case)))
 
     def needs(case: Case) -> str:
@@ -308,7 +298,7 @@ def order(name: str) -> Change:
 
     def does(case: Case) -> str:
         role = ", in the same three streams" * (case.pipeline is not None and case.pipeline.config.is_prefetch)
-        blocking = ", blocking as they are" * holds_host(case.schedule.ops[:-1])
+        blocking = ", blocking as they are" * calls.holds_host(case.schedule.ops[:-1])
         return f"issue the same ops in another order: {name}{role}{blocking}"
 
     return Change(f"--order {name}", make, does)
@@ -444,7 +434,7 @@ def graph() -> Change:
     def needs(case: Case) -> str:
         ops = case.schedule.ops
         works = any(isinstance(op, HostWork | WaitThread) for op in ops) or 0 in case.schedule.used_streams
-        return NEEDS_NO_HOST if works or has_host_waits(case.schedule) else ""
+        return NEEDS_NO_HOST if works or calls.has_host_waits(case.schedule) else ""
 
     return Change("--graph", make, lambda _: "launch it as a CUDA graph", needs)
 
@@ -477,7 +467,7 @@ def step_graphs() -> Change:
             raise InputError("--step-graphs: the program is one CUDA graph already; issue it op by op with --live")
         if has_legacy(case.schedule):
             raise InputError("--step-graphs: no graph can hold the legacy default stream's order; add --off-legacy")
-        made = with_step_graphs(case.schedule, case.device)
+        made = calls.with_step_graphs(case.schedule, case.device)
         if made is None:
             raise InputError("--step-graphs: nothing that can be captured comes again between two waits of the host")
         return _still_ordered(case, made)

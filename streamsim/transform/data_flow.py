@@ -119,7 +119,7 @@ def are_disjoint(sets: Collection[Collection[Any]]) -> bool:
     return sum(map(len, sets)) == len(set().union(*sets))
 
 
-class DataFlow:
+class DataFlow(StreamOrder):
     """The data that ops hand to each other. ``i`` is the index of an op.
 
     - ``reads_from[i]``: the ops whose data op ``i`` reads, or may read if memory is not named.
@@ -133,10 +133,9 @@ class DataFlow:
     are known to be shared.
     """
 
-    def __init__(self, schedule: Schedule, order: StreamOrder, is_racy: bool, tables: Collection[Region]) -> None:
+    def __init__(self, schedule: Schedule, is_racy: bool, tables: Collection[Region]) -> None:
+        super().__init__(schedule)
         self._schedule = schedule
-        self._ops = schedule.ops
-        self._order = order
         self.reads_from: list[set[int]] = []
         self.conflicts: list[set[int]] = []
         self._versions: list[dict[Region, frozenset[int]]] = []  # of what kernels read: the range, and who wrote it
@@ -154,28 +153,28 @@ class DataFlow:
         """
         ops, found = self._ops, self._unnamed(i)
         if not names_memory(ops[i]):
-            rest = set(self._order.before[i])
+            rest = set(self.before[i])
             while rest:
                 named = {k for k in rest if names_memory(ops[k])} - found
                 found |= named
-                rest = set().union(*(self._order.before[k] for k in named))
+                rest = set().union(*(self.before[k] for k in named))
         return {k for k in found if not _starts_chunk(ops[k], ops[i])}
 
     def _unnamed(self, i: int) -> set[int]:
         """Return the nearest ops before ``i`` that do not name their memory, with none of them in between."""
-        return set().union(*(self._nearest[k] for k in self._order.before[i]))
+        return set().union(*(self._nearest[k] for k in self.before[i]))
 
     def _find_unnamed(self) -> list[frozenset[int]]:
         """Return for each op itself if it does not name its memory, else the nearest ops before it that do not."""
         found: list[frozenset[int]] = []
         for i, op in enumerate(self._ops):
-            before = {found[k] for k in self._order.before[i]} if names_memory(op) else {frozenset((i,))}
+            before = {found[k] for k in self.before[i]} if names_memory(op) else {frozenset((i,))}
             found.append(before.pop() if len(before) == 1 else frozenset().union(*before))
         return found
 
     def _find_data(self, is_racy: bool) -> None:
         """Find which ops each op needs: those whose data it reads, and all with which it shares bytes."""
-        ops, before = self._ops, self._order.before
+        ops, before = self._ops, self.before
         for i, touches in enumerate(earlier_ops(ops, self._schedule.buffers)):
             unknown = self.unknown(i)
             reads, conflicts = set(unknown), set(unknown)
@@ -200,7 +199,7 @@ class DataFlow:
         once, behind all of them by events, or behind what others are copied back in its stream, or where some kernels
         write nothing at all, or long after another copy back of what the same kernel has written.
         """
-        ops, order, last, found = self._ops, self._order, last_work(self._schedule), set[int]()
+        ops, last, found = self._ops, last_work(self._schedule), set[int]()
         kernels = {i for i, op in enumerate(ops) if isinstance(op, Kernel)}
         backs = Counter(op.device.buffer for op in ops if isinstance(op, Copy) and op.direction == "d2h" and op.device)
         early = [k for k in range(max(kernels, default=0)) if stage_of(ops[k]) == COPIES_BACK]
@@ -211,12 +210,12 @@ class DataFlow:
                 continue
             if op.device is None or backs[op.device.buffer] > 1:
                 continue
-            awaits = order.awaits(i)
-            earlier = order.before[i] - awaits
+            awaits = self.awaits(i)
+            earlier = self.before[i] - awaits
             follows = earlier & found or any(kernels <= _all_from(k, self.reads_from) for k in earlier)
             is_late = any(self.reads_from[k] & self.reads_from[i] for k in early)
             is_more = follows or has_mute or is_late or awaits - self.reads_from[i]
-            if is_more and kernels <= _all_from(i, order.before) and not kernels <= _all_from(i, self.reads_from):
+            if is_more and kernels <= _all_from(i, self.before) and not kernels <= _all_from(i, self.reads_from):
                 found.add(i)
         for i in found:
             self.reads_from[i] |= kernels

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from streamsim.errors import InputError
 from streamsim.program import HostWork, Kernel, Op, Region, Schedule, Synchronize, WaitThread, remembered
 from streamsim.races import check, repaired
-from streamsim.transform.data_flow import DataFlow, StreamOrder
+from streamsim.transform.data_flow import DataFlow
 from streamsim.transform.issue import NewStreams, issued
 from streamsim.transform.legacy_stream import legacy_beside, orders_unknown
 from streamsim.transform.ops import is_work, last_work, names_memory, stage_of, working_streams
@@ -34,12 +34,8 @@ def _dependences(schedule: Schedule, tables: frozenset[Region]) -> Dependences:
     return Dependences(schedule, tables, racy)
 
 
-class Dependences:
+class Dependences(DataFlow):
     """The dependences between the ops of a schedule, and new schedules that keep them.
-
-    ``before``, ``awaited`` and ``awaits`` are those of :class:`~streamsim.transform.data_flow.StreamOrder`, and
-    ``reads_from``, ``conflicts``, ``unknown``, ``chunk``, ``shared``, ``common`` and ``sums`` those of
-    :class:`~streamsim.transform.data_flow.DataFlow`.
 
     - ``is_racy``: True if the schedule has races. Dependences that it does not enforce are then dropped.
     - ``last``: the last copy or kernel, or -1.
@@ -49,14 +45,9 @@ class Dependences:
     """
 
     def __init__(self, schedule: Schedule, tables: Collection[Region] = (), racy: bool | None = None) -> None:
-        self._schedule = schedule
         self.is_racy = is_racy(schedule) if racy is None else racy
         self.last = last_work(schedule)
-        order = StreamOrder(schedule)
-        self.before, self.awaited, self.awaits = order.before, order.awaited, order.awaits
-        data = DataFlow(schedule, order, self.is_racy, tables)
-        self.reads_from, self.conflicts, self.unknown = data.reads_from, data.conflicts, data.unknown
-        self.shared, self.common, self.sums, self.chunk = data.shared, data.common, data.sums, data.chunk
+        super().__init__(schedule, self.is_racy, tables)
         self.unnamed = _unnamed(schedule.ops, self)
         self.issued = set[str]()
         self.orders = self._find_orders()
@@ -91,13 +82,11 @@ class Dependences:
             order = sorted(work, key=key)
             if order == work:
                 self.issued.add(name)
-            if order != work and order not in found.values() and self._keeps(order):
-                found[name] = order
+            elif order not in found.values():
+                place = {i: k for k, i in enumerate(order)}
+                if all(place[k] < place[i] for i in order for k in self.conflicts[i] | self.awaits(i)):
+                    found[name] = order
         return found
-
-    def _keeps(self, order: Sequence[int]) -> bool:
-        place = {i: k for k, i in enumerate(order)}
-        return all(place[k] < place[i] for i in order for k in self.conflicts[i] | self.awaits(i))
 
     def reordered(self, schedule: Schedule, order: str, holds: bool) -> Schedule:
         """Return ``schedule``, which may differ from this one in single ops, in one of the ``orders``, in its streams.

@@ -25,7 +25,12 @@ def issued(
     """
     place = {i: k for k, i in enumerate(numbers)}
     behind: dict[tuple[int, int], int] = {}  # by stream and another one: the place up to which it has waited for that
-    waits = {i: _waits(i, edges[i], streams, place, behind) for i, op in zip(numbers, ops, strict=True) if is_work(op)}
+    waits: dict[int, list[int]] = {}  # of the ops that each must come after, the last of every other stream
+    for i, op in zip(numbers, ops, strict=True):
+        if is_work(op):
+            last = {streams[k]: k for k in sorted(edges[i], key=place.__getitem__)}
+            waits[i] = [k for s, k in last.items() if s != streams[i] and place[k] > behind.get((streams[i], s), -1)]
+            behind.update({(streams[i], streams[k]): place[k] for k in waits[i]})
     events = {k: event for event, k in enumerate(dict.fromkeys(k for some in waits.values() for k in some))}
     found: list[Op] = []
     for i, op in zip(numbers, ops, strict=True):
@@ -42,22 +47,6 @@ def issued(
         found += [op for op in rest if isinstance(op, HostWork)]
         found.append(Synchronize())
     return replace(schedule, ops=tuple(found), streams=kinds, events=len(events))
-
-
-def _waits(
-    i: int,
-    edges: Collection[int],
-    streams: Mapping[int, int],
-    place: dict[int, int],
-    behind: dict[tuple[int, int], int],
-) -> list[int]:
-    """Of the ops that ``i`` must come after, the last of every other stream that its own has not waited for yet."""
-    if not edges:
-        return []
-    last = {streams[k]: k for k in sorted(edges, key=place.__getitem__)}
-    found = [k for s, k in last.items() if s != streams[i] and place[k] > behind.get((streams[i], s), -1)]
-    behind.update({(streams[i], streams[k]): place[k] for k in found})
-    return found
 
 
 class NewStreams:

@@ -4,12 +4,13 @@ from streamsim.program import Copy, HostWork, Kernel, Op, Schedule, StreamKind
 
 NON_BLOCKING: tuple[StreamKind, ...] = ("non-blocking",)
 SHORT_WORK_S = 1e-3  # work of the host up to so long, without a name, is what the front end does for a call
+Work = Copy | Kernel
 COPIES_IN, KERNELS, COPIES_BACK = range(3)  # the stages of a pipeline, in their order
 
 
 def is_work(op: Op) -> bool:
     """Return True if an op runs on an engine."""
-    return isinstance(op, Copy | Kernel)
+    return isinstance(op, Work)
 
 
 def is_load(op: Op) -> bool:

@@ -11,8 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from streamsim.program import ALIGN_BYTES, Copy, Kernel, Op, Region
-
-Work = Copy | Kernel
+from streamsim.transform.ops import Work
 
 ROUNDING = 1e-9  # relative, of sums of shares
 
@@ -94,22 +93,16 @@ def joined(ops: Sequence[Op]) -> Op | None:
     """Return ops of one form as one op; None if their ranges do not, or not surely, lie side by side."""
     if len(ops) == 1:
         return ops[0]
-    if all(isinstance(op, Copy) for op in ops):
-        return _one_copy([op for op in ops if isinstance(op, Copy)])
+    if copies := [op for op in ops if isinstance(op, Copy)]:
+        host, device = _side_by_side([op.host for op in copies]), _side_by_side([op.device for op in copies])
+        if host is None or device is None:
+            return None
+        return replace(copies[0], bytes=sum(op.bytes for op in copies), host=host, device=device)
     return _one_kernel([op for op in ops if isinstance(op, Kernel)])
-
-
-def _one_copy(copies: list[Copy]) -> Copy | None:
-    host, device = _side_by_side([copy.host for copy in copies]), _side_by_side([copy.device for copy in copies])
-    n_bytes = sum(copy.bytes for copy in copies)
-    if host is None or device is None:
-        return None
-    return replace(copies[0], bytes=n_bytes, host=host, device=device)
 
 
 def _one_kernel(kernels: list[Kernel]) -> Kernel | None:
     first = kernels[0]
-    elements = sum(kernel.elements for kernel in kernels)
     timed = [kernel.duration_s for kernel in kernels if kernel.duration_s is not None]
     share = 1.0 if all(kernel.share == 1 for kernel in kernels) else fsum(kernel.share for kernel in kernels)
     touching = [[kernel.reads + kernel.writes for kernel in kernels], [kernel.reads for kernel in kernels]]
@@ -117,16 +110,16 @@ def _one_kernel(kernels: list[Kernel]) -> Kernel | None:
         return None
     if timed and not _are_of_one_launch(kernels):
         return None
-    if not _are_in_proportion([_sizes(kernel, _alike(kernels)) for kernel in kernels]):
+    alike = set[Region].intersection(*(set(kernel.reads) for kernel in kernels))  # the merged one reads them too
+    if not _are_in_proportion([_sizes(kernel, alike) for kernel in kernels]):
         return None
-    # What all read alike, the merged one reads too.
     regions = [some[0] if len(set(some)) == 1 else _side_by_side(some) for some in zip(*touching[0], strict=True)]
     if None in regions or not regions:
         return None
     reads = len(first.reads)
     return replace(
         first,
-        elements=elements,
+        elements=sum(kernel.elements for kernel in kernels),
         duration_s=fsum(timed) if timed else None,
         reads=tuple(regions[:reads]),
         writes=tuple(regions[reads:]),
@@ -139,11 +132,6 @@ def _are_of_one_launch(kernels: Sequence[Kernel]) -> bool:
     """Return True if they are parts of launches of one time; or whole ones, of whatever time."""
     whole_s = [kernel.duration_s / kernel.share for kernel in kernels if kernel.duration_s]
     return all(kernel.share == 1 for kernel in kernels) or max(whole_s) <= min(whole_s) * (1 + ROUNDING)
-
-
-def _alike(kernels: Sequence[Kernel]) -> set[Region]:
-    """The ranges that all of them read."""
-    return set[Region].intersection(*(set(kernel.reads) for kernel in kernels))
 
 
 def _are_in_proportion(rows: Sequence[Sequence[int]]) -> bool:

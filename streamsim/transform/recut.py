@@ -137,21 +137,15 @@ class Recut:
         """
         turns = self._turns()
         chunk_of = {i: chunk for chunk, ops in self._members.items() for i in ops}
-        names: dict[tuple[int, str], str] = {}
+        own: dict[int, dict[str, str]] = {}
         for buffer, chunks in turns.items():
             for k, chunk in enumerate(chunks):
-                turn = k if times is None else k % times
-                if turn:
-                    names[chunk, buffer] = f"{buffer}.{turn}"
-        if not names:
-            return None
-        own: dict[int, dict[str, str]] = {}
-        for (chunk, buffer), name in names.items():
-            own.setdefault(chunk, {})[buffer] = name
+                if turn := k if times is None else k % times:
+                    own.setdefault(chunk, {})[buffer] = f"{buffer}.{turn}"
         ops = [_renamed(op, own.get(chunk_of.get(i, -1), {})) for i, op in enumerate(self._ops)]
         sizes = {buffer.name: buffer for buffer in self._schedule.buffers}
-        more = {name: replace(sizes[buffer], name=name) for (_, buffer), name in names.items()}
-        if more.keys() & sizes.keys():
+        more = {n: replace(sizes[buffer], name=n) for names in own.values() for buffer, n in names.items()}
+        if not more or more.keys() & sizes.keys():
             return None
         return replace(self._schedule, ops=tuple(ops), buffers=(*self._schedule.buffers, *more.values()))
 

@@ -35,11 +35,9 @@ from streamsim.program import (
 )
 from streamsim.text import format_bytes, one_line, shown
 from streamsim.transform.dependences import is_racy
-from streamsim.transform.ops import COPIES_BACK, COPIES_IN, is_of_a_call, last_work, stage_of
+from streamsim.transform.ops import COPIES_BACK, COPIES_IN, Work, is_of_a_call, last_work, stage_of
 from streamsim.transform.recut import Recut
 from streamsim.transform.steps import Steps, own_work_s, steps_of
-
-Work = Copy | Kernel
 
 
 class RepeatedStep(NamedTuple):
@@ -60,33 +58,23 @@ def repeated_step(schedule: Schedule) -> RepeatedStep:
         raise InputError("ops: streams wait for events: what its steps need of each other is not that of a pipeline")
     if any(op.thread for op in schedule.ops):
         raise InputError("ops: issued by several host threads: a pipeline has one")
-    if _is_breadth_first(schedule):
-        return _breadth_first(schedule)
-    found = steps_of(schedule)
-    steps = [[op for op in step if isinstance(op, Copy | Kernel)] for step in found.steps]
-    before, after = _take_once(steps)
+    stages = [stage_of(op) for op in schedule.ops if isinstance(op, Work)]
+    by_stage = stages == sorted(stages) and len(set(stages)) > 1 and not is_racy(schedule)
+    order: Order = "breadth-first"
+    if by_stage and (recut := Recut(schedule)).chunks > 1:  # the host's own work is shared out over the chunks
+        steps = [[op for op in ops if isinstance(op, Work)] for ops in recut.members]
+        of_chunks = {id(op) for step in steps for op in step}
+        common = [op for op in schedule.ops if isinstance(op, Work) and id(op) not in of_chunks]
+        before, after = ([op for op in common if stage_of(op) == stage] for stage in (COPIES_IN, COPIES_BACK))
+        host_work_s = own_work_s(schedule.ops[: last_work(schedule)]) / len(steps)
+    else:
+        order, found = "depth-first", steps_of(schedule)
+        steps = [[op for op in step if isinstance(op, Work)] for step in found.steps]
+        before, after = _take_once(steps)
+        host_work_s = _host_work_s(found)
     _check_alike(steps)
-    workload = _workload(schedule.name, steps, before, after)
-    return RepeatedStep(replace(workload, host_work_s=_host_work_s(found)), _config(schedule, steps, "depth-first"))
-
-
-def _is_breadth_first(schedule: Schedule) -> bool:
-    """Return True if several chunks are issued stage by stage: all copies in, all kernels, all copies back."""
-    stages = [stage_of(op) for op in schedule.ops if isinstance(op, Copy | Kernel)]
-    return stages == sorted(stages) and len(set(stages)) > 1 and not is_racy(schedule) and Recut(schedule).chunks > 1
-
-
-def _breadth_first(schedule: Schedule) -> RepeatedStep:
-    """See :func:`repeated_step`; the host's own work is shared out over the chunks."""
-    recut = Recut(schedule)
-    steps = [[op for op in ops if isinstance(op, Copy | Kernel)] for ops in recut.members]
-    of_chunks = {id(op) for step in steps for op in step}
-    common = [op for op in schedule.ops if isinstance(op, Copy | Kernel) and id(op) not in of_chunks]
-    before, after = ([op for op in common if stage_of(op) == stage] for stage in (COPIES_IN, COPIES_BACK))
-    _check_alike(steps)
-    workload = _workload(schedule.name, steps, before, after)
-    host_work_s = own_work_s(schedule.ops[: last_work(schedule)]) / len(steps)
-    return RepeatedStep(replace(workload, host_work_s=host_work_s), _config(schedule, steps, "breadth-first"))
+    workload = replace(_workload(schedule.name, steps, before, after), host_work_s=host_work_s)
+    return RepeatedStep(workload, _config(schedule, steps, order))
 
 
 def _host_work_s(found: Steps) -> float:
@@ -202,11 +190,10 @@ def _holds_at_copies(schedule: Schedule) -> bool:
     """Return True if the host waits for every copy before it makes its next call."""
     calls: list[Op] = [op for op in schedule.ops if not isinstance(op, HostWork)]
     copies = [(op, after) for op, after in pairwise([*calls, Synchronize()]) if isinstance(op, Copy)]
-    return bool(copies) and all(op.blocking or _waits_for(after, op) for op, after in copies)
-
-
-def _waits_for(op: Op, copy: Copy) -> bool:
-    return isinstance(op, Synchronize) and op.event is None and op.stream in (None, copy.stream)
+    return bool(copies) and all(
+        op.blocking or (isinstance(after, Synchronize) and after.event is None and after.stream in (None, op.stream))
+        for op, after in copies
+    )
 
 
 def is_recorded(schedule: Schedule) -> bool:
@@ -216,6 +203,5 @@ def is_recorded(schedule: Schedule) -> bool:
 
 def has_more(schedule: Schedule) -> bool:
     """Return True if the schedule has something of the host's that a pipeline of its steps has not."""
-    last = max((i for i, op in enumerate(schedule.ops) if isinstance(op, Copy | Kernel)), default=-1)
-    of_host = (op for op in schedule.ops[:last] if isinstance(op, HostOp))
+    of_host = (op for op in schedule.ops[: last_work(schedule)] if isinstance(op, HostOp))
     return any(not isinstance(op, HostWork) or is_of_a_call(op) for op in of_host)

@@ -4,7 +4,7 @@ A recorded program does not say what memory its ops touch. What it shows is thei
 kernel or a copy back begins a new step. What steps need of each other it does not show.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import fsum
 from typing import NamedTuple
@@ -12,21 +12,10 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from streamsim.errors import InputError
-from streamsim.program import (
-    Copy,
-    HostWork,
-    Kernel,
-    Op,
-    RecordEvent,
-    Region,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-    WaitThread,
-)
+from streamsim.program import Copy, HostWork, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent, WaitThread
 from streamsim.transform.data_flow import conflicts_in
-from streamsim.transform.dependences import Dependences, is_racy
-from streamsim.transform.ops import NON_BLOCKING, is_of_a_call, is_work, last_work
+from streamsim.transform.dependences import dependences_of, is_racy
+from streamsim.transform.ops import NON_BLOCKING, Work, is_load, is_of_a_call, is_work, last_work
 from streamsim.transform.pieces import cut
 from streamsim.transform.recut import Origins, Recut
 
@@ -59,20 +48,20 @@ def steps_of(schedule: Schedule) -> Steps:
     has_worked = False  # whether the step has a kernel or a copy back
     waiting: list[Op] = []  # what the host has done since the last op on the card: of this step or of the next
     for op in schedule.ops[: last + 1]:
-        if isinstance(op, Copy) and op.direction == "h2d" and has_worked:
+        if is_load(op) and has_worked:
             closing = max((i + 1 for i, one in enumerate(waiting) if not isinstance(one, HostWork)), default=0)
             steps[-1] += waiting[:closing]
             steps.append(waiting[closing:])
             waiting, has_worked = [], False
-        if isinstance(op, Copy | Kernel):
+        if isinstance(op, Work):
             steps[-1] += [*waiting, op]
             waiting = []
-            has_worked = has_worked or not (isinstance(op, Copy) and op.direction == "h2d")
+            has_worked = has_worked or not is_load(op)
         else:
             waiting.append(op)
     if len(steps) < 2:
         raise InputError("no step is repeated: no copy to the card is issued behind a kernel or a copy back")
-    first = next(i for i, op in enumerate(steps[0]) if isinstance(op, Copy | Kernel))
+    first = next(i for i, op in enumerate(steps[0]) if isinstance(op, Work))
     _check_joined([steps[0][first:], *steps[1:]])
     return Steps(tuple(steps[0][:first]), (tuple(steps[0][first:]), *map(tuple, steps[1:])), schedule.ops[last + 1 :])
 
@@ -105,7 +94,7 @@ def over_streams(schedule: Schedule, streams: int) -> Schedule:
     ops = list(found.before)
     busy = set[int]()  # the streams whose work the host has not waited for
     for k, step in enumerate(found.steps):
-        if len({op.stream for op in step if isinstance(op, Copy | Kernel)}) > 1:
+        if len({op.stream for op in step if isinstance(op, Work)}) > 1:
             raise InputError(f"step {k + 1} is in several streams already: --streams is for steps in one")
         ops += _moved(step, 1 + k % streams, busy)
     return replace(schedule, ops=(*ops, *_without_streams(found.after)), streams=NON_BLOCKING * streams, events=0)
@@ -115,7 +104,7 @@ def _moved(step: Iterable[Op], stream: int, busy: set[int]) -> list[Op]:
     """A step in this stream; the host waits for all that it waited for, in whichever ``busy`` streams that now is."""
     moved: list[Op] = []
     for op in step:
-        if isinstance(op, Copy | Kernel):
+        if isinstance(op, Work):
             moved.append(replace(op, stream=stream))
             busy.add(stream)
         elif isinstance(op, Synchronize):
@@ -136,7 +125,7 @@ def _without_streams(ops: Iterable[Op]) -> list[Op]:
     ]
 
 
-def in_pieces(schedule: Schedule, pieces: int, tables: Collection[Region] = ()) -> tuple[Schedule, Origins]:
+def in_pieces(schedule: Schedule, pieces: int, tables: frozenset[Region] = frozenset()) -> tuple[Schedule, Origins]:
     """Return each step as ``pieces`` smaller ones: its copies and kernels cut, and issued again for each piece.
 
     Also return which op each copy and kernel is a piece of.
@@ -149,11 +138,11 @@ def in_pieces(schedule: Schedule, pieces: int, tables: Collection[Region] = ()) 
     shows that a piece would come before what it needs.
     """
     found = steps_of(schedule)
-    warm, shared = _Warm(found.steps), _shared(schedule, tables)
+    warm, shared = _Warm(found.steps), dependences_of(schedule, tables).shared
     ops, numbers = list(found.before), list(range(len(found.before)))
     for step in found.steps:
         place = numbers[-1] + 1 if numbers else 0
-        works = [i for i, op in enumerate(step) if isinstance(op, Copy | Kernel)]
+        works = [i for i, op in enumerate(step) if is_work(op)]
         first, end = works[0], works[-1] + 1
         found_pieces = cut([step[i] for i in works], [shared.get(place + i, set()) for i in works], pieces)
         if found_pieces is None:
@@ -174,12 +163,6 @@ def in_pieces(schedule: Schedule, pieces: int, tables: Collection[Region] = ()) 
     return replace(schedule, ops=(*ops, *found.after)), origins
 
 
-def _shared(schedule: Schedule, tables: Collection[Region]) -> dict[int, set[Region]]:
-    """Return by kernel the ranges that kernels of other chunks read as well. Each of its pieces reads them whole."""
-    names_memory = any(isinstance(op, Kernel) and (op.reads or op.writes) for op in schedule.ops)
-    return Dependences(schedule, tables).shared if names_memory else {}
-
-
 def _too_small(ops: Iterable[Op], pieces: int) -> InputError:
     least = min((op.bytes for op in ops if isinstance(op, Copy)), default=0)
     what = f"a copy of {least} bytes" if least < pieces else "a kernel with fewer elements or bytes"
@@ -197,7 +180,7 @@ class _Warm:
         self._work_s: dict[str, list[float]] = {}
         for step in steps:
             for before, op in pairwise((None, *step)):
-                if isinstance(op, Copy | Kernel):
+                if isinstance(op, Work):
                     if op.call_s is not None:
                         self._calls_s.setdefault(_kind(op), []).append(op.call_s)
                     if isinstance(before, HostWork) and is_of_a_call(before):
@@ -208,15 +191,15 @@ class _Warm:
         found: list[Op] = []
         for op, behind in pairwise((*ops, None)):
             assert op is not None
-            if isinstance(op, Copy | Kernel) and op.call_s is not None:
+            if isinstance(op, Work) and op.call_s is not None:
                 op = replace(op, call_s=_at_most(op.call_s, self._calls_s[_kind(op)]))
-            elif isinstance(op, HostWork) and is_of_a_call(op) and isinstance(behind, Copy | Kernel):
+            elif isinstance(op, HostWork) and is_of_a_call(op) and isinstance(behind, Work):
                 op = replace(op, duration_s=_at_most(op.duration_s, self._work_s[_kind(behind)]))
             found.append(op)
         return tuple(found)
 
 
-def _kind(op: Copy | Kernel) -> str:
+def _kind(op: Work) -> str:
     return op.direction if isinstance(op, Copy) else "kernel"
 
 
@@ -282,7 +265,7 @@ def _prefetched(schedule: Schedule, depth: int) -> tuple[Schedule, list[int]]:
 
 def _behind(rest: list[tuple[int, Op]], loaded: int, done: int) -> list[tuple[int, Op]]:
     """The rest of a step, whose work waits for the event ``loaded``, and ``done`` recorded behind that work."""
-    works = [(n, op.stream) for n, (_, op) in enumerate(rest) if isinstance(op, Copy | Kernel)]
+    works = [(n, op.stream) for n, (_, op) in enumerate(rest) if isinstance(op, Work)]
     if not works:  # a last step that only copies to the card
         return rest
     (first, _), (last, stream) = works[0], works[-1]
@@ -295,10 +278,9 @@ def _loads_and_rest(step: Sequence[Op]) -> tuple[list[int], list[int]]:
 
     No wait for the copies is kept.
     """
-    works = [i for i, op in enumerate(step) if isinstance(op, Copy | Kernel)]
-    is_load = [isinstance(op, Copy) and op.direction == "h2d" for op in step]
-    loads = [i for i in works if is_load[i]]
+    works = [i for i, op in enumerate(step) if is_work(op)]
+    loads = [i for i in works if is_load(step[i])]
     end = loads[-1] + 1 if loads else 0
-    then = next((i for i in works if not is_load[i]), end)
+    then = next((i for i in works if not is_load(step[i])), end)
     kept = [i for i, op in enumerate(step) if i >= then or not isinstance(op, Synchronize)]
     return [i for i in kept if i < end], [i for i in kept if i >= end]
