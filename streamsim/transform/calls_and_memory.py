@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from streamsim.device import Device
 from streamsim.program import Copy, HostWork, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent, WaitThread
-from streamsim.transform.ops import is_of_a_call, last_work
+from streamsim.transform.ops import is_load, is_of_a_call, is_work, last_work
 from streamsim.transform.scenario import Scenario
 
 # Staging a copy of so many bytes flushes a core's own caches. What the host does behind it takes so many times as long
@@ -186,13 +186,11 @@ def _parts(schedule: Schedule) -> list[tuple[list[Op], tuple[str, ...]]]:
     parts: list[tuple[bool, list[Op]]] = []
     for op in schedule.ops:
         can = _can_be_captured(op, pageable)
-        is_load = isinstance(op, Copy) and op.direction == "h2d"
-        begins_step = is_load and has_worked
-        if begins_step or not parts or parts[-1][0] != can:
+        if (is_load(op) and has_worked) or not parts or parts[-1][0] != can:
             parts.append((can, []))
             has_worked = False
         parts[-1][1].append(op)
-        has_worked = has_worked or (isinstance(op, Copy | Kernel) and not is_load)
+        has_worked = has_worked or (is_work(op) and not is_load(op))
     return [(ops, _form(ops) if can else ()) for can, ops in parts]
 
 

@@ -120,7 +120,7 @@ def are_disjoint(sets: Collection[Collection[Any]]) -> bool:
 
 
 class DataFlow(StreamOrder):
-    """The data that ops hand to each other. ``i`` is the index of an op.
+    """The data that ops hand to each other, beside their order. ``i`` is the index of an op.
 
     - ``reads_from[i]``: the ops whose data op ``i`` reads, or may read if memory is not named.
     - ``conflicts[i]``: the earlier ops that share, or may share, bytes that one of the two writes.

@@ -35,7 +35,7 @@ def _dependences(schedule: Schedule, tables: frozenset[Region]) -> Dependences:
 
 
 class Dependences(DataFlow):
-    """The dependences between the ops of a schedule, and new schedules that keep them.
+    """The dependences between the ops of a schedule, beside their data, and new schedules that keep them.
 
     - ``is_racy``: True if the schedule has races. Dependences that it does not enforce are then dropped.
     - ``last``: the last copy or kernel, or -1.
@@ -62,20 +62,16 @@ class Dependences(DataFlow):
         )
 
     def _find_orders(self) -> dict[str, list[int]]:
-        ops, chunk = self._schedule.ops, self.chunk
+        ops = self._schedule.ops
         work = [i for i, op in enumerate(ops) if is_work(op)]
-        number = {root: k for k, root in enumerate(dict.fromkeys(chunk[i] for i in work))}
+        number = {root: k for k, root in enumerate(dict.fromkeys(self.chunk[i] for i in work))}
+        turn = {i: number[self.chunk[i]] for i in work}
         streams = len(working_streams(self._schedule))
         stage = [stage_of(op) for op in ops]
         keys: dict[str, Callable[[int], tuple[int, ...]]] = {
-            "depth-first": lambda i: (number[chunk[i]], i),
-            "breadth-first": lambda i: (stage[i], number[chunk[i]], i),
-            "breadth-first in rounds of one chunk a stream": lambda i: (
-                number[chunk[i]] // streams,
-                stage[i],
-                number[chunk[i]],
-                i,
-            ),
+            "depth-first": lambda i: (turn[i], i),
+            "breadth-first": lambda i: (stage[i], turn[i], i),
+            "breadth-first in rounds of one chunk a stream": lambda i: (turn[i] // streams, stage[i], turn[i], i),
         }
         found: dict[str, list[int]] = {}
         for name, key in keys.items():

@@ -199,23 +199,19 @@ class Recut:
         self, ops: Sequence[Op], parts: Sequence[Part], edges: Sequence[set[int]], streams: int | None
     ) -> Schedule:
         """``ops`` issued one after another; ``edges``: of each the places of those that it must come after."""
-        old = [op.stream or 0 for op in ops]
+        old, needs = [op.stream or 0 for op in ops], self._needs
         if streams is None:
             place = {i: k for k, (i, _) in enumerate(parts)}  # of the last part
-            awaited = {
-                place[i]: [place[k] for k in waits if k in place]
-                for i, waits in self._needs.awaited.items()
-                if i in place
-            }
+            waits = {place[i]: some for i, some in needs.awaited.items() if i in place}
+            awaited = {i: [place[k] for k in some if k in place] for i, some in waits.items()}
             of, kinds = dict(enumerate(old)), self._schedule.streams
         else:  # what the host waits for is then in several streams
             ops = [replace(op, stream=None, event=None) if isinstance(op, Synchronize) else op for op in ops]
             turn: dict[Part, int] = {}
-            common = self._needs.common
             for (i, p), op in zip(parts, ops, strict=True):
-                if is_work(op) and i not in common:
-                    turn.setdefault((self._needs.chunk[i], p), 1 + len(turn) % streams)
-            of = {k: turn.get((self._needs.chunk[i], p), 1) for k, (i, p) in enumerate(parts)}
+                if is_work(op) and i not in needs.common:
+                    turn.setdefault((needs.chunk[i], p), 1 + len(turn) % streams)
+            of = {k: turn.get((needs.chunk[i], p), 1) for k, (i, p) in enumerate(parts)}
             awaited, kinds = {}, NON_BLOCKING * max(of.values())
         return issued(self._schedule, ops, range(len(ops)), of, kinds, edges, awaited)
 
