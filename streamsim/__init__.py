@@ -15,7 +15,8 @@ from streamsim.analysis.intervals import interval
 from streamsim.analysis.predict import Prediction, predict
 from streamsim.analysis.what_if import what_if
 from streamsim.code.programs import code_of, code_of_schedule
-from streamsim.device.library import device_names, load_device
+from streamsim.device.generations import load_device
+from streamsim.device.library import device_names
 from streamsim.device.profile import Device
 from streamsim.device.variations import changed
 from streamsim.diagnosis.diagnose import Measured, diagnose

@@ -16,12 +16,16 @@ from streamsim.device.front_ends import (
 from streamsim.device.generations import (
     GENERATIONS,
     OTHER_LINKS,
+    as_device,
     as_recorded,
     assumptions_of,
     generation_of,
     link_limit,
+    load_device,
+    names_front_end,
     profile_from_name,
     profile_named,
+    profile_of_card,
 )
 from streamsim.device.host_calls import (
     HOST_TIMES,
@@ -37,12 +41,9 @@ from streamsim.device.host_calls import (
 from streamsim.device.kernel_costs import KernelCost, bends, part_s
 from streamsim.device.library import (
     KINDS,
-    as_device,
     device_names,
     digest_of,
     dump_device,
-    load_device,
-    names_front_end,
     own_device_names,
     parse_device,
     read_device,
@@ -68,6 +69,7 @@ from streamsim.device.profile import (
     number_names,
     number_of,
     tables_of,
+    with_values,
 )
 from streamsim.device.variations import (
     AS_SET,
@@ -84,6 +86,5 @@ from streamsim.device.variations import (
     split_setting,
     targets_of,
     with_memory_limit,
-    with_values,
     without,
 )

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from streamsim.device.library import as_device
+from streamsim.device.generations import as_device
 from streamsim.device.profile import Device
 
 BYTES_PER_GB = 1e9

@@ -5,14 +5,28 @@ copies follow from the link. They are assumed, and :func:`profile_from_name` say
 that need a calibration (latencies, hand-overs, the host) are those of the other profiles without one.
 """
 
+import os
 import re
+import warnings
+from difflib import get_close_matches
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import Device
-from streamsim.device.variations import with_values
+from streamsim.device.front_ends import COMPILED, SEPARATOR, with_front_end
+from streamsim.device.library import (
+    PROFILES,
+    SUFFIX,
+    device_names,
+    own_device_names,
+    own_folder,
+    parse_device,
+    read_device,
+)
+from streamsim.device.profile import Device, with_values
+from streamsim.errors import InputError, Notice
+from streamsim.text import shown
 
 PATTERN = "t4"  # a profile of published figures, for all numbers that do not depend on the card
 # The share of the link's raw rate that pinned copies reach on cards with published figures: gen 3 and 4 about 0.8, gen
@@ -46,7 +60,8 @@ class Generation(NamedTuple):
 # The first entry that matches a name counts. Links: NVIDIA's and AMD's data sheets of the cards. Threads: the CUDA
 # programming guide, technical specifications by compute capability.
 GENERATIONS = (
-    Generation(r"\bgb[23]00\b|\bgh200\b", "Grace superchip", "NVLink-C2C", 2048),
+    Generation(r"\bgh200\b", "Grace Hopper", "NVLink-C2C", 2048),
+    Generation(r"\bgb[23]00\b", "Grace Blackwell", "NVLink-C2C of Blackwell", 2048),
     Generation(
         r"\b[hb][12348]\d{0,2}0?\b.*\bnvl\b|\bh100\b|\bh200\b|\bh800\b|\bh20\b", "Hopper", "PCIe gen 5 x16", 2048
     ),
@@ -76,11 +91,71 @@ GENERATIONS = (
     Generation(r"\bamd\b|\bradeon\b|\brx \d\d\d\d|\bgfx1", "AMD Radeon", "PCIe gen 4 x16", 2048),
 )
 UNKNOWN = Generation("", "unknown generation", "", 0)
-OTHER_LINKS = {
-    "NVLink-C2C": (300e9, "NVLink-C2C, the least of 300 to 400 GB/s"),
-    "memory of the host": (10e9, "card and host share their memory"),
-    "": (REACHED[3] * 16 * LANE_BYTES_PER_S[3], "as PCIe gen 3 x16, as nothing tells its link"),
+_GEN_3 = REACHED[3] * 16 * LANE_BYTES_PER_S[3]
+OTHER_LINKS = {  # the rates of pinned copies, H2D and D2H, and the reason
+    "NVLink-C2C": (411e9, 170e9, "NVLink-C2C, as reported of two GH200"),
+    "NVLink-C2C of Blackwell": (359e9, 377e9, "NVLink-C2C, as reported of a GB300"),
+    "memory of the host": (10e9, 10e9, "card and host share their memory"),
+    "": (_GEN_3, _GEN_3, "as PCIe gen 3 x16, as nothing tells its link"),
 }
+
+
+# Cards by name
+
+
+def load_device(name_or_path: str | Path) -> Device:
+    """Load a device profile by its name or from a TOML file.
+
+    A shipped profile's name comes first, in upper or lower case, then the name of one of the user's own profiles, then
+    a path, then a card's name as a recording has it, such as ``NVIDIA GeForce GTX 1060``. ``h200:cupy`` is the profile
+    ``h200`` with the calls of CuPy programs: :mod:`streamsim.device.front_ends`. Raises InputError for an unknown name
+    (listing the known names and the nearest one) and for a bad file.
+
+    Warns with a :class:`streamsim.errors.Notice` if the profile is made from a card's name.
+    """
+    if names_front_end(name_or_path):
+        card, _, front_end = str(name_or_path).rpartition(SEPARATOR)
+        return with_front_end(load_device(card), front_end.lower())
+    name = str(name_or_path).lower()
+    if name in device_names():
+        file = f"{name}{SUFFIX}"
+        return parse_device((PROFILES / file).read_bytes(), file)
+    path = Path(name_or_path)
+    if str(name_or_path) in own_device_names() and not os.path.isfile(path):
+        return read_device(own_folder() / f"{name_or_path}{SUFFIX}")
+    if path.suffix != SUFFIX and not os.path.isfile(path):
+        is_card = path.name == str(name_or_path) and name.isprintable()
+        if is_card and (named := profile_named(name)) is not None:
+            return load_device(named)
+        if is_card and generation_of(name) != UNKNOWN:
+            made = profile_from_name(str(name_or_path))
+            warnings.warn(assumptions_of(made), Notice, stacklevel=2)
+            return made
+        names = [*device_names(), *own_device_names()]
+        nearest = get_close_matches(name, names, n=1)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+        known = f"neither a shipped profile ({', '.join(names)}) nor a file{hint}"
+        raise InputError(f"device = {shown(str(name_or_path))}: {known}")
+    return read_device(path)
+
+
+def names_front_end(name_or_path: str | Path) -> bool:
+    """Return True if the name ends in a front end, such as ``h200:cupy``."""
+    _, separator, front_end = str(name_or_path).rpartition(SEPARATOR)
+    is_name = front_end.isidentifier() or front_end.lower() == COMPILED
+    return bool(separator) and is_name and not os.path.isfile(name_or_path)
+
+
+def as_device(device: Device | str | Path) -> Device:
+    """Return ``device`` if it is a Device, else load the profile of this name or path with :func:`load_device`.
+
+    Raises InputError for anything else, and as :func:`load_device` does.
+    """
+    if isinstance(device, Device):
+        return device
+    if isinstance(device, str | Path):
+        return load_device(device)
+    raise InputError(f"device = {shown(device)}: expected a Device, the name of one or the path of its file")
 
 
 def words_of(card: str) -> str:
@@ -116,13 +191,14 @@ def link_limit(link: str) -> float:
     return float("inf") if match is None else LANE_BYTES_PER_S[int(match[1])] * int(match[2])
 
 
-def pinned_rate(link: str) -> tuple[float, str]:
-    """Return the assumed rate of pinned copies over a link, bytes per second, and the reason for it."""
+def pinned_rates(link: str) -> tuple[float, float, str]:
+    """Return the assumed rates of pinned copies over a link, H2D and D2H in bytes per second, and the reason."""
     match = _LINK.search(link)
     if match is None:
         return OTHER_LINKS[link]
     share = REACHED[int(match[1])]
-    return share * link_limit(link), f"{link}, of which pinned copies of other cards reach {share:.0%}"
+    rate = share * link_limit(link)
+    return rate, rate, f"{link}, of which pinned copies of other cards reach {share:.0%}"
 
 
 def profile_from_name(card: str, multiprocessors: int = 0, memory_bytes: int = 0, copy_engines: int = 0) -> Device:
@@ -131,11 +207,11 @@ def profile_from_name(card: str, multiprocessors: int = 0, memory_bytes: int = 0
     ``multiprocessors``, ``memory_bytes``, ``copy_engines``: 0 if unknown.
     """
     kind = generation_of(card)
-    rate, why = pinned_rate(kind.link)
+    *both, why = pinned_rates(kind.link)
     pattern = load_device(PATTERN)
     sources = dict(pattern.sources)
     values: dict[str, float | int] = {}
-    for k, direction in enumerate(("h2d", "d2h")):
+    for k, (direction, rate) in enumerate(zip(("h2d", "d2h"), both, strict=True)):
         link = getattr(pattern, direction)
         loss = link.duplex_bandwidth_bytes_per_s / link.bandwidth_bytes_per_s
         loss = BESIDE[kind.words][k] if kind.words in BESIDE else loss
@@ -160,6 +236,16 @@ def profile_from_name(card: str, multiprocessors: int = 0, memory_bytes: int = 0
     return as_recorded(made, memory_bytes, copy_engines)
 
 
+def profile_of_card(card: str, multiprocessors: int = 0, memory_bytes: int = 0, copy_engines: int = 0) -> Device:
+    """Return the shipped profile of a card's name, or one made from the name, with what a recording says of the card.
+
+    ``multiprocessors``, ``memory_bytes``, ``copy_engines``: 0 if unknown.
+    """
+    name = profile_named(card)
+    known = profile_from_name(card, multiprocessors) if name is None else load_device(name)
+    return as_recorded(known, memory_bytes, copy_engines)
+
+
 def as_recorded(device: Device, memory_bytes: int = 0, copy_engines: int = 0) -> Device:
     """Return ``device`` with the memory and the copy engines that a recording gives (0: it gives none)."""
     sources = dict(device.sources)
@@ -180,7 +266,6 @@ def assumptions_of(device: Device) -> str:
     if not assumed:
         return ""
     which = " and ".join(name.partition(".")[0].upper() for name in assumed)
-    rate, why = device.h2d.bandwidth_bytes_per_s, device.source(assumed[0])[1]
-    return (
-        f"{device.name}: nobody measured its pinned copies; {which} are assumed to run at {rate / 1e9:.3g} GB/s ({why})"
-    )
+    rates = dict.fromkeys(f"{getattr(device, name[:3]).bandwidth_bytes_per_s / 1e9:.3g}" for name in assumed)
+    paces, why = " and ".join(rates), device.source(assumed[0])[1]
+    return f"{device.name}: nobody measured its pinned copies; {which} are assumed to run at {paces} GB/s ({why})"

@@ -6,7 +6,6 @@ In a shipped profile, every number has a source. The user's profiles are in :fun
 import os
 import sys
 import warnings
-from difflib import get_close_matches
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from streamsim.device.front_ends import COMPILED, SEPARATOR, with_front_end
 from streamsim.device.profile import RETIRED, Device
 from streamsim.errors import InputError, Notice
 from streamsim.files import dump_toml, parse_toml, read_bytes, write_text
@@ -52,56 +50,11 @@ def own_device_names() -> list[str]:
     return sorted(names - set(device_names()))
 
 
-def load_device(name_or_path: str | Path) -> Device:
-    """Load a device profile by its name or from a TOML file.
-
-    A shipped profile's name comes first, in upper or lower case, then the name of one of the user's own profiles, then
-    a path. ``h200:cupy`` is the profile ``h200`` with the calls of CuPy programs: :mod:`streamsim.device.front_ends`.
-    Raises InputError for an unknown name (listing the known names and the nearest one) and for a bad file.
-    """
-    if names_front_end(name_or_path):
-        card, _, front_end = str(name_or_path).rpartition(SEPARATOR)
-        return with_front_end(load_device(card), front_end.lower())
-    name = str(name_or_path).lower()
-    if name in device_names():
-        file = f"{name}{SUFFIX}"
-        return parse_device((PROFILES / file).read_bytes(), file)
-    path = Path(name_or_path)
-    if str(name_or_path) in own_device_names() and not os.path.isfile(path):
-        return read_device(own_folder() / f"{name_or_path}{SUFFIX}")
-    if path.suffix != SUFFIX and not os.path.isfile(path):
-        names = [*device_names(), *own_device_names()]
-        nearest = get_close_matches(name, names, n=1)
-        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-        known = f"neither a shipped profile ({', '.join(names)}) nor a file{hint}"
-        raise InputError(f"device = {shown(str(name_or_path))}: {known}")
-    return read_device(path)
-
-
 def digest_of(device: Device) -> str:
     """Return a digest, 16 hexadecimal digits, of all numbers and rules that predictions take from a profile."""
     words = ("name", "description", "sources", "link")
     numbers = [getattr(device, field) for field in device.__struct_fields__ if field not in words]
     return sha256(msgspec.json.encode(numbers)).hexdigest()[:16]
-
-
-def names_front_end(name_or_path: str | Path) -> bool:
-    """Return True if the name ends in a front end, such as ``h200:cupy``."""
-    _, separator, front_end = str(name_or_path).rpartition(SEPARATOR)
-    is_name = front_end.isidentifier() or front_end.lower() == COMPILED
-    return bool(separator) and is_name and not os.path.isfile(name_or_path)
-
-
-def as_device(device: Device | str | Path) -> Device:
-    """Return ``device`` if it is a Device, else load the profile of this name or path with :func:`load_device`.
-
-    Raises InputError for anything else, and as :func:`load_device` does.
-    """
-    if isinstance(device, Device):
-        return device
-    if isinstance(device, str | Path):
-        return load_device(device)
-    raise InputError(f"device = {shown(device)}: expected a Device, the name of one or the path of its file")
 
 
 # Files

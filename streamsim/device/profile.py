@@ -5,9 +5,9 @@ A profile is a TOML file (``streamsim devices show h200``). ``[sources]`` gives 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -445,3 +445,21 @@ def _check_sources(device: Device) -> None:
         if name not in known:
             raise InputError(f"spread.{name} = {value!r}: the profile has no number of that name")
         check_number(f"spread.{name}", value, 0.0, 1e9)
+
+
+def with_values(device: Device, values: Mapping[str, Any]) -> Device:
+    """Return ``device`` with new ``values`` of fields, by full dotted name. No other field follows.
+
+    Raises InputError naming the field of a bad value.
+    """
+    new: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        table, _, field = name.partition(".")
+        new.setdefault(table, {})[field] = value
+    tables: dict[str, Table] = {}
+    for table, fields in new.items():
+        try:
+            tables[table] = msgspec.structs.replace(getattr(device, table), **fields)
+        except InputError as error:
+            raise InputError(f"{table}.{error}") from None
+    return msgspec.structs.replace(device, **tables)

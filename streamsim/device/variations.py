@@ -26,10 +26,10 @@ from typing import Any
 import msgspec
 
 from streamsim.device.fields import Field, SameAs, Table, fields_of, restored
+from streamsim.device.generations import as_device
 from streamsim.device.host_calls import TIMES, FrontEnd, Recorder
 from streamsim.device.kernel_costs import faster_costs, mean_costs, multiplied_costs
-from streamsim.device.library import as_device
-from streamsim.device.profile import EFFECTS, LIMITED, RETIRED, Device, declared, tables_of
+from streamsim.device.profile import EFFECTS, LIMITED, RETIRED, Device, declared, tables_of, with_values
 from streamsim.errors import InputError
 from streamsim.text import RATE, parser_for, shown, unit_of
 
@@ -132,29 +132,6 @@ def parse_settings(device: Device, texts: Iterable[str]) -> dict[str, Value]:
 # Fields
 
 
-def with_values(device: Device, values: Mapping[str, Any]) -> Device:
-    """Return ``device`` with new ``values`` of fields, by full dotted name. No other field follows.
-
-    Raises InputError naming the field of a bad value.
-    """
-    return replace(device, **_tables(device, values))
-
-
-def _tables(device: Device, values: Mapping[str, Any]) -> dict[str, Table]:
-    """Return the tables of the device that have new values, by name."""
-    new: dict[str, dict[str, Any]] = {}
-    for name, value in values.items():
-        table, _, field = name.partition(".")
-        new.setdefault(table, {})[field] = value
-    tables: dict[str, Table] = {}
-    for table, fields in new.items():
-        try:
-            tables[table] = replace(getattr(device, table), **fields)
-        except InputError as error:
-            raise InputError(f"{table}.{error}") from None
-    return tables
-
-
 # Set by name
 
 
@@ -170,11 +147,12 @@ def changed(device: Device | str | Path, numbers: Mapping[str, Any]) -> Device:
         return device
     given = {target: _read(device, target, numbers[name]) for target, name in targets_of(device, numbers).items()}
     followers = _followers(device, given)
-    tables = _tables(device, {**followers, **given})
+    found = with_values(device, {**followers, **given})
     set_numbers = (name for name, value in given.items() if not isinstance(value, str))
     sources = dict.fromkeys(followers, f"{AS_SET}, in step with what was set") | dict.fromkeys(set_numbers, AS_SET)
-    link = f"{device.link} as changed" if device.link and tables.keys() & set(DIRECTIONS) else device.link
-    return replace(device, sources={**device.sources, **sources}, link=link, **tables)
+    is_link = any(name.partition(".")[0] in DIRECTIONS for name in given)
+    link = f"{device.link} as changed" if device.link and is_link else device.link
+    return replace(found, sources={**device.sources, **sources}, link=link)
 
 
 def _read(device: Device, name: str, value: Any) -> Any:

@@ -17,12 +17,9 @@ from streamsim.device import (
     SLOWEST_BYTES_PER_S,
     Device,
     as_device,
-    as_recorded,
     changed,
     link_limit,
-    load_device,
-    profile_from_name,
-    profile_named,
+    profile_of_card,
     with_values,
 )
 from streamsim.recorded.intervals import Covered, merged
@@ -299,11 +296,8 @@ def profile_of(recording: Recording, device: Device | str | Path | None = None) 
     if device is not None:
         return with_own_rates(recording, as_device(device), only_pageable=True)
     card = card_of(recording)
-    name = profile_named(card.name)
-    if name is None:
-        made = profile_from_name(card.name, card.multiprocessors, card.memory_bytes, card.copy_engines)
-        return with_own_rates(recording, made)
-    return with_own_rates(recording, as_recorded(load_device(name), card.memory_bytes, card.copy_engines))
+    known = profile_of_card(card.name, card.multiprocessors, card.memory_bytes, card.copy_engines)
+    return with_own_rates(recording, known)
 
 
 def with_own_rates(recording: Recording, device: Device, only_pageable: bool = False) -> Device:

@@ -21,6 +21,7 @@ from streamsim.device import (
     profile_from_name,
     profile_named,
 )
+from streamsim.errors import InputError, Notice
 
 
 @pytest.mark.parametrize(
@@ -67,6 +68,7 @@ def test_another_variant_is_another_card(card: str) -> None:
         ("NVIDIA H20", "PCIe gen 5 x16"),
         ("NVIDIA H100 NVL", "PCIe gen 5 x16"),
         ("NVIDIA GH200 480GB", "NVLink-C2C"),
+        ("NVIDIA GB200", "NVLink-C2C of Blackwell"),
         ("NVIDIA RTX 6000 Ada Generation", "PCIe gen 4 x16"),
         ("Quadro RTX 6000", "PCIe gen 3 x16"),
         ("AMD Instinct MI300X", "PCIe gen 5 x16"),
@@ -96,6 +98,51 @@ def test_a_made_profile_holds_the_threads_of_its_multiprocessors() -> None:
     assert profile_from_name("GeForce GTX 1660", 16).compute.resident_threads == 16 * 1024
     assert profile_from_name("GeForce GTX 1660").compute.resident_threads == 0
     assert profile_from_name("ABC 990", 16).compute.resident_threads == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "link"),
+    [
+        ("GTX 1060", "gtx1060", "PCIe gen 3 x16"),
+        ("nvidia geforce gtx1060 6GB", "gtx1060-6gb", "PCIe gen 3 x16"),
+        ("rtx5070ti", "rtx5070ti", "PCIe gen 5 x16"),
+        ("Orin", "orin", "memory of the host"),
+        ("AMD Instinct MI300X VF", "instinct-mi300x-vf", "PCIe gen 5 x16"),
+        ("GH200", "gh200", "NVLink-C2C"),
+    ],
+)
+def test_a_card_without_a_profile_is_loaded_by_its_name_and_one_line_says_what_is_assumed(
+    given: str, name: str, link: str
+) -> None:
+    with pytest.warns(Notice, match=f"^{name}: nobody measured its pinned copies; .*$") as told:
+        found = load_device(given)
+    assert len(told) == 1
+    assert (found.name, found.link) == (name, link)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        *(("NVIDIA GeForce RTX 4090", "rtx4090"), ("RTX 4090", "rtx4090"), ("Tesla T4", "t4")),
+        *(("geforce gtx 1080 ti", "gtx1080ti"), ("H100 PCIe", "h100-pcie")),
+    ],
+)
+def test_a_shipped_card_is_loaded_by_any_way_to_write_its_name(given: str, name: str) -> None:
+    assert load_device(given) == load_device(name)
+    assert load_device(f"{given}:cupy").name == load_device(f"{name}:cupy").name
+
+
+@pytest.mark.parametrize("given", ["no/such/t4", "GTX 1060/card"])
+def test_a_path_is_no_name_of_a_card(given: str) -> None:
+    with pytest.raises(InputError, match="neither a shipped profile"):
+        load_device(given)
+
+
+def test_a_grace_hopper_carries_more_to_the_card_than_back() -> None:
+    """411 to 421 GB/s there and 170 back were reported."""
+    made = profile_from_name("NVIDIA GH200 480GB")
+    assert (made.h2d.bandwidth_bytes_per_s, made.d2h.bandwidth_bytes_per_s) == (411e9, 170e9)
+    assert "411 and 170 GB/s" in assumptions_of(made)
 
 
 def test_every_link_has_a_rate() -> None:

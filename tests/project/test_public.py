@@ -185,8 +185,8 @@ def test_a_name_does_wherever_a_device_does(door: str) -> None:
 
 @pytest.mark.parametrize("door", DOORS)
 def test_no_device_is_named_as_such_at_every_door(door: str) -> None:
-    with pytest.raises(InputError, match=r"device = 'h20': neither a shipped profile .*; did you mean 'h200'\?"):
-        DOORS[door]("h20")
+    with pytest.raises(InputError, match=r"device = 'h20o': neither a shipped profile .*; did you mean 'h200'\?"):
+        DOORS[door]("h20o")
 
 
 @pytest.mark.parametrize("wrong", [None, 7, b"h200"])

@@ -198,7 +198,7 @@ def test_a_name_is_text_and_not_a_formula(tmp_path: Path) -> None:
 def test_no_pyplot_and_no_matplotlib_until_it_is_needed(tmp_path: Path) -> None:
     code = (
         "import sys; from streamsim.report.gantt import save_gantt; assert 'matplotlib' not in sys.modules;"
-        "from streamsim.device.library import load_device; from streamsim.model import simulate;"
+        "from streamsim.device import load_device; from streamsim.model import simulate;"
         "from streamsim import Workload, serial;"
         f"save_gantt(simulate(serial(Workload(4, (4,))), load_device('ideal')), {str(tmp_path / 'gantt.png')!r});"
         "assert 'matplotlib' in sys.modules; assert 'matplotlib.pyplot' not in sys.modules"

@@ -98,7 +98,7 @@ CONFIGS: list[tuple[dict[str, Any], str]] = [
 SWEPT: list[tuple[dict[str, Any], str]] = [
     ({"chunk": 4}, "'chunk': no axis of that name; expected one of "),
     ({"chunks": []}, "chunks = []: expected a text, a number or a list of them"),
-    ({"chunks": 2, "device": "h20"}, "device = 'h20': neither a shipped profile"),
+    ({"chunks": 2, "device": "h20o"}, "device = 'h20o': neither a shipped profile"),
 ]
 VALUES: list[tuple[Callable[[], object], str]] = [
     *((partial(Config, **bad), said) for bad, said in CONFIGS),
