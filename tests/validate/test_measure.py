@@ -1,7 +1,6 @@
 """Measuring many schedules: groups, order, probes, and what is kept when something fails or Ctrl-C is pressed."""
 
 from itertools import chain
-from typing import Any
 
 import msgspec
 import pytest
@@ -214,19 +213,3 @@ def test_jobs_that_fit_only_one_after_another_are_grouped_so() -> None:
     jobs = [job("1", "a"), job("2", "a"), job("3", "b")]
     assert [[j.key for j in group] for group in groups(jobs, gpu, lambda _: None)] == [["1", "2"], ["3"]]
     assert [result.status for result in measure(jobs, gpu, 1)] == ["ok"] * 3
-
-
-def test_the_reference_of_a_schedule_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though its output is verified before its repeats and after them."""
-    from streamsim_validate.gpu import reference, replayer
-
-    computed = []
-
-    def run_reference(schedule: Schedule, memo: Any) -> Any:
-        computed.append(schedule)
-        return original(schedule, memo)
-
-    original = reference.run_reference
-    monkeypatch.setattr(replayer, "run_reference", run_reference)
-    measure(_items(6), fake_gpu()[0], 1)
-    assert len(computed) == 6

@@ -2,10 +2,12 @@
 
 from functools import cache
 
+import numpy as np
+
 from streamsim.program import Copy, Kernel, RecordEvent, Schedule, WaitEvent, depth_first
 from streamsim_validate.gpu.kernels import PERIOD, find_kernel, widths_of
 from streamsim_validate.gpu.memory import buffers_of
-from streamsim_validate.gpu.reference import Memo, run_reference
+from streamsim_validate.gpu.reference import run_reference
 from streamsim_validate.records.recipe import relay, stages
 from streamsim_validate.suites import CONNECTIONS, KI, MI, sincos, suite
 
@@ -60,12 +62,11 @@ def test_no_chunk_begins_where_the_host_data_repeats() -> None:
 
 def test_however_a_workload_is_cut_its_output_is_that_of_the_program_in_one_chunk() -> None:
     """Kernels here work element by element, so a pattern that leaves a chunk out, or mixes two up, gives another."""
-    memo = Memo()
     for recipe in (*STANDARD[8][::3], *STANDARD[32]):
-        if recipe.workload.outputs:
-            (want,) = run_reference(depth_first(recipe.workload, 1, 1), memo).outputs.values()
-            (found,) = run_reference(schedules()[recipe.key], memo).outputs.values()
-            assert found.stretches == want.stretches, recipe.key
+        if recipe.workload.outputs and (recipe.workload.elements or 0) <= MI:
+            (want,) = run_reference(depth_first(recipe.workload, 1, 1)).values()
+            (found,) = run_reference(schedules()[recipe.key]).values()
+            assert np.array_equal(found.bytes, want.bytes), recipe.key
 
 
 def test_it_fits_a_small_card() -> None:

@@ -28,7 +28,6 @@ from streamsim_validate.gpu.kernels import (
     stand_in,
 )
 from streamsim_validate.gpu.memory import Arena, buffers_of, check_fits, free_host_bytes, union
-from streamsim_validate.gpu.reference import Memo
 
 COPY_BYTES = 64 << 10
 GATE_BYTES_A_QUEUE = 1 << 20  # copied while a copy and an event are issued to each queue
@@ -142,7 +141,7 @@ SPIN_PROBE_S, SPIN_PROBE_CHAINS, SPIN_PROBE_RUNS = 50e-6, (4, 20), 7  # longer t
 
 @dataclass
 class Bench:
-    """The resources of a card's replayers: memory, compiled kernels, references, the stand-in's launch times.
+    """The resources of a card's replayers: memory, compiled kernels, the stand-in's launch times.
 
     ``allow_races``: also replay schedules whose output depends on luck. ``in_order``: every replay finds the hardware
     queues as in a process of its own, if their number is known.
@@ -154,7 +153,6 @@ class Bench:
     arena: Arena = field(init=False)
     queue_order: QueueOrder = field(init=False)
     _functions: dict[KernelSpec, int] = field(default_factory=dict)
-    memo: Memo = field(default_factory=Memo)
     launches: Iterator[int] = field(default_factory=count)  # of the stand-in, by number
     _launch_s: dict[tuple[int, int], float] = field(default_factory=dict)
 

@@ -33,7 +33,7 @@ FLOAT_BYTES = 4
 LARGEST_SOURCE_BYTES = 1 << 20
 # Host data repeats after this many floats (a prime, so that no chunk in use starts where the period does):
 # the reference of an elementwise kernel then needs one period of a large array, not all of it.
-PERIOD = 65_521
+PERIOD = 1021
 # (inputs as (elements, bytes each) arrays, bytes per element of each output, elements, parameter) -> outputs alike
 Reference = Callable[[Sequence["Bytes"], Sequence[int], int, int], list["Bytes"]]
 Launch = Callable[[Any, Sequence[Any], Sequence[Any], int, int], None]

@@ -4,13 +4,7 @@ A schedule without races gives the same bytes however its ops overlap. So a meas
 output is this output.
 """
 
-from __future__ import annotations
-
-import math
-from collections import Counter
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +13,7 @@ from streamsim.errors import InputError
 from streamsim.program import Copy, Direction, Kernel, Region, Schedule
 from streamsim_validate.gpu.kernels import (
     FLOAT_BYTES,
+    PERIOD,
     SPIN,
     KernelSpec,
     compute_reference,
@@ -31,19 +26,11 @@ from streamsim_validate.gpu.memory import (
     HOST_POISON,
     SCRATCH_DEVICE,
     SCRATCH_HOST,
-    Content,
+    Bytes,
     Key,
-    Pattern,
-    Stretch,
     buffers_of,
-    first_of,
-    host_pattern,
-    to_bytes,
+    data,
 )
-
-Bytes = NDArray[np.uint8]
-
-MOST_MEMO_BYTES = 256 << 20
 
 
 class WrongOutputError(InputError):
@@ -75,211 +62,101 @@ def outputs(schedule: Schedule) -> list[Key]:
     return [Key(buffer.memory, buffer.name) for buffer in schedule.buffers if buffer.name in written]
 
 
-def initial(schedule: Schedule, key: Key) -> Pattern:
+def initial(schedule: Schedule, key: Key, n_bytes: int) -> Bytes:
     """Return a buffer's content before a verified run."""
     if key.memory == "device":
-        return _DEVICE
+        return np.full(n_bytes, DEVICE_POISON, np.uint8)
     if key.name in host_buffers(schedule, "h2d") or key.name == SCRATCH_HOST["h2d"]:
-        return host_pattern(key.name)
-    return _HOST
-
-
-_DEVICE, _HOST = (Pattern(np.full(1, poison, np.uint8)) for poison in (DEVICE_POISON, HOST_POISON))
-
-
-@dataclass(frozen=True)
-class Output:
-    """The expected content of one buffer."""
-
-    stretches: tuple[Stretch, ...]
-
-    @classmethod
-    def of(cls, want: Bytes, tolerance: float) -> Output:
-        """Return the expected content ``want``. ``tolerance``: as for :class:`Pattern`."""
-        return cls((Stretch(Pattern(want, tolerance), 0, len(want)),))
-
-    @property
-    def bytes(self) -> int:
-        """The number of bytes."""
-        return sum(stretch.bytes for stretch in self.stretches)
-
-    @property
-    def want(self) -> Bytes:
-        """The bytes."""
-        return to_bytes(self.stretches)
-
-    @property
-    def tolerance(self) -> float:
-        """The largest tolerance of its parts."""
-        return max(stretch.pattern.tolerance for stretch in self.stretches)
-
-    def check(self, name: str, got: Bytes) -> None:
-        """Raise WrongOutputError naming the first wrong element."""
-        begin = 0
-        for stretch in self.stretches:
-            if not stretch.is_in(got[begin : begin + stretch.bytes]):
-                raise WrongOutputError(f"wrong output: {self._what_is_wrong(name, got)}; its time does not count")
-            begin += stretch.bytes
-
-    def _what_is_wrong(self, name: str, got: Bytes) -> str:
-        """Return the first wrong element and the number of wrong ones: floats if they have a tolerance, else bytes."""
-        starts = np.cumsum([0, *(stretch.bytes for stretch in self.stretches)])
-        parts = zip(self.stretches, np.split(got, starts[1:-1]), strict=True)
-        wrong, want = np.concatenate([stretch.far(part) for stretch, part in parts]), self.want
-        first = int(np.argmax(wrong))
-        tolerance = self.stretches[int(np.searchsorted(starts, first, "right")) - 1].pattern.tolerance
-        floats = wrong[: len(wrong) // FLOAT_BYTES * FLOAT_BYTES].reshape(-1, FLOAT_BYTES)
-        if tolerance and first % FLOAT_BYTES == 0 and floats[first // FLOAT_BYTES].all():
-            n, count = first // FLOAT_BYTES, int(floats.any(axis=1).sum())
-            is_, should = (float(array[first : first + FLOAT_BYTES].view(np.float32)[0]) for array in (got, want))
-            what = f"float {n} of {name!r} is {is_:.9g}, expected {should:.9g} within {tolerance:.1e}"
-            return f"{what} ({count} of {len(floats)} differ)"
-        what = f"byte {first} of {name!r} is 0x{got[first]:02x}, expected 0x{want[first]:02x}"
-        return f"{what} ({int(wrong.sum())} of {len(got)} bytes differ)"
+        return data(key.name, n_bytes)
+    return np.full(n_bytes, HOST_POISON, np.uint8)
 
 
 @dataclass
-class Expected:
-    """The outputs of a schedule."""
+class Content:
+    """The bytes of a buffer or region, and how far each of its floats may be off: 0 if every byte must agree."""
 
-    outputs: dict[Key, Output] = field(default_factory=dict)
+    bytes: Bytes
+    tolerance: NDArray[np.float32]
 
-    def check(self, read: Callable[[Key, int], Bytes]) -> None:
-        """Compare each output with ``read(key, bytes)``; raises WrongOutputError."""
-        for key, output in self.outputs.items():
-            output.check(key.name, read(key, output.bytes))
+    @classmethod
+    def of(cls, content: Bytes, tolerance: float = 0.0) -> "Content":
+        """Return bytes that all have this tolerance."""
+        return cls(content, np.broadcast_to(np.float32(tolerance), -(-len(content) // FLOAT_BYTES)))
 
+    def part(self, offset: int, n_bytes: int) -> "Content":
+        """Return a view of a region."""
+        end = offset + n_bytes
+        return Content(self.bytes[offset:end], self.tolerance[offset // FLOAT_BYTES : -(-end // FLOAT_BYTES)])
 
-class Memo:
-    """The results of kernels on patterns, so that schedules of one workload compute them once.
-
-    If all together hold more than 256 MiB, all are forgotten.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[object, list[Pattern]] = {}
-        self._bytes = 0
-
-    def get(self, key: Hashable, compute: Callable[[], list[Pattern]]) -> list[Pattern]:
-        """Return the result that is known under the key; otherwise ``compute`` it."""
-        if key not in self._known:
-            found = compute()
-            if self._bytes > MOST_MEMO_BYTES:
-                self._known, self._bytes = {}, 0
-            self._bytes += sum(2 * len(pattern.values) for pattern in found)  # with the row that is accepted
-            self._known[key] = found
-        return self._known[key]
-
-
-def run_reference(schedule: Schedule, memo: Memo | None = None) -> Expected:
-    """Execute the schedule in NumPy, op by op. Every kernel must have a reference."""
-    return _Executor(schedule, memo or Memo()).run()
-
-
-class _Executor:
-    def __init__(self, schedule: Schedule, memo: Memo) -> None:
-        self._schedule = schedule
-        self._memo = memo
-        self._sizes = {key.name: size for key, size in buffers_of(schedule).items()}
-        self._memory = {key.name: Content(size, initial(schedule, key)) for key, size in buffers_of(schedule).items()}
-        self._elements: Counter[tuple[str, int]] = Counter()  # that each kernel works on in all
-        for op in schedule.ops:
-            if isinstance(op, Kernel):
-                self._elements[op.name, op.parameter] += elements_of(find_kernel(op), op)
-
-    def run(self) -> Expected:
-        for op in self._schedule.ops:
-            if isinstance(op, Copy):
-                self._copy(op)
-            elif isinstance(op, Kernel):
-                self._kernel(op)
-        found = {key: self._memory[key.name].read(0, self._sizes[key.name]) for key in outputs(self._schedule)}
-        return Expected({key: Output(tuple(stretches)) for key, stretches in found.items()})
-
-    def _read(self, region: Region) -> list[Stretch]:
-        return self._memory[region.buffer].read(region.offset, region.bytes)
-
-    def _copy(self, copy: Copy) -> None:
-        host = copy.host or Region(SCRATCH_HOST[copy.direction], 0, copy.bytes)
-        device = copy.device or Region(SCRATCH_DEVICE[copy.direction], 0, copy.bytes)
-        source, target = (host, device) if copy.direction == "h2d" else (device, host)
-        self._memory[target.buffer].write(target.offset, self._read(source))
-
-    def _kernel(self, kernel: Kernel) -> None:
-        spec = find_kernel(kernel)
-        reads = [self._read(region) for region in kernel.reads]
-        if spec is SPIN:
-            results = _passed_through(reads, [region.bytes for region in kernel.writes])
-        else:
-            results = self._computed(spec, kernel, reads)
-        for region, result in zip(kernel.writes, results, strict=False):
-            self._memory[region.buffer].write(region.offset, result)
-
-    def _computed(self, spec: KernelSpec, kernel: Kernel, reads: list[list[Stretch]]) -> list[list[Stretch]]:
-        """Return the kernel's outputs. If its inputs repeat, one period is computed, and only once."""
-        elements, (in_widths, out_widths) = elements_of(spec, kernel), widths_of(spec, kernel)
-        # A sum of all floats that an element reads may be off by all their tolerances.
-        off = [max(stretch.pattern.tolerance for stretch in stretches) for stretches in reads]
-        inherited = sum(each * max(1, width // FLOAT_BYTES) for each, width in zip(off, in_widths, strict=True))
-        tolerance = spec.tolerance(kernel.parameter) + inherited
-
-        def made_of(inputs: list[list[Stretch]], count: int) -> list[Pattern]:
-            arrays = [to_bytes(stretches) for stretches in inputs]
-            results = compute_reference(spec, arrays, out_widths, count, kernel.parameter)
-            return [Pattern(result, tolerance) for result in results]
-
-        repeated = _repeated(reads, in_widths) if spec.elementwise else None
-        if repeated is None or repeated.elements > self._elements[kernel.name, kernel.parameter]:
-            patterns, first = made_of(reads, elements), 0
-        else:
-            inputs, first, count = repeated
-            key = (spec, kernel.parameter, *inputs, *out_widths)
-            patterns = self._memo.get(key, lambda: made_of([[stretch] for stretch in inputs], count))
-        return [
-            [Stretch(pattern, first * width, elements * width)]
-            for pattern, width in zip(patterns, out_widths, strict=False)
-        ]
+    def check(self, name: str, got: Bytes) -> None:
+        """Raise WrongOutputError naming the first wrong element of ``got``, a float if it has a tolerance."""
+        if np.array_equal(got, self.bytes):
+            return
+        wrong, floats = got != self.bytes, len(got) // FLOAT_BYTES
+        is_, should = (array[: floats * FLOAT_BYTES].view(np.float32) for array in (got, self.bytes))
+        off = self.tolerance[:floats]
+        with np.errstate(invalid="ignore", over="ignore"):
+            near = (off > 0) & (np.abs(is_ - should) <= off)
+        wrong[: floats * FLOAT_BYTES] &= ~np.repeat(near, FLOAT_BYTES)
+        if not wrong.any():
+            return
+        first = int(np.argmax(wrong))
+        n, count = first // FLOAT_BYTES, int(wrong.sum())
+        what = f"byte {first} of {name!r} is 0x{got[first]:02x}, expected 0x{self.bytes[first]:02x}"
+        what += f" ({count} of {len(got)} bytes differ)"
+        if n < floats and off[n]:
+            count = int(wrong[: floats * FLOAT_BYTES].reshape(-1, FLOAT_BYTES).any(axis=1).sum())
+            what = f"float {n} of {name!r} is {is_[n]:.9g}, expected {should[n]:.9g} within {off[n]:.1e}"
+            what += f" ({count} of {floats} differ)"
+        raise WrongOutputError(f"wrong output: {what}; its time does not count")
 
 
-def _passed_through(reads: list[list[Stretch]], sizes: list[int]) -> list[list[Stretch]]:
-    """Return the result of :func:`streamsim_validate.gpu.kernels.pass_through_reference`, without the bytes."""
-    found = []
-    for k, size in enumerate(sizes if reads else ()):
-        source = reads[min(k, len(reads) - 1)]
-        if size > sum(stretch.bytes for stretch in source):  # it is repeated: a pattern of its own
-            tolerance = max(stretch.pattern.tolerance for stretch in source)
-            source = [Stretch(Pattern(to_bytes(source), tolerance), 0, size)]
-        found.append(list(first_of(source, size)))
-    return found
+def run_reference(schedule: Schedule) -> dict[Key, Content]:
+    """Execute the schedule in NumPy and return its outputs. Every kernel must have a reference."""
+    memory = {
+        key.name: Content(initial(schedule, key, size), np.zeros(-(-size // FLOAT_BYTES), np.float32))
+        for key, size in buffers_of(schedule).items()
+    }
+
+    def at(region: Region) -> Content:
+        return memory[region.buffer].part(region.offset, region.bytes)
+
+    for op in schedule.ops:
+        if isinstance(op, Copy):
+            host = at(op.host or Region(SCRATCH_HOST[op.direction], 0, op.bytes))
+            device = at(op.device or Region(SCRATCH_DEVICE[op.direction], 0, op.bytes))
+            _write(*((device, host) if op.direction == "h2d" else (host, device)))
+        elif isinstance(op, Kernel):
+            for region, result in zip(op.writes, _computed(op, [at(region) for region in op.reads]), strict=False):
+                _write(at(region), result)
+    return {key: memory[key.name] for key in outputs(schedule)}
 
 
-class _Repeated(NamedTuple):
-    """Inputs that repeat after ``elements`` elements: one period of each.
-
-    They are turned so that the first begins as near to its pattern's beginning as possible. So they are the same for
-    every chunk of a workload. The chunk begins with their element ``first``.
-    """
-
-    inputs: tuple[Stretch, ...]
-    first: int
-    elements: int
+def _write(target: Content, source: Content) -> None:
+    target.bytes[:] = source.bytes
+    size = len(source.tolerance)
+    target.tolerance[:] = source.tolerance if size == len(target.tolerance) else source.tolerance.max(initial=0.0)
 
 
-def _repeated(reads: list[list[Stretch]], widths: list[int]) -> _Repeated | None:
-    """Return the inputs as one period each; None if there are none or one of them does not repeat."""
-    if not reads or any(len(stretches) > 1 for stretches in reads):
-        return None
-    stretches = [found for (found,) in reads]
-    periods = [
-        len(s.pattern.values) // math.gcd(len(s.pattern.values), w) for s, w in zip(stretches, widths, strict=True)
-    ]
-    elements = math.lcm(*periods)
-    # With g their greatest common divisor, width w and length l: first * w = phase - phase % g, modulo l.
-    length, width = len(stretches[0].pattern.values), widths[0]
-    g = math.gcd(length, width)
-    first = stretches[0].phase // g * pow(width // g, -1, length // g) % (length // g)
-    inputs = tuple(
-        Stretch(s.pattern, (s.phase - first * w) % len(s.pattern.values), elements * w)
-        for s, w in zip(stretches, widths, strict=True)
-    )
-    return _Repeated(inputs, first, elements)
+def _computed(kernel: Kernel, reads: list[Content]) -> list[Content]:
+    """Return the kernel's outputs. If its inputs repeat, only one period is computed."""
+    spec = find_kernel(kernel)
+    elements, (in_widths, out_widths) = elements_of(spec, kernel), widths_of(spec, kernel)
+    # A sum of all floats that an element reads may be off by all their tolerances. The stand-in passes them on.
+    summed = (1 if spec is SPIN else max(1, width // FLOAT_BYTES) for width in in_widths)
+    inherited = sum(n * float(content.tolerance.max(initial=0.0)) for n, content in zip(summed, reads, strict=True))
+    tolerance = spec.tolerance(kernel.parameter) + inherited
+    inputs = [content.bytes.reshape(elements, width) for content, width in zip(reads, in_widths, strict=True)]
+    count = _period(spec, inputs, elements)
+    once = compute_reference(spec, [rows[:count] for rows in inputs], out_widths, count, kernel.parameter)
+    sizes = (elements * width for width in out_widths)
+    return [Content.of(np.resize(result, size), tolerance) for result, size in zip(once, sizes, strict=False)]
+
+
+def _period(spec: KernelSpec, inputs: list[Bytes], elements: int) -> int:
+    """Return after how many elements the inputs repeat: those of all elements that are copied from the host do."""
+    periods = (PERIOD, FLOAT_BYTES * PERIOD) if spec.elementwise and inputs else ()
+    for period in (period for period in periods if period < elements):
+        if all(np.array_equal(rows[period:], rows[:-period]) for rows in inputs):
+            return period
+    return elements

@@ -44,8 +44,8 @@ from streamsim_validate.gpu.kernels import (
     find_kernel,
     widths_of,
 )
-from streamsim_validate.gpu.memory import HOST_POISON, SCRATCH_DEVICE, SCRATCH_HOST, Key, buffers_of
-from streamsim_validate.gpu.reference import Expected, Output, has_reference, host_buffers, outputs, run_reference
+from streamsim_validate.gpu.memory import SCRATCH_DEVICE, SCRATCH_HOST, Key, buffers_of
+from streamsim_validate.gpu.reference import Content, has_reference, host_buffers, initial, outputs, run_reference
 from streamsim_validate.records import closed, first_closing, with_timing_events
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -261,7 +261,7 @@ class Replayer:
         if not bench.allow_races:
             with self._named_errors():
                 refuse_races(self.schedule)
-        self._expected: Expected | None = None
+        self._one_at_a_time: dict[Key, Content] = {}
         self._timing = bench.gpu.timing_events()
         self._keep: list[object] = []
         self._graphs: list[int] = []
@@ -371,44 +371,37 @@ class Replayer:
             expected = self._reference()
             self._reset()
             self._replay_in_order(program)
-            expected.check(self._read)
+            for key, content in expected.items():
+                content.check(key.name, self._read(key, len(content.bytes)))
         return True
 
-    def _reference(self) -> Expected:
-        if self._expected is None:
-            computed = has_reference(self.schedule)
-            self._expected = run_reference(self.schedule, self._bench.memo) if computed else self._one_at_a_time()
-        return self._expected
-
-    def _one_at_a_time(self) -> Expected:
-        """Return the outputs of the ops, each waited for: the reference of a kernel without one in NumPy."""
-        self._reset()
-        self._bench.queue_order.lose()
-        live = msgspec.structs.replace(self.schedule, launch="live")
-        for call, arguments in self._live_calls(live, {}).issue:
-            call(*arguments)
-            self._cuda.deviceSynchronize()
-        sizes = {buffer.name: buffer.bytes for buffer in self.schedule.buffers}
-        tolerance = max(find_kernel(op).tolerance(op.parameter) for op in self.schedule.ops if isinstance(op, Kernel))
-        found = {key: Output.of(self._read(key, sizes[key.name]).copy(), tolerance) for key in outputs(self.schedule)}
-        return Expected(found)
+    def _reference(self) -> dict[Key, Content]:
+        """Return the outputs in NumPy, or of the ops each waited for if a kernel has no reference in NumPy."""
+        if has_reference(self.schedule):
+            return run_reference(self.schedule)
+        if not self._one_at_a_time:
+            self._reset()
+            self._bench.queue_order.lose()
+            live = msgspec.structs.replace(self.schedule, launch="live")
+            for call, arguments in self._live_calls(live, {}).issue:
+                call(*arguments)
+                self._cuda.deviceSynchronize()
+            kernels = [op for op in self.schedule.ops if isinstance(op, Kernel)]
+            tolerance = max(find_kernel(op).tolerance(op.parameter) for op in kernels)
+            sizes = buffers_of(self.schedule)
+            self._one_at_a_time = {
+                key: Content.of(self._read(key, sizes[key]).copy(), tolerance) for key in outputs(self.schedule)
+            }
+        return self._one_at_a_time
 
     def _reset(self) -> None:
         """Put every named buffer that it uses into the state in which the reference starts."""
-        arena = self._bench.arena
-        for buffer in self.schedule.buffers:
-            key = Key(buffer.memory, buffer.name)
-            if buffer.memory == "device":
-                arena.poison_device(buffer.name, buffer.bytes)
-            elif buffer.name not in self._sources | self._written:
-                continue
-            elif buffer.name not in self._sources:
-                arena.host(key)[: buffer.bytes] = HOST_POISON
-            elif buffer.name in arena.written:
-                arena.fill_host(key, buffer.bytes)
+        arena, used = self._bench.arena, self._sources | self._written
         for key, size in buffers_of(self.schedule).items():
-            if key.name in SCRATCH_DEVICE.values():
+            if key.memory == "device":
                 arena.poison_device(key.name, size)
+            elif key.name in used and (key.name not in self._sources or key.name in arena.written):
+                arena.host(key)[:size] = initial(self.schedule, key, size)
         self._cuda.deviceSynchronize()
 
     def _read(self, key: Key, n_bytes: int) -> Any:
