@@ -4,9 +4,10 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from logging import CRITICAL, getLogger
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from signal import SIG_IGN, SIGINT, signal
@@ -145,13 +146,13 @@ take_ranges(sweep_command)
 
 
 @contextmanager
-def _executor(workers: int | None, dask: str | None) -> Iterator[Executor | None]:
-    """Yield the executor: worker processes, a Dask cluster, or None for this process."""
+def _executor(workers: int | None, dask: str | None) -> Iterator[Any]:
+    """Yield the executor: worker processes, the client of a Dask cluster, or None for this process."""
     if workers and dask:
         raise InputError("--workers, --dask: both spread the sweep; give one")
     if dask:
         with _dask_client(dask) as client:
-            yield client.get_executor()
+            yield client
     elif workers:
         if is_fast():
             evaluate(Workload(1, (4,)), [Config()], load_device("ideal"))  # compiled once, not by every worker
@@ -185,13 +186,14 @@ def _dask_client(address: str) -> Any:
         distributed: Any = import_module("distributed")
     except ImportError:
         raise InputError(f"--dask: needs Dask: {install('dask')}") from None
+    getLogger("distributed").setLevel(CRITICAL)  # a lost cluster is told in one line, without Dask's tracebacks
     try:
         return distributed.Client(address, timeout=CLUSTER_S)
     except (OSError, ValueError) as error:
         raise InputError(one_line(f"--dask = {address!r}: no cluster there: {error}")) from None
 
 
-def rows_for_table(sweep: Sweep, executor: Executor | None = None) -> list[dict[str, Any]]:
+def rows_for_table(sweep: Sweep, executor: Any = None) -> list[dict[str, Any]]:
     """Predict the rows, and note which combinations were left out. Raises InputError for too many."""
     if len(sweep) > MOST_IN_TABLE:
         raise InputError(f"{len(sweep):,} combinations are too many for a table; give --output FILE or --format csv")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from functools import lru_cache, partial
 from importlib import import_module
 from itertools import chain, groupby
@@ -37,6 +37,7 @@ UNISSUED, NO_ROOM = "cannot be issued", "have no room on the card"  # why combin
 BLOCK_OPS = {False: 20_000, True: 10_000_000}  # ops of a block, a fraction of a second: on SimPy, on the compiled twin
 BLOCK_ROWS = 8192
 IN_FLIGHT = 64  # blocks given to an executor at a time
+LOST_S = 10.0  # after so long without a result, a Dask client is asked whether its scheduler is still there
 CACHED = 4096
 MOST_COMBINATIONS = 100_000_000  # an hour of the compiled twin, and ten gigabytes of rows
 MOST_REFUSED = 100_000  # combinations tried in search of one that can be issued
@@ -137,7 +138,7 @@ class Sweep(Displayed, msgspec.Struct, frozen=True):
         workload = replace(workload, **{name: point[name] for name in HOST if name in point})
         return scaled(workload, point["scale"]) if "scale" in point else workload
 
-    def rows(self, executor: Executor | None = None, fast: bool | None = None) -> Iterator[dict[str, Any]]:
+    def rows(self, executor: Any = None, fast: bool | None = None) -> Iterator[dict[str, Any]]:
         """Predict the combinations in order. Yield a row, a dict with the keys ``columns``, for each of them.
 
         Times are in seconds. Combinations that cannot be issued, or do not fit on the card, are left out. Arguments and
@@ -349,14 +350,14 @@ def block_ranges(sweep: Sweep, start: int, fast: bool, block: int | None = None)
 def sweep_blocks(
     sweep: Sweep,
     start: int = 0,
-    executor: Executor | None = None,
+    executor: Any = None,
     fast: bool | None = None,
     block: int | None = None,
 ) -> Iterator[Rows]:
     """Predict the combinations from ``start`` on. Yield their rows block by block, in order.
 
-    - ``executor``: any ``concurrent.futures.Executor`` (processes, Dask's ``client.get_executor()``, MPI, ...) whose
-      workers can import streamsim. None: this process.
+    - ``executor``: any ``concurrent.futures.Executor`` (processes, MPI, ...), or a Dask ``Client``, whose workers can
+      import streamsim. None: this process.
     - ``fast``: as for :func:`evaluate`.
     - ``block``: the number of combinations in a block (None: chosen by their cost).
 
@@ -369,23 +370,35 @@ def sweep_blocks(
     return _submitted(sweep, ranges, executor, fast)
 
 
-def _submitted(sweep: Sweep, ranges: Iterable[tuple[int, int]], executor: Executor, fast: bool) -> Iterator[Rows]:
+def _submitted(sweep: Sweep, ranges: Iterable[tuple[int, int]], executor: Any, fast: bool) -> Iterator[Rows]:
     """Yield the rows of blocks that an executor predicts, in order; at most ``IN_FLIGHT`` blocks are on their way."""
-    waiting: deque[Future[Rows]] = deque()
+    waiting: deque[Any] = deque()
     try:
         for span in ranges:
             waiting.append(executor.submit(_on_worker, sweep, *span, fast))
             if len(waiting) == IN_FLIGHT:
-                yield waiting.popleft().result()
+                yield _result(executor, waiting.popleft())
         while waiting:
-            yield waiting.popleft().result()
+            yield _result(executor, waiting.popleft())
     except InputError:
         raise
     except Exception as error:  # which one depends on the executor
         raise InputError(one_line(f"the executor failed: {type(error).__name__}: {error}; start it again")) from error
     finally:
-        for future in waiting:
+        for future in waiting if isinstance(executor, Executor) else ():  # Dask drops what nobody waits for
             future.cancel()
+
+
+def _result(executor: Any, future: Any) -> Any:
+    """Return the rows of a block. Raises TimeoutError if the executor is a Dask client that has lost its scheduler."""
+    while not isinstance(executor, Executor):
+        try:
+            return future.result(LOST_S)
+        except TimeoutError:
+            scheduler = executor.scheduler_comm
+            if future.status == "error" or executor.status != "running" or not scheduler or scheduler.closed():
+                raise TimeoutError("Dask's scheduler is lost") from None
+    return future.result()
 
 
 def _on_worker(sweep: Sweep, start: int, stop: int, fast: bool) -> Rows:

@@ -11,7 +11,6 @@ import io
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -87,7 +86,7 @@ def write_sweep(
     sweep: Sweep,
     path: str | os.PathLike[str],
     form: str | None = None,
-    executor: Executor | None = None,
+    executor: Any = None,
     fast: bool | None = None,
     progress: Callable[[int, int], None] | None = None,
     block: int | None = None,

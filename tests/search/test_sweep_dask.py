@@ -6,16 +6,20 @@ from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sweeps import small
+from sweeps import rows_of, small
 
 from streamsim.cli import main
+from streamsim.errors import InputError
 from streamsim.search import write_sweep
 
 pytestmark = pytest.mark.skipif(find_spec("distributed") is None, reason="needs Dask")
 
+HANG_S = 60  # a lost cluster is noticed within seconds
 OPTIONS = ["sweep", "--h2d", "64KiB", "--kernel", "10us", "--d2h", "64KiB", "--chunks", "1..40"]
 
 
@@ -58,9 +62,56 @@ def test_a_worker_that_dies_in_the_middle_loses_nothing(cluster: Any, whole: Pat
                 killed.append(before[min(busy or before)])
                 os.kill(killed[0], signal.SIGKILL)
 
-        write_sweep(small(), path, executor=client.get_executor(), block=1, progress=progress)
+        write_sweep(small(), path, executor=client, block=1, progress=progress)
     assert killed
     assert path.read_bytes() == (whole / "out.csv").read_bytes()
+
+
+@pytest.mark.fault
+def test_a_cluster_that_goes_away_is_one_line_and_the_sweep_goes_on_later(whole: Path, tmp_path: Path) -> None:
+    """A thread of its own makes the sweep: a wait without end fails this test and stops no other."""
+    path, cluster, said = tmp_path / "out.csv", local_cluster(1), list[str]()
+
+    def sweeping() -> None:
+        with client_of(cluster) as client, pytest.raises(InputError) as caught:
+            write_sweep(small(), path, executor=client, block=1, progress=lambda *_: cluster.close())
+        said.append(str(caught.value))
+
+    thread = Thread(target=sweeping, daemon=True)
+    thread.start()
+    thread.join(HANG_S)
+    assert not thread.is_alive()
+    assert said[0].startswith("the executor failed: ")
+    assert "\n" not in said[0]
+    write_sweep(small(), path)
+    assert path.read_bytes() == (whole / "out.csv").read_bytes()
+
+
+class Slow:
+    """A Dask client, and the future of each of its blocks, whose result comes late or never."""
+
+    def __init__(self, status: str, late: int) -> None:
+        self.status, self.late = status, late
+        self.scheduler_comm = SimpleNamespace(closed=lambda: False)
+
+    def submit(self, function: Any, *arguments: Any) -> Any:
+        late = iter(range(self.late))
+
+        def result(_timeout: float) -> Any:
+            if next(late, None) is not None:
+                raise TimeoutError
+            return function(*arguments)
+
+        return SimpleNamespace(result=result, status="pending")
+
+
+def test_a_block_that_takes_long_is_waited_for_as_long_as_the_scheduler_is_there() -> None:
+    assert rows_of(small("1..3"), executor=Slow("running", 5)) == rows_of(small("1..3"))
+    lost = Slow("running", 1000)
+    lost.scheduler_comm.closed = lambda: True
+    for client in (lost, Slow("closed", 1000), Slow("connecting", 1000)):
+        with pytest.raises(InputError, match=r"^the executor failed: TimeoutError: Dask's scheduler is lost"):
+            rows_of(small("1..3"), executor=client)
 
 
 def test_a_cluster_that_is_not_there_is_one_line(
