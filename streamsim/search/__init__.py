@@ -17,8 +17,23 @@ from streamsim.search.evaluate import SLOW, TIMES_AS_FAST, evaluate, evaluate_ti
 from streamsim.search.grid import Grid
 from streamsim.search.placements import LayerCosts, WeightRoom
 from streamsim.search.result import FASTER, Best, Flatness, SimulatedProgram
-from streamsim.search.sweep import CONFIG, RESULTS, WITHIN, Axis, Combinations, Sweep, scaled, sweep_blocks
-from streamsim.search.sweep_output import FORMATS, Tally, encoded, format_of, header, read_rows, write_sweep
+from streamsim.search.sweep import (
+    CONFIG,
+    FORMATS,
+    RESULTS,
+    WITHIN,
+    Axis,
+    Combinations,
+    Sweep,
+    Tally,
+    encoded,
+    format_of,
+    header,
+    read_rows,
+    scaled,
+    sweep_blocks,
+    write_sweep,
+)
 from streamsim.search.sweep_text import ARRAYS, ONCE, read_asked, sweep, sweep_of
 from streamsim.search.together import changes, together
 from streamsim.search.tuning import Proposals, candidates, default_grid, proposals

@@ -1,4 +1,4 @@
-"""Sweeps: every combination of some axes, predicted in order, in this process or on an executor's workers.
+"""Sweeps: every combination of some axes, predicted in order, in this process or on an executor's workers; their files.
 
 A :class:`Sweep` is a small value. A worker gets two numbers, ``start`` and ``stop``, and makes these combinations
 itself. Combination i is i written in mixed radix, with the last axis counting fastest. It depends on nothing else, so
@@ -7,13 +7,18 @@ neither the executor nor the order of its results changes a row.
 
 from __future__ import annotations
 
+import csv
+import io
+import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import lru_cache, partial
 from importlib import import_module
-from itertools import chain, groupby
+from itertools import chain
 from math import prod
+from operator import itemgetter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,11 +28,15 @@ from streamsim.checks import check_number
 from streamsim.device import Device, changed, known_within
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError, NoRoomError
+from streamsim.files import file_error
 from streamsim.program import Config, Workload, WorkloadKernel, per_element, workload_of_sizes
 from streamsim.rules import TICKS_PER_S
 from streamsim.search.evaluate import evaluate_ticks, is_fast
-from streamsim.text import one_line, short
+from streamsim.text import from_cell, one_line, short, to_cell
 
+FORMATS = ("csv", "jsonl")
+TEXT_COLUMNS = ("device", "order", "memory", "launch")
+LONGEST_ROW = 1 << 20  # bytes
 CONFIG = Config.__struct_fields__
 ARRAYS = {"h2d_bytes": "inputs", "kernel_s": "kernels", "d2h_bytes": "outputs"}  # axes, and fields of a workload
 HOST, ONCE = ("host_work_s", "host_load_s"), ("h2d_once", "d2h_once")
@@ -197,50 +206,49 @@ class Rows(NamedTuple):
 
 
 class Combinations:
-    """The combinations from ``start`` to ``stop``, by workload and device, and why some of them cannot be issued."""
+    """The combinations from ``start`` to ``stop`` that can be issued, and why others cannot.
+
+    - ``groups``: their device, workload and configurations, by the number of the device and that of the workload.
+    - ``numbers``: the numbers of those that have a row; ``left_out`` and ``reasons`` are those of :class:`Rows`.
+    """
 
     def __init__(self, sweep: Sweep, start: int, stop: int) -> None:
         self.sweep, self.stop = sweep, stop
         self.left_out, self.reasons = Counter[str](), dict[str, str]()
-        self.groups: list[tuple[dict[str, Any], Workload, Device, list[Config]]] = []
-        self.numbers: list[int] = []  # of those that have a row
+        self.groups: dict[tuple[int, int], tuple[Device, Workload, list[Config]]] = {}
+        self.numbers: list[int] = []
         axes = (sweep.device_axes, sweep.work_axes, sweep.config_axes)
-        makers: tuple[Callable[[Mapping[str, Any]], Any], ...]
-        makers = (sweep.device, sweep.workload_at, lambda point: Config(**point))
-        self._made = [lru_cache(CACHED)(partial(_made, make, own)) for make, own in zip(makers, axes, strict=True)]
+        cached = lru_cache(CACHED)
+        device_at = cached(lambda card: sweep.device(_point(axes[0], card)))
+        workload_at = cached(lambda work: sweep.workload_at(_point(axes[1], work)))
+        config_at = cached(lambda config: Config(**_point(axes[2], config)))
         _, works, configs = map(_count, axes)
-        for group, numbers in groupby(range(start, stop), lambda number: number // configs):
-            self._add(*divmod(group, works), numbers, configs)
-
-    def _add(self, card: int, work: int, numbers: Iterable[int], count: int) -> None:
-        """Take the combinations ``numbers`` of a device and a workload, each with another one of ``count`` configs."""
-        device_at, workload_at, config_at = self._made
-        configs: list[Config] = []
-        for number in numbers:
+        for number in range(start, stop):
+            (card, work), config = divmod(number // configs, works), number % configs
             try:
-                device, workload, config = device_at(card), workload_at(work), config_at(number % count)
-                config.check(workload)
-                device.check_room(config.device_bytes(workload))
-                if not configs:
-                    for kernel in workload.launches(workload.cut(1)[0]):
-                        device.kernel_time(kernel)
+                self._add((card, work), device_at(card), workload_at(work), config_at(config))
             except InputError as error:
                 kind = NO_ROOM if isinstance(error, NoRoomError) else UNISSUED
                 self.left_out[kind] += 1
                 self.reasons.setdefault(kind, str(error))
             else:
-                configs.append(config)
                 self.numbers.append(number)
-        if configs:
-            cells = _point(self.sweep.device_axes, card) | _work_cells(workload)
-            cells |= {"device": device.name, "connections": device.connections}
-            self.groups.append((cells, workload, device, configs))
+
+    def _add(self, group: tuple[int, int], device: Device, workload: Workload, config: Config) -> None:
+        config.check(workload)
+        device.check_room(config.device_bytes(workload))
+        if group not in self.groups:
+            for kernel in workload.launches(workload.cut(1)[0]):
+                device.kernel_time(kernel)
+        self.groups.setdefault(group, (device, workload, []))[2].append(config)
 
     def predict(self, fast: bool, threads: int | None = None) -> Rows:
         """Return the rows; ``fast``, ``threads``: as for :func:`evaluate`."""
         rows: list[tuple[Any, ...]] = []
         columns = self.sweep.head_columns
-        for cells, workload, device, configs in self.groups:
+        for (card, _), (device, workload, configs) in self.groups.items():
+            cells = _point(self.sweep.device_axes, card) | _work_cells(workload)
+            cells |= {"device": device.name, "connections": device.connections}
             head, within = [cells[name] for name in columns], known_within(device) or None
             ticks = _with_serial(workload, configs, partial(evaluate_ticks, device=device, fast=fast, threads=threads))
             for config, pair in zip(configs, ticks, strict=True):
@@ -260,10 +268,6 @@ def _point(axes: Sequence[Axis], number: int) -> dict[str, Any]:
         number, k = divmod(number, len(axis.values))
         found[axis.name] = axis.values[k]
     return found
-
-
-def _made(make: Callable[[Mapping[str, Any]], Any], axes: Sequence[Axis], number: int) -> Any:
-    return make(_point(axes, number))
 
 
 def _numbered(name: str, values: Sequence[Any]) -> dict[str, Any]:
@@ -404,3 +408,164 @@ def _result(executor: Any, future: Any) -> Any:
 def _on_worker(sweep: Sweep, start: int, stop: int, fast: bool) -> Rows:
     """Predict a block on a worker, with one thread because other workers run on the same machine."""
     return Combinations(sweep, start, stop).predict(fast and is_fast(), threads=1)
+
+
+# Files
+
+
+class Tally:
+    """The rows of a sweep so far: their number, the fastest one, and the combinations without a row by why."""
+
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self._time = itemgetter(columns.index("makespan_s"))
+        self.rows = 0
+        self.fastest: tuple[Any, ...] | None = None
+        self.left_out, self.reasons = Counter[str](), dict[str, str]()
+
+    def counted(self, blocks: Iterable[Rows]) -> Iterator[Rows]:
+        """Yield the blocks, each once it is counted."""
+        for block in blocks:
+            self.add(block.rows)
+            self.leave_out(block)
+            yield block
+
+    def add(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Count more rows."""
+        self.rows += len(rows)
+        self.fastest = min(filter(None, (self.fastest, *rows)), key=self._time, default=None)
+
+    def leave_out(self, some: Rows | Combinations) -> None:
+        """Count the combinations of ``some`` that have no row."""
+        self.left_out += some.left_out
+        self.reasons = {**some.reasons, **self.reasons}
+
+
+def format_of(path: str | os.PathLike[str], given: str | None = None) -> str:
+    """Return the format that the suffix of ``path`` names; CSV if it has none. Raises InputError for other suffixes."""
+    name = given or Path(path).suffix.lower().removeprefix(".") or "csv"
+    if name in FORMATS:
+        return name
+    known = ", ".join(f".{form}" for form in FORMATS)
+    raise InputError(one_line(f"{path}: expected a file name that ends in one of {known}, or --format"))
+
+
+def encoded(form: str, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> bytes:
+    """Return rows as lines of CSV, without a header, or of JSON."""
+    if form == "jsonl":
+        return msgspec.json.Encoder().encode_lines([dict(zip(columns, row, strict=True)) for row in rows])
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(map(to_cell, row) for row in rows)
+    return text.getvalue().encode()
+
+
+def header(form: str, columns: tuple[str, ...]) -> bytes:
+    """Return the bytes before the first row."""
+    return encoded(form, columns, [columns]) if form == "csv" else b""
+
+
+def write_sweep(
+    sweep: Sweep,
+    path: str | os.PathLike[str],
+    form: str | None = None,
+    executor: Any = None,
+    fast: bool | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    block: int | None = None,
+) -> Tally:
+    """Write every row of ``sweep`` to ``path``, and go on where the file ends if a run of the same sweep wrote it.
+
+    - ``form``: "csv" or "jsonl" (None: as the suffix of ``path`` says).
+    - ``executor``, ``fast``, ``block``: as for :func:`sweep_blocks`.
+    - ``progress``: a function that is called with the number of combinations done and of all.
+
+    Rows do not depend on when or where they are made, so the file ends up the same, byte for byte. Return the count of
+    all rows. Raises InputError if ``path`` holds anything else or cannot be written.
+    """
+    form, path, tally = format_of(path, form), Path(path), Tally(sweep.columns)
+    try:
+        start = _resumed(sweep, path, form, tally) if path.is_file() else 0
+        with open(path, "ab") as file:
+            file.write(b"" if start else header(form, sweep.columns))
+            for rows in tally.counted(sweep_blocks(sweep, start, executor, fast, block)):
+                file.write(encoded(form, sweep.columns, rows.rows))
+                file.flush()
+                if progress is not None:
+                    progress(rows.stop, len(sweep))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise file_error(path, error, "write") from None
+    return tally
+
+
+def _resumed(sweep: Sweep, path: Path, form: str, tally: Tally) -> int:
+    """Return the combination behind the file's last whole row, with all before it in ``tally``; 0 without a whole row.
+
+    The bytes behind that row are cut off. Raises InputError for a file that this sweep did not write.
+    """
+    columns, head, last, line = sweep.columns, header(form, sweep.columns), b"", b""
+    other = InputError(one_line(f"{path}: holds something else than rows of this sweep; choose another name"))
+    with open(path, "rb") as file:
+        begin = file.read(len(head))
+        end = len(head)
+        while begin == head and (line := file.readline(LONGEST_ROW)).endswith(b"\n"):
+            try:
+                row = _read(form, columns, line)
+            except (ValueError, csv.Error):
+                raise other from None
+            if tuple(row) != columns or not isinstance(row["makespan_s"], int | float):
+                raise other
+            tally.add([tuple(row.values())])
+            last, end = line, end + len(line)
+    number = _leave_out(sweep, max(1, tally.rows), tally if last else Tally(columns))
+    ours = [] if number is None else Combinations(sweep, number, number + 1).predict(is_fast()).rows
+    expected = encoded(form, columns, ours)
+    if not (expected == last if last else (head + expected).startswith(begin + line)):
+        raise other
+    os.truncate(path, end if last else 0)
+    return number + 1 if last and number is not None else 0
+
+
+def _leave_out(sweep: Sweep, row: int, tally: Tally) -> int | None:
+    """Return the combination of the ``row``-th row, from 1, with those left out before it in ``tally``; None: no such.
+
+    Nothing is predicted.
+    """
+    for start, stop in block_ranges(sweep, 0, is_fast()):
+        found = Combinations(sweep, start, stop)
+        if row <= len(found.numbers):
+            number = found.numbers[row - 1]
+            tally.leave_out(Combinations(sweep, start, number + 1))
+            return number
+        tally.leave_out(found)
+        row -= len(found.numbers)
+    return None
+
+
+def read_rows(path: str | os.PathLike[str], form: str | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a file, with numbers as numbers and None for empty cells. Raises InputError for other files."""
+    form = format_of(path, form)
+    try:
+        with open(path, "rb") as file:
+            names = next(csv.reader([next(file, b"").decode()]), []) if form == "csv" else []
+            for line in file:
+                yield _read(form, names, line)
+    except (ValueError, csv.Error) as error:
+        raise InputError(one_line(f"{path}: holds something else than rows of a sweep ({error})")) from None
+
+
+def _read(form: str, names: Sequence[str], line: bytes) -> dict[str, Any]:
+    """Return the row in a line of a file. Raises ValueError or csv.Error for other lines."""
+    if form == "jsonl":
+        return msgspec.json.decode(line, type=dict[str, Any])
+    (cells,) = csv.reader([line.decode()])
+    return {name: _value(name, text) for name, text in zip(names, cells, strict=True)}
+
+
+def _value(name: str, text: str) -> Any:
+    if not text or name in TEXT_COLUMNS:
+        return from_cell(text) or None
+    try:
+        return int(text) if text.isdecimal() else float(text)
+    except ValueError:
+        return from_cell(text)

@@ -1,6 +1,7 @@
 """The file of a sweep: the same bytes whoever makes the rows, and however often it is stopped."""
 
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -171,9 +172,9 @@ OTHERS: dict[str, Callable[[bytes], tuple[Sweep, bytes]]] = {
     "a row that was edited": lambda rows: (small(), rows[:-3] + bytes([rows[-3] ^ 1]) + rows[-2:]),
     "a row that is there twice": lambda rows: (small(), rows + rows.splitlines(keepends=True)[-1]),
     "an earlier row cut short": lambda rows: (small(), _edited(rows, lambda line: line[30:])),
-    "an earlier row with text for a number": lambda rows: (
+    "an earlier row with text for its time": lambda rows: (
         small(),
-        _edited(rows, lambda line: line.replace(b"65536", b'"x"')),
+        _edited(rows, lambda line: re.sub(rb"\d+\.\d+(e-\d+)?", b'"x"', line)),
     ),
     "somebody's text": lambda _: (small(), b"what was there"),
     "somebody's lines": lambda _: (small(), b"what was there\nand there\n"),
@@ -200,10 +201,10 @@ def test_a_pipe_or_a_device_has_no_place_to_go_on_from() -> None:
 
 SLOWLY = """
 import sys, time
-import streamsim.search.sweep_output as output
 from streamsim.cli import main
-encoded, sys.modules["streamsim.search.sweep"].BLOCK_ROWS = output.encoded, 2
-output.encoded = lambda *what: (time.sleep(0.05), encoded(*what))[1]
+sweeping = sys.modules["streamsim.search.sweep"]
+encoded, sweeping.BLOCK_ROWS = sweeping.encoded, 2
+sweeping.encoded = lambda *what: (time.sleep(0.05), encoded(*what))[1]
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
 """
