@@ -104,19 +104,22 @@ class Sweep(Displayed, msgspec.Struct, frozen=True):
 
         Bytes that are copied once, launches of kernels and host work have columns only if there are any.
         """
-        set_numbers = (axis.name for axis in self.device_axes if "." in axis.name)
-        counts = {
-            name: len(getattr(self.workload, field)) if self.workload else len(self._axes_of(name))
+        arrays: dict[str, Sequence[Any]] = {
+            name: getattr(self.workload, field) if self.workload else self._axes_of(name)
             for name, field in ARRAYS.items()
         }
-        arrays = (column for name, count in counts.items() for column in _numbered(name, range(count)))
-        more = [f"{name}_bytes" for name in ONCE if getattr(self.workload or self, name)]
         swept = (value for axis in self._axes_of("kernel_s") for value in axis.values)
         kernels = chain(self.workload.kernels if self.workload else (), swept)
-        if any(isinstance(kernel, WorkloadKernel) and kernel.launches > 1 for kernel in kernels):
-            more += _numbered("kernel_launches", range(counts["kernel_s"]))
-        more += [axis.name for axis in self.work_axes if axis.name in HOST]
-        return ("device", "connections", *set_numbers, "elements", *arrays, *more)
+        launched = any(isinstance(kernel, WorkloadKernel) and kernel.launches > 1 for kernel in kernels)
+        return (
+            *("device", "connections"),
+            *(axis.name for axis in self.device_axes if "." in axis.name),
+            "elements",
+            *(column for name, some in arrays.items() for column in numbered(name, some)),
+            *(f"{name}_bytes" for name in ONCE if getattr(self.workload or self, name)),
+            *(numbered("kernel_launches", arrays["kernel_s"]) if launched else ()),
+            *(axis.name for axis in self.work_axes if axis.name in HOST),
+        )
 
     def _axes_of(self, kind: str) -> list[Axis]:
         return [axis for axis in self.work_axes if axis.name.startswith(kind)]
@@ -270,7 +273,7 @@ def _point(axes: Sequence[Axis], number: int) -> dict[str, Any]:
     return found
 
 
-def _numbered(name: str, values: Sequence[Any]) -> dict[str, Any]:
+def numbered(name: str, values: Sequence[Any]) -> dict[str, Any]:
     """Return ``values`` by name: the name itself for one, else with ``_1``, ``_2``, ..."""
     return {name if len(values) == 1 else f"{name}_{k}": value for k, value in enumerate(values, 1)}
 
@@ -279,11 +282,11 @@ def _work_cells(workload: Workload) -> dict[str, Any]:
     times = [kernel.whole_s(workload.work) if kernel.is_timed else None for kernel in workload.kernels]
     return {
         "elements": workload.elements,
-        **_numbered("h2d_bytes", workload.input_bytes),
-        **_numbered("kernel_s", times),
-        **_numbered("d2h_bytes", workload.output_bytes),
+        **numbered("h2d_bytes", workload.input_bytes),
+        **numbered("kernel_s", times),
+        **numbered("d2h_bytes", workload.output_bytes),
         **{f"{name}_bytes": sum(getattr(workload, name)) for name in ONCE},
-        **_numbered("kernel_launches", [kernel.launches for kernel in workload.kernels]),
+        **numbered("kernel_launches", [kernel.launches for kernel in workload.kernels]),
         **{name: getattr(workload, name) for name in HOST},
     }
 

@@ -12,7 +12,7 @@ set."h2d.latency_s" = "1us..8us*2"
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ from streamsim.program import (
     read_plan,
     read_workload,
 )
-from streamsim.search.sweep import Axis, Sweep, checked
+from streamsim.search.sweep import Axis, Sweep, checked, numbered
 from streamsim.text import (
     ALL,
     LARGEST_TOML_BYTES,
@@ -61,7 +61,8 @@ from streamsim.text import (
 )
 
 ARRAYS, ONCE = ("h2d", "kernel", "d2h"), ("h2d_once", "d2h_once")
-TIMES = ("kernel", "host_work", "host_load")
+HOST = ("host_work", "host_load")
+COLUMNS = {"h2d": "h2d_bytes", "kernel": "kernel_s", "d2h": "d2h_bytes"} | {name: f"{name}_s" for name in HOST}
 USUAL_DEVICE = "h200"
 Asked = dict[str, list[str]]  # the texts under each of NAMES; under "set" texts such as "h2d.latency_s=1us,2us"
 
@@ -76,24 +77,41 @@ def _scale(text: str, field: str) -> float:
     return value
 
 
-_numbers = partial(expand, parse=partial(parse_number, most=MOST_CHUNKS))
-_times = partial(expand, parse=parse_seconds, whole=False, step_by_one=False)
-# The values of an axis in a text; the function takes the text and the name.
-WORK_AXES: dict[str, Callable[[str, str], Sequence[Any]]] = {
-    "host_work": lambda text, name: _times(text, name),
-    "host_load": lambda text, name: _times(text, name),
-    "scale": lambda text, name: expand(text, name, _scale, whole=False),
+def _kernels(text: str, name: str) -> tuple[float | WorkloadKernel, ...]:
+    """Return the times of an axis in seconds, or kernels that have launches and other keys besides a time."""
+    items = [item.strip() for item in text.split(",")]
+    more = [item for item in items if {"@", "="} & {*item}]
+    if len(more) == len(items):
+        return (parse_kernel(text),)
+    found: dict[float | WorkloadKernel, None] = {}
+    for item in items:
+        times, slash, launches = item.partition("/")
+        said = ",".join([*([f"launches={launches}"] if slash else []), *more])
+        for seconds in () if item in more else expand(times, name, _KERNEL_TIME, False, False):
+            found[parse_kernel(f"{seconds!r}s,{said}") if said else seconds] = None
+    return tuple(found)
+
+
+Values = Callable[[str, str], Sequence[Any]]  # makes the values of an axis of a text and the axis's name
+_KERNEL_TIME = partial(parse_seconds, least=SHORTEST_KERNEL_S)
+_sizes: Values = partial(expand, parse=parse_bytes, step_by_one=False)
+_times: Values = partial(expand, parse=parse_seconds, whole=False, step_by_one=False)
+_numbers: Values = partial(expand, parse=partial(parse_number, most=MOST_CHUNKS))
+DEVICE_AXES: dict[str, Values] = {"connections": partial(expand, parse=partial(parse_count, most=32))}
+WORK_AXES: dict[str, Values] = {
+    **{"h2d": _sizes, "kernel": _kernels, "d2h": _sizes, "host_work": _times, "host_load": _times},
+    "scale": partial(expand, parse=_scale, whole=False),
 }
-CONFIG_AXES: dict[str, Callable[[str, str], Sequence[Any]]] = {
+CONFIG_AXES: dict[str, Values] = {
     "memory": lambda text, name: chosen(name, text, HOST_MEMORIES),
     "launch": lambda text, name: chosen(name, text, LAUNCHES),
     "order": lambda text, name: chosen(name, text, ORDERS),
     "buffers": lambda text, _: parse_buffers(text),
-    "chunks": lambda text, name: _numbers(text, name),
-    "streams": lambda text, name: _numbers(text, name),
+    "chunks": _numbers,
+    "streams": _numbers,
 }
 OF_THE_DEVICE = ("device", "front_end", "connections", "memory_limit", "set")
-NAMES = ("workload", *OF_THE_DEVICE, *ARRAYS, *ONCE, "elements", *WORK_AXES, *CONFIG_AXES)
+NAMES = ("workload", *OF_THE_DEVICE, *ARRAYS, *ONCE, "elements", *HOST, "scale", *CONFIG_AXES)
 
 
 def read_asked(path: str | os.PathLike[str]) -> Asked:
@@ -129,7 +147,7 @@ def _texts(name: str, value: Any, place: str) -> list[str]:
         texts = [str(item) for item in values]
     except ValueError:  # a number of more digits than Python is willing to write
         raise InputError(one_line(f"{place}{name} = {shown(value)}: expected a number of fewer digits")) from None
-    if name not in TIMES and not name.startswith("set."):
+    if name not in ("kernel", *HOST) and not name.startswith("set."):
         return texts
     # A number is in seconds where text would need its unit: 0.001e0.
     return [
@@ -196,15 +214,10 @@ def _sweep(texts: Asked, workload: Workload | None, asked: Sequence[Device | str
         raise InputError("elements: the workload says how many; use scale for other sizes")
     if workload is not None and any(once.values()):
         raise InputError("h2d_once, d2h_once: the workload says what is copied once")
-    device_axes = [Axis("device", tuple(device.name for device in devices))]
-    if "connections" in texts:
-        values = expand(_joined(texts, "connections"), "connections", partial(parse_count, most=32))
-        device_axes.append(Axis("connections", values))
-    device_axes += _set_axes(texts.get("set", ()), devices[0])
-    work_axes = [axis for name in ARRAYS for axis in _array_axes(name, texts.get(name, []))]
-    work_axes += _axes_in(texts, WORK_AXES)
-    config_axes = tuple(_axes_in(texts, CONFIG_AXES))
-    return checked(Sweep(tuple(device_axes), tuple(work_axes), config_axes, devices, workload, elements, **once))
+    cards = (Axis("device", tuple(device.name for device in devices)), *_axes(texts, DEVICE_AXES))
+    cards += tuple(_set_axes(texts.get("set", ()), devices[0]))
+    work, config = _axes(texts, WORK_AXES), _axes(texts, CONFIG_AXES)
+    return checked(Sweep(cards, work, config, devices, workload, elements, **once))
 
 
 def _devices(texts: Asked, front_end: str, asked: Sequence[Device | str | Path]) -> tuple[Device, ...]:
@@ -231,39 +244,14 @@ def _one_for_all(name: str, text: str) -> int:
     return parse_bytes(text, name)
 
 
-def _axes_in(texts: Asked, known: Mapping[str, Callable[[str, str], Sequence[Any]]]) -> list[Axis]:
-    """Return the axes of ``known`` that ``texts`` has; those of the host's work are in seconds."""
-    return [
-        Axis(f"{name}_s" if name.startswith("host") else name, tuple(values(_joined(texts, name), name)))
-        for name, values in known.items()
-        if name in texts
-    ]
-
-
-def _array_axes(name: str, texts: list[str]) -> list[Axis]:
-    column = "kernel_s" if name == "kernel" else f"{name}_bytes"
-    numbers = [""] if len(texts) == 1 else [f"_{k}" for k in range(1, len(texts) + 1)]
-    return [Axis(f"{column}{number}", _values(name, text)) for number, text in zip(numbers, texts, strict=True)]
-
-
-def _values(name: str, text: str) -> tuple[Any, ...]:
-    """Return the values of an array's or a kernel's axis: bytes, seconds, or kernels with more than a time."""
-    if name != "kernel":
-        return expand(text, name, parse_bytes, step_by_one=False)
-    items = [item.strip() for item in text.split(",")]
-    more = [item for item in items if {"@", "="} & {*item}]
-    if len(more) == len(items):
-        return (parse_kernel(text),)
-    found = dict.fromkeys(kernel for item in items if item not in more for kernel in _kernels(item, more))
+def _axes(texts: Asked, known: Mapping[str, Values]) -> tuple[Axis, ...]:
+    """Return the axes of ``known`` that ``texts`` has: one of each array and kernel, and one of each other name."""
+    found: list[Axis] = []
+    for name, values in known.items():
+        given = texts.get(name, []) if name in ARRAYS else [",".join(texts[name])] if name in texts else []
+        columns = numbered(COLUMNS.get(name, name), given)
+        found += [Axis(column, tuple(values(text, name))) for column, text in columns.items()]
     return tuple(found)
-
-
-def _kernels(times: str, more: Sequence[str]) -> Iterator[float | WorkloadKernel]:
-    """Yield each time in a text such as ``1ms..4ms*2/3``: seconds, or a kernel with its launches and ``more``."""
-    times, slash, launches = times.partition("/")
-    said = ",".join([*([f"launches={launches}"] if slash else []), *more])
-    for seconds in expand(times, "kernel", partial(parse_seconds, least=SHORTEST_KERNEL_S), False, False):
-        yield parse_kernel(f"{seconds!r}s,{said}") if said else seconds
 
 
 def _set_axes(texts: Sequence[str], device: Device) -> list[Axis]:
@@ -286,10 +274,6 @@ def _set_axes(texts: Sequence[str], device: Device) -> list[Axis]:
         for value in axis.values if isinstance(axis.values[0], str) else ():
             changed(device, {axis.name: value})
     return axes
-
-
-def _joined(texts: Asked, name: str) -> str:
-    return ",".join(texts[name])
 
 
 def _split(texts: Asked, name: str) -> list[str]:
