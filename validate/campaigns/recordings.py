@@ -1,327 +1,340 @@
-"""Programs in PyTorch and CuPy, recorded on a card: their replays, and what changes of them were predicted.
+"""Recorded programs: their replays, and what changes of them were predicted to bring, beside what was measured.
 
-On a card, with a profile that ``streamsim-validate calibrate`` made there just before, five minutes:
+On a card, with a profile that ``streamsim-validate calibrate`` made there just before:
 
-    cd validate; python -m campaigns.recordings record FOLDER --profile profile.toml --limit-s 300
+    cd validate; python -m campaigns.recordings FOLDER profile.toml
 
-runs the programs of ``campaigns.recorded``: those of a module in one process, round by round in turn, so that a host or
-a link that changes its speed changes it for all of them; as they are and then recorded by CUPTI, as
-``streamsim-validate capture`` does it; twice more as they are, while there is time.
-What fails is noted and left out. ``FOLDER`` has the recordings in ``recordings-1.zip`` and so on, and all times in
-``recordings.json``.
+runs each of ``campaigns.programs`` in a process, round by round in turn: as they are, and then recorded by
+``streamsim-validate capture``; twice more as they are. What fails is noted and left out. FOLDER has the recordings in
+zips, and all times in ``recordings.json``. ``python -m campaigns.tables recorded`` judges the records, anywhere.
 
-Anywhere ``python -m campaigns.recordings FOLDER`` replays every recording, predicts from each what a change of its
-program brings, and prints both beside what was measured.
+Of a program that has not been changed only its recording is read; of the changed one, its times.
 """
 
-from __future__ import annotations
-
-import argparse
 import gzip
-import os
-import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from campaigns.recorded.rounds import ROUNDS
-from campaigns.replayed import RECORD, RECORDINGS, Failure, Pair, Recorded, RecordedRounds, Times, lines, read_record
+from campaigns.programs.rounds import ROUNDS
+from streamsim.analysis import what_if
+from streamsim.device import Device, parse_device
+from streamsim.errors import InputError
 from streamsim.files import write_bytes
+from streamsim.program import Schedule
+from streamsim.recorded import (
+    NONE,
+    HostCosts,
+    Recording,
+    part_of,
+    profile_of,
+    read_recording,
+    replay,
+    untraced,
+    untraced_time_s,
+    window_ns,
+)
 from streamsim.transform import Change, chunks, drop_sync, graph, make_async, pin, prefetch, streams
 
+RECORD, RECORDINGS = "recordings.json", "recordings-*.zip"
 HERE = Path(__file__).parents[1]  # whence the programs are run
-PACKAGE = "campaigns.recorded"
-CAPTURED, AS_IT_IS = "captured", "as it is"
-RECORDERS = {CAPTURED: ("", "CUPTI"), AS_IT_IS: ("",)}  # of the processes of a step
-CAPTURED_ROUND = ROUNDS // 2
+PROGRAMS = {  # by module; earlier records have more modules
+    "inference": "pageable pinned async synchronised streams-2 streams-4 small small-synchronised small-graph",
+    "training": "pageable pinned async each-loss prefetched",
+}
+PROCESS_S = 90.0
 QUIET = 4  # one in so many rounds is faster than the one that is replayed: what else runs on a host only slows it
-LIMIT_S, PROCESS_S = 300.0, 90.0
-PART_BYTES = 15 << 20  # of recordings in a file
-CAPTURE = """
-import sys
-from pathlib import Path
-from streamsim.errors import InputError
-from streamsim_validate.run import capture, parse_program
-output, window, *command = sys.argv[1:]
-try:
-    capture(parse_program(command), Path(output), window)
-except InputError as error:
-    sys.exit(str(error))
-"""
+SAME_PACE = 0.1  # the loop before two rounds differs by no more where the host is as fast: else by half and more
+RECOMMENDED = 1.01  # from such a gain on, a change is
+SLOWER = 1.02  # than it was before: such a change must not be recommended
 
 
-class Variant(NamedTuple):
-    """A variant of a module of ``campaigns.recorded``."""
+class Times(msgspec.Struct, frozen=True):
+    """Seconds of the rounds of a process, and of a loop before each. ``by``: what recorded it; "" for nothing.
 
-    module: str
-    variant: str
+    ``beside_s``: rounds in the same process, behind those, that nothing recorded; ``beside_pace_s``: their loops.
+    """
+
+    program: str
+    by: str
+    wall_s: tuple[float, ...]
+    verified: bool
+    beside_s: tuple[float, ...] = ()
+    pace_s: tuple[float, ...] = ()
+    beside_pace_s: tuple[float, ...] = ()
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """A recording: its file in a zip, of which program, by what, and the window of a round.
+
+    ``pace_s``: what the loop before that round took, as a measure of the host's speed; 0 where it was not timed.
+    """
+
+    file: str
+    program: str
+    by: str
+    window: str
+    pace_s: float = 0.0
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A failure: what was tried with which program, and how it ended."""
+
+    program: str
+    what: str
+    why: str
+
+
+class RecordedRounds(msgspec.Struct):
+    """The programs that were run. ``profile``: TOML, calibrated on that card just before; "" for the shipped one."""
+
+    card: str
+    date: str
+    profile: str
+    took_s: float = 0.0
+    times: list[Times] = []
+    recordings: list[Recorded] = []
+    failures: list[Failure] = []
+
+    def measured_s(self, program: str, pace_s: float = 0.0) -> float | None:
+        """Return the median seconds of rounds before which the host was as fast, where that is known; None without any.
+
+        Rounds that nothing recorded in the process that was recorded come first. A graph that was made while CUPTI
+        recorded stays as it is made for that: such a round is no measure.
+        """
+        own = [one for one in self.times if one.program == program]
+        beside = [_at_pace(one.beside_s, one.beside_pace_s, pace_s) for one in own if one.by and "graph" not in program]
+        apart = [_at_pace(one.wall_s, one.pace_s, pace_s) for one in own if not one.by]
+        found = [*filter(None, beside)] or [*filter(None, apart)]
+        return statistics.median(map(statistics.median, found)) if found else None
+
+
+def _at_pace(wall_s: Sequence[float], paces_s: Sequence[float], pace_s: float) -> list[float]:
+    """Return those of the rounds before which the host was as fast; all, where that is not known."""
+    if not pace_s or not paces_s:
+        return [*wall_s]
+    return [wall for wall, pace in zip(wall_s, paces_s, strict=True) if abs(pace / pace_s - 1) <= SAME_PACE]
+
+
+def read_record(folder: Path) -> RecordedRounds:
+    """Return the record of a folder."""
+    return msgspec.json.decode((folder / RECORD).read_bytes(), type=RecordedRounds)
+
+
+# -- anywhere ----------------------------------------------------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    """A program, and the one that somebody makes of it who is told of ``changes``."""
+
+    before: str
+    after: str
+    changes: tuple[Change, ...]
+
+
+PIN, ASYNC, DROP, GRAPH, OVER_4 = pin(), make_async(), drop_sync(), graph(), streams(4)
+PAIRS = tuple(
+    Pair(f"{module} {before}", f"{module} {after}", changes)
+    for changes, *rows in (
+        ((PIN,), "inference training layers_streamed cupy_pipeline cpp_pipeline: pageable>pinned"),
+        ((PIN,), "perceptron: pageable>pinned small-pageable>small-pinned"),
+        ((PIN, ASYNC), "inference training: pageable>async", "perceptron: pageable>async small-pageable>small-async"),
+        ((ASYNC,), "inference training layers_streamed cupy_pipeline: pinned>async"),
+        ((ASYNC,), "perceptron: pinned>async small-pinned>small-async"),
+        ((DROP,), "inference: synchronised>async small-synchronised>small", "training: each-loss>async"),
+        ((streams(2),), "inference perceptron: async>streams-2"),
+        ((OVER_4,), "inference: async>streams-4 streams-2>streams-4", "cpp_pipeline: async>streams"),
+        ((OVER_4,), "perceptron: async>streams-4 small-async>small-streams-4"),
+        ((OVER_4,), "cupy_pipeline: async>streams small>small-streams"),
+        ((ASYNC, OVER_4), "inference perceptron: pinned>streams-4", "cupy_pipeline cpp_pipeline: pinned>streams"),
+        ((PIN, ASYNC, OVER_4), "perceptron: pageable>streams-4", "cpp_pipeline: pageable>streams"),
+        ((ASYNC, DROP, OVER_4), "cupy_pipeline: synchronised>streams"),
+        ((ASYNC, chunks(24), OVER_4), "cupy_pipeline: whole>chunked"),
+        ((GRAPH,), "inference: small>small-graph", "cupy_pipeline: streams>graph small>small-graph"),
+        ((prefetch(1),), "training: async>prefetched", "layers_streamed: pinned>prefetched"),
+        ((PIN, prefetch(1)), "layers_streamed: pageable>prefetched"),
+        ((PIN, ASYNC, prefetch(1)), "training: pageable>prefetched"),
+    )
+    for modules, pairs in (str(row).split(": ") for row in rows)
+    for module in modules.split()
+    for before, after in (pair.split(">") for pair in pairs.split())
+)
+
+
+class Replayed(NamedTuple):
+    """A recording, replayed, and the program that it is without what recording cost.
+
+    ``rest_s``: what a round has before the first call of its work and behind its end. ``timed``: the program with that
+    cost as the capture's own untraced run tells it, ``alone``: without that run; the same where there is none.
+    """
+
+    recorded: Recorded
+    device: Device
+    recorded_s: float
+    replayed_s: float
+    rest_s: float
+    timed: Schedule
+    alone: Schedule
 
     @property
-    def name(self) -> str:
-        return f"{self.module} {self.variant}"
-
-    def window(self, round_number: int) -> str:
-        """Return the window of one of its rounds; the first is 1."""
-        return f"{self.variant}[{round_number}]"
+    def error(self) -> float:
+        """The error of the replay, as a share of the recorded time."""
+        return self.replayed_s / self.recorded_s - 1
 
 
-VARIANTS = {  # by module; earlier records have programs in CUDA C++, and recordings of the PyTorch profiler, as well
-    "inference": "pageable pinned async synchronised streams-2 streams-4 small small-synchronised small-graph",
-    "perceptron": "pageable pinned async streams-2 streams-4"
-    " small-pageable small-pinned small-async small-streams-2 small-streams-4",
-    "training": "pageable pinned async each-loss prefetched",
-    "layers_streamed": "pageable pinned async prefetched",
-    "cupy_pipeline": "pageable pinned synchronised async streams graph whole chunked small small-streams small-graph",
-}
-PROGRAMS = tuple(Variant(module, variant) for module, variants in VARIANTS.items() for variant in variants.split())
+class Predicted(NamedTuple):
+    """The predicted seconds of a changed program, with its recording's untraced run and from the recording alone.
+
+    ``gain``: as it is over changed, with the untraced run.
+
+    ``before_s``, ``after_s``: measured, as :meth:`RecordedRounds.measured_s` has them.
+    """
+
+    pair: Pair
+    predicted_s: float
+    alone_s: float
+    gain: float
+    before_s: float
+    after_s: float
+
+    @property
+    def error_alone(self) -> float:
+        """The error of the prediction from the recording alone, as a share of the measured time."""
+        return self.alone_s / self.after_s - 1
+
+    @property
+    def misleads(self) -> bool:
+        """Whether it was recommended and the program became slower."""
+        return self.gain >= RECOMMENDED and self.after_s > SLOWER * self.before_s
 
 
-def _pairs(module: str, *rows: tuple[str, str, tuple[Change, ...]]) -> Iterator[Pair]:
-    for before, after, changes in rows:
-        yield Pair(f"{module} {before}", f"{module} {after}", changes)
+def replays(folder: Path, record: RecordedRounds) -> Iterator[Replayed | InputError]:
+    """Yield the replay of every recording, as ``streamsim explain`` does it, or why there is none."""
+    card = parse_device(record.profile) if record.profile else None
+    with tempfile.TemporaryDirectory() as unpacked:
+        for path in sorted(folder.glob(RECORDINGS)):
+            with zipfile.ZipFile(path) as kept:
+                kept.extractall(unpacked)
+        read = lru_cache(1)(read_recording)  # those of one file come one after another
+        for recorded in record.recordings:
+            try:
+                yield _replayed(read(Path(unpacked, recorded.file)), recorded, card)
+            except InputError as error:
+                yield error
 
 
-PAIRS = (
-    *_pairs(
-        "inference",
-        ("pageable", "pinned", (pin(),)),
-        ("pageable", "async", (pin(), make_async())),
-        ("pinned", "async", (make_async(),)),
-        ("pinned", "streams-4", (make_async(), streams(4))),
-        ("synchronised", "async", (drop_sync(),)),
-        ("async", "streams-2", (streams(2),)),
-        ("async", "streams-4", (streams(4),)),
-        ("streams-2", "streams-4", (streams(4),)),
-        ("small-synchronised", "small", (drop_sync(),)),
-        ("small", "small-graph", (graph(),)),
-    ),
-    *_pairs(
-        "perceptron",
-        ("pageable", "pinned", (pin(),)),
-        ("pageable", "async", (pin(), make_async())),
-        ("pageable", "streams-4", (pin(), make_async(), streams(4))),
-        ("pinned", "async", (make_async(),)),
-        ("pinned", "streams-4", (make_async(), streams(4))),
-        ("async", "streams-2", (streams(2),)),
-        ("async", "streams-4", (streams(4),)),
-        ("small-pageable", "small-pinned", (pin(),)),
-        ("small-pageable", "small-async", (pin(), make_async())),
-        ("small-pinned", "small-async", (make_async(),)),
-        ("small-async", "small-streams-4", (streams(4),)),
-    ),
-    *_pairs(
-        "training",
-        ("pageable", "pinned", (pin(),)),
-        ("pageable", "async", (pin(), make_async())),
-        ("pageable", "prefetched", (pin(), make_async(), prefetch(1))),
-        ("pinned", "async", (make_async(),)),
-        ("async", "prefetched", (prefetch(1),)),
-        ("each-loss", "async", (drop_sync(),)),
-    ),
-    *_pairs(
-        "layers_streamed",
-        ("pageable", "pinned", (pin(),)),
-        ("pageable", "prefetched", (pin(), prefetch(1))),
-        ("pinned", "async", (make_async(),)),
-        ("pinned", "prefetched", (prefetch(1),)),
-    ),
-    *_pairs(
-        "cupy_pipeline",
-        ("pageable", "pinned", (pin(),)),
-        ("pinned", "async", (make_async(),)),
-        ("pinned", "streams", (make_async(), streams(4))),
-        ("synchronised", "streams", (make_async(), drop_sync(), streams(4))),
-        ("async", "streams", (streams(4),)),
-        ("streams", "graph", (graph(),)),
-        ("whole", "chunked", (make_async(), chunks(24), streams(4))),
-        ("small", "small-streams", (streams(4),)),
-        ("small", "small-graph", (graph(),)),
-    ),
-    *_pairs(
-        "cpp_pipeline",
-        ("pageable", "pinned", (pin(),)),
-        ("pageable", "streams", (pin(), make_async(), streams(4))),
-        ("pinned", "streams", (make_async(), streams(4))),
-        ("async", "streams", (streams(4),)),
-    ),
-)
+def _replayed(whole: Recording, recorded: Recorded, card: Device | None) -> Replayed:
+    recording = part_of(whole, window=recorded.window)
+    device = profile_of(recording, card)
+    found = replay(recording, device)
+    alone = untraced(recording, device, None, recorded.program)
+    rest_s = _rest_s(whole, recording, recorded.window, alone.costs)
+    untraced_s = untraced_time_s(whole, recorded.window)
+    timed = alone if untraced_s is None else untraced(recording, device, untraced_s, recorded.program)
+    return Replayed(recorded, device, found.recorded_s, found.predicted_s, rest_s, timed.schedule, alone.schedule)
+
+
+def _rest_s(whole: Recording, inside: Recording, window: str, costs: HostCosts) -> float:
+    """Of a window, what lies before the first call that puts work on the card, and behind the end of all.
+
+    Without what it cost to record the calls that are before that.
+    """
+    opened_ns, closed_ns = window_ns(whole, window)
+    calls, work = inside.calls, inside.work
+    first_ns = int(calls.start_ns[work.call[work.call != NONE]].min())
+    called = int((calls.start_ns < first_ns).sum())
+    cost_s = called * (costs.call_s + costs.between_s) + (first_ns - opened_ns) * 1e-9 * costs.share
+    behind_ns = closed_ns - int(max(calls.end_ns.max(), work.end_ns.max()))
+    return max((first_ns - opened_ns) * 1e-9 - cost_s, 0.0) + max(behind_ns, 0) * 1e-9
+
+
+def predictions(
+    found: Iterable[Replayed], record: RecordedRounds, pairs: Iterable[Pair] = PAIRS
+) -> Iterator[Predicted]:
+    """Yield the prediction of each pair from each recording of its program before the change.
+
+    Pairs whose rounds were not measured at one speed of the host are left out, and changes that a program refuses.
+    """
+    replayed = list(found)
+    for pair in pairs:
+        for one in (one for one in replayed if one.recorded.program == pair.before):
+            before_s, after_s = (record.measured_s(name, one.recorded.pace_s) for name in (pair.before, pair.after))
+            if before_s is None or after_s is None:
+                continue
+            try:
+                timed, alone = (what_if(ops, one.device, pair.changes, True).together for ops in (one.timed, one.alone))
+            except InputError:
+                continue
+            predicted_s, alone_s = timed.makespan_s + one.rest_s, alone.makespan_s + one.rest_s
+            yield Predicted(pair, predicted_s, alone_s, timed.gain, before_s, after_s)
 
 
 # -- on a card ---------------------------------------------------------------------------------------------------------
 
 
-class _Rounds(msgspec.Struct, frozen=True):
-    wall_s: tuple[float, ...] = ()
-    pace_s: tuple[float, ...] = ()
+Run = Callable[[Sequence[str]], None]
 
 
-class _Line(msgspec.Struct):
-    """A line of a variant and a process, as ``campaigns.recorded.rounds`` writes it."""
-
-    variant: str
-    verified: bool
-    rounds: _Rounds
-    beside: _Rounds = _Rounds()
-
-
-class Experiment:
-    """Runs programs until the time is over. ``record`` has what came of it, and is written anew behind each step.
-
-    ``run``: a command, with its limit in seconds; raises RuntimeError where it fails.
-    """
-
-    def __init__(
-        self, folder: Path, head: RecordedRounds, limit_s: float, run: Callable[[Sequence[str], float], None]
-    ) -> None:
-        self.record = head
-        self._folder, self._limit_s, self._run = folder, limit_s, run
-        self._began = time.monotonic()
-
-    def all_of(self, programs: Sequence[Variant]) -> RecordedRounds:
-        """Return those of each module captured, then as they are, once more in reverse order."""
-        modules = [[*some] for _, some in groupby(programs, attrgetter("module"))]
-        steps = (
-            *((CAPTURED, some) for some in modules),
-            *((AS_IT_IS, some) for some in modules),
-            *((AS_IT_IS, some) for some in reversed(modules)),
-        )
-        for k, (what, some) in enumerate(steps, 1):
-            since_s = time.monotonic() - self._began
-            print(f"{since_s:5.1f} s  {k} of {len(steps)}  {some[0].module}, {what}", file=sys.stderr, flush=True)
-            try:
-                if since_s > self._limit_s:
-                    raise RuntimeError("no time was left")
-                self._step(what, some)
-            except Exception as error:  # of one module; the others go on
-                print(f"    failed: {error}", file=sys.stderr, flush=True)
-                self._add(failures=[Failure(program.name, what, str(error)) for program in some])
-            write_bytes(msgspec.json.encode(self.record), self._folder / RECORD)
-        return self.record
-
-    def _add(self, **more: Sequence[object]) -> None:
-        columns = {name: (*getattr(self.record, name), *values) for name, values in more.items()}
-        took_s = round(time.monotonic() - self._began, 1)
-        self.record = msgspec.structs.replace(self.record, took_s=took_s, **columns)
-
-    def _step(self, what: str, some: Sequence[Variant]) -> None:
-        """Run the programs of a module in a process, and once more if they are captured. Keep times and recording."""
-        processes = [(program, recorder) for recorder in RECORDERS[what] for program in some]
-        with tempfile.TemporaryDirectory() as name:
-            times, recording = Path(name, "times"), Path(name, "recording.json.gz")
-            try:
-                self._run(_command(what, some, str(times), str(recording)), len(RECORDERS[what]) * PROCESS_S)
-            finally:
-                lines = times.read_bytes().splitlines() if times.exists() else []
-                for (program, recorder), line in zip(processes, lines, strict=False):
-                    self._said(msgspec.json.decode(line, type=_Line), program, recorder, what)
-            if what == CAPTURED:
-                self._keep(some, recording)
-
-    def _said(self, said: _Line, program: Variant, recorder: str, what: str) -> None:
-        """Keep the times of a program that a process wrote."""
-        assert said.variant == program.variant
-        if not said.verified:
-            self._add(failures=[Failure(program.name, what, "its results are wrong")])
-        rounds, beside = said.rounds, said.beside
-        times = rounds.wall_s, said.verified, beside.wall_s, rounds.pace_s, beside.pace_s
-        self._add(times=[Times(program.name, recorder, *times)])
-
-    def _keep(self, some: Sequence[Variant], recording: Path) -> None:
-        """Put a recording into the zip, or into the next one; LZMA packs it to half of what gzip does."""
-        packed, own = recording.read_bytes(), [one for one in self.record.times if one.by == "CUPTI"][-len(some) :]
-        file = f"{some[0].module}-CUPTI.json"
-        part = max(1, len([*self._folder.glob(RECORDINGS.format("*"))]))
-        path = self._folder / RECORDINGS.format(part)
-        if path.exists() and path.stat().st_size + len(packed) > PART_BYTES:
-            path = self._folder / RECORDINGS.format(part + 1)
-        with zipfile.ZipFile(path, "a") as kept:
-            kept.writestr(zipfile.ZipInfo(file), gzip.decompress(packed), zipfile.ZIP_LZMA)
-        rounds = (quiet_round(one.wall_s) for one in own)
-        self._add(
-            recordings=[
-                Recorded(file, program.name, "CUPTI", program.window(number), one.pace_s[number - 1])
-                for program, one, number in zip(some, own, rounds, strict=True)
-            ]
-        )
-
-
-def _command(what: str, some: Sequence[Variant], times: str, recording: str) -> list[str]:
-    variants = [program.variant for program in some]
-    own = [sys.executable, "-m", f"{PACKAGE}.{some[0].module}", "--variants", *variants, "--times", times]
-    if what == CAPTURED:
-        return [sys.executable, "-c", CAPTURE, recording, some[-1].window(CAPTURED_ROUND), *own]
-    return own
-
-
-def quiet_round(wall_s: Sequence[float]) -> int:
-    """Return the number of the round that a quarter of all were faster than, the first is 1."""
-    return wall_s.index(sorted(wall_s)[len(wall_s) // QUIET]) + 1
-
-
-def run(command: Sequence[str], limit_s: float) -> None:
-    """Run a command from the folder of the validator. Raises RuntimeError where it fails or takes longer."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        command, cwd=HERE, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    ) as process:
-        try:
-            said, _ = process.communicate(timeout=limit_s)
-        except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise RuntimeError(f"took longer than {limit_s:.0f} s") from None
-            raise
-    if process.returncode:
-        raise RuntimeError(f"exit code {process.returncode}: {' | '.join(said.strip().splitlines()[-4:])}")
-
-
-def record(folder: Path, profile: str, date: str, limit_s: float, only: Sequence[str] = ()) -> RecordedRounds:
-    """Run the programs, or ``only`` those whose names have one of these words, and write the record to ``folder``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob(RECORDINGS.format("*")):
-        old.unlink()
-    programs = [one for one in PROGRAMS if not only or any(word in one.name for word in only)]
-    return Experiment(folder, RecordedRounds(_card(), date, profile, 0.0, (), (), ()), limit_s, run).all_of(programs)
-
-
-def _card() -> str:
-    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+def run(command: Sequence[str]) -> None:
+    """Run a command from the folder of the validator. Raises RuntimeError if it fails or takes too long."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
+        done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=PROCESS_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"took longer than {PROCESS_S:.0f} s") from None
+    if done.returncode:
+        raise RuntimeError(f"exit code {done.returncode}: {' | '.join(done.stderr.strip().splitlines()[-4:])}")
 
 
-def main() -> None:
-    """Record, or print the tables of a record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="+", type=Path, metavar="[record] FOLDER")
-    parser.add_argument("--profile", type=Path, help="of the card; to print tables: in place of the record's")
-    parser.add_argument("--limit-s", type=float, default=LIMIT_S, help="no program is begun after so long")
-    parser.add_argument("--only", nargs="+", default=(), metavar="WORD", help="programs whose names have such a word")
-    parser.add_argument("--date", default=time.strftime("%Y-%m-%d"))
-    given = parser.parse_args()
-    profile = given.profile.read_text(encoding="utf-8") if given.profile else ""
-    *recording, folder = given.folders
-    if recording and recording != [Path("record")]:
-        parser.error("expected FOLDER, or record FOLDER")
-    if recording:
-        found = record(folder, profile, given.date, given.limit_s, given.only)
-        print(f"{len(found.recordings)} recordings in {found.took_s:.0f} s", file=sys.stderr)
-        for one in found.failures:
-            print(f"{one.program}, {one.what}: {one.why}", file=sys.stderr)
-    else:
-        print("\n".join(lines(folder, read_record(folder), PAIRS, profile)))
+def record(folder: Path, found: RecordedRounds, run: Run = run) -> None:
+    """Run the programs of each module captured, then as they are, once more in reverse order; keep it in ``folder``."""
+    steps = [(module, True) for module in PROGRAMS] + [(one, False) for one in (*PROGRAMS, *reversed(PROGRAMS))]
+    began = time.monotonic()
+    for module, is_captured in steps:
+        try:
+            _step(folder, found, module, is_captured, run)
+        except RuntimeError as error:  # of one module; the others go on
+            found.failures.append(Failure(module, "captured" if is_captured else "as it is", str(error)))
+        found.took_s = round(time.monotonic() - began, 1)
+        write_bytes(msgspec.json.encode(found), folder / RECORD)
+
+
+def _step(folder: Path, found: RecordedRounds, module: str, is_captured: bool, run: Run) -> None:
+    """Run the programs of a module in a process, and once more if they are captured. Keep times and recording."""
+    variants = PROGRAMS[module].split()
+    with tempfile.TemporaryDirectory() as name:
+        times, recording = Path(name, "times"), Path(name, "recording.json.gz")
+        command = [sys.executable, "-m", f"campaigns.programs.{module}", str(times), *variants]
+        if is_captured:
+            window = f"{variants[-1]}[{ROUNDS // 2}]"
+            capture = [sys.executable, "-m", "streamsim_validate", "capture", "--window", window, "-o", str(recording)]
+            command = [*capture, "--", *command]
+        run(command)
+        for number, line in enumerate(times.read_bytes().splitlines()):
+            one = msgspec.json.decode(line, type=Times)
+            variant, program, by = one.program, f"{module} {one.program}", "CUPTI" if number >= len(variants) else ""
+            found.times.append(replace(one, program=program, by=by))
+            if by:
+                quiet = one.wall_s.index(sorted(one.wall_s)[len(one.wall_s) // QUIET])
+                window = f"{variant}[{quiet + 1}]"
+                found.recordings.append(Recorded(f"{module}-CUPTI.json", program, by, window, one.pace_s[quiet]))
+        if is_captured:  # LZMA packs it to half of what gzip does
+            with zipfile.ZipFile(folder / RECORDINGS.replace("*", module), "w", zipfile.ZIP_LZMA) as kept:
+                kept.writestr(f"{module}-CUPTI.json", gzip.decompress(recording.read_bytes()))
 
 
 if __name__ == "__main__":
-    main()
+    where, profile = map(Path, sys.argv[1:])
+    where.mkdir(parents=True, exist_ok=True)
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    card = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
+    record(where, RecordedRounds(card, time.strftime("%Y-%m-%d"), profile.read_text(encoding="utf-8")))

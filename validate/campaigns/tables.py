@@ -1,15 +1,13 @@
 """The tables of the pages, made from the records: no cell of a page is written by hand.
 
-    cd validate; python -m campaigns.tables            # the names of the tables
-    cd validate; python -m campaigns.tables accuracy   # one of them
+    cd validate; python -m campaigns.tables accuracy   # prints a table; without a name, all
     cd validate; python -m campaigns.tables --write    # every table of every page anew, in its place
 
 On a page a table stands below the comment ``<!-- table: NAME -->``. Needs no card.
 """
 
-from __future__ import annotations
-
-import argparse
+import gzip
+import random
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,15 +15,16 @@ from functools import cache, partial
 from itertools import pairwise
 from math import inf
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import NamedTuple
 
 import msgspec
 
-from campaigns import recordings, replayed, tuning
-from streamsim import load_device
+from campaigns import recordings
+from streamsim import Config, Device, Workload, load_device
 from streamsim.analysis import works_in
-from streamsim.device import EFFECTS, Device, without
+from streamsim.device import EFFECTS, parse_device, without
+from streamsim.search import proposals
 from streamsim_validate.compare import (
     DEVICE_BOUND,
     HOST_BOUND,
@@ -40,13 +39,16 @@ from streamsim_validate.compare import (
     row_of,
 )
 from streamsim_validate.records import Record, read_record
+from streamsim_validate.run import BUDGET
+from streamsim_validate.run.tuning import ratio_of
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "validate" / "campaigns" / "records"
 CARDS = {"h100": "H100", "h200": "H200"}
 NEWEST = 2  # records of each card
 SAMPLES = 100  # of an interval
-GOOD_CHOICE = 0.05  # slower than the best measured
+GOOD_CHOICE, GOOD_TUNING = 0.05, 0.02  # slower than the best measured
+TRIALS = 50  # of a choice at random
 BEYOND = 0.05
 LATENCIES = ("latency_s", "duplex_latency_s", "crowded_latency_s", "crowded_duplex_latency_s", "in_flight_bytes")
 LENGTHS_US = (0.0, 5.0, 10.0, 20.0, 50.0, 100.0, inf)
@@ -70,12 +72,16 @@ class Table(NamedTuple):
 
 def newest(kind: str, count: int = NEWEST) -> dict[str, list[Path]]:
     """Return by card the last ``count`` records of a kind, such as ``random``, by their numbers."""
-    found = {card: sorted(RECORDS.glob(f"{kind}-{card}-*.json.gz"), key=_number) for card in CARDS}
+    found = {card: sorted(RECORDS.glob(f"{kind}-{card}-*"), key=_number) for card in CARDS}
     return {card: paths[-count:] for card, paths in found.items() if paths}
 
 
 def _number(path: Path) -> int:
-    return int(path.name.partition(".")[0].rpartition("-")[2])
+    return int(_name(path).rpartition("-")[2])
+
+
+def _name(path: Path) -> str:
+    return path.name.partition(".")[0]
 
 
 read = cache(read_record)
@@ -93,22 +99,24 @@ def of_all(paths: Iterable[Path]) -> Comparison:
     return msgspec.structs.replace(found[0], rows=tuple(row for one in found for row in one.rows))
 
 
-def of_class(rows: Iterable[Row], klass: str) -> list[float]:
-    """Return the absolute errors of the rows of a class."""
-    return [abs(row.error) for row in rows if row.klass == klass]
-
-
 def percent(share: float) -> str:
     """Return a share as a percentage with one decimal."""
     return f"{100 * share:.1f} %"
 
 
 def errors(found: Sequence[float], worst: bool = True) -> str:
-    """Return the median, the 95th percentile, and the worst."""
+    """Return the median, the 95th percentile, and the worst of absolute errors."""
     if not found:
         return ""
     values = (median(found), percentile95(found), max(found))[: 3 if worst else 2]
     return " / ".join(f"{100 * value:.1f}" for value in values) + " %"
+
+
+def by_bound(rows: Iterable[Row], worst: bool = True, counted: bool = True) -> list[str]:
+    """Return the errors of device-bound and of host-bound rows, behind their number."""
+    own = list(rows)
+    classes = ([abs(row.error) for row in own if row.klass == klass] for klass in (DEVICE_BOUND, HOST_BOUND))
+    return [f"{len(found)}: {errors(found, worst)}" if counted else errors(found, worst) for found in classes]
 
 
 # Tables
@@ -128,12 +136,10 @@ def accuracy() -> Table:
     return Table(head, rows)
 
 
-def of_records() -> Table:
-    """Return each of the newest records: errors by class."""
-    rows = []
-    for path in (path for kind in ("random", "standard") for paths in newest(kind).values() for path in paths):
-        classes = (of_class(comparison(path).rows, klass) for klass in (DEVICE_BOUND, HOST_BOUND))
-        rows.append([path.name.partition(".")[0], *(f"{len(own)}: {errors(own)}" for own in classes)])
+def records() -> Table:
+    """Each of the newest records: errors by class."""
+    found = (path for kind in ("random", "standard") for paths in newest(kind).values() for path in paths)
+    rows = [[_name(path), *by_bound(comparison(path).rows)] for path in found]
     return Table(("record", "device-bound", "host-bound"), rows)
 
 
@@ -143,30 +149,25 @@ def intervals() -> Table:
     for path in (path for paths in newest("random").values() for path in paths):
         found = by_class(expectations(read(path), comparison(path).rows, SAMPLES))
         classes = [found[klass] for klass in (DEVICE_BOUND, HOST_BOUND) if klass in found]
-        cells = [f"{100 * share:.0f} %" for one in classes for share in (one.inside, one.mean_width)]
-        rows.append([path.name.partition(".")[0], *cells])
+        rows.append([_name(path), *(f"{100 * x:.0f} %" for one in classes for x in (one.inside, one.mean_width))])
     return Table(("record", "device-bound: inside", "mean width", "host-bound: inside", "mean width"), rows)
 
 
 def lengths() -> Table:
     """Device-bound random schedules by the time for each of their copies and kernels."""
-    found = [one for paths in newest("random").values() for path in paths for one in _lengths_in(path)]
+    found: list[tuple[float, float]] = []  # microseconds over copies and kernels, and the absolute error
+    for path in (path for paths in newest("random").values() for path in paths):
+        own = {(row.connections, row.key): row for row in comparison(path).rows if row.klass == DEVICE_BOUND}
+        for run, entry in read(path).measured():
+            if row := own.get((run.connections, entry.key)):
+                found.append((1e6 * row.predicted_s / works_in(entry.build()), abs(row.error)))
     rows = []
     for least, most in pairwise(LENGTHS_US):
-        own = [error for length_us, error in found if least <= length_us < most]
+        some = [error for length_us, error in found if least <= length_us < most]
         name = f"{least:.0f} us and more" if most == inf else f"{least:.0f} to {most:.0f} us"
-        beyond = sum(error > BEYOND for error in own) / max(1, len(own))
-        rows.append([name if least else f"up to {most:.0f} us", str(len(own)), errors(own), f"{100 * beyond:.0f} %"])
+        beyond = sum(error > BEYOND for error in some) / max(1, len(some))
+        rows.append([name if least else f"up to {most:.0f} us", str(len(some)), errors(some), f"{100 * beyond:.0f} %"])
     return Table(("a copy or kernel takes", "schedules", "median / 95th percentile / worst", "more than 5 % off"), rows)
-
-
-def _lengths_in(path: Path) -> Iterator[tuple[float, float]]:
-    """Of each device-bound schedule the microseconds over its copies and kernels, and the absolute error."""
-    rows = {(row.connections, row.key): row for row in comparison(path).rows if row.klass == DEVICE_BOUND}
-    for run, entry in read(path).measured():
-        row = rows.get((run.connections, entry.key))
-        if row is not None:
-            yield 1e6 * row.predicted_s / works_in(entry.build()), abs(row.error)
 
 
 def programs() -> Table:
@@ -175,70 +176,35 @@ def programs() -> Table:
     for card, paths in newest("programs-suite").items():
         found = of_all(paths)
         for language, name in LANGUAGES.items():
-            own = [row for row in found.rows if row.front_end == language]
-            choices = msgspec.structs.replace(found, rows=tuple(own)).choices
+            own = tuple(row for row in found.rows if row.front_end == language)
+            choices = msgspec.structs.replace(found, rows=own).choices
             good = sum(choice.regret <= GOOD_CHOICE for choice in choices)
-            classes = (of_class(own, klass) for klass in (DEVICE_BOUND, HOST_BOUND))
-            cells = [f"{len(one)}: {errors(one, worst=False)}" for one in classes]
-            rows.append([CARDS[card], name, *cells, f"{good} of {len(choices)}"])
+            rows.append([CARDS[card], name, *by_bound(own, worst=False), f"{good} of {len(choices)}"])
     return Table(("card", "language", "device-bound", "host-bound", "choices within 5 %"), rows)
-
-
-def known() -> Table:
-    """CUDA C++ programs by what is known of the kernel: its time over all the data alone, or a chunk's as well."""
-    rows = []
-    for card, paths in newest("programs-suite").items():
-        for name, change in (("the whole and a chunk", lambda record: record), ("the whole alone", whole_alone)):
-            found = [row for path in paths for row in compare(change(read(path))).rows if row.front_end == "cuda-c++"]
-            cells = (errors(of_class(found, klass)) for klass in (DEVICE_BOUND, HOST_BOUND))
-            rows.append([CARDS[card], name, *cells])
-    return Table(("card", "known of each kernel", "device-bound", "host-bound"), rows)
-
-
-def whole_alone(record: Record) -> Record:
-    """Return the record as if nobody had measured what a kernel takes over a chunk."""
-    return msgspec.structs.replace(
-        record,
-        runs=tuple(
-            msgspec.structs.replace(
-                run,
-                entries=tuple(
-                    entry
-                    if entry.program is None
-                    else msgspec.structs.replace(entry, program=msgspec.structs.replace(entry.program, chunks_s=()))
-                    for entry in run.entries
-                ),
-            )
-            for run in record.runs
-        ),
-    )
 
 
 def recorded() -> Table:
     """Recorded programs: replays, and what changes of them were predicted to bring from the recording alone."""
     rows = []
-    for card, name in CARDS.items():
-        folder = max(RECORDS.glob(f"recordings-{card}-*"), key=_number)
-        record = replayed.read_record(folder)
-        good = [one for one in replayed.replays(folder, record) if isinstance(one, replayed.Replayed)]
-        found = [
-            one for one in replayed.predictions(good, record, recordings.PAIRS) if isinstance(one, replayed.Predicted)
-        ]
-        replays, changes = [abs(one.error) for one in good], [abs(one.error_alone) for one in found]
-        slower = sum(one.misleads for one in found)
-        rows.append([name, *(f"{len(one)}: {errors(one)}" for one in (replays, changes)), str(slower or "none")])
+    for card, (folder,) in newest("recordings", 1).items():
+        record = recordings.read_record(folder)
+        good = [one for one in recordings.replays(folder, record) if isinstance(one, recordings.Replayed)]
+        found = list(recordings.predictions(good, record))
+        missed = [abs(one.error) for one in good], [abs(one.error_alone) for one in found]
+        cells = (f"{len(some)}: {errors(some)}" for some in missed)
+        rows.append([CARDS[card], *cells, str(sum(one.misleads for one in found) or "none")])
     return Table(("card", "replays", "changes, from the recording alone", "recommended, and slower"), rows)
 
 
 def effects() -> Table:
-    """Return the errors with each effect off, all other numbers as calibrated."""
-    random = [read(path) for paths in newest("random").values() for path in paths]
-    suite = [read(path) for paths in newest("standard").values() for path in paths]
+    """The errors with each effect off, all other numbers as calibrated."""
+    random, suite = (
+        [read(path) for paths in newest(kind).values() for path in paths] for kind in ("random", "standard")
+    )
     rows = []
     for words, change in ways().items():
-        of_random, of_suite = (list(_changed(records, change)) for records in (random, suite))
-        cells = (of_class(of_random, DEVICE_BOUND), of_class(of_random, HOST_BOUND), of_class(of_suite, DEVICE_BOUND))
-        rows.append([words, *(errors(found, worst=False) for found in cells)])
+        of_random, of_suite = (by_bound(_changed(some, change), False, False) for some in (random, suite))
+        rows.append([words, *of_random, of_suite[0]])
     return Table(("without", "random, device-bound", "random, host-bound", "standard suite, device-bound"), rows)
 
 
@@ -256,9 +222,10 @@ def _without(effect: str, device: Device) -> Device:
 def _changed(records: Iterable[Record], change: Callable[[Device], Device]) -> Iterator[Row]:
     """Yield every schedule, each predicted with its run's own profile after a change."""
     for record in records:
-        profiles = {id(run): profiles_of(run, None) for run in record.runs}
-        for run, entry in record.measured():
-            yield row_of(entry, run, Profiles(change(profiles[id(run)].of(entry)), {}))
+        for run in record.runs:
+            profiles = profiles_of(run, None)
+            for entry in run.entries:  # all were measured
+                yield row_of(entry, run, Profiles(change(profiles.of(entry)), {}))
 
 
 def with_assumed(card: Device, other: Device) -> Device:
@@ -287,35 +254,71 @@ def shipped() -> Table:
         }
         for name, profile in changed.items():
             found = [row for path in newest("random")[card] for row in compare(read(path), profile).rows]
-            cells = (errors(of_class(found, klass), worst=False) for klass in (DEVICE_BOUND, HOST_BOUND))
-            rows.append([CARDS[card], name, *cells])
+            rows.append([CARDS[card], name, *by_bound(found, worst=False, counted=False)])
     return Table(("card", "predicted with", "device-bound", "host-bound"), rows)
+
+
+class Tuning(msgspec.Struct, frozen=True):
+    """A workload, its candidates that could be measured, and the wall times of each, seconds.
+
+    ``found``: which of them ten measurements find, and ``best``, the fastest; ``found_s``, ``best_s``: what these two
+    took side by side.
+    """
+
+    workload: Workload
+    configs: tuple[Config, ...]
+    wall_s: tuple[tuple[float, ...], ...]
+    found: int
+    best: int
+    found_s: tuple[float, ...]
+    best_s: tuple[float, ...]
+
+    @property
+    def is_good(self) -> bool:
+        """Whether what was found is within 2 % of the best, or within their noise, side by side."""
+        ratio, low, _ = ratio_of(self.found_s, self.best_s, 0)
+        return self.found == self.best or ratio <= 1 + GOOD_TUNING or low <= 1
+
+    def regrets(self, device: Device) -> tuple[float, float, float]:
+        """Return the share by which a choice is slower than the best: the model's, of ``tune``, and at random."""
+        seconds, everyone, rng = [median(walls) for walls in self.wall_s], range(len(self.configs)), random.Random(0)
+        offers, measured = proposals(self.workload, self.configs, device), dict[int, float]()
+        while len(measured) < BUDGET and (k := offers.next(measured)) is not None:
+            measured[k] = seconds[k]
+        drawn_s = [min(seconds[k] for k in rng.sample(everyone, BUDGET)) for _ in range(TRIALS)]
+        pick_s, tuned_s, random_s = next(iter(measured.values())), min(measured.values()), fmean(drawn_s)
+        return pick_s / min(seconds) - 1, tuned_s / min(seconds) - 1, random_s / min(seconds) - 1
+
+
+class Tunings(msgspec.Struct, frozen=True):
+    """Every candidate of drawn workloads, measured on a card, and the profile of just before, as TOML."""
+
+    card: str
+    profile: str
+    tunings: tuple[Tuning, ...]
+
+
+def read_tunings(card: str) -> Tunings:
+    """Return the record of a card."""
+    return msgspec.json.decode(gzip.decompress((RECORDS / f"tuning-{card}.json.gz").read_bytes()), type=Tunings)
 
 
 def tuned() -> Table:
     """What ten measurements find of all the candidates that were measured, by who chooses them: mean over workloads."""
     rows = []
     for card, name in CARDS.items():
-        record = tuning.read_record(RECORDS / f"tuning-{card}.json.gz")
-        found = tuning.regrets(record)
-        means = [sum(column) / len(found) for column in zip(*found, strict=True)]
-        good = sum(map(tuning.is_good, record.tunings))
-        rows.append([name, *map(percent, means), f"{good} of {len(found)}"])
+        record = read_tunings(card)
+        device = parse_device(record.profile)
+        regrets = zip(*(one.regrets(device) for one in record.tunings), strict=True)
+        good = sum(one.is_good for one in record.tunings)
+        rows.append([name, *(percent(fmean(some)) for some in regrets), f"{good} of {len(record.tunings)}"])
     head = ("card", "the model's pick", "`tune`", "at random", "`tune` within 2 % of the best")
     return Table(head, rows)
 
 
 TABLES: dict[str, Callable[[], Table]] = {
-    "accuracy": accuracy,
-    "records": of_records,
-    "lengths": lengths,
-    "intervals": intervals,
-    "programs": programs,
-    "known": known,
-    "recorded": recorded,
-    "effects": effects,
-    "shipped": shipped,
-    "tuned": tuned,
+    table.__name__: table
+    for table in (accuracy, records, lengths, intervals, programs, recorded, effects, shipped, tuned)
 }
 
 
@@ -328,33 +331,18 @@ def pages() -> list[Path]:
 
 
 def rewritten(text: str, made: Callable[[str], str]) -> str:
-    """Return a page with what ``made`` gives for the name of each of its tables; "" leaves that table as it is."""
-    return PLACE.sub(lambda place: f"{place[1]}\n{made(place[2]) or place[3]}\n", text)
+    """Return a page with what ``made`` gives for the name of each of its tables."""
+    return PLACE.sub(lambda place: f"{place[1]}\n{made(place[2])}\n", text)
 
 
-def main() -> None:
+def main(names: Sequence[str]) -> None:
     """Print tables, or write them into the pages."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--write", action="store_true", help="into the pages, those named or all")
-    given = parser.parse_args()
-    if unknown := set(given.names) - TABLES.keys():
-        parser.error(f"{', '.join(sorted(unknown))}: no such table; there are {', '.join(TABLES)}")
-
-    @cache
-    def made(name: str) -> str:
-        if given.names and name not in given.names:
-            return ""
-        print(f"{name} ...", file=sys.stderr, flush=True)
-        return str(TABLES[name]())
-
-    if given.write:
+    if names == ["--write"]:
         for page in pages():
-            text = page.read_text(encoding="utf-8")
-            page.write_text(rewritten(text, made), encoding="utf-8")
+            page.write_text(rewritten(page.read_text("utf-8"), lambda name: str(TABLES[name]())), encoding="utf-8")
     else:
-        print("\n".join(map(made, given.names)) or "\n".join(TABLES))
+        print("\n".join(f"{name}\n{TABLES[name]()}" for name in names or TABLES))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,7 +1,5 @@
 """Training in PyTorch: each step copies a batch and its labels to the card, runs forward and backward, and updates."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,7 +8,7 @@ from typing import Any
 import torch
 from torch.profiler import record_function
 
-from campaigns.recorded.rounds import Work, main
+from campaigns.programs.rounds import Work, main
 
 Batch = tuple[Any, Any]
 Loop = Callable[["Trainer", list[Batch]], float]
@@ -38,25 +36,12 @@ class Trainer:
 # The loops, as one writes them; each gives the mean loss
 
 
-def blocking(trainer: Trainer, batches: list[Batch]) -> float:
-    total = torch.zeros((), device="cuda")
+def one_by_one(trainer: Trainer, batches: list[Batch], non_blocking: bool = True, each_loss: bool = False) -> float:
+    total = 0.0 if each_loss else torch.zeros((), device="cuda")
     for x, labels in batches:
-        total += trainer.step(x.to("cuda"), labels.to("cuda"))
+        loss = trainer.step(x.to("cuda", non_blocking=non_blocking), labels.to("cuda", non_blocking=non_blocking))
+        total += loss.item() if each_loss else loss
     return float(total) / len(batches)
-
-
-def non_blocking(trainer: Trainer, batches: list[Batch]) -> float:
-    total = torch.zeros((), device="cuda")
-    for x, labels in batches:
-        total += trainer.step(x.to("cuda", non_blocking=True), labels.to("cuda", non_blocking=True))
-    return float(total) / len(batches)
-
-
-def asking_each_loss(trainer: Trainer, batches: list[Batch]) -> float:
-    total = 0.0
-    for x, labels in batches:
-        total += trainer.step(x.to("cuda", non_blocking=True), labels.to("cuda", non_blocking=True)).item()
-    return total / len(batches)
 
 
 def prefetching() -> Loop:
@@ -97,10 +82,10 @@ def training(loop: Callable[[], Loop], pinned: bool = True) -> Work:
 
 
 VARIANTS = {
-    "pageable": lambda: training(lambda: blocking, pinned=False),
-    "pinned": lambda: training(lambda: blocking),
-    "async": lambda: training(lambda: non_blocking),
-    "each-loss": lambda: training(lambda: asking_each_loss),
+    "pageable": lambda: training(lambda: partial(one_by_one, non_blocking=False), pinned=False),
+    "pinned": lambda: training(lambda: partial(one_by_one, non_blocking=False)),
+    "async": lambda: training(lambda: one_by_one),
+    "each-loss": lambda: training(lambda: partial(one_by_one, each_loss=True)),
     "prefetched": lambda: training(prefetching),
 }
 

@@ -3,8 +3,6 @@
 The ``small`` variants are of a deep network with few features, whose calls take the host longer than the card.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from itertools import cycle
@@ -13,7 +11,7 @@ from typing import Any
 import torch
 from torch.profiler import record_function
 
-from campaigns.recorded.rounds import Work, main
+from campaigns.programs.rounds import Work, main
 
 Loop = Callable[[Any, list[Any], list[Any]], object]
 
@@ -24,17 +22,14 @@ SMALL_BATCHES, SMALL_ROWS, SMALL_FEATURES, SMALL_LAYERS = 8, 64, 256, 16
 # The loops, as one writes them
 
 
-def blocking(model: Any, batches: list[Any], scores: list[Any]) -> None:
+def one_by_one(
+    model: Any, batches: list[Any], scores: list[Any], non_blocking: bool = True, synchronised: bool = False
+) -> None:
     for batch, score in zip(batches, scores, strict=True):
-        score.copy_(model(batch.to("cuda")))
-
-
-def non_blocking(model: Any, batches: list[Any], scores: list[Any], synchronised: bool = False) -> None:
-    for batch, score in zip(batches, scores, strict=True):
-        score.copy_(model(batch.to("cuda", non_blocking=True)), non_blocking=True)
+        score.copy_(model(batch.to("cuda", non_blocking=non_blocking)), non_blocking=non_blocking)
         if synchronised:
             torch.cuda.synchronize()
-    if not synchronised:
+    if non_blocking and not synchronised:
         torch.cuda.synchronize()
 
 
@@ -71,26 +66,6 @@ def as_graph(model: Any, batches: list[Any], scores: list[Any]) -> Callable[[], 
 # What they work on
 
 
-def large_model() -> Any:
-    nn = torch.nn
-    return nn.Sequential(nn.Linear(FEATURES, FEATURES), nn.ReLU(), nn.Linear(FEATURES, CLASSES)).to("cuda")
-
-
-def small_model() -> Any:
-    nn = torch.nn
-    layers = [nn.Sequential(nn.Linear(SMALL_FEATURES, SMALL_FEATURES), nn.ReLU()) for _ in range(SMALL_LAYERS)]
-    return nn.Sequential(*layers).to("cuda")
-
-
-def data(batches: int, rows: int, features: int, classes: int, pinned: bool) -> tuple[list[Any], list[Any]]:
-    """Return batches and a place for the scores of each."""
-    given = [torch.randn(rows, features) for _ in range(batches)]
-    scores = [torch.zeros(rows, classes) for _ in range(batches)]
-    if pinned:
-        given, scores = [one.pin_memory() for one in given], [one.pin_memory() for one in scores]
-    return given, scores
-
-
 def is_right(model: Any, batches: list[Any], scores: list[Any]) -> bool:
     return all(
         torch.allclose(model(batch.to("cuda")).cpu(), score, rtol=1e-3, atol=1e-4)
@@ -100,31 +75,39 @@ def is_right(model: Any, batches: list[Any], scores: list[Any]) -> bool:
 
 def large(loop: Callable[[], Loop], pinned: bool = True) -> Work:
     torch.manual_seed(1)
-    model = large_model()
-    batches, scores = data(BATCHES, ROWS, FEATURES, CLASSES, pinned)
+    nn = torch.nn
+    model = nn.Sequential(nn.Linear(FEATURES, FEATURES), nn.ReLU(), nn.Linear(FEATURES, CLASSES)).to("cuda")
+    batches = [torch.randn(ROWS, FEATURES) for _ in range(BATCHES)]
+    scores = [torch.zeros(ROWS, CLASSES) for _ in range(BATCHES)]
+    if pinned:
+        batches, scores = [one.pin_memory() for one in batches], [one.pin_memory() for one in scores]
     return Work(partial(loop(), model, batches, scores), partial(is_right, model, batches, scores))
 
 
 def small(loop: Loop | None) -> Work:
     """Return it as a graph if there is no loop."""
     torch.manual_seed(2)
-    model = small_model()
-    batches, scores = data(SMALL_BATCHES, SMALL_ROWS, SMALL_FEATURES, SMALL_FEATURES, True)
+    nn, size = torch.nn, (SMALL_ROWS, SMALL_FEATURES)
+    layers = [nn.Sequential(nn.Linear(SMALL_FEATURES, SMALL_FEATURES), nn.ReLU()) for _ in range(SMALL_LAYERS)]
+    model = nn.Sequential(*layers).to("cuda")
+    batches = [torch.randn(size).pin_memory() for _ in range(SMALL_BATCHES)]
+    scores = [torch.zeros(size).pin_memory() for _ in range(SMALL_BATCHES)]
     run = as_graph(model, batches, scores) if loop is None else partial(loop, model, batches, scores)
     return Work(run, partial(is_right, model, batches, scores))
 
 
 VARIANTS = {
-    "pageable": lambda: large(lambda: blocking, pinned=False),
-    "pinned": lambda: large(lambda: blocking),
-    "async": lambda: large(lambda: non_blocking),
-    "synchronised": lambda: large(lambda: partial(non_blocking, synchronised=True)),
+    "pageable": lambda: large(lambda: partial(one_by_one, non_blocking=False), pinned=False),
+    "pinned": lambda: large(lambda: partial(one_by_one, non_blocking=False)),
+    "async": lambda: large(lambda: one_by_one),
+    "synchronised": lambda: large(lambda: partial(one_by_one, synchronised=True)),
     "streams-2": lambda: large(lambda: over_streams(2)),
     "streams-4": lambda: large(lambda: over_streams(4)),
-    "small": lambda: small(non_blocking),
-    "small-synchronised": lambda: small(partial(non_blocking, synchronised=True)),
+    "small": lambda: small(one_by_one),
+    "small-synchronised": lambda: small(partial(one_by_one, synchronised=True)),
     "small-graph": lambda: small(None),
 }
 
 if __name__ == "__main__":
-    main(VARIANTS, record_function, torch.inference_mode())
+    with torch.inference_mode():
+        main(VARIANTS, record_function)
