@@ -9,56 +9,50 @@ print(prediction.makespan_s, prediction.speedup)
 
 from importlib.metadata import version
 
-from streamsim.analysis.explain import explain
-from streamsim.analysis.explanation import Explanation
-from streamsim.analysis.intervals import interval
-from streamsim.analysis.predict import Prediction, predict
-from streamsim.analysis.what_if import what_if
-from streamsim.code.programs import code_of, code_of_schedule
-from streamsim.device.generations import load_device
-from streamsim.device.library import device_names
-from streamsim.device.profile import Device
-from streamsim.device.variations import changed
-from streamsim.diagnosis.diagnose import Measured, diagnose
+from streamsim.analysis import Explanation, Prediction, explain, interval, predict, what_if
+from streamsim.code import code_of, code_of_schedule
+from streamsim.device import Device, changed, device_names, load_device
+from streamsim.diagnosis import Measured, diagnose
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program.builder import Program
-from streamsim.program.config import Config, breadth_first, build, depth_first, one_stream, prefetch, ring, serial
-from streamsim.program.files import read_schedule, read_workload, workload_of_sizes, write_schedule, write_workload
-from streamsim.program.layers import Layer, Layers, read_layers
-from streamsim.program.offload import offload
-from streamsim.program.schedule import (
+from streamsim.program import (
     Buffer,
+    Config,
     Copy,
     HostWork,
     Kernel,
+    Layer,
+    Layers,
+    Program,
     RecordEvent,
     Region,
     Schedule,
     Synchronize,
     WaitEvent,
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+    build,
+    depth_first,
+    offload,
+    one_stream,
+    prefetch,
+    read_layers,
+    read_schedule,
+    read_workload,
+    ring,
+    serial,
+    workload_of_sizes,
+    write_schedule,
+    write_workload,
 )
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.races.check import check
-from streamsim.recorded.program import program_of
-from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import Recording
-from streamsim.recorded.replay import replay
-from streamsim.recorded.summary import summarise
-from streamsim.report.gantt import plot_gantt, plot_gantts, save_gantt
-from streamsim.report.text import gantt
-from streamsim.report.trace import write_trace
-from streamsim.search.best import best
-from streamsim.search.best_offload import best_offload
-from streamsim.search.best_steps import best_steps
-from streamsim.search.evaluate import evaluate
-from streamsim.search.grid import Grid
-from streamsim.search.result import Best
-from streamsim.search.sweep import Sweep
-from streamsim.search.sweep_text import sweep
-from streamsim.timeline.timeline import Timeline
-from streamsim.training.loop import Loop, loop_advice
-from streamsim.transform.changes import Change
+from streamsim.races import check
+from streamsim.recorded import Recording, program_of, read_recording, replay, summarise
+from streamsim.report import gantt, plot_gantt, plot_gantts, save_gantt, write_trace
+from streamsim.search import Best, Grid, Sweep, best, best_offload, best_steps, evaluate, sweep
+from streamsim.timeline import Timeline
+from streamsim.training import Loop, loop_advice
+from streamsim.transform import Change
 
 __version__ = version("streamsim")
 __all__ = [
