@@ -1,6 +1,6 @@
 """What a number or a word of a value may be: the largest numbers, and checks that name the field."""
 
-from collections.abc import Callable
+import reprlib
 
 from streamsim.errors import InputError
 
@@ -18,7 +18,7 @@ LEAST_FILL = 1e-6  # of the card
 def check_whole(field: str, value: object, least: int, most: int) -> None:
     """Raise InputError unless ``value`` is an int (not a bool) in ``least..most``."""
     if type(value) is not int or not least <= value <= most:
-        raise InputError(f"{field} = {written(value)}: expected a whole number from {least} to {most}")
+        raise InputError(f"{field} = {shown(value)}: expected a whole number from {least} to {most}")
 
 
 def check_calls(what: str, calls: int) -> None:
@@ -31,16 +31,18 @@ def check_calls(what: str, calls: int) -> None:
 def check_number(field: str, value: object, least: float, most: float) -> None:
     """Raise InputError unless ``value`` is a finite number in ``least..most``."""
     if type(value) not in (int, float) or not least <= value <= most:  # type: ignore[operator]
-        raise InputError(f"{field} = {written(value)}: expected a number from {least:g} to {most:g}")
+        raise InputError(f"{field} = {shown(value)}: expected a number from {least:g} to {most:g}")
 
 
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 60
 WORDS = {str: "text", bool: "True or False", dict: "a table"}
 
 
 def check_is(field: str, value: object, kind: type) -> None:
     """Raise InputError unless ``value`` is a ``kind``, as its annotation says; pass it only where None is none."""
     if not isinstance(value, kind):
-        raise InputError(f"{field} = {value!r:.60}: expected {WORDS.get(kind) or f'a {kind.__name__}'}")
+        raise InputError(f"{field} = {shown(value)}: expected {WORDS.get(kind) or f'a {kind.__name__}'}")
 
 
 def check_tuple(field: str, value: object, *of: type) -> None:
@@ -59,12 +61,12 @@ def check_tuple(field: str, value: object, *of: type) -> None:
 def check_choice(field: str, value: object, choices: tuple[str, ...]) -> None:
     """Raise InputError unless ``value`` is one of ``choices``."""
     if value not in choices:
-        raise InputError(f"{field} = {written(value)}: expected one of {', '.join(choices)}")
+        raise InputError(f"{field} = {shown(value)}: expected one of {', '.join(choices)}")
 
 
-def written(value: object, write: Callable[[object], str] = repr) -> str:
-    """``value`` as ``write`` writes it, for an error message; an int may have more digits than Python will write."""
+def shown(value: object) -> str:
+    """Return any ``value`` as a short text for an error message."""
     try:
-        return write(value)
-    except ValueError:
+        return _SHOWN.repr(value)
+    except ValueError:  # an int may have more digits than Python writes
         return f"a {type(value).__name__} too long to write"

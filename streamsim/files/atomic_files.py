@@ -8,7 +8,6 @@ import os
 import select
 import shutil
 import stat
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from gzip import GzipFile
@@ -137,18 +136,10 @@ def _beside(target: Path) -> Iterator[BinaryIO]:
         with open(temporary, "xb") as file:
             yield file
         if target.exists():
-            _copy_owner_and_mode(target, temporary)
+            old = target.stat()
+            with suppress(OSError, AttributeError):  # root may give a file away, and Windows has no owners
+                os.chown(temporary, old.st_uid, old.st_gid)
+            shutil.copymode(target, temporary)  # last: a new owner takes set-uid bits away
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _copy_owner_and_mode(target: Path, temporary: Path) -> None:
-    """Give the new file the owner and permissions of the old one, as root may write into other users' folders."""
-    old, new = target.stat(), temporary.stat()
-    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid) and sys.platform != "win32":
-        for owner in ((old.st_uid, old.st_gid), (-1, old.st_gid)):  # a user may set the group without the owner
-            with suppress(OSError):
-                os.chown(temporary, *owner)
-                break
-    shutil.copymode(target, temporary)  # last: a new owner takes set-uid bits away

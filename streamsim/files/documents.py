@@ -11,7 +11,6 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from functools import partial
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
@@ -32,7 +31,6 @@ from streamsim.text import (
 )
 
 KNOWN = "streamsim init --schema says what is known"
-_PLACE = re.compile(r" - at (?:`(key)` in )?`\$([^`]*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _FIELD = re.compile(r"Object (missing required|contains unknown) field `(.*)`$", re.DOTALL)
 
@@ -74,14 +72,11 @@ def parse_toml(
 
 def of_table(plain: dict[str, Any], kind: type[Value], parsers: Parsers | None = None) -> Value:
     """Return the value of type ``kind`` in a plain table, with text as in :func:`parse_toml`. Raises InputError."""
-
-    def convert(table: dict[str, Any]) -> Value:
-        return msgspec.convert(_numbers(table, kind, "", parsers or {}), kind)
-
+    table = _numbers(plain, kind, "", parsers or {})
     try:
-        return convert(plain)
+        return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
-        raise InputError(_explain(error, plain, convert, kind)) from None
+        raise InputError(_explain(error, table, kind)) from None
 
 
 def dump_toml(value: msgspec.Struct) -> str:
@@ -104,21 +99,14 @@ def _numbers(value: Any, kind: Any, path: str, parsers: Parsers) -> Any:
     if isinstance(value, dict) and get_origin(kind) is dict and get_args(kind)[1] is not float:  # of tables
         return {k: _numbers(v, get_args(kind)[1], f"{path}.{k}".lstrip("."), parsers) for k, v in value.items()}
     if isinstance(value, str) and {kind, *get_args(kind)} & {int, float}:
-        return _quantity(value, path, parsers)
+        name = re.sub(r"\[\d+\]$", "", path).rpartition(".")[2]
+        return parsers.get(name, parser_for(name))(value, path)
     return value
 
 
 def _bare(kind: Any) -> Any:
     """Return a type without its ``Annotated`` declaration."""
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
-
-
-def _quantity(text: str, path: str, parsers: Parsers) -> float:
-    name = re.sub(r"\[\d+\]$", "", path).rpartition(".")[2]
-    if name in parsers:
-        number: float = parsers[name](text, path)
-        return number
-    return parser_for(name)(text, path)
 
 
 def refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
@@ -140,7 +128,7 @@ def explain_json(error: ValueError | RecursionError, data: bytes, kind: type[msg
         if isinstance(slip, json.JSONDecodeError) and slip.msg != "Extra data" and is_cut_short(data):
             return f"is cut short ({_malformed(slip)}); write it again"
         return _malformed(slip) + ("" if data.lstrip()[:1] in b"{[" else "; a schedule is a JSON object")
-    return _explain(error, plain, _NO_TABLES, kind) if isinstance(error, msgspec.ValidationError) else _malformed(error)
+    return _explain(error, plain, kind) if isinstance(error, msgspec.ValidationError) else _malformed(error)
 
 
 def _malformed(error: ValueError | RecursionError) -> str:
@@ -151,21 +139,15 @@ def _malformed(error: ValueError | RecursionError) -> str:
     return f"cannot be read: {uncapitalised(str(error))}"
 
 
-_NO_TABLES = dict  # a schedule has none whose keys anyone may choose
-
-
-def _explain(
-    error: msgspec.ValidationError, plain: Any, convert: Callable[[Any], Any], kind: type[msgspec.Struct]
-) -> str:
-    """Return the reason why ``convert`` of ``plain``, which should become a ``kind``, raised ``error``."""
-    place = _PLACE.search(str(error))
-    reason = str(error)[: place.start()] if place else str(error)
-    path, value = _look_up(plain, place.group(2) if place else "", str(error), convert)
+def _explain(error: msgspec.ValidationError, plain: Any, kind: type[msgspec.Struct]) -> str:
+    """Return the reason why ``plain`` cannot become a ``kind``, as ``error`` says."""
+    reason, _, place = str(error).partition(" - at `$")
+    path, value, expected = _look_up(plain, kind, place.removesuffix("`"))
     if isinstance(error.__cause__, InputError):
         return f"{path}.{error.__cause__}".lstrip(".")
-    expected, field = _kind_at(kind, place.group(2) if place else ""), _FIELD.match(reason)
     if get_origin(expected) is Literal:
         return f"{path} = {shown(value)}: expected one of {', '.join(map(repr, get_args(expected)))}"
+    field = _FIELD.match(reason)
     if field is None:
         remedy = f"; {KNOWN}" if reason.startswith("Invalid value") else ""
         return f"{path or 'the file'} = {shown(value)}: {uncapitalised(reason).replace('`', '')}{remedy}"
@@ -178,16 +160,30 @@ def _explain(
     return f"{name} = {shown(value.get(field.group(2)))}: unknown field; {hint}"
 
 
-def _kind_at(kind: Any, place: str) -> Any:
-    """Return the type at ``place`` of a ``kind``."""
-    for name, _ in _STEP.findall(place):
+def _look_up(value: Any, kind: Any, place: str) -> tuple[str, Any, Any]:
+    """Return the path to ``place`` in a ``value`` that should become a ``kind``, and the value and the type there.
+
+    msgspec names no key of a table whose keys anyone may choose (``[...]``): it is that of the first bad value.
+    """
+    path = ""
+    for name, index in _STEP.findall(place):
         if name:
             kind = next((_bare(field.type) for field in _fields_of(kind) if field.encode_name == name), None)
-        elif get_origin(kind) is tuple:
-            kind = get_args(kind)[0]
         else:
-            kind = get_args(kind)[1] if get_origin(kind) is dict else None
-    return kind
+            kind = get_args(kind)[-1 if get_origin(kind) is dict else 0]
+        if index == "...":
+            name = next(key for key in value if not _is_a(kind, value[key]))
+        value = value[name or int(index)]
+        path += f".{name}" if name else f"[{index}]"
+    return path.lstrip("."), value, kind
+
+
+def _is_a(kind: Any, value: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except ValueError:
+        return False
+    return True
 
 
 def _fields_of(kind: Any) -> list[msgspec.structs.FieldInfo]:
@@ -195,38 +191,3 @@ def _fields_of(kind: Any) -> list[msgspec.structs.FieldInfo]:
     kinds = get_args(kind) if get_origin(kind) is UnionType else (kind,)
     structs = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
     return [field for struct in structs for field in msgspec.structs.fields(struct)]
-
-
-def _look_up(plain: Any, place: str, message: str, convert: Callable[[Any], Any]) -> tuple[str, Any]:
-    """Return the path to ``place`` without msgspec's ``$`` and ``[...]`` ("some key"), and the value there."""
-    path, value, keep = "", plain, lambda table: table
-    for name, index in _STEP.findall(place):
-        if index == "...":
-            name = _to_blame(value, partial(_is_wrong, convert, keep, message))
-        key = name or int(index)
-        value, keep = value[key], partial(_with, keep, value, key)
-        path += f".{name}" if name else f"[{index}]"
-    return path.lstrip("."), value
-
-
-def _to_blame(table: dict[str, Any], is_wrong: Callable[[dict[str, Any]], bool]) -> str:
-    """Return the key whose value is wrong, found by halving the table, which may be large."""
-    keys = list(table)
-    while len(keys) > 1:
-        half = keys[: len(keys) // 2]
-        keys = half if is_wrong({key: table[key] for key in half}) else keys[len(half) :]
-    return keys[0]
-
-
-def _with(keep: Callable[[Any], Any], table: Any, key: Any, value: Any) -> Any:
-    """Return the whole document with another value of ``key`` in ``table``."""
-    return keep({**table, key: value} if isinstance(table, dict) else [*table[:key], value, *table[key + 1 :]])
-
-
-def _is_wrong(convert: Callable[[Any], Any], keep: Callable[[Any], Any], message: str, table: dict[str, Any]) -> bool:
-    """Return True if the document with only this ``table`` in its place gets the same message."""
-    try:
-        convert(keep(table))
-    except ValueError as error:
-        return str(error) == message
-    return False

@@ -1,5 +1,19 @@
 """Text that people write and read: sizes, times and rates, ranges of them, and the kind of a file from its content."""
 
+from streamsim.checks import shown
+from streamsim.text.lines import (
+    FORMULA,
+    LONGEST_LINE,
+    as_unicode,
+    counted,
+    from_cell,
+    listed,
+    one_line,
+    printable,
+    short,
+    to_cell,
+    uncapitalised,
+)
 from streamsim.text.quantities import (
     ALL,
     RATE,
@@ -26,17 +40,3 @@ from streamsim.text.quantities import (
     unit_of,
 )
 from streamsim.text.recognise import GZIP_MAGIC, LARGEST_TOML_BYTES, WORDS, is_cut_short, kind_of, mistaken_for
-from streamsim.text.shown import (
-    FORMULA,
-    LONGEST_LINE,
-    as_unicode,
-    counted,
-    from_cell,
-    listed,
-    one_line,
-    printable,
-    short,
-    shown,
-    to_cell,
-    uncapitalised,
-)

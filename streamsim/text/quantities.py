@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import TypeVar
 
-from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, LONGEST_S, MOST_CHUNKS, check_choice
+from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, LONGEST_S, MOST_CHUNKS, check_choice, shown
 from streamsim.errors import InputError
-from streamsim.text.shown import LONGEST_TEXT, shown
+from streamsim.text.lines import LONGEST_TEXT
 
 _NUMBER = r"\s*(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*"
 _SI, _IEC = "(?P<prefix>[kKMGT])?", "(?P<iec>[kmgt])i"
@@ -23,8 +23,8 @@ _BYTES = re.compile(rf"{_NUMBER}(?:(?i:{_IEC}b)|{_SI}B)?\s*", re.ASCII)
 _SECONDS = re.compile(rf"{_NUMBER}(?:(?P<prefix>[num\u00b5\u03bc])?s)?\s*", re.ASCII)  # two look like a micro sign
 _SHARE = re.compile(rf"{_NUMBER}(?P<prefix>%)?\s*", re.ASCII)
 _BANDWIDTH = re.compile(rf"{_NUMBER}(?:(?i:{_IEC}b/s)|{_SI}B/s)?\s*", re.ASCII)
-_NEARLY_BYTES = re.compile(rf"{_NUMBER}(?P<prefix>[kmgt])i?b?(?P<rate>/s)?\s*", re.ASCII | re.IGNORECASE)
-_NEARLY_SECONDS = re.compile(rf"{_NUMBER}(?P<prefix>[num])?s(?:ec|ecs|econd|econds)?\s*", re.ASCII | re.IGNORECASE)
+_NEARLY = dict.fromkeys((_BYTES, _BANDWIDTH), re.compile(rf"{_NUMBER}(?P<prefix>[kmgt])i?b?(?:/s)?\s*", re.A | re.I))
+_NEARLY[_SECONDS] = re.compile(rf"{_NUMBER}(?P<prefix>[num])?s(?:ecs?|econds?)?\s*", re.A | re.I)
 _TIMES = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _TIMES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _TWO_NUMBERS = re.compile(r"\s*([0-9]+)\s*(?:-|\.\.+|:|,)\s*([0-9]+)\s*", re.ASCII)
@@ -63,9 +63,9 @@ def parse_bytes(text: str, field: str = "size", least: int = 1, most: int = LARG
     hint = "a size in bytes such as 64MiB, 1.5GB or 4096"
     value = _parse(_BYTES, text, field, hint)
     has_prefix = text.strip().removesuffix("B").rstrip()[-1:].isalpha()
-    return _whole(
-        text, field, float(round(value)) if has_prefix and least <= value <= most else value, least, most, hint
-    )
+    if has_prefix and least <= value <= most:
+        value = float(round(value))
+    return _whole(text, field, value, least, most, hint)
 
 
 def parse_count(text: str, field: str = "count", least: int = 1, most: int = LARGEST_BYTES) -> int:
@@ -202,14 +202,14 @@ def _parse(form: re.Pattern[str], text: str, field: str, hint: str) -> float:
 
 def _meant(form: re.Pattern[str], text: str) -> str:
     """Return a suggestion for a size or rate without a unit or in bits, or a time with a wrong unit; "" for none."""
-    time = _NEARLY_SECONDS.fullmatch(text[:LONGEST_TEXT]) if form is _SECONDS else None
-    if time:
-        return f"; did you mean {time['number']}{(time['prefix'] or '').lower()}s?"
-    nearly = _NEARLY_BYTES.fullmatch(text[:LONGEST_TEXT]) if form in (_BYTES, _BANDWIDTH) else None
+    nearly = _NEARLY[form].fullmatch(text[:LONGEST_TEXT]) if form in _NEARLY else None
     if not nearly:
         return ""
-    prefix, rate = nearly["prefix"].upper(), "/s" if form is _BANDWIDTH else ""
-    return f"; did you mean {nearly['number']}{prefix}B{rate} or {nearly['number']}{prefix}iB{rate}?"
+    number, prefix = nearly["number"], nearly["prefix"] or ""
+    if form is _SECONDS:
+        return f"; did you mean {number}{prefix.lower()}s?"
+    rate = "/s" if form is _BANDWIDTH else ""
+    return f"; did you mean {number}{prefix.upper()}B{rate} or {number}{prefix.upper()}iB{rate}?"
 
 
 def _whole(text: str, field: str, value: float, least: int, most: int, hint: str) -> int:
@@ -221,12 +221,9 @@ def _whole(text: str, field: str, value: float, least: int, most: int, hint: str
 
 def _within(text: str, field: str, value: float, least: float, most: float, hint: str) -> float:
     if not least <= value <= most:
-        raise InputError(f"{field} = {shown(text)}: expected {hint}, from {_figure(least)} to {_figure(most)}")
+        ends = " to ".join(f"{end:,}" if isinstance(end, int) else f"{end:g}" for end in (least, most))
+        raise InputError(f"{field} = {shown(text)}: expected {hint}, from {ends}")
     return value
-
-
-def _figure(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 # Ranges of numbers as people write them: ``1..64``, ``1..64+3``, ``1MiB..1GiB*2``, ``1,2,4,8..64*2``.

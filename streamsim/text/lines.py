@@ -1,15 +1,10 @@
 """Text of messages: foreign text made safe for one line of a terminal, numbers of things, and lists of words."""
 
-import reprlib
 from collections.abc import Sequence
-
-from streamsim.checks import written
 
 LONGEST_LINE = 500
 LONGEST_TEXT = 100
 LONGEST_REPR = 199  # of a value with more contents than fit one line
-_SHOWN = reprlib.Repr()
-_SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 60
 
 
 def printable(text: str) -> str:
@@ -57,11 +52,6 @@ def from_cell(text: str) -> str:
 def short(text: str) -> str:
     """Return ``text`` fit for the ``repr`` of a large value."""
     return one_line(text, LONGEST_REPR)
-
-
-def shown(value: object) -> str:
-    """Return any ``value`` as a short text for an error message."""
-    return written(value, _SHOWN.repr)
 
 
 def uncapitalised(text: str) -> str:
