@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -202,6 +203,7 @@ class RecordingBuilder:
         work["call"] = self._call_of(calls, work["process"], work["correlation"])
         self._set_astray(calls, work)
         self._set_streams(calls, work)
+        self._set_only_card()
         cards, kinds = self._cards_of_streams, self.stream_kinds
         return Recording(
             self.format,
@@ -296,6 +298,13 @@ class RecordingBuilder:
         work["call"][astray] = NONE
         self.count(ASTRAY, int(astray.sum()))
 
+    def _set_only_card(self) -> None:
+        """Give the only card with work the facts of the only card listed: AMD's traces number cards in two ways."""
+        listed = [card for number, card in self.cards.items() if card != RecordedCard(number)]
+        if len(self._cards) == len(listed) == 1:
+            (number,) = self._cards
+            self.cards[number] = msgspec.structs.replace(listed[0], id=number)
+
     def _set_streams(self, calls: dict[str, NDArray[Any]], work: dict[str, NDArray[Any]]) -> None:
         """Set the stream of each call that names none to that of its first work. Count calls and work that disagree."""
         has = work["call"] >= 0
@@ -316,6 +325,8 @@ class RecordingBuilder:
             calls[name][rows[said]] = marks[name][said]
         waits = np.isin(calls["kind"], (CallKind.WAIT, CallKind.SYNCHRONIZE_EVENT))
         is_record = calls["kind"] == CallKind.RECORD
+        unnamed = np.flatnonzero(known & (records < 0) & (marks["event"] >= 0))
+        records[unnamed] = _latest_records(calls, rows[unnamed])
         right = known & (records >= 0)
         right[right] = is_record[records[right]] & waits[rows[right]] & (records[right] < rows[right])
         calls["record"][rows[right]] = records[right]
@@ -323,6 +334,18 @@ class RecordingBuilder:
         where = right & (marks["recorded_in"] >= 0)
         calls["stream"][records[where]] = marks["recorded_in"][where]
         self.count(LOST_RECORD, int((waits & (calls["record"] < 0)).sum()))
+
+
+def _latest_records(calls: dict[str, NDArray[Any]], waits: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return for each of the ``waits`` the last call before it that recorded its event; -1 for none."""
+    keys = list(zip(calls["process"].tolist(), calls["event"].tolist(), strict=True))
+    latest: dict[tuple[int, int], int] = {}
+    found = {}
+    for row in sorted({*np.flatnonzero(calls["kind"] == CallKind.RECORD).tolist(), *waits.tolist()}):
+        found[row] = latest.get(keys[row], NONE)
+        if calls["kind"][row] == CallKind.RECORD:
+            latest[keys[row]] = row
+    return np.array([found[row] for row in waits.tolist()], np.int64)
 
 
 def _lookup(processes: Any, correlations: Any, process: Any, correlation: Any) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ _KINDS = (
     (re.compile(r"StreamSynchronize"), CallKind.SYNCHRONIZE_STREAM),
     (re.compile(r"EventSynchronize"), CallKind.SYNCHRONIZE_EVENT),
     (re.compile(r"(?:Device|Ctx|Context|Thread)Synchronize"), CallKind.SYNCHRONIZE_DEVICE),
-    (re.compile(r"(?:Malloc|(?:Mem)?HostAlloc|MemAlloc|(?:Mem)?HostRegister)(?!.*Async)"), CallKind.ALLOCATE),
+    (re.compile(r"(?:(?:Host)?Malloc|(?:Mem)?HostAlloc|MemAlloc|(?:Mem)?HostRegister)(?!.*Async)"), CallKind.ALLOCATE),
     (re.compile(r"(?:Free|MemFree|HostUnregister|HostFree|MemHostUnregister)(?!.*Async)"), CallKind.FREE),
 )  # fmt: skip
 

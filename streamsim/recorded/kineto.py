@@ -22,6 +22,7 @@ import msgspec
 
 from streamsim.errors import InputError
 from streamsim.recorded.builder import UNKNOWN_PROCESS, RecordingBuilder
+from streamsim.recorded.foreign import foreign
 from streamsim.recorded.recording import (
     NONE,
     SIMULATED,
@@ -85,7 +86,7 @@ class _Args(msgspec.Struct, gc=False):
     device: Id = NONE
     context: Whole = NONE
     stream: Id = NONE
-    bytes: Whole = 0
+    bytes: Id = 0  # AMD's calls have a text
     grid: Three = (0, 0, 0)
     block: Three = (0, 0, 0)
     registers: Whole = msgspec.field(default=0, name="registers per thread")
@@ -127,7 +128,8 @@ def read_kineto(path: str | os.PathLike[str], blocks: Iterator[bytes]) -> Record
     builder.count(("text that is no JSON", "not UTF-8, or numbers such as inf; replaced"), int(file.mended))
     if not builder.calls.count + builder.work.count:
         remedy = "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
-        raise InputError(one_line(f"{path}: has no CUDA calls, copies or kernels; {remedy}"))
+        other = foreign(path, "\n".join(builder.processes.values()).encode())
+        raise InputError(one_line(f"{path}: {other or f'has no CUDA calls, copies or kernels; {remedy}'}"))
     return builder.recording()
 
 
@@ -183,7 +185,15 @@ class _EventReader:
         card = self._number(event.pid if args.device == NONE else args.device)
         stream = self._stream(card, args.context, self._number(event.tid if args.stream == NONE else args.stream))
         placed = (UNKNOWN_PROCESS, kind, builder.name(name), builder.card(card), stream, args.correlation)
-        amounts = (args.bytes, direction, memory, args.grid, args.block, args.registers, args.shared_bytes)
+        amounts = (
+            self._number(args.bytes),
+            direction,
+            memory,
+            args.grid,
+            args.block,
+            args.registers,
+            args.shared_bytes,
+        )
         self._rows["work"].append((*row, *placed, *amounts, args.graph, args.node))
 
     def _note(self, event: _TraceEvent, row: tuple[int, int]) -> None:

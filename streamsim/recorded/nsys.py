@@ -27,6 +27,7 @@ from streamsim.errors import InputError
 from streamsim.files import file_error
 from streamsim.recorded.builder import RecordingBuilder, mapped
 from streamsim.recorded.cupti import COPY_KINDS, STREAM_KINDS, Activities, Columns
+from streamsim.recorded.foreign import foreign
 from streamsim.recorded.recording import (
     NONE,
     AnnotationKind,
@@ -39,6 +40,7 @@ from streamsim.recorded.recording import (
     Recording,
     WorkKind,
 )
+from streamsim.recorded.unified import with_prefetches
 from streamsim.text import GZIP_MAGIC, one_line, uncapitalised
 
 EXPORT_AGAIN = "export it again: nsys export --type sqlite --lazy=false FILE.nsys-rep"
@@ -59,6 +61,7 @@ _TIMES = {"start": "start_ns", "end": "end_ns"}
 _CALL = {"correlationId": "correlation", "globalPid": "pid"}
 _PLACED = _TIMES | {"deviceId": "device", "streamId": "stream_id"} | _CALL
 _IN_CONTEXT = {"contextId": "context", "graphId": "graph", "graphNodeId": "node"}
+_MOVED = _TIMES | {"deviceId": "device", "globalPid": "pid", "bytes": "bytes", "copyKind": "copy_kind"}
 _COPIED = {"srcKind": "src_kind", "dstKind": "dst_kind", "srcDeviceId": "src_device", "dstDeviceId": "dst_device"}
 _SHAPE = {f"{name}{axis}": f"{name}_{axis.lower()}" for name in ("grid", "block") for axis in "XYZ"}
 _SHAPE |= {"registersPerThread": "registers", "staticSharedMemory": "static_shared"}
@@ -75,14 +78,16 @@ def read_nsys(path: str | os.PathLike[str]) -> Recording:
     """Return the recording in an SQLite export. Raises InputError of one line, which begins with ``path``."""
     with open_tables(path) as tables:
         if not any(name in tables for name in (*META, "StringIds")):
-            raise InputError(one_line(f"{path}: is an SQLite file, but no export of Nsight Systems; {EXPORT_AGAIN}"))
+            other = foreign(path, "\n".join(tables).encode())
+            what = other or f"is an SQLite file, but no export of Nsight Systems; {EXPORT_AGAIN}"
+            raise InputError(one_line(f"{path}: {what}"))
         builder = RecordingBuilder("Nsight Systems", str(path))
         _Export(builder, tables).read()
         if not builder.calls.count + builder.work.count:
             remedy = "record with: nsys profile --trace=cuda,nvtx"
             raise InputError(one_line(f"{path}: has no CUDA calls, copies or kernels; {remedy}"))
         builder.count(("texts that are not UTF-8", "what cannot be read in them is replaced"), tables.replaced)
-        return builder.recording()
+        return with_prefetches(builder.recording())
 
 
 class _Export:
@@ -102,11 +107,11 @@ class _Export:
         self._read_cards()
         for block in self._blocks(f"{CUPTI}RUNTIME", _IN_THREAD | {"correlationId": "correlation"}):
             self._builder.calls.add(block)
-        copied = _PLACED | {"bytes": "bytes", "copyKind": "copy_kind"}
-        for block in self._blocks(f"{CUPTI}MEMCPY", copied, _IN_CONTEXT | _COPIED | {"migrationCause": "cause"}):
-            of_pages = np.isin(block["copy_kind"], list(self._page_kinds))
-            self._add_moves({name: column[of_pages] for name, column in block.items()})
-            self._activities.copies({name: column[~of_pages] for name, column in block.items()})
+        of_pages = f'coalesce("copyKind", -1) IN ({", ".join(map(str, self._page_kinds))})'
+        for block in self._blocks(f"{CUPTI}MEMCPY", _MOVED, {"migrationCause": "cause"}, where=of_pages):
+            self._add_moves(block)
+        for block in self._blocks(f"{CUPTI}MEMCPY", _PLACED | _MOVED, _IN_CONTEXT | _COPIED, where=f"NOT {of_pages}"):
+            self._activities.copies(block)
         for block in self._blocks(f"{CUPTI}KERNEL", _PLACED, _IN_CONTEXT | _SHAPE):
             self._activities.kernels(block)
         for block in self._blocks(f"{CUPTI}MEMSET", _PLACED | {"bytes": "bytes"}, _IN_CONTEXT):
@@ -164,13 +169,18 @@ class _Export:
     # Rows
 
     def _blocks(
-        self, table: str, needed: dict[str, str], others: dict[str, str] | None = None, texts: tuple[str, ...] = ()
+        self,
+        table: str,
+        needed: dict[str, str],
+        others: dict[str, str] | None = None,
+        texts: tuple[str, ...] = (),
+        where: str = "true",
     ) -> Iterator[Columns]:
         """Yield a table's columns as the builder names them, with its indices of names and threads."""
         lost = (f"rows of {table} without a needed number", "left out")
         names = needed | (others or {})
         unread = partial(self._builder.count, lost)
-        for block in self._tables.blocks(table, tuple(needed), tuple(others or ()), texts, unread):
+        for block in self._tables.blocks(table, tuple(needed), tuple(others or ()), texts, where, unread):
             columns = {names.get(name, name): column for name, column in block.items()}
             if "thread" in columns:
                 columns["process"] = columns["thread"] >> PROCESS_BITS
@@ -285,6 +295,9 @@ class Tables:
     def __contains__(self, name: str) -> bool:
         return name in self._columns
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
     def has(self, table: str, *columns: str) -> bool:
         """Return True if a table has all of these columns."""
         return self._columns.get(table, frozenset()).issuperset(columns)
@@ -295,6 +308,7 @@ class Tables:
         needed: tuple[str, ...],
         others: tuple[str, ...] = (),
         texts: tuple[str, ...] = (),
+        where: str = "true",
         unread: Callable[[int], None] = lambda _: None,
     ) -> Iterator[dict[str, Any]]:
         """Yield columns of whole numbers by name, some rows at a time; nothing for a missing table.
@@ -302,6 +316,7 @@ class Tables:
         - ``needed``: columns that must be there. ``unread`` is called with the number of rows that lack one.
         - ``others``: columns that may be missing; -1 stands for a missing number.
         - ``texts``: columns of any type, as lists; None stands for a missing value.
+        - ``where``: the rows, as an expression of SQL.
 
         Raises InputError naming the table and column if a needed column is missing.
         """
@@ -312,7 +327,7 @@ class Tables:
                 raise InputError(one_line(f"{self._path}: table {table} has no column {name}; {EXPORT_AGAIN}"))
         names = [name for name in (*needed, *others, *texts) if self.has(table, name)]
         chosen = ", ".join(f'"{name}"' for name in names)
-        cursor = self._connection.execute(f'SELECT {chosen} FROM "{table}"')
+        cursor = self._connection.execute(f'SELECT {chosen} FROM "{table}" WHERE {where}')
         while rows := cursor.fetchmany(ROWS_AT_ONCE):
             there = dict(zip(names, zip(*rows, strict=True), strict=True))
             numbers = {name: _whole(there[name]) for name in names if name not in texts}

@@ -56,7 +56,7 @@ SLOW_COPY = (
     "something else held the host (a module, a lock, memory): host work before the copy, as recorded",
     "page faults of memory that is touched for the first time: host work before the copy, as recorded",
 )
-RECORD, WAIT, GRAPH_LAUNCH = int(CallKind.RECORD), int(CallKind.WAIT), int(CallKind.GRAPH_LAUNCH)
+RECORD, WAIT = int(CallKind.RECORD), int(CallKind.WAIT)
 _DIRECTIONS: dict[int, str] = {CopyDirection.H2D: "h2d", CopyDirection.D2H: "d2h"}
 _SYNCHRONISES = {CallKind.SYNCHRONIZE_STREAM, CallKind.SYNCHRONIZE_EVENT, CallKind.SYNCHRONIZE_DEVICE, CallKind.FREE}
 
@@ -166,21 +166,23 @@ class _Writer:
             del column[end:]
 
     def _backlog(self) -> None:
-        """Add work that was called before the recording or its window began: it comes first in its stream."""
+        """Add what is left of work that was called before the program began: it comes first in its stream."""
         work = self._recording.work
         called: dict[int, int] = {}  # by stream: the first work with a recorded call
         for row in np.flatnonzero(work.call != NONE).tolist():
             called.setdefault(int(work.stream[row]), row)
-        left_out = 0
-        for row in np.flatnonzero(work.call == NONE).tolist():
-            if row < called.get(int(work.stream[row]), len(work)):
-                op = self._work(row, CallKind.LAUNCH, 0, 0.0)
-                if op is not None:
-                    self._add(op, NONE, row)
-                    self._assume("copies and kernels called before", "they are taken to be called at the beginning", 1)
-            else:
-                left_out += 1
-        self._assume("copies and kernels without a call", "they are left out", left_out)
+        without = np.flatnonzero(work.call == NONE)
+        is_over = (work.end_ns[without] <= self._first_ns) & (len(called) > 0)
+        first = [called.get(stream, len(work)) for stream in work.stream[without].tolist()]
+        is_next = without < np.array(first, np.int64)
+        for row in without[~is_over & is_next].tolist():
+            op = self._work(row, CallKind.LAUNCH, 0, 0.0)
+            if op is not None:
+                self._add(_rest_of(op, work, row, self._first_ns), NONE, row)
+                self._assume("copies and kernels called before", "they are taken to be called at the beginning", 1)
+        over = "they are left out: the program begins with its first call"
+        self._assume("copies and kernels that had ended before", over, int(is_over.sum()))
+        self._assume("copies and kernels without a call", "they are left out", int((~is_over & ~is_next).sum()))
         self._assume("moves and faults of unified memory", NOT_MODELLED, len(self._recording.pages))
 
     def _take_out(self) -> None:
@@ -244,10 +246,10 @@ class _Writer:
     def _issue(self, i: int, kind: int, thread: int, own_ns: int, rows: Sequence[int]) -> None:
         """Add the ops of a call that put work on the card.
 
-        The work of a graph's launch is issued before the call returns if its first work began by then.
+        The work of a graph's launch, and a prefetch, are issued before the call returns if they began by then.
         """
         call_s, rest_ns = own_ns * 1e-9, 0
-        if kind == GRAPH_LAUNCH:
+        if kind in (CallKind.GRAPH_LAUNCH, CallKind.PREFETCH):
             begun_ns = min(self._of_work.start_ns[row] for row in rows) - int(self._calls.start_ns[i])
             rest_ns = own_ns - min(own_ns, max(0, begun_ns - self._submit_ns))
             if own_ns > rest_ns:
@@ -390,6 +392,17 @@ class _Writer:
         self._assumed.setdefault(what, [0, why])[0] += count
 
 
+def _rest_of(op: Copy | Kernel, work: CardWork, row: int, first_ns: int) -> Copy | Kernel:
+    """Return the part of an op that was still to run when the program began."""
+    start_ns, end_ns = int(work.start_ns[row]), int(work.end_ns[row])
+    share = (end_ns - max(start_ns, first_ns)) / max(end_ns - start_ns, 1)
+    if isinstance(op, Kernel) and op.duration_s is not None:
+        return msgspec.structs.replace(op, duration_s=op.duration_s * share)
+    if isinstance(op, Copy) and op.host is None:
+        return msgspec.structs.replace(op, bytes=max(1, round(op.bytes * share)))
+    return op
+
+
 def _no_program(recording: Recording) -> str:
     """Return the reason why a recording has no program, and the remedy."""
     issues = int(np.isin(recording.calls.kind, ISSUES).sum())
@@ -469,14 +482,19 @@ def _threads_of(work: CardWork) -> list[int]:
 def _fill_of(recording: Recording, threads: list[int]) -> list[float]:
     """Return the share of its card that each row of the work keeps busy alone; 0 if it is unknown.
 
+    Grids of fewer blocks than multiprocessors leave the other multiprocessors idle.
+
     A multiprocessor holds some 2,048 threads, but 1.25 warps of a matrix product keep a scheduler busy. Such a kernel
     leaves little to others, though it is far from filling the card. On an H200, two of them with 0.7 and 1 warps a
     scheduler left others 0.5 and 0.2 of the card; on an H100, one with 1 warp left 0.07.
     """
-    issuing = {card.id: min(max(card.multiprocessors, 0), LARGEST_COUNT) * ISSUING for card in recording.cards}
-    at_once = np.array([issuing.get(card, 0) for card in recording.work.card.tolist()], np.float64)
-    share = np.minimum(np.divide(threads, at_once, out=np.zeros(len(threads)), where=at_once > 0), 1.0)
-    known = (recording.work.kind == WorkKind.KERNEL) & (at_once > 0)
+    work = recording.work
+    held = np.array([min(max(card.multiprocessors, 0), LARGEST_COUNT) for card in recording.cards], np.float64)
+    count = held[work.card]
+    blocks = np.maximum(work.grid.astype(np.float64).prod(axis=1), 1)
+    known = (work.kind == WorkKind.KERNEL) & (count > 0)
+    most = np.where(known, count, 1)
+    share = np.minimum(np.minimum(threads / (most * ISSUING), blocks / most), 1.0)
     found: list[float] = np.where(known, np.maximum(share, LEAST_FILL), 0.0).tolist()
     return found
 

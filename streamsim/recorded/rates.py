@@ -35,6 +35,7 @@ from streamsim.recorded.recording import (
 )
 
 DIRECTIONS = {"h2d": CopyDirection.H2D, "d2h": CopyDirection.D2H}
+PINNED = (CopyMemory.PINNED, CopyMemory.UNKNOWN)  # a replay takes memory that is not recorded to be pinned
 OTHER = {"h2d": "d2h", "d2h": "h2d"}
 LEAST_BYTES = 256 << 10  # smaller copies are mostly latency and show no rate
 SLOW, SLOW_NS = 1.5, 20_000  # a copy is slow from this multiple of the time that its rate explains, and this much more
@@ -136,7 +137,7 @@ def _pinned(recording: Recording, device: Device, direction: str, most: float) -
     squares over all copies, in which large copies weigh most.
     """
     work, link = recording.work, getattr(device, direction)
-    rows = np.flatnonzero(_copies(work, direction, CopyMemory.PINNED))
+    rows = np.flatnonzero(_copies(work, direction, *PINNED))
     large = work.bytes[rows] >= LEAST_BYTES
     if not large.any():
         return _latency(work, rows, direction, device)
@@ -176,7 +177,7 @@ def _between_ns(recording: Recording, direction: str, most_ns: float) -> float:
     On some cards, a profiler's times of a copy begin with its bytes, and on others with its command.
     """
     work, calls = recording.work, recording.calls
-    rows = np.flatnonzero(_copies(work, direction, CopyMemory.PINNED) & (work.call != NONE))
+    rows = np.flatnonzero(_copies(work, direction, *PINNED) & (work.call != NONE))
     before, after = rows[:-1], rows[1:]
     has_waited = calls.end_ns[work.call[after]] < work.end_ns[before]
     has_waited &= _free_ns(work)[after] < work.end_ns[before]
@@ -197,9 +198,10 @@ def _rate(sizes: NDArray[np.int64], took_ns: NDArray[np.int64]) -> float:
     return float((sizes * took).sum() / (took * took).sum() * 1e9)
 
 
-def _copies(work: CardWork, direction: str, memory: CopyMemory | None = None) -> NDArray[np.bool_]:
+def _copies(work: CardWork, direction: str, *memories: CopyMemory) -> NDArray[np.bool_]:
+    """Return True for each copy in a direction, of one of these ``memories`` or, without them, of any."""
     mine = (work.kind == WorkKind.COPY) & (work.direction == DIRECTIONS[direction]) & (work.end_ns > work.start_ns)
-    return np.asarray(mine if memory is None else mine & (work.memory == memory))
+    return np.asarray(mine & np.isin(work.memory, memories) if memories else mine)
 
 
 # Pageable memory

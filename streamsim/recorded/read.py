@@ -15,6 +15,7 @@ from typing import BinaryIO
 from streamsim.errors import InputError
 from streamsim.files import file_error
 from streamsim.recorded.cupti import FORMAT, read_captured
+from streamsim.recorded.foreign import ENDINGS, foreign
 from streamsim.recorded.kineto import read_kineto
 from streamsim.recorded.nsys import read_nsys
 from streamsim.recorded.recording import Recording
@@ -40,16 +41,17 @@ def kind_given(path: str | os.PathLike[str]) -> str:
     Reports and packed files are detected by their names. A pipe gives "", as it can be read only once. Raises
     InputError if the file cannot be read.
     """
-    if str(path).lower().endswith((*REPORTS, *RECORDINGS)):
+    if str(path).lower().endswith((*REPORTS, *RECORDINGS, *ENDINGS)):
         return "recording"
     if not os.path.isfile(path):
         return ""
     with closing(blocks_of(path)) as blocks:
         start = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
     is_list = start.lstrip()[:1] == b"["
-    if is_list or start.startswith(SQLITE) or CAPTURED.match(start) or kind_of(start) == "trace":
+    kind = kind_of(start)
+    if is_list or start.startswith(SQLITE) or CAPTURED.match(start) or kind == "trace":
         return "recording"
-    return "schedule" if kind_of(start) == "schedule" else ""
+    return "schedule" if kind == "schedule" else "recording" if not kind and foreign(path, start) else ""
 
 
 def read_recording(path: str | os.PathLike[str]) -> Recording:
@@ -75,10 +77,11 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
     if start.lstrip()[:1] == b"[":  # PyTorch's files of 2020 are the list of events alone
         return read_kineto(path, chain((b'{"traceEvents":', start), blocks, (b"}",)))
     kind = "" if b'"traceEvents"' in start else kind_of(start)  # of another file of streamsim
-    if start.lstrip()[:1] == b"{" and not kind:
+    other = "" if kind or b'"traceEvents"' in start else foreign(path, start)
+    if start.lstrip()[:1] == b"{" and not kind and not other:
         return read_kineto(path, chain((start,), blocks))  # read once: it may be a pipe
     what = f"is {WORDS[kind]}" if kind else "is of no format known" if start else "is empty"
-    raise InputError(one_line(f"{path}: {what}; give {KNOWN}; {EXPORT}"))
+    raise InputError(one_line(f"{path}: {other or f'{what}; give {KNOWN}; {EXPORT}'}"))
 
 
 def blocks_of(path: str | os.PathLike[str]) -> Generator[bytes, None, None]:

@@ -4,6 +4,7 @@ Times are whole nanoseconds since the recording's first record. A reference to a
 index, or -1 for none. Columns are read-only arrays with one entry for each row. Rows are in the order of their starts.
 """
 
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Literal, TypeVar, get_args
 
@@ -144,6 +145,15 @@ class _Columns(msgspec.Struct, frozen=True, eq=False):
     def rows(self: Columns, chosen: NDArray[Any]) -> Columns:
         """Return some of the rows, chosen by a mask or by their indices."""
         return type(self)(**{name: getattr(self, name)[chosen] for name in self.__struct_fields__})
+
+    def with_rows(self: Columns, added: Sequence[Mapping[str, Any]]) -> Columns:
+        """Return the table with more rows, in the order of their starts."""
+        columns = {}
+        for name in self.__struct_fields__:
+            column = getattr(self, name)
+            more = [np.broadcast_to(row[name], column.shape[1:]) for row in added]
+            columns[name] = np.concatenate([column, np.array(more, column.dtype)])
+        return type(self).of(columns).rows(np.argsort(columns["start_ns"], kind="stable"))
 
     @classmethod
     def of(cls: type[Columns], columns: dict[str, Any]) -> Columns:

@@ -131,15 +131,17 @@ def beside(recording: Recording, program: RecordedProgram, device: Device) -> Re
         stamps_s=0.0 if is_simulated else STAMPS_S,
         recorded_s=int(ends_ns.max()) / 1e9,
         predicted_s=timeline.makespan_s,
-        engines=tuple(_engines(recording, device, timeline, ops, rows)),
+        engines=tuple(_engines(recording, program.first_ns, device, timeline, ops, rows)),
         worst=tuple(_worst(timeline, ops, recorded_ns, predicted_ns)),
     )
 
 
-def _engines(recording: Recording, device: Device, timeline: Timeline, ops: Rows, rows: Rows) -> Sequence[EngineReplay]:
-
+def _engines(
+    recording: Recording, first_ns: int, device: Device, timeline: Timeline, ops: Rows, rows: Rows
+) -> Sequence[EngineReplay]:
     engine = np.array(timeline.engine)[ops]
     starts, ends = occupied_ns(recording, device)
+    starts = np.maximum(starts, first_ns)  # what ran before the program began is no part of it
     found = []
     for number, name in enumerate(timeline.engine_names):
         own = engine == number

@@ -27,15 +27,16 @@ from streamsim.recorded.recording import (
     Unread,
     WorkKind,
 )
-from streamsim.recorded.unified import first_prefetch, groups_of
+from streamsim.recorded.unified import first_prefetch, groups_of, moves_of
 from streamsim.text import counted, format_ratio, format_seconds, short
 from streamsim.transform import Change, Scenario, is_of_a_call
 from streamsim.transform import changes as make
 
-ENGINES = ("H2D", "D2H", "kernels", "within the card", "memsets", "other copies", "graphs")
+ENGINES = ("H2D", "D2H", "kernels", "within the card", "memsets", "unified memory", "other copies", "graphs")
 KERNELS = ENGINES.index("kernels")
+FEW_BLOCKS = "kernels of too few blocks"
 NS_PER_S = 1e9
-_ENGINE_OF = {CopyDirection.H2D: 0, CopyDirection.D2H: 1, CopyDirection.D2D: 3}
+_ENGINE_OF = {CopyDirection.H2D: 0, CopyDirection.D2H: 1, CopyDirection.D2D: 3, CopyDirection.UNIFIED: 5}
 _WAYS = {
     CopyDirection.D2D: "within the card",
     CopyDirection.PEER: "to another card",
@@ -110,6 +111,7 @@ class RecordedCardUse(msgspec.Struct, frozen=True):
     """The use of a card, from the call of its first work to the end of its last work.
 
     - ``start_s``, ``end_s``: seconds since the recording's beginning.
+    - ``pages_s``: seconds in which pages of unified memory moved, for whatever reason.
     - ``overlap_s``: seconds in which two engines or more are busy.
     - ``idle_s``: seconds in which no engine is busy, divided into the reasons in ``idle``.
     - ``without_kernel_s``: seconds in which no kernel runs, divided into the reasons in ``without_kernel``.
@@ -120,6 +122,7 @@ class RecordedCardUse(msgspec.Struct, frozen=True):
     start_s: float
     end_s: float
     engines: tuple[RecordedEngine, ...]
+    pages_s: float
     overlap_s: float
     idle_s: float
     idle: tuple[RecordedReason, ...]
@@ -137,7 +140,8 @@ class RecordingSummary(Displayed, msgspec.Struct, frozen=True):
 
     - ``start_s``, ``end_s``: seconds since the recording's beginning; ``processes``, ``threads``, ``streams``: counts.
     - ``work``, ``pages``, ``host``, ``annotations``: amounts by kind; ``pages``: moves and faults of unified memory's
-      pages; ``calls``: the host's calls by name.
+      pages; ``calls``: the host's calls by name. The last amount of ``work`` may be a part of its kernels: those of
+      fewer blocks than their card has multiprocessors.
     - ``cards``: the use of each card; ``unread``: parts that are left out or not understood.
     """
 
@@ -174,7 +178,7 @@ def summarise(recording: Recording) -> RecordingSummary:
         len({thread.process for thread in threads}),
         len(threads),
         len(np.unique(work.stream[work.stream >= 0])),
-        _work_amounts(work),
+        _work_amounts(recording),
         tuple(_amount(what, pages, rows, int(pages.count[rows].sum())) for what, rows in groups_of(recording)),
         _amounts(calls, _CALLS),
         _amounts(notes, _NOTES),
@@ -196,15 +200,25 @@ def _amounts(table: Any, words: Mapping[Any, str]) -> tuple[RecordedAmount, ...]
     return tuple(_amount(word, table, mine, int(mine.sum())) for word, mine in kinds if mine.any())
 
 
-def _work_amounts(work: CardWork) -> tuple[RecordedAmount, ...]:
-    """Return the amounts of copies by direction and memory, of kernels, memsets and graphs."""
+def _work_amounts(recording: Recording) -> tuple[RecordedAmount, ...]:
+    """Return the amounts of copies by direction and memory, of kernels, memsets and graphs, and of small grids."""
+    work = recording.work
     keys = np.stack([work.kind, work.direction, work.memory], axis=1)
     found = []
     for kind, direction, memory in np.unique(keys, axis=0).tolist():
         mine = (keys == (kind, direction, memory)).all(axis=1)
         what = _WORK.get(kind) or f"copies {_WAYS[direction]}{_MEMORIES.get(memory, '')}"
         found.append(_amount(what, work, mine, int(mine.sum())))
+    if (few := has_few_blocks(recording)).any():
+        found.append(_amount(FEW_BLOCKS, work, few, int(few.sum())))
     return tuple(found)
+
+
+def has_few_blocks(recording: Recording) -> NDArray[np.bool_]:
+    """Return True for each kernel of fewer blocks than its card has multiprocessors; shape (rows of work,)."""
+    held = np.array([card.multiprocessors for card in recording.cards], np.float64)
+    blocks = recording.work.grid.astype(np.float64).prod(axis=1)
+    return np.asarray((recording.work.kind == WorkKind.KERNEL) & (blocks > 0) & (blocks < held[recording.work.card]))
 
 
 def engines_of(work: CardWork) -> NDArray[np.int64]:
@@ -218,15 +232,17 @@ def engines_of(work: CardWork) -> NDArray[np.int64]:
 
 
 def _card(recording: Recording, card: int) -> RecordedCardUse:
-    mine = recording.work.card == card
-    work = recording.work.rows(mine)
+    work = recording.work.rows(recording.work.card == card)
+    called = work.rows(work.call >= 0)
+    starts_ns = (called.start_ns, recording.calls.start_ns[called.call]) if len(called) else (work.start_ns,)
+    first_ns = int(np.concatenate(starts_ns).min())
+    if (first := first_prefetch(recording)) != NONE:
+        first_ns = min(first_ns, int(recording.calls.start_ns[first]))
+    work = work.rows((work.call >= 0) | (work.end_ns >= first_ns))  # what had ended by then is no part of the program
+    work = msgspec.structs.replace(work, start_ns=np.maximum(work.start_ns, first_ns))
     engine = engines_of(work)
     busy = [merged(work.start_ns[engine == n], work.end_ns[engine == n]) for n in range(len(ENGINES))]
     reasons = Reasons(recording, work, engine, ENGINES)
-    called_ns = recording.calls.start_ns[work.call[work.call >= 0]]
-    first_ns = int(min(work.start_ns[0], called_ns.min(initial=work.start_ns[0])))
-    if (first := first_prefetch(recording)) != NONE:
-        first_ns = min(first_ns, int(recording.calls.start_ns[first]))
     last_ns = int(work.end_ns.max())
     idle = gaps(merged(work.start_ns, work.end_ns), first_ns, last_ns)
     no_kernel = gaps(busy[KERNELS], first_ns, last_ns)
@@ -237,6 +253,7 @@ def _card(recording: Recording, card: int) -> RecordedCardUse:
         first_ns / NS_PER_S,
         last_ns / NS_PER_S,
         tuple(_engine(n, work.rows(engine == n), busy) for n in range(len(ENGINES)) if (engine == n).any()),
+        length(moves_of(recording, card, first_ns, last_ns)) / NS_PER_S,
         length(_at_least_two(busy)) / NS_PER_S,
         length(idle) / NS_PER_S,
         _reasons(reasons.of(idle, np.arange(len(work)))),
@@ -306,7 +323,7 @@ NO_CALL = "its call was not recorded"
 AFTER = "nothing more comes"
 BEHIND = "behind {} of its stream"
 BEFORE_IT = {"H2D": "an H2D copy", "D2H": "a D2H copy", "kernels": "a kernel"}
-BEFORE_IT |= {"within the card": "a copy within the card", "memsets": "a memset"}
+BEFORE_IT |= {"within the card": "a copy within the card", "memsets": "a memset", "unified memory": "a move of pages"}
 OTHER_WORK = "other work"
 
 

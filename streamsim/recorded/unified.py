@@ -1,19 +1,31 @@
 """Unified memory: moves of pages by the driver, page faults, and the calls that prefetch pages.
 
-No call issues a move of pages, and the model does not know when pages move. Replays therefore leave these events out.
-Prefetch calls keep their recorded times, and kernels keep theirs with their page faults.
+Moves of pages have no calls, and the model does not know when pages move. Replays therefore leave these events out. A
+prefetch that goes on after its call holds its stream as long as it was recorded. Kernels keep their recorded times,
+with their page faults.
 """
 
 from collections.abc import Iterator
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from streamsim.program import RecordedTrack
-from streamsim.recorded.intervals import merged
-from streamsim.recorded.recording import NONE, CallKind, PageCause, PageKind, Recording
+from streamsim.recorded.intervals import Intervals, merged
+from streamsim.recorded.recording import (
+    ISSUES,
+    NONE,
+    CallKind,
+    CopyDirection,
+    PageCause,
+    PageKind,
+    Recording,
+    WorkKind,
+)
 
 NOT_MODELLED = "the driver moves pages: left out; prefetches and kernels take what they took"
+PREFETCH = "prefetch of unified memory"
 _KINDS = {
     PageKind.IN: "pages in",
     PageKind.OUT: "pages out",
@@ -52,6 +64,52 @@ def lanes_of(recording: Recording, first_ns: int) -> tuple[RecordedTrack, ...]:
         if len(start):
             found.append(RecordedTrack(name, tuple(start.tolist()), tuple(end.tolist())))
     return tuple(found)
+
+
+def moves_of(recording: Recording, card: int, first_ns: int, last_ns: int) -> Intervals:
+    """Return when pages of a card moved between two times, as disjoint intervals."""
+    pages = recording.pages
+    rows = (pages.card == card) & (pages.kind <= PageKind.BETWEEN_CARDS)
+    return merged(*(column[rows].clip(first_ns, last_ns) for column in (pages.start_ns, pages.end_ns)))
+
+
+def with_prefetches(recording: Recording) -> Recording:
+    """Return the recording with work for each prefetch whose pages moved on after its call, in the call's stream.
+
+    A prefetch moves the pages that move for this reason until the process's next prefetch. Its stream is not recorded:
+    it is taken to be that of its thread's work before it, or else of that behind it.
+    """
+    calls, pages, work = recording.calls, recording.pages, recording.work
+    asked = np.flatnonzero(calls.kind == CallKind.PREFETCH)
+    moved = np.flatnonzero(pages.cause == PageCause.PREFETCH)
+    owners = np.array([recording.threads[thread].process for thread in calls.thread[asked].tolist()], np.int64)
+    name = len(recording.names)
+    added = []
+    for k, call in enumerate(asked.tolist()):
+        mine = asked[owners == owners[k]]
+        own = moved[pages.process[moved] == owners[k]]
+        own = own[mine[np.searchsorted(calls.start_ns[mine], pages.start_ns[own], "right") - 1] == call]
+        own = own[pages.start_ns[own] >= calls.start_ns[call]]
+        if len(own) and pages.end_ns[own].max() > calls.end_ns[call]:
+            times = {"start_ns": pages.start_ns[own[0]], "end_ns": pages.end_ns[own].max()}
+            row = dict.fromkeys(work.__struct_fields__, 0) | times | {"kind": WorkKind.COPY, "name": name, "call": call}
+            row |= {
+                "card": pages.card[own[0]],
+                "stream": _stream_near(recording, call),
+                "bytes": pages.bytes[own].sum(),
+            }
+            added.append(row | {"direction": CopyDirection.UNIFIED, "graph": NONE, "node": NONE})
+    if not added:
+        return recording
+    return msgspec.structs.replace(recording, names=(*recording.names, PREFETCH), work=work.with_rows(added))
+
+
+def _stream_near(recording: Recording, call: int) -> int:
+    """Return the stream of the last work that a call's thread issued before it, or else of the first behind it."""
+    calls = recording.calls
+    issued = np.flatnonzero((calls.thread == calls.thread[call]) & np.isin(calls.kind, ISSUES) & (calls.stream != NONE))
+    near = [*issued[issued < call][-1:], *issued[issued > call][:1]]
+    return int(calls.stream[near[0]]) if near else NONE
 
 
 def first_prefetch(recording: Recording) -> int:

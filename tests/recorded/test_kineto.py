@@ -117,6 +117,29 @@ def test_what_only_the_name_of_a_copy_says(name: str, direction: int, memory: in
     assert (work.direction[0], work.memory[0]) == (direction, memory)
 
 
+def test_amd_s_calls_have_bytes_as_text_and_their_cards_other_numbers(trace: Path) -> None:
+    """The card listed as 0 is called 2 by its work; a copy with a stream of its own is blocking all the same."""
+    events = [call("hipMemcpyWithStream", 0, 30, 1, bytes="1048576", kind="1"), call("hipFree", 40, 5, 2)]
+    events.append(copy("Memcpy HtoD (Host -> Device)", 5, 20, 1))
+    events[-1]["args"] |= {"device": 2, "bytes": "1048576"}
+    found = read(trace, *events)
+    assert found.calls.kind.tolist() == [CallKind.COPY, CallKind.FREE]
+    assert (found.work.bytes.tolist(), found.work.call.tolist()) == ([1 << 20], [0])
+    assert [(card.id, card.name, card.multiprocessors) for card in found.cards] == [(2, "a card", 4)]
+    assert not found.unread
+
+
+def test_a_listed_card_keeps_its_own_name(trace: Path) -> None:
+    """Of two listed cards, one has work; and of one listed card, two others have."""
+    two = [{"id": number, "name": f"card {number}"} for number in (0, 1)]
+    trace.write_text(kineto(*pipeline(), deviceProperties=two))
+    assert [card.name for card in read_recording(trace).cards] == ["card 0"]
+    elsewhere = [copy(PINNED_IN, 5, 20, 1), copy(PINNED_IN, 5, 20, 1)]
+    for number, event in enumerate(elsewhere, 1):
+        event["args"]["device"] = number
+    assert [card.name for card in read(trace, *elsewhere).cards] == ["", ""]
+
+
 def test_a_time_since_1970_is_exact(trace: Path) -> None:
     """As a float 1695835542514261.123 us would be off by 0.127 us."""
     text = kineto(call("cudaMalloc", 0, 1), call("cudaFree", 1, 1))

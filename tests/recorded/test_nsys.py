@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from made_recordings import NO_ID, PID, TID, Export, export, kineto, pipeline, process
+from made_recordings import NO_ID, PID, PLACED, TID, Export, export, kineto, pipeline, process
 
 from streamsim.recorded import (
     AnnotationKind,
@@ -163,6 +163,22 @@ def test_tables_are_there_only_if_something_was_recorded(made: Export, path: Pat
 @pytest.mark.parametrize("column", ["contextId", "registersPerThread", "gridX", "eventSyncId", "srcKind"])
 def test_columns_that_some_versions_lack(column: str, made: Export, path: Path) -> None:
     assert len(read_recording(made.write(path, without=(column,))).work) == 3
+
+
+def test_a_wait_of_exports_without_sync_ids_is_for_the_last_record_of_its_event(made: Export, path: Path) -> None:
+    """Of the same handle in the same process, in 2022 to 2024."""
+    for k, (name, event) in enumerate(
+        [
+            *(("cudaEventRecord", 5), ("cudaEventRecord", 6), ("cudaStreamWaitEvent", 5), ("cudaEventRecord", 5)),
+            *(("cudaEventSynchronize", 5), ("cudaStreamWaitEvent", 7)),
+        ]
+    ):
+        made.call(f"{name}_v3020", 160_000 + k, 160_000 + k, 10 + k)
+        table = "CUDA_EVENT" if "Record" in name else "SYNCHRONIZATION"
+        made.add(table, **PLACED, globalPid=process(PID), correlationId=10 + k, eventId=event)
+    found = read_recording(made.write(path, without=("eventSyncId",)))
+    assert found.calls.record.tolist()[-6:] == [-1, -1, 4, -1, 7, -1]
+    assert unread(found) == {"waits whose event's record is not known": 1}
 
 
 def test_values_that_are_no_numbers_lose_their_row_only(made: Export, path: Path) -> None:

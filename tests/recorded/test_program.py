@@ -106,11 +106,40 @@ def test_a_program_by_hand() -> None:
 def test_a_kernel_keeps_as_much_of_its_card_busy_as_its_threads_issue_for(
     multiprocessors: int, fill: float | None
 ) -> None:
-    """Of 256 threads, which on no card are more than it holds; five warps are all that a multiprocessor issues for."""
+    """Of 256 threads in 64 blocks, which no card holds less of; a multiprocessor issues for no more than five warps."""
+    assert fill_of((64, 4), multiprocessors) == fill
+
+
+@pytest.mark.parametrize(("blocks", "fill"), [(1, 1 / 108), (54, 0.5), (108, 1.0), (1000, 1.0)])
+def test_a_kernel_of_fewer_blocks_than_multiprocessors_leaves_the_others_idle(blocks: int, fill: float) -> None:
+    assert fill_of((blocks, 1024), 108) == pytest.approx(fill)
+
+
+def fill_of(shape: tuple[int, int], multiprocessors: int) -> float | None:
+    """Of a kernel of so many blocks, of so many threads each, on a card."""
     recording = recorded(simulate(program(kernel(1, 5)), make_device()))
+    grid, block = (np.array([[size, 1, 1]], np.int32) for size in shape)
+    work = msgspec.structs.replace(recording.work, grid=grid, block=block)
     card = RecordedCard(0, multiprocessors=multiprocessors)
-    found = program_of(msgspec.structs.replace(recording, cards=(card,)))
-    assert [op.fill for op in found.schedule.ops if isinstance(op, Kernel)] == [fill]
+    found = program_of(msgspec.structs.replace(recording, cards=(card,), work=work))
+    (op,) = (op for op in found.schedule.ops if isinstance(op, Kernel))
+    return op.fill
+
+
+def test_of_work_that_was_called_before_only_the_rest_is_replayed() -> None:
+    """Two kernels of 40 have no call: one ended before the first call, the other had 15 to go."""
+    was = recorded(simulate(program(kernel(1, 40), kernel(1, 40), kernel(1, 5)), make_device(kernel=1)))
+    started, work = int(was.work.start_ns[1]) + 25, was.work
+    times = {"start_ns": np.array([started]), "end_ns": np.array([started + 1])}
+    calls = msgspec.structs.replace(was.calls.rows(np.array([2])), **times)
+    work = msgspec.structs.replace(work, call=np.array([-1, -1, 0]))
+    found = program_of(msgspec.structs.replace(was, calls=calls, work=work))
+    kernels = [round(op.duration_s / NS) for op in found.schedule.ops if isinstance(op, Kernel) and op.duration_s]
+    assert kernels == [15, 5]
+    assert {unread.what: unread.count for unread in found.assumed} == {
+        "copies and kernels called before": 1,
+        "copies and kernels that had ended before": 1,
+    }
 
 
 def test_a_thread_that_stood_still_while_another_called_has_waited_for_it() -> None:

@@ -124,6 +124,47 @@ EXPORTED: list[tuple[Callable[[Export], object], str]] = [
 NEEDED = ("start", "end", "correlationId", "streamId", "deviceId", "copyKind", "globalTid")
 
 
+# Files of other profilers: their names, and what they begin with.
+OTHERS = [
+    ("t.json", b'{"rocprofiler-sdk-tool": []}', "is a file of rocprof; of AMD's cards, traces of PyTorch's profiler"),
+    ("t.csv", b'"Kind","Agent_Id","Queue_Id"\n', "is a file of rocprof; "),
+    ("t.pftrace", b"\x0a\x12", "is a file of rocprof; "),
+    ("t.xplane.pb", b"\x0a\x12", "is a profile of JAX or TensorFlow (XPlane); record with: nsys profile"),
+    ("t", b"\x0a\x12\x08/device:GPU:0", "is a profile of JAX or TensorFlow (XPlane); record with: nsys profile"),
+    ("t.nvvp", b"PK\x03", "is a profile of nvprof or the Visual Profiler; record with: nsys profile"),
+]
+PROCESSES = [("CPU HIP API", "is a file of rocprof; "), ("/device:GPU:0", "is a profile of JAX or TensorFlow")]
+TABLES = [("StringTable", "is a profile of nvprof"), ("rocpd_string", "is a file of rocprof; ")]
+
+
+@pytest.mark.parametrize(("name", "begins", "said"), OTHERS)
+def test_files_of_other_profilers_are_told_in_one_line(
+    name: str, begins: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(begins)
+    assert main(["explain", str(path)]) == 2
+    assert capsys.readouterr().err.partition(": error: ")[2].startswith(f"{path}: {said}")
+
+
+@pytest.mark.parametrize(("process", "said"), PROCESSES)
+def test_traces_of_other_profilers_are_told_by_their_processes(process: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(kineto({"ph": "M", "name": "process_name", "pid": 1, "args": {"name": process}}))
+    with pytest.raises(InputError, match=re.escape(f"{path}: {said}")):
+        read_recording(path)
+
+
+@pytest.mark.parametrize(("table", "said"), TABLES)
+def test_databases_of_other_profilers_are_told_by_their_tables(table: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"CREATE TABLE {table} (x)")
+    connection.close()
+    with pytest.raises(InputError, match=re.escape(f"{path}: {said}")):
+        read_recording(path)
+
+
 def with_line(line: bytes, place: int) -> bytes:
     """A capture with another line at ``place``."""
     lines = capture().encode().splitlines()

@@ -139,6 +139,22 @@ def test_work_without_a_call_has_its_own_reason(trace: Path) -> None:
     assert [(unread.what, unread.count) for unread in found.unread] == [("work without a recorded call", 2)]
 
 
+def test_work_that_had_ended_before_the_first_call_is_no_part_of_the_cards_time(trace: Path) -> None:
+    """Kernels of before end at 5 and 25; the first call is at 20. The program has the last 5 of that and its own 10."""
+    work = (kernel(0, 5, 1), kernel(10, 15, 2), kernel(30, 10, 3))
+    (card,) = summary(trace, *work, call("cudaLaunchKernel", 20, 2, 3)).cards
+    assert [round(time * 1e6) for time in (card.span_s, card.engines[0].busy_s, card.idle_s)] == [20, 15, 5]
+
+
+@pytest.mark.parametrize(("blocks", "count"), [(3, 1), (4, 0), (0, 0)])
+def test_kernels_of_fewer_blocks_than_multiprocessors_are_an_amount(blocks: int, count: int, trace: Path) -> None:
+    """The card has four."""
+    small = kernel(0, 5, 1)
+    small["args"]["grid"] = [blocks, 1, 1]
+    found = {amount.what: amount.count for amount in summary(trace, small, kernel(5, 5, 2)).work}
+    assert found == {"kernels": 2} | ({"kernels of too few blocks": 1} if count else {})
+
+
 def test_what_is_not_understood_is_counted(trace: Path) -> None:
     names = ("Memcpy HtoD (Managed -> Device)", "Memcpy PtoP (Device -> Device)", "x", "Memcpy HtoD (Host -> Device)")
     events = [copy(name, i, 1, i + 1) for i, name in enumerate(names)]
@@ -210,7 +226,7 @@ def ticks(card: RecordedCardUse, recording: Recording) -> list[set[int]]:
     first, last = round(card.start_s * 1e9), round(card.end_s * 1e9)
     busy: list[set[int]] = [set() for _ in range(first, last)]
     for engine, start, end in zip(engines_of(here).tolist(), here.start_ns.tolist(), here.end_ns.tolist(), strict=True):
-        for t in range(start, end):
+        for t in range(max(start, first), end):
             busy[t - first].add(engine)
     return busy
 

@@ -76,6 +76,28 @@ def test_moves_and_faults_are_counted_by_cause_and_one_total_holds(recording: Re
     assert abs(found.error) < 0.1
 
 
+def test_a_prefetch_that_goes_on_after_its_call_holds_its_stream(tmp_path: Path) -> None:
+    """Pages move until 90 us in rows without a stream; the thread's next kernel waits for them and takes 10."""
+    made = Export()
+    made.call("cudaMemPrefetchAsync", 0, 5_000, 1)
+    made.call("cudaLaunchKernel", 5_000, 9_000, 2)
+    made.call("cudaDeviceSynchronize", 9_000, 101_000, 3)
+    made.work("KERNEL", 90_500, 100_500, 2, gridX=64, gridY=1, gridZ=1, blockX=64, blockY=1, blockZ=1)
+    for start, end in ((8_000, 50_000), (52_000, 90_000)):
+        where = {"bytes": MIB, "copyKind": IN, "migrationCause": 1, "globalPid": process(420), "deviceId": 0}
+        made.add("MEMCPY", start=start, end=end, **where)
+    found = replay(read_recording(made.write(tmp_path / "t.sqlite")))
+    kernels = [(op.name, op.duration_s, op.stream) for op in found.program.schedule.ops if isinstance(op, Kernel)]
+    assert kernels[0][0] == "copy of unified memory"
+    assert kernels[0][1] == pytest.approx(82e-6)
+    assert kernels[0][2] == kernels[1][2]
+    assert abs(found.error) < 0.1
+    (card,) = summarise(found.recording).cards
+    assert {use.name: round(use.busy_s * 1e6) for use in card.engines} == {"kernels": 10, "unified memory": 82}
+    assert round(card.pages_s * 1e6) == 80
+    assert {reason.why for reason in card.without_kernel} >= {"behind a move of pages of its stream"}
+
+
 def test_the_recorded_time_line_has_a_lane_for_each_cause(recording: Recording, line: Timeline) -> None:
     assert recorded_times(recording, replay(recording).program).tracks == LANES
     assert [(lane.name, tuple(lane.start), tuple(lane.end)) for lane in line.tracks] == [
