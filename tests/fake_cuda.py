@@ -15,13 +15,15 @@ import random
 import re
 import time
 from bisect import insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 
 from streamsim_validate.gpu import THREADS_PER_BLOCK, Arrays, Gpu
-from streamsim_validate.records import Card
+from streamsim_validate.records import Card, Entry
+from streamsim_validate.run import Planned, Replays, measure
 
 CARD = Card("Emulated", "0000:00:00.0", 1 << 33, 4, 2048, 3, "9.0", "1.0", "13.0", "13.0", "14.0")
 LEGACY, FIRST_STREAM, FIRST_EVENT, FIRST_FUNCTION, FIRST_GRAPH = 0x0900, 0x1000, 0x2000, 0x3000, 0x4000
@@ -378,3 +380,11 @@ def fake_gpu(seed: int = 0, **more: Any) -> tuple[Gpu, FakeCuda]:
     """A Gpu on an emulated card, and the card."""
     cuda = FakeCuda(seed, **more)
     return Gpu(cuda, CARD), cuda
+
+
+def replayed(
+    items: Sequence[Planned], gpu: Gpu, repeats: int, seed: int = 0, allow_races: bool = False, **more: Any
+) -> list[Entry]:
+    """What is measured of schedules."""
+    with closing(Replays(gpu, allow_races, more.pop("probes", None))) as runner:
+        return measure(items, runner, repeats, seed, **more)

@@ -1,7 +1,7 @@
 """A card on which every call takes a microsecond, so that every time is known, and something to tune on it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ from strategies import make_device
 from streamsim.device import KernelCost
 from streamsim.search import candidates, default_grid
 from streamsim_validate.gpu import Gpu, replayer
+from streamsim_validate.progress import OnStep
 from streamsim_validate.records.files import read_journal
 from streamsim_validate.records.record import Entry
-from streamsim_validate.run import Task
-from streamsim_validate.run.candidates import Replays
+from streamsim_validate.run import Planned, Replays, Task
 from streamsim_validate.suites import sincos
 
 WORK = 2
@@ -57,13 +57,13 @@ def ctrl_c_on(words: str) -> Callable[[str, int, int], None]:
 
 
 class Spy(Replays):
-    """The meter of replays, which remembers what it was asked for."""
+    """The runner of replays, which remembers what it was asked for."""
 
     def __init__(self, gpu: Gpu) -> None:
-        super().__init__(WORKLOAD, gpu)
+        super().__init__(gpu)
         self.gpu = gpu
         self.asked: list[str] = []
 
-    def measure(self, items: Any, *rest: Any) -> None:
+    def plan(self, items: Sequence[Planned], on_step: OnStep) -> list[Sequence[Planned]]:
         self.asked += [item.key for item in items]
-        super().measure(items, *rest)
+        return super().plan(items, on_step)

@@ -7,7 +7,7 @@ than the host takes to issue the rest. The emulated card runs the same schedules
 from pathlib import Path
 
 import pytest
-from fake_cuda import fake_gpu
+from fake_cuda import fake_gpu, replayed
 
 from streamsim.errors import InputError
 from streamsim.program import Buffer, Copy, Kernel, Op, Region, Schedule, Synchronize
@@ -15,8 +15,8 @@ from streamsim.races import check, repaired
 from streamsim_validate.gpu.bench import Bench, prepare
 from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.replayer import Replayer
-from streamsim_validate.records.files import read_record
-from streamsim_validate.run.replays import Measured, Planned, measure
+from streamsim_validate.records import Entry, read_record
+from streamsim_validate.run import Planned
 
 LATE = Kernel(1, duration_s=0.05, fill=0.01)  # stream 1 is late; a launch takes microseconds
 N = 1 << 16
@@ -48,11 +48,11 @@ def racy(kind: str) -> Schedule:
     return Schedule((*ops, Synchronize()), ("non-blocking",) * 2, BUFFERS, name=kind)
 
 
-def both(kind: str, gpu: Gpu) -> list[Measured]:
+def both(kind: str, gpu: Gpu) -> list[Entry]:
     """The racy form and the repaired one."""
     schedule = racy(kind)
     fixed = repaired(schedule, check(schedule))
-    return measure([Planned("racy", schedule), Planned("fixed", fixed)], gpu, 2, allow_races=True)
+    return replayed([Planned("racy", schedule), Planned("fixed", fixed)], gpu, 2, allow_races=True)
 
 
 @pytest.mark.gpu
@@ -60,13 +60,13 @@ def both(kind: str, gpu: Gpu) -> list[Measured]:
 def test_a_race_gives_wrong_output_and_its_repaired_form_does_not(gpu: Gpu, kind: str) -> None:
     lost, fixed = both(kind, gpu)
     assert "wrong output: byte" in lost.status
-    assert lost.samples == []
-    assert (fixed.status, fixed.verified, len(fixed.samples)) == ("ok", True, 2)
+    assert lost.wall_s == ()
+    assert (fixed.status, fixed.verified, len(fixed.wall_s)) == ("ok", True, 2)
 
 
 @pytest.mark.gpu
 def test_a_card_is_not_given_a_race(gpu: Gpu) -> None:
-    (result,) = measure([Planned("x", racy("read-after-write"))], gpu, 1)
+    (result,) = replayed([Planned("x", racy("read-after-write"))], gpu, 1)
     assert result.status.startswith("failed: read-after-write: race: ops[2] ")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from fake_cuda import replayed
 
 from streamsim.program import (
     Buffer,
@@ -30,7 +31,7 @@ from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.kernels import KernelSpec, register, sincos_reference
 from streamsim_validate.gpu.replayer import Replayer
 from streamsim_validate.records.recipe import PATTERNS, Recipe
-from streamsim_validate.run.replays import Planned, measure
+from streamsim_validate.run import Planned
 from streamsim_validate.suites import KI, MI, sincos
 
 pytestmark = pytest.mark.gpu
@@ -72,11 +73,11 @@ def test_every_pattern_replays_with_its_output_verified(gpu: Gpu, name: str) -> 
         ring(workload, 7, 3, 2, launch="graph"),
         prefetch(workload, 5, launch="graph"),
     ]
-    results = measure([Planned(str(i), schedule) for i, schedule in enumerate(schedules)], gpu, repeats=3)
-    assert [(r.item.schedule.name, r.status, r.verified, len(r.samples)) for r in results] == [
-        (schedule.name, "ok", True, 3) for schedule in schedules
-    ]
-    assert all(s.device_s > 0 and 0 < s.issue_s <= s.wall_s for r in results for s in r.samples)
+    results = replayed([Planned(str(i), schedule) for i, schedule in enumerate(schedules)], gpu, repeats=3)
+    assert [(r.status, r.verified, len(r.wall_s)) for r in results] == [("ok", True, 3) for _ in schedules]
+    for found in results:
+        times = zip(found.device_s, found.issue_s, found.wall_s, strict=True)
+        assert all(device_s > 0 and 0 < issue_s <= wall_s for device_s, issue_s, wall_s in times)
 
 
 @pytest.mark.parametrize("pattern", ["legacy", "legacy-kernels", "blocking-streams", "stages", "relay"])
@@ -84,7 +85,7 @@ def test_the_suites_own_patterns_replay(gpu: Gpu, pattern: str) -> None:
     second = {"stages": {"lanes": 2}, "legacy": {}}.get(pattern, {"streams": 3})
     recipe = Recipe(pattern, {"chunks": 5, **second}, WORKLOADS["sincos"], "test")
     assert pattern in PATTERNS
-    (result,) = measure([Planned("x", recipe.schedule())], gpu, repeats=2)
+    (result,) = replayed([Planned("x", recipe.schedule())], gpu, repeats=2)
     assert (result.status, result.verified) == ("ok", True)
 
 
@@ -109,8 +110,8 @@ def test_every_op_of_the_language_replays(gpu: Gpu) -> None:
         buffers=(Buffer("h", n, "pinned"), Buffer("back", n, "pageable"), Buffer("d", n, "device")),
         events=2,
     )
-    (result,) = measure([Planned("x", schedule)], gpu, repeats=2)
-    assert (result.status, result.verified, len(result.samples)) == ("ok", True, 2)
+    (result,) = replayed([Planned("x", schedule)], gpu, repeats=2)
+    assert (result.status, result.verified, len(result.wall_s)) == ("ok", True, 2)
 
 
 def test_a_kernel_that_writes_wrong_output_is_caught(gpu: Gpu) -> None:
@@ -121,9 +122,9 @@ def test_a_kernel_that_writes_wrong_output_is_caught(gpu: Gpu) -> None:
     register(KernelSpec("off_by_a_little", source, reference=sincos_reference, tolerance=lambda _: 1e-6))
     workload = Workload(100_000, (4,), (4,), (WorkloadKernel("off_by_a_little"),))
     jobs = [Planned("wrong", depth_first(workload, 3, 2)), Planned("right", depth_first(WORKLOADS["sincos"], 3, 2))]
-    wrong, right = measure(jobs, gpu, 2)
+    wrong, right = replayed(jobs, gpu, 2)
     assert "float 20000 of 'h_out0'" in wrong.status
-    assert not wrong.samples
+    assert not wrong.wall_s
     assert right.status == "ok"
 
 
@@ -132,7 +133,7 @@ def test_a_race_is_caught(gpu: Gpu) -> None:
     good = ring(sincos(8 * MI, 64), 8, 2, 4)
     bad = msgspec.structs.replace(good, ops=tuple(op for op in good.ops if not isinstance(op, WaitEvent)))
     for _ in range(5):  # whether the two meet is up to the card
-        ok, raced = measure([Planned("good", good), Planned("bad", bad)], gpu, 2, allow_races=True)
+        ok, raced = replayed([Planned("good", good), Planned("bad", bad)], gpu, 2, allow_races=True)
         assert ok.status == "ok"
         if "wrong output" in raced.status:
             return
@@ -142,7 +143,7 @@ def test_a_race_is_caught(gpu: Gpu) -> None:
 def test_a_kernel_that_does_not_compile_is_one_clear_line(gpu: Gpu) -> None:
     register(KernelSpec("broken", 'extern "C" __global__ void broken(const Arrays a) { a.elements = 1 }'))
     workload = Workload(1000, (4,), (4,), (WorkloadKernel("broken"),))
-    (result,) = measure([Planned("x", depth_first(workload, 1, 1))], gpu, 2)
+    (result,) = replayed([Planned("x", depth_first(workload, 1, 1))], gpu, 2)
     assert "kernel 'broken': the CUDA source does not compile" in result.status
     assert "error" in result.status
     assert "\n" not in result.status
@@ -164,7 +165,7 @@ def test_a_users_kernels_as_source_and_as_a_python_callable(gpu: Gpu) -> None:
     register(KernelSpec("root", launch=launch))
     for name in ("twice", "root"):
         workload = Workload(200_000, (4,), (4,), (WorkloadKernel(name),))
-        (result,) = measure([Planned(name, depth_first(workload, 4, 2))], gpu, 2)
+        (result,) = replayed([Planned(name, depth_first(workload, 4, 2))], gpu, 2)
         assert (result.status, result.verified) == ("ok", True)
 
 
@@ -222,8 +223,8 @@ def test_the_stand_in_leaves_the_rest_of_the_card_to_others(gpu: Gpu) -> None:
     """
     for fills, times in (((0.4, 0.4), 1.0), ((0.8, 0.8), 1.75), ((0.4, 1.0), 1.4)):
         ops = tuple(Kernel(stream, duration_s=2e-3, fill=fill) for stream, fill in enumerate(fills, 1))
-        (result,) = measure([Planned("x", Schedule(ops, ("non-blocking",) * 2))], gpu, 7)
-        assert statistics.median(s.device_s for s in result.samples) == pytest.approx(times * 2e-3, rel=0.04)
+        (result,) = replayed([Planned("x", Schedule(ops, ("non-blocking",) * 2))], gpu, 7)
+        assert statistics.median(result.device_s) == pytest.approx(times * 2e-3, rel=0.04)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +249,7 @@ def test_the_stand_in_passes_bytes_of_any_number_through(
     back = Copy("d2h", n, 1, Region("h_out", 0, n), Region("out", 0, n))
     pinned, device = (("h_in", "h_out"), ("in", "out"))
     buffers = (*(Buffer(name, n, "pinned") for name in pinned), *(Buffer(name, n, "device") for name in device))
-    (result,) = measure([Planned("x", Schedule((there, kernel, back), ("non-blocking",), buffers))], gpu, 1)
+    (result,) = replayed([Planned("x", Schedule((there, kernel, back), ("non-blocking",), buffers))], gpu, 1)
     assert (result.status, result.verified) == ("ok", True)
 
 
@@ -256,7 +257,7 @@ def test_a_schedule_too_large_for_the_card_is_skipped_before_allocation(gpu: Gpu
     n = gpu.card.memory_bytes * 2
     huge = Schedule((Copy("h2d", n, 1, None, Region("d", 0, n)),), ("non-blocking",), (Buffer("d", n, "device"),))
     before = gpu.free_bytes()
-    (result,) = measure([Planned("x", huge)], gpu, 1)
+    (result,) = replayed([Planned("x", huge)], gpu, 1)
     assert result.status.startswith("skipped: buffers: ")
     assert "device memory" in result.status
     assert gpu.free_bytes() == before
@@ -264,10 +265,10 @@ def test_a_schedule_too_large_for_the_card_is_skipped_before_allocation(gpu: Gpu
 
 def test_memory_is_given_back(gpu: Gpu) -> None:
     jobs = [Planned("x", depth_first(sincos(4 * MI, 1), 4, 2))]
-    measure(jobs, gpu, 1)
+    replayed(jobs, gpu, 1)
     before = gpu.free_bytes()
     for _ in range(3):
-        measure(jobs, gpu, 1)
+        replayed(jobs, gpu, 1)
     assert before - gpu.free_bytes() < 4 << 20
 
 

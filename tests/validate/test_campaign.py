@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import fake_cuda
 import msgspec
 import pytest
 from fake_cuda import fake_gpu
+from stand_in import environment
 
 from streamsim.errors import InputError
 from streamsim.program import Schedule, WaitEvent, depth_first, ring, write_schedule
@@ -314,15 +314,11 @@ def test_a_race_is_measured_only_when_allowed(tmp_path: Path, allow_races: bool)
 
 def test_the_whole_way_from_the_command_to_the_record(tmp_path: Path) -> None:
     """The real command and its processes, on an emulated card that each finds in place of one of CuPy's."""
-    (tmp_path / "sitecustomize.py").write_text(EMULATE)
     write_schedule(SCHEDULES[0], tmp_path / "s.json")
     (tmp_path / "mine.cu").write_text('extern "C" __global__ void mine(const Arrays a) {}')
-    paths = os.pathsep.join([str(tmp_path), os.path.dirname(fake_cuda.__file__)])
     arguments = ["--no-calibrate", "--repeats", "2", "--connections", "8", "--connections", "1", "-o", "r.json.gz"]
     line = [sys.executable, "-m", "streamsim_validate", "run", "s.json", "--kernels", "mine.cu", *arguments]
-    done = subprocess.run(
-        line, cwd=tmp_path, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(line, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False)
     assert done.returncode == 0
     doing = [
         "group 1 of 1 (1 schedules): making memory ready",
@@ -339,12 +335,3 @@ def test_the_whole_way_from_the_command_to_the_record(tmp_path: Path) -> None:
         (1, SCHEDULES[0]),
     ]
     assert not journal_path(tmp_path / "r.json.gz").exists()
-
-
-EMULATE = """
-import contextlib, sys, types
-sys.modules["cupy"] = types.ModuleType("cupy")
-import fake_cuda
-from streamsim_validate import gpu
-gpu.open_gpu = contextlib.contextmanager(lambda device=0: iter([fake_cuda.fake_gpu()[0]]))
-"""

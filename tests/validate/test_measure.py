@@ -4,14 +4,16 @@ from itertools import chain
 
 import msgspec
 import pytest
-from fake_cuda import FakeError, fake_gpu
+from fake_cuda import FakeError, fake_gpu, replayed
 from strategies import pipeline_of
 
 from streamsim.errors import InputError
 from streamsim.program import Buffer, Copy, Region, Schedule, depth_first
 from streamsim_validate.gpu.replayer import LostGpuError, Replayer, Sample
-from streamsim_validate.progress import OnStep
-from streamsim_validate.run.replays import Measured, Planned, SampleProbes, groups, measure
+from streamsim_validate.progress import OnStep, quietly
+from streamsim_validate.records import Entry
+from streamsim_validate.run import Planned, Replays
+from streamsim_validate.run.replays import SampleProbes
 from streamsim_validate.suites import sincos
 
 replace = msgspec.structs.replace
@@ -44,7 +46,7 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_repeats_are_interleaved_in_an_order_shuffled_by_the_seed(order: list[str]) -> None:
     for seed in (1, 1, 2):
-        measure(_items(5), fake_gpu()[0], 4, seed)
+        replayed(_items(5), fake_gpu()[0], 4, seed)
     first, again, other = (order[end - 20 : end] for end in (30, 60, 90))  # behind ten runs that warm up
     rounds = [first[i : i + 5] for i in range(0, 20, 5)]
     assert all(sorted(a_round) == list("01234") for a_round in rounds)
@@ -53,10 +55,10 @@ def test_repeats_are_interleaved_in_an_order_shuffled_by_the_seed(order: list[st
 
 
 def test_results_come_as_they_settle_and_are_returned_in_order() -> None:
-    settled: list[Measured] = []
-    results = measure(_items(3), fake_gpu()[0], 2, on_result=settled.append)
-    assert [result.item.key for result in results] == ["0", "1", "2"]
-    assert sorted(result.item.key for result in settled) == ["0", "1", "2"]
+    settled: list[Entry] = []
+    results = replayed(_items(3), fake_gpu()[0], 2, on_entry=settled.append)
+    assert [result.key for result in results] == ["0", "1", "2"]
+    assert sorted(result.key for result in settled) == ["0", "1", "2"]
 
 
 SMALL_COPY = Schedule((Copy("h2d", N, 1, HOST, DEVICE),), ("non-blocking",), BUFFERS)
@@ -73,13 +75,13 @@ def interrupt_after(samples: int) -> OnStep:
 
 
 def test_ctrl_c_settles_what_was_measured() -> None:
-    settled: list[Measured] = []
+    settled: list[Entry] = []
     with pytest.raises(KeyboardInterrupt):
-        measure(_items(5), fake_gpu()[0], 4, on_result=settled.append, on_step=interrupt_after(7))
-    assert sorted(result.item.key for result in settled) == list("01234")
+        replayed(_items(5), fake_gpu()[0], 4, on_entry=settled.append, on_step=interrupt_after(7))
+    assert sorted(result.key for result in settled) == list("01234")
     assert {result.status for result in settled} == {"ok"}
-    assert sum(len(result.samples) for result in settled) == 7
-    assert sorted(len(result.samples) for result in settled) == [1, 1, 1, 2, 2]
+    assert sum(len(result.wall_s) for result in settled) == 7
+    assert sorted(len(result.wall_s) for result in settled) == [1, 1, 1, 2, 2]
 
 
 def test_ctrl_c_while_the_last_output_is_verified_loses_no_sample() -> None:
@@ -95,10 +97,10 @@ def test_ctrl_c_while_the_last_output_is_verified_loses_no_sample() -> None:
             raise KeyboardInterrupt
 
     cuda.fail_at = press
-    settled: list[Measured] = []
+    settled: list[Entry] = []
     with pytest.raises(KeyboardInterrupt):
-        measure(_items(5), gpu, 3, on_result=settled.append)
-    assert [(result.item.key, result.status, len(result.samples)) for result in settled] == [
+        replayed(_items(5), gpu, 3, on_entry=settled.append)
+    assert [(result.key, result.status, len(result.wall_s)) for result in settled] == [
         (str(i), "ok", 3) for i in range(5)
     ]
 
@@ -110,9 +112,9 @@ def test_host_and_link_are_measured_just_before_each_sample_of_a_job_and_just_af
     order: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a host that takes 1, 2, 3 ... ms for the pace, the means are 1.5, 3.5, 5.5 ... ms; so for the link."""
-    pace, link = (Planned(name, replace(SMALL_COPY, name=name)) for name in ("pace", "link"))
-    results = measure(_items(3), fake_gpu()[0], 2)
-    assert [(result.paces_s, result.links_s) for result in results] == [([], [])] * 3
+    pace, link = (replace(SMALL_COPY, name=name) for name in ("pace", "link"))
+    results = replayed(_items(3), fake_gpu()[0], 2)
+    assert [(result.paces_s, result.links_s) for result in results] == [((), ())] * 3
     order.clear()
 
     def read(self: Replayer) -> float:
@@ -122,7 +124,7 @@ def test_host_and_link_are_measured_just_before_each_sample_of_a_job_and_just_af
     run_s = Replayer.device_s
     monkeypatch.setattr(Replayer, "issue", read)
     monkeypatch.setattr(Replayer, "device_s", lambda self: (read if self.schedule.name == "link" else run_s)(self))
-    results = measure(_items(3), fake_gpu()[0], 2, probes=SampleProbes(pace, link))
+    results = replayed(_items(3), fake_gpu()[0], 2, probes=SampleProbes(pace, link))
     for name in ("paces_s", "links_s"):
         each = [getattr(result, name) for result in results]
         assert sorted(chain(*each)) == pytest.approx([(2 * k + 1.5) * 1e-3 for k in range(6)])
@@ -139,21 +141,21 @@ def test_a_sample_that_fails_leaves_nothing_that_was_beside_it(meter: str, monke
         raise InputError("the card says no")
 
     monkeypatch.setattr(Replayer, meter, no)
-    (result,) = measure(_items(1), fake_gpu()[0], 2, probes=SampleProbes(*[Planned("beside", SMALL_COPY)] * 2))
-    assert (result.status, result.samples) == ("failed: the card says no", [])
-    assert result.paces_s == result.links_s == []
+    (result,) = replayed(_items(1), fake_gpu()[0], 2, probes=SampleProbes(SMALL_COPY, SMALL_COPY))
+    assert (result.status, result.wall_s) == ("failed: the card says no", ())
+    assert result.paces_s == result.links_s == ()
 
 
 def test_ctrl_c_before_the_first_sample_leaves_nothing_ok() -> None:
-    settled: list[Measured] = []
+    settled: list[Entry] = []
     with pytest.raises(KeyboardInterrupt):
-        measure(_items(3), fake_gpu()[0], 4, on_result=settled.append, on_step=interrupt_after(1))
+        replayed(_items(3), fake_gpu()[0], 4, on_entry=settled.append, on_step=interrupt_after(1))
     assert sorted(result.status for result in settled) == ["interrupted", "interrupted", "ok"]
 
 
 def test_a_lost_context_loses_nothing_measured_before(order: list[str]) -> None:
     gpu, cuda = fake_gpu()
-    settled: list[Measured] = []
+    settled: list[Entry] = []
     dead = False
 
     def fail(name: str, _arguments: tuple[object, ...]) -> None:
@@ -164,9 +166,9 @@ def test_a_lost_context_loses_nothing_measured_before(order: list[str]) -> None:
 
     cuda.fail_at = fail
     with pytest.raises(LostGpuError, match="context is lost"):
-        measure(_items(3), gpu, 4, on_result=settled.append)
+        replayed(_items(3), gpu, 4, on_entry=settled.append)
     assert sorted(result.status.partition(":")[0] for result in settled) == ["lost", "ok", "ok"]
-    assert sum(len(result.samples) for result in settled) == 4
+    assert sum(len(result.wall_s) for result in settled) == 4
 
 
 def test_a_cuda_error_in_one_schedule_is_one_line_and_the_others_go_on() -> None:
@@ -177,7 +179,7 @@ def test_a_cuda_error_in_one_schedule_is_one_line_and_the_others_go_on() -> None
             raise FakeError("invalid argument")
 
     cuda.fail_at = fail
-    bad, good = measure([Planned("bad", SMALL_COPY), Planned("good", depth_first(SMALL, 2, 2))], gpu, 2)
+    bad, good = replayed([Planned("bad", SMALL_COPY), Planned("good", depth_first(SMALL, 2, 2))], gpu, 2)
     assert bad.status == "failed: the schedule: CUDA refuses it (invalid argument)"
     assert good.status == "ok"
 
@@ -185,7 +187,7 @@ def test_a_cuda_error_in_one_schedule_is_one_line_and_the_others_go_on() -> None
 def test_too_many_streams_is_one_line() -> None:
     gpu, cuda = fake_gpu()
     cuda.most_streams = 4
-    many, few = measure([Planned("many", depth_first(SMALL, 9, 9)), Planned("few", depth_first(SMALL, 2, 2))], gpu, 1)
+    many, few = replayed([Planned("many", depth_first(SMALL, 9, 9)), Planned("few", depth_first(SMALL, 2, 2))], gpu, 1)
     assert "streams = 9: the driver gave 4 and no more" in many.status
     assert few.status == "ok"
 
@@ -195,7 +197,7 @@ def test_memory_is_checked_before_it_is_allocated() -> None:
     cuda.most_device_bytes = 100 << 20  # 64 MiB of it are kept spare
     large = depth_first(pipeline_of(5 << 20), 2, 2)  # 20 MiB each way
     cuda.log.clear()
-    big, small = measure([Planned("big", large), Planned("small", depth_first(SMALL, 2, 2))], gpu, 1)
+    big, small = replayed([Planned("big", large), Planned("small", depth_first(SMALL, 2, 2))], gpu, 1)
     assert big.status.startswith("skipped: buffers: 40 MiB of device memory are needed and 36 MiB are free")
     assert small.status == "ok"
     assert max(call[1] for call in cuda.log if call[0] == "malloc") < 1 << 20
@@ -211,5 +213,5 @@ def test_jobs_that_fit_only_one_after_another_are_grouped_so() -> None:
         return Planned(key, Schedule((copy,), ("non-blocking",), (Buffer(buffer, 60_000, "device"),)))
 
     jobs = [job("1", "a"), job("2", "a"), job("3", "b")]
-    assert [[j.key for j in group] for group in groups(jobs, gpu, lambda _: None)] == [["1", "2"], ["3"]]
-    assert [result.status for result in measure(jobs, gpu, 1)] == ["ok"] * 3
+    assert [[j.key for j in group] for group in Replays(gpu).plan(jobs, quietly)] == [["1", "2"], ["3"]]
+    assert [result.status for result in replayed(jobs, gpu, 1)] == ["ok"] * 3

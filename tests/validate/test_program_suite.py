@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -47,18 +47,10 @@ from streamsim_validate.records import (
     key_of,
     read_record,
 )
-from streamsim_validate.run import Plan, campaign
-from streamsim_validate.run import program_suite as measured_suite
-from streamsim_validate.run.campaign import measure_plan
-from streamsim_validate.run.program_suite import (
-    Link,
-    ProbedPython,
-    check_installed,
-    measure_programs,
-    planned_programs,
-)
-from streamsim_validate.run.replays import WrittenProgram
-from streamsim_validate.run.runners import run_on
+from streamsim_validate.run import Plan, Planned, campaign, measure, programs, run
+from streamsim_validate.run.campaign import measure_plan, planned_programs
+from streamsim_validate.run.measuring import Ready
+from streamsim_validate.run.programs import Link, Programs, Python, run_on
 from streamsim_validate.suites import drawn_programs
 
 # Drawn
@@ -152,20 +144,18 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     monkeypatch.setattr(suites, "ELEMENTS", (2048,))
     monkeypatch.setattr(suites, "FEATURES", (32,))
     monkeypatch.setattr(suites, "WORK", (2, 3))
-    monkeypatch.setattr(
-        measured_suite, "installed_libraries", lambda _: [Emulated(n, found) for n in ("cupy", "pytorch")]
-    )
-    monkeypatch.setattr(measured_suite, "LinearLayers", FakeLayers)
-    monkeypatch.setattr(measured_suite, "LINK_PAIR", FEW_BYTES)
+    monkeypatch.setattr(programs, "installed_libraries", lambda _: [Emulated(n, found) for n in ("cupy", "pytorch")])
+    monkeypatch.setattr(programs, "LinearLayers", FakeLayers)
+    monkeypatch.setattr(programs, "LINK_PAIR", FEW_BYTES)
     monkeypatch.setenv("PATH", "")  # no nvcc
     return found
 
 
-def measured(items: list[WrittenProgram]) -> dict[str, Entry]:
-    found: dict[str, Entry] = {}
-    measure_programs(items, fake_gpu()[0], 0, 3, lambda entry: found.update({entry.key: entry}))
-    assert list(found) == [item.key for item in items]
-    return found
+def measured(items: list[Planned]) -> dict[str, Entry]:
+    found: list[Entry] = []
+    with closing(Programs.probed(fake_gpu()[0])) as runner:
+        assert measure(items, runner, 3, on_entry=found.append) == found
+    return {entry.key: entry for entry in found}
 
 
 @pytest.mark.usefixtures("library")
@@ -217,7 +207,7 @@ def test_each_run_of_a_program_stands_between_two_rounds_of_one_stream(
         took_s = next(rounds)
         return took_s
 
-    monkeypatch.setattr(measured_suite, "time_round", one_round)
+    monkeypatch.setattr(programs, "time_round", one_round)
     monkeypatch.setattr(Link, "both_s", lambda _: took_s + 11)
     for language in ("cupy", "pytorch"):
         (entry,) = measured(planned_programs(7, 1, (language,))).values()
@@ -233,7 +223,7 @@ def test_each_run_of_a_program_stands_between_two_rounds_of_one_stream(
 
 @pytest.mark.usefixtures("library")
 def test_a_language_that_is_not_here_is_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measured_suite, "installed_libraries", lambda _: [])
+    monkeypatch.setattr(programs, "installed_libraries", lambda _: [])
     statuses = {entry.status for entry in measured(planned_programs(7, 1, ("cupy", "pytorch"))).values()}
     assert statuses == {
         "skipped: cupy is not installed, or sees no card; pip install '.[cuda13]' in streamsim's folder",
@@ -242,23 +232,25 @@ def test_a_language_that_is_not_here_is_left_out_with_the_reason(monkeypatch: py
 
 
 @pytest.mark.parametrize("language", ["cuda-c++", "pytorch"])
-def test_a_language_that_is_asked_for_must_be_here(language: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_language_that_is_asked_for_must_be_here(
+    language: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(measured_suite, "find_spec", lambda _: None)
+    monkeypatch.setattr(programs, "find_spec", lambda _: None)
+    plan = Plan(str(tmp_path / "r.json.gz"), suite=PROGRAMS, front_ends=(language,))
     with pytest.raises(InputError, match=rf"^--front-end {language.replace('+', '.')}: .* leave it out"):
-        check_installed((language,))
-    check_installed(())
+        run(plan)
 
 
 @pytest.mark.usefixtures("library")
 def test_a_program_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     items = planned_programs(7, 3, ("cupy",))
-    run = ProbedPython.run_probed
+    one = Python.run
 
-    def wrong(self: ProbedPython, *asked: Any) -> Any:
-        return run(self, *asked)._replace(verified=False)
+    def wrong(self: Python, *asked: Any) -> Any:
+        return one(self, *asked)._replace(verified=False)
 
-    monkeypatch.setattr(ProbedPython, "run_probed", wrong)
+    monkeypatch.setattr(Python, "run", wrong)
     assert {entry.status for entry in measured(items).values()} == {
         "failed: its output is not that of the serial program; its time does not count"
     }
@@ -289,16 +281,16 @@ def test_an_interrupted_run_of_programs_measures_the_others_only(
     plan = Plan(str(tmp_path / "r.json.gz"), suite=PROGRAMS, seed=7, count=4, repeats=2, front_ends=("cupy", "pytorch"))
     assert (plan.drawn, msgspec.structs.replace(plan, count=0).drawn) == (4, 150)
     done: list[str] = []
-    one = measured_suite._Suite.entry
+    one = Programs.ready
 
-    def stopped(self: Any, item: Any) -> Entry:
+    def stopped(self: Any, item: Any) -> Ready:
         if len(done) == 5:
             done.append("")
             raise KeyboardInterrupt
         done.append(item.key)
         return one(self, item)
 
-    monkeypatch.setattr(measured_suite._Suite, "entry", stopped)
+    monkeypatch.setattr(Programs, "ready", stopped)
     with pytest.raises(KeyboardInterrupt):
         measure_plan(plan, 8, fake_gpu()[0], None)
     measure_plan(plan, 8, fake_gpu()[0], None)
@@ -318,7 +310,7 @@ def test_every_program_of_the_suite_can_be_predicted() -> None:
     for item in planned_programs(2026, 40):
         assert item.recipe is not None
         kernels_s = (1e-3,) * len(item.recipe.workload.kernels)
-        program = Program(item.language, kernels_s, kernels_s)
+        program = Program(str(item.language), kernels_s, kernels_s)
         entry = Entry(item.key, digest(item.schedule), "ok", True, item.recipe, wall_s=(1.0,), program=program)
         schedule = schedule_of(entry, device_of(device, program))
         assert len(schedule) == len(item.schedule)

@@ -22,10 +22,10 @@ from streamsim.code import VERIFIED, Language
 from streamsim.device import KernelCost
 from streamsim.errors import InputError
 from streamsim_validate.gpu import Compiled
-from streamsim_validate.records import stand_ins
-from streamsim_validate.run import runner_of
-from streamsim_validate.run.candidates import FEW, NEAR, TRIES, rounds_for, said_s
-from streamsim_validate.run.runners import Cuda, Python, Result, check_language
+from streamsim_validate.records import recipe_of, stand_ins
+from streamsim_validate.run import Planned, check_language
+from streamsim_validate.run.kernels import FEW, NEAR, TRIES, rounds_for, said_s
+from streamsim_validate.run.programs import Cuda, Python, Result, function_of
 
 PYTHON: tuple[Language, ...] = ("cupy", "pytorch")
 KERNEL_S = 20e-6
@@ -55,7 +55,7 @@ CONFIGS = {
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_a_program_of_every_pattern_is_run_and_verified(language: Language, config: Config) -> None:
     """So many times; with three times the launches, its kernels take three times as long."""
-    runner = runner_of(language)
+    runner = Python(language)
     once, thrice = (runner.run(WORKLOAD, config, 5, 40, times) for times in (1, 3))
     assert once.verified
     assert thrice.verified
@@ -67,7 +67,7 @@ def test_a_program_of_every_pattern_is_run_and_verified(language: Language, conf
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("language", PYTHON)
 def test_a_workload_without_kernels_is_run(language: Language) -> None:
-    found = runner_of(language).run(Workload(64, (4,), ()), Config(chunks=4, streams=2), 2)
+    found = Python(language).run(Workload(64, (4,), ()), Config(chunks=4, streams=2), 2)
     assert found.verified
     assert len(found.wall_s) == 2
 
@@ -79,7 +79,7 @@ def test_a_function_of_ones_own_takes_the_place_of_the_stand_in(
     """Seven rounds whatever the work: it is given the arrays, and no more."""
     mine = tmp_path / "mine.py"
     mine.write_text(MINE[language])
-    runner = runner_of(language, (str(mine),))
+    runner = Python(language, 0, function_of(str(mine)))
     assert runner.has_own
     before = library.computed_s
     found = runner.run(WORKLOAD, Config(chunks=4, streams=2), 3, work=1000)
@@ -103,7 +103,7 @@ def nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run_in_cpp(config: Config, card: int = 0) -> Result:
-    with closing(runner_of("cuda-c++", card=card)) as runner:
+    with closing(Cuda(card)) as runner:
         return runner.run(WORKLOAD, config, 1)
 
 
@@ -125,6 +125,11 @@ def test_programs_in_cpp_of_one_pattern_are_compiled_once(nvcc: Path) -> None:
     assert not os.path.exists(folder)
 
 
+def planned(config: Config) -> Planned:
+    recipe = recipe_of(config, WORKLOAD, "any")
+    return Planned(config.words, Config().schedule(WORKLOAD), recipe, "cuda-c++", is_probed=True)
+
+
 @needs_compiler
 def test_programs_that_are_known_beforehand_are_compiled_beforehand_and_run_with_probes(nvcc: Path) -> None:
     """Each text once: one of both depth-first, one of prefetching, and that of chains of kernels. Some 4 s: g++.
@@ -134,17 +139,17 @@ def test_programs_that_are_known_beforehand_are_compiled_beforehand_and_run_with
     told: list[tuple[str, int, int]] = []
     configs = [Config(chunks=4, streams=2), Config(chunks=2000), Config(chunks=1), Config("prefetch", 3, 1, 2)]
     with closing(Cuda()) as runner:
-        runner.prepare([(WORKLOAD, config) for config in configs], lambda *step: told.append(step))
+        runner.prepare([planned(config) for config in configs], lambda *step: told.append(step))
         assert len(nvcc.read_text().splitlines()) == 3
         assert told == [("compiling programs", k, 3) for k in range(3)]
         with pytest.raises(InputError, match="more chunks than elements"):
-            runner.run_probed(WORKLOAD, configs[1], 2, 1)
+            runner.run(WORKLOAD, configs[1], 2, is_probed=True)
         for config in (configs[0], *configs[2:]):
-            found = runner.run_probed(WORKLOAD, config, 2, 1)
+            found = runner.run(WORKLOAD, config, 2, is_probed=True)
             assert found.verified
             times = found.issue_s, found.wall_s, found.paces_s, found.links_s
             assert [len(one) for one in times] == [2] * 4
-            assert min(found.paces_s + found.links_s) > 0
+            assert min(*found.paces_s, *found.links_s) > 0
         (few_s,), both_s = (runner.kernels_s(stand_ins(1000, n, work), 1000) for n, work in ((1, 1), (2, 400)))
         assert 0 <= few_s < both_s[0] == both_s[1]
         assert len(nvcc.read_text().splitlines()) == 3
@@ -197,9 +202,9 @@ def test_a_program_in_cpp_sees_the_card_that_was_chosen(tmp_path: Path, monkeypa
     (tmp_path / "nvcc").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert run_in_cpp(Config(), card=3).wall_s == (0.3,)
+    assert run_in_cpp(Config(), card=3).wall_s == [0.3]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    assert run_in_cpp(Config(), card=1).wall_s == (0.7,)
+    assert run_in_cpp(Config(), card=1).wall_s == [0.7]
 
 
 # How many rounds

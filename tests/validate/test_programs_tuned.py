@@ -1,12 +1,13 @@
 """Tuning of programs in a language: what it finds, interrupted and resumed, and what fails."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_cuda import FakeError, fake_gpu
+from msgspec.structs import replace
 from strategies import make_device
 from timed_arrays import CALL_S, MINE, ROUND_S, Library
 
@@ -19,13 +20,13 @@ from streamsim.search import Grid, candidates, default_grid
 from streamsim.text import one_line
 from streamsim_validate.compare import compare
 from streamsim_validate.gpu import Gpu, LostGpuError
-from streamsim_validate.records import journal_path, read_record
+from streamsim_validate.records import journal_path, read_record, recipe_of
 from streamsim_validate.records.files import read_journal
 from streamsim_validate.records.record import Entry
-from streamsim_validate.run import Kernels, Programs, Task, Tuned, runner_of, tune
-from streamsim_validate.run.candidates import FEW, MANY, MORE
-from streamsim_validate.run.replays import WrittenProgram
-from streamsim_validate.run.runners import Result
+from streamsim_validate.run import Planned, Task, Tuned, measure, tune
+from streamsim_validate.run.kernels import FEW, MANY
+from streamsim_validate.run.programs import Programs, Python, Result
+from streamsim_validate.run.tuning import MORE
 
 PYTHON: tuple[Language, ...] = ("cupy", "pytorch")
 KERNEL_S = 20e-6
@@ -38,28 +39,26 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     return Library(monkeypatch)
 
 
-def a_task(tmp_path: Path, workload: Workload = WORKLOAD, budget: int = 4, **more: Any) -> Task:
+def a_task(
+    tmp_path: Path, workload: Workload = WORKLOAD, budget: int = 4, language: Language = "cupy", **more: Any
+) -> Task:
     configs = tuple(candidates(workload, DEVICE, default_grid(8, 4)))
-    given: dict[str, Any] = {"configs": configs, "device": DEVICE, "repeats": 3} | more
+    given: dict[str, Any] = {"configs": configs, "device": DEVICE, "repeats": 3, "language": language} | more
     return Task(str(tmp_path / "tuned.json.gz"), workload, budget=budget, **given)
-
-
-def a_meter(language: Language = "cupy", workload: Workload = WORKLOAD, files: Sequence[str] = ()) -> Programs:
-    return Programs(workload, runner_of(language, files), fake_gpu()[0])
 
 
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("language", PYTHON)
 def test_programs_are_tuned_with_kernels_that_take_what_was_said(tmp_path: Path, language: Language) -> None:
     """Of 1024 floats and a call, 19 rounds take 20.5 us and 18 take 19.4. Nothing overlaps here: one chunk is best."""
-    task, meter = a_task(tmp_path, budget=6), a_meter(language)
-    found = tune(task, fake_gpu()[0], meter=meter)
-    assert meter.kernels is not None
-    assert meter.kernels.work == 19
-    assert meter.kernels.said_s == pytest.approx(KERNEL_S)
-    assert meter.kernels.measured_s == pytest.approx(19 * 1024 * ROUND_S + CALL_S)
+    task = a_task(tmp_path, budget=6, language=language)
+    found = tune(task, fake_gpu()[0])
+    assert found.kernels is not None
+    assert found.kernels.work == 19
+    assert found.kernels.said_s == pytest.approx(KERNEL_S)
+    assert found.kernels.measured_s == pytest.approx(19 * 1024 * ROUND_S + CALL_S)
     (kernel,) = found.workload.kernels
-    assert kernel.duration_s == pytest.approx(meter.kernels.measured_s)
+    assert kernel.duration_s == pytest.approx(found.kernels.measured_s)
     assert found.found.chunks == 1 < found.picked.chunks
     assert found.is_sure
     record = read_record(task.output)
@@ -76,7 +75,7 @@ def test_programs_are_tuned_with_kernels_that_take_what_was_said(tmp_path: Path,
 @pytest.mark.usefixtures("library")
 def test_wall_times_of_programs_are_not_compared_as_replays(tmp_path: Path) -> None:
     task = a_task(tmp_path, budget=1)
-    tune(task, fake_gpu()[0], meter=a_meter())
+    tune(task, fake_gpu()[0])
     with pytest.raises(InputError, match="'tune as cupy' on Emulated has wall times of programs alone"):
         compare(read_record(task.output), DEVICE)
 
@@ -87,13 +86,11 @@ def test_kernels_of_ones_own_are_timed_and_tuned(tmp_path: Path, language: Langu
     """What was said of them is far off; the model predicts with what they take."""
     mine = tmp_path / "mine.py"
     mine.write_text(MINE[language])
-    task = a_task(tmp_path, kernels=(str(mine),))
-    meter = a_meter(language, files=task.kernels)
-    found = tune(task, fake_gpu()[0], meter=meter)
-    assert meter.kernels is not None
-    assert tuple(meter.kernels) == pytest.approx((0, KERNEL_S, 7 * 1024 * ROUND_S + CALL_S))
-    assert sum(kernel.duration_s or 0 for kernel in found.workload.kernels) == pytest.approx(meter.kernels.measured_s)
-    keys = [entry.key for entry in read_record(task.output).runs[0].entries]
+    found = tune(a_task(tmp_path, language=language, kernels=(str(mine),)), fake_gpu()[0])
+    assert found.kernels is not None
+    assert tuple(found.kernels) == pytest.approx((0, KERNEL_S, 7 * 1024 * ROUND_S + CALL_S))
+    assert sum(kernel.duration_s or 0 for kernel in found.workload.kernels) == pytest.approx(found.kernels.measured_s)
+    keys = [entry.key for entry in read_record(tmp_path / "tuned.json.gz").runs[0].entries]
     assert keys[:2] in (["kernels", f"kernels, {1 + MORE} times"], [f"kernels, {1 + MORE} times", "kernels"])
 
 
@@ -106,7 +103,7 @@ def test_several_kernels_keep_their_shares_and_their_points(tmp_path: Path) -> N
     mine = tmp_path / "mine.py"
     mine.write_text(MINE["cupy"])
     task = a_task(tmp_path, workload, device=device, kernels=(str(mine),))
-    found = tune(task, fake_gpu()[0], meter=a_meter(workload=workload, files=task.kernels))
+    found = tune(task, fake_gpu()[0])
     first, second = found.workload.kernels
     took_s = 7 * 1024 * ROUND_S + CALL_S
     assert first.duration_s == pytest.approx(took_s / 4)
@@ -118,47 +115,45 @@ def test_several_kernels_keep_their_shares_and_their_points(tmp_path: Path) -> N
 @pytest.mark.usefixtures("library")
 def test_a_workload_without_kernels_is_tuned_at_once(tmp_path: Path) -> None:
     workload = Workload(1024, (4,), ())
-    meter = a_meter(workload=workload)
-    found = tune(a_task(tmp_path, workload), fake_gpu()[0], meter=meter)
-    assert meter.kernels is None
+    found = tune(a_task(tmp_path, workload), fake_gpu()[0])
+    assert found.kernels is None
     assert found.workload == workload
     assert len(found.tried) == 4
 
 
-def found_in(folder: Path, stops: int | None = None) -> tuple[Tuned, Kernels | None, int]:
-    """What tuning finds, what the kernels take, and how many programs were run; Ctrl-C in that of the number."""
+def found_in(folder: Path, stops: int | None = None) -> tuple[Tuned, int]:
+    """What tuning finds, and how many programs were run; Ctrl-C in that of the number."""
     with pytest.MonkeyPatch.context() as patch:
         Library(patch)
-        meter, runs = a_meter(), count()
-        run, last = meter._runner.run, 0
+        run, last, runs = Python.run, 0, count()
 
-        def counted(*arguments: Any) -> Result:
+        def counted(self: Python, *arguments: Any) -> Result:
             nonlocal last
             last = next(runs)
             if last == stops:
                 raise KeyboardInterrupt
-            return run(*arguments)
+            return run(self, *arguments)
 
-        patch.setattr(meter._runner, "run", counted)
-        return tune(a_task(folder, budget=3), fake_gpu()[0], meter=meter), meter.kernels, last + 1
+        patch.setattr(Python, "run", counted)
+        return tune(a_task(folder, budget=3), fake_gpu()[0]), last + 1
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tuned, Kernels | None, int]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tuned, int]:
     return found_in(tmp_path_factory.mktemp("whole"))
 
 
 @pytest.mark.parametrize("at", [0.2, 0.8])
 def test_interrupted_a_tuning_of_programs_finds_what_it_would_have_found(
-    tmp_path: Path, whole: tuple[Tuned, Kernels | None, int], at: float
+    tmp_path: Path, whole: tuple[Tuned, int], at: float
 ) -> None:
     """Ctrl-C in one of the programs that are run: while rounds are sought, candidates measured, or again."""
-    stops = round(at * (whole[2] - 1))
+    stops = round(at * (whole[1] - 1))
     with pytest.raises(KeyboardInterrupt):
         found_in(tmp_path, stops)
-    *resumed, rest = found_in(tmp_path)
-    assert resumed == [*whole[:2]]
-    assert rest <= whole[2] - stops + 5  # of two programs in three turns each, those before it are run again
+    resumed, rest = found_in(tmp_path)
+    assert resumed == whole[0]
+    assert rest <= whole[1] - stops + 5  # of two programs in three turns each, those before it are run again
     keys = [entry.key for run in read_record(tmp_path / "tuned.json.gz").runs for entry in run.entries]
     assert len(keys) == len(set(keys))
 
@@ -171,11 +166,11 @@ def test_a_journal_of_another_language_is_refused(tmp_path: Path) -> None:
 
     task = a_task(tmp_path, budget=1)
     with pytest.raises(KeyboardInterrupt):
-        tune(task, fake_gpu()[0], stop, a_meter("cupy"))
+        tune(task, fake_gpu()[0], stop)
     with pytest.raises(InputError, match="its suite is 'tune as cupy' and this one 'tune as pytorch'"):
-        tune(task, fake_gpu()[0], meter=a_meter("pytorch"))
+        tune(replace(task, language="pytorch"), fake_gpu()[0])
     with pytest.raises(InputError, match="its suite is 'tune as cupy' and this one 'tune'"):
-        tune(task, fake_gpu()[0])
+        tune(replace(task, language=None), fake_gpu()[0])
 
 
 # What fails
@@ -184,12 +179,14 @@ def test_a_journal_of_another_language_is_refused(tmp_path: Path) -> None:
 class Scripted:
     """A runner of which each program takes its chunks in microseconds, or what ``fails`` raises."""
 
-    language, has_own = "cupy", True
+    has_own = True
 
     def __init__(self, fails: Callable[[Config], None] = lambda _: None, verified: bool = True) -> None:
         self.fails, self.verified = fails, verified
 
-    def run(self, _workload: Workload, config: Config, repeats: int, _work: int = 1, times: int = 1) -> Result:
+    def run(
+        self, _workload: Workload, config: Config, repeats: int, _work: int, times: int, _is_probed: bool
+    ) -> Result:
         self.fails(config)
         return Result(self.verified, (1e-6,) * repeats, (1e-6 * config.chunks + 2e-5 * times,) * repeats)
 
@@ -198,7 +195,7 @@ class Scripted:
 
 
 def scripted(gpu: Gpu | None = None, **more: Any) -> Programs:
-    return Programs(WORKLOAD, Scripted(**more), gpu or fake_gpu()[0])  # type: ignore[arg-type]
+    return Programs(gpu or fake_gpu()[0], {"cupy": Scripted(**more)})  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize(
@@ -214,7 +211,7 @@ def test_a_program_that_fails_is_left_out_with_the_reason(tmp_path: Path, error:
         if config.chunks == 4:
             raise error
 
-    found = tune(a_task(tmp_path), fake_gpu()[0], meter=scripted(fails=fails))
+    found = tune(a_task(tmp_path), fake_gpu()[0], runner=scripted(fails=fails))
     assert len(found.tried) == 4
     assert found.left_out
     assert all(words.startswith("4 chunks") for words in found.left_out)
@@ -224,14 +221,14 @@ def test_a_program_that_fails_is_left_out_with_the_reason(tmp_path: Path, error:
 
 def test_output_that_is_not_verified_is_no_time(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^kernels: failed: its output is not that of the serial program; its time"):
-        tune(a_task(tmp_path), fake_gpu()[0], meter=scripted(verified=False))
+        tune(a_task(tmp_path), fake_gpu()[0], runner=scripted(verified=False))
 
 
 def test_kernels_that_could_not_be_timed_are_timed_by_the_next_call(tmp_path: Path) -> None:
     task = a_task(tmp_path)
     with pytest.raises(InputError):
-        tune(task, fake_gpu()[0], meter=scripted(verified=False))
-    assert len(tune(task, fake_gpu()[0], meter=scripted()).tried) == 4
+        tune(task, fake_gpu()[0], runner=scripted(verified=False))
+    assert len(tune(task, fake_gpu()[0], runner=scripted()).tried) == 4
 
 
 @pytest.mark.usefixtures("library")
@@ -239,7 +236,7 @@ def test_what_pytorch_cannot_is_left_out(tmp_path: Path) -> None:
     """More than 32 streams."""
     grid = Grid((40,), (1, 40), ("depth-first",))
     task = a_task(tmp_path, configs=tuple(grid.configs(WORKLOAD)))
-    found = tune(task, fake_gpu()[0], meter=a_meter("pytorch"))
+    found = tune(replace(task, language="pytorch"), fake_gpu()[0])
     (why,) = found.left_out.values()
     assert why.startswith("failed: streams = 40: PyTorch has 32")
 
@@ -257,21 +254,19 @@ def test_a_lost_card_ends_it_and_the_next_call_leaves_that_program_out(tmp_path:
 
     task = a_task(tmp_path)
     with pytest.raises(LostGpuError, match=r"illegal memory access.*context is lost"):
-        tune(task, gpu, meter=scripted(gpu, fails=fails))
+        tune(task, gpu, runner=scripted(gpu, fails=fails))
     lines = read_journal(journal_path(task.output))
     (key,) = [line.key for line in lines if isinstance(line, Entry) and line.status.startswith("lost")]
-    found = tune(task, fake_gpu()[0], meter=scripted())
+    found = tune(task, fake_gpu()[0], runner=scripted())
     assert list(found.left_out) == [key]
 
 
 def test_side_by_side_programs_run_in_turns() -> None:
     """Three rounds of both, however their order is shuffled."""
     order: list[int] = []
-    meter = scripted(fails=lambda config: order.append(config.chunks))
-    items = [meter.planned(Config(chunks=n), str(n)) for n in (1, 2)]
-    kept: list[Entry] = []
-    meter.measure(items, 9, 0, 1, kept.append)
+    recipes = [recipe_of(Config(chunks=n), WORKLOAD, "any") for n in (1, 2)]
+    items = [Planned(str(n), recipe.schedule(), recipe, "cupy") for n, recipe in enumerate(recipes, 1)]
+    kept = measure(items, scripted(fails=lambda config: order.append(config.chunks)), 9)
     assert [sorted(order[k : k + 2]) for k in (0, 2, 4)] == [[1, 2]] * 3
     assert len(order) == 6
     assert [(entry.key, len(entry.wall_s)) for entry in kept] == [("1", 9), ("2", 9)]
-    assert all(isinstance(item, WrittenProgram) for item in items)

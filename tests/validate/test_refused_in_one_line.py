@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_cuda import fake_gpu
+from fake_cuda import fake_gpu, replayed
 from small_record import ONE, RECORD, a_device, a_recipe, a_record, an_entry
 
 from streamsim.device import write_device
@@ -31,9 +31,8 @@ from streamsim_validate.gpu.kernels import KernelSpec, find_kernel, load_kernels
 from streamsim_validate.gpu.memory import Key, check_fits
 from streamsim_validate.records import PROGRAMS, Group, Recipe, read_record, write_record
 from streamsim_validate.records.record import Spans
-from streamsim_validate.run import Plan, campaign, run
-from streamsim_validate.run.replays import Planned, measure
-from streamsim_validate.run.runners import check_language, function_of, runner_of
+from streamsim_validate.run import Plan, Planned, campaign, check_language, run
+from streamsim_validate.run.programs import Python, function_of
 from streamsim_validate.suites import sincos, suite
 
 RECORDED = Path(__file__).parents[2] / "validate" / "campaigns" / "records" / "calibration-h200.samples.gz"
@@ -176,7 +175,7 @@ def plan(**more: Any) -> Callable[[], object]:
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "two of one key": (lambda: measure([Planned("x", SMALL)] * 2, fake_gpu()[0], 1), "same key"),
+    "two of one key": (lambda: replayed([Planned("x", SMALL)] * 2, fake_gpu()[0], 1), "same key"),
     "a suite that is none": (lambda: suite("fast"), "suite = 'fast': expected one of quick, standard, random"),
     "a run of a suite that is none": (lambda: run(Plan("new.json.gz", suite="fast")), "suite = 'fast'"),
     "a pattern that is none": (
@@ -275,7 +274,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     },
     "two files of kernels": (lambda: check_language("cupy", ("one.py", "other.py")), "2 files; give the one"),
     "kernels in C++": (lambda: check_language("cuda-c++", ("m.cu",)), "in C.. are measured with their stand-in"),
-    "PyTorch that is not there": (lambda: runner_of("pytorch"), r"--as pytorch: .*torch.*; pip install torch"),
+    "PyTorch that is not there": (lambda: Python("pytorch"), r"--as pytorch: .*torch.*; pip install torch"),
     "a kernel of neither source nor launch": (lambda: KernelSpec("mine"), "CUDA source or a Python launch"),
     "a kernel of both": (
         lambda: KernelSpec("mine", source="x", launch=lambda *_: None),

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 from effort import examples
-from fake_cuda import LEGACY, Launch, fake_gpu
+from fake_cuda import LEGACY, Launch, fake_gpu, replayed
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -50,7 +50,7 @@ from streamsim_validate.records.recipe import (
     stages,
     with_timing_events,
 )
-from streamsim_validate.run.replays import Planned, measure
+from streamsim_validate.run import Planned
 from streamsim_validate.suites import sincos
 
 SMALL = sincos(1003, 3)
@@ -291,14 +291,14 @@ def programs(draw: st.DrawFn) -> Schedule:
 @given(programs(), st.integers(0, 1 << 30))
 def test_every_pattern_gives_the_reference_output_in_any_order_cuda_allows(schedule: Schedule, seed: int) -> None:
     gpu, cuda = fake_gpu(seed)
-    (result,) = measure([Planned("x", schedule)], gpu, 1)
-    assert (result.status, result.verified, len(result.samples)) == ("ok", True, 1)
+    (result,) = replayed([Planned("x", schedule)], gpu, 1)
+    assert (result.status, result.verified, len(result.wall_s)) == ("ok", True, 1)
     assert cuda.device_bytes == 0  # everything is given back
 
 
 def _statuses(schedule: Schedule, seeds: int = 12) -> list[str]:
     gpus = (fake_gpu(seed)[0] for seed in range(seeds))
-    return [measure([Planned("x", schedule)], gpu, 1, allow_races=True)[0].status for gpu in gpus]
+    return [replayed([Planned("x", schedule)], gpu, 1, allow_races=True)[0].status for gpu in gpus]
 
 
 @pytest.mark.parametrize(
@@ -344,10 +344,10 @@ def test_a_kernel_with_wrong_output_fails_alone() -> None:
         Planned("wrong", depth_first(Workload(100, (4,), (4,), (WorkloadKernel("wrong"),)), 1, 1)),
         Planned("right", depth_first(SMALL, 2, 2)),
     ]
-    wrong, right = measure(jobs, gpu, 2)
+    wrong, right = replayed(jobs, gpu, 2)
     assert wrong.status.startswith("failed: depth-first N=1 S=1: wrong output: byte 21 of 'h_out0' is 0x")
-    assert wrong.samples == []
-    assert (right.status, len(right.samples)) == ("ok", 2)
+    assert wrong.wall_s == ()
+    assert (right.status, len(right.wall_s)) == ("ok", 2)
 
 
 def test_a_kernel_that_goes_wrong_later_loses_its_samples() -> None:
@@ -360,11 +360,11 @@ def test_a_kernel_that_goes_wrong_later_loses_its_samples() -> None:
         launch.writes[0][:] = launch.reads[0] if len(launches) < 4 else 7
 
     gpu, _ = fake_gpu(kernels={"wrong": emulated})
-    (result,) = measure(
+    (result,) = replayed(
         [Planned("x", depth_first(Workload(100, (4,), (4,), (WorkloadKernel("wrong"),)), 1, 1))], gpu, 3
     )
     assert "wrong output" in result.status
-    assert result.samples == []
+    assert result.wall_s == ()
 
 
 def test_a_reference_that_raises_fails_its_schedule_alone() -> None:
@@ -376,9 +376,9 @@ def test_a_reference_that_raises_fails_its_schedule_alone() -> None:
         Planned(name, depth_first(Workload(300, (4,), (4,), (WorkloadKernel(name, parameter=1),)), 2, 1))
         for name in ("mine", "sincos")
     ]
-    broken, fine = measure(jobs, fake_gpu()[0], 2)
+    broken, fine = replayed(jobs, fake_gpu()[0], 2)
     assert broken.status.endswith("kernel 'mine': its reference raises ValueError: boom")
-    assert (fine.status, len(fine.samples)) == ("ok", 2)
+    assert (fine.status, len(fine.wall_s)) == ("ok", 2)
 
 
 def test_a_kernel_without_reference_is_compared_with_its_ops_one_at_a_time() -> None:
@@ -393,7 +393,7 @@ def test_a_kernel_without_reference_is_compared_with_its_ops_one_at_a_time() -> 
         found = set()
         for seed in range(12):
             gpu, _ = fake_gpu(seed, kernels={"mine": emulated})
-            found.add(measure([Planned("x", program)], gpu, 1, allow_races=True)[0].status.partition(":")[0])
+            found.add(replayed([Planned("x", program)], gpu, 1, allow_races=True)[0].status.partition(":")[0])
         assert found == expected
 
 
@@ -404,7 +404,7 @@ def test_a_wait_for_an_event_not_yet_recorded_is_a_no_op_live_and_in_a_graph() -
             (WaitEvent(0, 1), Copy("h2d", N, 1, HOST, DEVICE), RecordEvent(0, 1), Synchronize()),
             ("non-blocking",), BUFFERS, 1, launch,
         )  # fmt: skip
-        assert measure([Planned("x", schedule)], fake_gpu()[0], 2)[0].status == "ok"
+        assert replayed([Planned("x", schedule)], fake_gpu()[0], 2)[0].status == "ok"
 
 
 def test_an_event_of_a_graph_is_none_of_a_live_program() -> None:
@@ -413,7 +413,7 @@ def test_an_event_of_a_graph_is_none_of_a_live_program() -> None:
     waits = Schedule((WaitEvent(0, 1), Copy("h2d", N, 1), Synchronize(event=0)), ("non-blocking",), events=1, name="w")
     graph = msgspec.structs.replace(ring(SMALL, 4, 3, 2), launch="graph")
     for jobs in ([Planned("graph", graph), Planned("live", waits)], [Planned("live", waits), Planned("graph", graph)]):
-        assert [found.status for found in measure(jobs, fake_gpu()[0], 2)] == ["ok", "ok"]
+        assert [found.status for found in replayed(jobs, fake_gpu()[0], 2)] == ["ok", "ok"]
 
 
 def test_a_buffer_that_one_schedule_writes_is_fresh_input_of_another() -> None:
@@ -424,17 +424,17 @@ def test_a_buffer_that_one_schedule_writes_is_fresh_input_of_another() -> None:
     only = Schedule((Copy("h2d", N, 1, a, card), Copy("d2h", N, 1, a, card)), ("non-blocking",), BUFFERS, name="only")
     jobs = [Planned(schedule.name, schedule) for schedule in (there, back, only)]
     for order in (jobs, jobs[::-1]):
-        assert [(found.status, found.verified) for found in measure(order, fake_gpu()[0], 2)] == [("ok", True)] * 3
+        assert [(found.status, found.verified) for found in replayed(order, fake_gpu()[0], 2)] == [("ok", True)] * 3
 
 
 def test_anonymous_copies_are_timed_but_have_no_output_to_verify() -> None:
-    (result,) = measure([Planned("x", Schedule((Copy("h2d", 4096, 1),), ("non-blocking",)))], fake_gpu()[0], 2)
-    assert (result.status, result.verified, len(result.samples)) == ("ok", False, 2)
+    (result,) = replayed([Planned("x", Schedule((Copy("h2d", 4096, 1),), ("non-blocking",)))], fake_gpu()[0], 2)
+    assert (result.status, result.verified, len(result.wall_s)) == ("ok", False, 2)
 
 
 def test_the_samples_are_of_the_program() -> None:
-    (result,) = measure([Planned("x", depth_first(SMALL, 4, 2))], fake_gpu()[0], 5)
-    assert len(result.samples) == 5
-    for sample in result.samples:
-        assert 0 < sample.issue_s <= sample.wall_s
-        assert 0 < sample.device_s < 1
+    (result,) = replayed([Planned("x", depth_first(SMALL, 4, 2))], fake_gpu()[0], 5)
+    assert len(result.wall_s) == 5
+    for device_s, issue_s, wall_s in zip(result.device_s, result.issue_s, result.wall_s, strict=True):
+        assert 0 < issue_s <= wall_s
+        assert 0 < device_s < 1

@@ -123,7 +123,7 @@ def test_a_failed_program_is_not_tried_again_by_a_resumed_tuning(tmp_path: Path,
         tune(task, card(kernels=broken_for(part.elements))[0], ctrl_c_on("side by side"))
     failed = {entry.key for entry in read_journal(journal_path(task.output)) if isinstance(entry, Entry)}
     spy = Spy(card()[0])
-    tune(task, spy.gpu, meter=spy)
+    tune(task, spy.gpu, runner=spy)
     assert not failed & set(spy.asked)
 
 
@@ -143,12 +143,12 @@ def test_where_all_fail_there_is_one_error_after_ten_tries_or_the_budget(tmp_pat
     task = a_task(tmp_path, budget=3)
     spy = Spy(card(kernels=broken_for())[0])
     with pytest.raises(InputError, match=r"no candidate could be measured; \d+ chunks? on .*: failed: ") as caught:
-        tune(task, spy.gpu, meter=spy)
+        tune(task, spy.gpu, runner=spy)
     assert "\n" not in str(caught.value)
     assert len(spy.asked) == 10
     assert not Path(task.output).exists()
     with pytest.raises(InputError, match="no candidate could be measured"):
-        tune(replace(task, budget=12), spy.gpu, meter=spy)
+        tune(replace(task, budget=12), spy.gpu, runner=spy)
     assert len(spy.asked) == 12  # ten of them are in the journal
 
 

@@ -67,7 +67,7 @@ def test_interrupted_at_any_call_it_resumes_and_finds_what_it_would_have_found(
         lines = read_journal(journal_path(task.output))
         finished = {line.key for line in lines if isinstance(line, Entry) and is_complete(line)}
         spy = Spy(ticking(patch)[0])
-        assert tune(task, spy.gpu, meter=spy) == found
+        assert tune(task, spy.gpu, runner=spy) == found
     side_by_side = {key for key in finished if key.startswith("again: ")}
     assert not (finished - side_by_side if len(side_by_side) == 1 else finished) & set(spy.asked)
     assert len(spy.asked) == len(set(spy.asked))
@@ -99,7 +99,7 @@ def test_interrupted_between_two_measurements_nothing_is_measured_twice(
     before = read_journal(journal_path(task.output))
     assert len([line for line in before if isinstance(line, Entry)]) == step
     spy = Spy(card()[0])
-    assert tune(task, spy.gpu, meter=spy) == whole[0]
+    assert tune(task, spy.gpu, runner=spy) == whole[0]
     assert len(spy.asked) == 4 - step + 2
     assert len(read_record(task.output).runs) == 1
 
@@ -129,7 +129,7 @@ def test_more_budget_goes_on_from_what_was_measured(tmp_path: Path, card: Cards)
     with pytest.raises(KeyboardInterrupt):
         tune(task, card()[0], ctrl_c_on("side by side"))
     spy = Spy(card()[0])
-    found = tune(replace(task, budget=4), spy.gpu, meter=spy)
+    found = tune(replace(task, budget=4), spy.gpu, runner=spy)
     assert len(found.tried) == 4
     assert len([key for key in spy.asked if not key.startswith("again: ")]) == 2
 

@@ -2,8 +2,6 @@
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,20 +28,16 @@ from streamsim.device import CALLS, Device, front_end_of
 from streamsim.errors import InputError
 from streamsim.program import HOST_MEMORIES, LAUNCHES, ORDERS, HostMemory, Workload
 from streamsim.search import Grid, candidates, default_grid
-from streamsim.text import chosen, counted, format_seconds, parse_buffers
-from streamsim_validate.gpu import Gpu, load_kernels, open_gpu
+from streamsim.text import chosen, parse_buffers
+from streamsim_validate.gpu import load_kernels, open_gpu
 from streamsim_validate.records import Card, check_same_card, journal_path
 from streamsim_validate.run import (
     BUDGET,
     FUNCTION,
     REPEATS,
-    Kernels,
-    Programs,
     Task,
-    Tuned,
     check_language,
     check_output,
-    runner_of,
     tune,
 )
 
@@ -141,19 +135,20 @@ def tune_command(
     _check_front_end(language, front_end_of(device))
     configs = tuple(candidates(workload, device, axes.grid()))
     files = tuple(map(str, kernels))
-    task = Task(str(output), workload, configs, device, budget, repeats, seed, files)
+    programs = None if language == CALLS else cast("Language", language)
+    task = Task(str(output), workload, configs, device, budget, repeats, seed, files, programs)
     check_output(task.output)
-    if language == CALLS:
+    if programs is None:
         _load(files, workload)
     else:
-        check_language(cast("Language", language), files)
+        check_language(programs, files)
     if os.path.exists(journal_path(output)):
         note(f"going on from {journal_path(output)}")
     with open_gpu(gpu) as opened, steps(sys.stderr) as on_step, noting_compilation():
         _note_another_card(opened.card, device)
-        with _meter_of(language, files, workload, opened, gpu) as meter:
-            found = tune(task, opened, on_step, meter)
-    _report(found, device.name, str(output), meter.kernels if meter else None)
+        found = tune(task, opened, on_step)
+    data = {"device": device.name, "record": str(output), **found.to_json()}
+    emit(found.answer(data, (f"record: {output}",)))
 
 
 def _check_front_end(language: str, counted: str) -> None:
@@ -168,18 +163,6 @@ def _check_front_end(language: str, counted: str) -> None:
             f"--front-end: the calls of {counted} would be counted and those of {measured} measured; give --as"
             f" {counted if counted in LANGUAGES else measured}, or leave it out"
         )
-
-
-@contextmanager
-def _meter_of(
-    language: str, files: tuple[str, ...], workload: Workload, opened: Gpu, gpu: int
-) -> Iterator[Programs | None]:
-    """Return what measures programs in the language; None: bare calls."""
-    if language == CALLS:
-        yield None
-        return
-    with closing(runner_of(cast("Language", language), files, gpu)) as runner:
-        yield Programs(workload, runner, opened)
 
 
 def _load(files: tuple[str, ...], workload: Workload) -> None:
@@ -202,18 +185,3 @@ def _note_another_card(card: Card, device: Device) -> None:
             f"{device.name} is the profile of another card than this {card.name}, and proposes the worse for it;"
             " give --device one of streamsim-validate calibrate"
         )
-
-
-def _report(found: Tuned, device: str, output: str, kernels: Kernels | None) -> None:
-    own = {} if kernels is None else {"kernels": kernels._asdict()}
-    data = {"device": device, "record": output, **found.to_json(), **own}
-    emit(found.answer(data, (*_about_kernels(kernels), f"record: {output}")))
-
-
-def _about_kernels(kernels: Kernels | None) -> Iterator[str]:
-    """Yield a sentence about the time of the kernels, unless schedules were replayed."""
-    if kernels is not None:
-        rounds = counted(kernels.work, "round")
-        who = f"A stand-in of {rounds} takes" if kernels.work else "Your kernels take"
-        took, said = format_seconds(kernels.measured_s), format_seconds(kernels.said_s)
-        yield f"{who} {took} over all the work, where {said} was said; the predictions are of that"

@@ -3,7 +3,7 @@
 A run calibrates before it measures and after, and its profile is the mean of both: no two calibrations agree better
 than to some per cent. A host's calls cost 10 to 25 % more or less within minutes, and half as much again for tenths of
 a second. So the median of some samples may fall on any speed, and a chain of calls, the pace, is issued just before and
-just after each sample (:mod:`streamsim_validate.run.replays`). Each sample is predicted with calls that take as many
+just after each sample (:mod:`streamsim_validate.run.measuring`). Each sample is predicted with calls that take as many
 times as long as the pace beside the sample took, over the pace beside the programs of the calibrations. The prediction
 of the median is to the measured median as the prediction of the middle sample is to that sample. The link is timed
 beside each sample in the same way. Nothing else of the profile changes.

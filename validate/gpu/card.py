@@ -40,13 +40,11 @@ class Gpu:
     returns the addresses of the functions.
 
     Streams are made once and shared by all schedules, so stream 3 of every schedule is the same CUDA stream.
-    ``queues``: the hardware queues in front of every engine, 0 if their number is not known.
+    ``queues``: the hardware queues in front of every engine, 0 if their number is not known. ``number``: the card's.
     """
 
-    def __init__(self, cuda: Any, card: Card, queues: int = 0) -> None:
-        self.cuda = cuda
-        self.card = card
-        self.queues = queues
+    def __init__(self, cuda: Any, card: Card, queues: int = 0, number: int = 0) -> None:
+        self.cuda, self.card, self.queues, self.number = cuda, card, queues, number
         self._streams: dict[StreamKind, list[int]] = {"non-blocking": [], "blocking": []}
         self._events: dict[bool, list[int]] = {False: [], True: []}  # by whether they are for captures
         self._timing_events: list[int] = []
@@ -175,7 +173,7 @@ def open_gpu(device: int = 0) -> Iterator[Gpu]:
     with device_lock(runtime.deviceGetPCIBusId(device)), cupy.cuda.Device(device):
         try:
             runtime.memGetInfo()  # makes the context, which reads the number of connections
-            gpu = Gpu(CupyCuda(cupy), describe_card(cupy, device), equal_queues())
+            gpu = Gpu(CupyCuda(cupy), describe_card(cupy, device), equal_queues(), device)
         except runtime.CUDARuntimeError as error:
             raise NoGpuError(f"device = {device}: the GPU cannot be used ({error})") from error
         try:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from streamsim.cli.notes import say
-from streamsim.code import Language
+from streamsim.code import LANGUAGES, Language
 from streamsim.errors import INTERRUPTED, NO_GPU, InputError
 from streamsim.files import check_writable
 from streamsim.program import Schedule
@@ -40,7 +40,9 @@ from streamsim_validate.records import (
     MOST_VALUES,
     PACE_CHAIN,
     PROGRAMS,
+    STAND_IN,
     Journal,
+    Recipe,
     Record,
     RunBegins,
     RunEnds,
@@ -50,11 +52,13 @@ from streamsim_validate.records import (
     finish,
     header,
     journal_path,
+    key_of,
     now,
 )
-from streamsim_validate.run.program_suite import check_installed, measure_programs, planned_programs
-from streamsim_validate.run.replays import Planned, SampleProbes, WrittenProgram, measure
-from streamsim_validate.suites import PROGRAM_COUNT, RANDOM, RANDOM_COUNT, suite, suite_connections
+from streamsim_validate.run.measuring import Planned, measure
+from streamsim_validate.run.programs import Programs, why_not
+from streamsim_validate.run.replays import Replays, SampleProbes
+from streamsim_validate.suites import PROGRAM_COUNT, RANDOM, RANDOM_COUNT, drawn_programs, suite, suite_connections
 
 REPEATS = 11
 DRAWN = {RANDOM: RANDOM_COUNT, PROGRAMS: PROGRAM_COUNT}  # the suites that are, and how many unless told otherwise
@@ -69,8 +73,8 @@ TakeSamples = Callable[[Gpu], Samples]
 
 # What is timed around every sample of a run that calibrates, because the host's costs drift within minutes.
 PROBES = SampleProbes(
-    next(Planned(chain.key, schedule) for chain, schedule in host_calls() if chain == PACE_CHAIN),
-    Planned("link", LINK_PAIR),
+    next(schedule for chain, schedule in host_calls() if chain == PACE_CHAIN),
+    LINK_PAIR,
 )
 
 
@@ -136,9 +140,24 @@ def planned(plan: Plan, connections: int) -> list[Planned]:
         keys = [f"{i}: {schedule.name}".rstrip(": ") for i, schedule in enumerate(plan.schedules, 1)]
         return [Planned(key, schedule) for key, schedule in zip(keys, plan.schedules, strict=True)]
     if plan.is_of_programs:
-        return list(planned_programs(plan.seed, plan.drawn, plan.front_ends))
+        return planned_programs(plan.seed, plan.drawn, plan.front_ends or LANGUAGES)
     recipes = suite(plan.suite, connections, plan.seed, plan.drawn)
     return [Planned(recipe.key, recipe.schedule(), recipe) for recipe in recipes]
+
+
+def planned_programs(seed: int, count: int, languages: Sequence[Language] = LANGUAGES) -> list[Planned]:
+    """Return the programs of the suite, each in every language in turn: a change of the host's speed hits all alike."""
+    return [
+        Planned(key_of(language, recipe), recipe.schedule(), recipe, language, _work(recipe), is_probed=True)
+        for drawn in drawn_programs(seed, count)
+        for language in languages
+        for recipe in [drawn.of(language)]
+    ]
+
+
+def _work(recipe: Recipe) -> int:
+    first = recipe.workload.kernels[0]
+    return first.parameter if first.name == STAND_IN else 1
 
 
 def run(plan: Plan) -> Record:
@@ -158,7 +177,9 @@ def run(plan: Plan) -> Record:
     usual = (default_connections(),) if plan.schedules or plan.is_of_programs else suite_connections(plan.suite)
     counts = plan.connections or usual
     _check_size(plan, sum(len(planned(plan, connections)) for connections in counts))  # complain here, in one line
-    check_installed(plan.front_ends)
+    for language in plan.front_ends:
+        if reason := why_not(language):
+            raise InputError(f"--front-end {language}: {reason}, or leave it out")
     import_cupy()  # in vain there is no need to start a process
     for connections in counts:
         if len(counts) > 1:
@@ -237,7 +258,10 @@ def measure_plan(
         if left:
             before = _plain(take_samples, gpu)
             journal.append(RunBegins(connections, now(), plan.seed, plan.repeats, before, plan.drawn))
-            _measure(plan, left, gpu, journal, PROBES if take_samples else None, on_step)
+            probes = PROBES if take_samples else None
+            programs = Programs.probed(gpu, plan.front_ends or LANGUAGES) if plan.is_of_programs else None
+            with closing(programs or Replays(gpu, plan.allow_races, probes)) as runner:
+                measure(left, runner, plan.repeats, plan.seed, journal.append, journal.next_group, on_step)
         if journal.unended == connections:
             after = _plain(take_samples, gpu)
             journal.append(RunEnds(now(), samples=after))
@@ -254,34 +278,14 @@ def fingerprint(paths: Sequence[str]) -> str:
     return found.hexdigest()[:16]
 
 
-def _measure(
-    plan: Plan, left: dict[str, Planned], gpu: Gpu, journal: Journal, probes: SampleProbes | None, on_step: OnStep
-) -> None:
-    if plan.is_of_programs:
-        programs = [item for item in left.values() if isinstance(item, WrittenProgram)]
-        measure_programs(programs, gpu, plan.device, plan.repeats, journal.append, on_step)
-        return
-    measure(
-        list(left.values()),
-        gpu,
-        plan.repeats,
-        plan.seed,
-        on_result=lambda measured: journal.append(measured.entry),
-        allow_races=plan.allow_races,
-        probes=probes,
-        first_group=journal.next_group,
-        on_step=on_step,
-    )
-
-
-def _left(plan: Plan, connections: int, journal: Journal) -> tuple[dict[str, Planned], list[Planned]]:
-    """Return what is to be measured yet, by its key, and what is to be traced."""
+def _left(plan: Plan, connections: int, journal: Journal) -> tuple[list[Planned], list[Planned]]:
+    """Return what is to be measured yet, and what is to be traced."""
     items = planned(plan, connections)
     digests = {item.key: digest(item.schedule) for item in items}
     for entry in journal.entries(connections):
         journal.check_same(entry, digests.get(entry.key))
     done, traced = journal.complete(connections, plan.repeats), journal.traced(connections)
-    left = {item.key: item for item in items if item.key not in done}
+    left = [item for item in items if item.key not in done]
     return left, [item for item in items if plan.timelines and item.key not in traced]
 
 

@@ -8,7 +8,8 @@ from streamsim.answer import Answer
 from streamsim.displayed import Result, attributes
 from streamsim.program import Config, Workload
 from streamsim.report import Table, facts
-from streamsim.text import format_change, format_seconds
+from streamsim.text import counted, format_change, format_seconds
+from streamsim_validate.run.kernels import Kernels
 
 HEADS = ("measured, in order", "time", "scatter", "error of the prediction")
 
@@ -36,6 +37,7 @@ class Tuned(Result, msgspec.Struct, frozen=True):
     - ``promise``: the share by which any other candidate is expected to be faster.
     - ``left_out``: the candidates that could not be measured, with the reasons.
     - ``known_within``: the relative error of the predictions if the profile's latencies are assumed; else 0.
+    - ``kernels``: the time of the kernels in programs; None if schedules were replayed.
     """
 
     workload: Workload
@@ -50,6 +52,7 @@ class Tuned(Result, msgspec.Struct, frozen=True):
     candidates: int
     left_out: dict[str, str]
     known_within: float = 0.0
+    kernels: Kernels | None = None
 
     @property
     def picked(self) -> Config:
@@ -87,6 +90,16 @@ class Tuned(Result, msgspec.Struct, frozen=True):
             return f"What was found is no faster than what the model picked, beyond what measuring scatters: {between}"
         return f"What was found is faster than what the model picked: {between}"
 
+    @property
+    def _about_kernels(self) -> tuple[str, ...]:
+        """Return a sentence about the time of the kernels, unless schedules were replayed."""
+        if self.kernels is None:
+            return ()
+        rounds = counted(self.kernels.work, "round")
+        who = f"A stand-in of {rounds} takes" if self.kernels.work else "Your kernels take"
+        took, said = format_seconds(self.kernels.measured_s), format_seconds(self.kernels.said_s)
+        return (f"{who} {took} over all the work, where {said} was said; the predictions are of that",)
+
     def answer(self, data: dict[str, Any], notes: tuple[str, ...] = ()) -> Answer:
         """Return the measured programs, those that failed, and what was found beside the model's pick."""
         failed = (f"not measured: {words}: {why}" for words, why in self.left_out.items())
@@ -94,7 +107,7 @@ class Tuned(Result, msgspec.Struct, frozen=True):
             title=f"{len(self.tried)} of {self.candidates} programs measured",
             verdict=(self._verdict(), f"No other program promises to be more than {self.promise:.1%} faster"),
             tables=(self._measured, *failed, self._side_by_side),
-            notes=notes,
+            notes=(*self._about_kernels, *notes),
             data=data,
             rows=[one.plain() for one in self.tried],
         )
@@ -108,4 +121,5 @@ class Tuned(Result, msgspec.Struct, frozen=True):
             **attributes(self, "picked", "found", *gains),
             "tried": [one.plain() for one in self.tried],
             **attributes(self, "candidates", "left_out", "workload"),
+            **({} if self.kernels is None else {"kernels": self.kernels._asdict()}),
         }

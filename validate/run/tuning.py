@@ -1,18 +1,20 @@
 """Tuning: the model ranks the programs of a grid, and the card measures the few that promise most.
 
-:mod:`streamsim.search.tuning` says what to measure next, and :mod:`~streamsim_validate.run.candidates` measures it.
+:mod:`streamsim.search.tuning` says what to measure next. Candidates are schedules, replayed, or programs in a language.
 Every measurement is in the journal at once, so that an interrupted tuning goes on. At the end, what the model would
 have picked and what measuring found are measured once more, side by side.
 """
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from streamsim.code import Language
 from streamsim.device import Device, known_within
 from streamsim.errors import InputError
 from streamsim.files import check_writable
@@ -34,10 +36,13 @@ from streamsim_validate.records import (
     journal_path,
     median_and_spread,
     now,
+    recipe_of,
 )
 from streamsim_validate.run.campaign import REPEATS, fingerprint
-from streamsim_validate.run.candidates import Meter, Replays
-from streamsim_validate.run.replays import Planned
+from streamsim_validate.run.kernels import FEW, Kernels, timed
+from streamsim_validate.run.measuring import Planned, Runner, measure
+from streamsim_validate.run.programs import Programs
+from streamsim_validate.run.replays import Replays
 from streamsim_validate.run.tuned import Tried, Tuned
 
 BUDGET = 10
@@ -46,13 +51,16 @@ SIDE_BY_SIDE = 3  # times as many repeats as the others have
 LEVEL = 0.9
 RESAMPLES = 2000
 AGAIN = "again: "
+TITLE = EFFECT = "tune"
+MORE = 8  # more launches of each kernel: the program takes longer by the time of that many kernels
 
 
 class Task(msgspec.Struct, frozen=True):
     """A tuning task: ``budget`` of the candidates ``configs`` of ``workload``, the simplest first, are measured.
 
     ``device``: the profile that predicts. ``kernels``: the user's files of kernels. ``seed``: of the order of the
-    repeats. ``output``: the record. Raises InputError without candidates, budget or repeats.
+    repeats. ``output``: the record. ``language``: of programs to measure; None: schedules are replayed. Raises
+    InputError without candidates, budget or repeats.
     """
 
     output: str
@@ -63,6 +71,7 @@ class Task(msgspec.Struct, frozen=True):
     repeats: int = REPEATS
     seed: int = 0
     kernels: tuple[str, ...] = ()
+    language: Language | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("configs", len(self.configs)), ("budget", self.budget), ("repeats", self.repeats)):
@@ -70,21 +79,22 @@ class Task(msgspec.Struct, frozen=True):
                 raise InputError(f"{name} = {getattr(self, name)!r}: nothing to measure; give at least one")
 
 
-def tune(task: Task, gpu: Gpu, on_step: OnStep = quietly, meter: Meter | None = None) -> Tuned:
+def tune(task: Task, gpu: Gpu, on_step: OnStep = quietly, runner: Replays | Programs | None = None) -> Tuned:
     """Measure on an open card, or continue where the journal stopped, and write the record.
 
-    ``meter``: of the workload's programs; None: replays. Raises InputError if the output cannot be written or exists,
+    ``runner``: of the candidates; None: that of the task. Raises InputError if the output cannot be written or exists,
     if the journal is of another task, and if no candidate can be measured. Ctrl-C leaves the journal.
     """
     check_output(task.output)
-    meter = Replays(task.workload, gpu) if meter is None else meter
-    journal_of = journal_path(task.output)
-    with Journal(journal_of, header(gpu.card, meter.title, fingerprint(task.kernels), _task(task))) as journal:
-        measuring = _Measuring(task, meter, journal)
-        workload = meter.predicted(task.configs, task.device, measuring.of, on_step)
-        found = _tuned(task, workload, measuring, on_step)
+    if runner is None:
+        runner = Programs.of(gpu, task.language, task.kernels) if task.language else Replays(gpu)
+    title = f"{TITLE} as {task.language}" if task.language else TITLE
+    first = header(gpu.card, title, fingerprint(task.kernels), _task(task))
+    with closing(runner), Journal(journal_path(task.output), first) as journal:
+        measuring = _Measuring(task, runner, journal)
+        found = _tuned(task, measuring, on_step)
         measuring.end()
-    finish(journal_of, task.output)
+    finish(journal_path(task.output), task.output)
     return found
 
 
@@ -103,10 +113,39 @@ def _task(task: Task) -> str:
 class _Measuring:
     """Measures what the journal does not have yet."""
 
-    def __init__(self, task: Task, meter: Meter, journal: Journal) -> None:
-        self._task, self.meter, self._journal = task, meter, journal
+    def __init__(self, task: Task, runner: Runner, journal: Journal) -> None:
+        self._task, self._runner, self._journal = task, runner, journal
+        self.work = FEW  # rounds of a program's stand-in
         self.connections = default_connections()
         self._done = {line.key: line for line in journal.entries(self.connections)}
+
+    def planned(self, config: Config, key: str, times: int = 1) -> Planned:
+        """Return the candidate with this configuration. ``times``: how often a program makes each launch."""
+        recipe = recipe_of(config, self._task.workload, EFFECT)
+        return Planned(key, recipe.schedule(), recipe, self._task.language, self.work, times)
+
+    def kernels(self, on_step: OnStep) -> tuple[Kernels | None, Workload]:
+        """Return the time of the kernels in the task's programs, and the workload to predict."""
+        task = self._task
+        if not isinstance(self._runner, Programs) or not task.workload.kernels:
+            return None, task.workload
+        simplest = next((config for config in task.configs if config.streams == 1), task.configs[0])
+        has_own = self._runner.own.has_own
+
+        def time_of(work: int) -> float:
+            on_step("timing the kernels", 0, 1)
+            self.work, what = work, "kernels" if has_own else f"stand-in of {work} rounds"
+            more = self.planned(simplest, f"{what}, {1 + MORE} times", 1 + MORE)
+            entries = self.of([self.planned(simplest, what), more])
+            for entry in entries:
+                if entry.status != "ok":
+                    raise InputError(f"{entry.key}: {entry.status}")
+            once_s, more_s = (median_and_spread(entry.wall_s)[0] for entry in entries)
+            return max(1e-9, (more_s - once_s) / MORE)
+
+        found, workload = timed(task.workload, task.device, has_own, time_of)
+        self.work = found.work or FEW
+        return found, workload
 
     def of(self, items: Sequence[Planned], times: int = 1, is_final: bool = False) -> list[Entry]:
         """Return the entries of these: from the journal, or measured now and then in the journal.
@@ -119,7 +158,7 @@ class _Measuring:
         repeats = times * self._task.repeats
         if not all(self._is_done(item.key, repeats, is_final) for item in items):
             self._begin()
-            self.meter.measure(items, repeats, self._task.seed, self._journal.next_group, self._keep)
+            measure(items, self._runner, repeats, self._task.seed, self._keep, self._journal.next_group)
         return [self._done[item.key] for item in items]
 
     def _is_done(self, key: str, repeats: int, is_final: bool) -> bool:
@@ -190,11 +229,12 @@ class _Search:
 
     def _planned(self, candidate: int, prefix: str = "") -> Planned:
         config = self._task.configs[candidate]
-        return self._measuring.meter.planned(config, prefix + config.words)
+        return self._measuring.planned(config, prefix + config.words)
 
 
-def _tuned(task: Task, workload: Workload, measuring: _Measuring, on_step: OnStep) -> Tuned:
-    """Measure, and say what came of it. ``workload``: what is predicted."""
+def _tuned(task: Task, measuring: _Measuring, on_step: OnStep) -> Tuned:
+    """Measure, and say what came of it."""
+    kernels, workload = measuring.kernels(on_step)
     device = task.device.with_connections(measuring.connections)
     offers = proposals(workload, task.configs, device)
     search = _Search(task, offers, measuring, on_step)
@@ -219,6 +259,7 @@ def _tuned(task: Task, workload: Workload, measuring: _Measuring, on_step: OnSte
         candidates=len(task.configs),
         left_out={task.configs[k].words: why for k, why in search.left_out.items()},
         known_within=known_within(task.device),
+        kernels=kernels,
     )
 
 
