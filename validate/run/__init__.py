@@ -10,4 +10,4 @@ from streamsim_validate.run.measuring import Planned, measure
 from streamsim_validate.run.programs import FUNCTION, check_language
 from streamsim_validate.run.replays import Replays
 from streamsim_validate.run.tuned import Tuned
-from streamsim_validate.run.tuning import BUDGET, Task, check_output, ratio_of, tune
+from streamsim_validate.run.tuning import BUDGET, Task, check_output, tune
