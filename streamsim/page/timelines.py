@@ -8,14 +8,13 @@ import msgspec
 from streamsim.lowering import lower
 from streamsim.page.columns import differences, packed
 from streamsim.program import Copy, Kernel, Op
-from streamsim.report import engine_place, kind_of, lane_of_each_op, may_wait, numbers
+from streamsim.report import KINDS, PAGES, engine_place, host_kinds, kind_of, lane_of_each_op, numbers
 from streamsim.rules import TICKS_PER_S
 from streamsim.text import one_line
 from streamsim.timeline import Timeline, WaitCause, causes_of, label
 
 BECAUSE = ("start", "host", "stream", "event", "engine")  # the viewer has these in the same order
 LONGEST_NAME = 200
-UNDRAWN, CALL, HELD, PAGES = 0, 3, 4, 5  # the viewer's numbers for the host's part of an op, and for a lane
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -64,7 +63,7 @@ def _with_lanes(timeline: Timeline, columns: list[Sequence[int]], name: list[int
     ]
     last = timeline.issued[-1] if len(timeline) else 0
     of_lanes: list[list[int]] = [[0] * len(spans) for _ in columns]
-    of_lanes[KIND] = [PAGES] * len(spans)
+    of_lanes[KIND] = [KINDS.index(PAGES)] * len(spans)
     of_lanes[ENGINE] = [engine for engine, _, _ in spans]
     of_lanes[STREAM] = [-1] * len(spans)
     of_lanes[ISSUED] = [-last, *([0] * len(spans))][: len(spans)]
@@ -101,7 +100,7 @@ def _columns(timeline: Timeline) -> list[Sequence[int]]:
             ended[stream] = timeline.end[op]
     return [
         [kind_of(op) for op in ops],
-        _host(timeline),
+        host_kinds(timeline),
         timeline.engine,
         lane_of_each_op(timeline, timeline.engine),
         streams,
@@ -133,14 +132,3 @@ def _amounts(ops: Sequence[Op]) -> list[int]:
 def _causes(timeline: Timeline) -> list[WaitCause]:
     assert timeline.device is not None
     return [cause or (None, "start") for cause in causes_of(timeline, lower(timeline.schedule, timeline.device))]
-
-
-def _host(timeline: Timeline) -> list[int]:
-    """Return how each op's call is drawn: not at all if it took no time or belongs to a graph's launch."""
-    pageable, is_graph = timeline.schedule.pageable_names, timeline.schedule.launch == "graph"
-    found = []
-    for op, issued, returned in zip(timeline.schedule.ops, timeline.issued, timeline.returned, strict=True):
-        holds = may_wait(op, pageable)
-        drawn = 0 <= issued < returned and (holds or not is_graph)
-        found.append((HELD if holds else CALL) if drawn else UNDRAWN)
-    return found

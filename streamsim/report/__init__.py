@@ -24,13 +24,17 @@ from streamsim.report.kinds import (
     H2D,
     HOST_CALL,
     HOST_WAITS,
+    HOST_WORK,
     KERNEL,
+    KINDS,
     PAGES,
     WAITS,
     engine_place,
+    host_kinds,
+    host_name,
     kind_of,
-    may_wait,
     numbers,
+    stream_name,
 )
 from streamsim.report.overlapping_ops import lane_of_each_op
 from streamsim.report.serial import SERIAL_WORDS, serial_timeline

@@ -22,15 +22,17 @@ from streamsim.report.kinds import (
     D2H,
     H2D,
     HOST_CALL,
-    HOST_WAITS,
     INK,
     KERNEL,
+    KINDS,
     PAGES,
     WAITS,
     engine_place,
+    host_kinds,
+    host_name,
     kind_of,
-    may_wait,
     numbers,
+    stream_name,
 )
 from streamsim.report.overlapping_ops import lane_of_each_op
 from streamsim.report.pictures import DisplayedPanels, displayed_axes, new_figure, root_figure, save_axes, set_title
@@ -279,7 +281,6 @@ class _Row(NamedTuple):
 def _rows(timeline: Timeline) -> list[_Row]:
     """List the host where its calls took time, the engines, and the streams that have copies or kernels."""
     columns = _Columns(timeline)
-    host = _host_bars(timeline)
     busy = timeline.utilisation if timeline.makespan_s else {}
     lane = np.array(lane_of_each_op(timeline, timeline.engine))
     engines = [
@@ -287,8 +288,7 @@ def _rows(timeline: Timeline) -> list[_Row]:
         for name in sorted(timeline.engine_names, key=engine_place)
     ]
     engines += [_lane_row(beside) for beside in timeline.tracks]
-    hosts = [_Row("host", host)] if host else []
-    groups = [group for group in (hosts, engines, _stream_rows(timeline, columns)) if group]
+    groups = [group for group in (_host_rows(timeline), engines, _stream_rows(timeline, columns)) if group]
     for group in groups[1:]:
         group[0] = group[0]._replace(above=GAP)
     return [row for group in groups for row in group]
@@ -301,11 +301,10 @@ def _lane_row(lane: Track) -> _Row:
 
 
 def _stream_rows(timeline: Timeline, columns: _Columns) -> list[_Row]:
-
     lane = np.array(lane_of_each_op(timeline, columns.stream.tolist()))
     used = np.unique(columns.stream[columns.engine >= 0]).tolist()
     rows = [
-        columns.row(f"stream {stream}", (columns.stream == stream) & (columns.engine >= 0), lane, waits=True)
+        columns.row(stream_name(stream), (columns.stream == stream) & (columns.engine >= 0), lane, waits=True)
         for stream in used[:MOST_STREAMS]
     ]
     if len(used) > MOST_STREAMS:
@@ -317,7 +316,6 @@ class _Columns:
     """The time line as numpy arrays indexed by op."""
 
     def __init__(self, timeline: Timeline) -> None:
-
         ops = timeline.schedule.ops
         self.start, self.end, self.ready = (
             np.array(column) for column in (timeline.start, timeline.end, timeline.ready)
@@ -340,21 +338,21 @@ class _Columns:
         return _Bars(kind, self.start[chosen], self.end[chosen], lane[chosen], self.number[chosen])
 
 
-def _host_bars(timeline: Timeline) -> list[_Bars]:
-    """List the calls that took the host time; of a captured graph only its launch and the waits after it."""
-    ops = timeline.schedule.ops
-    pageable = timeline.schedule.pageable_names
+def _host_rows(timeline: Timeline) -> list[_Row]:
+    """List the threads whose calls, waits and work took time; of a captured graph's calls only its launch."""
     issued, returned = np.array(timeline.issued), np.array(timeline.returned)
-    waits = np.array([may_wait(op, pageable) for op in ops])
-    lanes = np.unique([op.thread for op in ops], return_inverse=True)[1]
-    shown = (issued >= 0) & (returned > issued)
-    calls, held = shown & ~waits, shown & waits
-    starts, ends, lane = issued[calls], returned[calls], lanes[calls]
-    if timeline.schedule.launch == "graph":
-        ends = np.array([timeline.launched] if timeline.launched > 0 else [], dtype=np.int64)
-        starts = lane = 0 * ends
-    found = [(HOST_CALL, starts, ends, lane), (HOST_WAITS, issued[held], returned[held], lanes[held])]
-    return [_Bars(kind, start, end, lane, 0 * start) for kind, start, end, lane in found if len(start)]
+    kind, thread = np.array(host_kinds(timeline)), np.array([op.thread for op in timeline.schedule.ops])
+    threads = np.unique(thread).tolist()
+    rows = []
+    for number in threads:
+        of_kinds = {name: (kind == k) & (thread == number) for k, name in enumerate(KINDS) if k}
+        spans = {name: (issued[some], returned[some]) for name, some in of_kinds.items() if some.any()}
+        if timeline.schedule.launch == "graph" and timeline.launched > 0 and number == threads[0]:
+            spans[HOST_CALL] = np.array([0]), np.array([timeline.launched])
+        bars = [_Bars(name, start, end, 0 * start, 0 * start) for name, (start, end) in spans.items()]
+        if bars:
+            rows.append(_Row(host_name(number, len(threads)), bars))
+    return rows
 
 
 LOST_ROW = "where it goes"

@@ -1,22 +1,24 @@
 """The kinds of bars in a picture of a time line: their names, colours, numbers and rows.
 
-The colours are told apart by the colour-blind and in grey print: dark, middle and light.
+The colours have a contrast of 3 to 1 with an empty row. The colour-blind tell those of a row apart.
 """
 
 from collections import Counter
 
-from streamsim.program import Copy, Kernel, Op, Schedule, Synchronize, WaitThread
+from streamsim.program import Copy, HostWork, Kernel, Op, Schedule, Synchronize, WaitThread
+from streamsim.timeline import Timeline
 
 COLOURS = {
-    "H2D": "#0072B2",
-    "kernel": "#E08A00",
-    "D2H": "#99DDFF",
+    "H2D": "#004B8C",
+    "kernel": "#C25C00",
+    "D2H": "#1E92D0",
+    "host call": "#3F454B",
+    "host waits": "#888D93",
+    "host work": "#7A3B12",
+    "unified memory": "#00805C",
     "ready, engine busy": "#AA3377",
-    "host call": "#555555",
-    "host waits": "#BBBBBB",
-    "unified memory": "#009E73",
 }
-H2D, KERNEL, D2H, WAITS, HOST_CALL, HOST_WAITS, PAGES = KINDS = tuple(COLOURS)
+H2D, KERNEL, D2H, HOST_CALL, HOST_WAITS, HOST_WORK, PAGES, WAITS = KINDS = tuple(COLOURS)
 INK = {H2D: "white", KERNEL: "black", D2H: "black"}  # of the numbers on the bars
 PIPELINE = ("h2d", "copy", "gpu", "compute", "d2h")  # engines from top to bottom, as the work goes through them
 
@@ -46,11 +48,35 @@ def numbers(schedule: Schedule) -> list[int]:
     return found
 
 
-def may_wait(op: Op, pageable: frozenset[str]) -> bool:
-    """Return whether the call of an op may hold its thread; ``pageable``: names of host buffers that are."""
-    if isinstance(op, Copy):
-        return op.blocking or op.uses_host(pageable)
-    return isinstance(op, Synchronize | WaitThread)
+def host_kinds(timeline: Timeline) -> list[int]:
+    """Return the index into KINDS of the host's part of each op; 0 if it takes no time, or is the launch of a graph."""
+    schedule = timeline.schedule
+    pageable, is_graph = schedule.pageable_names, schedule.launch == "graph"
+    found = [_host_kind(op, pageable) for op in schedule.ops]
+    for op, kind in enumerate(found):
+        launched = is_graph and kind == KINDS.index(HOST_CALL)
+        if launched or not 0 <= timeline.issued[op] < timeline.returned[op]:
+            found[op] = 0
+    return found
+
+
+def _host_kind(op: Op, pageable: frozenset[str]) -> int:
+    if isinstance(op, HostWork):
+        return KINDS.index(HOST_WORK)
+    holds = isinstance(op, Synchronize | WaitThread) or (
+        isinstance(op, Copy) and (op.blocking or op.uses_host(pageable))
+    )
+    return KINDS.index(HOST_WAITS if holds else HOST_CALL)
+
+
+def host_name(thread: int, threads: int) -> str:
+    """Return the row of a host thread, which is one of ``threads``."""
+    return f"host thread {thread}" if threads > 1 else "host"
+
+
+def stream_name(stream: int) -> str:
+    """Return the row of a stream."""
+    return f"stream {stream}" if stream else "default stream"
 
 
 def engine_place(engine: str) -> int:

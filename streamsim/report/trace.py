@@ -20,6 +20,7 @@ import msgspec
 from streamsim.files import replacing_packed
 from streamsim.lowering import lower
 from streamsim.program import LEGACY_STREAM, Copy, HostOp, Kernel, Op, RecordEvent, Region, WaitEvent
+from streamsim.report.kinds import stream_name
 from streamsim.report.overlapping_ops import lane_of_each_op
 from streamsim.rules import TICKS_PER_US
 from streamsim.timeline import Timeline, label
@@ -142,7 +143,7 @@ def _engine_tracks(timeline: Timeline) -> _Tracks:
 
 
 def _stream_tracks(timeline: Timeline) -> _Tracks:
-    names = ["stream 0 (default)"] + [f"stream {number}" for number in range(1, len(timeline.schedule.streams) + 1)]
+    names = [*map(stream_name, range(len(timeline.schedule.streams) + 1))]
     ops = timeline.schedule.ops
     row = array("q", (NO_ROW if op.stream is None or isinstance(op, HostOp) else op.stream for op in ops))
     return _Tracks(timeline, STREAMS, FIRST_STREAM_TRACK, names, row)
@@ -152,9 +153,8 @@ def _host_names(timeline: Timeline) -> Iterator[Event]:
     yield from _process_names(HOST, "host")
     threads = {op.thread for op in timeline.schedule.ops}
     for thread in sorted(threads):
-        yield from _thread_names(
-            HOST, HOST_TRACK + thread, f"calls of thread {thread}" if any(threads) else "calls", thread
-        )
+        name = f"calls of thread {thread}" if any(threads) else "calls"
+        yield from _thread_names(HOST, HOST_TRACK + thread, name, thread)
 
 
 def _process_names(process: int, name: str) -> Iterator[Event]:

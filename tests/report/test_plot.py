@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.collections import PolyCollection
+from msgspec.structs import replace
 from strategies import MS_KERNEL, d2h, devices, h2d, kernel, make_device, program, schedules
 
 from streamsim.analysis import predict
@@ -19,6 +20,7 @@ from streamsim.device import Device
 from streamsim.model import simulate
 from streamsim.program import (
     Copy,
+    HostWork,
     Kernel,
     Schedule,
     Synchronize,
@@ -34,6 +36,7 @@ from streamsim.report import (
     H2D,
     HOST_CALL,
     HOST_WAITS,
+    HOST_WORK,
     KERNEL,
     MOMENTS,
     MOST_BARS,
@@ -44,6 +47,7 @@ from streamsim.report import (
     plot_gantt,
     plot_gantts,
     save_gantt,
+    stream_name,
 )
 
 if TYPE_CHECKING:
@@ -99,6 +103,19 @@ def test_the_bars_of_a_small_schedule() -> None:
     ])  # fmt: skip
 
 
+def test_each_thread_has_a_row_and_its_own_work_is_no_call() -> None:
+    # Thread 1 works for 30 ns and then issues a kernel, in 3 ns; thread 0 issues a copy in 2 ns, then waits for it.
+    ops = (HostWork(30e-9, thread=1), replace(kernel(2, 10), thread=1), h2d(0, 20, blocking=True))
+    ax = plot_gantt(simulate(program(*ops), DEVICE))
+    assert row_names(ax)[:2] == ["host thread 0", "host thread 1"]
+    assert row_names(ax)[-2:] == ["default stream", "stream 2"]
+    assert [bar for bar in bars(ax) if bar[0].startswith("host")] == [
+        (f"host thread 0: {HOST_WAITS}", 0, 22),
+        (f"host thread 1: {HOST_CALL}", 30, 33),
+        (f"host thread 1: {HOST_WORK}", 0, 30),
+    ]
+
+
 def test_kernels_side_by_side_do_not_hide_one_another() -> None:
     # Two of half the card, both 0..10, above one another within the row.
     schedule = program(kernel(1, 10, fill=0.5), kernel(2, 10, fill=0.5))
@@ -120,7 +137,8 @@ def test_bars_are_the_spans_of_the_time_line(schedule: Schedule, device: Device)
         if isinstance(op, Copy | Kernel):
             kind = KERNEL if isinstance(op, Kernel) else op.direction.upper()
             when = span.start_s * per_s, span.end_s * per_s
-            expected += [(f"{span.engine}: {kind}", *when), (f"stream {span.stream}: {kind}", *when)]
+            assert span.stream is not None
+            expected += [(f"{span.engine}: {kind}", *when), (f"{stream_name(span.stream)}: {kind}", *when)]
     assert [name for name, *_ in drawn] == [name for name, *_ in sorted(expected)]
     assert np.allclose([bar[1:] for bar in drawn], [bar[1:] for bar in sorted(expected)])
     assert np.isclose(ax.get_xlim()[1], max(timeline.makespan_s, timeline.host_s, 1e-9) * per_s)
