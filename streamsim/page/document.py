@@ -24,13 +24,15 @@ PLACE = re.compile("@(policy|title|style|script|body|data)@")
 SCRIPTS = ("numbers.js", "timeline.js", "chart.js", "view.js", "told.js", "map.js", "start.js")
 POLICY = "default-src 'none'; script-src '{script}'{runs}; style-src '{style}'; base-uri 'none'; form-action 'none'"
 WITH_PYTHON = " 'wasm-unsafe-eval'; worker-src blob:"  # Python is WebAssembly, in a worker made of the page's own text
-BUTTONS = (("in", "Zoom in"), ("out", "Zoom out"), ("all", "Show all"), ("path", "Critical path"))
+BUTTONS = (("in", "Zoom in"), ("out", "Zoom out"), ("all", "Show all"))
+SWITCHES = (("path", "Critical path"), ("names", "Colours by name"))
+FIND = "Find an op by its name; Enter goes to the next one"
 KEYS = (
-    "Wheel or + and -: zoom. Drag or Shift with an arrow: move. Arrows: from op to op. Enter: to the op that it"
-    " waited for. c: critical path. 0: all. Esc: nothing selected."
+    "In a picture that you have clicked: wheel, two fingers, + and -: zoom. Drag or Shift with an arrow: move. Arrows:"
+    " from op to op. Enter: to the op that it waited for. l: to its call and back. c: critical path. 0: all. Esc:"
+    " nothing selected."
 )
 READ_LINE = "Arrow keys go from op to op. A table of the ops stands below."
-READ_MAP = "Map of the times. Arrow keys go from cell to cell. A table of the cells stands below."
 HINT = "Point at an op to read about it. Click it to follow what it waited for."
 
 
@@ -87,13 +89,12 @@ def lines_html(lines: tuple[Shown, ...]) -> str:
 
 def _view(places: Sequence[tuple[str, str]]) -> str:
     """Return the HTML around pictures: buttons, legend, a place for each picture and for an op's words, and tables."""
-    buttons = "".join(
-        f"<button data-do='{name}'{' aria-pressed=false' if name == 'path' else ''}>{words}</button>"
-        for name, words in BUTTONS
-    )
+    buttons = [f"<button data-do='{name}'>{words}</button>" for name, words in BUTTONS]
+    switches = [f"<button data-do='{name}' aria-pressed=false>{words}</button>" for name, words in SWITCHES]
+    find = f"<input type=search placeholder='Find an op' aria-label='{FIND}' title='{FIND}'>"
     return "\n".join(
         (
-            f"<div class='tools'>{buttons}</div>",
+            f"<div class='tools'>{''.join(buttons + switches)}{find}</div>",
             "<ul class='legend'></ul>",
             *(_picture(*place) for place in places),
             f"<div class='told' aria-live='polite' data-hint='{HINT}'><p class='soft'>{HINT}</p></div>",
@@ -105,21 +106,18 @@ def _view(places: Sequence[tuple[str, str]]) -> str:
 
 def _picture(name: str, took: str) -> str:
     title = in_html(one_line(f"{name}: {took}"))
-    return f"<div class='line'><h3>{title}</h3>{_canvas(f'Time line. {title}. {READ_LINE}', READ_LINE)}</div>"
-
-
-def _canvas(label: str, read: str = "") -> str:
-    """Return the HTML of a picture. ``read``: the end of its ``label``, which the viewer keeps for other pictures."""
     return (
-        f'<div class="picture" tabindex="0" role="group" aria-label="{label}" data-read="{read}">'
-        "<canvas aria-hidden='true'></canvas><div class='tip' hidden></div></div>"
+        f"<div class='line'><h3>{title}</h3>"
+        f'<div class="picture" tabindex="0" role="group" aria-label="Time line. {title}. {READ_LINE}"'
+        f" data-read='{READ_LINE}'><canvas aria-hidden='true'></canvas><div class='tip' hidden></div></div></div>"
     )
 
 
 def _ops(name: str) -> str:
     return (
         f"<details class='ops no-print'><summary>Table of the ops: {in_html(one_line(name))}</summary>"
-        "<p><button>The 100 before</button> <button>The next 100</button></p><div class='scroll'></div></details>"
+        "<p><button>The 100 before</button> <button>The next 100</button></p>"
+        "<div class='scroll' tabindex='0'></div></details>"
     )
 
 
@@ -129,10 +127,9 @@ def map_html() -> str:
         (
             "<section class='map'><h2>Map of the times</h2>",
             "<div class='tools'></div>",
-            _canvas(READ_MAP),
             "<p class='scale soft'></p>",
-            "<details class='cells no-print'><summary>Table of the cells</summary><div class='scroll'></div></details>",
-            "<div class='told' aria-live='polite'><p class='soft'>Click a cell to read about it.</p></div>",
+            "<div class='grid scroll'></div>",
+            "<div class='told' aria-live='polite'></div>",
             f"<div class='cell' hidden>{_view([('', '')])}</div></section>",
         )
     )

@@ -6,25 +6,20 @@ const ROW = 24,
   FOOT = 18,
   BAR = 0.78,
   LEAST_VIEW = 20,
+  LEAST_BAR = 2.5, // in pixels: of narrower spans, shares are drawn
   MOST_STREAMS = 128;
-let colours = {};
+let colours = {}, // of words and lines by name; `bars` and the `inks` on them by number
+  bars = [],
+  inks = [];
 
 function readColours() {
-  const style = getComputedStyle(document.documentElement);
-  const names = [
-    "ink",
-    "soft",
-    "line",
-    "idle",
-    "mark",
-    "accent",
-    "shade",
-    "paper",
-    "wait",
-    ...KINDS,
-    ...KINDS.map(k => "on-" + k),
-  ];
-  colours = Object.fromEntries(names.map(name => [name, style.getPropertyValue("--" + name).trim()]));
+  const style = getComputedStyle(document.documentElement),
+    read = name => style.getPropertyValue(`--${name}`).trim();
+  const names = ["ink", "soft", "line", "idle", "mark", "shade", "paper"];
+  colours = Object.fromEntries(names.map(name => [name, read(name)]));
+  const hues = Array.from({length: HUES}, (_, k) => `oklch(0.6 0.14 ${(60 + 137.5 * k) % 360})`);
+  bars = [...KINDS.map(read), ...hues];
+  inks = [...KINDS.map(kind => read(`on-${kind}`)), ...hues.map(() => "#000")];
 }
 
 /* A canvas as wide as its place, in its pixels. */
@@ -33,10 +28,9 @@ function fitted(canvas, height) {
     width = Math.max(200, canvas.parentElement.clientWidth);
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);
-  canvas.style.height = height + "px";
+  canvas.style.aspectRatio = `${width} / ${height}`;
   const pen = canvas.getContext("2d");
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-  pen.clearRect(0, 0, width, height);
   pen.textBaseline = "middle";
   return [pen, width];
 }
@@ -50,32 +44,21 @@ function textWidth(pen, text) {
 }
 function cut(pen, text, room) {
   while (text.length > 1 && textWidth(pen, text) > room)
-    text = text.slice(0, Math.ceil(text.length * 0.8) - 1) + "\u2026";
+    text = text.slice(0, Math.max(0, Math.ceil(text.length * 0.8) - 2)) + "\u2026";
   return text;
 }
 
 class Chart {
   /* A time line on a canvas, over a view that several charts may share. */
   constructor(line, view, place) {
-    Object.assign(this, {
-      line,
-      view,
-      place,
-      hovered: null,
-      selected: null,
-      chain: new Set(),
-      chainOps: [],
-      showPath: false,
-    });
+    Object.assign(this, {line, view, place, hovered: null, selected: null, chain: new Set(), chainOps: []});
     this.canvas = place.querySelector("canvas");
-    let top = AXIS,
-      group = null;
-    for (const row of line.rows) {
-      if (group !== null && row.group !== group) top += GAP;
-      group = row.group;
+    let top = AXIS;
+    line.rows.forEach((row, k) => {
+      if (k && row.group !== line.rows[k - 1].group) top += GAP;
       row.top = top;
       top += row.height;
-    }
+    });
     this.height = top + FOOT;
     this.path = line.criticalPath();
   }
@@ -92,7 +75,7 @@ class Chart {
       rows = this.line.rows;
     this.pen = pen;
     pen.font = `12px ${FONT}`;
-    const notes = width > 600 ? 48 : 0;
+    const notes = width > 600 && rows.some(row => row.note) ? 48 : 0;
     this.left = Math.ceil(Math.min(width * 0.3, 14 + notes + Math.max(...rows.map(row => textWidth(pen, row.name)))));
     this.right = width - 8;
     this.scale = (this.right - this.left) / (this.view.to - this.view.from);
@@ -109,242 +92,203 @@ class Chart {
       for (const row of rows) this.drawRow(row, this.chain);
       this.drawLinks();
     }
-    if (this.showPath) this.drawPath();
+    if (this.view.showPath) this.drawPath();
     this.drawMarks();
     if (this.hovered) this.outline(this.hovered, colours.soft, 1);
     if (this.selected) this.outline(this.selected, colours.mark, 2);
     pen.restore();
   }
 
+  stroke(colour, width, points) {
+    const {pen} = this;
+    pen.strokeStyle = colour;
+    pen.lineWidth = width;
+    pen.beginPath();
+    for (const [x0, y0, x1, y1] of points) {
+      pen.moveTo(x0, y0);
+      pen.lineTo(x1, y1);
+    }
+    pen.stroke();
+  }
+  write(text, align, colour, x, y) {
+    Object.assign(this.pen, {textAlign: align, fillStyle: colour});
+    this.pen.fillText(text, x, y);
+  }
+
   drawAxis() {
     const {pen, view} = this,
-      span = view.to - view.from,
-      step = niceStep((span * 92) / (this.right - this.left));
-    const [unit, places] = unitOf(Math.max(1, view.to)),
+      step = niceStep(((view.to - view.from) * 92) / (this.right - this.left)),
+      [unit, places] = unitOf(Math.max(1, view.to)),
       digits = Math.max(0, places - Math.floor(Math.log10(step) + 1e-9));
-    pen.fillStyle = colours.soft;
-    pen.strokeStyle = colours.line;
-    pen.lineWidth = 1;
-    pen.textAlign = "center";
     this.labels = [];
     for (let at = Math.ceil(view.from / step) * step; at <= view.to; at += step) {
       const x = Math.round(this.x(at)) + 0.5,
-        text = (at / 10 ** places).toFixed(digits);
-      pen.beginPath();
-      pen.moveTo(x, AXIS - 4);
-      pen.lineTo(x, this.height - FOOT);
-      pen.stroke();
-      const half = textWidth(pen, text) / 2;
+        text = (at / 10 ** places).toFixed(digits),
+        half = textWidth(pen, text) / 2;
+      this.stroke(colours.line, 1, [[x, AXIS - 4, x, this.height - FOOT]]);
       if (x + half > this.right - 22) continue;
-      pen.fillText(text, Math.max(x, this.left + half), AXIS / 2 - 2);
+      this.write(text, "center", colours.soft, Math.max(x, this.left + half), AXIS / 2 - 2);
       this.labels.push(text);
     }
-    pen.textAlign = "right";
-    pen.fillText(unit, this.right, AXIS / 2 - 2);
+    this.write(unit, "right", colours.soft, this.right, AXIS / 2 - 2);
   }
 
   drawName(row, notes) {
     const {pen} = this,
-      middle = row.top + row.height / 2;
-    pen.textAlign = "left";
-    pen.fillStyle = colours.ink;
-    pen.fillText(cut(pen, row.name, this.left - notes - 6), 0, middle);
-    if (notes && row.note) {
-      pen.textAlign = "right";
-      pen.fillStyle = colours.soft;
-      pen.fillText(row.note, this.left - 8, middle);
-    }
-    const until = Math.min(this.right, this.x(this.line.until)),
+      middle = row.top + row.height / 2,
+      until = Math.min(this.right, this.x(this.line.until)),
       from = Math.max(this.left, this.x(0));
+    this.write(cut(pen, row.name, this.left - notes - 6), "left", colours.ink, 0, middle);
+    if (notes) this.write(row.note, "right", colours.soft, this.left - 8, middle);
     pen.fillStyle = colours.idle;
-    const height = row.height * BAR;
-    if (until > from) pen.fillRect(from, middle - height / 2, until - from, height);
+    if (until > from) pen.fillRect(from, row.at(0), until - from, row.height * BAR);
   }
 
-  /* Spans that are wide enough as bars; of narrower ones, for each pixel the share that each kind takes of it. */
+  /* Spans that are wide enough as bars; of narrower ones, for each pixel the share that each colour takes of it. */
   drawRow(row, only) {
     const {pen, line, left, scale} = this,
       {from, to} = this.view,
-      [first, last] = row.within(from, to);
-    const all = row.height * BAR,
-      top = row.top + (row.height - all) / 2,
-      lane = all / row.lanes;
-    const shares = KINDS.map(() => null),
+      [first, last] = row.within(from, to),
+      shares = [],
       width = Math.ceil(this.right - left);
-    if (row.group === "stream" && !only) this.drawWaits(row, first, last, top, lane);
-    pen.textAlign = "center";
+    if (row.group === "stream" && !only) this.drawWaits(row, first, last);
     pen.font = `11px ${FONT}`;
     for (let k = first; k < last; k++) {
       if (row.to[k] < from || (only && !only.has(row.op[k]))) continue;
       const x0 = (row.from[k] - from) * scale,
         x1 = (row.to[k] - from) * scale,
-        kind = row.kind[k];
-      if (x1 - x0 < 1.5) {
-        addShare((shares[kind] ??= new Float32Array(width + 2)), Math.max(0, x0), Math.max(x1, x0 + 0.02));
+        byName = this.view.byName && row.kind[k] === KERNEL,
+        paint = byName ? line.hue.get(line.name[row.op[k]]) : row.kind[k];
+      if (x1 - x0 < LEAST_BAR) {
+        addShare((shares[paint] ??= new Float32Array(width + 2)), Math.max(0, x0), Math.max(x1, x0 + 0.02));
         continue;
       }
       const a = left + Math.max(x0, -4),
         b = left + Math.min(x1, width + 4),
-        y = top + row.lane[k] * lane;
-      pen.fillStyle = colours[KINDS[kind]];
-      pen.fillRect(a, y, b - a - (b - a > 4 ? 1 : 0), lane - (row.lanes > 1 && lane > 4 ? 1 : 0));
-      const seen = Math.min(b, this.right) - Math.max(a, left);
-      if (lane >= 10 && seen > 10)
-        this.drawLabel(row.op[k], kind, (Math.max(a, left) + Math.min(b, this.right)) / 2, y + lane / 2, seen - 3);
+        y = row.at(row.lane[k]),
+        seen = [Math.max(a, left), Math.min(b, this.right)];
+      pen.fillStyle = bars[paint];
+      pen.fillRect(a, y, b - a - (b - a > 4 ? 1 : 0), row.bar - (row.lanes > 1 && row.bar > 4 ? 1 : 0));
+      if (row.bar >= 10 && seen[1] - seen[0] > 10) this.drawLabel(row.op[k], inks[paint], ...seen, y + row.bar / 2);
     }
-    this.drawShares(shares, top, all, width);
+    this.drawShares(shares, row.at(0), row.height * BAR, width);
     pen.font = `12px ${FONT}`;
   }
 
-  drawLabel(op, kind, x, y, room) {
-    const {pen, line} = this;
-    if (op < 0 || !line.number[op]) return;
-    const long = line.title(op),
-      text = textWidth(pen, long) <= room ? long : String(line.number[op]);
-    if (textWidth(pen, text) > room) return;
-    pen.fillStyle = colours["on-" + KINDS[kind]];
-    pen.fillText(text, x, y + 0.5);
+  /* The name of an op, cut to fit; if all ops of its kind have one name, rather its number alone. */
+  drawLabel(op, ink, left, right, y) {
+    const {pen, line} = this,
+      room = right - left - 4;
+    if (op < 0) return;
+    let text = line.title(op, plain);
+    if (textWidth(pen, text) > room)
+      text = line.hue.size > 1 || !line.number[op] ? cut(pen, text, room) : String(line.number[op]);
+    if (textWidth(pen, text) <= room && text !== "\u2026") this.write(text, "center", ink, (left + right) / 2, y + 0.5);
   }
 
-  drawWaits(row, first, last, top, lane) {
+  drawWaits(row, first, last) {
     const {pen, line} = this;
     if (line.about.measured) return;
-    pen.fillStyle = colours.wait;
+    pen.fillStyle = bars[WAIT];
     let reached = -1;
     for (let k = first; k < row.from.length; k++) {
-      const op = row.op[k],
-        ready = line.ready[op];
+      const ready = line.ready[row.op[k]];
       if (ready >= row.from[k]) continue;
       if (ready > this.view.to && k >= last) break;
       const a = Math.max(this.x(ready), this.left - 2, reached),
         b = Math.min(this.x(row.from[k]), this.right + 2);
       if (b - a < 0.3) continue;
-      pen.fillRect(a, top + (row.lane[k] + 0.5) * lane - 1.5, b - a, 3);
+      pen.fillRect(a, row.at(row.lane[k] + 0.5) - 1.5, b - a, 3);
       reached = row.lanes > 1 ? -1 : b;
     }
   }
 
-  /* Stack the shares of each pixel from below, kind by kind; pixels that look alike are one rectangle. */
+  /* Stack the shares of each pixel from below, colour by colour; equal neighbours are one rectangle. */
   drawShares(shares, top, height, width) {
     const {pen, left} = this,
       base = new Float32Array(width).fill(top + height);
-    shares.forEach((share, kind) => {
-      if (!share) return;
-      pen.fillStyle = colours[KINDS[kind]];
+    shares.forEach((share, paint) => {
+      pen.fillStyle = bars[paint];
       for (let x = 0, begin = 0, lower = 0, upper = 0; x <= width; x++) {
         const now = base[x] ?? 0,
-          above = x < width ? Math.max(top, now - Math.min(1, share[x]) * height) : 0;
-        if (x > begin && Math.abs(now - lower) + Math.abs(above - upper) < 0.2) {
-          base[x] = upper;
-          continue;
-        }
-        if (lower - upper > 0.05) pen.fillRect(left + begin, upper, x - begin, lower - upper);
-        [begin, lower, upper] = [x, now, above];
+          above = x < width ? Math.fround(Math.max(top, now - Math.min(1, share[x]) * height)) : -1;
         if (x < width) base[x] = above;
+        if (now === lower && above === upper) continue;
+        if (lower > upper) pen.fillRect(left + begin, upper, x - begin, lower - upper);
+        [begin, lower, upper] = [x, now, above];
       }
     });
   }
 
-  rowsOf(op) {
-    const {line} = this,
-      named = (group, name) => line.rows.find(row => row.group === group && row.name === name);
-    const engine = line.about.engines.find(([index]) => index === line.engine[op]);
-    return [
-      engine && named("engine", engine[1]),
-      named("stream", line.stream[op] ? `stream ${line.stream[op]}` : "default stream"),
-    ];
-  }
-
   /* The critical path, along the lower edge of its bars in the rows of the engines. */
   drawPath() {
-    const {pen, line} = this,
+    const {line} = this,
       {from, to} = this.view,
-      rows = new Map();
-    for (const width of [5, 2.5]) {
-      pen.beginPath();
-      for (const op of this.path) {
-        if (line.end[op] < from || line.start[op] > to) continue;
-        if (!rows.has(line.engine[op])) rows.set(line.engine[op], this.rowsOf(op)[0]);
-        const row = rows.get(line.engine[op]),
-          lane = (row.height * BAR) / row.lanes;
-        const y = row.top + (row.height * (1 - BAR)) / 2 + (line.lane[op] + 0.86) * lane;
-        pen.moveTo(Math.max(this.x(line.start[op]), this.left - 5), y);
-        pen.lineTo(Math.min(this.x(line.end[op]), this.right + 5), y);
-      }
-      pen.strokeStyle = width > 3 ? colours.paper : colours.mark;
-      pen.lineWidth = width;
-      pen.stroke();
-    }
+      seen = this.path.filter(op => line.engine[op] >= 0 && line.end[op] >= from && line.start[op] <= to);
+    const points = seen.map(op => {
+      const y = line.engines.get(line.engine[op]).at(line.lane[op] + 0.86);
+      return [Math.max(this.x(line.start[op]), this.left - 5), y, Math.min(this.x(line.end[op]), this.right + 5), y];
+    });
+    this.stroke(colours.paper, 5, points);
+    this.stroke(colours.mark, 2.5, points);
   }
 
   /* Lines from the end of each op of the chain to the start of the next, between the rows of the engines. */
   drawLinks() {
-    const {pen, line} = this;
-    pen.beginPath();
-    for (let k = 1; k < this.chainOps.length; k++) {
-      const [a, b] = [this.chainOps[k - 1], this.chainOps[k]],
-        [one, other] = [this.rowsOf(a)[0], this.rowsOf(b)[0]];
-      const x0 = this.x(Math.min(line.end[a], line.start[b])),
-        x1 = this.x(line.start[b]);
-      if (x1 < this.left || x0 > this.right || one === other) continue;
-      pen.moveTo(x0, one.top + one.height / 2);
-      pen.lineTo(x1, other.top + other.height / 2);
-    }
-    pen.strokeStyle = colours.mark;
-    pen.lineWidth = 1.5;
-    pen.stroke();
+    const {line, chainOps} = this,
+      middle = op => {
+        const row = line.spanOf(op).row;
+        return row.top + row.height / 2;
+      };
+    const pairs = chainOps.slice(1).map((b, k) => [chainOps[k], b]);
+    const crossing = pairs.filter(([a, b]) => line.engine[a] !== line.engine[b] && line.spanOf(a) && line.spanOf(b));
+    const points = crossing.map(([a, b]) => [
+      this.x(Math.min(line.end[a], line.start[b])),
+      middle(a),
+      this.x(line.start[b]),
+      middle(b),
+    ]);
+    this.stroke(
+      colours.mark,
+      1.5,
+      points.filter(([x0, , x1]) => x1 >= this.left && x0 <= this.right),
+    );
   }
 
   drawMarks() {
     const {pen, line} = this,
-      {bound, low, high} = line.about,
+      {bound, low, high, makespan} = line.about,
       foot = this.height - FOOT;
-    if (high > 0) {
-      pen.fillStyle = colours.shade;
-      pen.fillRect(this.x(low), AXIS, Math.max(1, this.x(high) - this.x(low)), foot - AXIS);
-    }
-    const lines = [
+    pen.fillStyle = colours.shade;
+    if (high > 0) pen.fillRect(this.x(low), AXIS, Math.max(1, this.x(high) - this.x(low)), foot - AXIS);
+    const marks = [
+      [makespan, "end", []],
       [bound, "lower bound", [4, 3]],
-      [line.about.makespan, "end", []],
     ];
-    let free = Infinity;
-    for (const [at, words, dash] of lines.reverse()) {
-      if (!(at > 0)) continue;
+    let free = this.right;
+    for (const [at, words, dash] of marks.filter(([at]) => at > 0)) {
       const x = Math.round(this.x(at)) + 0.5,
-        room = textWidth(pen, words);
-      pen.strokeStyle = colours.ink;
-      pen.lineWidth = 1;
+        room = textWidth(pen, words),
+        right = Math.min(x + room / 2, free);
       pen.setLineDash(dash);
-      pen.beginPath();
-      pen.moveTo(x, AXIS);
-      pen.lineTo(x, foot + 3);
-      pen.stroke();
+      this.stroke(colours.ink, 1, [[x, AXIS, x, foot + 3]]);
       pen.setLineDash([]);
-      const right = Math.min(x + room / 2, this.right, free);
       if (x < this.left || x > this.right + 1 || right < x - room) continue;
-      pen.textAlign = "right";
-      pen.fillStyle = colours.soft;
-      pen.fillText(words, right, foot + 10);
+      this.write(words, "right", colours.soft, right, foot + 10);
       free = right - room - 8;
     }
   }
 
   outline({op, row, k}, colour, width) {
-    const {pen} = this,
-      rows = op < 0 || row.group === "host" ? [row] : this.rowsOf(op).filter(Boolean);
-    for (const one of rows) {
-      const at = one === row ? k : one.op.indexOf(op),
-        lane = (one.height * BAR) / one.lanes;
+    const {pen, line} = this,
+      twin = row.group === "engine" ? line.streams.get(line.stream[op]) : line.engines.get(line.engine[op]),
+      places = [[row, k]];
+    if (row.group !== "host" && twin?.op && twin !== row) places.push([twin, twin.op.indexOf(op)]);
+    Object.assign(pen, {strokeStyle: colour, lineWidth: width});
+    for (const [one, at] of places.filter(([, at]) => at >= 0)) {
       const x0 = Math.max(this.x(one.from[at]), this.left - 4),
         x1 = Math.min(this.x(one.to[at]), this.right + 4);
-      pen.strokeStyle = colour;
-      pen.lineWidth = width;
-      pen.strokeRect(
-        x0 - 1,
-        one.top + (one.height * (1 - BAR)) / 2 + one.lane[at] * lane - 1,
-        Math.max(2, x1 - x0) + 1,
-        lane + 1,
-      );
+      pen.strokeRect(x0 - 1, one.at(one.lane[at]) - 1, Math.max(2, x1 - x0) + 1, one.bar + 1);
     }
   }
 
@@ -354,17 +298,15 @@ class Chart {
     if (!row || x < this.left) return null;
     const at = this.ticks(x),
       near = 2 / this.scale,
-      [first, last] = row.within(at - near, at + near);
-    const lane = Math.floor((y - row.top - (row.height * (1 - BAR)) / 2) / ((row.height * BAR) / row.lanes));
+      [first, last] = row.within(at - near, at + near),
+      lane = Math.min(Math.max(Math.floor((y - row.at(0)) / row.bar), 0), row.lanes - 1);
     let best = null,
       least = Infinity;
     for (let k = first; k < last; k++) {
-      if (row.lanes > 1 && row.lane[k] !== Math.min(Math.max(lane, 0), row.lanes - 1)) continue;
       const away = Math.max(row.from[k] - at, at - row.to[k], 0);
-      if (away <= near && away < least) {
-        least = away;
-        best = {op: row.op[k], row, k};
-      }
+      if (row.lane[k] !== lane || away > near || away >= least) continue;
+      least = away;
+      best = {op: row.op[k], row, k};
     }
     return best;
   }
@@ -374,15 +316,6 @@ class Chart {
     this.selected = span;
     this.chainOps = span && span.row.group !== "host" && !this.line.about.measured ? this.line.chain(span.op) : [];
     this.chain = new Set(this.chainOps);
-  }
-
-  /* The span of an op in the row of its engine, or of its call. */
-  spanOf(op) {
-    const row =
-      this.line.engine[op] >= 0
-        ? this.rowsOf(op)[0]
-        : this.line.rows.find(one => one.group === "host" && one.op.includes(op));
-    return row ? {op, row, k: row.op.indexOf(op)} : null;
   }
 }
 

@@ -14,7 +14,6 @@ async function start() {
   const redraw = () => {
     readColours();
     shared.views.forEach(view => view.draw());
-    shared.map?.draw();
     shared.map?.view?.draw();
   };
   addEventListener("resize", redraw);

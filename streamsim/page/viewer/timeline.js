@@ -1,51 +1,32 @@
 // A time line
 
-const KINDS = ["h2d", "kernel", "d2h", "call", "held", "pages"];
-const KIND_WORDS = {
-  h2d: "H2D",
-  kernel: "kernel",
-  d2h: "D2H",
-  call: "host call",
-  held: "host waits",
-  pages: "unified memory",
-  wait: "ready, engine busy",
-};
-const CALL = 3,
-  HELD = 4,
-  PAGES = 5,
-  START = 0,
-  HOST = 1,
-  STREAM = 2,
-  EVENT = 3,
-  ENGINE = 4;
+const KINDS = ["h2d", "kernel", "d2h", "call", "held", "work", "pages", "wait"];
+const KIND_WORDS = [
+  "H2D",
+  "kernel",
+  "D2H",
+  "host call",
+  "host waits",
+  "host work",
+  "unified memory",
+  "ready, engine busy",
+];
+const [, KERNEL, , CALL, HELD, WORK, PAGES, WAIT] = KINDS.keys();
+const [, HOST, STREAM, EVENT, ENGINE] = Array(5).keys();
+const COLUMNS = ["name", "kind", "host", "engine", "lane", "stream", "streamLane", "thread", "number", "amount"].concat(
+  ["issued", "returned", "ready", "start", "end", "cause", "because"],
+);
+const HUES = 12;
 
 class TimeLine {
   /* `about`: what the page says of it beside its columns. Ops are numbers, as in the schedule. */
   constructor(about, columns) {
-    this.about = about;
-    this.count = about.ops;
-    [
-      this.name,
-      this.kind,
-      this.host,
-      this.engine,
-      this.lane,
-      this.stream,
-      this.streamLane,
-      this.thread,
-      this.number,
-      this.amount,
-      this.issued,
-      this.returned,
-      this.ready,
-      this.start,
-      this.end,
-      this.cause,
-      this.because,
-    ] = columns;
+    Object.assign(this, {about, count: about.ops});
+    COLUMNS.forEach((name, k) => (this[name] = columns[k]));
     this.addUp();
     this.rows = this.makeRows();
     this.until = Math.max(1, ...this.rows.map(row => row.until));
+    this.rankKernels();
   }
 
   /* Columns are differences; see `streamsim/page/timelines.py`. */
@@ -65,43 +46,61 @@ class TimeLine {
   }
 
   makeRows() {
-    const host = [],
-      threads = [...new Set(this.thread)].sort((a, b) => a - b);
-    for (const thread of threads) {
-      const row = new Row(threads.length > 1 ? `host thread ${thread}` : "host", "", "host");
-      if (this.about.launch > 0 && thread === threads[0]) row.add(-1, CALL, 0, 0, this.about.launch);
-      for (let op = 0; op < this.count; op++)
-        if (this.host[op] && this.thread[op] === thread)
-          row.add(op, this.host[op], 0, this.issued[op], this.returned[op]);
-      host.push(row);
-    }
-    const engines = this.about.engines.map(
-      ([, name, busy]) => new Row(name, `${(100 * busy).toFixed(0 < busy && busy < 0.1 ? 1 : 0)} %`, "engine"),
-    );
-    const rowOf = new Map(this.about.engines.map(([index], k) => [index, engines[k]])),
+    const threads = [...new Set(this.thread)].sort((a, b) => a - b),
+      hosts = new Map(threads.map(one => [one, new Row(threads.length > 1 ? `host thread ${one}` : "host", "host")])),
+      shares = this.about.engines.map(([, , busy]) => `${(100 * busy).toFixed(0 < busy && busy < 0.1 ? 1 : 0)} %`),
+      engines = new Map(this.about.engines.map(([index, name], k) => [index, new Row(name, "engine", shares[k])])),
       streams = new Map();
+    if (this.about.launch > 0) hosts.get(threads[0]).add(-1, CALL, 0, 0, this.about.launch);
     for (let op = 0; op < this.count; op++) {
-      const stream = this.stream[op];
+      if (this.host[op]) hosts.get(this.thread[op]).add(op, this.host[op], 0, this.issued[op], this.returned[op]);
       if (this.engine[op] < 0) continue;
-      rowOf.get(this.engine[op]).add(op, this.kind[op], this.lane[op], this.start[op], this.end[op]);
+      const place = [this.start[op], this.end[op]],
+        stream = this.stream[op];
+      engines.get(this.engine[op]).add(op, this.kind[op], this.lane[op], ...place);
       if (this.kind[op] === PAGES) continue;
-      if (!streams.has(stream))
-        streams.set(stream, new Row(stream ? `stream ${stream}` : "default stream", "", "stream"));
-      streams.get(stream).add(op, this.kind[op], this.streamLane[op], this.start[op], this.end[op]);
+      if (!streams.has(stream)) streams.set(stream, new Row(streamName(stream), "stream"));
+      streams.get(stream).add(op, this.kind[op], this.streamLane[op], ...place);
     }
     const inOrder = [...streams.keys()].sort((a, b) => a - b).map(stream => streams.get(stream)),
-      hidden = inOrder.length - MOST_STREAMS;
-    const rows = [...host, ...engines, ...inOrder.slice(0, MOST_STREAMS)].filter(
-      row => row.items.length || row.group === "engine",
-    );
-    if (hidden > 0) rows.push(new Row(`${hidden} more`, "", "stream"));
+      hidden = inOrder.length - MOST_STREAMS,
+      used = [...hosts.values()].filter(row => row.items.length);
+    if (hidden > 0) inOrder.splice(MOST_STREAMS, hidden, new Row(`${hidden} more`, "stream"));
+    Object.assign(this, {hosts, engines, streams});
+    const rows = this.about.thin ? [this.together(engines.values())] : [...used, ...engines.values(), ...inOrder];
     return rows.map(row => row.done());
   }
 
-  title(op) {
+  /* One thin row of what all engines do. */
+  together(engines) {
+    const row = new Row("all engines", "engine");
+    row.items = [...engines].flatMap(one => one.items);
+    for (const [index] of this.about.engines) this.engines.set(index, row);
+    return row;
+  }
+
+  /* By name of a kernel its colour: the kernels that take the most time have neighbouring numbers. */
+  rankKernels() {
+    const took = new Map();
+    for (let op = 0; op < this.count; op++)
+      if (this.kind[op] === KERNEL)
+        took.set(this.name[op], (took.get(this.name[op]) ?? 0) + this.end[op] - this.start[op]);
+    const ranked = [...took.keys()].sort((a, b) => took.get(b) - took.get(a));
+    this.hue = new Map(ranked.map((name, k) => [name, WAIT + 1 + (k % HUES)]));
+  }
+
+  title(op, named = name => name) {
     if (op < 0) return "launch of the graph";
-    const name = this.about.names[this.name[op]];
+    const name = named(this.about.names[this.name[op]]);
     return this.number[op] ? `${name} ${this.number[op]}` : name;
+  }
+
+  /* The span of an op in the row of its engine, or of its call. */
+  spanOf(op, group = "engine") {
+    const onCard = group === "engine" && this.engine[op] >= 0,
+      row = onCard ? this.engines.get(this.engine[op]) : this.host[op] ? this.hosts.get(this.thread[op]) : null,
+      k = row?.op?.indexOf(op) ?? -1;
+    return k < 0 ? null : {op, row, k};
   }
 
   /* The ops that `op` waited for, one after the other: `op` last. */
@@ -120,9 +119,17 @@ class TimeLine {
   }
 }
 
+const streamName = stream => (stream ? `stream ${stream}` : "default stream");
+
+/* The name of a C++ function without its type, namespaces and arguments. */
+function plain(name) {
+  const bare = name.replace(/^void |\(anonymous namespace\)::/g, "").replace(/[<(].*$/s, "");
+  return bare.replace(/^.*::/s, "") || name;
+}
+
 /* Spans side by side: columns sorted by their beginning. `reach[k]`: the latest end of the first k + 1 of them. */
 class Row {
-  constructor(name, note, group) {
+  constructor(name, group, note = "") {
     Object.assign(this, {name, note, group, lanes: 1, items: []});
   }
   add(op, kind, lane, from, to) {
@@ -130,19 +137,23 @@ class Row {
     this.lanes = Math.max(this.lanes, lane + 1);
   }
   done() {
-    const items = this.items.sort((a, b) => a[0] - b[0] || a[1] - b[1]),
-      column = k => Float64Array.from(items, item => item[k]);
-    [this.from, this.to, this.op, this.kind, this.lane] = [0, 1, 2, 3, 4].map(column);
+    const items = this.items.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+    ["from", "to", "op", "kind", "lane"].forEach((name, k) => (this[name] = Float64Array.from(items, item => item[k])));
     let reach = 0;
     this.reach = this.to.map(to => (reach = Math.max(reach, to)));
     this.until = reach;
     this.height = Math.max(1, Math.min(this.lanes, 8) * 0.5) * ROW;
+    this.bar = (this.height * BAR) / this.lanes;
     delete this.items;
     return this;
   }
   /* From which span to which one, exclusive, anything may lie in this time. */
   within(from, to) {
     return [firstOver(this.reach, from), firstOver(this.from, to)];
+  }
+  /* The upper edge of a lane's bars. */
+  at(lane) {
+    return this.top + (this.height * (1 - BAR)) / 2 + lane * this.bar;
   }
 }
 

@@ -6,6 +6,41 @@ function made(tag, text, className = "") {
   element.className = className;
   return element;
 }
+function pressed(text, action) {
+  const button = made("button", text);
+  button.onclick = action;
+  return button;
+}
+
+/* A table with a head for each column and each row; a cell is a text or an element. */
+function tableOf(caption, heads, rows) {
+  const table = document.createElement("table"),
+    body = table.createTBody(),
+    headed = (row, scope, text) => {
+      const cell = made("th", text);
+      cell.scope = scope;
+      row.append(cell);
+    };
+  table.append(made("caption", caption));
+  for (const text of heads.length ? [table.createTHead().insertRow()] : [])
+    for (const head of heads) headed(text, "col", head);
+  for (const [head, ...cells] of rows) {
+    const row = body.insertRow();
+    headed(row, "row", "");
+    row.cells[0].append(head);
+    for (const one of cells) row.insertCell().append(one);
+  }
+  return table;
+}
+
+/* Paragraphs in a box beside the pointer; none hides it. */
+function showTip(tip, found, x, y) {
+  tip.hidden = !found;
+  if (!found) return;
+  tip.replaceChildren(...found);
+  tip.style.left = Math.max(0, Math.min(x + 14, tip.parentElement.clientWidth - tip.offsetWidth - 4)) + "px";
+  tip.style.top = y + 18 + "px";
+}
 
 /* A name that fits on a line: its beginning and its end. */
 function shortened(text) {
@@ -15,42 +50,54 @@ function shortened(text) {
 function where(line, op) {
   const engine = line.about.engines.find(([index]) => index === line.engine[op]);
   if (line.kind[op] === PAGES) return "unified memory";
-  const stream = line.stream[op] < 0 ? "host" : line.stream[op] ? `stream ${line.stream[op]}` : "default stream";
+  const stream = line.stream[op] < 0 ? "host" : streamName(line.stream[op]);
   return engine ? `${stream}, ${engine[1]} engine` : stream;
+}
+
+/* Of a call what it issued, of what was issued its call. */
+function otherSpan(line, span) {
+  if (!span || span.op < 0 || line.engine[span.op] < 0) return null;
+  return line.spanOf(span.op, span.row.group === "host" ? "engine" : "host");
 }
 
 /* Paragraphs on a span: what it is, where, when, how long, how much, and why it waited. */
 function about(line, {op, row, k}) {
   const from = row.from[k],
     to = row.to[k],
+    title = line.title(op),
     times = made("p", `${exact(from)} to ${exact(to)}: ${exact(to - from)}`);
-  if (op < 0) return [made("b", line.title(op)), times];
+  if (op < 0) return [made("b", title), times];
   if (row.group === "host") {
-    const held = line.host[op] === HELD ? "This call may hold its thread until work is done." : "A call of the host.";
+    const said = {
+      [HELD]: "This call may hold its thread until work is done.",
+      [WORK]: "The host's work between calls.",
+    };
     return [
-      made("b", line.engine[op] >= 0 ? `call that issues ${line.title(op)}` : line.title(op)),
+      made("b", line.engine[op] >= 0 ? `call that issues ${title}` : title),
       made("p", row.name, "soft"),
       times,
-      made("p", held),
+      made("p", said[line.host[op]] ?? "A call of the host."),
     ];
   }
-  if (line.kind[op] === PAGES) return [made("b", line.title(op)), made("p", where(line, op), "soft"), times];
-  const found = [made("b", line.title(op)), made("p", `${where(line, op)}, op ${op}`, "soft"), times];
-  if (line.kind[op] !== 1)
-    found.push(
-      made("p", `${bytes(line.amount[op])}, ${(line.amount[op] / Math.max(1, to - from)).toPrecision(4)} GB/s`),
-    );
-  else if (line.amount[op]) found.push(made("p", `${line.amount[op]} elements`));
-  return [...found, made("p", why(line, op), "why")];
+  if (line.kind[op] === PAGES) return [made("b", title), made("p", where(line, op), "soft"), times];
+  const rate = `${bytes(line.amount[op])}, ${(line.amount[op] / Math.max(1, to - from)).toPrecision(4)} GB/s`,
+    amount = line.kind[op] !== KERNEL ? rate : line.amount[op] ? `${line.amount[op]} elements` : "";
+  return [
+    made("b", title),
+    made("p", `${where(line, op)}, op ${op}`, "soft"),
+    times,
+    ...(amount ? [made("p", amount)] : []),
+    made("p", why(line, op), "why"),
+  ];
 }
 
 /* Why an op began no earlier. */
 function why(line, op) {
   if (line.about.measured) return "A measured time line does not know why an op waited.";
   const cause = line.cause[op],
-    before = cause < 0 ? "" : `${line.title(cause)} (${where(line, cause)})`;
-  const ended = cause < 0 ? "" : `, which ended at ${exact(line.end[cause])}`;
-  const late = `It was ready at ${exact(line.ready[op])} and waited ${exact(line.start[op] - line.ready[op])}`;
+    before = cause < 0 ? "" : `${line.title(cause)} (${where(line, cause)})`,
+    ended = cause < 0 ? "" : `, which ended at ${exact(line.end[cause])}`,
+    late = `It was ready at ${exact(line.ready[op])} and waited ${exact(line.start[op] - line.ready[op])}`;
   switch (line.because[op]) {
     case ENGINE:
       return line.start[cause] === line.start[op]
@@ -69,34 +116,24 @@ function why(line, op) {
   }
 }
 
-function opsTable(line, first) {
+/* A hundred ops from `first` on. `follow` is called with an op whose number is pressed. */
+function opsTable(line, first, follow) {
   const heads = ["op", "what", "where", "issued", "ready", "start", "end", "time", "why it began no earlier"],
-    table = document.createElement("table");
-  const last = Math.min(first + 100, line.count);
-  table.append(made("caption", `ops ${first} to ${last - 1} of ${line.count}`));
-  const head = table.createTHead().insertRow();
-  for (const words of heads) {
-    const cell = made("th", words);
-    cell.scope = "col";
-    head.append(cell);
-  }
-  const body = table.createTBody();
-  for (let op = first; op < last; op++) {
-    const row = body.insertRow(),
-      on = line.engine[op] >= 0,
-      ready = on && !line.about.measured;
-    const texts = [
-      op,
-      line.title(op),
-      where(line, op),
-      line.kind[op] === PAGES ? "" : exact(line.issued[op]),
-      ready ? exact(line.ready[op]) : "",
-      on ? exact(line.start[op]) : "",
-      on ? exact(line.end[op]) : "",
-      on ? exact(line.end[op] - line.start[op]) : "",
-      on && line.kind[op] !== PAGES ? why(line, op) : "",
-    ];
-    texts.forEach((text, k) => row.append(made("td", text, (k >= 3 && k < 8) || !k ? "number" : "")));
-  }
-  return table;
+    last = Math.min(first + 100, line.count),
+    rows = Array.from({length: last - first}, (_, k) => {
+      const op = first + k,
+        on = line.engine[op] >= 0,
+        isWork = line.kind[op] !== PAGES,
+        times = [line.start[op], line.end[op], line.end[op] - line.start[op]];
+      return [
+        pressed(op, () => follow(op)),
+        line.title(op),
+        where(line, op),
+        isWork ? exact(line.issued[op]) : "",
+        on && !line.about.measured ? exact(line.ready[op]) : "",
+        ...times.map(ticks => (on ? exact(ticks) : "")),
+        on && isWork ? why(line, op) : "",
+      ];
+    });
+  return tableOf(`ops ${first} to ${last - 1} of ${line.count}`, heads, rows);
 }

@@ -1,7 +1,7 @@
 // A view of one or several time lines: buttons, wheel, drag and keys
 
 /* Show other time lines in a place that has pictures for as many. */
-async function shownIn(place, abouts, lineOf) {
+async function shownIn(place, abouts, lineOf, old) {
   const lines = await Promise.all(abouts.map(lineOf));
   place.querySelectorAll(".line").forEach((line, k) => {
     const title = `${abouts[k].name}: ${rounded(abouts[k].makespan)}`,
@@ -12,33 +12,37 @@ async function shownIn(place, abouts, lineOf) {
   place.querySelectorAll("details.ops summary").forEach((summary, k) => {
     summary.textContent = `Table of the ops: ${abouts[k].name}`;
   });
-  const view = new View(place, lines);
+  const view = new View(place, lines, old);
   view.choose(view.charts[0], null);
   return view;
 }
 
 class View {
-  constructor(place, lines) {
-    this.place = place;
+  /* `old`: the view before this one, whose buttons stay pressed. */
+  constructor(place, lines, old) {
+    Object.assign(this, {place, showPath: old?.showPath ?? false, byName: old?.byName ?? false});
     this.set(0, Math.max(...lines.map(line => line.until)) * 1.005);
     this.until = this.to;
     this.charts = lines.map((line, k) => new Chart(line, this, place.querySelectorAll(".picture")[k]));
-    const path = place.querySelector("[data-do=path]").getAttribute("aria-pressed") === "true";
-    for (const chart of this.charts) chart.showPath = path; // as in the view before this one
     this.charts.forEach(chart => this.listen(chart));
     this.told = place.querySelector(".told");
     const actions = {
       in: () => this.zoom(0.5),
       out: () => this.zoom(2),
       all: () => this.set(0, this.until),
-      path: () => this.togglePath(),
-      clear: () => this.choose(this.charts[0], null),
+      path: () => this.toggle("showPath", "path"),
+      names: () => this.toggle("byName", "names"),
     };
     for (const button of place.querySelectorAll("[data-do]"))
       button.onclick = () => {
         actions[button.dataset.do]();
         this.redraw();
       };
+    place.querySelector("[data-do=names]").hidden = !lines.some(line => line.hue.size > 1);
+    const find = place.querySelector("[type=search]");
+    find.onkeydown = event => {
+      if (event.key === "Enter") find.setAttribute("aria-invalid", !this.find(find.value.toLowerCase()));
+    };
     this.legend();
     this.table();
     this.draw();
@@ -67,45 +71,53 @@ class View {
       this.draw();
     });
   }
+  toggle(what, button) {
+    this[what] = !this[what];
+    this.place.querySelector(`[data-do=${button}]`).setAttribute("aria-pressed", this[what]);
+  }
 
-  togglePath() {
-    const shown = !this.charts[0].showPath;
-    for (const chart of this.charts) chart.showPath = shown;
-    this.place.querySelector("[data-do=path]").setAttribute("aria-pressed", shown);
+  /* Choose the next op whose name holds `text`, after the chosen one. */
+  find(text) {
+    const chart = this.charts.find(one => one.selected) ?? this.charts.at(-1),
+      {line, selected} = chart;
+    for (let k = 1; k <= line.count; k++) {
+      const op = ((selected?.op ?? -1) + k) % line.count,
+        span = line.title(op).toLowerCase().includes(text) && line.spanOf(op);
+      if (span) return this.choose(chart, span, true);
+    }
+    return false;
   }
 
   listen(chart) {
     const {place, canvas} = chart,
-      tip = place.querySelector(".tip");
-    let held = null,
-      moved = false;
+      tip = place.querySelector(".tip"),
+      held = new Map(); // by finger, where it is
+    let moved = false;
     const at = event => {
       const box = canvas.getBoundingClientRect();
       return [event.clientX - box.left, event.clientY - box.top];
     };
     canvas.onpointerdown = event => {
-      held = event.clientX;
-      moved = false;
+      held.set(event.pointerId, at(event)[0]);
+      moved = held.size > 1;
+      place.focus({preventScroll: true});
       canvas.setPointerCapture(event.pointerId);
     };
-    canvas.onpointerup = canvas.onpointercancel = () => {
-      held = null;
-    };
+    canvas.onpointerup = canvas.onpointercancel = event => held.delete(event.pointerId);
     canvas.onpointermove = event => {
-      const [x, y] = at(event);
-      if (held !== null && Math.abs(event.clientX - held) > (moved ? 0 : 3)) {
-        this.pan((held - event.clientX) / (chart.right - chart.left));
-        held = event.clientX;
-        moved = true;
-        tip.hidden = true;
-        return this.redraw();
+      const [x, y] = at(event),
+        before = held.get(event.pointerId);
+      if (Math.abs(x - before) > (moved ? 0 : 3)) {
+        this.drag(chart, held, event.pointerId, x);
+        [moved, tip.hidden] = [true, true];
+        return;
       }
       const span = chart.hit(x, y);
       if (span?.op !== chart.hovered?.op || span?.row !== chart.hovered?.row) {
         chart.hovered = span;
         this.redraw();
       }
-      this.showTip(chart, tip, span, x, y);
+      showTip(tip, span && about(chart.line, span), x, y);
     };
     canvas.onpointerleave = () => {
       tip.hidden = true;
@@ -121,11 +133,10 @@ class View {
       this.redraw();
     };
     canvas.onwheel = event => {
-      const whole = this.to - this.from >= this.until - 1e-9;
-      if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey)
-        this.pan((event.deltaX || event.deltaY) / 600);
-      else if (event.deltaY > 0 && whole)
-        return; // the page scrolls on
+      const whole = this.to - this.from >= this.until - 1e-9,
+        sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
+      if (document.activeElement !== place || (!sideways && event.deltaY > 0 && whole)) return; // the page scrolls
+      if (sideways) this.pan((event.deltaX || event.deltaY) / 600);
       else this.zoom(Math.exp(Math.max(-1, Math.min(1, event.deltaY / 300))), chart.ticks(at(event)[0]));
       event.preventDefault();
       tip.hidden = true;
@@ -136,6 +147,18 @@ class View {
     };
   }
 
+  /* One finger or the mouse moves the view; two fingers zoom it, about the middle between them. */
+  drag(chart, held, finger, x) {
+    const [one, other] = held.values(),
+      middle = chart.ticks((one + other) / 2),
+      from = held.get(finger);
+    held.set(finger, x);
+    const [left, right] = held.values();
+    if (held.size === 2) this.zoom(Math.abs(one - other) / Math.max(1, Math.abs(left - right)), middle);
+    else this.pan((from - x) / (chart.right - chart.left));
+    this.redraw();
+  }
+
   close({row, k}) {
     const middle = (row.from[k] + row.to[k]) / 2,
       span = Math.max(row.to[k] - row.from[k], 1) * 4;
@@ -144,27 +167,25 @@ class View {
 
   key(chart, {key, shiftKey}) {
     const step = {ArrowLeft: -1, ArrowRight: 1}[key],
-      over = {ArrowUp: -1, ArrowDown: 1}[key];
+      over = {ArrowUp: -1, ArrowDown: 1}[key],
+      {selected, line} = chart,
+      middle = selected ? (selected.row.from[selected.k] + selected.row.to[selected.k]) / 2 : undefined;
     if (step && shiftKey) this.pan(step / 5);
     else if (step) this.choose(chart, this.beside(chart, step), true);
     else if (over) this.choose(chart, this.acrossFrom(chart, over), true);
-    else if (key === "+" || key === "=") this.zoom(0.5, this.middle(chart));
-    else if (key === "-") this.zoom(2, this.middle(chart));
+    else if (key === "+" || key === "=") this.zoom(0.5, middle);
+    else if (key === "-") this.zoom(2, middle);
     else if (key === "0" || key === "Home") this.set(0, this.until);
-    else if (key === "Enter" || key === "w") {
-      const op = chart.selected?.op;
-      if (op >= 0 && chart.line.cause[op] >= 0) this.choose(chart, chart.spanOf(chart.line.cause[op]), true);
-    } else if (key === "c") this.togglePath();
+    else if (key === "Enter" || key === "w")
+      this.choose(chart, line.spanOf(line.cause[selected?.op]) ?? selected, true);
+    else if (key === "l") this.choose(chart, otherSpan(line, selected) ?? selected, true);
+    else if (key === "c") this.toggle("showPath", "path");
     else if (key === "Escape") this.choose(chart, null);
     else return false;
     this.redraw();
     return true;
   }
 
-  middle(chart) {
-    const span = chart.selected;
-    return span ? (span.row.from[span.k] + span.row.to[span.k]) / 2 : undefined;
-  }
   beside(chart, step) {
     const {row, k} = chart.selected ?? {row: chart.line.rows.find(one => one.from.length), k: -1};
     if (!row) return null; // nothing is drawn
@@ -180,89 +201,75 @@ class View {
     return {op: row.op[k], row, k};
   }
 
-  /* Select a span and say what is known of it; `follow`: bring it into view. */
+  /* Select a span and say what is known of it; `follow`: bring it into view. Return whether there is one. */
   choose(chart, span, follow = false) {
     for (const one of this.charts) one.select(one === chart ? span : null);
-    if (span && follow) {
-      const from = span.row.from[span.k],
-        to = span.row.to[span.k];
-      if (to < this.from || from > this.to) {
-        const half = (this.to - this.from) / 2;
-        this.set((from + to) / 2 - half, (from + to) / 2 + half);
-      }
-    }
+    const middle = span && (span.row.from[span.k] + span.row.to[span.k]) / 2,
+      half = (this.to - this.from) / 2;
+    if (span && follow && (span.row.to[span.k] < this.from || span.row.from[span.k] > this.to))
+      this.set(middle - half, middle + half);
     this.tell(chart, span);
     this.redraw();
+    return Boolean(span);
   }
 
   tell(chart, span) {
-    const several = this.charts.length > 1 && span;
-    this.told.replaceChildren(
-      ...(span
-        ? [...(several ? [made("p", chart.line.about.name, "soft")] : []), ...about(chart.line, span)]
-        : [made("p", this.told.dataset.hint, "soft")]),
-    );
-    const before = chart.chainOps.slice(0, -1).reverse();
-    if (!span || !before.length) return;
+    const {line, chainOps} = chart,
+      go = (words, to) => pressed(words, () => this.choose(chart, to, true));
+    if (!span) return this.told.replaceChildren(made("p", this.told.dataset.hint, "soft"));
+    const several = this.charts.length > 1 ? [made("p", line.about.name, "soft")] : [],
+      other = otherSpan(line, span);
+    this.told.replaceChildren(...several, ...about(line, span));
+    if (other)
+      this.told.append(go(span.row.group === "host" ? "To what it issued" : "To the call that issued it", other));
+    const before = chainOps.slice(0, -1).reverse();
+    if (!before.length) return;
     const list = document.createElement("ol");
     for (const op of before.slice(0, 40)) {
-      const item = document.createElement("li"),
-        button = made("button", `${shortened(chart.line.title(op))}, ${where(chart.line, op)}`);
-      button.onclick = () => this.choose(chart, chart.spanOf(op), true);
-      item.append(button, ` ${exact(chart.line.start[op])} to ${exact(chart.line.end[op])}`);
+      const item = document.createElement("li");
+      item.append(
+        go(`${shortened(line.title(op))}, ${where(line, op)}`, line.spanOf(op)),
+        ` ${exact(line.start[op])} to ${exact(line.end[op])}`,
+      );
       list.append(item);
     }
-    const words =
-      before.length > 40
-        ? `It followed from ${before.length} others; the last 40:`
-        : "It followed from, the last first:";
-    this.told.append(made("p", words), list);
-  }
-
-  showTip(chart, tip, span, x, y) {
-    tip.hidden = !span;
-    if (!span) return;
-    tip.replaceChildren(...about(chart.line, span));
-    const room = chart.place.clientWidth - tip.offsetWidth - 4;
-    tip.style.left = Math.max(0, Math.min(x + 14, room)) + "px";
-    tip.style.top = y + 18 + "px";
+    const rest = before.length > 40 ? `It followed from ${before.length} others; the last 40:` : "";
+    this.told.append(made("p", rest || "It followed from, the last first:"), list);
   }
 
   legend() {
-    const used = new Set(
-      this.charts.flatMap(({line}) => line.rows.flatMap(row => [...new Set(row.kind)].map(kind => KINDS[kind]))),
-    );
-    if (this.charts.some(({line}) => line.about.waited)) used.add("wait");
-    const items = [...KINDS, "wait"]
-      .filter(kind => used.has(kind))
-      .map(kind => {
-        const item = document.createElement("li"),
-          swatch = made("span", "", "swatch");
-        swatch.style.background = `var(--${kind})`;
-        item.append(swatch, KIND_WORDS[kind]);
-        return item;
-      });
-    this.place.querySelector(".legend").replaceChildren(...items);
+    const used = new Set(this.charts.flatMap(({line}) => line.rows.flatMap(row => [...new Set(row.kind)])));
+    if (this.charts.some(({line}) => line.about.waited)) used.add(WAIT);
+    const items = KIND_WORDS.map((words, kind) => {
+      const item = document.createElement("li"),
+        swatch = made("span", "", "swatch");
+      swatch.style.background = `var(--${KINDS[kind]})`;
+      item.append(swatch, words);
+      return item;
+    });
+    this.place.querySelector(".legend").replaceChildren(...items.filter((_, kind) => used.has(kind)));
   }
 
-  /* Behind the picture a table of its ops, a hundred at a time. */
+  /* Behind the picture a table of its ops, a hundred at a time. An op's number leads to it. */
   table() {
     this.place.querySelectorAll("details.ops").forEach((details, k) => {
       let first = 0;
-      const {line} = this.charts[k],
-        show = by => {
+      const chart = this.charts[k],
+        {line} = chart,
+        [back, on] = details.querySelectorAll("button"),
+        fill = (by = 0) => {
           first = Math.min(Math.max(0, first + by), Math.max(0, line.count - 1));
           first -= first % 100;
-          fill();
+          if (details.open) details.querySelector(".scroll").replaceChildren(opsTable(line, first, follow));
+        },
+        follow = op => {
+          this.choose(chart, line.spanOf(op), true);
+          chart.place.scrollIntoView({block: "nearest"});
         };
-      const fill = () => details.querySelector(".scroll").replaceChildren(opsTable(line, first));
-      const [back, on] = details.querySelectorAll("button");
-      back.onclick = () => show(-100);
-      on.onclick = () => show(100);
-      details.ontoggle = () => {
-        if (details.open) fill();
-      };
-      details.ontoggle();
+      back.onclick = () => fill(-100);
+      on.onclick = () => fill(100);
+      details.ontoggle = () => fill();
+      fill();
     });
   }
 }
