@@ -238,10 +238,15 @@ class _Writer:
             self._put(WaitEvent(event, stream, thread=thread, call_s=own_ns * 1e-9), i)
         elif kind in _SYNCHRONISES:
             self._synchronise(i, kind, thread, own_ns)
-        elif own_ns >= NAMED_NS:
-            self._put(HostWork(own_ns * 1e-9, self._called(i), thread), i)
         else:
-            self._gap[thread] += own_ns
+            self._hold_host(i, thread, own_ns)
+
+    def _hold_host(self, i: int, thread: int, took_ns: int) -> None:
+        """Add the host's own time in a call: a long one is host work with the call's name."""
+        if took_ns >= NAMED_NS:
+            self._put(HostWork(took_ns * 1e-9, self._called(i), thread), i)
+        else:
+            self._gap[thread] += took_ns
 
     def _issue(self, i: int, kind: int, thread: int, own_ns: int, rows: Sequence[int]) -> None:
         """Add the ops of a call that put work on the card.
@@ -346,15 +351,17 @@ class _Writer:
             self._put(Synchronize(event=nothing, thread=thread, call_s=own_ns * 1e-9), i)
             return
         more: dict[str, Any] = {"thread": thread}
+        after_ns = 0
         if kind == CallKind.SYNCHRONIZE_EVENT:
             more["event"] = self._events[record]
         elif kind == CallKind.SYNCHRONIZE_STREAM:
             more["stream"] = self._stream(i, thread, "synchronisations with a stream that is not recorded")
         elif kind == CallKind.FREE:
             start_ns, end_ns = int(self._calls.start_ns[i]), int(self._calls.end_ns[i])
-            after_ns = end_ns - max(start_ns, self._ended[i])  # after all earlier work had ended
-            more |= {"name": self._called(i), "call_s": max(0, after_ns) * 1e-9}
+            after_ns = max(0, end_ns - max(start_ns, self._ended[i]))  # after all earlier work had ended
+            more |= {"name": self._called(i), "call_s": 0.0}
         self._put(Synchronize(**more), i)
+        self._hold_host(i, thread, after_ns)
 
     # Ops
 

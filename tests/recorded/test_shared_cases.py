@@ -30,6 +30,7 @@ def replayed(name: str, folder: Path) -> Replay:
     [
         *("event_sync_2023.sql", "prefetch_holds_stream.sql", "page_faults.sql"),
         *("amd_bytes_text.json", "called_before.json", "one_block.json"),
+        *("frees_in_loop.json", "free_holds_host.json"),
     ],
 )
 def test_a_recording_replays_in_about_its_time(name: str, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_recordings import PINNED_IN, PINNED_OUT, call, copy, kernel, kineto, pipeline, span
 
+from streamsim.program import HostWork, Synchronize
 from streamsim.recorded import (
     CopyDirection,
     RecordedCardUse,
@@ -21,6 +22,7 @@ from streamsim.recorded import (
     WorkKind,
     engines_of,
     intervals,
+    program_of,
     read_recording,
     summarise,
 )
@@ -153,6 +155,19 @@ def test_kernels_of_fewer_blocks_than_multiprocessors_are_an_amount(blocks: int,
     small["args"]["grid"] = [blocks, 1, 1]
     found = {amount.what: amount.count for amount in summary(trace, small, kernel(5, 5, 2)).work}
     assert found == {"kernels": 2} | ({"kernels of too few blocks": 1} if count else {})
+
+
+def test_what_a_free_takes_beyond_its_wait_is_the_hosts(trace: Path) -> None:
+    """A free waits for a kernel of 100 us and takes 160 more, whatever the kernel then takes."""
+    free = call("cudaFree", 10, 270, 2)
+    trace.write_text(kineto(*launch(0, 1), free, *launch(300, 3)))
+    ops = program_of(read_recording(trace)).schedule.ops
+    assert [op for op in ops if isinstance(op, Synchronize)] == [Synchronize(name="cudaFree", call_s=0.0)]
+    assert [op.duration_s for op in ops if isinstance(op, HostWork) and op.name] == pytest.approx([160e-6])
+
+
+def launch(at_us: float, correlation: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    return call("cudaLaunchKernel", at_us, 10, correlation), kernel(at_us + 20, 100, correlation)
 
 
 def test_what_is_not_understood_is_counted(trace: Path) -> None:
