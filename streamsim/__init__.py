@@ -23,6 +23,7 @@ from streamsim.program import (
     Kernel,
     Layer,
     Layers,
+    Loop,
     Program,
     RecordEvent,
     Region,
@@ -51,7 +52,7 @@ from streamsim.recorded import Recording, program_of, read_recording, replay, su
 from streamsim.report import gantt, plot_gantt, plot_gantts, save_gantt, write_trace
 from streamsim.search import Best, Grid, Sweep, best, best_offload, best_steps, evaluate, sweep
 from streamsim.timeline import Timeline
-from streamsim.training import Loop, loop_advice
+from streamsim.training import loop_advice
 from streamsim.transform import Change
 
 __version__ = version("streamsim")

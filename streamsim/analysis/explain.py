@@ -59,14 +59,12 @@ from streamsim.device import Device, as_device, link_words
 from streamsim.errors import InputError
 from streamsim.program import Schedule, check_schedule
 from streamsim.rules import TICKS_PER_S
-from streamsim.transform import LayersSource, Scenario, Source
+from streamsim.transform import Origin, Scenario
 
 MOST_OPS = 300_000  # of a schedule: a minute and a half, and two gigabytes
 
 
-def explain(
-    schedule: Schedule, device: Device | str | Path, source: Source | LayersSource | None = None
-) -> Explanation:
+def explain(schedule: Schedule, device: Device | str | Path, source: Origin | None = None) -> Explanation:
     """Split the time that ``schedule`` on ``device`` loses over its causes, and make the remedies.
 
     ``source``: what it was made from, if that is known: a workload, or layers, and how they are run. Raises InputError

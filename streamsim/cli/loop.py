@@ -28,6 +28,7 @@ from streamsim.cli.page import page_option
 from streamsim.cli.printing import emit
 from streamsim.errors import InputError
 from streamsim.files import Parsers, parse_toml, read_bytes, write_text
+from streamsim.program import Loop
 from streamsim.text import (
     LARGEST_TOML_BYTES,
     format_bytes,
@@ -39,7 +40,7 @@ from streamsim.text import (
     parse_seconds,
     shown,
 )
-from streamsim.training import Loop, loop_advice, loop_of
+from streamsim.training import loop_advice, loop_of
 
 BYTES_OF = {
     **dict.fromkeys(("float64", "int64"), 8),
@@ -116,10 +117,10 @@ def loop_command(
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
     chosen = taken(Chosen, options)
-    loop, smaller, chosen = _asked(context, file, options, chosen)
+    loop, chosen = _asked(context, file, options, chosen)
     device = chosen.load()
     with noting_compilation():
-        found = loop_advice(loop, device, smaller)
+        found = loop_advice(loop, device)
     if output is not None:
         from streamsim.code import training_program
 
@@ -129,22 +130,20 @@ def loop_command(
     emit(loop_answer(found, device, chosen.inputs(), shown), device)
 
 
-def _asked(
-    context: click.Context, file: Path | None, options: dict[str, Any], chosen: Chosen
-) -> tuple[Loop, int | None, Chosen]:
-    """Return the loop of the options, a file or a recording; bytes of a batch of uint8, if known; and the device."""
+def _asked(context: click.Context, file: Path | None, options: dict[str, Any], chosen: Chosen) -> tuple[Loop, Chosen]:
+    """Return the loop of the options, a file or a recording; and the device."""
     if file is None:
-        return *_loop(**options), chosen
+        return _loop(**options), chosen
     if not is_program(file):
-        return *_loop(**{**options, **_from_file(file, options)}), chosen
+        return _loop(**{**options, **_from_file(file, options)}), chosen
 
     given = read_given(file)
     chosen = chosen.of(context, given)
     found = loop_of(given.schedule, chosen.load(), options["batch"] or 1)
-    return (*_changed(found, options), chosen)
+    return _changed(found, options), chosen
 
 
-def _changed(loop: Loop, options: dict[str, Any]) -> tuple[Loop, int | None]:
+def _changed(loop: Loop, options: dict[str, Any]) -> Loop:
     """Return a recorded loop, with the options that stand beside the recording."""
     shown_by_it = ("sample", "batch_bytes", "pinned", "non_blocking", "prefetcher", "reads_loss")
     for name in shown_by_it:
@@ -152,7 +151,7 @@ def _changed(loop: Loop, options: dict[str, Any]) -> tuple[Loop, int | None]:
             raise InputError(f"--{SPELLED.get(name, name)}: the recording shows it; leave the option out")
     more = {"step_s": options["step"], "issue_s": options["issue"], "load_s": options["load"]}
     more["workers"] = options["workers"]
-    return msgspec.structs.replace(loop, **{name: value for name, value in more.items() if value is not None}), None
+    return msgspec.structs.replace(loop, **{name: value for name, value in more.items() if value is not None})
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -205,19 +204,15 @@ def _loop(
     prefetcher: bool,
     reads_loss: bool,
     **_: Any,
-) -> tuple[Loop, int | None]:
-    """Return the loop that the options describe, and the bytes of a batch of uint8 if its samples are wider."""
+) -> Loop:
+    """Return the loop that the options describe."""
     if batch is None or step is None:
         raise InputError(f"--{'batch' if batch is None else 'step'}: is missing; a loop needs --batch and --step")
     if bool(sample) == (batch_bytes is not None):
         raise InputError("--sample, --batch-bytes: give one of the two")
-    n_bytes = batch_bytes or batch * sum(one.elements * one.element_bytes for one in sample)
-    widest = max(sample, key=lambda one: one.elements, default=None)
-    narrow = widest is not None and widest.element_bytes > 1
-    smaller = n_bytes - batch * widest.elements * (widest.element_bytes - 1) if widest and narrow else None
-    loop = Loop(
+    return Loop(
         batch=batch,
-        batch_bytes=n_bytes,
+        batch_bytes=batch_bytes or batch * sum(one.elements * one.element_bytes for one in sample),
         step_s=step,
         load_s=load or 0.0,
         workers=workers or 0,
@@ -227,7 +222,6 @@ def _loop(
         reads_loss=reads_loss,
         issue="copy first" if prefetcher else "in turn",
     )
-    return loop, smaller
 
 
 def _words(loop: Loop) -> str:

@@ -34,7 +34,7 @@ from streamsim.code import LANGUAGES, Language, code_of
 from streamsim.device import MOST_CONNECTIONS, Device, dump_device, load_device
 from streamsim.errors import InputError
 from streamsim.files import write_text
-from streamsim.program import RecordedTimes, write_schedule
+from streamsim.program import MOST_WORKERS, RecordedTimes, write_schedule
 from streamsim.timeline import Timeline, recorded_timeline
 from streamsim.transform import Case, Change, changed_by, kernels
 from streamsim.transform import changes as make
@@ -55,6 +55,11 @@ COUNT = click.IntRange(1, 1024)
 @click.option("--off-legacy", is_flag=True, help="Use no legacy default stream; make all streams non-blocking.")
 @click.option("--warm-calls", is_flag=True, help="Make single calls that hold the host for long once before.")
 @click.option("--drop-waits", is_flag=True, help="Drop all waits that the data does not need.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, MOST_WORKERS),
+    help="Let this many workers load the data of the steps, which the host loads itself.",
+)
 @click.option(
     "--buffers",
     type=click.IntRange(0, 1024),
@@ -192,7 +197,7 @@ def _changes(
 ) -> Iterator[Change]:
     """Yield the changes in the order in which they are made: memory and calls, order of work, its times, the device."""
     yield from _asked(options, {"pin": make.pin, "off_legacy": make.off_legacy, "is_async": make.make_async})
-    yield from _asked(options, {"drop_sync": make.drop_sync, "warm_calls": make.warm_calls})
+    yield from _asked(options, {"drop_sync": make.drop_sync, "warm_calls": make.warm_calls, "workers": make.workers})
     yield from _asked(options, {"drop_waits": make.drop_waits, "buffers": make.buffers, "chunks": make.chunks})
     yield from _asked(options, {"streams": make.streams, "order": make.order, "prefetch": make.prefetch})
     if front_end_cost is not None:

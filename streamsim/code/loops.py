@@ -12,10 +12,10 @@ from streamsim.errors import InputError
 from streamsim.program import (
     ALIGN_BYTES,
     PREFETCH_BUFFERS,
+    ChunkLoop,
     Config,
     Direction,
     HostMemory,
-    Loop,
     Workload,
     WorkloadKernel,
     loops,
@@ -178,7 +178,7 @@ def _host_work(workload: Workload) -> tuple[plans.WorkStep, ...]:
 class _Issued:
     """The calls of a loop, as steps of a plan."""
 
-    def __init__(self, arrays: _Arrays, loop: Loop, is_blocking: bool, work: tuple[plans.WorkStep, ...]) -> None:
+    def __init__(self, arrays: _Arrays, loop: ChunkLoop, is_blocking: bool, work: tuple[plans.WorkStep, ...]) -> None:
         self._arrays, self._loop, self._is_blocking, self._work = arrays, loop, is_blocking, work
 
     def steps(self) -> tuple[plans.Step, ...]:

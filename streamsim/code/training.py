@@ -2,7 +2,7 @@
 
 from string import Template
 
-from streamsim.training import Loop
+from streamsim.program import Loop
 
 STEPS = 40  # at least, of which the second half is timed
 _PROGRAM = Template('''\

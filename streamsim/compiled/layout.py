@@ -29,9 +29,9 @@ from streamsim.program import (
     ISSUE_ORDERS,
     STAGES,
     Body,
+    ChunkLoop,
     Distance,
     Issue,
-    Loop,
     Order,
     Prepare,
     Record,
@@ -90,7 +90,7 @@ class _LoopRows:
         self.bodies: list[tuple[int, ...]] = []
         self.steps: list[tuple[int, ...]] = []
 
-    def add(self, loop: Loop) -> tuple[int, int]:
+    def add(self, loop: ChunkLoop) -> tuple[int, int]:
         """Add a loop; return its first pass, and the pass behind its last."""
         first = len(self.passes)
         opens, joins = ([], []) if loop.roles else ([_row(OPEN)], [_row(JOIN)])
@@ -118,7 +118,7 @@ class _LoopRows:
         self.bodies.append((len(self.steps), len(self.steps) + len(steps), follows))
         self.steps += steps
 
-    def _steps(self, body: Body, loop: Loop) -> Iterator[tuple[int, ...]]:
+    def _steps(self, body: Body, loop: ChunkLoop) -> Iterator[tuple[int, ...]]:
         for step in body.steps:
             if isinstance(step, Prepare):
                 yield _row(PREPARE)

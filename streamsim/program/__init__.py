@@ -60,9 +60,9 @@ from streamsim.program.loops import (
     PREFETCH_BUFFERS,
     STAGES,
     Body,
+    ChunkLoop,
     Distance,
     Issue,
-    Loop,
     Order,
     Pass,
     Prepare,
@@ -96,4 +96,5 @@ from streamsim.program.schedule import (
     WaitThread,
     check_schedule,
 )
+from streamsim.program.training import MOST_WORKERS, Loop
 from streamsim.program.workload import ALIGN_BYTES, Part, Point, Workload, WorkloadKernel

@@ -26,7 +26,7 @@ import msgspec
 
 from streamsim.collector import collector_off
 from streamsim.errors import InputError
-from streamsim.program.loops import TURN, Issue, Loop, Prepare, Record, Stage, Step, Turns
+from streamsim.program.loops import TURN, ChunkLoop, Issue, Prepare, Record, Stage, Step, Turns
 from streamsim.program.schedule import (
     LEGACY_STREAM,
     Buffer,
@@ -359,7 +359,7 @@ class _ChunkedProgram:
     than its ops.
     """
 
-    def __init__(self, workload: Workload, loop: Loop, turns: Turns, is_pageable: bool, is_blocking: bool) -> None:
+    def __init__(self, workload: Workload, loop: ChunkLoop, turns: Turns, is_pageable: bool, is_blocking: bool) -> None:
         self.program, self._loop, self._turns = Program(), loop, turns
         self._is_pageable, self._is_blocking = is_pageable, is_blocking
         cut = workload.in_chunks(turns.chunks)
@@ -492,7 +492,7 @@ def _arguments(kernel: Kernel) -> dict[str, Any]:
 
 
 @collector_off()  # nothing that is made here becomes garbage before the end
-def program_of(workload: Workload, loop: Loop, turns: Turns, is_pageable: bool, is_blocking: bool) -> Program:
+def program_of(workload: Workload, loop: ChunkLoop, turns: Turns, is_pageable: bool, is_blocking: bool) -> Program:
     """Return the program of a workload, cut and issued by ``loop``; at its end the host waits for the card."""
     pipeline = _ChunkedProgram(workload, loop, turns, is_pageable, is_blocking)
     pipeline.issue()

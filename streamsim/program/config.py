@@ -12,7 +12,7 @@ import msgspec
 from streamsim.checks import MOST_CHUNKS, check_calls, check_choice, check_whole
 from streamsim.errors import InputError
 from streamsim.program.builder import program_of
-from streamsim.program.loops import ISSUE_ORDERS, Loop, Turns, loop_of, stages_of
+from streamsim.program.loops import ISSUE_ORDERS, ChunkLoop, Turns, loop_of, stages_of
 from streamsim.program.loops import ORDERS as ORDERS
 from streamsim.program.loops import Order as Order
 from streamsim.program.schedule import (
@@ -124,7 +124,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The numbers of chunks, streams and buffers of the loop."""
         return Turns(self.chunks, self.streams, self.slots)
 
-    def loop(self, workload: Workload) -> Loop:
+    def loop(self, workload: Workload) -> ChunkLoop:
         """Return the loop that issues the chunks of a workload."""
         return loop_of(self.order, self.buffers is not None, stages_of(workload))
 

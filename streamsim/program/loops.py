@@ -1,12 +1,12 @@
 """Issue orders: the ways to issue the chunks of a workload, each as one loop.
 
-A :class:`Loop` says which calls a program makes for each chunk, in which stream, and what waits for what. It is the one
-description of an issue order: :mod:`streamsim.program.builder` builds the schedule from it,
+A :class:`ChunkLoop` says which calls a program makes for each chunk, in which stream, and what waits for what. It is
+the one description of an issue order: :mod:`streamsim.program.builder` builds the schedule from it,
 :mod:`streamsim.code.loops` writes the program, and :mod:`streamsim.compiled.layout` lays out the compiled model's
 records. A new order is a new row of ``ISSUE_ORDERS``.
 
 A loop makes passes over all chunks, one after another. In each round of a pass its bodies come in turn, each for one
-chunk. Arrays that are copied once go in stream 0 before the passes, and back after them (``Loop.ends``).
+chunk. Arrays that are copied once go in stream 0 before the passes, and back after them (``ChunkLoop.ends``).
 """
 
 from collections.abc import Callable, Iterator
@@ -83,7 +83,7 @@ Pass = tuple[Body, ...]
 
 
 @dataclass(frozen=True)
-class Loop:
+class ChunkLoop:
     """The calls of a program over all chunks.
 
     - ``events``: the names of a chunk's events. Events are numbered chunk by chunk.
@@ -139,8 +139,8 @@ class IssueOrder(NamedTuple):
     - ``keeps_order``: True if each chunk's kernels run after those of the chunk before, over any number of streams.
     """
 
-    loop: Callable[[Stages], Loop]
-    ring: Callable[[Stages], Loop] | None = None
+    loop: Callable[[Stages], ChunkLoop]
+    ring: Callable[[Stages], ChunkLoop] | None = None
     own_streams: int = 0
     only_own: str = ""
     least_buffers: int | None = None
@@ -155,7 +155,7 @@ def stages_of(workload: Workload) -> Stages:
 
 
 @cache
-def loop_of(order: Order, is_ring: bool, stages: Stages) -> Loop:
+def loop_of(order: Order, is_ring: bool, stages: Stages) -> ChunkLoop:
     """Return the loop of an issue order for chunks with these stages; ``is_ring``: over buffers used in turn."""
     issued = ISSUE_ORDERS[order]
     return (issued.ring if is_ring and issued.ring else issued.loop)(stages)
@@ -165,29 +165,29 @@ def _pass(*steps: Step) -> Pass:
     return (Body(steps),)
 
 
-def _by_chunk(stages: Stages) -> Loop:
-    return Loop((_pass(Prepare(), *map(Issue, stages)),))
+def _by_chunk(stages: Stages) -> ChunkLoop:
+    return ChunkLoop((_pass(Prepare(), *map(Issue, stages)),))
 
 
-def _by_stage(stages: Stages) -> Loop:
+def _by_stage(stages: Stages) -> ChunkLoop:
     passes = [_pass(Issue(stage)) for stage in stages[1:]]
-    return Loop((*(_pass(Prepare(), Issue(stage)) for stage in stages[:1]), *passes))
+    return ChunkLoop((*(_pass(Prepare(), Issue(stage)) for stage in stages[:1]), *passes))
 
 
-def _ring(stages: Stages) -> Loop:
+def _ring(stages: Stages) -> ChunkLoop:
     wait = Wait("done", before="buffers", between_streams=True)
     record = Record("done", awaited="buffers", between_streams=True)
-    return Loop((_pass(Prepare(), wait, *map(Issue, stages), record),), ("done",))
+    return ChunkLoop((_pass(Prepare(), wait, *map(Issue, stages), record),), ("done",))
 
 
-def _relay(stages: Stages) -> Loop:
+def _relay(stages: Stages) -> ChunkLoop:
     """Chunk by chunk; the kernels of each chunk wait for those of the chunk before."""
     run: list[Step] = [Wait("ran", before=1), Issue("run"), Record("ran")]
     steps = [step for stage in stages for step in (run if stage == "run" else [Issue(stage)])]
-    return Loop((_pass(Prepare(), *steps),), ("ran",) if "run" in stages else ())
+    return ChunkLoop((_pass(Prepare(), *steps),), ("ran",) if "run" in stages else ())
 
 
-def _prefetch(stages: Stages) -> Loop:
+def _prefetch(stages: Stages) -> ChunkLoop:
     """Each chunk is copied in beside the kernels of the one before it; events hand it from stream to stream."""
     load, compute, store = range(3)
     loads: list[Step] = [Prepare(), Wait("ran", load, "buffers")]
@@ -204,7 +204,7 @@ def _prefetch(stages: Stages) -> Loop:
     bodies = [Body(tuple(loads)), Body(tuple(computes), follows=True)]
     if "copy out" in stages:
         bodies.append(Body(tuple(stores), follows=True, needs_output=True))
-    return Loop((tuple(bodies),), ("loaded", "ran", "stored"), ("load", "compute", "store"), (store, compute))
+    return ChunkLoop((tuple(bodies),), ("loaded", "ran", "stored"), ("load", "compute", "store"), (store, compute))
 
 
 ISSUE_ORDERS: dict[Order, IssueOrder] = {

@@ -4,14 +4,24 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import fsum
 from statistics import median
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device
 from streamsim.errors import InputError
-from streamsim.program import Copy, HostWork, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent, WaitThread
+from streamsim.program import (
+    Copy,
+    HostWork,
+    Kernel,
+    Loop,
+    Op,
+    RecordEvent,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
 from streamsim.rules import S_PER_TICK
-from streamsim.training.loop import Issue, Loop
 from streamsim.transform import COPIES_BACK, is_of_a_call, stage_of, steps_of
 
 
@@ -113,7 +123,7 @@ def _reads_back(step: Sequence[_Timed]) -> bool:
     return blocking or any(isinstance(op, Synchronize) for op in ops[begun:])
 
 
-def _issue_order(steps: Sequence[Sequence[_Timed]]) -> Issue:
+def _issue_order(steps: Sequence[Sequence[_Timed]]) -> Literal["in turn", "copy first", "step first"]:
     """Return the issue order of the copies and steps.
 
     A prefetcher copies in its own stream, issued behind the step before or ahead of it. If it is behind, the copy at

@@ -43,5 +43,6 @@ from streamsim.transform.ops import (
 )
 from streamsim.transform.recut import Recut
 from streamsim.transform.repeated_step import has_more, is_recorded, repeated_step
-from streamsim.transform.scenario import Case, LayersSource, Origin, Scenario, Source
+from streamsim.transform.scenario import Case, LayersSource, LoopSource, Origin, Scenario, Source
 from streamsim.transform.steps import in_pieces, over_streams, prefetched, steps_of
+from streamsim.transform.workers import enough_workers

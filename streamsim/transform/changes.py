@@ -10,7 +10,7 @@ changes are made one after another.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -35,8 +35,9 @@ from streamsim.transform.guard import INDEPENDENT, NEEDS_NO_LEGACY, NEVER, Lost,
 from streamsim.transform.legacy_stream import has_legacy, legacy_apart, orders_unknown, without_legacy
 from streamsim.transform.ops import is_load, is_of_a_call, is_work, names_memory, working_streams
 from streamsim.transform.repeated_step import is_recorded
-from streamsim.transform.scenario import Case, LayersSource, Scenario
+from streamsim.transform.scenario import Case, LayersSource, LoopSource, Scenario
 from streamsim.transform.steps import prefetched
+from streamsim.transform.workers import with_workers
 
 # Of the gap between two kernels of a graph, the part that a profiler counts to a kernel launched by itself: 0.6 of 1.0
 # us, by five nets that PyTorch's profiler recorded live on an H100 and an H200 and that were captured then.
@@ -46,12 +47,29 @@ CAN_BE_CUT = "your steps can be cut"
 NEEDS_NO_RESULT = "the host needs no result before the end"
 READS_NO_RESULT = "the host reads no result before the next synchronisation that is left"
 IN_TIME = "the next step's input does not depend on this step's result"
+LATER = "nothing needs the loss at once"
+TWO_BATCHES = "the card has room for 2 batches"
+CORES = "the host has a core for each worker, and none of them slows another one down"
+LOADS_ALONE = "loading needs no result of a step"
 NEEDS_NO_HOST = "nothing that the host does between its calls is needed by them"
 TO_BE_SAID = {INDEPENDENT, CAN_BE_CUT, NEEDS_NO_LEGACY}  # before a change is made by whoever asks for it
 
 
 def _nothing(_: Case) -> str:
     return ""
+
+
+class OfLoop(NamedTuple):
+    """What a change makes of a training loop: another ``loop``, in ``words``, and what it ``needs``, behind "if"."""
+
+    loop: LoopSource
+    words: str
+    needs: str = ""
+
+
+def _setting(words: str, needs: str = "", **fields: Any) -> Callable[[LoopSource], OfLoop]:
+    """Return a function that gives a training loop other fields."""
+    return lambda was: OfLoop(was.with_fields(**fields), words, needs)
 
 
 class Change(NamedTuple):
@@ -62,6 +80,7 @@ class Change(NamedTuple):
     - ``does``: returns the words for the change; "" if the option says enough.
     - ``needs``: returns a condition other than lost orders, in words behind "if"; "" for none.
     - ``copies_ahead``: True if copies to the card pass ops of earlier steps, into other buffers than those of now.
+    - ``of_loop``: returns what it makes of a training loop, in place of the functions above; None: nothing.
     """
 
     option: str
@@ -69,6 +88,16 @@ class Change(NamedTuple):
     does: Callable[[Case], str]
     needs: Callable[[Case], str] = _nothing
     copies_ahead: bool = False
+    of_loop: Callable[[LoopSource], OfLoop] | None = None
+
+    def of(self, case: Case) -> "Change":
+        """Return the change as it is made to ``case``. Raises InputError if that is a loop without such a change."""
+        if not isinstance(case.source, LoopSource):
+            return self
+        if self.of_loop is None:
+            raise InputError("the program is a training loop, which has no such change; try --pin or --workers")
+        loop, words, needs = self.of_loop(case.source)
+        return self._replace(make=lambda _: loop.case(), does=lambda _: words, needs=lambda _: needs)
 
 
 class Changed(NamedTuple):
@@ -104,6 +133,7 @@ def changed(change: Change, was: Changed, independent: bool = True) -> Changed:
     """
     case = was.case
     try:
+        change = change.of(case)
         made = change.make(case)
         conditions = dict.fromkeys(filter(None, (change.needs(case), *_conditions(change, case, made))))
         unsaid = [] if independent else [some for some in conditions if some in TO_BE_SAID]
@@ -174,7 +204,8 @@ def pin() -> Change:
             return case.with_options(memory="pinned")
         return _still_ordered(case, calls.pinned(case.schedule))
 
-    return Change("--pin", make, lambda _: "allocate the host buffers as pinned memory")
+    words = "allocate the host buffers as pinned memory"
+    return Change("--pin", make, lambda _: words, of_loop=_setting("pin_memory=True", is_pinned=True))
 
 
 def off_legacy() -> Change:
@@ -196,6 +227,7 @@ def make_async() -> Change:
         lambda case: _depth_first(case) or _still_ordered(case, calls.asynchronous(case.schedule)),
         lambda _: "use asynchronous copies",
         _of_results(READS_NO_RESULT),
+        of_loop=_setting("non_blocking=True", non_blocking=True),
     )
 
 
@@ -206,6 +238,7 @@ def drop_sync() -> Change:
         lambda case: _depth_first(case) or _still_ordered(case, calls.without_host_waits(case.schedule)),
         lambda _: "use asynchronous copies and synchronise once at the end",
         _of_results(NEEDS_NO_RESULT),
+        of_loop=_setting("the loss read once in a while", LATER, reads_loss=False),
     )
 
 
@@ -229,6 +262,18 @@ def warm_calls() -> Change:
         return f"make the call once before: {call_name(op)} of ops[{slow[0]}] {held}"
 
     return Change("--warm-calls", lambda case: case.issued(calls.without_slow_calls(case.scenario)), does)
+
+
+def workers(count: int) -> Change:
+    """Load the data of the steps in ``count`` workers: threads or processes of the host that load in turn."""
+    words = counted(count, "worker")
+    return Change(
+        f"--workers {count}",
+        lambda case: case.issued(with_workers(case.schedule, count)),
+        lambda _: f"load the data in {words}",
+        lambda _: f"{LOADS_ALONE} and {CORES}",
+        of_loop=_setting(words, CORES, workers=count),
+    )
 
 
 # Chunks, streams and their order
@@ -314,10 +359,17 @@ def prefetch(depth: int) -> Change:
         works = [(i,) for i in numbers if i >= 0 and is_work(case.schedule.ops[i])]
         return case.issued(still_ordered(case.schedule, made), works)
 
+    def of_loop(was: LoopSource) -> OfLoop:
+        if depth > 1:
+            raise InputError("a training loop copies one batch ahead; give --prefetch 1")
+        has_one = was.loop.issue == "copy first"
+        words, needs = ("the step issued before the next copy", "") if has_one else ("a prefetcher", TWO_BATCHES)
+        return OfLoop(was.with_fields(issue="step first", non_blocking=True), words, needs)
+
     buffers = "a second device buffer" if depth == 1 else f"{depth} more device buffers"
     of = "step's" if depth == 1 else f"{depth} steps'"
     words = f"copy the next {of} input beside this step's work, into {buffers} (a prefetcher)"
-    return Change(f"--prefetch {depth}", make, lambda _: words, copies_ahead=True)
+    return Change(f"--prefetch {depth}", make, lambda _: words, copies_ahead=True, of_loop=of_loop)
 
 
 def drop_waits() -> Change:
@@ -481,15 +533,21 @@ def step_graphs() -> Change:
 
 def connections(count: int) -> Change:
     """Give the device ``count`` hardware queues."""
+    words = f"set CUDA_DEVICE_MAX_CONNECTIONS={count}"
     return Change(
         f"--set-connections {count}",
         lambda case: case._replace(device=case.device.with_connections(count)),
-        lambda _: f"set CUDA_DEVICE_MAX_CONNECTIONS={count}",
+        lambda _: words,
+        of_loop=lambda was: OfLoop(replace(was, card=was.card.with_connections(count)), words),
     )
 
 
 def on_device(device: Device) -> Change:
     """Run the program on another device."""
+    words = f"run it on {device.name}"
     return Change(
-        f"--on-device {device.name}", lambda case: case._replace(device=device), lambda _: f"run it on {device.name}"
+        f"--on-device {device.name}",
+        lambda case: case._replace(device=device),
+        lambda _: words,
+        of_loop=lambda was: OfLoop(replace(was, card=device), words),
     )

@@ -23,8 +23,9 @@ from streamsim.transform.recut import Origins, Recut
 class Steps(NamedTuple):
     """The ops of a schedule, in its order: ``before`` the first step, those of each step, ``after`` the last.
 
-    What the host does between two steps belongs to the later one, except up to its last wait or event. After the
-    last copy or kernel there is no step.
+    What the host does between two steps belongs to the later one, except up to its last wait or event; waits for
+    threads that make no calls, such as workers that load data, do not count. After the last copy or kernel there is no
+    step.
     """
 
     before: tuple[Op, ...]
@@ -44,12 +45,13 @@ def steps_of(schedule: Schedule) -> Steps:
     each of them, as in a backward pass of PyTorch.
     """
     last = last_work(schedule)
+    calling = {op.thread for op in schedule.ops if not isinstance(op, HostWork)}
     steps: list[list[Op]] = [[]]
     has_worked = False  # whether the step has a kernel or a copy back
     waiting: list[Op] = []  # what the host has done since the last op on the card: of this step or of the next
     for op in schedule.ops[: last + 1]:
         if is_load(op) and has_worked:
-            closing = max((i + 1 for i, one in enumerate(waiting) if not isinstance(one, HostWork)), default=0)
+            closing = max((i + 1 for i, one in enumerate(waiting) if _is_of_calls(one, calling)), default=0)
             steps[-1] += waiting[:closing]
             steps.append(waiting[closing:])
             waiting, has_worked = [], False
@@ -64,6 +66,11 @@ def steps_of(schedule: Schedule) -> Steps:
     first = next(i for i, op in enumerate(steps[0]) if isinstance(op, Work))
     _check_joined([steps[0][first:], *steps[1:]])
     return Steps(tuple(steps[0][:first]), (tuple(steps[0][first:]), *map(tuple, steps[1:])), schedule.ops[last + 1 :])
+
+
+def _is_of_calls(op: Op, calling: set[int]) -> bool:
+    """Return True if an op is a call, or a wait for a thread that makes calls."""
+    return op.other in calling if isinstance(op, WaitThread) else not isinstance(op, HostWork)
 
 
 def _check_joined(steps: Sequence[Sequence[Op]]) -> None:

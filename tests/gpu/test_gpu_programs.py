@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from streamsim.code import training_program
-from streamsim.training import Loop
+from streamsim.program import Loop
 from streamsim_validate.records import PROGRAMS, read_record
 
 pytestmark = pytest.mark.gpu

@@ -9,9 +9,11 @@ from strategies import d2h, h2d, kernel, make_device, program
 
 from streamsim.device import Device, changed, load_device, with_memory_limit
 from streamsim.errors import InputError
-from streamsim.program import Copy, Kernel, Synchronize
+from streamsim.model import simulate
+from streamsim.program import Copy, Kernel, Loop, Synchronize
 from streamsim.races import check
-from streamsim.training import Loop, enough_workers, loop_advice, loop_of, seconds_a_step
+from streamsim.training import loop_advice, loop_of
+from streamsim.transform import LoopSource, enough_workers
 
 MS = 1e-3
 
@@ -22,6 +24,11 @@ def card() -> Device:
         f"{d}.pageable_bandwidth": "10GB/s" for d in ("h2d", "d2h")
     }
     return changed(load_device("ideal"), rates)
+
+
+def seconds_a_step(loop: Loop, device: Device) -> float:
+    case = LoopSource(loop, device).case()
+    return case.seconds_of(simulate(*case.scenario))
 
 
 LOOP = Loop(batch=100, batch_bytes=100_000_000, step_s=20 * MS)  # 10 ms pageable, 2 ms pinned
@@ -55,8 +62,8 @@ LOOP = Loop(batch=100, batch_bytes=100_000_000, step_s=20 * MS)  # 10 ms pageabl
     ],
 )
 def test_a_step_by_hand(fields: dict[str, object], wanted_ms: float) -> None:
-    loop = replace(LOOP, **fields)
-    assert seconds_a_step(loop, card(), staging_s=0.0) == pytest.approx(wanted_ms * MS, rel=0.01)
+    loop = replace(LOOP, **fields, comes_pinned=True)
+    assert seconds_a_step(loop, card()) == pytest.approx(wanted_ms * MS, rel=0.01)
 
 
 def test_what_a_loop_waits_for_by_hand() -> None:
@@ -75,7 +82,7 @@ def test_what_a_loop_waits_for_by_hand() -> None:
 
 def test_the_number_of_workers_does_not_depend_on_how_many_there_are() -> None:
     fast = replace(LOOP, is_pinned=True, non_blocking=True, issue="step first", load_s=200 * MS)
-    assert {enough_workers(replace(fast, workers=n), card()) for n in range(4)} == {10}
+    assert {enough_workers(LoopSource(replace(fast, workers=n), card()).case()) for n in range(4)} == {10}
     both = loop_advice(replace(fast, workers=11, comes_pinned=True), card()).rows[0].binds
     assert both == ("loading", "the step")
 
@@ -137,7 +144,7 @@ def test_a_step_takes_no_less_than_any_part_of_it(loop: Loop) -> None:
 @given(loops)
 def test_the_best_line_is_the_fastest_and_the_first_one_is_as_it_is(loop: Loop) -> None:
     """Steps need each other's weights: no change puts two side by side."""
-    found = loop_advice(loop, "h200", loop.batch_bytes // 4)
+    found = loop_advice(loop, "h200")
     assert found.rows[0].loop == loop
     assert found.best.step_s <= min(row.step_s for row in found.rows) * 1.0101
     for row in found.rows:
@@ -152,7 +159,7 @@ def test_the_best_line_is_the_fastest_and_the_first_one_is_as_it_is(loop: Loop) 
 def test_enough_workers_are_enough_and_one_fewer_is_not(loop: Loop) -> None:
     device = load_device("h200")
     fast = replace(loop, is_pinned=True, non_blocking=True, issue="step first", reads_loss=False)
-    count = enough_workers(fast, device)
+    count = enough_workers(LoopSource(fast, device).case())
     without_s = seconds_a_step(replace(fast, load_s=0.0, workers=fast.period_workers), device)
     assert fast.load_s / max(1, count) <= without_s * (1 + 1e-6) or count == 256
     if count > max(1, loop.workers):

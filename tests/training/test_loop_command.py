@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from streamsim.cli import main
-from streamsim.program import write_schedule
-from streamsim.training import Loop, loop_advice
+from streamsim.program import Loop, write_schedule
+from streamsim.training import loop_advice
 
 LOOP = ["loop", "--batch", "256", "--sample", "3x224x224:float32", "--step", "45ms", "--device", "a100"]
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from refusals import refusal, refusal_of
 
-from streamsim.program import write_schedule
-from streamsim.training import Loop
+from streamsim.program import Loop, write_schedule
 
 LOOP: dict[str, Any] = {"batch": 256, "batch_bytes": 154_000_000, "step_s": 45e-3}
 STEP = "--batch 2 --step 45ms"

@@ -104,6 +104,7 @@ CHANGES = st.one_of(
     st.sampled_from((make.order("depth-first"), make.order("breadth-first"), make.chunks(2), make.chunks(4))),
     st.builds(make.streams, st.integers(1, 4)),
     st.builds(make.prefetch, st.integers(1, 2)),
+    st.builds(make.workers, st.integers(1, 3)),
 )
 MUST_BE_SAID = {INDEPENDENT, NEEDS_NO_LEGACY, CAN_BE_CUT}
 

@@ -1,0 +1,163 @@
+"""Training loops as threads, streams and events.
+
+Worker ``w`` of a data loader is a thread of the host that loads the batches ``w``, ``w + workers`` and so on. With
+pinned memory, one more thread copies every batch into a pinned buffer. The training process waits for the next batch,
+copies it to the card, and issues its step. A step needs the weights of the step before it. All steps therefore stay in
+order in one stream.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from streamsim.checks import LARGEST_BYTES, LONGEST_S, check_choice, check_number, check_whole
+from streamsim.program.schedule import (
+    Buffer,
+    Copy,
+    HostWork,
+    Kernel,
+    Op,
+    RecordEvent,
+    Region,
+    Schedule,
+    StreamKind,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
+
+MOST_WORKERS = 256
+SLOTS = 2  # device buffers for batches: a prefetcher fills one while the step works on the other
+LEAST_STEPS = 16  # to warm up
+MAIN = 0  # the thread of the training process
+COPIES, STEPS = 1, 2  # streams
+
+
+class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A training loop. Times are in seconds.
+
+    - ``batch``: samples in a batch; ``batch_bytes``: bytes of a batch that are copied to the card.
+    - ``step_s``: a step alone on the card; ``issue_s``: the host's time to issue a step.
+    - ``load_s``: the time in which one worker loads a batch; ``workers``: their number (0: the training process loads).
+    - ``is_pinned``: batches are copied from pinned memory; ``non_blocking``: their copies do not block the host.
+    - ``reads_loss``: the host waits for each step, because it reads the loss.
+    - ``issue``: "in turn": a batch's copy and its step follow each other in one stream. "copy first", "step first": the
+      next batch's copy is in its own stream, issued before or behind the step.
+    - ``comes_pinned``: batches arrive in pinned memory, so the loop does not copy them there.
+    - ``has_own_pace``: the device's pageable rate was measured with these batches.
+
+    Raises InputError naming the field.
+    """
+
+    batch: int
+    batch_bytes: int
+    step_s: float
+    load_s: float = 0.0
+    workers: int = 0
+    issue_s: float = 0.0
+    is_pinned: bool = False
+    non_blocking: bool = False
+    reads_loss: bool = False
+    issue: Literal["in turn", "copy first", "step first"] = "in turn"
+    comes_pinned: bool = False
+    has_own_pace: bool = False
+
+    def __post_init__(self) -> None:
+        check_whole("batch", self.batch, 1, LARGEST_BYTES)
+        check_whole("batch_bytes", self.batch_bytes, 1, LARGEST_BYTES)
+        check_number("step_s", self.step_s, 1e-9, LONGEST_S)
+        check_number("load_s", self.load_s, 0.0, LONGEST_S)
+        check_whole("workers", self.workers, 0, MOST_WORKERS)
+        check_number("issue_s", self.issue_s, 0.0, LONGEST_S)
+        check_choice("issue", self.issue, ("in turn", "copy first", "step first"))
+
+    @property
+    def pins(self) -> bool:
+        """True if the loop copies each batch into pinned memory."""
+        return self.is_pinned and not self.comes_pinned
+
+    @property
+    def period_workers(self) -> int:
+        """The number of workers that load in turn, at least 1."""
+        return max(1, self.workers)
+
+    @property
+    def warm_steps(self) -> int:
+        """The number of steps that warm the loop up, whole rounds of the workers. As many more are measured."""
+        return self.period_workers * math.ceil(LEAST_STEPS / self.period_workers)
+
+    @property
+    def slots(self) -> int:
+        """The number of batches that need to be on the card at once."""
+        return 1 if self.issue == "in turn" else SLOTS
+
+    def schedule(self, steps: int, staging_s: float) -> Schedule:
+        """Return the program of ``steps`` steps; ``staging_s``: seconds to copy a batch into pinned memory."""
+        ahead, ops = self.slots - 1, list[Op]()
+        for i in range(-ahead, steps):
+            batch = self._batch(i + ahead, staging_s) if i + ahead < steps else ()
+            step = self._step(i) if i >= 0 else ()
+            ops += (*step, *batch) if self.issue == "step first" else (*batch, *step)
+        host = Buffer("batches", steps * self.batch_bytes, "pinned" if self.is_pinned else "pageable")
+        card = (Buffer(f"batch{k}", self.batch_bytes, "device") for k in range(SLOTS))
+        streams: tuple[StreamKind, ...] = ("non-blocking", "non-blocking")
+        name = f"training loop, {steps} steps"
+        return Schedule((*ops, Synchronize()), streams, (host, *card), 2 * steps, name=name)
+
+    def _batch(self, i: int, staging_s: float) -> Iterator[Op]:
+        """Yield the ops that load, pin and copy batch ``i``, once the step that used its device buffer before is done.
+
+        Only with two buffers the copy is in a stream of its own, with events between the streams.
+        """
+        yield from self._load(i, staging_s)
+        stream = COPIES if self.slots == SLOTS else STEPS
+        if stream == COPIES and i >= SLOTS:
+            yield WaitEvent(_ran(i - SLOTS), stream)
+        host = Region("batches", i * self.batch_bytes, self.batch_bytes)
+        yield Copy("h2d", self.batch_bytes, stream, host, self._on_card(i), blocking=not self.non_blocking)
+        if stream == COPIES:
+            yield RecordEvent(_loaded(i), stream)
+
+    def _load(self, i: int, staging_s: float) -> Iterator[Op]:
+        ready = MAIN
+        if self.load_s:
+            ready = 1 + i % self.workers if self.workers else MAIN
+            yield HostWork(self.load_s, "load a batch", ready)
+        if self.pins and staging_s:
+            pinning = self.workers + 1 if self.workers else MAIN
+            if ready != MAIN:
+                yield WaitThread(ready, pinning)
+            ready = pinning
+            yield HostWork(staging_s, "copy the batch into pinned memory", ready)
+        if ready != MAIN:
+            yield WaitThread(ready, MAIN)
+
+    def _step(self, i: int) -> Iterator[Op]:
+        has_events = self.slots == SLOTS
+        if has_events:
+            yield WaitEvent(_loaded(i), STEPS)
+        beside_s = min(self.step_s, self.issue_s)  # the step ends no earlier than its last call
+        if self.issue_s > beside_s:
+            yield HostWork(self.issue_s - beside_s, "issue the step")
+        yield Kernel(STEPS, "step", duration_s=self.step_s, reads=(self._on_card(i),))
+        if beside_s:
+            yield HostWork(beside_s, "issue the step")
+        if has_events:
+            yield RecordEvent(_ran(i), STEPS)
+        if self.reads_loss:
+            yield Synchronize(stream=STEPS, name="loss.item()")
+
+    def _on_card(self, i: int) -> Region:
+        return Region(f"batch{i % SLOTS}", 0, self.batch_bytes)
+
+
+def _loaded(i: int) -> int:
+    """The event behind the copy of batch ``i``."""
+    return 2 * i
+
+
+def _ran(i: int) -> int:
+    """The event behind step ``i``."""
+    return 2 * i + 1
