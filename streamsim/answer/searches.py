@@ -97,7 +97,8 @@ def _times(best: Best[Any]) -> Iterator[Fact]:
     found = "" if best.simplest_exact else " found"
     held = best.best.device_bytes
     on_card = f"; {format_bytes(held)} on the card" if held else ""
-    yield "use", use.makespan_s, f"{use.words}: the simplest{found} within 1 % of {the_best}"
+    why = f": the simplest{found} within 1 % of {the_best}" if best.programs > 1 else ""
+    yield "use", use.makespan_s, f"{use.words}{why}"
     if isinstance(best.work, Layers) and best.work.passes > 1:
         yield "a pass", use.more["pass_s"], f"one of {best.work.passes}"
     yield "optimum" if best.exact else "best found", best.best.makespan_s, f"{best.best.words}{on_card}"
@@ -138,7 +139,7 @@ def _memory(best: Best[Any]) -> list[Fact]:
         "" if limit is None else f"at most {format_bytes(limit)} may be"
         for limit in (best.memory_bytes, best.pinned_limit_bytes)
     ]
-    on_card = (limits[0], f"{format_bytes(reserved)} of it reserved" if reserved else "")
+    on_card = (limits[0], f"{format_bytes(reserved)} reserved for context and activations" if reserved else "")
     unless = " in each direction, unless a buffer still holds them" if best.work.direction == "both" else ""
     on_host = (limits[1], f"{len(use.more['streamed'])} layers, which each pass copies{unless}")
     return [

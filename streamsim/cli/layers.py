@@ -47,7 +47,8 @@ which_layers = all_of(
     click.option(
         "--reserve",
         type=Quantity("size", partial(parse_bytes, least=0)),
-        help="With --layers: memory on the card for activations, such as 2GiB.",
+        help="With --layers: memory on the card for the CUDA context and activations, such as 2GiB. Default of best: a"
+        " tenth of the memory.",
     ),
 )
 place_layers = all_of(
@@ -102,12 +103,12 @@ class BoundOptions(msgspec.Struct, frozen=True):
         depth, budget = self.max_depth or MOST_DEPTH, None if exact else BUDGET_OPS
         with progress_bar("searching") as progress, noting_compilation():
             return best_offload(
-                layers, device, memory_limit, self.reserve or 0, self.host_memory_limit, depth, progress, budget
+                layers, device, memory_limit, self.reserve, self.host_memory_limit, depth, progress, budget
             )
 
     def inputs(self, layers: Layers) -> dict[str, Any]:
         """Return the options as plain numbers and strings."""
-        limits = {"reserve_bytes": self.reserve or 0, "host_memory_limit_bytes": self.host_memory_limit}
+        limits = {"reserve_bytes": self.reserve, "host_memory_limit_bytes": self.host_memory_limit}
         return {"layers": msgspec.to_builtins(layers), "max_depth": self.max_depth, **limits}
 
 

@@ -32,13 +32,15 @@ MOST_STEPS = 1000  # layers of a search
 MOST_OPS = 200_000  # ops of one placement
 MOST_LEAN = 24  # placements that are simulated to find one that needs less memory
 MOST_AGAIN = 3000  # layers times passes up to which a second search looks for less memory; it takes some seconds
+RESERVED = 0.1  # the share of the card's memory that is reserved by default
+EVERYTHING_FITS = "everything fits: keep all layers"
 
 
 def best_offload(
     layers: Layers,
     device: Device | str | Path,
     memory_limit_bytes: int | None = None,
-    reserve_bytes: int = 0,
+    reserve_bytes: int | None = None,
     pinned_limit_bytes: int | None = None,
     most_depth: int = MOST_DEPTH,
     progress: Progress | None = None,
@@ -46,9 +48,11 @@ def best_offload(
 ) -> Best[Offload]:
     """Find the layers to keep on the card, and the number of buffers over which the others take turns.
 
+    If all layers fit, all stay: no other placement is looked at.
+
     - ``device``: a Device, or the name or file of one.
-    - ``memory_limit_bytes``: the most memory to use on the card (None: all of it); ``reserve_bytes`` of it are for
-      activations.
+    - ``memory_limit_bytes``: the most memory to use on the card (None: all of it); ``reserve_bytes`` of it are for the
+      CUDA context and activations (None: a tenth).
     - ``pinned_limit_bytes``: the most pinned memory on the host (None: no limit).
     - ``most_depth``: the most buffers.
     - ``progress``: a function that is called with the amount done and the total.
@@ -59,19 +63,21 @@ def best_offload(
     check_layers(layers)
     device = as_device(device)
     check_whole("most_depth", most_depth, 1, MOST_STEPS)
-    check_whole("reserve_bytes", reserve_bytes, 0, LARGEST_BYTES)
     limits = [n for n in (memory_limit_bytes, device.memory_bytes) if n is not None]
     limit = min(limits, default=None)
+    if reserve_bytes is None:
+        reserve_bytes = round(RESERVED * (limit or 0))
+    check_whole("reserve_bytes", reserve_bytes, 0, LARGEST_BYTES)
     room = WeightRoom((LARGEST_BYTES if limit is None else limit) - reserve_bytes, pinned_limit_bytes)
     _check_sizes(layers, room, reserve_bytes)
     costs = LayerCosts(layers, device)
-    space, floor = Space(costs, room, most_depth), costs.floor(room)
+    space = Space(costs, room, most_depth)
     every = space.all_ways()
     ways = space.good_ways() if every is None else every
     if not ways:
         raise _nothing_fits(layers, room, every is not None)
     placements = _Placements(layers, device, costs, reserve_bytes)
-    search = placements.search(budget_ops, progress)
+    search = Search(placements.ticks, placements.ops, attrgetter("device_bytes"), budget_ops, progress)
     least_left = NEVER
     for way in ways:
         if way.bound >= search.shortest or (search.took and search.cost_ops([way]) > search.left_ops):
@@ -83,7 +89,7 @@ def best_offload(
         less = room._replace(card=lean.device_bytes - 1)
         lean = _leanest(search, Space(costs, less, most_depth).good_ways())
     best, shortest = placements.result(search, search.best()), search.shortest
-    floor = min(shortest, floor if every is None else least_left)
+    floor = min(shortest, costs.floor(room) if every is None else least_left)
     open_bounds, near_bounds = (sum(way.bound <= most for way in ways) for most in (shortest - 1, _near(search)))
     left_open = 0 if floor == shortest else max(0, open_bounds - len(search.took))
     whys = [f"the budget of {budget_ops} simulated ops is spent"] if left_open else []
@@ -194,43 +200,42 @@ class _Placements:
     """The placements of layers as candidates of a search, and the results of those that were simulated."""
 
     def __init__(self, layers: Layers, device: Device, costs: LayerCosts, reserve_bytes: int) -> None:
-        self._layers, self._device, self._costs = layers, device, costs
-        self._reserve_bytes = reserve_bytes
-        self._names = [step.name for step in layers.steps]
-
-    def search(self, budget_ops: int | None, progress: Progress | None) -> Search[Placement]:
-        """Return a search that has not begun."""
-        return Search(
-            lambda ways: list(map(self._ticks, ways)), self._ops, attrgetter("device_bytes"), budget_ops, progress
-        )
+        self._layers, self._device, self._costs, self._reserve_bytes = layers, device, costs, reserve_bytes
 
     def _config(self, way: Placement) -> Offload:
         """Return the placement as parameters of the offload pattern."""
-        stay = tuple(name for number, name in enumerate(self._names) if number not in set(way.streamed))
+        gone = {*way.streamed}
+        stay = tuple(step.name for number, step in enumerate(self._layers.steps) if number not in gone)
         return Offload(way.depth, stay, reserve_bytes=self._reserve_bytes)
 
-    def _ops(self, way: Placement) -> int:
+    def ops(self, way: Placement) -> int:
         """Return the ops of a placement: kernels, and for each streamed turn a copy, two waits and two records."""
-        return self._layers.passes * (self._costs.pass_launches + 5 * len(way.streamed) * len(self._costs.sides))
+        sides = self._costs.sides
+        launches = int(self._costs.launches[sides].sum())
+        return self._layers.passes * (launches + 5 * len(way.streamed) * len(sides))
 
-    def _ticks(self, way: Placement) -> int:
-        schedule = self._config(way).schedule(self._layers)
-        return round(_seconds(schedule, self._device) * TICKS_PER_S)
+    def ticks(self, ways: Sequence[Placement]) -> list[int]:
+        """Return the simulated makespans of placements."""
+        programs = (self._config(way).schedule(self._layers) for way in ways)
+        return [round(_seconds(program, self._device) * TICKS_PER_S) for program in programs]
 
     def result(self, search: Search[Placement], way: Placement) -> SimulatedProgram[Offload]:
         """Return the result of a placement that was simulated."""
         layers, config = self._layers, self._config(way)
-        load, steps = loading(layers, config), [layers.steps[number] for number in way.streamed]
-        words = f"depth {way.depth}, {len(config.resident)} of {len(self._names)} layers stay"
+        load, streamed = loading(layers, config), [layers.steps[number] for number in way.streamed]
+        words = f"depth {way.depth}, {len(config.resident)} of {len(layers.steps)} layers stay"
         makespan_s = search.took[way] / TICKS_PER_S
         more = {
             "pinned_bytes": config.pinned_bytes(layers),
-            "streamed": tuple(step.name for step in steps),
-            "streamed_bytes": sum(step.weight_bytes for step in steps),
+            "streamed": tuple(step.name for step in streamed),
+            "streamed_bytes": sum(step.weight_bytes for step in streamed),
             "load_s": 0.0 if load is None else _seconds(load, self._device),
             "pass_s": makespan_s / layers.passes,
         }
-        held = config.device_bytes(layers)
         return SimulatedProgram(
-            config, words if steps else "every layer stays", makespan_s, device_bytes=held, more=more
+            config,
+            words if streamed else EVERYTHING_FITS,
+            makespan_s,
+            device_bytes=config.device_bytes(layers),
+            more=more,
         )

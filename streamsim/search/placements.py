@@ -73,49 +73,27 @@ class LayerCosts:
 
     - ``weights``, ``copies``: bytes and ticks of the copy of each layer, shape (layers,).
     - ``runs``, ``launches``: ticks and number of the kernels of each layer, shape (2, layers): forward and backward.
-    - ``turns``: the turns of a pass; ``returns``: True if a pass goes forward and then backward.
+    - ``turns``: the turns of a pass; ``returns``: True if a pass goes forward and then backward; ``sides``: the rows of
+      ``runs`` that a pass has; ``pass_runs``: ticks of the kernels of each layer in a pass.
     """
 
     def __init__(self, layers: Layers, device: Device) -> None:
-        steps = layers.steps
-        calls = call_ticks("live", device)
+        calls, steps = call_ticks("live", device), layers.steps
         self.passes, self.turns, self.returns = layers.passes, layers.turns, layers.direction == "both"
-        self.fetch_call = calls[Copy] + calls[RecordEvent]
         self.copy_call, self.kernel_call = calls[Copy], calls[Kernel]
         self.wait_call, self.record_call = calls[WaitEvent], calls[RecordEvent]
         self.submit, self.enter = ticks(device.host.submit_s), surcharges_of("live", device).enter
-        launches = [[step.launches(is_backward) for step in steps] for is_backward in (False, True)]
-        self.launches = np.array([[len(some) for some in side] for side in launches], np.int64)
-        self.weights = np.array([step.weight_bytes for step in steps], np.int64)
-        self.copies = np.array([_copy_ticks(device, step.weight_bytes) for step in steps], np.int64)
-        alone = [[sum(kernel_cost(device, op).duration for op in some) for some in side] for side in launches]
+        kernels = [[step.launches(is_backward) for step in steps] for is_backward in (False, True)]
+        self.launches = np.array([[len(some) for some in side] for side in kernels], np.int64)
+        alone = [[sum(kernel_cost(device, op).duration for op in some) for some in side] for side in kernels]
         self.runs = np.array(alone, np.int64)
-
-    @property
-    def sides(self) -> list[int]:
-        """The rows of ``runs`` and ``launches`` that a pass has: 0 if it goes forward, 1 if it goes backward."""
-        return sorted({int(turn.is_backward) for turn in self.turns})
-
-    @property
-    def pass_runs(self) -> Ints:
-        """Ticks of the kernels of each layer in a pass, shape (layers,)."""
-        found: Ints = self.runs[self.sides].sum(axis=0)
-        return found
-
-    @property
-    def pass_launches(self) -> int:
-        """The number of kernels in a pass."""
-        return int(self.launches[self.sides].sum())
-
-    @property
-    def all_runs(self) -> int:
-        """Ticks of the kernels of a pass, without copies."""
-        return int(self.pass_runs.sum())
-
-    @property
-    def last_run(self) -> int:
-        """Ticks of the kernels of the last turn."""
-        return int(self.runs[int(self.turns[-1].is_backward), self.turns[-1].number])
+        sizes = [step.weight_bytes for step in steps]
+        self.weights = np.array(sizes, np.int64)
+        copies = [rate_of(device, "h2d", n_bytes, False).duration(n_bytes << BYTE_BITS) for n_bytes in sizes]
+        self.copies = np.array(copies, np.int64)
+        self.sides = sorted({int(turn.is_backward) for turn in self.turns})
+        self.pass_runs: Ints = self.runs[self.sides].sum(axis=0)
+        self.last_run = int(self.runs[int(self.turns[-1].is_backward), self.turns[-1].number])
 
     def bounds(self, streamed: Bools, depth: int, most_passes: int = FEWEST_PASSES) -> Ints:
         """Return lower bounds on the makespans of placements in ticks, shape (placements,).
@@ -128,42 +106,26 @@ class LayerCosts:
         for _ in range(gone_through):
             for number, is_backward in self.turns:
                 found.run(number, int(is_backward))
+        times: Any = streamed  # how often a later pass copies each layer
+        if self.returns:
+            items = np.cumsum(streamed, axis=1) - 1
+            times = streamed * (1 * (items >= depth) + (items < items[:, -1:] + 1 - depth))  # forward and backward
         more = self.passes - gone_through
-        if not more:
-            return found.now
-        last_copy: Ints = found.copied + more * self._copied_again(streamed, depth) + self.last_run
-        return np.maximum(found.now + more * self.all_runs, last_copy)
-
-    def _copied_again(self, streamed: Bools, depth: int) -> Ints:
-        """Return the ticks of all copies of a pass but the first one, shape (placements,)."""
-        if not self.returns:
-            all_copies: Ints = streamed @ self.copies
-            return all_copies
-        items = np.cumsum(streamed, axis=1) - 1
-        times = 1 * (items >= depth) + (items < items[:, -1:] + 1 - depth)  # forward and backward
-        found: Ints = (streamed * times) @ self.copies
-        return found
+        last_copy: Ints = found.copied + more * (times @ self.copies) + self.last_run
+        return np.maximum(found.now + more * int(self.pass_runs.sum()), last_copy) if more else found.now
 
     def floor(self, room: WeightRoom) -> int:
         """Return a lower bound in ticks over all placements; if none fits, it need not be one."""
-        kernels, total = self.passes * self.all_runs, int(self.weights.sum())
+        kernels, total = self.passes * int(self.pass_runs.sum()), int(self.weights.sum())
         if total <= room.card:
             return kernels
-        sizes = [size for size in self.weights.tolist() if self._kept_beside(size) <= room.card]
-        buffer = (
-            0 if self.returns else min(sizes, default=0)
-        )  # of passes in one direction, it holds nothing for the next
+        # The largest streamed layer leaves room for itself beside all larger ones. In one direction, its buffer holds
+        # nothing for the next pass.
+        sizes = (n for n in self.weights.tolist() if n + int(self.weights[self.weights > n].sum()) <= room.card)
+        buffer = 0 if self.returns else min(sizes, default=0)
         per_byte = float((self.copies / self.weights).min())
         copied = math.floor(self.passes * len(self.sides) * (total - room.card + buffer) * per_byte)
         return max(copied + self.last_run, kernels)
-
-    def _kept_beside(self, size: int) -> int:
-        """Return the bytes on the card if the largest streamed layer has ``size`` bytes: larger layers and a buffer."""
-        return size + int(self.weights[self.weights > size].sum())
-
-
-def _copy_ticks(device: Device, n_bytes: int) -> int:
-    return rate_of(device, "h2d", n_bytes, False).duration(n_bytes << BYTE_BITS)
 
 
 class _Progress:
@@ -182,10 +144,10 @@ class _Progress:
         self.now = np.zeros(ways, np.int64)  # the end of the last layer
         self.copied = np.zeros(ways, np.int64)
         # For each buffer, the earliest start of its next copy: after the layer that used it, and its call.
-        self._free = np.empty((depth, ways), np.int64)
-        first = costs.enter + costs.copy_call
-        self._free[:] = (first + costs.fetch_call * np.arange(depth) + costs.submit)[:, None]
-        self._host = np.where(self._items > 0, costs.enter + depth * costs.fetch_call, 0)
+        fetch_call = costs.copy_call + costs.record_call
+        called = costs.enter + costs.copy_call + fetch_call * np.arange(depth)
+        self._free = np.repeat(called[:, None] + costs.submit, ways, axis=1)
+        self._host = np.where(self._items > 0, costs.enter + depth * fetch_call, 0)
         self._enter = np.full(ways, costs.enter, np.int64)  # what the next kernel's stream takes to be entered
 
     def run(self, number: int, side: int) -> None:
@@ -200,18 +162,13 @@ class _Progress:
         self.copied = np.where(comes, np.maximum(self.copied, free) + costs.copies[number], self.copied)
         issued = self._host + self._enter + costs.kernel_call + costs.wait_call * comes
         start = np.maximum(self.now, issued + costs.submit)
-        start = np.where(own, np.maximum(start, self.copied), start)
-        self.now = start + costs.runs[side, number]
+        self.now = np.where(own, np.maximum(start, self.copied), start) + costs.runs[side, number]
         self._host = issued + costs.kernel_call * (costs.launches[side, number] - 1) + costs.record_call * own
         called = self._host + costs.wait_call + costs.enter + costs.copy_call
-        freed = np.maximum(self.now, called + costs.submit)
-        self._free[slot, self._each] = np.where(fetches, freed, free)
+        self._free[slot, self._each] = np.where(fetches, np.maximum(self.now, called + costs.submit), free)
         self._host = np.where(fetches, called + costs.record_call, self._host)
         self._enter = np.where(fetches, costs.enter, 0)
-        if self._costs.returns and side:
-            self._item -= own
-        else:
-            self._item += own
+        self._item += -1 * own if costs.returns and side else own
 
     def _copied(self, own: Bools) -> tuple[Bools, Bools]:
         """Return for which placements a turn's layer was copied for it, and a copy into its buffer follows it."""
@@ -231,10 +188,16 @@ class Space:
         self._costs, self._room = costs, room
         self._n = len(costs.weights)
         self._depths = range(1, min(most_depth, self._n) + 1)
-        self._cells = 0  # what is left of MOST_CELLS
+        self._cells = MOST_CELLS  # what is left of them
+        self._enough = int(costs.floor(room) * NEAR)
 
     def all_ways(self) -> list[Placement] | None:
-        """Return every placement that fits, the lowest bound first; None if there are too many to list."""
+        """Return every placement that fits, the lowest bound first; None if there are too many to list.
+
+        If all layers fit, it is the only one: nothing is faster than no copies.
+        """
+        if int(self._costs.weights.sum()) <= self._room.card:
+            return self._ways(np.zeros((1, self._n), dtype=bool), 1)
         if self._n > MOST_LISTED:
             return None
         sets = (np.arange(1 << self._n)[:, None] >> np.arange(self._n)) & 1 == 1
@@ -242,71 +205,45 @@ class Space:
 
     def good_ways(self) -> list[Placement]:
         """Return some good placements that fit, the lowest bound first."""
-        found: set[Placement] = set()
-        for depth in self._depths:
-            found.update(self._ways(np.array([*self._starts(depth)]), depth))
-        self._cells = MOST_CELLS
-        enough = int(self._costs.floor(self._room) * NEAR)
-        for way in _unlike(sorted(found)):
-            found.update(self._climbed(way, enough))
+        starts = sorted(way for depth in self._depths for way in self._ways(np.array([*self._starts(depth)]), depth))
+        best_of_depths = {way.depth: way for way in reversed(starts)}.values()
+        found = {*starts}
+        for way in dict.fromkeys([*best_of_depths, *starts[:MOST_STARTS]]):
+            found.update(self._climbed(way))
         random = np.random.default_rng(len(found))
-        while found and self._cells > 0 and min(found).bound > enough:
-            best = min(found)
-            shaken = min(self._ways(self._shaken(best, random), best.depth), default=best)
-            found.update(self._climbed(shaken, enough))
+        while found and self._cells > 0 and (best := min(found)).bound > self._enough:
+            several = random.random((SHAKEN, self._n)) < SHAKEN_LAYERS / self._n
+            shaken = self._ways(self._row(best) ^ several, best.depth)
+            found.update(self._climbed(min(shaken, default=best)))
         return sorted(found)
 
-    def _climbed(self, way: Placement, enough: int) -> Iterator[Placement]:
+    def _climbed(self, way: Placement) -> Iterator[Placement]:
         """Yield ever better placements, each the best neighbour of the one before it."""
-        while self._cells > 0 and way.bound > enough:
-            around = self._neighbours(way)
-            self._spend(len(around))
+        turns = len(self._costs.turns) * min(self._costs.passes, FEWEST_PASSES)
+        while self._cells > 0 and way.bound > self._enough:
+            around = self._neighbours(self._row(way))
+            self._cells -= (len(around) + AT_LEAST) * turns
             nearest = min(self._ways(around, way.depth), default=way)
             if nearest[:2] >= way[:2]:
                 break
             way = nearest
             yield way
 
-    def _shaken(self, way: Placement, random: np.random.Generator) -> Bools:
-        """Return ``SHAKEN`` copies of a placement in which random layers change between kept and streamed."""
-        row = self._row(way)
-        several: Bools = random.random((SHAKEN, self._n)) < SHAKEN_LAYERS / self._n
-        self._spend(SHAKEN)
-        found: Bools = row ^ several
-        return found
-
-    def _spend(self, ways: int) -> None:
-        self._cells -= (ways + AT_LEAST) * len(self._costs.turns) * min(self._costs.passes, FEWEST_PASSES)
-
     def _row(self, way: Placement) -> Bools:
         found = np.zeros(self._n, dtype=bool)
         found[list(way.streamed)] = True
         return found
 
-    def device_bytes(self, streamed: Bools, depth: int) -> Ints:
-        """Return the bytes that placements hold on the card, shape (placements,)."""
-        weights = self._costs.weights
-        largest = np.where(streamed, weights, 0).max(axis=1)
-        found: Ints = (~streamed) @ weights + depth * largest
-        return found
-
-    def _fits(self, streamed: Bools, depth: int) -> Bools:
-        """Return True for placements that fit and can use ``depth`` buffers; without streamed layers the depth is 1."""
-        count = streamed.sum(axis=1)
-        fits = self.device_bytes(streamed, depth) <= self._room.card
-        fits &= (count >= depth) | ((count == 0) & (depth == 1))
+    def _ways(self, streamed: Bools, depth: int) -> list[Placement]:
+        """Return the placements that fit and use ``depth`` buffers, with their bounds; a depth of 1 without any."""
+        weights, count = self._costs.weights, streamed.sum(axis=1)
+        needed = (~streamed) @ weights + depth * np.where(streamed, weights, 0).max(axis=1)
+        fits = (needed <= self._room.card) & ((count >= depth) | ((count == 0) & (depth == 1)))
         if self._room.pinned is not None:
-            fits &= streamed @ self._costs.weights <= self._room.pinned
-        return fits
-
-    def _ways(self, streamed: Bools, depth: int) -> Iterator[Placement]:
-        """Yield the placements that fit, with their bounds."""
-        streamed = streamed[self._fits(streamed, depth)]
-        bounds, needed = self._costs.bounds(streamed, depth), self.device_bytes(streamed, depth)
-        for bound, n_bytes, row in zip(bounds.tolist(), needed.tolist(), streamed, strict=True):
-            yield Placement(bound, n_bytes, depth, tuple(np.flatnonzero(row).tolist()))
-
-    # Good ones
+            fits &= streamed @ weights <= self._room.pinned
+        bounds = self._costs.bounds(streamed[fits], depth)
+        rows = zip(bounds.tolist(), needed[fits].tolist(), streamed[fits], strict=True)
+        return [Placement(bound, n, depth, tuple(np.flatnonzero(row).tolist())) for bound, n, row in rows]
 
     def _starts(self, depth: int) -> Iterator[Bools]:
         """Yield first placements: for some sizes of the largest streamed layer, keep others in several orders."""
@@ -342,24 +279,15 @@ class Space:
                 left -= int(weights[layer])
         return streamed
 
-    def _neighbours(self, way: Placement) -> Bools:
+    def _neighbours(self, row: Bools) -> Bools:
         """Return the neighbours of a placement: one layer changes sides, or a kept and a streamed one trade places.
 
         Of more than ``MOST_NEIGHBOURS`` pairs, a random choice is taken.
         """
-        row = self._row(way)
-        one = row ^ np.eye(self._n, dtype=bool)
+        one = np.eye(self._n, dtype=bool)
         kept, gone = np.meshgrid(np.flatnonzero(~row), np.flatnonzero(row), indexing="ij")
         pairs: Any = np.stack([kept.ravel(), gone.ravel()], axis=1)
         if len(pairs) > MOST_NEIGHBOURS:
             pairs = np.random.default_rng(len(pairs)).permutation(pairs)[:MOST_NEIGHBOURS]
-        two = np.repeat(row[None], len(pairs), axis=0)
-        two[np.arange(len(pairs)), pairs[:, 0]] = True
-        two[np.arange(len(pairs)), pairs[:, 1]] = False
-        return np.concatenate([one, two])
-
-
-def _unlike(ways: list[Placement]) -> list[Placement]:
-    """Return the best placement of each depth, and the best few of all."""
-    first = {way.depth: way for way in reversed(ways)}
-    return list(dict.fromkeys([*first.values(), *ways[:MOST_STARTS]]))
+        found: Bools = row ^ np.concatenate([one, one[pairs[:, 0]] | one[pairs[:, 1]]])
+        return found

@@ -77,9 +77,10 @@ def test_the_best_way_is_what_trying_every_way_gives(case: Asked) -> None:
             case.best()
         return
     found = case.best(budget_ops=None)
+    fits = case.layers.weight_bytes + case.reserve <= case.memory
     assert found.exact
     assert found.lists_all
-    assert found.programs == len(every)
+    assert found.programs == (1 if fits else len(every))
     assert ticks(found.best.makespan_s) == ticks(found.floor_s) == min(every.values())
     assert every[found.best.config] == min(every.values())
     limit = 1.01 * min(every.values())
@@ -87,7 +88,10 @@ def test_the_best_way_is_what_trying_every_way_gives(case: Asked) -> None:
     assert every[found.simplest.config] == ticks(found.simplest.makespan_s)
     assert every[found.simplest.config] <= limit
     assert found.simplest.device_bytes >= min(near)
-    if len(every) <= MOST_LEAN:
+    if fits:
+        assert found.simplest == found.best
+        assert found.best.words == "everything fits: keep all layers"
+    elif len(every) <= MOST_LEAN:
         assert found.simplest.device_bytes == min(near)
 
 
@@ -107,7 +111,7 @@ def test_what_is_not_tried_is_no_faster_than_is_said(case: Asked, is_listed: boo
             assert case.pinned is not None and "was found that fits" in str(error)  # noqa: PT018, PT017
             return
     optimum = min(every.values())
-    assert found.lists_all is is_listed
+    assert found.lists_all is (is_listed or case.layers.weight_bytes + case.reserve <= case.memory)
     assert ticks(found.floor_s) <= optimum <= ticks(found.best.makespan_s) == every[found.best.config]
     assert ticks(found.simplest.makespan_s) == every[found.simplest.config] <= 1.01 * found.best.makespan_s / NS
     assert found.simplest.device_bytes <= found.best.device_bytes
@@ -120,7 +124,7 @@ def test_two_layers_by_hand() -> None:
     # the first on the card the second has no buffer; nothing stays, and one buffer. In 12 two buffers of 6 would do as
     # well, but both layers on the card are faster.
     layers = layers_of((4, 5), (6, 3))
-    found = {memory: best_offload(layers, IDEAL, memory) for memory in (9, 10)}
+    found = {memory: best_offload(layers, IDEAL, memory, 0) for memory in (9, 10)}
     assert [(b.best.config.depth, b.best.config.resident, ticks(b.best.makespan_s)) for b in found.values()] == [
         (1, (), 18),
         (1, ("layer0", "layer1"), 8),
@@ -131,28 +135,31 @@ def test_two_layers_by_hand() -> None:
     assert ticks(simulate(Offload(2).schedule(layers), IDEAL).makespan_s) == 16
     assert ticks(simulate(Offload(1, ("layer0",)).schedule(layers), IDEAL).makespan_s) == 16
     assert ticks(simulate(Offload(1, ("layer1",)).schedule(layers), IDEAL).makespan_s) == 16
-    assert ticks(best_offload(layers, IDEAL, 8).best.makespan_s) == 16
+    assert ticks(best_offload(layers, IDEAL, 8, 0).best.makespan_s) == 16
     assert ticks(best_offload(layers, IDEAL, 11, 3).best.makespan_s) == 16
     assert ticks(best_offload(layers, IDEAL, 11, 4).best.makespan_s) == 24  # room for one
 
 
 def test_of_equal_ways_the_one_that_needs_least_memory() -> None:
     # Kernels of 9 ticks behind copies of 1: the first layer on the card hides all other copies, whatever else stays.
-    found = best_offload(layers_of(*[(1, 9)] * 5), IDEAL, 4)
+    found = best_offload(layers_of(*[(1, 9)] * 5), IDEAL, 4, 0)
     assert (ticks(found.best.makespan_s), found.best.config.resident, found.best.config.depth) == (45, ("layer0",), 2)
     assert found.best.device_bytes == 3
 
 
 def test_what_is_reserved_and_what_may_be_pinned_count() -> None:
     layers = layers_of((4, 5), (6, 3), (2, 9))
-    free = best_offload(layers, IDEAL, 12)
+    free = best_offload(layers, IDEAL, 12, 0)
     assert free.best.makespan_s == 17 * NS
     assert free.best.more["pinned_bytes"] <= 12
-    pinned = best_offload(layers, IDEAL, 10, pinned_limit_bytes=6)  # the largest stays, with a buffer for the others
+    pinned = best_offload(layers, IDEAL, 10, 0, pinned_limit_bytes=6)  # the largest stays, with a buffer for the others
     assert (pinned.best.config.resident, pinned.best.more["pinned_bytes"]) == (("layer1",), 6)
     reserved = best_offload(layers, IDEAL, 10, reserve_bytes=3)
     assert reserved.best.device_bytes <= 10
     assert reserved.best.config.reserve_bytes == 3
+    tenth = best_offload(layers, IDEAL, 10)  # by default
+    assert tenth.best.config.reserve_bytes == 1
+    assert tenth.best.makespan_s == best_offload(layers, IDEAL, 9, 0).best.makespan_s
 
 
 # What it says besides
@@ -161,7 +168,7 @@ def test_what_is_reserved_and_what_may_be_pinned_count() -> None:
 def test_what_it_is_compared_with() -> None:
     layers = replace(layers_of((400_000, 9000), (900_000, 5000), (100_000, 30_000)), passes=2)
     device = load_device("h200")
-    found = best_offload(layers, device, 1_000_000)
+    found = best_offload(layers, device, 1_000_000, 0)
     config = found.best.config
     taken = {
         "makespan_s": config.schedule(layers),
@@ -200,7 +207,7 @@ def test_more_room_leads_to_no_heavier_choice() -> None:
     )
     block = Layer(436_000_000, (WorkloadKernel(duration_s=4.9e-3), WorkloadKernel(duration_s=2.1e-3)), "block", 32)
     model = Layers((first, block, last), passes=8)
-    four, eight = (best_offload(model, "h200", room << 30).simplest.device_bytes for room in (4, 8))
+    four, eight = (best_offload(model, "h200", room << 30, 0).simplest.device_bytes for room in (4, 8))
     assert eight <= four
 
 

@@ -84,7 +84,7 @@ OFFLOADS: list[tuple[dict[str, Any], str]] = [
         "memory limit = 8 bytes (8 B): the largest layer, layer1, has 6 B of weights and 3 B are reserved",
     ),
     (
-        {"memory_limit_bytes": 8, "pinned_limit_bytes": 5},
+        {"memory_limit_bytes": 8, "reserve_bytes": 0, "pinned_limit_bytes": 5},
         "no way to place 10 B of weights fits into 8 B for weights on the card and 5 B pinned on the host; allow",
     ),
 ]
