@@ -48,6 +48,7 @@ MARGIN = 18.0  # the best published formula's median error over the model's
 GOOD_CHOICE, GOOD_SHARE, WORST_CHOICE = 0.01, 0.87, 0.0296
 FEWEST = 10  # rows of which a median says something
 SCHEDULES, RECORDS = 400, 2  # at least
+NOISE_REACH = 3.0  # half quartile distances: two standard deviations where the samples are normal
 
 FOLDER = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
 PATHS = sorted(FOLDER.glob("standard-*.json.gz"))
@@ -61,7 +62,7 @@ def comparison(path: Path) -> Comparison:
 
 
 def _beyond(rows: list[Row], worst: float) -> list[str]:
-    found = (row for row in rows if abs(row.error) > worst and not row.is_noise)
+    found = (row for row in rows if abs(row.error) > max(worst, NOISE_REACH * row.noise))
     return [f"{row.error:+.1%} (noise {row.noise:.1%}) {row.key}" for row in found]
 
 

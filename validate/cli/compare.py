@@ -5,15 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import click
-from msgspec.structs import replace
 
 from streamsim.cli import process
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.fail_if import report_failures
 from streamsim.cli.notes import noting_compilation
-from streamsim.cli.options import FILE, MARKDOWN_FORM, complete_device, format_options
+from streamsim.cli.options import FILE, complete_device, format_options
 from streamsim.cli.page import page_asked, page_option
-from streamsim.cli.printing import FORM, emit
+from streamsim.cli.printing import emit
 from streamsim.device import load_device
 from streamsim.errors import InputError
 from streamsim_validate.compare import (
@@ -24,7 +23,6 @@ from streamsim_validate.compare import (
     compare,
     comparison_answer,
     comparisons_answer,
-    drawn_time_lines,
     expectations,
     in_percent,
     judge,
@@ -52,25 +50,16 @@ SAMPLES = "Also count the measured medians in their predicted 90 % intervals, fr
     help="End with exit code 1 if this holds. STAT is median, p95, worst, choice or unpredicted. Repeatable.",
 )
 @click.option("--worst", type=WORST, default=10, show_default=True, help="Number of worst predicted schedules to list.")
-@click.option("--timelines", is_flag=True, help="Also draw the time lines of the worst schedules.")
 @click.option("--samples", type=int, help=SAMPLES)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draws.")
-@click.option(
-    "--spread",
-    metavar="PROFILE",
-    shell_complete=complete_device,
-    help="Draw from the spread of this profile, by name or file, instead of the record's own.",
-)
 @page_option
 def compare_command(
     records: tuple[Path, ...],
     device: str | None,
     fail_if: tuple[str, ...],
     worst: int,
-    timelines: bool,
     samples: int | None,
     seed: int,
-    spread: str | None,
 ) -> int:
     """Compare the predictions of a record's schedules with the measured times. Show several records side by side.
 
@@ -78,16 +67,10 @@ def compare_command(
     Examples:
       streamsim-validate compare quick.json.gz
       streamsim-validate compare old.json.gz new.json.gz
-      streamsim-validate compare r.json.gz --worst 3 --timelines
       streamsim-validate compare r.json.gz --fail-if 'p95 device-bound > 5%' --fail-if 'choice > 5%'
-      streamsim-validate compare r.json.gz --samples 200 --spread h200
+      streamsim-validate compare r.json.gz --samples 200
     """  # noqa: D301 - click wants the backspace itself
-    if spread is not None and samples is None:
-        raise InputError(f"--spread {spread}: only --samples draws from it; add --samples")
-    form = click.get_current_context().meta[FORM]
-    if timelines and form not in ("table", MARKDOWN_FORM):
-        raise InputError(f"--timelines: draws below the table, not in {form}; leave one of the two out")
-    of_one = {"--page": page_asked(), "--timelines": timelines, "--samples": samples is not None}
+    of_one = {"--page": page_asked(), "--samples": samples is not None}
     if len(records) > 1 and (named := [option for option, is_given in of_one.items() if is_given]):
         raise InputError(f"{named[0]}: is of one record, and {len(records)} are given; give one, or leave it out")
     tolerances = [parse_tolerance(text) for text in fail_if]
@@ -105,12 +88,10 @@ def compare_command(
             comparison = comparisons[name]
             covered = None
             if samples is not None:
-                drawn = None if spread is None else _spread_of(spread)
-                covered = by_class(expectations(record, comparison.rows, samples, seed, drawn, profile))
+                covered = by_class(expectations(record, comparison.rows, samples, seed, profile))
             data = _plain(comparison, verdicts[name], worst, covered)
             answer = comparison_answer(comparison, verdicts[name], covered, worst, record, profile, data)
-            lines = drawn_time_lines(record, comparison, profile, worst) if timelines else ()
-            emit(replace(answer, tables=(*answer.tables, *lines)), profile)
+            emit(answer, profile)
     return _exit_code(verdicts)
 
 
@@ -136,14 +117,6 @@ def _read(path: Path) -> Record:
         raise InputError(
             f"{error}; the project's own records are in the folder validate/campaigns/records/ of its repository"
         ) from None
-
-
-def _spread_of(name: str) -> dict[str, float]:
-    """Return the spread of a profile. Raises InputError if it has none."""
-    found = load_device(name).spread
-    if not found:
-        raise InputError(f"--spread {name}: its profile has no spread; take one that was calibrated, such as h200")
-    return found
 
 
 def _exit_code(verdicts: Mapping[str, Sequence[Verdict]]) -> int:

@@ -21,4 +21,4 @@ from streamsim_validate.compare.coverage import (
 )
 from streamsim_validate.compare.predictions import compare, row_of, time_lines
 from streamsim_validate.compare.profiles import Profiles, predict_device_s, profiles_of
-from streamsim_validate.compare.tables import comparison_answer, comparisons_answer, drawn_time_lines
+from streamsim_validate.compare.tables import comparison_answer, comparisons_answer

@@ -1,7 +1,6 @@
 """A record against the model: rows of measured and predicted times, the statistics of their errors, the choices.
 
-Errors are signed and relative to the median of the samples: +0.02 is a prediction 2 % too long. Of programs, the speed
-of the host beside them tells which misses it explains.
+Errors are signed and relative to the median of the samples: +0.02 is a prediction 2 % too long.
 """
 
 import math
@@ -9,7 +8,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -19,7 +18,6 @@ from streamsim.text import short
 from streamsim_validate.compare.profiles import PERCENT, Drift
 
 DEVICE_BOUND, HOST_BOUND, BLOCKING, PAGEABLE = CLASSES = ("device-bound", "host-bound", "blocking", "pageable")
-NOISE_REACH = 3.0  # half quartile distances: two standard deviations where the samples are normal
 
 
 def in_percent(one: msgspec.Struct, *properties: str) -> dict[str, Any]:
@@ -79,11 +77,6 @@ class Row(msgspec.Struct, frozen=True):
         """The signed relative error of ``at_speed_s``."""
         return self.at_speed_s / self.measured_s - 1
 
-    @property
-    def is_noise(self) -> bool:
-        """True if the measurement itself scatters by as much as the error."""
-        return abs(self.error) <= NOISE_REACH * self.noise
-
     def formula_error(self, name: str) -> float:
         """Return the signed relative error of a published formula."""
         return self.formulas_s[name] / self.measured_s - 1
@@ -110,63 +103,7 @@ class Row(msgspec.Struct, frozen=True):
         }
 
 
-GOALS = {DEVICE_BOUND: (0.02, 0.08), HOST_BOUND: (0.08, 0.25)}  # errors: median, 95th percentile
-TWO_SPEEDS = 1.2  # two speeds are at least this factor apart
-FEW = 0.1  # a speed of its own has a larger share of the rounds than this
-MOVED = 1.15  # the host changed its speed if it did by this factor from before a program until after it
-
-
-class HostSpeeds(NamedTuple):
-    """The time of calls beside the programs of a front end, over the calibrated time: 2 is half as fast.
-
-    - ``low``, ``high``: the 10th and the 90th percentile of ``n`` rounds.
-    - ``two``: if there are two speeds, (median, number of rounds) of each.
-    - ``misses``: the number of ``programs`` whose error is beyond the goal for the 95th percentile.
-    - ``of_host``: misses that are within the goals at the speed at which they were issued.
-    - ``while_moving``: other misses during which the host changed its speed.
-    """
-
-    n: int
-    low: float
-    high: float
-    two: tuple[tuple[float, int], ...]
-    programs: int
-    misses: int
-    of_host: int
-    while_moving: int
-
-    @property
-    def apart(self) -> float:
-        """The slower speed over the faster; 1 if there is one."""
-        return self.two[1][0] / self.two[0][0] if self.two else 1.0
-
-
-def host_speeds(rows: Iterable[Row]) -> HostSpeeds | None:
-    """Return the speeds beside the programs of one front end; None if none was measured."""
-    programs = list(rows)
-    speeds = sorted(speed for row in programs for speed in row.speeds if speed > 0)
-    if not speeds:
-        return None
-    missed = [row for row in programs if abs(row.error) > GOALS[row.klass][1]]
-    of_host = [row for row in missed if abs(row.at_speed_error) <= GOALS[row.klass][1]]
-    moved = (row for row in missed if len(row.speeds) > 1 and max(row.speeds) > MOVED * min(row.speeds))
-    moving = [row for row in moved if row not in of_host]
-    tenths = statistics.quantiles(speeds, n=10, method="inclusive") if len(speeds) > 1 else [speeds[0]] * 9
-    counts = len(programs), len(missed), len(of_host), len(moving)
-    return HostSpeeds(len(speeds), tenths[0], tenths[-1], _two_speeds(speeds), *counts)
-
-
-def _two_speeds(speeds: list[float]) -> tuple[tuple[float, int], ...]:
-    """Return (median, number) below and above the middle between the fastest and the slowest, of ascending speeds."""
-    fast, slow = (speeds[round(share * (len(speeds) - 1))] for share in (FEW / 2, 1 - FEW / 2))
-    middle = math.sqrt(fast * slow)
-    sides = [[s for s in speeds if s <= middle], [s for s in speeds if s > middle]]
-    if min(map(len, sides)) <= FEW * len(speeds):
-        return ()
-    medians = [statistics.median(side) for side in sides]
-    return tuple(zip(medians, map(len, sides), strict=True)) if medians[1] >= TWO_SPEEDS * medians[0] else ()
-
-
+Error = Callable[[Row], float]
 FRONT_END = "front end"  # the groups of programs by the language that they are written in
 EVERYTHING = "all but pageable"  # the group of all schedules that can overlap
 WITHIN = 0.01  # a pick that is slower than the best measured by no more than this is as good
@@ -235,14 +172,14 @@ class Comparison(Result, msgspec.Struct, frozen=True):
 
     @property
     def summaries(self) -> dict[str, dict[str, Summary]]:
-        """The errors by class, by connections and class, by pattern, by effect.
+        """The errors by class, by front end of programs, by connections and class, by pattern, by effect.
 
         Pageable memory is in groups of its own only.
         """
         others = [row for row in self.rows if row.klass != PAGEABLE]
         effects = {row.effect for row in others}
         by_effect = [row for row in self.rows if row.klass != PAGEABLE or row.effect not in effects]
-        by_front_end = {FRONT_END: self.by_front_end()} if self.is_of_programs else {}
+        by_front_end = {FRONT_END: self.by_front_end()} if self.front_ends else {}
         return {
             "class": self.by_class(),
             **by_front_end,
@@ -254,7 +191,7 @@ class Comparison(Result, msgspec.Struct, frozen=True):
             "effect": _summaries(by_effect, lambda row: row.effect),
         }
 
-    def by_class(self, error: Callable[[Row], float] = lambda row: row.error) -> dict[str, Summary]:
+    def by_class(self, error: Error = attrgetter("error")) -> dict[str, Summary]:
         """Return the errors by class, and of all classes except pageable memory."""
         others = [row for row in self.rows if row.klass != PAGEABLE]
         return {
@@ -263,27 +200,17 @@ class Comparison(Result, msgspec.Struct, frozen=True):
         }
 
     @property
-    def is_of_programs(self) -> bool:
-        """True if the rows are programs in a language, not replays."""
-        return any(row.front_end for row in self.rows)
-
-    @property
     def front_ends(self) -> tuple[str, ...]:
-        """The front ends of the programs, in the order in which they were measured."""
+        """The front ends of the programs, in the order in which they were measured; none for replays."""
         return tuple(dict.fromkeys(row.front_end for row in self.rows if row.front_end))
 
-    def by_front_end(self, error: Callable[[Row], float] = lambda row: row.error) -> dict[str, Summary]:
+    def by_front_end(self, error: Error = attrgetter("error")) -> dict[str, Summary]:
         """Return the errors of programs by front end and class."""
         found: dict[str, Summary] = {}
         for name in self.front_ends:
             own = [row for row in self.rows if row.front_end == name]
             found |= _summaries(own, lambda row: f"{row.front_end} {row.klass}", error)
         return found
-
-    @property
-    def wall(self) -> dict[str, Summary]:
-        """Return the errors of the whole program's time on the host's clock, by class."""
-        return self.by_class(lambda row: row.wall_error)
 
     @property
     def formulas(self) -> dict[str, dict[str, Summary]]:
@@ -298,22 +225,25 @@ class Comparison(Result, msgspec.Struct, frozen=True):
         own = self.summaries["class"][group].median
         return best, medians[best] / own if own else math.inf
 
-    def speeds_of(self, front_end: str) -> HostSpeeds | None:
-        """Return how fast the host was beside the programs of a front end; None if that was not measured."""
-        return host_speeds(row for row in self.rows if row.front_end == front_end)
+    def speeds_of(self, front_end: str) -> tuple[float, ...]:
+        """Return the 10th and the 90th percentile of the time of calls beside a front end's programs.
+
+        They are over the calibrated time: 2 is half as fast. Empty if not measured.
+        """
+        speeds = [speed for row in self.rows if row.front_end == front_end for speed in row.speeds if speed > 0]
+        if not speeds:
+            return ()
+        tenths = statistics.quantiles(speeds, n=10, method="inclusive") if len(speeds) > 1 else speeds
+        return tenths[0], tenths[-1]
 
     @property
     def choices(self) -> list[Choice]:
         """The model's, one for each workload and number of connections measured in at least two configurations."""
-        return self.choices_by(lambda row: row.predicted_s)
-
-    def choices_by(self, time_s: Callable[[Row], float]) -> list[Choice]:
-        """Return the choices of somebody who believes ``time_s``: with another run's times, somebody who measures."""
         groups: defaultdict[tuple[int, str], list[Row]] = defaultdict(list)
         for row in self.rows:
             if row.workload:
                 groups[row.connections, row.workload].append(row)
-        return [choose(rows, time_s) for rows in groups.values() if len(rows) > 1]
+        return [choose(rows) for rows in groups.values() if len(rows) > 1]
 
     def choices_of(self, front_end: str) -> list[Choice]:
         """Return the model's choice for each workload of a front end."""
@@ -330,21 +260,25 @@ class Comparison(Result, msgspec.Struct, frozen=True):
         return 0.0
 
     def _json(self) -> dict[str, Any]:
-        choices, classes = self.choices, self.summaries["class"]
+        choices, summaries = self.choices, self.summaries
+        of_programs = {
+            "at_speed": _plain(self.by_front_end(attrgetter("at_speed_error"))),
+            "host_speeds": {name: self.speeds_of(name) for name in self.front_ends},
+        }
         return {
             "card": self.card,
             "suite": self.suite,
             "device": self.device,
-            "summaries": {kind: _plain(groups) for kind, groups in self.summaries.items()},
-            "wall": _plain(self.wall),
+            "summaries": {kind: _plain(groups) for kind, groups in summaries.items()},
+            "wall": _plain(self.by_class(attrgetter("wall_error"))),
             "formulas": {name: _plain(groups) for name, groups in self.formulas.items()},
             "margins": {
                 group: {"best_formula": name, "its_median_over_the_models": times if math.isfinite(times) else None}
-                for group in classes
+                for group in summaries["class"]
                 if self.formulas
                 for name, times in [self.margin(group)]
             },
-            **({"programs": {name: self._program(name) for name in self.front_ends}} if self.is_of_programs else {}),
+            **(of_programs if self.front_ends else {}),
             "choice": {
                 "n": len(choices),
                 "within_1_percent_percent": share_within(choices, WITHIN) * PERCENT if choices else None,
@@ -357,40 +291,9 @@ class Comparison(Result, msgspec.Struct, frozen=True):
             "schedules": [row.plain() for row in self.rows],
         }
 
-    def _program(self, name: str) -> dict[str, Any]:
-        """Return the errors, the choice and the host of a front end: speeds in multiples of the calibrated time."""
-        errors, then = self.by_front_end(), self.by_front_end(lambda row: row.at_speed_error)
-        choices, speeds = self.choices_of(name), self.speeds_of(name)
-        return {
-            "errors": {
-                klass: _beside_goals(errors[f"{name} {klass}"], then[f"{name} {klass}"], *goals)
-                for klass, goals in GOALS.items()
-                if f"{name} {klass}" in errors
-            },
-            "choice": {
-                "n": len(choices),
-                "within_5_percent_percent": share_within(choices, GOOD_CHOICE) * PERCENT if choices else None,
-                "worst_percent": max(choice.regret for choice in choices) * PERCENT if choices else None,
-            },
-            "host": None if speeds is None else {**speeds._asdict(), "apart": speeds.apart},
-        }
-
 
 def _plain(groups: Mapping[str, Summary]) -> dict[str, dict[str, Any]]:
     return {name: in_percent(summary) for name, summary in groups.items()}
-
-
-def _beside_goals(own: Summary, at_speed: Summary, median: float, p95: float) -> dict[str, Any]:
-    shares = {
-        "median": own.median,
-        "median_goal": median,
-        "p95": own.p95,
-        "p95_goal": p95,
-        "worst": own.worst,
-        "at_speed_median": at_speed.median,
-        "at_speed_p95": at_speed.p95,
-    }
-    return {"n": own.n, **{f"{name}_percent": share * PERCENT for name, share in shares.items()}}
 
 
 # Statistics
@@ -417,7 +320,7 @@ def percentile95(values: Sequence[float]) -> float:
 
 
 def _summaries(
-    rows: Iterable[Row], group: Callable[[Row], str], error: Callable[[Row], float] = lambda row: row.error
+    rows: Iterable[Row], group: Callable[[Row], str], error: Error = attrgetter("error")
 ) -> dict[str, Summary]:
     groups: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -429,13 +332,13 @@ def _summaries(
     }
 
 
-def choose(rows: Sequence[Row], time_s: Callable[[Row], float]) -> Choice:
-    """Return the configuration of one workload that ``time_s`` picks, beside the fastest measured one.
+def choose(rows: Sequence[Row]) -> Choice:
+    """Return the choice of the configuration of one workload that is predicted to be the fastest.
 
-    If times are equal, the simplest is picked, as by :mod:`streamsim.search.best`; if these are equally simple, the
-    slowest.
+    If predictions are equal, the simplest is picked, as by :mod:`streamsim.search.best`; if these are equally simple,
+    the slowest.
     """
-    picked = min(rows, key=lambda row: (time_s(row), row.simplicity, -row.measured_s))
+    picked = min(rows, key=lambda row: (row.predicted_s, row.simplicity, -row.measured_s))
     best = min(rows, key=lambda row: row.measured_s)
     return Choice(
         picked.workload, picked.connections, picked.key, best.key, picked.measured_s, best.measured_s, picked.noise

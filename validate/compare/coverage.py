@@ -15,14 +15,14 @@ Tolerances: conditions such as ``p95 device-bound > 5%`` under which a compariso
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import msgspec
 
 from streamsim.analysis import LEVEL, Interval, intervals
 from streamsim.cli.fail_if import parse_condition
-from streamsim.device import Device, number_names
+from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.text import shown
 from streamsim_validate.compare.comparison import CLASSES, EVERYTHING, Comparison, Row, Summary, summarise
@@ -35,7 +35,7 @@ from streamsim_validate.compare.predictions import (
     with_known_host,
     with_link_spread,
 )
-from streamsim_validate.compare.profiles import Profiles, predict_device_s, predict_wall_s, profiles_of
+from streamsim_validate.compare.profiles import Profiles, predict_device_s, profiles_of
 from streamsim_validate.records import Entry, Record
 
 SAMPLES = 200
@@ -74,14 +74,11 @@ def expectations(
     rows: Sequence[Row],
     samples: int = SAMPLES,
     seed: int = 0,
-    spread: Mapping[str, float] | None = None,
     device: Device | None = None,
 ) -> list[Expected]:
     """Return the interval of each of some rows of the record's comparison.
 
-    The record is predicted as in :func:`~streamsim_validate.compare.predictions.compare`.
-
-    ``spread`` replaces the profile's own, without the numbers that the profile lacks. Raises InputError if a
+    The record is predicted as in :func:`~streamsim_validate.compare.predictions.compare`. Raises InputError if a
     profile has no spread.
     """
     asked = {(row.connections, row.key): row for row in rows}
@@ -90,65 +87,40 @@ def expectations(
         profiles = profiles_of(run, device)
         own = [entry for entry in run.entries if (run.connections, entry.key) in asked]
         for profile, entries in by_profile(own, profiles):
-            drawn = profile
-            if spread is not None:
-                known = {name: spread[name] for name in spread if name in number_names(profile)}
-                drawn = msgspec.structs.replace(profile, spread=known)
             its_rows = [asked[run.connections, entry.key] for entry in entries]
-            if entries[0].program is None:
-                predicted = _of_replays(entries, its_rows, drawn, profiles, samples, seed)
-            else:
-                pairs = zip(entries, its_rows, strict=True)
-                is_known = all(follows_host(entry, row.speeds, profiles) for entry, row in pairs)
-                predicted = _of_programs(entries, its_rows, drawn, is_known, samples, seed)
-            found += [Expected(row, interval) for row, interval in zip(its_rows, predicted, strict=True)]
+            found += _expected(entries, its_rows, profile, profiles, samples, seed)
     return found
 
 
-def _of_replays(
+def _expected(
     entries: Sequence[Entry], rows: Sequence[Row], profile: Device, profiles: Profiles, samples: int, seed: int
-) -> list[Interval]:
-    """Return the interval of each replayed schedule.
+) -> list[Expected]:
+    """Return the interval of each schedule, or of each program in one language.
 
-    If the copies beside the samples were timed, the interval is about the prediction beside each sample. If the pace
-    beside all schedules was timed, calls are as uncertain as they are at a known speed.
+    - If the pace beside all of them was timed, calls are as uncertain as they are at a known speed of the host.
+    - If the copies beside them were timed, the link is as uncertain as it changed from one run to the next.
+    - The kernels of programs are as uncertain as the calibrated kernels.
+
+    The interval of a program, and of a schedule with copies beside it, is about the prediction beside each sample.
     """
-    schedules, links = [entry.build() for entry in entries], [profiles.links_of(entry) for entry in entries]
-    is_known = all(profiles.speeds_of(entry) for entry in entries)
-    drawn = with_link_spread(with_known_host(profile) if is_known else profile, links)
-    found = intervals(schedules, drawn, samples, seed, LEVEL, predict_device_s)
-    return [
-        _about(interval, row.predicted_s, predict_device_s(schedule, profile)) if times else interval
-        for interval, row, schedule, times in zip(found, rows, schedules, links, strict=True)
-    ]
-
-
-def _of_programs(
-    entries: Sequence[Entry], rows: Sequence[Row], profile: Device, is_known: bool, samples: int, seed: int
-) -> list[Interval]:
-    """Return the interval of each program in one language, about its prediction beside each run.
-
-    - ``is_known``: all are predicted at the host's speed beside each run; calls are as uncertain as they are at a known
-      speed.
-    - The link is as uncertain as it changed from one run to the next.
-    - Kernels are as uncertain as the calibrated kernels.
-    """
-    assert entries[0].program is not None
-    device = device_of(profile, entries[0].program)
     pairs = list(zip(entries, rows, strict=True))
-    drawn = with_known_host(device) if is_known else device
-    drawn = with_link_spread(drawn, (links_beside(entry, profile, row.speeds) for entry, row in pairs))
-    schedules = [schedule_of(entry, device) for entry in entries]
-    found = intervals(schedules, drawn, samples, seed, LEVEL, partial(drawn_wall_s, device))
-    return [
-        _about(interval, row.predicted_s, predict_wall_s(schedule, device))
-        for interval, row, schedule in zip(found, rows, schedules, strict=True)
-    ]
-
-
-def _about(interval: Interval, predicted_s: float, usual_s: float) -> Interval:
-    """Return the interval of what usually takes ``usual_s``, about what is predicted beside its samples."""
-    return interval.times(predicted_s / usual_s) if usual_s else interval
+    program, device, predict = entries[0].program, profile, predict_device_s
+    if program is None:
+        is_known = all(profiles.speeds_of(entry) for entry in entries)
+        schedules, links = [entry.build() for entry in entries], [profiles.links_of(entry) for entry in entries]
+    else:
+        device = device_of(profile, program)
+        is_known = all(follows_host(entry, row.speeds, profiles) for entry, row in pairs)
+        schedules = [schedule_of(entry, device) for entry in entries]
+        links = [[*links_beside(entry, profile, row.speeds)] for entry, row in pairs]
+        predict = partial(drawn_wall_s, device)
+    drawn = with_link_spread(with_known_host(device) if is_known else device, links)
+    found = []
+    each = intervals(schedules, drawn, samples, seed, LEVEL, predict)
+    for interval, row, schedule, times in zip(each, rows, schedules, links, strict=True):
+        usual_s = predict(schedule, device) if program or times else 0.0
+        found.append(Expected(row, interval.times(row.predicted_s / usual_s) if usual_s else interval))
+    return found
 
 
 def by_profile(entries: Iterable[Entry], profiles: Profiles) -> list[tuple[Device, list[Entry]]]:

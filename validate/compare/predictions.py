@@ -16,7 +16,6 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -123,33 +122,10 @@ def issuing_s(schedule: Schedule, device: Device) -> float:
     return sum(lower(issued, device).call) / TICKS_PER_S
 
 
-class _Host(NamedTuple):
-    """The host of a program.
-
-    - ``speeds``: the time of calls beside each run, over the calibrated time; empty if not measured.
-    - ``issue_s``: seconds that issuing the program took. ``then``: the device with calls that take these seconds.
-    """
-
-    speeds: tuple[float, ...]
-    issue_s: float
-    then: Device
-
-
-def _host_of(entry: Entry, schedule: Schedule, device: Device) -> _Host:
-    """Return the host of a program. Raises InputError if it was not measured how long issuing the program took."""
-    assert entry.program is not None
-    if not entry.issue_s:
-        raise InputError(f"entry {entry.key!r}: nothing says how long issuing it took; measure it again")
-    usual_s = round_s(device.host, entry.program.pace)
-    speeds = tuple(seconds / usual_s for seconds in entry.paces_s) if usual_s else ()  # calls may cost nothing
-    issue_s = statistics.median(entry.issue_s)
-    return _Host(speeds, issue_s, at_speed(device, TIMES, issue_s / max(SHORTEST_S, issuing_s(schedule, device))))
-
-
 def program_row(entry: Entry, run: Run, profiles: Profiles) -> Row:
     """Return the row of a program, predicted with its run's profile.
 
-    Raises InputError as :func:`schedule_of` does, and for a measured time of 0.
+    Raises InputError as :func:`schedule_of` does, for a measured time of 0, and without the time of issuing it.
     """
     recipe, program = entry.recipe, entry.program
     assert recipe is not None
@@ -159,12 +135,16 @@ def program_row(entry: Entry, run: Run, profiles: Profiles) -> Row:
     measured_s, spread_s = median_and_spread(entry.wall_s)
     if not min(entry.wall_s) >= SHORTEST_S:
         raise InputError("its measured wall time is 0: there is nothing to compare with")
-    host = _host_of(entry, schedule, device)
-    predicted_s, at_speed_s = _predicted_s(entry, schedule, device, host, profiles)
+    if not entry.issue_s:
+        raise InputError(f"entry {entry.key!r}: nothing says how long issuing it took; measure it again")
+    usual_s, issue_s = round_s(device.host, program.pace), statistics.median(entry.issue_s)
+    speeds = tuple(seconds / usual_s for seconds in entry.paces_s) if usual_s else ()  # calls may cost nothing
+    then = at_speed(device, TIMES, issue_s / max(SHORTEST_S, issuing_s(schedule, device)))
+    predicted_s, at_speed_s = _predicted_s(entry, schedule, device, then, speeds, profiles)
     return Row(
         key=entry.key,
         connections=run.connections,
-        klass=HOST_BOUND if host.issue_s > PROGRAM_HOST_SHARE * measured_s else DEVICE_BOUND,
+        klass=HOST_BOUND if issue_s > PROGRAM_HOST_SHARE * measured_s else DEVICE_BOUND,
         pattern=recipe.pattern,
         effect=recipe.effect,
         workload=f"{program.language}: {workload_key(recipe.workload)}",
@@ -173,27 +153,30 @@ def program_row(entry: Entry, run: Run, profiles: Profiles) -> Row:
         predicted_s=predicted_s,
         wall_s=measured_s,
         wall_predicted_s=predicted_s,
-        issue_s=host.issue_s,
+        issue_s=issue_s,
         formulas_s={},
         simplicity=recipe.simplicity,
         front_end=program.language,
-        speeds=host.speeds,
+        speeds=speeds,
         at_speed_s=at_speed_s,
     )
 
 
 def _predicted_s(
-    entry: Entry, schedule: Schedule, device: Device, host: _Host, profiles: Profiles
+    entry: Entry, schedule: Schedule, device: Device, then: Device, speeds: Sequence[float], profiles: Profiles
 ) -> tuple[float, float]:
-    """Return the predicted seconds: with the host's speed beside each run, if known, and with the speed of issuing."""
+    """Return the predicted seconds: with the host's speed beside each run, if known, and with the speed of issuing.
+
+    ``then``: the device with the speed of issuing.
+    """
     predict = partial(predict_wall_s, schedule)
-    predicted_s, at_speed_s = predict(device), predict(host.then)
-    if not follows_host(entry, host.speeds, profiles):
+    predicted_s, at_speed_s = predict(device), predict(then)
+    if not follows_host(entry, speeds, profiles):
         return predicted_s, at_speed_s
-    expected_s = expected_beside(predict, partial(at_speed, device, TIMES), host.speeds)
-    links = links_beside(entry, profiles.whole, host.speeds)
+    expected_s = expected_beside(predict, partial(at_speed, device, TIMES), speeds)
+    links = links_beside(entry, profiles.whole, speeds)
     if links:
-        slower = slower_by_link(predict, host.then, links, at_speed_s)
+        slower = slower_by_link(predict, then, links, at_speed_s)
         expected_s, at_speed_s = expected_s * slower, beside_median(at_speed_s * slower, entry.wall_s)
     return beside_median(expected_s, entry.wall_s), at_speed_s
 
@@ -232,14 +215,10 @@ def with_link_spread(device: Device, links: Iterable[Sequence[float]]) -> Device
     better than it changed from one run to the next.
     """
     logs = [math.log(times / statistics.median(runs)) for runs in links for times in runs]
-    return _less_certain(device, [f"{way}.duplex_bandwidth_bytes_per_s" for way in DIRECTIONS], logs)
-
-
-def _less_certain(device: Device, names: Iterable[str], logs: Sequence[float]) -> Device:
-    """Return the device with more spread of some numbers. ``logs``: logarithms of measured over known values."""
     if not device.spread or not logs:
         return device
     varied = math.sqrt(statistics.fmean(log**2 for log in logs))
+    names = [f"{way}.duplex_bandwidth_bytes_per_s" for way in DIRECTIONS]
     own = {name: math.hypot(device.spread.get(name, 0.0), varied) for name in names}
     return msgspec.structs.replace(device, spread={**device.spread, **own})
 

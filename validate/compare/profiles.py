@@ -131,7 +131,7 @@ class Profiles:
     speeds: dict[int, float]
     is_own: bool = False
     pace_s: float = 0.0
-    _known: dict[float, Device] = field(default_factory=dict)  # by speed: both times of a schedule have the same
+    _known: dict[float, Device] = field(default_factory=dict)  # by speed: one object for each, known by identity
 
     def of(self, entry: Entry) -> Device:
         """Return the profile for one of the run's entries, with the host at the median speed beside its samples."""
@@ -140,12 +140,7 @@ class Profiles:
 
     def of_group(self, entry: Entry) -> Device:
         """Return the profile for an entry's group, with the host at the group's median speed."""
-        return self._groups.get(entry.group, self.whole)
-
-    @cached_property
-    def _groups(self) -> dict[int, Device]:
-        """The profile of each group: one object each, for comparison by identity."""
-        return {number: self.at_speed(speed) for number, speed in self.speeds.items()}
+        return self.at_speed(self.speeds[entry.group]) if entry.group in self.speeds else self.whole
 
     def at_speed(self, speed: float) -> Device:
         """Return the profile with calls that take ``speed`` times as long."""

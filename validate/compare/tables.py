@@ -1,7 +1,8 @@
 """A comparison's tables and sentences, in the order in which they are printed; its rows for CSV; its page."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from streamsim.answer import Answer, Pictures
@@ -9,88 +10,21 @@ from streamsim.device import Device
 from streamsim.page import Shown
 from streamsim.report import Table
 from streamsim.text import counted, format_seconds
-from streamsim.timeline import Timeline
 from streamsim_validate.compare.comparison import (
     FRONT_END,
-    GOALS,
     GOOD_CHOICE,
-    MOVED,
     PAGEABLE,
-    TWO_SPEEDS,
     WITHIN,
     Absent,
     Choice,
     Comparison,
-    HostSpeeds,
     Row,
     Summary,
-    share_within,
 )
 from streamsim_validate.compare.coverage import Coverage, Verdict
 from streamsim_validate.compare.predictions import time_lines
 from streamsim_validate.compare.profiles import Drift
 from streamsim_validate.records import Record
-
-GOAL_CHOICES = 0.95  # the share of the workloads for which the choice should be good
-
-
-def program_sections(comparison: Comparison) -> Iterator[Table | str]:
-    """Yield the errors beside the goals, the choice and the host's speed of each front end."""
-    yield _errors("wall time, by front end", comparison.by_front_end())
-    yield _errors("with calls as fast as each shows", comparison.by_front_end(lambda row: row.at_speed_error))
-    for name in comparison.front_ends:
-        yield from _program_choices(comparison, name)
-    for name in comparison.front_ends:
-        yield from _host(name, comparison.speeds_of(name))
-
-
-def _errors(head: str, groups: Mapping[str, Summary]) -> Table:
-    heads = (head, "n", "median", "goal", "p95", "goal", "worst", "bias")
-    rows = []
-    for name, s in groups.items():
-        median, p95 = GOALS[name.rpartition(" ")[2]]
-        errors = (f"{s.median:.1%}", f"{median:.0%}", f"{s.p95:.1%}", f"{p95:.0%}", f"{s.worst:.1%}", f"{s.bias:+.1%}")
-        rows.append((name, f"{s.n}", *errors))
-    return Table("", (tuple(rows),), heads, frozenset(range(1, len(heads))))
-
-
-def _program_choices(comparison: Comparison, front_end: str) -> Iterator[str]:
-    choices = comparison.choices_of(front_end)
-    if choices:
-        yield (
-            f"choice, {front_end}: within {GOOD_CHOICE:.0%} of the best measured for"
-            f" {share_within(choices, GOOD_CHOICE):.0%} of {len(choices)} workloads (goal {GOAL_CHOICES:.0%}),"
-            f" {max(choice.regret for choice in choices):.1%} off at worst"
-        )
-    moved = sum(choice.regret > GOOD_CHOICE and _at_other_speeds(comparison, choice) for choice in choices)
-    if moved:
-        yield f"  of the others {moved} had the best measured while calls took less time than for the pick"
-
-
-def _at_other_speeds(comparison: Comparison, choice: Choice) -> bool:
-    """Return whether the host was faster while the best was measured than it was for the pick."""
-    speeds = {(row.connections, row.key): row.speeds for row in comparison.rows}
-    picked, best = (speeds[choice.connections, key] for key in (choice.picked, choice.best))
-    return bool(picked and best) and max(picked) > MOVED * max(best)
-
-
-def _host(name: str, found: HostSpeeds | None) -> Iterator[str]:
-    if found is None:
-        return
-    calls = f"host, {name}: calls took {found.low:.2f} to {found.high:.2f} times as long as calibrated"
-    if found.two:
-        (fast, often), (slow, rarely) = found.two
-        calls += f", at two speeds {found.apart:.2f} apart: {fast:.2f} in {often} rounds, {slow:.2f} in {rarely}"
-    else:
-        calls += f", at no two speeds {TWO_SPEEDS:g} apart"
-    yield calls
-    if found.misses:
-        left = found.misses - found.of_host - found.while_moving
-        yield (
-            f"  misses: {found.misses} of {found.programs} are beyond the goals; {found.of_host} of them within at the"
-            f" host's speed beside them, {found.while_moving} while it changed its speed, {left} neither"
-        )
-
 
 FEW = 60  # schedules that are listed without being asked for
 FEW_ABSENT = 5  # of those without a prediction or a measurement, likewise
@@ -112,12 +46,17 @@ def _sections(
     ``covered``: the coverage by class.
     """
     yield from _class_table(comparison)
-    if comparison.is_of_programs:
-        yield from program_sections(comparison)
+    if comparison.front_ends:
+        yield errors_table("wall time, by front end", comparison.by_front_end())
+        yield errors_table("with calls as fast as each shows", comparison.by_front_end(attrgetter("at_speed_error")))
     if covered:
         yield _coverage_table(covered)
-    if not comparison.is_of_programs:
-        yield from _choice_summary(comparison)
+    if not comparison.front_ends:
+        yield from _choice_summary("choice", comparison.choices, WITHIN)
+    for name in comparison.front_ends:
+        yield from _choice_summary(f"choice, {name}", comparison.choices_of(name), GOOD_CHOICE)
+        if speeds := comparison.speeds_of(name):
+            yield f"host, {name}: calls took {speeds[0]:.2f} to {speeds[1]:.2f} times as long as calibrated"
     yield from (f"{'FAILED' if v.failed else 'ok'}  {v.text}: is {v.value:.2%}" for v in verdicts)
     yield from _absent("not predicted", comparison.unpredicted)
     yield from _absent("not measured", comparison.unmeasured)
@@ -134,7 +73,7 @@ def _sections(
 
 def title(comparison: Comparison) -> str:
     """Return what was compared, in one line."""
-    what = "programs" if comparison.is_of_programs else "schedules"
+    what = "programs" if comparison.front_ends else "schedules"
     return f"{comparison.card}, {comparison.suite}: {len(comparison.rows)} {what}, profile {comparison.device}"
 
 
@@ -143,10 +82,10 @@ def table_of(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], wo
     return Table(title, (tuple(map(tuple, rows)),), tuple(heads), frozenset(range(len(heads))) - set(words))
 
 
-def errors_table(name: str, groups: Mapping[str, Summary], title: str = "") -> Table:
+def errors_table(name: str, groups: Mapping[str, Summary]) -> Table:
     """Return the errors of each group, with the schedule that has the largest."""
     rows = [(group, *_figures(summary), summary.worst_key) for group, summary in groups.items()]
-    return table_of(title, (name, *FIGURES, "the worst one"), rows, (0, 1 + len(FIGURES)))
+    return table_of("", (name, *FIGURES, "the worst one"), rows, (0, 1 + len(FIGURES)))
 
 
 def _figures(s: Summary) -> tuple[str, ...]:
@@ -155,9 +94,9 @@ def _figures(s: Summary) -> tuple[str, ...]:
 
 def _class_table(comparison: Comparison) -> Iterator[Table]:
     """Yield the errors by class, with those of the whole program and of the best formula unless they are programs."""
-    groups, wall = comparison.summaries["class"], comparison.wall
+    groups, wall = comparison.summaries["class"], comparison.by_class(attrgetter("wall_error"))
     heads, rows = ["model, by class", *FIGURES], [[name, *_figures(summary)] for name, summary in groups.items()]
-    if not comparison.is_of_programs:
+    if not comparison.front_ends:
         heads += ["wall: median / p95", "best formula"]
         for name, row in zip(groups, rows, strict=True):
             formula, times = comparison.margin(name)
@@ -168,35 +107,23 @@ def _class_table(comparison: Comparison) -> Iterator[Table]:
 
 def _schedules(title: str, rows: Sequence[Row]) -> tuple[Table, ...]:
     """Return the measured and the predicted time of each schedule as a table, if there is any."""
-    if not rows:
-        return ()
     heads = ("schedule", "measured", "predicted", "error", "noise", "class", "connections")
     cells = [
         (
-            row.key,
-            format_seconds(row.measured_s),
-            format_seconds(row.predicted_s),
-            f"{row.error:+.1%}",
-            f"{row.noise:.1%}",
-            row.klass,
-            f"{row.connections}",
+            *(row.key, format_seconds(row.measured_s), format_seconds(row.predicted_s)),
+            *(f"{row.error:+.1%}", f"{row.noise:.1%}", row.klass, f"{row.connections}"),
         )
         for row in rows
     ]
-    return (table_of(title, heads, cells, (0, 5)),)
+    return (table_of(title, heads, cells, (0, 5)),) if rows else ()
 
 
 def _coverage_table(covered: Mapping[str, Coverage]) -> Table:
     heads = ("90 % intervals, measured", "n", "inside", "below", "above", "mean width", "median width")
     rows = [
-        (
-            klass,
-            f"{c.n}",
-            *(f"{share:.1%}" for share in (c.inside, c.below, c.above)),
-            f"{c.mean_width:.2%}",
-            f"{c.median_width:.2%}",
-        )
+        (klass, f"{c.n}", *(f"{share:.1%}" for share in (c.inside, c.below, c.above)), *widths)
         for klass, c in covered.items()
+        for widths in [(f"{c.mean_width:.2%}", f"{c.median_width:.2%}")]
     ]
     return table_of("", heads, rows)
 
@@ -212,13 +139,12 @@ def _formulas(comparison: Comparison) -> Iterator[Table]:
         yield table_of("", ("median / 95th percentile", *classes), rows)
 
 
-def _choice_summary(comparison: Comparison) -> Iterator[str]:
-    regrets = [choice.regret for choice in comparison.choices]
-    if regrets:
-        good = sum(regret <= WITHIN for regret in regrets)
+def _choice_summary(what: str, choices: Sequence[Choice], limit: float) -> Iterator[str]:
+    if choices:
+        good = sum(choice.regret <= limit for choice in choices)
         yield (
-            f"choice: within {WITHIN:.0%} of the best measured for {good} of {len(regrets)} workloads"
-            f" ({good / len(regrets):.1%}), {max(regrets):.2%} off at worst"
+            f"{what}: within {limit:.0%} of the best measured for {good} of {len(choices)} workloads"
+            f" ({good / len(choices):.1%}), {max(choice.regret for choice in choices):.2%} off at worst"
         )
 
 
@@ -258,20 +184,6 @@ def _drift(drift: Drift) -> Iterator[str]:
         )
 
 
-def drawn_time_lines(
-    record: Record, comparison: Comparison, device: Device | None, most: int
-) -> Iterator[str | Timeline]:
-    """Yield the predicted and, if the record has it, the measured time line of each worst predicted schedule."""
-    for row in comparison.worst(most):
-        predicted, measured = time_lines(record, row, device)
-        within = f", within {row.noise:.1%} of noise" if row.is_noise else ""
-        yield f"{row.error:+.1%}{within}: {row.connections} connections, {row.key}"
-        for name, timeline in (("predicted", predicted), ("measured, traced", measured)):
-            if timeline is not None:
-                yield name
-                yield timeline
-
-
 # Several records
 
 
@@ -288,25 +200,21 @@ def _side_by_side(comparisons: Mapping[str, Comparison], most: int) -> Iterator[
 
 
 def _errors_of_each(comparisons: Sequence[Comparison]) -> Table:
-    def row(name: str, first: Callable[[int], str]) -> list[str]:
-        return [name, *(cell for k in range(len(comparisons)) for cell in (first(k), "", "", ""))]
-
     groups = [{**one.summaries["class"], **one.summaries.get(FRONT_END, {})} for one in comparisons]
-    heads = ["model, by class"]
-    for number in range(1, 1 + len(groups)):
-        heads += [f"{number}: n", "median", "p95", "worst"]
+    heads = [f"{number}: n" for number in range(1, 1 + len(groups))]
     rows = [
         [name, *(cell for own in groups for cell in (_figures(own[name])[:4] if name in own else ABSENT))]
         for name in dict.fromkeys(name for own in groups for name in own)
     ]
     choices = [[choice.regret <= WITHIN for choice in one.choices] for one in comparisons]
-    good = [f"{sum(some)} of {len(some)}" if some else NOTHING for some in choices]
-    rows += [
-        row(f"choice within {WITHIN:.0%}", lambda k: good[k]),
-        row("not predicted", lambda k: f"{len(comparisons[k].unpredicted)}"),
-        row("not measured", lambda k: f"{len(comparisons[k].unmeasured)}"),
-    ]
-    return table_of("", heads, rows)
+    counts = {
+        f"choice within {WITHIN:.0%}": [f"{sum(some)} of {len(some)}" if some else NOTHING for some in choices],
+        "not predicted": [f"{len(one.unpredicted)}" for one in comparisons],
+        "not measured": [f"{len(one.unmeasured)}" for one in comparisons],
+    }
+    rows += [[name, *(cell for count in own for cell in (count, "", "", ""))] for name, own in counts.items()]
+    columns = (head for first in heads for head in (first, "median", "p95", "worst"))
+    return table_of("", ("model, by class", *columns), rows)
 
 
 def _worst_of_each(comparisons: Sequence[Comparison], most: int) -> Iterator[Table]:
