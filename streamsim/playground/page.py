@@ -20,24 +20,24 @@ def playground_html(python: BrowserPython) -> str:
     data = {
         "lines": answer["lines"],
         "map": None,
-        "controls": {control.name: control.values for control in CONTROLS},
+        "values": {control.name: control.values for control in CONTROLS},
         "lessons": LESSONS,
-        "unset": OF_PROFILE,
         "worker": deflated(worker.encode()),
         "files": {name: deflated(content) for name, content in python.files.items()},
     }
     body = (
-        f"<header><h1>{TITLE}</h1></header>",
         "<noscript><p>The playground needs JavaScript.</p></noscript>",
+        f"<div class='playground'><details class='controls' open><summary>Controls</summary><h1>{TITLE}</h1>",
         _lessons(LESSONS),
-        f"<section class='controls'>{''.join(map(_control, CONTROLS))}</section>",
-        f"<p class='state soft' aria-live='polite'>{STARTING}</p>",
+        *map(_control, CONTROLS),
+        "<p><button data-copy='link'>Copy the link</button> <button data-copy='command'>Copy the command</button></p>",
+        f"<p class='state soft' aria-live='polite'>{STARTING}</p></details><div>",
         f"<div data-part='headline'>{answer['headline']}</div><p data-part='advice'></p>",
-        lines_html(lines_of(prediction_of(played(first)))),
+        lines_html(tuple(reversed(lines_of(prediction_of(played(first)))))),
         "<div data-part='losses'></div>",
         f"<section class='scroll' data-part='table'>{answer['table']}</section>",
         "<section><h2>The command that predicts the same</h2>",
-        f"<pre data-part='command'>{in_html(answer['command'])}</pre></section>",
+        f"<pre data-part='command'>{in_html(answer['command'])}</pre></section></div></div>",
     )
     return document_of(TITLE, body, data, ("playground.js",), WITH_PYTHON)
 
@@ -48,19 +48,19 @@ def _lessons(lessons: tuple[Lesson, ...]) -> str:
         for k, lesson in enumerate(lessons)
     )
     words = f"<p class='lesson' aria-live='polite'>{in_html(lessons[0].words)}</p>"
-    return f"<section><div class='tools' role='group' aria-label='Lessons'>{buttons}</div>{words}</section>"
+    return f"<div class='tools' role='group' aria-label='Lessons'>{buttons}</div>{words}"
 
 
 def _control(control: Control) -> str:
-    at = control.values.index(LESSONS[0].choice[control.name])
-    name = in_html(control.name)
-    if control.slides:
-        slider = f"<input type='range' min='0' max='{len(control.values) - 1}' value='{at}' data-control='{name}'"
-        return f"<label>{in_html(control.words)} <output></output>{slider} autocomplete='off'></label>"
-    options = "".join(
-        f"<option{' selected' if k == at else ''}>{in_html(value or OF_PROFILE)}</option>"
-        for k, value in enumerate(control.values)
-    )
-    return (
-        f"<label>{in_html(control.words)} <select data-control='{name}' autocomplete='off'>{options}</select></label>"
-    )
+    value, name = LESSONS[0].choice[control.name], in_html(control.name)
+    if control.parse is None:
+        options = "".join(
+            f"<option value='{in_html(one)}'{' selected' if one == value else ''}>{in_html(one or OF_PROFILE)}</option>"
+            for one in control.values
+        )
+        return f"<label>{in_html(control.words)} <select data-control='{name}'>{options}</select></label>"
+    words = in_html(control.words)
+    text = f"<input type='text' data-control='{name}' value='{in_html(value)}' placeholder=\"{OF_PROFILE}\">"
+    last, at = len(control.values) - 1, control.place_of(value)
+    slider = f"<input type='range' name='{name}' min='0' max='{last}' value='{at}' aria-label='{words}'>"
+    return f"<label>{words} {text}</label>{slider}"

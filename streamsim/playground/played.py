@@ -7,6 +7,7 @@ profile's own value.
 
 import shlex
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 import msgspec
@@ -17,13 +18,13 @@ from streamsim.device import Device, changed, device_names, load_device, parse_s
 from streamsim.errors import InputError
 from streamsim.page import headline_html, line_data, losses_html, losses_of
 from streamsim.program import HOST_MEMORIES, ORDERS, Config, HostMemory, Order, useful_streams, workload_of_sizes
-from streamsim.text import parse_number
+from streamsim.text import parse_bandwidth, parse_bytes, parse_number, parse_seconds
 from streamsim.transform import Source
 
 EIGHTHS = (1, 1.25, 1.5, 1.75)  # steps of a slider between powers of two
 POWERS = tuple(f"{part * (1 << power):g}" for power in range(10) for part in EIGHTHS)
 TENTHS = ("1", "1.2", "1.5", "2", "2.5", "3", "4", "5", "6", "8")
-SIZES = (*(f"{n}{unit}" for unit in ("KB", "MB") for n in POWERS), "1GB")
+SIZES = (*(f"{n}{unit}" for unit in ("KiB", "MiB") for n in POWERS), "1GiB")
 TIMES = tuple(
     f"{number:g}{unit}" for unit in ("us", "ms") for ten in (1, 10, 100) for number in (float(n) * ten for n in TENTHS)
 )
@@ -38,12 +39,24 @@ RATES = (
 
 
 class Control(msgspec.Struct, frozen=True):
-    """A control of the page: the ``values`` of an option or of a profile's setting, on a slider if it ``slides``."""
+    """A control of the page: a list of the ``values`` of an option or of a profile's setting.
+
+    With ``parse``, which reads a value, it is a text, and a slider that has the values.
+    """
 
     name: str
     words: str
     values: tuple[str, ...]
-    slides: bool = True
+    parse: Callable[[str], float] | None = None
+
+    def place_of(self, text: str) -> int | None:
+        """Return the place of the first value that is at least as large as ``text``; None if it is not read."""
+        assert self.parse is not None
+        with suppress(InputError):
+            least = self.parse(text) if text else 0.0
+            below = [value for value in self.values if not value or self.parse(value) < least]
+            return min(len(below) if text else 0, len(self.values) - 1)
+        return None
 
 
 class Lesson(msgspec.Struct, frozen=True):
@@ -55,16 +68,16 @@ class Lesson(msgspec.Struct, frozen=True):
 
 
 CONTROLS = (
-    Control("--h2d", "bytes copied in", SIZES),
-    Control("--kernel", "time of the kernel", TIMES),
-    Control("--d2h", "bytes copied back", SIZES),
-    Control("--chunks", "chunks", COUNTS),
-    Control("--streams", "streams", COUNTS),
-    Control("link.bandwidth", "link", RATES),
-    Control("--order", "order", ORDERS, slides=False),
-    Control("--memory", "host memory", HOST_MEMORIES, slides=False),
-    Control("copy_engines.count", "copy engines", ("", "1", "2"), slides=False),
-    Control("--device", "device", tuple(device_names()), slides=False),
+    Control("--h2d", "bytes copied in", SIZES, parse_bytes),
+    Control("--kernel", "time of the kernel", TIMES, parse_seconds),
+    Control("--d2h", "bytes copied back", SIZES, parse_bytes),
+    Control("--chunks", "chunks", COUNTS, parse_number),
+    Control("--streams", "streams", COUNTS, parse_number),
+    Control("link.bandwidth", "link", RATES, parse_bandwidth),
+    Control("--order", "order", ORDERS),
+    Control("--memory", "host memory", HOST_MEMORIES),
+    Control("copy_engines.count", "copy engines", ("", "1", "2")),
+    Control("--device", "device", tuple(device_names())),
 )
 EQUAL = {
     "--h2d": "64MB",
@@ -79,7 +92,14 @@ EQUAL = {
     "--device": "ideal",
 }
 OF_A_CARD = {**EQUAL, "link.bandwidth": "", "--device": "h200"}
+README = {"--h2d": "64MiB", "--kernel": "0.57ms", "--d2h": "64MiB", "--chunks": "16"}
 LESSONS = (
+    Lesson(
+        "Sixteen chunks",
+        "64 MiB go to an H200, a kernel works on them for 0.57 ms, and 64 MiB come back. In 16 chunks over 4 streams,"
+        " that takes about half the time. Drag the chunks: few overlap little, and many cost calls and latencies.",
+        {**OF_A_CARD, **README},
+    ),
     Lesson(
         "Four equal chunks",
         "Copy in, kernel and copy back take 1 ms each. In four chunks over four streams they take half the time of the"
@@ -131,11 +151,12 @@ class Played(msgspec.Struct, frozen=True):
 def played(choice: dict[str, str]) -> Played:
     """Return the meaning of ``choice``. Raises InputError naming the value that is wrong."""
     given = {name: text for name, text in choice.items() if text}
-    chunks = parse_number(given["--chunks"], "--chunks")
+    chunks = parse_number(given.get("--chunks", ""), "--chunks")
     order, memory = cast("Order", given["--order"]), cast("HostMemory", given["--memory"])  # Config checks both
     if useful_streams(order, chunks) == 1:  # the order has streams of its own, or only one is of use
-        given.pop("--streams")
-    workload = workload_of_sizes([given["--h2d"]], [given["--kernel"]], [given["--d2h"]])
+        given.pop("--streams", None)
+    sizes, kernels, back = ([given[name]] if name in given else [] for name in ("--h2d", "--kernel", "--d2h"))
+    workload = workload_of_sizes(sizes, kernels, back)
     streams = parse_number(given.get("--streams", "1"), "--streams")
     config = Config(order=order, chunks=chunks, streams=streams, memory=memory)
     settings = [f"{name}={text}" for name, text in given.items() if not name.startswith("--")]
@@ -154,16 +175,20 @@ def prediction_of(play: Played) -> Prediction:
 
 
 def shown(choice: dict[str, str]) -> dict[str, Any]:
-    """Return the first answer to a choice: figures and a table as HTML, time lines as data, and the command."""
+    """Return the first answer to a choice: figures and a table as HTML, time lines as data, the command.
+
+    The program that was cut is one thin row below. ``places``: of the sliders.
+    """
     play = played(choice)
     prediction = prediction_of(play)
     table = prediction_answer(prediction).facts
     assert table is not None
     return {
         "headline": headline_html(table.groups[0]),
-        "lines": [line_data(line) for line in lines_of(prediction)],
+        "lines": [line_data(line) | {"thin": number > 0} for number, line in enumerate(reversed(lines_of(prediction)))],
         "table": table.html(),
         "command": play.command,
+        "places": {control.name: control.place_of(choice[control.name]) for control in CONTROLS if control.parse},
     }
 
 

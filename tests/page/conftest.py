@@ -25,12 +25,12 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def look(browser: Any, tmp_path: Path) -> Iterator[Callable[[str], Any]]:
-    """Open a page, from its HTML; afterwards there has been no error, and no request but for the file and its parts."""
+def look(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Open a page, from its HTML, with a hash; afterwards there was no error, and no request but for its own parts."""
     wrong: list[str] = []
     seen: list[Any] = []
 
-    def opened(html: str) -> Any:
+    def opened(html: str, place: str = "") -> Any:
         file = tmp_path / f"looked-at-{len(seen)}.html"
         file.write_text(html, encoding="utf-8")
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
@@ -41,14 +41,16 @@ def look(browser: Any, tmp_path: Path) -> Iterator[Callable[[str], Any]]:
                 wrong.append(message.text)
 
         def note_request(request: Any) -> None:
-            if request.url not in (file.as_uri(), "about:srcdoc") and not request.url.startswith("blob:"):
+            if request.url.partition("#")[0] not in (file.as_uri(), "about:srcdoc") and not request.url.startswith(
+                "blob:"
+            ):
                 wrong.append(request.url)
 
         page.on("console", note_message)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("dialog", lambda dialog: wrong.append(dialog.message))
         page.on("request", note_request)
-        page.goto(file.as_uri())
+        page.goto(file.as_uri() + place)
         page.wait_for_selector("html[data-drawn=yes]", state="attached")
         seen.append(page)
         return page

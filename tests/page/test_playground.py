@@ -37,7 +37,7 @@ from streamsim.playground import (
 from streamsim.rules import TICKS_PER_S
 from streamsim.text import format_seconds
 
-Look = Callable[[str], Any]
+Look = Callable[..., Any]
 
 STARTS_MS = 120_000  # of Python in a browser, on a busy machine
 SPEED_UPS = {"Four equal chunks": 2.0, "One copy engine": 1.0}  # of 12 stages: in 6, or one by one
@@ -146,6 +146,7 @@ def test_lessons_show_what_they_say() -> None:
     choices = {lesson.name: lesson.choice for lesson in LESSONS}
     for name, order in BETTER_ORDERS.items():
         assert prediction_of(played({**choices[name], "--order": order})).speedup > 1.3 * found[name]
+    assert 1.8 < found["Sixteen chunks"] < 2.2
     assert found["A kernel that is too short"] < 1
     assert found["Pageable memory"] < 1
 
@@ -164,7 +165,46 @@ def test_what_is_wrong_with_a_choice_is_an_answer() -> None:
 def test_a_page_whose_python_does_not_start_says_so(look: Look, tiny: Path) -> None:
     page = look(playground_html(read_browser_python(tiny)))
     page.wait_for_selector(".state:has-text('Python cannot start in this browser: Error: </script>')")
-    assert page.evaluate("streamsim.views[0].charts[1].line.about.makespan") == 1_500_000  # the first lesson is there
+    first = round(prediction_of(played(LESSONS[0].choice)).makespan_s * TICKS_PER_S)
+    assert page.evaluate("streamsim.views[0].charts[0].line.about.makespan") == first
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 768), (390, 844)])
+def test_speed_up_and_time_line_are_in_view_beside_the_controls(
+    look: Look, tiny: Path, width: int, height: int
+) -> None:
+    page = look(playground_html(read_browser_python(tiny)))
+    page.set_viewport_size({"width": width, "height": height})
+    page.wait_for_timeout(60)  # the next frame
+    controls = page.locator(".controls").bounding_box()
+    for part in ("[data-part=headline]", ".line >> nth=0"):
+        box = page.locator(part).bounding_box()
+        beside, above = box["x"] >= controls["x"] + controls["width"], box["y"] + box["height"] <= controls["y"]
+        assert box["y"] >= 0
+        assert box["y"] + box["height"] <= height
+        assert beside or above
+    assert page.inner_text(".line h3 >> nth=0").startswith("predicted")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert page.evaluate("streamsim.views[0].charts.map(chart => chart.line.rows.length)[1]") == 1  # unchunked: thin
+
+
+@pytest.mark.ci
+def test_the_address_and_the_buttons_have_the_pipeline(look: Look, tiny: Path) -> None:
+    html = playground_html(read_browser_python(tiny))
+    page = look(html)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.click("[data-lesson='3']")
+    page.click("[data-copy=link]")
+    link = page.evaluate("navigator.clipboard.readText()")
+    choice = "streamsim.playground.choice()"
+    assert link == page.url
+    assert look(html, link[link.index("#") :]).evaluate(choice) == page.evaluate(choice) == LESSONS[3].choice
+    page.click("[data-copy=command]")
+    assert page.evaluate("navigator.clipboard.readText()") == page.inner_text("[data-part=command]")
+    hostile = look(html, "#--h2d=%3Cimg%20src%3Dx%3E&--device=nowhere&x=1")
+    assert hostile.evaluate(choice) == {**LESSONS[0].choice, "--h2d": "<img src=x>"}
+    assert hostile.locator("img").count() == 0
 
 
 @pytest.fixture(scope="session")
@@ -187,28 +227,37 @@ def pyodide_folder() -> Path:
 
 @pytest.mark.ci
 def test_dragging_shows_what_the_model_predicts_here(look: Look, pyodide_folder: Path) -> None:
-    page = look(playground_html(read_browser_python(pyodide_folder)))
+    html = playground_html(read_browser_python(pyodide_folder))
+    page = look(html)
     page.set_default_timeout(STARTS_MS)
     page.wait_for_selector(".state:has-text('Every number')")
-    for lesson, dragged in ((1, {"--chunks": 7}), (4, {"--h2d": -2, "link.bandwidth": 3})):
+    for lesson, dragged in ((2, {"--chunks": 7}), (5, {"--h2d": -2, "link.bandwidth": 3})):
         page.click(f"[data-lesson='{lesson}']")
         choice = dict(LESSONS[lesson].choice)
         compare(page, choice)
         for name, by in dragged.items():
-            values = next(control.values for control in CONTROLS if control.name == name)
-            choice[name] = values[values.index(choice[name]) + by]
-            slider = page.locator(f"[data-control='{name}']")
+            control = next(control for control in CONTROLS if control.name == name)
+            choice[name] = control.values[(control.place_of(choice[name]) or 0) + by]
+            slider = page.locator(f"[type=range][name='{name}']")
             slider.focus()
             for _ in range(abs(by)):
                 page.keyboard.press("ArrowRight" if by > 0 else "ArrowLeft")
         compare(page, choice)
     page.select_option("[data-control='--memory']", "pinned")
-    choice["--memory"] = "pinned"
+    choice |= {"--memory": "pinned", "--kernel": "0.123ms"}
+    page.fill("[data-control='--kernel']", "0.123ms")
+    page.keyboard.press("Tab")
     compare(page, choice)
     source = played(choice).source
     found = explain(source.config.schedule(source.workload), played(choice).device, source)
     page.wait_for_selector("[data-part=advice][aria-busy=false]")
     assert page.inner_text("[data-part=advice]") == f"first: {found.advice}"
+    again = look(html, page.evaluate("location.hash"))  # a link shows the same pipeline
+    again.set_default_timeout(STARTS_MS)
+    compare(again, choice)
+    page.fill("[data-control='--chunks']", "many")
+    page.keyboard.press("Tab")
+    page.wait_for_selector(".state:has-text('--chunks')")
 
 
 def compare(page: Any, choice: dict[str, str]) -> None:
@@ -217,7 +266,7 @@ def compare(page: Any, choice: dict[str, str]) -> None:
     page.wait_for_selector(f'[data-part=command]:text-is("{play.command}")')
     here = prediction_of(play)
     shown = page.evaluate("streamsim.views[0].charts.map(chart => chart.line.about.makespan)")
-    assert shown == [round(here.serial_s * TICKS_PER_S), round(here.makespan_s * TICKS_PER_S)]
+    assert shown == [round(here.makespan_s * TICKS_PER_S), round(here.serial_s * TICKS_PER_S)]
     assert page.inner_text("[data-part=headline] dt >> nth=0") == format_seconds(here.makespan_s)
-    columns = page.evaluate("[...streamsim.views[0].charts[1].line.end]")
+    columns = page.evaluate("[...streamsim.views[0].charts[0].line.end]")
     assert columns == list(here.timeline.end)

@@ -75,8 +75,9 @@ class Chart {
       rows = this.line.rows;
     this.pen = pen;
     pen.font = `12px ${FONT}`;
-    const notes = width > 600 && rows.some(row => row.note) ? 48 : 0;
-    this.left = Math.ceil(Math.min(width * 0.3, 14 + notes + Math.max(...rows.map(row => textWidth(pen, row.name)))));
+    const notes = width > 600 ? 48 : 0,
+      names = this.view.charts.flatMap(({line}) => line.rows.map(row => textWidth(pen, row.name)));
+    this.left = Math.ceil(Math.min(width * 0.3, 14 + notes + Math.max(...names)));
     this.right = width - 8;
     this.scale = (this.right - this.left) / (this.view.to - this.view.from);
     this.drawAxis();

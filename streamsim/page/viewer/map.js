@@ -104,7 +104,7 @@ class HeatMap {
       for (let k = 0; k < this.across.length; k++) this.dress(row.cells[k + 1], k, at);
     });
     this.place.querySelector(".grid").replaceChildren(table);
-    this.scale(numbered ? `numbers in ${unit}` : "");
+    this.scale(numbered ? `; numbers in ${unit}` : "");
   }
 
   /* Colour a cell, and draw a line where it is within 1 or 5 % of the best and its neighbour is not. */
@@ -135,16 +135,9 @@ class HeatMap {
     const ramp = made("span", "", "ramp"),
       best = this.ticks[this.best];
     ramp.style.background = `linear-gradient(90deg, ${VIRIDIS.join(", ")})`;
-    const words = [
-      `${rounded(CLIPPED * best)} or more`,
-      unit,
-      "Solid line: within 1 % of the best. Dashed line: within 5 %.",
-    ];
-    const found =
-      this.best < 0
-        ? ["No row has these values."]
-        : [`\u2605 ${rounded(best)} `, ramp, ` ${words.filter(Boolean).join("; ")}`];
-    this.place.querySelector(".scale").replaceChildren(...found);
+    const lines = "Solid line: within 1 % of the best. Dashed line: within 5 %.",
+      words = [`\u2605 ${rounded(best)} `, ramp, ` ${rounded(CLIPPED * best)} or more${unit}. ${lines}`];
+    this.place.querySelector(".scale").replaceChildren(...(best ? words : ["No row has these values."]));
   }
 
   lines(row) {

@@ -32,38 +32,49 @@ class Playground {
   constructor(shared) {
     Object.assign(this, {shared, controls: [...document.querySelectorAll("[data-control]")]});
     this.state = document.querySelector(".state");
-    this.buttons = [...document.querySelectorAll("[data-lesson]")];
-    for (const control of this.controls) control.oninput = () => this.changed();
-    this.buttons.forEach((button, k) => (button.onclick = () => this.begin(k)));
-    this.say();
+    this.lessons = [...document.querySelectorAll("[data-lesson]")];
+    this.lessons.forEach((button, k) => (button.onclick = () => this.begin(k)));
+    for (const control of this.controls) control.onchange = () => this.changed();
+    for (const slider of document.querySelectorAll("[type=range]"))
+      slider.oninput = () => {
+        this.fill({[slider.name]: shared.data.values[slider.name][slider.value]});
+        this.changed();
+      };
+    for (const button of document.querySelectorAll("[data-copy]")) button.onclick = () => this.copy(button);
+    addEventListener("hashchange", () => this.open());
+    this.open();
   }
 
   part(name) {
     return document.querySelector(`[data-part=${name}]`);
   }
-  valuesOf(control) {
-    return this.shared.data.controls[control.dataset.control];
-  }
-  placeOf(control) {
-    return control.tagName === "SELECT" ? control.selectedIndex : Number(control.value);
-  }
   choice() {
-    return Object.fromEntries(
-      this.controls.map(control => [control.dataset.control, this.valuesOf(control)[this.placeOf(control)]]),
-    );
+    return Object.fromEntries(this.controls.map(control => [control.dataset.control, control.value]));
   }
-
-  /* Write beside each slider what it stands for. */
-  say() {
-    for (const control of this.controls.filter(one => one.type === "range")) {
-      const text = this.valuesOf(control)[this.placeOf(control)] || this.shared.data.unset;
-      control.parentElement.querySelector("output").textContent = text;
-      control.setAttribute("aria-valuetext", text);
+  fill(choice) {
+    for (const control of this.controls) {
+      const text = choice[control.dataset.control],
+        isKnown = control.tagName !== "SELECT" || [...control.options].some(option => option.value === text);
+      if (text !== undefined && isKnown) control.value = text;
     }
   }
-  changed(lesson = -1) {
-    this.buttons.forEach((button, k) => button.setAttribute("aria-pressed", k === lesson));
-    this.say();
+
+  /* Choose what the address says, if it says anything. */
+  open() {
+    const given = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+    this.fill(given);
+    if (Object.keys(given).length) this.changed(-1, "");
+  }
+  begin(lesson) {
+    const {choice, words} = this.shared.data.lessons[lesson];
+    this.fill(choice);
+    this.changed(lesson, words);
+  }
+  /* Ask for what is chosen, and let the address say it. `words`: what the lesson says now. */
+  changed(lesson = -1, words = null) {
+    this.lessons.forEach((button, k) => button.setAttribute("aria-pressed", k === lesson));
+    if (words !== null) document.querySelector(".lesson").textContent = words;
+    history.replaceState(null, "", "#" + new URLSearchParams(this.choice()));
     this.ask();
   }
   ask() {
@@ -71,23 +82,21 @@ class Playground {
     this.explainer?.ask(this.choice());
     this.busy(true);
   }
-  begin(lesson) {
-    const {choice, words} = this.shared.data.lessons[lesson];
-    document.querySelector(".lesson").textContent = words;
-    for (const control of this.controls) {
-      const at = this.valuesOf(control).indexOf(choice[control.dataset.control]);
-      if (control.tagName === "SELECT") control.selectedIndex = at;
-      else control.value = at;
-    }
-    this.changed(lesson);
+  async copy(button) {
+    const text = button.dataset.copy === "link" ? location.href : this.part("command").textContent;
+    await navigator.clipboard.writeText(text);
+    this.state.textContent = `Copied: ${text}`;
   }
 
   async show(said) {
     this.state.textContent = said.error ?? "Every number is computed in this page by the model itself.";
     if (said.error) return;
-    this.shared.views[0] = await shownIn(document.querySelector(".lines"), said.lines, this.shared.lineOf);
+    const {views, lineOf} = this.shared;
+    views[0] = await shownIn(document.querySelector(".lines"), said.lines, lineOf, views[0]);
     for (const name of ["headline", "table"]) this.part(name).innerHTML = said[name];
     this.part("command").textContent = said.command;
+    for (const slider of document.querySelectorAll("[type=range]"))
+      if (slider !== document.activeElement) slider.value = said.places[slider.name] ?? slider.value;
   }
   explain(said) {
     this.part("advice").textContent = said.advice ?? "";

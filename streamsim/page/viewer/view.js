@@ -4,13 +4,16 @@
 async function shownIn(place, abouts, lineOf, old) {
   const lines = await Promise.all(abouts.map(lineOf));
   place.querySelectorAll(".line").forEach((line, k) => {
+    line.hidden = k >= abouts.length;
+    if (line.hidden) return;
     const title = `${abouts[k].name}: ${rounded(abouts[k].makespan)}`,
       picture = line.querySelector(".picture");
     line.querySelector("h3").textContent = title;
     picture.setAttribute("aria-label", `Time line. ${title}. ${picture.dataset.read}`);
   });
   place.querySelectorAll("details.ops summary").forEach((summary, k) => {
-    summary.textContent = `Table of the ops: ${abouts[k].name}`;
+    summary.parentElement.hidden = k >= abouts.length;
+    summary.textContent = `Table of the ops: ${abouts[k]?.name}`;
   });
   const view = new View(place, lines, old);
   view.choose(view.charts[0], null);
@@ -252,7 +255,7 @@ class View {
 
   /* Behind the picture a table of its ops, a hundred at a time. An op's number leads to it. */
   table() {
-    this.place.querySelectorAll("details.ops").forEach((details, k) => {
+    this.place.querySelectorAll("details.ops:not([hidden])").forEach((details, k) => {
       let first = 0;
       const chart = this.charts[k],
         {line} = chart,
