@@ -13,7 +13,6 @@ import msgspec
 
 from streamsim.checks import LARGEST_BYTES, check_choice, check_is, check_number, check_whole
 from streamsim.device.fields import Field, FieldSpec, SameAs, Table, fields_of
-from streamsim.device.host_calls import RECORDERS, FrontEnd, Recorder
 from streamsim.device.kernel_costs import KernelCost, constant_s, paces, part_s
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError, NoRoomError
@@ -27,6 +26,9 @@ ARBITRATIONS = get_args(Arbitration)
 SCHEMA_VERSION = 1
 SOURCE_KINDS = ("measured", "published", "assumed")
 MOST_CONNECTIONS = 32
+LARGEST_SPREAD, LARGEST_RATIO = 10.0, 10.0
+PYTORCH, SHAPES, STACK, CALLS = "pytorch", "pytorch-shapes", "pytorch-stack", "calls"
+RECORDERS = (PYTORCH, SHAPES, STACK, CALLS)
 LIMITED = "what the memory limit allows"  # the source of a card's memory if a limit makes it smaller
 
 # Effects that can be switched off, and words for a prediction without each. The declaration of a field has the field's
@@ -204,6 +206,78 @@ class Compute(Table, frozen=True):
     graph_gap_s: Annotated[float, FieldSpec(off={"launch": 0.0}, drawn_with="kernels")] = 0.0
 
 
+class FrontEnd(Table, frozen=True):
+    """The host's seconds in each call of a front end.
+
+    Measured in a loop, with warm caches:
+
+    - ``copy_s``: an asynchronous copy between a slice of an array and a slice of pinned memory, with making the slice
+      that kernels work on.
+    - ``kernel_s``: an operation on such slices that launches one kernel.
+    - ``record_s``, ``wait_s``: recording an event, and letting a stream wait for one.
+    - ``synchronize_s``: a synchronisation that does not have to wait.
+    - ``enter_s``: a ``with`` block that makes another stream the current one. Compiled programs have none.
+    - ``linear_s``: a linear layer whose output is new memory: a kernel named ``linear`` (0: not measured; the call
+      then takes ``kernel_s``).
+    - ``turn_s``: extra seconds of each call except ``enter_s`` if the call before it was of another kind. Copies in
+      and copies out are two kinds (0: not measured).
+
+    With cold caches (0: not measured; then as in the bare calls):
+
+    - ``after_wait_s``: extra seconds of the first copy and the first operation of a program, and of those behind each
+      call that may wait.
+    - ``first_launch_s``: extra seconds of the first call of each operation in a program, by its kernel's name.
+
+    ``spread``: the relative standard deviation that all these times share. ``source``: their origin, as in a profile's
+    ``sources``.
+    """
+
+    copy_s: float
+    kernel_s: float
+    record_s: float
+    wait_s: float
+    synchronize_s: float
+    enter_s: float
+    source: str
+    spread: float = 0.0
+    linear_s: float = 0.0
+    turn_s: float = 0.0
+    after_wait_s: float = 0.0
+    first_launch_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        Table.__post_init__(self)
+        check_number("spread", self.spread, 0.0, LARGEST_SPREAD)
+
+
+TIMES = tuple(name for name in FrontEnd.__struct_fields__ if name.endswith("_s"))
+HOST_TIMES = tuple(f"host.{name}" for name in TIMES)  # as a profile's spread and sources name them
+COLD = "after_wait_s", "first_launch_s"
+IN_LOOPS = tuple(name for name in TIMES if name not in COLD)
+
+
+class Recorder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The cost of a profiler: ratios of the host's own time, recorded over plain, from 1 to 10.
+
+    ``ratio`` holds for programs without a backward pass, ``backward`` for programs with one. Both lie between ``least``
+    and ``most``. ``source``: the origin of the ratios, as in a profile's ``sources``.
+    """
+
+    ratio: float
+    backward: float
+    least: float
+    most: float
+    source: str
+
+    def __post_init__(self) -> None:
+        for name in ("least", "most", "ratio", "backward"):
+            value = getattr(self, name)
+            check_number(name, value, 1.0, LARGEST_RATIO)
+            if not self.least <= value <= self.most:
+                raise InputError(f"{name} = {value:g}: expected it from least = {self.least:g} to most = {self.most:g}")
+        check_is("source", self.source, str)
+
+
 class KernelUse(NamedTuple):
     """The time of a kernel and the shares of the card that it uses.
 
@@ -236,8 +310,8 @@ class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True)
       together). :mod:`streamsim.analysis.intervals` draws from it.
     - ``memory_bytes``: the card's memory (None: unknown, so no schedule is too large).
     - ``link``: words for the connection of card and host, such as ``PCIe gen 4 x16``.
-    - ``front_ends``: call times of array libraries on this host, by name (:mod:`streamsim.device.front_ends`).
-    - ``recorders``: costs of profilers on this host, by name (:mod:`streamsim.device.front_ends`).
+    - ``front_ends``: call times of array libraries on this host, by name (:mod:`streamsim.device.library`).
+    - ``recorders``: costs of profilers on this host, by name (:mod:`streamsim.device.library`).
 
     Raises InputError naming the field, its value and the expected values.
     """

@@ -27,9 +27,19 @@ import msgspec
 
 from streamsim.device.fields import Field, SameAs, Table, fields_of, restored
 from streamsim.device.generations import as_device
-from streamsim.device.host_calls import TIMES, FrontEnd, Recorder
 from streamsim.device.kernel_costs import faster_costs, mean_costs, multiplied_costs
-from streamsim.device.profile import EFFECTS, LIMITED, RETIRED, Device, declared, tables_of, with_values
+from streamsim.device.profile import (
+    EFFECTS,
+    LIMITED,
+    RETIRED,
+    TIMES,
+    Device,
+    FrontEnd,
+    Recorder,
+    declared,
+    tables_of,
+    with_values,
+)
 from streamsim.errors import InputError
 from streamsim.text import RATE, parser_for, shown, unit_of
 
@@ -127,9 +137,6 @@ def parse_settings(device: Device, texts: Iterable[str]) -> dict[str, Value]:
             raise InputError(f"{name} = {shown(value)}: expected one value; streamsim sweep takes several")
         found[name] = value if parse is None else parse(value, name)
     return found
-
-
-# Fields
 
 
 # Set by name
