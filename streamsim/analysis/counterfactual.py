@@ -88,7 +88,7 @@ def without_latencies(scenario: Scenario) -> Scenario:
 
 
 def _bare(kernel: Kernel, device: Device) -> Kernel:
-    alone_s, share = device.kernel_time(kernel)
+    alone_s, share, *_ = device.occupancy(kernel)
     return replace(kernel, duration_s=alone_s * share, fill=1.0, share=1.0, threads=0, parts=())
 
 
@@ -102,7 +102,7 @@ def scaled(schedule: Schedule, device: Device, factors: dict[str, float]) -> Sch
         if isinstance(op, Copy):
             ops.append(_resized(op, factors[op.direction]))
         elif isinstance(op, Kernel):
-            alone_s, share = device.kernel_time(op)
+            alone_s, share, *_ = device.occupancy(op)
             ops.append(_timed(op, alone_s * factors["kernel"], max(share, SLIVER)))
         else:
             ops.append(op)
@@ -124,5 +124,5 @@ def _resized(copy: Copy, factor: float) -> Copy:
 def without_width(scenario: Scenario) -> Scenario:
     """Return the scenario in which all kernels run side by side, each for the time that it takes alone."""
     schedule, device = scenario
-    ops = [_timed(op, device.kernel_time(op)[0], SLIVER) if isinstance(op, Kernel) else op for op in schedule.ops]
+    ops = [_timed(op, device.occupancy(op).alone_s, SLIVER) if isinstance(op, Kernel) else op for op in schedule.ops]
     return Scenario(replace(schedule, ops=tuple(ops)), with_values(device, {"compute.concurrent_kernels": ALL_AT_ONCE}))

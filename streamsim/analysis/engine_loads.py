@@ -38,7 +38,7 @@ def _bare_work(scenario: Scenario) -> list[_Work]:
             seconds = op.bytes / link.bandwidth_bytes_per_s
             found.append(_Work(engine, op.stream, seconds, seconds))
         elif isinstance(op, Kernel):
-            alone, share = device.kernel_time(op)
+            alone, share, *_ = device.occupancy(op)
             found.append(_Work(compute, op.stream, alone * share, alone))
     return found
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 
 from streamsim.checks import check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device import HOST_TIMES, Device, as_device, known_within, multiplied, number_names, number_of
+from streamsim.device import HOST_TIMES, Device, as_device, known_within, multiplied, number_names
 from streamsim.errors import InputError
 from streamsim.program import LEGACY_STREAM, Copy, Kernel, Op, Schedule, StreamKind
 from streamsim.text import format_between
@@ -166,7 +167,7 @@ def with_spread(device: Device) -> Device:
     """
     if device.spread or not known_within(device):
         return device
-    known = {name for name in number_names(device) if isinstance(number_of(device, name), float)}
+    known = {name for name in number_names(device) if isinstance(attrgetter(name)(device), float)}
     return msgspec.structs.replace(device, spread={name: _assumed_spread(device, name) for name in sorted(known)})
 
 

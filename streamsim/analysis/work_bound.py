@@ -32,7 +32,7 @@ from msgspec.structs import replace
 
 from streamsim.analysis.bounds import CHAIN, ENGINE_WORDS, HOST, LINK, Bound, Flow, duplex_bound
 from streamsim.checks import LARGEST_BYTES, LEAST_FILL, MOST_CHUNKS
-from streamsim.device import Device, KernelUse, as_device, bends
+from streamsim.device import Device, Occupancy, as_device, bends
 from streamsim.lowering import (
     BYTE_BITS,
     D2H,
@@ -143,7 +143,7 @@ class _Launches:
         self._full = cards[0].compute.resident_threads
         shares = {share for card in cards for share in self._bends(card)}
         self._least = {share: self._per_share(share) for share in shares if self._is_sound(share)}
-        launch_s = min(card.compute.floor_s if card.kernel_use(self._part(1.0)).drain_s else 0.0 for card in cards)
+        launch_s = min(card.compute.floor_s if card.occupancy(self._part(1.0)).drain_s else 0.0 for card in cards)
         self.drain = max(0, ticks(launch_s) - 1) if whole.duration_s is not None else 0
 
     def least(self, first: int, last: int, most_share: float) -> tuple[float, float]:
@@ -165,7 +165,7 @@ class _Launches:
         """Return the least of ``fewest`` to ``most`` whole launches."""
         seconds, works = self.kernel.duration_s or 0.0, math.inf
         for card in self._cards:
-            floor_s, drain_s = card.compute.floor_s, card.kernel_use(self._part(1.0)).drain_s
+            floor_s, drain_s = card.compute.floor_s, card.occupancy(self._part(1.0)).drain_s
             works = min(works, max(0.0, seconds - most * floor_s) if drain_s else max(seconds, fewest * floor_s))
         threads = self.kernel.threads
         fill = self.kernel.fill or (min(1.0, threads / self._full) if threads and self._full else 1.0)
@@ -203,8 +203,8 @@ class _Launches:
     def _elements(self, share: float) -> int:
         return max(1, int(share * self._whole.elements + CLOSE))
 
-    def _use(self, card: Device, share: float) -> KernelUse:
-        return card.kernel_use(self._part(share))
+    def _use(self, card: Device, share: float) -> Occupancy:
+        return card.occupancy(self._part(share))
 
     def _part(self, share: float) -> Kernel:
         """Return a part in as many threads as rounding may give it: more threads are faster."""

@@ -215,4 +215,4 @@ def _by_threads(alone: Workload, name: str, chunks: int, device: Device) -> list
 def _cut_s(alone: Workload, chunks: int, device: Device, **change: int) -> float:
     """Seconds of all launches of the workload's only kernel in so many chunks, one after another; or changed ones."""
     launches = ((part.many, replace(alone.launches(part)[0], **change)) for part in alone.cut(chunks))
-    return alone.kernels[0].launches * sum(many * device.kernel_time(launch)[0] for many, launch in launches)
+    return alone.kernels[0].launches * sum(many * device.occupancy(launch).alone_s for many, launch in launches)

@@ -513,7 +513,7 @@ class Chosen(msgspec.Struct, frozen=True):
             device = with_front_end(device, self.front_end.lower())
         if self.connections is not None:
             device = device.with_connections(self.connections)
-        return with_memory_limit(changed(device, parse_settings(device, self.settings)), self.memory_limit)
+        return with_memory_limit(changed(device, parse_settings(self.settings)), self.memory_limit)
 
     def of(self, context: click.Context, given: Given) -> "Chosen":
         """Return the options with the profile of a program's own card, if it has one and --device is not given.

@@ -61,12 +61,11 @@ from streamsim.device.profile import (
     FrontEnd,
     HandOver,
     Host,
-    KernelUse,
     LinkDirection,
+    Occupancy,
     Recorder,
     left_out,
     number_names,
-    number_of,
     tables_of,
     with_values,
 )

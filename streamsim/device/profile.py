@@ -278,7 +278,7 @@ class Recorder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         check_is("source", self.source, str)
 
 
-class KernelUse(NamedTuple):
+class Occupancy(NamedTuple):
     """The time of a kernel and the shares of the card that it uses.
 
     - ``alone_s``: seconds with the card to itself. For a part of a launch see :func:`part_s`.
@@ -382,7 +382,7 @@ class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         copy_engines = msgspec.structs.replace(self.copy_engines, connections=connections)
         return msgspec.structs.replace(self, connections=connections, copy_engines=copy_engines)
 
-    def kernel_use(self, kernel: Kernel, has_floor: bool = True) -> KernelUse:
+    def occupancy(self, kernel: Kernel, has_floor: bool = True) -> Occupancy:
         """Return the time of ``kernel`` and its shares of the card.
 
         ``has_floor``: False if the kernel may take less than the profile's ``floor_s``.
@@ -397,7 +397,7 @@ class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True)
             drain_s = _drain_s(cost.drain_s(kernel.elements, full, floor_s), alone_s) if side_by_side else 0.0
             work_s = alone_s - drain_s  # the work fills at most the whole card for this long
             share = _share(min(kernel.elements * cost.s_per_element, work_s), alone_s)
-            return KernelUse(alone_s, share, drain_s, min(1.0, kernel.elements / full) if full else share)
+            return Occupancy(alone_s, share, drain_s, min(1.0, kernel.elements / full) if full else share)
         whole_s = kernel.duration_s / kernel.share
         waves = (kernel.threads or kernel.elements) / kernel.share / full if full else 0.0  # of threads; 0: unknown
         alone_s = part_s(whole_s, kernel.share, waves, floor_s, kernel.parts)
@@ -407,15 +407,7 @@ class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         share = _share(max(0.0, kernel.duration_s - kernel.share * idle_s) * fill, alone_s)
         few = full > 0 and waves < (kernel.fill or 0.0)  # the threads fill less of the card than they keep busy
         resident = kernel.threads / full if few else 0.0
-        return KernelUse(alone_s, share, _drain_s(launch_s, alone_s), share, resident)
-
-    def kernel_time(self, kernel: Kernel) -> tuple[float, float]:
-        """Return ``alone_s`` and ``share`` of :meth:`kernel_use`."""
-        return self.kernel_use(kernel)[:2]
-
-    def kernel_drain_s(self, kernel: Kernel) -> float:
-        """Return ``drain_s`` of :meth:`kernel_use`."""
-        return self.kernel_use(kernel).drain_s
+        return Occupancy(alone_s, share, _drain_s(launch_s, alone_s), share, resident)
 
     def kernel_paces(self, kernel: Kernel, steps: int) -> tuple[float, ...]:
         """Return the card's pace with 0, 1, ... ``steps`` ``steps``-ths of its threads in use by kernels such as this.
@@ -471,14 +463,6 @@ def number_names(value: object, path: str = "") -> set[str]:
         fields = (f for f in value.__struct_fields__ if f not in ("schema_version", "spread", "sources"))
         return {name for f in fields for name in number_names(getattr(value, f), f"{path}.{f}".lstrip("."))}
     return {path} if (value and isinstance(value, tuple)) or type(value) in (int, float) else set()
-
-
-def number_of(device: object, name: str) -> float:
-    """Return the number ``name`` (dotted) of a profile."""
-    for part in name.split("."):
-        device = getattr(device, part)
-    assert isinstance(device, int | float)
-    return device
 
 
 def tables_of(device: Device) -> dict[str, Table]:

@@ -124,18 +124,19 @@ def split_setting(text: str, example: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def parse_settings(device: Device, texts: Iterable[str]) -> dict[str, Value]:
-    """Return values by full name, from texts such as ``"h2d.bandwidth=51GB/s"``. Raises InputError naming a setting."""
-    found: dict[str, Value] = {}
+def parse_settings(texts: Iterable[str]) -> dict[str, str]:
+    """Return the text of each value by name, from texts such as ``"h2d.bandwidth=51GB/s"``; :func:`changed` reads it.
+
+    Raises InputError naming a setting.
+    """
+    found: dict[str, str] = {}
     for text in texts:
-        given, value = split_setting(text, "NAME=VALUE such as h2d.bandwidth=51GB/s")
-        name = full_name(device, given)
-        parse = parser_of(device, name)
+        name, value = split_setting(text, "NAME=VALUE such as h2d.bandwidth=51GB/s")
         if name in found:
             raise InputError(f"{name}: set twice; keep one")
         if "," in value or ".." in value:
             raise InputError(f"{name} = {shown(value)}: expected one value; streamsim sweep takes several")
-        found[name] = value if parse is None else parse(value, name)
+        found[name] = value
     return found
 
 

@@ -150,7 +150,7 @@ def kernel_cost(device: Device, kernel: Kernel, call: int = 0, behind: Behind | 
     """
     compute = device.compute
     is_behind = behind is not None and kernel.duration_s is not None
-    use = device.kernel_use(kernel, has_floor=not (is_behind and _is_below_floor(kernel, compute.floor_s)))
+    use = device.occupancy(kernel, has_floor=not (is_behind and _is_below_floor(kernel, compute.floor_s)))
     share = use.share
     if use.drain_s:  # all of its work is done before the drain
         share = min(1.0, share * use.alone_s / (use.alone_s - use.drain_s))

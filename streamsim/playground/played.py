@@ -161,7 +161,7 @@ def played(choice: dict[str, str]) -> Played:
     config = Config(order=order, chunks=chunks, streams=streams, memory=memory)
     settings = [f"{name}={text}" for name, text in given.items() if not name.startswith("--")]
     device = load_device(given["--device"])
-    device = changed(device, parse_settings(device, settings))
+    device = changed(device, parse_settings(settings))
     words = [word for name, text in given.items() if name.startswith("--") for word in (name, text)]
     command = ["streamsim", "predict", *words, *(word for one in settings for word in ("--set", one))]
     return Played(Source(workload, config), device, shlex.join(command))

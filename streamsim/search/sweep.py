@@ -242,7 +242,7 @@ class Combinations:
         device.check_room(config.device_bytes(workload))
         if group not in self.groups:
             for kernel in workload.launches(workload.cut(1)[0]):
-                device.kernel_time(kernel)
+                device.occupancy(kernel)
         self.groups.setdefault(group, (device, workload, []))[2].append(config)
 
     def predict(self, fast: bool, threads: int | None = None) -> Rows:

@@ -454,7 +454,7 @@ def kernels(pattern: str, factor: float, text: str) -> Change:
         ops: list[Op] = []
         for op in case.schedule.ops:
             if isinstance(op, Kernel) and fnmatchcase(op.name, pattern):
-                seconds = case.device.kernel_time(op)[0]
+                seconds = case.device.occupancy(op).alone_s
                 op = replace(op, duration_s=seconds * factor, elements=0, share=1.0, parts=())
                 found += 1
             ops.append(op)

@@ -64,45 +64,45 @@ def test_kernel_costs_are_linear_between_the_points() -> None:
 def test_kernel_time_and_share_of_the_card() -> None:
     device = card.make_device(kernels=(COST,), floor=6000, resident_threads=1000)
     # From the table: 10 elements need 10 x 0.5 = 5 of the floor's 6 us. 40: 17 us, all of it.
-    assert device.kernel_time(Kernel(1, "table", 10, 7)) == pytest.approx((6e-6, 5 / 6))
-    assert device.kernel_time(Kernel(1, "table", 40, 7)) == pytest.approx((17e-6, 1.0))
+    assert device.occupancy(Kernel(1, "table", 10, 7))[:2] == pytest.approx((6e-6, 5 / 6))
+    assert device.occupancy(Kernel(1, "table", 40, 7))[:2] == pytest.approx((17e-6, 1.0))
     # A sixteenth of a launch of 80 us and 4 waves, of 250 threads. Beyond the floor the launch takes 74 us, a quarter
     # of a wave 74/16 = 4.625; from an eighth of a wave on, 1/32 of the launch, a line: 4.625 + (74 - 4.625) / 31 more.
     # Its work is a sixteenth of the 74 us, or half of that with fill 1/2.
     part, took_us = Kernel(1, duration_s=5e-6, share=1 / 16, threads=250), 6 + 4.625 + 69.375 / 31
-    assert device.kernel_time(part) == pytest.approx((took_us * 1e-6, 4.625 / took_us))
+    assert device.occupancy(part)[:2] == pytest.approx((took_us * 1e-6, 4.625 / took_us))
     half = msgspec.structs.replace(part, fill=0.5)
-    assert device.kernel_time(half) == pytest.approx((took_us * 1e-6, 4.625 / 2 / took_us))
+    assert device.occupancy(half)[:2] == pytest.approx((took_us * 1e-6, 4.625 / 2 / took_us))
     # A whole launch takes its time; of 250 threads, on a quarter of the card.
-    assert device.kernel_time(Kernel(1, elements=250, duration_s=8e-6)) == pytest.approx((8e-6, 2 / 4 / 8))
+    assert device.occupancy(Kernel(1, elements=250, duration_s=8e-6))[:2] == pytest.approx((8e-6, 2 / 4 / 8))
     # The floor is the least, and no work: 3 us given, 30 us given.
-    assert device.kernel_time(Kernel(1, duration_s=3e-6)) == pytest.approx((6e-6, 0.0))
-    assert device.kernel_time(Kernel(1, elements=5000, duration_s=30e-6)) == pytest.approx((30e-6, 24 / 30))
+    assert device.occupancy(Kernel(1, duration_s=3e-6))[:2] == pytest.approx((6e-6, 0.0))
+    assert device.occupancy(Kernel(1, elements=5000, duration_s=30e-6))[:2] == pytest.approx((30e-6, 24 / 30))
 
 
 def test_what_leaves_the_card_to_others_is_part_of_a_kernels_time() -> None:
     # A card of 20 threads: of the 7 us that 20 elements take, none is beyond their 20 x 0.5 = 10. With a table that
     # starts at 20 us for 20, 10 are: all of the floor's 6, and of the other 4 a half for 10 elements, 2.
     device = card.make_device(kernels=(COST,), floor=6000, resident_threads=20)
-    assert device.kernel_drain_s(Kernel(1, "table", 20, 7)) == 0
+    assert device.occupancy(Kernel(1, "table", 20, 7)).drain_s == 0
     slow = KernelCost("table", 7, (20, 40), (20e-6, 30e-6))
     device = card.make_device(kernels=(slow,), floor=6000, resident_threads=20)
-    found = [device.kernel_drain_s(Kernel(1, "table", n, 7)) for n in (10, 20, 30)]
+    found = [device.occupancy(Kernel(1, "table", n, 7)).drain_s for n in (10, 20, 30)]
     assert found == pytest.approx([8e-6, 10e-6, 10e-6])
     # Work and time alone are what they are: 5, 10 and 15 us of work.
-    times = [device.kernel_time(Kernel(1, "table", n, 7)) for n in (10, 20, 30)]
+    times = [device.occupancy(Kernel(1, "table", n, 7))[:2] for n in (10, 20, 30)]
     assert times == [pytest.approx(both) for both in ((20e-6, 0.25), (20e-6, 0.5), (25e-6, 0.6))]
     # On a curve that bends, 8 us of 10 threads' 12 us: 4 are left for 5 of work, on all of the card.
     bent = KernelCost("table", 7, (10, 20, 40), (12e-6, 20e-6, 30e-6))
     device = card.make_device(kernels=(bent,), floor=6000, resident_threads=20)
-    assert device.kernel_time(Kernel(1, "table", 10, 7)) == pytest.approx((12e-6, 1 / 3))
+    assert device.occupancy(Kernel(1, "table", 10, 7))[:2] == pytest.approx((12e-6, 1 / 3))
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6))
 def test_more_elements_never_take_less_time(few: int, more: int) -> None:
     device = card.make_device(kernels=(COST,), floor=5)
     few, more = sorted((few, more))
-    assert device.kernel_time(Kernel(1, "table", few, 7))[0] <= device.kernel_time(Kernel(1, "table", more, 7))[0]
+    assert device.occupancy(Kernel(1, "table", few, 7)).alone_s <= device.occupancy(Kernel(1, "table", more, 7)).alone_s
 
 
 def test_a_kernel_without_a_cost_is_named() -> None:

@@ -1,5 +1,7 @@
 """What is declared of a profile's fields, and what follows from it alone: checks, effects switched off, means."""
 
+from operator import attrgetter
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -19,7 +21,6 @@ from streamsim.device import (
     mean_of,
     multiplied,
     number_names,
-    number_of,
     tables_of,
     with_values,
     without,
@@ -57,7 +58,7 @@ def test_every_effect_has_a_field() -> None:
 @given(devices())
 def test_without_all_effects_nothing_takes_time_but_bytes_and_kernels(device: Device) -> None:
     bare = without(device, *EFFECTS)
-    assert {number_of(bare, name) for name in TIMES} == {0.0}
+    assert {attrgetter(name)(bare) for name in TIMES} == {0.0}
     for link in (bare.h2d, bare.d2h):
         assert link.duplex_bandwidth_bytes_per_s == link.crowded_bandwidth_bytes_per_s == link.bandwidth_bytes_per_s
     assert bare.compute.kernels == device.compute.kernels
@@ -101,8 +102,8 @@ def test_a_mean_lies_between_what_was_measured_and_counts_are_the_first_ones(one
     mean = mean_of(one, other)
     for (name, field), full in zip(DECLARED, IDS, strict=True):
         if field.is_number or field.spec.is_measured:
-            middle = (number_of(one, full) + number_of(other, full)) / 2
-            assert number_of(mean, full) == (round(middle) if field.spec.is_measured else middle)
+            middle = (attrgetter(full)(one) + attrgetter(full)(other)) / 2
+            assert attrgetter(full)(mean) == (round(middle) if field.spec.is_measured else middle)
         elif full != "compute.kernels":
             assert getattr(getattr(mean, name), field.name) == getattr(getattr(one, name), field.name)
     assert (mean.connections, mean.sources) == (one.connections, one.sources)

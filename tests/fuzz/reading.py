@@ -66,7 +66,7 @@ def _kernel(text: str) -> None:
 
 def _setting(text: str) -> None:
     device = load_device("ideal")
-    changed(device, parse_settings(device, [text]))
+    changed(device, parse_settings([text]))
 
 
 FILES: dict[str, Callable[[Path], bool]] = {

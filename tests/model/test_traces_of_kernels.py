@@ -239,7 +239,7 @@ def test_what_leaves_the_card_is_the_floor_and_the_rest_by_threads_and_never_all
     # it takes no more: one is left to work.
     cost = KernelCost("drains", 0, (8, 16, 32), (4e-9, 10e-9, 12e-9))
     device = make_device(kernels=(cost,), resident_threads=16)
-    assert device.kernel_drain_s(full(1, 8)) == pytest.approx(3e-9)
+    assert device.occupancy(full(1, 8)).drain_s == pytest.approx(3e-9)
     assert spans(device, full(1, 8), full(2, 8)) == [(0, 4), (1, 5)]
 
 
@@ -248,7 +248,7 @@ def test_no_part_leaves_the_card_where_its_threads_are_unknown_or_copies_and_ker
         make_device(kernels=(DRAINS,), floor=4),
         make_device(kernels=(DRAINS,), floor=4, resident_threads=80, copy_engines=0),
     ):
-        assert device.kernel_drain_s(full(1)) == 0
+        assert device.occupancy(full(1)).drain_s == 0
         assert spans(device, full(1), full(2)) == [(0, 50), (50, 100)]
 
 

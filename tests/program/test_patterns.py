@@ -352,9 +352,9 @@ def test_a_given_time_is_that_of_the_kernel_over_all_elements(
     """However few the elements; a chunk takes between its share of that and all of it."""
     device, workload = load_device(name), Workload(elements, (4,), (4,), (WorkloadKernel(duration_s=time_s),))
     (launch,) = (op for op in depth_first(workload, 1, 1).ops if isinstance(op, Kernel))
-    assert device.kernel_time(launch)[0] == max(time_s, device.compute.floor_s)
+    assert device.occupancy(launch).alone_s == max(time_s, device.compute.floor_s)
     count = min(chunk, elements)
     share, threads = count / elements, count  # one for each float
-    took = device.kernel_time(Kernel(1, duration_s=time_s * share, share=share, threads=threads))[0]
+    took = device.occupancy(Kernel(1, duration_s=time_s * share, share=share, threads=threads)).alone_s
     assert time_s * count / elements <= took * (1 + 1e-12)
     assert took <= max(time_s, device.compute.floor_s) * (1 + 1e-12)

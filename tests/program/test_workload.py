@@ -44,7 +44,7 @@ MIB = 1 << 20
 def seconds_of_kernels(workload: Workload, chunks: int) -> list[float]:
     """What each launch of a schedule takes on a card of which nothing is known, in issue order."""
     device = load_device("ideal")
-    return [device.kernel_time(op)[0] for op in depth_first(workload, chunks, 1) if isinstance(op, Kernel)]
+    return [device.occupancy(op).alone_s for op in depth_first(workload, chunks, 1) if isinstance(op, Kernel)]
 
 
 def column(parts: tuple[Part, ...], array: int) -> list[int]:
@@ -134,7 +134,7 @@ def test_on_a_card_without_overheads_a_chunk_takes_its_share(chunks: int, time_s
     workload = workload_of_sizes([n_bytes], [time_s])
     device = load_device("ideal")
     kernels = [op for op in depth_first(workload, chunks, 1) if isinstance(op, Kernel)]
-    assert math.isclose(sum(device.kernel_time(op)[0] for op in kernels), time_s, rel_tol=1e-9)
+    assert math.isclose(sum(device.occupancy(op).alone_s for op in kernels), time_s, rel_tol=1e-9)
 
 
 @given(st.sampled_from(REAL), st.floats(1e-6, 0.1), st.integers(1, 1 << 14), st.integers(0, 9))
@@ -146,7 +146,7 @@ def test_a_part_of_a_launch_takes_no_less_than_its_share_and_no_more_than_the_wh
 
     def took_s(part: float) -> float:
         threads = round(least_threads * 1024 * part)
-        return device.kernel_time(Kernel(1, duration_s=whole_s * part, share=part, threads=threads))[0]
+        return device.occupancy(Kernel(1, duration_s=whole_s * part, share=part, threads=threads)).alone_s
 
     floor_s = device.compute.floor_s
     assert took_s(share) >= max(floor_s, whole_s * share) * (1 - 1e-9)
@@ -163,7 +163,9 @@ def test_a_part_of_a_launch_by_hand() -> None:
     )
 
     def took_us(share: float) -> float:
-        return device.kernel_time(Kernel(1, duration_s=1e-3 * share, share=share, threads=round(8000 * share)))[0] * 1e6
+        return (
+            device.occupancy(Kernel(1, duration_s=1e-3 * share, share=share, threads=round(8000 * share))).alone_s * 1e6
+        )
 
     assert took_us(1) == pytest.approx(1000)
     assert took_us(1 / 64) == took_us(1 / 1000) == pytest.approx(2 + 31.1875)
@@ -192,7 +194,7 @@ def test_a_part_that_takes_more_than_its_share_takes_what_any_does_below_an_eigh
 
     def took_us(share: float) -> float:
         kernel = Kernel(1, duration_s=1e-3 * share, share=share, threads=round(8000 * share), parts=((1 / 250, 40e-6),))
-        return device.kernel_time(kernel)[0] * 1e6
+        return device.occupancy(kernel).alone_s * 1e6
 
     assert took_us(1 / 500) == took_us(1 / 125) == pytest.approx(40)
     assert took_us(1 / 2) == pytest.approx(40 + 960 * (1 / 2 - 1 / 64) / (63 / 64))
@@ -273,7 +275,7 @@ def test_a_latency_lies_on_a_line_however_few_the_threads() -> None:
     # 200 us of 1 ms whatever there is to do: a fifth takes 200 + 800 / 5.
     workload = workload_of_sizes(["64KiB"], ["1ms,threads=256,latency=200us"])
     kernels = [op for op in depth_first(workload, 4, 1) if isinstance(op, Kernel)]
-    assert load_device("h200").kernel_time(kernels[0])[0] == pytest.approx(400e-6, rel=1e-3)
+    assert load_device("h200").occupancy(kernels[0]).alone_s == pytest.approx(400e-6, rel=1e-3)
 
 
 def test_a_part_of_few_threads_takes_no_less_than_its_share() -> None:
@@ -284,7 +286,7 @@ def test_a_part_of_few_threads_takes_no_less_than_its_share() -> None:
 
     def took_us(share: float) -> float:
         kernel = Kernel(1, duration_s=1e-3 * share, share=share, threads=round(1000 * share), parts=((1 / 100, 50e-6),))
-        return device.kernel_time(kernel)[0] * 1e6
+        return device.occupancy(kernel).alone_s * 1e6
 
     assert took_us(1 / 50) == took_us(1 / 20) == pytest.approx(50)
     assert took_us(1 / 4) == pytest.approx(250)

@@ -216,7 +216,7 @@ def test_kernels_take_what_they_took_in_chains_less_the_hand_over_by_hand() -> N
         schedule = schedule_of(msgspec.structs.replace(entry, program=program), device)
         kernels = [op for op in schedule if isinstance(op, Kernel)]
         assert {(kernel.name, kernel.parameter) for kernel in kernels} == {(kernels[0].name, 0)}
-        return [device.kernel_time(kernel)[0] / US for kernel in kernels]
+        return [device.occupancy(kernel).alone_s / US for kernel in kernels]
 
     assert durations_us(1, 100, 40) == pytest.approx([98])
     assert durations_us(3, 100, 40)[0] == pytest.approx(38)

@@ -354,7 +354,7 @@ def formulas(schedule: Schedule, device: Device, workload: Workload | None = Non
         stages = msgspec.structs.replace(stages, **pageable_s)
     if workload is not None:
         (whole,) = workload.cut(1)
-        kernel_s = sum(device.kernel_time(launch)[0] for launch in workload.launches(whole))
+        kernel_s = sum(device.occupancy(launch).alone_s for launch in workload.launches(whole))
         stages = msgspec.structs.replace(stages, kernel_s=kernel_s)
     if stages.streams == 1 or has_host_waits(schedule):
         in_one_go = {"h2d_chunks_s": stages.h2d_s, "d2h_chunks_s": stages.d2h_s}

@@ -17,6 +17,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from operator import attrgetter
 from statistics import mean, median
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ import msgspec
 import numpy as np
 
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device import DIRECTIONS, Device, changed, mean_of, number_names, number_of, with_values
+from streamsim.device import DIRECTIONS, Device, changed, mean_of, number_names, with_values
 from streamsim.errors import InputError
 from streamsim.program import RecordEvent, Schedule
 from streamsim.rules import TICKS_PER_S
@@ -306,7 +307,7 @@ def changes(before: Device, after: Device) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     for name in sorted(number_names(before) & number_names(after) - {"compute.kernels"}):
-        was, is_now = number_of(before, name), number_of(after, name)
+        was, is_now = map(attrgetter(name), (before, after))
         if was > 0:
             found[name] = is_now / was - 1
     costs = {(cost.name, cost.parameter): cost for cost in after.compute.kernels}

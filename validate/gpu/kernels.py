@@ -346,8 +346,8 @@ def stand_in(kernel: Kernel, card_threads: int, launch_s: float) -> tuple[float,
     for parts of a launch has one home.
     """
     card = _bare_card(card_threads, launch_s)
-    alone_s, share = card.kernel_time(kernel)
-    return alone_s, min(1.0, share * alone_s / (alone_s - card.kernel_drain_s(kernel)))
+    alone_s, share, drain_s, *_ = card.occupancy(kernel)
+    return alone_s, min(1.0, share * alone_s / (alone_s - drain_s))
 
 
 @cache
