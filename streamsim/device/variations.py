@@ -93,8 +93,8 @@ def targets_of(device: Device, given: Iterable[str]) -> dict[str, str]:
         table, _, field = full.partition(".")
         for target in [f"{direction}.{field}" for direction in DIRECTIONS] if table == BOTH else [full]:
             if target in found:
-                other = found[target]
-                both = "" if full == full_name(device, other) else f", by {other} and {name}"
+                other = full_name(device, found[target])
+                both = "" if full == other else f", by {other} and {full}"
                 raise InputError(f"{target}: set twice{both}; keep one")
             found[target] = name
     return found

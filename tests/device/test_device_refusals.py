@@ -172,7 +172,7 @@ TWICE = [
     (("host.copy=1us", "host.copy_s=2us"), "host.copy_s: set twice; keep one"),
     (
         ("link.latency=1us", "h2d.latency=2us"),
-        "h2d.latency_s: set twice, by link.latency and h2d.latency; keep one",
+        "h2d.latency_s: set twice, by link.latency_s and h2d.latency_s; keep one",
     ),
 ]
 SET = [

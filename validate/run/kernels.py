@@ -46,7 +46,7 @@ def said_s(workload: Workload, device: Device) -> list[float]:
     """Return the seconds of each kernel over all the work. Raises InputError for an unknown kernel."""
     (whole,) = workload.cut(1)
     alone = (replace(workload, kernels=(kernel,)) for kernel in workload.kernels)
-    return [sum(device.kernel_time(launch)[0] for launch in one.launches(whole)) for one in alone]
+    return [sum(device.occupancy(launch).alone_s for launch in one.launches(whole)) for one in alone]
 
 
 def _taking(kernel: WorkloadKernel, said: float, ratio: float) -> WorkloadKernel:
