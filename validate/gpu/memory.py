@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsim.errors import InputError
-from streamsim.program import Copy, MemoryKind, Schedule
+from streamsim.program import Copy, MemoryKind, Region, Schedule
 from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.kernels import PERIOD
 
@@ -26,11 +26,9 @@ Bytes = NDArray[np.uint8]
 # Two poisons: an anonymous kernel passes the device's on, and a copy that never ran leaves the host's.
 HOST_POISON = 0xA5
 DEVICE_POISON = 0xDB
+SCRATCH_IN = "(scratch in)"
 PAGE = 4096
 SPARE_DEVICE_BYTES = 64 << 20  # for the context's own needs: modules, graphs, local memory
-# What a copy without a region touches: memory of its own for each direction and side.
-SCRATCH_HOST = {"h2d": "(scratch in)", "d2h": "(scratch out)"}
-SCRATCH_DEVICE = {"h2d": "(scratch in, device)", "d2h": "(scratch out, device)"}
 
 
 class Key(NamedTuple):
@@ -40,16 +38,21 @@ class Key(NamedTuple):
     name: str
 
 
+def scratch_of(copy: Copy, memory: MemoryKind) -> Key:
+    """Return the buffer that a copy without a region touches: of its own for each direction and side."""
+    name = SCRATCH_IN if copy.direction == "h2d" else "(scratch out)"
+    return Key(memory, f"{name} on the card" if memory == "device" else name)
+
+
 def buffers_of(schedule: Schedule) -> dict[Key, int]:
     """Return the bytes of every buffer that the replay of a schedule needs, with scratch for anonymous copies."""
     found = {Key(buffer.memory, buffer.name): buffer.bytes for buffer in schedule.buffers}
     for op in schedule.ops:
         if isinstance(op, Copy):
-            for region, key in (
-                (op.host, Key("pinned", SCRATCH_HOST[op.direction])),
-                (op.device, Key("device", SCRATCH_DEVICE[op.direction])),
-            ):
+            sides: tuple[tuple[MemoryKind, Region | None], ...] = (("pinned", op.host), ("device", op.device))
+            for memory, region in sides:
                 if region is None:
+                    key = scratch_of(op, memory)
                     found[key] = max(found.get(key, 0), op.bytes)
     return found
 

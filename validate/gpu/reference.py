@@ -24,12 +24,12 @@ from streamsim_validate.gpu.kernels import (
 from streamsim_validate.gpu.memory import (
     DEVICE_POISON,
     HOST_POISON,
-    SCRATCH_DEVICE,
-    SCRATCH_HOST,
+    SCRATCH_IN,
     Bytes,
     Key,
     buffers_of,
     data,
+    scratch_of,
 )
 
 
@@ -66,7 +66,7 @@ def initial(schedule: Schedule, key: Key, n_bytes: int) -> Bytes:
     """Return a buffer's content before a verified run."""
     if key.memory == "device":
         return np.full(n_bytes, DEVICE_POISON, np.uint8)
-    if key.name in host_buffers(schedule, "h2d") or key.name == SCRATCH_HOST["h2d"]:
+    if key.name in (*host_buffers(schedule, "h2d"), SCRATCH_IN):
         return data(key.name, n_bytes)
     return np.full(n_bytes, HOST_POISON, np.uint8)
 
@@ -123,8 +123,8 @@ def run_reference(schedule: Schedule) -> dict[Key, Content]:
 
     for op in schedule.ops:
         if isinstance(op, Copy):
-            host = at(op.host or Region(SCRATCH_HOST[op.direction], 0, op.bytes))
-            device = at(op.device or Region(SCRATCH_DEVICE[op.direction], 0, op.bytes))
+            host = at(op.host or Region(scratch_of(op, "pinned").name, 0, op.bytes))
+            device = at(op.device or Region(scratch_of(op, "device").name, 0, op.bytes))
             _write(*((device, host) if op.direction == "h2d" else (host, device)))
         elif isinstance(op, Kernel):
             for region, result in zip(op.writes, _computed(op, [at(region) for region in op.reads]), strict=False):

@@ -23,8 +23,10 @@ from streamsim.program import (
     Copy,
     HostWork,
     Kernel,
+    MemoryKind,
     Op,
     RecordEvent,
+    Region,
     Schedule,
     Synchronize,
     WaitEvent,
@@ -44,7 +46,7 @@ from streamsim_validate.gpu.kernels import (
     find_kernel,
     widths_of,
 )
-from streamsim_validate.gpu.memory import SCRATCH_DEVICE, SCRATCH_HOST, Key, buffers_of
+from streamsim_validate.gpu.memory import Bytes, Key, buffers_of, scratch_of
 from streamsim_validate.gpu.reference import Content, has_reference, host_buffers, initial, outputs, run_reference
 from streamsim_validate.records import closed, first_closing, with_timing_events
 
@@ -61,22 +63,19 @@ class PreparedCalls(NamedTuple):
 class Compiler:
     """A translator of ops into calls. ``keep`` holds the objects to which the calls point."""
 
-    def __init__(self, bench: Bench, schedule: Schedule, timing: dict[int, int] | None = None) -> None:
-        """``timing``: addresses for the events that carry times."""
+    def __init__(self, bench: Bench, schedule: Schedule) -> None:
         self._bench = bench
         self._cuda = bench.gpu.cuda
         self._streams = bench.gpu.streams(schedule.streams)
         self._memory = {buffer.name: buffer.memory for buffer in schedule.buffers}
-        self._events = bench.gpu.events(schedule.events, schedule.launch == "graph")
-        for event, address in (timing or {}).items():
-            self._events[event] = address
+        self.events = bench.gpu.events(schedule.events, schedule.launch == "graph")
         self.keep: list[object] = []
 
     def calls(self, ops: Iterable[Op]) -> list[Call]:
         return [call for op in ops for call in self._op(op)]
 
     def _op(self, op: Op) -> list[Call]:
-        cuda = self._cuda
+        cuda, streams, events = self._cuda, self._streams, self.events
         if op.thread or isinstance(op, WaitThread):
             raise InputError(f"thread = {op.thread}: a card replays the calls of one host thread; give 0")
         if isinstance(op, HostWork):
@@ -88,28 +87,24 @@ class Compiler:
         if isinstance(op, Kernel):
             return [self._kernel(op)]
         if isinstance(op, RecordEvent):
-            return [(cuda.eventRecord, (self._events[op.event], self._streams[op.stream]))]
+            return [(cuda.eventRecord, (events[op.event], streams[op.stream]))]
         if isinstance(op, WaitEvent):
-            return [(cuda.streamWaitEvent, (self._streams[op.stream], self._events[op.event]))]
+            return [(cuda.streamWaitEvent, (streams[op.stream], events[op.event]))]
         if op.stream is not None:
-            return [(cuda.streamSynchronize, (self._streams[op.stream],))]
+            return [(cuda.streamSynchronize, (streams[op.stream],))]
         if op.event is not None:
-            return [(cuda.eventSynchronize, (self._events[op.event],))]
+            return [(cuda.eventSynchronize, (events[op.event],))]
         return [(cuda.deviceSynchronize, ())]
 
-    def _address(self, buffer: str, offset: int) -> int:
-        return self._bench.arena[Key(self._memory[buffer], buffer)].address + offset
+    def _address(self, region: Region) -> int:
+        return self._bench.arena[Key(self._memory[region.buffer], region.buffer)].address + region.offset
+
+    def _side(self, copy: Copy, memory: MemoryKind, region: Region | None) -> int:
+        return self._bench.arena[scratch_of(copy, memory)].address if region is None else self._address(region)
 
     def _copy(self, copy: Copy) -> list[Call]:
-        cuda, arena = self._cuda, self._bench.arena
-        if copy.host is None:
-            host = arena[Key("pinned", SCRATCH_HOST[copy.direction])].address
-        else:
-            host = self._address(copy.host.buffer, copy.host.offset)
-        if copy.device is None:
-            device = arena[Key("device", SCRATCH_DEVICE[copy.direction])].address
-        else:
-            device = self._address(copy.device.buffer, copy.device.offset)
+        cuda = self._cuda
+        host, device = self._side(copy, "pinned", copy.host), self._side(copy, "device", copy.device)
         arguments: tuple[int, ...] = (device, host, copy.bytes, cuda.memcpyHostToDevice)
         if copy.direction == "d2h":
             arguments = (host, device, copy.bytes, cuda.memcpyDeviceToHost)
@@ -121,39 +116,32 @@ class Compiler:
 
     def _kernel(self, kernel: Kernel) -> Call:
         spec = find_kernel(kernel)
-        elements, (in_widths, out_widths) = elements_of(spec, kernel), widths_of(spec, kernel)
-        stream = self._streams[kernel.stream]
+        elements, widths = elements_of(spec, kernel), widths_of(spec, kernel)
+        stream, bench = self._streams[kernel.stream], self._bench
         if spec.launch is not None:
             return self._python_launch(spec, kernel, elements)
-        bench = self._bench
         blocks, parameter = blocks_of(elements), kernel.parameter
         if spec is SPIN:
             busy = bench.spin_of(kernel)
             blocks, parameter = busy.blocks, busy.parameter(next(bench.launches))
-        argument = Argument(
-            elements,
-            parameter,
-            [(self._address(r.buffer, r.offset), width) for r, width in zip(kernel.reads, in_widths, strict=True)],
-            [(self._address(r.buffer, r.offset), width) for r, width in zip(kernel.writes, out_widths, strict=True)],
+        sides = (
+            [(self._address(region), width) for region, width in zip(regions, own, strict=True)]
+            for regions, own in zip((kernel.reads, kernel.writes), widths, strict=True)
         )
+        argument = Argument(elements, parameter, *sides)
         self.keep.append(argument)
         launch = (bench.function(spec), blocks, 1, 1, THREADS_PER_BLOCK, 1, 1, 0, stream, argument.address, 0)
         return self._cuda.launchKernel, launch
 
     def _python_launch(self, spec: KernelSpec, kernel: Kernel, elements: int) -> Call:
-        assert spec.launch is not None
         import cupy
 
-        def array(address: int, n_bytes: int) -> Any:
-            memory = cupy.cuda.UnownedMemory(address, n_bytes, None)
-            return cupy.ndarray(n_bytes, cupy.uint8, cupy.cuda.MemoryPointer(memory, 0))
+        def array(region: Region) -> Any:
+            memory = cupy.cuda.UnownedMemory(self._address(region), region.bytes, None)
+            return cupy.ndarray(region.bytes, cupy.uint8, cupy.cuda.MemoryPointer(memory, 0))
 
-        reads, writes = (
-            [array(self._address(region.buffer, region.offset), region.bytes) for region in regions]
-            for regions in (kernel.reads, kernel.writes)
-        )
+        reads, writes = (list(map(array, regions)) for regions in (kernel.reads, kernel.writes))
         stream = cupy.cuda.Stream.from_external(_ForeignStream(self._streams[kernel.stream]))
-        self.keep.append((reads, writes, stream))
         return _launch_on, (spec, stream, reads, writes, elements, kernel.parameter)
 
 
@@ -183,42 +171,6 @@ def _launch_on(spec: KernelSpec, stream: Any, *arguments: Any) -> None:
         raise
     except Exception as error:  # whatever the user's code raises
         raise broken(spec, "launch", error) from error
-
-
-def capture(cuda: Any, schedule: Schedule, compiler: Compiler, streams: list[int], fork: list[int]) -> int:
-    """Capture the schedule's work as a graph and return the graph's address.
-
-    Capture begins in the first stream used. An event recorded there draws the other streams in, and the first stream
-    waits for their ends. ``fork``: an event for each stream used. A wait for an event that was not recorded before does
-    nothing in a schedule and is an error in a capture, so it is left out.
-    """
-    first, *others = schedule.used_streams
-    origin = streams[first]
-    work = compiler.calls(_capturable(schedule.ops))  # before: compiling and loading cannot be captured
-    cuda.streamBeginCapture(origin, cuda.streamCaptureModeThreadLocal)
-    try:
-        cuda.eventRecord(fork[0], origin)
-        for stream in others:
-            cuda.streamWaitEvent(streams[stream], fork[0])
-        for call, arguments in work:
-            call(*arguments)
-        for event, stream in zip(fork[1:], others, strict=True):
-            cuda.eventRecord(event, streams[stream])
-            cuda.streamWaitEvent(origin, event)
-    except BaseException:
-        with contextlib.suppress(Exception):
-            cuda.graphDestroy(cuda.streamEndCapture(origin))
-        raise
-    return int(cuda.streamEndCapture(origin))
-
-
-def _capturable(ops: Iterable[Op]) -> Iterator[Op]:
-    recorded: set[int] = set()
-    for op in ops:
-        if isinstance(op, RecordEvent):
-            recorded.add(op.event)
-        if not isinstance(op, Synchronize) and not (isinstance(op, WaitEvent) and op.event not in recorded):
-            yield op
 
 
 Meter = Callable[[], float]  # reads so many seconds
@@ -268,40 +220,63 @@ class Replayer:
         self._sources, self._written = (host_buffers(self.schedule, direction) for direction in ("h2d", "d2h"))
         bench.arena.written |= self._written
         with self._named_errors():
-            if self.schedule.launch == "graph":
+            if self.schedule.launch == "graph" and self.schedule.used_streams:
                 self._plain, self._timed = self._graph_calls()
             else:
-                self._plain = self._live_calls(self.schedule, {})
-                timed = with_timing_events(self.schedule)
-                numbers = (self.schedule.events, self.schedule.events + 1) if timed is not self.schedule else ()
-                self._timed = self._live_calls(timed, dict(zip(numbers, self._timing, strict=False)))
+                self._plain = self._live_calls(self.schedule)
+                self._timed = self._live_calls(with_timing_events(self.schedule), self._timing)
 
-    def _live_calls(self, schedule: Schedule, timing: dict[int, int]) -> PreparedCalls:
-        compiler = Compiler(self._bench, schedule, timing)
+    def _live_calls(self, schedule: Schedule, timing: Sequence[int] = ()) -> PreparedCalls:
+        """Return the calls of a schedule. ``timing``: the addresses of the start and stop events that were added."""
+        compiler = Compiler(self._bench, schedule)
+        compiler.events[self.schedule.events : self.schedule.events + len(timing)] = timing
         self._keep.append(compiler.keep)
         cut = first_closing(schedule)
         return PreparedCalls(compiler.calls(schedule.ops[:cut]), compiler.calls(schedule.ops[cut:]))
 
     def _graph_calls(self) -> tuple[PreparedCalls, PreparedCalls]:
         """Return the graph's launch alone, and between the timing events."""
-        schedule, cuda, gpu = self.schedule, self._cuda, self._bench.gpu
-        compiler = Compiler(self._bench, schedule)
-        self._keep.append(compiler.keep)
-        closing = [(cuda.deviceSynchronize, ()) for _ in schedule.ops[first_closing(schedule) :]]
-        streams, used = gpu.streams(schedule.streams), schedule.used_streams
-        if not used:
-            return PreparedCalls([], list(closing)), PreparedCalls([], list(closing))
-        fork = gpu.events(schedule.events + len(used), captured=True)[schedule.events :]
-        graph = capture(cuda, schedule, compiler, streams, fork)
+        cuda, schedule = self._cuda, self.schedule
+        first = self._bench.gpu.streams(schedule.streams)[schedule.used_streams[0]]
+        graph = self._capture(first)
         executable = cuda.graphInstantiate(graph)
         cuda.graphDestroy(graph)
         self._graphs.append(executable)
-        cuda.graphUpload(executable, streams[used[0]])
+        cuda.graphUpload(executable, first)
         cuda.deviceSynchronize()
         self._bench.queue_order.lose()
-        launch: Call = (cuda.graphLaunch, (executable, streams[used[0]]))
-        start, stop = ((cuda.eventRecord, (event, streams[used[0]])) for event in self._timing)
-        return PreparedCalls([launch], list(closing)), PreparedCalls([start, launch, stop], list(closing))
+        closing: list[Call] = [(cuda.deviceSynchronize, ())] * (len(schedule) - first_closing(schedule))
+        launch = (cuda.graphLaunch, (executable, first))
+        start, stop = ((cuda.eventRecord, (event, first)) for event in self._timing)
+        return PreparedCalls([launch], closing), PreparedCalls([start, launch, stop], closing)
+
+    def _capture(self, first: int) -> int:
+        """Capture the schedule's work, beginning in its first stream, as a graph and return the graph's address.
+
+        The events of a timed program draw the other streams in, and the first stream waits for their ends. A wait for
+        an event that was not recorded before does nothing in a schedule and is an error in a capture, so it is left
+        out.
+        """
+        cuda = self._cuda
+        forked = with_timing_events(msgspec.structs.replace(self.schedule, launch="live"))
+        compiler = Compiler(self._bench, msgspec.structs.replace(forked, launch="graph"))
+        self._keep.append(compiler.keep)
+        recorded: set[int] = set()
+        work: list[Call] = []  # made before, because compiling and loading cannot be captured
+        for op in forked.ops:
+            if isinstance(op, RecordEvent):
+                recorded.add(op.event)
+            if not isinstance(op, Synchronize) and not (isinstance(op, WaitEvent) and op.event not in recorded):
+                work += compiler.calls([op])
+        cuda.streamBeginCapture(first, cuda.streamCaptureModeThreadLocal)
+        try:
+            for call, arguments in work:
+                call(*arguments)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                cuda.graphDestroy(cuda.streamEndCapture(first))
+            raise
+        return int(cuda.streamEndCapture(first))
 
     @contextlib.contextmanager
     def _named_errors(self) -> Iterator[None]:
@@ -383,7 +358,7 @@ class Replayer:
             self._reset()
             self._bench.queue_order.lose()
             live = msgspec.structs.replace(self.schedule, launch="live")
-            for call, arguments in self._live_calls(live, {}).issue:
+            for call, arguments in self._live_calls(live).issue:
                 call(*arguments)
                 self._cuda.deviceSynchronize()
             kernels = [op for op in self.schedule.ops if isinstance(op, Kernel)]
@@ -404,7 +379,7 @@ class Replayer:
                 arena.host(key)[:size] = initial(self.schedule, key, size)
         self._cuda.deviceSynchronize()
 
-    def _read(self, key: Key, n_bytes: int) -> Any:
+    def _read(self, key: Key, n_bytes: int) -> Bytes:
         if key.memory == "device":
             return self._bench.arena.read_device(key.name, n_bytes)
         return self._bench.arena.host(key)[:n_bytes]
