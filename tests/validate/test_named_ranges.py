@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streamsim_validate.gpu.named_ranges import HOOKS, Ranges, Watcher
+from streamsim_validate.gpu.runner import HOOKS, Ranges, Watcher
 
 TORCH_NVTX = """
 from contextlib import contextmanager

@@ -8,12 +8,12 @@ import contextlib
 import errno
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import types
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from streamsim.errors import NO_GPU, InputError, install
@@ -56,23 +56,20 @@ class Gpu:
 
     def streams(self, kinds: Sequence[StreamKind]) -> list[int]:
         """Return the addresses of streams 0 (legacy default), 1, 2, ... of a schedule with these kinds of stream."""
+        flags = {"non-blocking": self.cuda.streamNonBlocking, "blocking": self.cuda.streamDefault}
         found = [self.cuda.streamLegacy]
         used = dict.fromkeys(self._streams, 0)
         for kind in kinds:
             pool = self._streams[kind]
             if used[kind] == len(pool):
-                pool.append(self._new_stream(kind, len(kinds)))
+                try:
+                    pool.append(int(self.cuda.streamCreateWithFlags(flags[kind])))
+                except Exception as error:
+                    made = f"the driver gave {sum(map(len, self._streams.values()))} and no more ({error})"
+                    raise InputError(f"streams = {len(kinds)}: {made}; use fewer") from error
             found.append(pool[used[kind]])
             used[kind] += 1
         return found
-
-    def _new_stream(self, kind: StreamKind, wanted: int) -> int:
-        flags = self.cuda.streamNonBlocking if kind == "non-blocking" else self.cuda.streamDefault
-        try:
-            return int(self.cuda.streamCreateWithFlags(flags))
-        except Exception as error:
-            made = sum(len(pool) for pool in self._streams.values())
-            raise InputError(f"streams = {wanted}: the driver gave {made} and no more ({error}); use fewer") from error
 
     def events(self, count: int, captured: bool = False) -> list[int]:
         """Return the addresses of ``count`` events without timing, as a program that only orders its streams uses.
@@ -88,7 +85,8 @@ class Gpu:
         """Return the addresses of a start and a stop event that carry times."""
         while len(self._timing_events) < 2:
             self._timing_events.append(self.cuda.eventCreateWithFlags(self.cuda.eventDefault))
-        return self._timing_events[0], self._timing_events[1]
+        start, stop = self._timing_events
+        return start, stop
 
     def free_bytes(self) -> int:
         """Return the device memory that can still be allocated."""
@@ -97,12 +95,12 @@ class Gpu:
     def close(self) -> None:
         """Destroy the streams and events. What a dead context refuses to destroy dies with it."""
         with contextlib.suppress(Exception):
-            for stream in (*self._streams["non-blocking"], *self._streams["blocking"]):
+            for stream in chain(*self._streams.values()):
                 self.cuda.streamDestroy(stream)
-            for event in (*self._events[False], *self._events[True], *self._timing_events):
+            for event in chain(*self._events.values(), self._timing_events):
                 self.cuda.eventDestroy(event)
-        self._streams = {"non-blocking": [], "blocking": []}
-        self._events, self._timing_events = {False: [], True: []}, []
+        for pool in (*self._streams.values(), *self._events.values(), self._timing_events):
+            pool.clear()
 
 
 class CupyCuda:
@@ -164,10 +162,8 @@ def open_gpu(device: int = 0) -> Iterator[Gpu]:
     try:
         count = runtime.getDeviceCount()
     except runtime.CUDARuntimeError as error:
-        raise NoGpuError(
-            f"no usable GPU ({error}): measuring needs an NVIDIA card and a driver as new as this CuPy's"
-            f" CUDA {version_text(_built_for(runtime)).partition('.')[0]}"
-        ) from error
+        needs = "measuring needs an NVIDIA card and a driver as new as this CuPy's CUDA"
+        raise NoGpuError(f"no usable GPU ({error}): {needs}") from error
     if not 0 <= device < count:
         raise NoGpuError(f"device = {device}: this machine has {count} usable GPU(s), numbered from 0")
     with device_lock(runtime.deviceGetPCIBusId(device)), cupy.cuda.Device(device):
@@ -180,13 +176,6 @@ def open_gpu(device: int = 0) -> Iterator[Gpu]:
             yield gpu
         finally:
             gpu.close()
-
-
-def _built_for(runtime: Any) -> int:
-    try:
-        return int(runtime.runtimeGetVersion())
-    except Exception:  # without a driver even this may be refused
-        return 0
 
 
 def describe_card(cupy: Any, device: int) -> Card:
@@ -216,16 +205,12 @@ def version_text(number: int) -> str:
 
 def driver_version() -> str:
     """Return the display driver's version, such as "580.159.04"; "unknown" without nvidia-smi."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return "unknown"
-    try:
-        command = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return "unknown"
-    found = re.search(r"\d+(\.\d+)+", answer)
-    return found.group() if found else "unknown"
+        if found := re.search(r"\d+(\.\d+)+", answer):
+            return found.group()
+    return "unknown"
 
 
 def connections() -> int:
@@ -253,38 +238,29 @@ def device_lock(device_id: str) -> Iterator[None]:
         # Reading is enough to lock a file that another user made. No link is followed: in a folder that all may write
         # somebody else may have put it there.
         number = os.open(path, os.O_RDONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-        with contextlib.suppress(OSError, AttributeError):  # the umask may keep others out; it may be another user's
-            os.fchmod(number, 0o666)
     except OSError as error:
         remedy = "set TMPDIR to a folder that can be written"
         if os.path.lexists(path):  # another TMPDIR would have another lock, which holds off nobody here
             remedy = f"let its owner run `chmod a+r {path}`, or remove it while nobody measures"
         raise InputError(f"{path}: cannot make the lock file ({error.strerror}); {remedy}") from error
     try:
-        if not _try_lock(number):
-            raise InputError(
-                f"another streamsim-validate is measuring on the GPU {device_id} (lock file {path});"
-                " wait for it: two at once would measure each other"
-            )
+        with contextlib.suppress(OSError, AttributeError):  # the umask may keep others out; it may be another user's
+            os.fchmod(number, 0o666)
+        try:
+            if sys.platform == "win32":
+                import msvcrt
+
+                msvcrt.locking(number, msvcrt.LK_NBLCK, 1)
+            else:
+                import fcntl
+
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in HELD:  # else the file system has no locks
+                raise InputError(
+                    f"another streamsim-validate is measuring on the GPU {device_id} (lock file {path});"
+                    " wait for it: two at once would measure each other"
+                ) from None
         yield
     finally:
         os.close(number)
-
-
-def _try_lock(number: int) -> bool:
-    """Lock the open file of this descriptor until it is closed. Return False if another process holds the lock.
-
-    Return True if the file system has no locks.
-    """
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(number, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno not in HELD
-    return True

@@ -1,11 +1,14 @@
 """A runner of a Python program for ``streamsim-validate capture``, in the program's own interpreter.
 
 That interpreter may be another one than the validator's. So this file is run by its path, and imports only the standard
-library, the file beside it and, to record, NVIDIA's ``cupti-python``.
+library and, to record, NVIDIA's ``cupti-python``.
 
 - ``probe``: says whether there are a card and that library.
 - ``time``: runs the program and notes when its named ranges begin and end.
 - ``record``: also has CUPTI record every call and all work of the card.
+
+Named ranges are noted where Python opens and closes them. Hooked are NVTX as PyTorch, CuPy and the package nvtx call
+it, and PyTorch's record_function. So a run without a recording has its ranges too, and no profiler is needed.
 
 The results are written at the end of the process, as the lines that :mod:`streamsim.recorded.cupti` reads. The
 program's output, exceptions and exit code are its own.
@@ -22,25 +25,28 @@ import atexit
 import contextlib
 import ctypes
 import functools
+import importlib.abc
 import importlib.util
 import itertools
 import json
 import os
 import runpy
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from types import ModuleType, TracebackType
 from typing import Any
-
-from streamsim_validate.gpu.named_ranges import Ranges
 
 FORMAT, VERSION = "streamsim_capture", 1
 ROWS_AT_ONCE, NAMES_AT_ONCE = 10_000, 500  # in a line
 BUFFER_BYTES = 32 << 20  # of CUPTI's records: as a buffer is handed over, its records are copied, which holds the host
 FAR = 1 << 61
-CANNOT_RECORD = 3  # exit code, when the program was not begun
+NO_CARD, CANNOT_RECORD = 3, 4  # exit codes: the first of a probe, the second when the program was not begun
 LONGEST_NAME = 4096
+Arguments = tuple[Any, ...]
+Named = dict[str, Any]
+Effect = Callable[[Arguments, Named], None]
 
 
 def _columns(text: str) -> dict[str, str]:
@@ -77,7 +83,7 @@ OF_THE_HOST = ("RUNTIME", "DRIVER", "SYNCHRONIZATION", "CUDA_EVENT")
 DOMAINS = {"DRIVER": "DRIVER_API", "RUNTIME": "RUNTIME_API"}
 BY_PROGRAM, BY_PROFILER = 0, 1
 RANGE = ("start", "end", "thread", "name")
-Row = tuple["Any", ...]
+Row = tuple[Any, ...]
 
 
 def wait_for_card() -> None:
@@ -89,12 +95,6 @@ def wait_for_card() -> None:
 _DRIVER: Any = None
 
 
-def _driver() -> Any:
-    with contextlib.suppress(OSError):
-        return ctypes.CDLL("libcuda.so.1")
-    return None
-
-
 # What CUPTI records
 
 
@@ -104,10 +104,10 @@ class Recorder:
     def __init__(self, cupti: Any) -> None:
         self._cupti = cupti
         self._rows: dict[str, list[Row]] = {kind: [] for kind in RECORDS}
-        self._take: dict[int, Callable[[Any], None]] = {}
+        self._take: dict[int, tuple[Callable[[Any], Row], list[Row]]] = {}
         for name, (_, columns) in RECORDS.items():
             kind = int(getattr(cupti.ActivityKind, name))
-            self._take[kind] = functools.partial(_keep, attrgetter(*columns.values()), self._rows[name])
+            self._take[kind] = attrgetter(*columns.values()), self._rows[name]
         self._enabled: dict[str, int] = {}
         self._lost = 0
         self.clock: Callable[[], int] = cupti.get_timestamp
@@ -131,10 +131,10 @@ class Recorder:
         """Copy the fields of records, which are valid only while CUPTI hands them over."""
         take = self._take
         for activity in activities:
-            taker = take.get(activity.kind)
-            if taker is not None:
+            if activity.kind in take:
+                fields, rows = take[activity.kind]
                 try:
-                    taker(activity)
+                    rows.append(fields(activity))
                 except Exception:  # one that cannot be read; the others can
                     self._lost += 1
 
@@ -161,51 +161,240 @@ class Recorder:
     def write(self, lines: Lines) -> None:
         """Write all records."""
         for kind, (table, columns) in RECORDS.items():
-            rows: Iterable[Row] = self._rows[kind]
-            names = list(columns)
-            if kind in DOMAINS:
-                rows = self._named(rows, getattr(self._cupti.CallbackDomain, DOMAINS[kind]))
-            elif kind == "CONCURRENT_KERNEL":
-                at = names.index("name")
-                rows = ((*row[:at], demangled(row[at]), *row[at + 1 :]) for row in rows)
-            elif kind == "OVERHEAD":
-                rows = ((start, end, self._overhead(what), -1, BY_PROFILER) for start, end, what in rows)
-                names += ["thread", "by"]
+            names, at = list(columns), list(columns).index("name") if "name" in columns else 0
+            naming, more = self._naming(kind), tuple[int, ...]()
+            if kind == "OVERHEAD":
+                names, more = [*names, "thread", "by"], (-1, BY_PROFILER)
+            rows = ((*row[:at], naming(row[at]), *row[at + 1 :], *more) for row in self._rows[kind])
             lines.rows(table, names, rows)
 
-    def _named(self, rows: Iterable[Row], domain: int) -> Iterable[Row]:
-        known: dict[int, str] = {}
-        for *row, number in rows:
-            if number not in known:
-                known[number] = str(self._cupti.get_callback_name(domain, number))
-            yield (*row, known[number])
-
-    def _overhead(self, kind: int) -> str:
-        try:
-            return str(self._cupti.ActivityOverheadKind(kind).name)
-        except ValueError:
-            return f"OVERHEAD_{kind}"
-
-
-def _keep(fields: Callable[[Any], Row], rows: list[Row], activity: Any) -> None:
-    rows.append(fields(activity))
+    def _naming(self, kind: str) -> Callable[[Any], Any]:
+        """Return what turns the name of a record, or else its first column, into what is written."""
+        cupti = self._cupti
+        if kind in DOMAINS:
+            domain = getattr(cupti.CallbackDomain, DOMAINS[kind])
+            return functools.cache(lambda number: str(cupti.get_callback_name(domain, number)))
+        if kind == "OVERHEAD":
+            known = {int(one): one.name for one in cupti.ActivityOverheadKind}
+            return lambda number: known.get(number, f"OVERHEAD_{number}")
+        return demangled if kind == "CONCURRENT_KERNEL" else lambda value: value
 
 
 @functools.cache
 def demangled(name: str) -> str:
     """Return a C++ name as in the source, from CUPTI's name for the linker; unchanged if that fails."""
-    if not name.startswith("_Z"):
-        return name
-    with contextlib.suppress(Exception):
-        library, status = ctypes.CDLL("libstdc++.so.6"), ctypes.c_int()
-        function, free = library.__cxa_demangle, ctypes.CDLL(None).free
-        function.restype, free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
-        found = function(name.encode(), None, None, ctypes.byref(status))
-        if found:
-            text = ctypes.string_at(found).decode(errors="replace")
-            free(found)
-            return text
+    if name.startswith("_Z"):
+        with contextlib.suppress(Exception):
+            function = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
+            function.restype = ctypes.c_char_p  # it is never freed: there are few names
+            return (function(name.encode(), None, None, None) or name.encode()).decode(errors="replace")
     return name
+
+
+# Named ranges
+
+
+class Ranges:
+    """A log of ranges. ``windows``: by name, the number of the range that has the card idle at both of its ends.
+
+    ``clock``: nanoseconds. ``wait``: waits until the card is idle. ``rows``: start, end, thread and name of each closed
+    range.
+    """
+
+    def __init__(self, clock: Callable[[], int], windows: Mapping[str, int], wait: Callable[[], None]) -> None:
+        self.rows: list[tuple[int, int, int, str]] = []
+        self._clock, self._windows, self._wait = clock, windows, wait
+        self._seen = {name: itertools.count(1) for name in windows}
+        self._open: dict[Any, list[tuple[int, str, bool]]] = {}
+
+    def open(self, key: Any, name: object) -> None:
+        """Open a range, inside those with the same key."""
+        text = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+        asked = text in self._windows and next(self._seen[text]) == self._windows[text]
+        if asked:
+            self._wait()
+        self._open.setdefault(key, []).append((self._clock(), text[:LONGEST_NAME], asked))
+
+    def close(self, key: Any) -> None:
+        """Close the latest range that was opened with this key, if there is one."""
+        opened = self._open.get(key)
+        if opened:
+            start, name, asked = opened.pop()
+            if not opened:
+                del self._open[key]
+            if asked:
+                self._wait()
+            self.rows.append((start, self._clock(), threading.get_native_id(), name))
+
+
+class Watcher(importlib.abc.MetaPathFinder):
+    """A finder that hooks the modules that open ranges, the first time that each is imported."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self._ranges, self._hooks = ranges, dict(HOOKS)
+
+    def find_spec(self, name: str, *_: object) -> Any:
+        """Return what the other finders find, with a hook; None for other modules, which leaves it to them."""
+        hook = self._hooks.pop(name, None)
+        spec = importlib.util.find_spec(name) if hook else None  # asks here again, in vain
+        if hook is None or spec is None or spec.loader is None:
+            return None
+        spec.loader = _Loader(spec.loader, lambda module: hook(module, self._ranges))  # type: ignore[assignment]
+        return spec
+
+
+class _Loader:
+    """A loader that calls a hook behind another loader."""
+
+    def __init__(self, loader: Any, hook: Callable[[ModuleType], None]) -> None:
+        self._loader, self._hook = loader, hook
+
+    def create_module(self, spec: Any) -> Any:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        with contextlib.suppress(AttributeError, TypeError):  # of a version without such functions
+            self._hook(module)
+
+
+# How a library opens and closes them
+
+
+def _torch_nvtx(module: Any, ranges: Ranges) -> None:
+    _stacked(ranges, module, "range_push", "range_pop")
+    _by_handle(ranges, module, "range_start", "range_end")
+
+
+def _cupy_nvtx(module: Any, ranges: Ranges) -> None:
+    _stacked(ranges, module, "RangePush", "RangePop")
+    _opens(ranges, module, "RangePushC", "RangePop")
+
+
+def _nvtx(module: Any, ranges: Ranges) -> None:
+    _stacked(ranges, module, "push_range", "pop_range", domain_at=(2, 0))
+    _by_handle(ranges, module, "start_range", "end_range")
+    kind = module.annotate
+    calls = kind.__call__
+
+    def make(arguments: Arguments, named: Named) -> None:
+        with contextlib.suppress(AttributeError):  # of a version that has no place for it
+            arguments[0].streamsim_name = _argument(arguments, named, 1, "message")
+
+    def call(self: Any, function: Any) -> Any:
+        inner, name = calls(self, function), _name_of(self) or function.__name__
+
+        @functools.wraps(function)
+        def ranged(*arguments: Any, **named: Any) -> Any:
+            key = threading.get_ident(), kind
+            ranges.open(key, name)
+            try:
+                return inner(*arguments, **named)
+            finally:
+                ranges.close(key)
+
+        return ranged
+
+    _hook(kind, "__init__", before=make)
+    kind.__call__ = call
+    _as_context(ranges, kind, _name_of)
+
+
+def _name_of(annotation: Any) -> Any:
+    return getattr(annotation, "streamsim_name", None)
+
+
+def _record_function(module: Any, ranges: Ranges) -> None:
+    _as_context(ranges, module.record_function, attrgetter("name"))
+
+
+HOOKS: dict[str, Callable[[Any, Ranges], None]] = {
+    "torch.cuda.nvtx": _torch_nvtx,
+    "torch.autograd.profiler": _record_function,
+    "cupy_backends.cuda.libs.nvtx": _cupy_nvtx,
+    "nvtx.nvtx": _nvtx,
+}
+
+
+def _hook(owner: Any, name: str, before: Effect | None = None, after: Effect | None = None) -> None:
+    """Have a function of a module or class also do something ``before`` it is run or ``after``."""
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def hooked(*arguments: Any, **named: Any) -> Any:
+        if before is not None:
+            before(arguments, named)
+        found = original(*arguments, **named)
+        if after is not None:
+            after(arguments, named)
+        return found
+
+    setattr(owner, name, hooked)
+
+
+def _argument(arguments: Arguments, named: Named, place: int | None, *names: str) -> Any:
+    if place is not None and place < len(arguments):
+        return arguments[place]
+    return next((named[name] for name in names if name in named), None)
+
+
+def _stacked(
+    ranges: Ranges, module: Any, push: str, pop: str, domain_at: tuple[int | None, int | None] = (None, None)
+) -> None:
+    """Hook functions that open and close nested ranges of a thread. ``domain_at``: where each takes a domain."""
+    _opens(ranges, module, push, pop, domain_at[0])
+    _hook(module, pop, after=lambda arguments, named: ranges.close(_stack(pop, arguments, named, domain_at[1])))
+
+
+def _opens(ranges: Ranges, module: Any, push: str, pop: str, domain_at: int | None = None) -> None:
+    def opening(arguments: Arguments, named: Named) -> None:
+        ranges.open(_stack(pop, arguments, named, domain_at), _argument(arguments, named, 0, "message", "msg"))
+
+    _hook(module, push, before=opening)
+
+
+def _stack(pop: str, arguments: Arguments, named: Named, domain_at: int | None) -> Any:
+    return threading.get_ident(), pop, _argument(arguments, named, domain_at, "domain")
+
+
+class _Handle:
+    """The handle of a range. ``given``: the library's own handle, which may be the same each time."""
+
+    given: Any = None
+
+
+def _by_handle(ranges: Ranges, module: Any, begin: str, end: str) -> None:
+    """Hook a function that returns a handle and one that takes it, maybe in another thread."""
+    begins, ends = getattr(module, begin), getattr(module, end)
+
+    @functools.wraps(begins)
+    def beginning(*arguments: Any, **named: Any) -> _Handle:
+        handle = _Handle()
+        ranges.open(handle, _argument(arguments, named, 0, "message", "msg"))
+        handle.given = begins(*arguments, **named)
+        return handle
+
+    @functools.wraps(ends)
+    def ending(handle: Any) -> Any:
+        found = ends(handle.given if isinstance(handle, _Handle) else handle)
+        ranges.close(handle)
+        return found
+
+    setattr(module, begin, beginning)
+    setattr(module, end, ending)
+
+
+def _as_context(ranges: Ranges, kind: Any, name_of: Callable[[Any], Any]) -> None:
+    """Hook a class whose ``with`` blocks are ranges."""
+    _hook(kind, "__enter__", before=lambda arguments, _: ranges.open(_context(kind), name_of(arguments[0])))
+    _hook(kind, "__exit__", after=lambda *_: ranges.close(_context(kind)))
+
+
+def _context(kind: Any) -> Any:
+    return threading.get_ident(), kind
 
 
 # What is written
@@ -249,22 +438,19 @@ class Lines:
         self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
 
-def write_probe(path: str) -> None:
-    """Write whether there are a card and CUPTI for Python, as one object."""
-    found: dict[str, Any] = {"cards": 0, "why": "", "no_cupti": ""}
+def probe() -> None:
+    """End with the reason on stderr if there is no card, or no CUPTI for Python."""
+    count = ctypes.c_int()
     if _DRIVER is None:
-        found["why"] = "no NVIDIA driver: libcuda.so.1 cannot be loaded"
+        reason = "no NVIDIA driver: libcuda.so.1 cannot be loaded"
+    elif code := int(_DRIVER.cuInit(0) or _DRIVER.cuDeviceGetCount(ctypes.byref(count))):
+        reason = f"CUDA's error {code}"
     else:
-        count, code = ctypes.c_int(), int(_DRIVER.cuInit(0))
-        if code == 0:
-            code = int(_DRIVER.cuDeviceGetCount(ctypes.byref(count)))
-        found["cards"], found["why"] = count.value, f"CUDA's error {code}" if code else "no card is visible"
-    try:
-        from cupti import cupti  # noqa: F401
-    except Exception as error:  # whatever it says
-        found["no_cupti"] = str(error) or type(error).__name__
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(found, file)
+        reason = "" if count.value else "no card is visible"
+    if reason:
+        print(reason, file=sys.stderr)
+        sys.exit(NO_CARD)
+    from cupti import cupti  # noqa: F401
 
 
 # The program
@@ -303,9 +489,10 @@ def main(arguments: Sequence[str]) -> None:
     """
     global _DRIVER
     what, path, asked, *words = arguments
-    _DRIVER = _driver()
+    with contextlib.suppress(OSError):
+        _DRIVER = ctypes.CDLL("libcuda.so.1")
     if what == "probe":
-        return write_probe(path)
+        return probe()
     recorder, clock = None, time.perf_counter_ns
     if what == "record":
         try:
@@ -319,24 +506,12 @@ def main(arguments: Sequence[str]) -> None:
                 json.dump({"failed": f"{type(error).__name__}: {error}"}, file)
             sys.exit(CANNOT_RECORD)
     told = json.loads(asked)
-    watching = _beside("named_ranges")
-    ranges = watching.Ranges(clock, told["windows"], wait_for_card)
+    ranges = Ranges(clock, told["windows"], wait_for_card)
     timed = [(run, *row) for run, other in enumerate(told["timed"]) for row in ranges_in(other)]
     atexit.register(finish, os.getpid(), path, recorder, ranges, timed, " ".join(words))  # behind all of the program's
-    sys.meta_path.insert(0, watching.Watcher(ranges))
+    sys.meta_path.insert(0, Watcher(ranges))
     sys.excepthook = show_own_frames
     return run(words)
-
-
-def _beside(name: str) -> Any:
-    """Return the module in the file beside this one, by a name that no program has."""
-    place = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")
-    spec = importlib.util.spec_from_file_location(f"streamsim_capture_{name}", place)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def ranges_in(path: str) -> Iterator[Row]:

@@ -93,7 +93,7 @@ def capture(program: PythonProgram, output: Path, window: str | None = None, unt
     if os.path.exists(output) and any(os.path.exists(w) and os.path.samefile(w, output) for w in program.words):
         raise InputError(f"{output}: is a file of the program; choose another output")
     with tempfile.TemporaryDirectory(prefix="streamsim-") as folder:
-        _probe(program, Path(folder, "probe"))
+        _probe(program)
         windows = {} if window is None or are_times(window) else names_of(window)
         timed: list[str] = []
         for run in range(untraced_runs):
@@ -107,20 +107,16 @@ def capture(program: PythonProgram, output: Path, window: str | None = None, unt
         return _keep(program, Path(found), output)
 
 
-def _probe(program: PythonProgram, report: Path) -> None:
+def _probe(program: PythonProgram) -> None:
     """Raise NoGpuError or InputError, with the remedy, if nothing can be recorded."""
-    command = [program.interpreter, runner.__file__, "probe", str(report), "{}"]
+    command = [program.interpreter, runner.__file__, "probe", "", "{}"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    try:
-        found = json.loads(report.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise InputError(f"{program.interpreter}: cannot run {Path(runner.__file__).name} ({last})") from None
-    if not found["cards"]:
-        raise NoGpuError(f"no usable GPU ({found['why']}): to capture a program needs an NVIDIA card and its driver")
-    if found["no_cupti"]:
+    reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    if done.returncode == runner.NO_CARD:
+        raise NoGpuError(f"no usable GPU ({reason}): to capture a program needs an NVIDIA card and its driver")
+    if done.returncode:
         raise InputError(
-            f"{program.interpreter}: cannot import cupti-python ({found['no_cupti'][:60]});"
+            f"{program.interpreter}: cannot import cupti-python ({reason[:60]});"
             f" {install('cupti')} with that Python (for CUDA 13), or {BY_OTHERS}"
         )
 
