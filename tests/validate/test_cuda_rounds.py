@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from streamsim.device import COMPILED, front_end_names, load_device, with_front_end
 from streamsim.errors import InputError
 from streamsim_validate.calibrate.front_ends import KINDS, REPEATS, fit_front_end, measure_front_ends
-from streamsim_validate.gpu.nvcc import CudaRounds, all_rounds, compiled_rounds
+from streamsim_validate.gpu.nvcc import CudaRounds, compiled_rounds, probes
 
 SLICE = 32 << 10  # bytes
 
@@ -30,9 +30,9 @@ def nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def rounds_of(kind: str, folder: Path, turns: int) -> list[list[str]]:
     """What the program calls between two looks at the clock, of a run that warms up and of one that counts."""
     source, program = folder / "rounds.cu", folder / "rounds"
-    source.write_text(all_rounds())
+    source.write_text(probes())
     subprocess.run(["nvcc", "-o", program, source], check=True)
-    done = subprocess.run([program, str(turns), kind], capture_output=True, text=True, check=True)
+    done = subprocess.run([program, "rounds", str(turns), kind], capture_output=True, text=True, check=True)
     (seconds,) = json.loads(done.stdout)["rounds_s"]
     assert seconds > 0
     _, *timed = done.stderr.split("clock\n")

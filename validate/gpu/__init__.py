@@ -8,5 +8,5 @@ from streamsim_validate.gpu.card import CONNECTIONS_VARIABLE, Gpu, NoGpuError, c
 from streamsim_validate.gpu.kernels import THREADS_PER_BLOCK, Arrays, load_kernels, read_source
 from streamsim_validate.gpu.libraries import Calls, Library, LinearLayers, installed_libraries, recorded_works
 from streamsim_validate.gpu.memory import Key, buffers_of, check_fits, free_host_bytes, union
-from streamsim_validate.gpu.nvcc import MAIN, Compiled, CudaRounds, compiled_rounds, has_nvcc, paced
+from streamsim_validate.gpu.nvcc import Compiled, CudaRounds, compiled_rounds, has_nvcc, paced, probes
 from streamsim_validate.gpu.replayer import LostGpuError, Meter, Replayer, Sample, refuse_races

@@ -96,122 +96,157 @@ class Compiled:
 MAIN = "int main("
 MEASURES = "  for (int i = 0; i <= repeat; ++i) timed(all, i);"  # a program, itself
 PACED_RUNS = "  for (int i = 0; i <= repeat; ++i) Paced([&] { timed(all, i); });"
-ROUNDS = f"""
-class Rounds {{  // of calls that the letters of a kind stand for
-  static constexpr size_t kSlice = {SLICE}, kSlices = {SLICES};
+SIZES = (
+    f"constexpr size_t kSlice = {SLICE}, kSlices = {SLICES}, kStreams = {STREAMS}, kLinkBytes = {LINK_BYTES};\n"
+    f'constexpr const char* kPace = "{PACE_ROUND}";\n'
+)
+PROBES = """
+template <typename Run>
+double Took(Run run) {  // seconds until the calls have returned
+  Check(cudaDeviceSynchronize());
+  auto start = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void Print(const char* name, const std::vector<double>& seconds) {
+  printf("{\\"%s\\": [", name);
+  for (size_t i = 0; i < seconds.size(); ++i) printf("%s%.9f", i ? ", " : "", seconds[i]);
+  printf("]}\\n");
+}
+
+class Rounds {  // of calls that the letters of a kind stand for
   float *h_, *x_, *y_;
-  std::vector<cudaStream_t> streams_ = std::vector<cudaStream_t>({STREAMS});
+  std::vector<cudaStream_t> streams_ = std::vector<cudaStream_t>(kStreams);
   std::vector<cudaEvent_t> events_ = std::vector<cudaEvent_t>(kSlices);
 
-  static void Kernel(float* x, float* y, cudaStream_t stream) {{
+  static void Kernel(float* x, float* y, cudaStream_t stream) {
     StandIn<<<(kSlice + 255) / 256, 256, 0, stream>>>(x, y, kSlice, 1);
-  }}
+  }
 
  public:
-  Rounds() {{
+  Rounds() {
     Check(cudaMallocHost(&h_, 4 * kSlice * kSlices));
-    for (float** d : {{&x_, &y_}}) Check(cudaMalloc(d, 4 * kSlice * kSlices));
+    for (float** d : {&x_, &y_}) Check(cudaMalloc(d, 4 * kSlice * kSlices));
     for (auto& s : streams_) Check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
     for (auto& e : events_) Check(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
-  }}
+  }
 
-  ~Rounds() {{  // no streams but its own are beside a program
-    for (auto& s : streams_) Check(cudaStreamDestroy(s));
-    for (auto& e : events_) Check(cudaEventDestroy(e));
-    for (float* d : {{x_, y_}}) Check(cudaFree(d));
-    Check(cudaFreeHost(h_));
-  }}
-
-  double Each(const std::string& kind, int turns) {{  // seconds a round
+  double Each(const std::string& kind, int turns) {  // seconds a round
     bool goes_round = kind.find('|') != std::string::npos;
     for (auto& e : events_) Check(cudaEventRecord(e, streams_[0]));
+    double seconds = Took([&] {
+      for (int turn = 0; turn < turns; ++turn) {
+        auto stream = streams_[goes_round ? turn % kStreams : 0];
+        size_t at = turn % kSlices * kSlice;
+        for (char call : kind) {
+          if (call == 'i') Check(cudaMemcpyAsync(x_ + at, h_ + at, 4 * kSlice, cudaMemcpyDefault, stream));
+          if (call == 'o') Check(cudaMemcpyAsync(h_ + at, y_ + at, 4 * kSlice, cudaMemcpyDefault, stream));
+          if (call == 'k') Kernel(x_ + at, y_ + at, stream);
+          if (call == 'r') Check(cudaEventRecord(events_[turn % kSlices], streams_[turn % kStreams]));
+          if (call == 'w') Check(cudaStreamWaitEvent(streams_[turn % kStreams], events_[turn % kSlices]));
+          if (call == 's') Check(cudaDeviceSynchronize());
+        }
+      }
+    });
     Check(cudaDeviceSynchronize());
-    auto start = std::chrono::steady_clock::now();
-    for (int turn = 0; turn < turns; ++turn) {{
-      auto stream = streams_[goes_round ? turn % streams_.size() : 0];
-      size_t at = turn % kSlices * kSlice;
-      for (char call : kind) {{
-        if (call == 'i') Check(cudaMemcpyAsync(x_ + at, h_ + at, 4 * kSlice, cudaMemcpyDefault, stream));
-        if (call == 'o') Check(cudaMemcpyAsync(h_ + at, y_ + at, 4 * kSlice, cudaMemcpyDefault, stream));
-        if (call == 'k') Kernel(x_ + at, y_ + at, stream);
-        if (call == 'r') Check(cudaEventRecord(events_[turn % kSlices], streams_[turn % streams_.size()]));
-        if (call == 'w') Check(cudaStreamWaitEvent(streams_[turn % streams_.size()], events_[turn % kSlices]));
-        if (call == 's') Check(cudaDeviceSynchronize());
-      }}
-    }}
-    std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    Check(cudaDeviceSynchronize());
-    return took.count() / turns;
-  }}
-}};
-"""
-ALL_ROUNDS = """
-int main(int argc, char** argv) {  // TURNS KIND...
-  Rounds rounds;
-  for (int i = 2; i < argc; ++i) {
-    if (i == 2) rounds.Each(argv[i], atoi(argv[1]));  // the first calls of all
-    printf("%s%.9f", i > 2 ? ", " : "{\\"rounds_s\\": [", rounds.Each(argv[i], atoi(argv[1])));
+    return seconds / turns;
   }
-  printf("]}\\n");
+};
+"""
+# Modes: ``rounds TURNS KIND...`` and ``chain FLOATS ROUNDS LENGTH``. The first launch of a chain, over one float, holds
+# the card for about 20 ms. Meanwhile the host makes the other calls.
+ALONE = """
+double Launch(size_t n, int work, int more) {  // seconds that a launch adds to a chain of them
+  float *x, *y;
+  Check(cudaMalloc(&x, n * 4));
+  Check(cudaMalloc(&y, n * 4));
+  Check(cudaMemset(x, 0, n * 4));
+  cudaStream_t stream;
+  Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  cudaEvent_t begin, end;
+  for (auto* event : {&begin, &end}) Check(cudaEventCreateWithFlags(event, cudaEventDefault));
+  std::vector<float> medians_ms;
+  for (int length : {1, 1 + more}) {
+    std::vector<float> chain_ms(4);  // the first one warms up
+    for (float& ms : chain_ms) {
+      Check(cudaDeviceSynchronize());
+      Kernels(x, y, 1, 4000000, stream);
+      Check(cudaEventRecord(begin, stream));
+      for (int k = 0; k < length; ++k) Kernels(x, y, n, work, stream);
+      Check(cudaEventRecord(end, stream));
+      Check(cudaDeviceSynchronize());
+      Check(cudaEventElapsedTime(&ms, begin, end));
+    }
+    std::sort(chain_ms.begin() + 1, chain_ms.end());
+    medians_ms.push_back(chain_ms[2]);
+  }
+  return (medians_ms[1] - medians_ms[0]) / 1e3 / more;
+}
+
+int main(int argc, char** argv) {
+  std::vector<double> seconds;
+  if (std::string(argv[1]) == "chain") {
+    Print("each_s", {Launch(atol(argv[2]), atoi(argv[3]), atoi(argv[4]))});
+    return 0;
+  }
+  Rounds rounds;
+  rounds.Each(argv[3], atoi(argv[2]));  // the first calls of all
+  for (int i = 3; i < argc; ++i) seconds.push_back(rounds.Each(argv[i], atoi(argv[2])));
+  Print("rounds_s", seconds);
   return 0;
 }
 """
 PACED = """
-class Link {{
-  static constexpr size_t kBytes = {link_bytes};
+class Link {
   char *from_, *to_, *x_, *y_;
   cudaStream_t there_;
 
  public:
-  Link() {{
-    for (char** h : {{&from_, &to_}}) Check(cudaMallocHost(h, kBytes));
-    for (char** d : {{&x_, &y_}}) Check(cudaMalloc(d, kBytes));
+  Link() {
+    for (char** h : {&from_, &to_}) Check(cudaMallocHost(h, kLinkBytes));
+    for (char** d : {&x_, &y_}) Check(cudaMalloc(d, kLinkBytes));
     Check(cudaStreamCreateWithFlags(&there_, cudaStreamNonBlocking));
     Both();  // the first one warms up
-  }}
+  }
 
-  double Both() {{  // seconds of a copy each way at once; back in the legacy stream, which has its queue already
-    Check(cudaDeviceSynchronize());
-    auto start = std::chrono::steady_clock::now();
-    Check(cudaMemcpyAsync(x_, from_, kBytes, cudaMemcpyDefault, there_));
-    Check(cudaMemcpyAsync(to_, y_, kBytes, cudaMemcpyDefault, 0));
-    Check(cudaDeviceSynchronize());
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  }}
-}};
+  double Both() {  // seconds of a copy each way at once; back in the legacy stream, which has its queue already
+    return Took([&] {
+      Check(cudaMemcpyAsync(x_, from_, kLinkBytes, cudaMemcpyDefault, there_));
+      Check(cudaMemcpyAsync(to_, y_, kLinkBytes, cudaMemcpyDefault, 0));
+      Check(cudaDeviceSynchronize());
+    });
+  }
+};
 
-std::vector<double> paces_s, links_s;  // of each run
+std::vector<double> paces_s, links_s;  // of each run that counts
 
 template <typename Run>
-void Paced(Run run) {{  // between two rounds of calls; of one stream, so that they hardly disturb whose queue is whose
+void Paced(Run run) {  // between two rounds of calls; of one stream, so that they hardly disturb whose queue is whose
   static Rounds& rounds = *new Rounds;
   static Link& link = *new Link;
-  double link_before = link.Both(), before = rounds.Each("{kind}", {turns});
+  static bool is_first = true;
+  double link_before = link.Both(), before = rounds.Each(kPace, kTurns);
   run();
-  double link_after = link.Both();
-  paces_s.push_back((before + rounds.Each("{kind}", {turns})) / 2);
-  links_s.push_back((link_before + link_after) / 2);
-}}
+  double link_after = link.Both(), after = rounds.Each(kPace, kTurns);
+  if (!is_first) paces_s.push_back((before + after) / 2), links_s.push_back((link_before + link_after) / 2);
+  is_first = false;
+}
 """
 BESIDE = """
 int main(int argc, char** argv) {
   int code = Program(argc, argv);
-  const char* before = "{";
-  for (auto& [name, seconds] : {std::pair{"paces_s", paces_s}, std::pair{"links_s", links_s}}) {
-    printf("%s\\"%s\\": [", before, name);
-    for (size_t i = 1; i < seconds.size(); ++i) printf("%s%.9f", i > 1 ? ", " : "", seconds[i]);
-    before = "], ";
-  }
-  printf("]}\\n");
+  Print("paces_s", paces_s);
+  Print("links_s", links_s);
   return code;
 }
 """
 
 
-def all_rounds() -> str:
-    """Return the program that measures rounds. Its arguments: the number of rounds in a run, then their kinds."""
+def probes() -> str:
+    """Return the program that measures rounds of calls, or a chain of launches."""
     plain = code_of(Workload(1, (FLOAT_BYTES,), (FLOAT_BYTES,), (WorkloadKernel(),)), Config(), "cuda-c++")
-    return plain.partition(MAIN)[0] + ROUNDS + ALL_ROUNDS
+    return plain.partition(MAIN)[0] + SIZES + PROBES + ALONE
 
 
 class CudaRounds:
@@ -228,7 +263,7 @@ class CudaRounds:
 
         Raises InputError if the program does not compile or run.
         """
-        (seconds,) = self._compiled.said(all_rounds(), [str(turns), *kinds], ["rounds_s"])
+        (seconds,) = self._compiled.said(probes(), ["rounds", str(turns), *kinds], ["rounds_s"])
         return list(map(float, seconds))
 
     def close(self) -> None:
@@ -257,6 +292,4 @@ def paced(text: str, turns: int) -> str:
     """
     head, _, tail = text.partition(MAIN)
     body = tail.replace(MEASURES, PACED_RUNS, 1)
-    return (
-        f"{head}{ROUNDS}{PACED.format(turns=turns, kind=PACE_ROUND, link_bytes=LINK_BYTES)}\nint Program({body}{BESIDE}"
-    )
+    return f"{head}{SIZES}constexpr int kTurns = {turns};{PROBES}{PACED}\nint Program({body}{BESIDE}"

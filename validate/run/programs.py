@@ -29,11 +29,10 @@ from streamsim.code import FLOAT_BYTES, LANGUAGES, Language, code_of
 from streamsim.collector import collector_off
 from streamsim.device import LINEAR
 from streamsim.errors import InputError, install
-from streamsim.program import Config, Workload, WorkloadKernel
+from streamsim.program import Config, Workload
 from streamsim.text import one_line
 from streamsim_validate.calibrate import TURNS, time_round
 from streamsim_validate.gpu import (
-    MAIN,
     Bench,
     Compiled,
     Gpu,
@@ -45,6 +44,7 @@ from streamsim_validate.gpu import (
     installed_libraries,
     paced,
     prepare,
+    probes,
 )
 from streamsim_validate.progress import OnStep
 from streamsim_validate.records import CHUNK_ROUND, LINEAR_ROUND, LINK_PAIR, PACE_ROUND, Program, to_times
@@ -59,46 +59,7 @@ FUNCTION = "kernels"  # the name of the function in a program, and in a file wit
 PROBE_RUNS = 3  # of each probe beside a program, after one that warms up
 SIDE_BY_SIDE_TURNS = 3  # in which several programs are run
 
-# The main function that times a chain of a program's launches. The first launch, over one float, holds the card for
-# about 20 ms. Meanwhile the host makes the other calls.
 CHAIN_LENGTH = 20  # launches
-CHAIN = """int main(int argc, char** argv) {
-  size_t n = atol(argv[1]);
-  int work = atoi(argv[2]), more = atoi(argv[3]);
-  float *x, *y;
-  Check(cudaMalloc(&x, n * 4));
-  Check(cudaMalloc(&y, n * 4));
-  Check(cudaMemset(x, 0, n * 4));
-  cudaStream_t stream;
-  Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  cudaEvent_t begin, end;
-  Check(cudaEventCreateWithFlags(&begin, cudaEventDefault));
-  Check(cudaEventCreateWithFlags(&end, cudaEventDefault));
-  std::vector<float> medians_ms;
-  for (int length : {1, 1 + more}) {
-    std::vector<float> chain_ms(4);  // the first one warms up
-    for (float& ms : chain_ms) {
-      Check(cudaDeviceSynchronize());
-      Kernels(x, y, 1, 4000000, stream);
-      Check(cudaEventRecord(begin, stream));
-      for (int k = 0; k < length; ++k) Kernels(x, y, n, work, stream);
-      Check(cudaEventRecord(end, stream));
-      Check(cudaDeviceSynchronize());
-      Check(cudaEventElapsedTime(&ms, begin, end));
-    }
-    std::sort(chain_ms.begin() + 1, chain_ms.end());
-    medians_ms.push_back(chain_ms[2]);
-  }
-  printf("{\\"each_s\\": %.9f}\\n", (medians_ms[1] - medians_ms[0]) / 1e3 / more);
-  return 0;
-}
-"""
-
-
-def chains() -> str:
-    """Return the program that times chains of launches."""
-    plain = code_of(Workload(1, (FLOAT_BYTES,), (FLOAT_BYTES,), (WorkloadKernel(),)), Config(), CUDA)
-    return plain.partition(MAIN)[0] + CHAIN
 
 
 class Pace(NamedTuple):
@@ -326,7 +287,7 @@ class Cuda:
 
     def prepare(self, items: Sequence[Planned], on_step: OnStep) -> None:
         """Compile what these run if they are probed."""
-        texts = [chains()]
+        texts = [probes()]
         for item in items:
             with suppress(InputError):  # the error is raised again when the program is to run
                 texts.append(paced(self._program(item.workload, item.config)[0], TURNS))
@@ -365,8 +326,9 @@ class Cuda:
         return (self._each_s(elements, workload.kernels[0].parameter),) * len(workload.kernels)
 
     def _measure_each_s(self, elements: int, work: int) -> float:
-        words = [str(elements), str(work), str(CHAIN_LENGTH)]
-        return max(0.0, float(self._compiled.said(chains(), words, ["each_s"])[0]))
+        words = ["chain", str(elements), str(work), str(CHAIN_LENGTH)]
+        ((seconds,),) = self._compiled.said(probes(), words, ["each_s"])
+        return max(0.0, float(seconds))
 
     def close(self) -> None:
         """Remove the folder."""
