@@ -9,7 +9,8 @@ print(prediction.makespan_s, prediction.speedup)
 
 from importlib.metadata import version
 
-from streamsim.analysis import Explanation, Prediction, explain, interval, predict, what_if
+from streamsim.advice import Explanation, explain, what_if
+from streamsim.analysis import Prediction, interval, predict
 from streamsim.code import code_of, code_of_schedule
 from streamsim.device import Device, changed, device_names, load_device
 from streamsim.diagnosis import Measured, diagnose
@@ -50,7 +51,7 @@ from streamsim.program import (
 from streamsim.races import check
 from streamsim.recorded import Recording, program_of, read_recording, replay, summarise
 from streamsim.report import gantt, plot_gantt, plot_gantts, save_gantt, write_trace
-from streamsim.search import Best, Grid, Sweep, best, best_offload, best_steps, evaluate, sweep
+from streamsim.search import Best, Grid, Sweep, best, best_offload, best_program, evaluate, sweep
 from streamsim.timeline import Timeline
 from streamsim.training import loop_advice
 from streamsim.transform import Change
@@ -87,7 +88,7 @@ __all__ = [
     "__version__",
     "best",
     "best_offload",
-    "best_steps",
+    "best_program",
     "breadth_first",
     "build",
     "changed",

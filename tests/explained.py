@@ -1,12 +1,12 @@
 """What the tests of explanations share."""
 
+from collections.abc import Iterator
+
 from strategies import make_device
 
-from streamsim.analysis import Explanation
+from streamsim.advice import Explanation, Trial, advise
 from streamsim.program import Workload, WorkloadKernel
-
-pass
-
+from streamsim.transform import Origin, Scenario
 
 PLAIN = make_device()
 WORKLOAD = Workload(1 << 24, (4,), (4,), (WorkloadKernel("kernel", 0.57e-3),))
@@ -15,3 +15,10 @@ WORKLOAD = Workload(1 << 24, (4,), (4,), (WorkloadKernel("kernel", 0.57e-3),))
 def lost(explanation: Explanation) -> dict[str, int]:
     """Ticks by cause, above the bound."""
     return {loss.cause: loss.ticks for loss in explanation.losses if loss.ticks}
+
+
+def tried(scenario: Scenario, source: Origin | None = None) -> Iterator[tuple[str, Trial, Scenario]]:
+    """Every single change that is tried: against which cause, its trial, and the changed program."""
+    for trial in advise(*scenario, source, budget_ops=0).alone:
+        assert trial.against is not None
+        yield trial.against, trial, trial.made.case.scenario

@@ -1,12 +1,10 @@
-"""What a prediction says: bounds, formulas, intervals, the causes of lost time, their remedies, what changes bring.
+"""What a prediction says: bounds, formulas, intervals, and the causes of lost time.
 
-``predict`` stands at the door. ``bounds`` are the model's own, ``formulas`` those that others have published.
-``explain`` splits lost time over ``causes``, by simulations without them (``removals``) of programs changed
-(:mod:`streamsim.transform`) or counterfactual, and works out their ``shapley`` values and the ``engine_loads``;
-``remedies`` are changes that can be made, and ``what_if`` says what any of them brings.
+``predict`` stands at the door. ``bounds`` are the model's own, ``formulas`` those that others have published. Lost time
+is split over ``causes``, by simulations without them (``removals``) of programs changed (:mod:`streamsim.transform`) or
+``counterfactual``, by their ``shapley`` values and the ``engine_loads``.
 """
 
-from streamsim.analysis.advice import WORTH, advise
 from streamsim.analysis.bounds import (
     BOUND_AS_ISSUED,
     BOUND_OF_WORK,
@@ -21,10 +19,9 @@ from streamsim.analysis.bounds import (
     duplex_bound,
     lower_bound,
 )
-from streamsim.analysis.causes import BEHIND, CAUSES, KEYS, LIMITS, Assuming, Loss, Together
-from streamsim.analysis.counterfactual import without_latencies
-from streamsim.analysis.explain import explain
-from streamsim.analysis.explanation import LOSS_FIELDS, Explanation
+from streamsim.analysis.causes import BEHIND, CAUSES, KEYS, LIMITS, Key
+from streamsim.analysis.counterfactual import has_few_connections, without_latencies
+from streamsim.analysis.engine_loads import limits_of
 from streamsim.analysis.formulas import (
     FORMULA_WORDS,
     Stages,
@@ -55,9 +52,7 @@ from streamsim.analysis.intervals import (
     works_in,
 )
 from streamsim.analysis.predict import ELSEWHERE, Prediction, SerialProgram, WithoutRing, predict, without_ring
-from streamsim.analysis.remedies import FACTORS, STREAMS, Remedies
 from streamsim.analysis.removals import Removals
-from streamsim.analysis.shapley import in_turn, mean_gains
-from streamsim.analysis.what_if import Outcome, WhatIf, what_if
+from streamsim.analysis.shapley import in_turn, mean_gains, split_of
 from streamsim.analysis.work_bound import chunk_bounds, work_bound
 from streamsim.analysis.workloads import check_room, kernel_assumptions, remedy, shown_s, timed_alone

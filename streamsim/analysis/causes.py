@@ -1,11 +1,6 @@
-"""What loses time: the causes, and what each has lost."""
+"""What loses time: the causes, in words."""
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
-
-from streamsim.rules import TICKS_PER_S
-from streamsim.text import format_seconds, listed, short
-from streamsim.transform import Scenario
 
 Key = Literal[
     "pageable-memory",
@@ -139,87 +134,3 @@ BEHIND: dict[Key, Key] = {
     "connections": "issue-order",
     "host-issue": "slow-calls",
 }
-
-
-class Assuming(NamedTuple):
-    """A remedy that is right only if something holds that the schedule does not show: ``assumes``, as "if" says it.
-
-    ``gain_alone_s`` and ``remedied`` are as of a :class:`Loss`.
-    """
-
-    assumes: str
-    remedy: str
-    gain_alone_s: float
-    remedied: Scenario
-
-    def words(self, within: float = 0.0) -> str:
-        """Return the condition, the remedy and its gain. ``within``: the relative error of times, if known."""
-        return f"if {self.assumes}: {self.remedy} (gains {format_seconds(self.gain_alone_s, within)})"
-
-
-class Together(NamedTuple):
-    """Changes that gain more together than a single one; ``makespan_s`` and ``remedied`` are with all of them."""
-
-    changes: tuple[str, ...]
-    makespan_s: float
-    remedied: Scenario
-
-    def words(self, within: float = 0.0) -> str:
-        """Return the changes and the time with all of them. ``within``: the relative error of times, if known."""
-        several = f"{len(self.changes)} changes together: " if len(self.changes) > 1 else ""
-        return f"{several}{listed(self.changes)}: {format_seconds(self.makespan_s, within)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """What a cause costs, and what to do about it. ``ticks``: its part of the lost time, in nanoseconds.
-
-    ``remedy``: of the changes that remove more of this cause than of any other, the one that gains most.
-    ``gain_alone_s``: by how much the makespan shrinks, in seconds, when the ``remedy`` alone is done; simulated. Below
-    zero where it would cost time. ``remedied``: the schedule and the device with the remedy done; None where nothing
-    can be done: then ``gain_alone_s`` is what it would be worth if this cause could be removed. ``assuming``: a change
-    that gains more, or at all, if something holds that the schedule does not show.
-    """
-
-    cause: Key
-    ticks: int
-    gain_alone_s: float
-    remedy: str
-    remedied: Scenario | None = None
-    assuming: Assuming | None = None
-
-    def __repr__(self) -> str:
-        lost, gain = format_seconds(self.lost_s), format_seconds(self.gain_alone_s)
-        return short(f"Loss({self.title}: {lost} lost; {gain} gained alone by: {self.remedy})")
-
-    @property
-    def helps(self) -> bool:
-        """Return True if the remedy can be done and gains something alone."""
-        return self.remedied is not None and self.gain_alone_s > 0
-
-    @property
-    def made(self) -> bool:
-        """Return True if ``gain_alone_s`` is that of a change that has been made."""
-        return self.remedied is not None
-
-    @property
-    def lost_s(self) -> float:
-        """Its part of the lost time in seconds."""
-        return self.ticks / TICKS_PER_S
-
-    @property
-    def title(self) -> str:
-        """The cause in words."""
-        return CAUSES[self.cause].title
-
-    def remedies(self, within: float = 0.0) -> str:
-        """Return the remedy, and what more could be done if something holds. ``within``: as of times, if known."""
-        if self.assuming is None:
-            return self.remedy
-        more = self.assuming.words(within)
-        return f"{self.remedy}; {more}" if self.made else more
-
-    @property
-    def meaning(self) -> str:
-        """What happens, and what can be done about it beyond the remedies that were tried."""
-        return CAUSES[self.cause].meaning

@@ -4,19 +4,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from streamsim.analysis import counterfactual as without
-from streamsim.analysis.causes import CAUSES, KEYS, LIMITS, Key, Loss
+from streamsim.analysis.causes import KEYS, LIMITS, Key
 from streamsim.analysis.engine_loads import Load, engines_of, loads_of
-from streamsim.analysis.remedies import Remedies
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import MOST_CONNECTIONS, Device
 from streamsim.program import Copy, ResultCache, Schedule
 from streamsim.rules import TICKS_PER_S, ticks
 from streamsim.timeline import Timeline
-from streamsim.transform import Origin, Scenario, dependences_of, still_ordered
+from streamsim.transform import Scenario, dependences_of, still_ordered
 from streamsim.transform import calls_and_memory as calls
 from streamsim.transform import legacy_stream as legacy
 
-SIMULATIONS = 100  # of a schedule with its causes and remedies, or about
+SIMULATIONS = 100  # of a schedule without its causes, or about
 BUDGET = 20_000  # ops simulated for an exact split; beyond, two orders
 
 
@@ -26,13 +25,12 @@ class Removals:
     ``is_exact``: over all orders of removal; else over two. Unless it is said, as many as ``BUDGET`` allows.
     """
 
-    def __init__(self, scenario: Scenario, source: Origin | None = None, is_exact: bool | None = None) -> None:
+    def __init__(self, scenario: Scenario, is_exact: bool | None = None) -> None:
         self.case = scenario
         self._ops = len(scenario.schedule.ops)
         self._needs = dependences_of(scenario.schedule)
         self._once = [op for i in sorted(self._needs.common) if isinstance(op := scenario.schedule.ops[i], Copy)]
         self.is_racy = self._needs.is_racy
-        self.remedies = Remedies(scenario, source)
         self._order = next(iter(self._needs.orders), None)
         self._most = MOST_CONNECTIONS
         self._known: dict[frozenset[Key], int] = {}
@@ -81,10 +79,6 @@ class Removals:
         """The shortest makespan that any removal has reached."""
         self.time(frozenset(self.present))
         return min(self._known.values())
-
-    def limit(self, key: Key, ticks: int) -> Loss:
-        """What a cause has lost that nothing can be done about, and what it would be worth if it were gone."""
-        return Loss(key, ticks, self.worth_s(key), f"cannot be removed: {CAUSES[key].otherwise}")
 
     def worth_s(self, key: Key) -> float:
         """By how much the makespan shrinks, in seconds, without a cause."""

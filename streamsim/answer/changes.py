@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from streamsim.analysis import Outcome, WhatIf
+from streamsim.advice import Outcome, WhatIf
 from streamsim.answer.document import Answer, Pictures
 from streamsim.device import Device, within_words
 from streamsim.diagnosis import CandidateProgram, Diagnosis

@@ -1,20 +1,19 @@
 """Answers to what a program takes and why: predictions and explanations."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from streamsim.advice import LOSS_FIELDS, Explanation, Loss
 from streamsim.analysis import (
     BOUND_AS_ISSUED,
     BOUND_OF_WORK,
     BUSIEST_ENGINE,
     ELSEWHERE,
     FORMULA_WORDS,
-    LOSS_FIELDS,
     Bound,
-    Explanation,
     Interval,
-    Loss,
     Prediction,
     WithoutRing,
     bound_json,
@@ -184,10 +183,12 @@ def explanation_answer(
     work: Bound | None = None,
     assumed: Sequence[str] = (),
     inputs: dict[str, Any] | None = None,
+    command: str = "",
 ) -> Answer:
     """Return the answer of an explanation: the losses, their remedies, and what to do first.
 
-    ``work``: the bound of the work, if known; ``assumed``, ``inputs`` as for :func:`prediction_answer`.
+    ``work``: the bound of the work, if known; ``command``: that which makes changes of the program, if any does;
+    ``assumed``, ``inputs`` as for :func:`prediction_answer`.
     """
     e = explanation
     issued_s = max(e.own_bound_s, work.seconds if work else 0.0)  # neither is beaten
@@ -199,12 +200,15 @@ def explanation_answer(
         (BUSIEST_ENGINE, e.bound_s, f"the {e.bound_by}"),
     ]
     bound: list[Fact] = [] if work is None else [(BOUND_OF_WORK, work.seconds, f"by {work.bound_by}")]
+    first = [f"first: {e.advice}"]
+    if command and e.first is not None:
+        first.append(f"try it: {command} {shlex.join(e.first.options)}")
     lost, short = (_loss_tables(e, folded) for folded in (0.0, FOLDED))
     rest: list[Fact] = [(BOUND_AS_ISSUED, issued_s, "of this schedule")]
     rows = [{"where": where, **loss} for where in ("losses", "limits") for loss in data[where]]
     return Answer(
         title=title_of(e.timeline),
-        verdict=(f"first: {e.advice}",),
+        verdict=tuple(first),
         warnings=(RACY,) if e.is_racy else (),
         facts=facts("", [[*headline, *bound]], e.known_within),
         tables=short[:1],
@@ -255,7 +259,7 @@ def _loss_rows(losses: Sequence[Loss], whole_s: float, least_s: float, within: f
 
 def _gain_s(loss: Loss) -> float:
     """Return the most that is said to be gained against a cause."""
-    return max(loss.gain_alone_s, loss.assuming.gain_alone_s if loss.assuming else 0.0)
+    return max(loss.gain_alone_s, loss.assuming.saved_s() if loss.assuming else 0.0)
 
 
 def _alone(loss: Loss, within: float) -> str:
@@ -293,8 +297,8 @@ def _summary_of(name: str, explanation: Explanation) -> dict[str, str | float | 
         "makespan_s": explanation.makespan_s,
         "largest": largest.title if largest else None,
         "lost_s": largest.lost_s if largest else None,
-        "first": first.remedy if first else "nothing is worth changing",
-        "gain_alone_s": first.gain_alone_s if first and first.made else None,
+        "first": first.text if first else "nothing is worth changing",
+        "gain_alone_s": first.saved_s() if first else None,
     }
 
 

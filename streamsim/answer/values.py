@@ -8,7 +8,8 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from streamsim.analysis import Explanation, Prediction, WhatIf
+from streamsim.advice import Explanation, WhatIf
+from streamsim.analysis import Prediction
 from streamsim.answer.changes import diagnosis_answer, loop_answer, what_if_answer
 from streamsim.answer.document import Answer, Pictures
 from streamsim.answer.html import notebook_of, write_page

@@ -41,7 +41,7 @@ from streamsim.device import CALLS, COMPILED, Device, front_end_of, names_front_
 from streamsim.errors import InputError
 from streamsim.files import write_text
 from streamsim.program import HOST_MEMORIES, LAUNCHES, ORDERS, Config, Launch, Offload, Schedule, Workload
-from streamsim.search import BUDGET_OPS, SLOW, Best, Grid, best, best_steps, is_fast
+from streamsim.search import BUDGET_OPS, SLOW, Best, Grid, best, best_program, is_fast
 from streamsim.text import chosen, parse_buffers
 from streamsim.transform import Scenario, changed_by
 
@@ -140,7 +140,7 @@ def best_command(
     if given is not None:
         most, device_chosen = (max_chunks, max_streams), device_chosen.of(context, given)
         file = pipeline.workload
-        return judged(fail_if, _best_steps(given.schedule, file, device_chosen, independent, most, program))
+        return judged(fail_if, _best_program(given.schedule, file, device_chosen, independent, most, program))
     workload, device_chosen = device_chosen.written_in(pipeline.load(), language)
     card = device_chosen.load_for(workload)
     if program is not None:
@@ -223,7 +223,7 @@ def _program_given(context: click.Context, pipeline: Pipeline, independent: bool
     return given
 
 
-def _best_steps(
+def _best_program(
     schedule: Schedule,
     file: Path | None,
     asked_of: Chosen,
@@ -237,11 +237,12 @@ def _best_steps(
     """
     card = asked_of.load()
     with noting_compilation():
-        found = best_steps(schedule, card, independent, *most)
+        found = best_program(schedule, card, independent, *most)
     if program is not None:
-        way = found.simplest.config
-        issued = changed_by(replace(way, depth=0).changes(), Scenario(schedule, card)).case.schedule
-        write_text(code_of_steps_noted(issued, program[0], way.depth), program[1])
+        changes = found.simplest.config.changes
+        depth = next((int(change.option.split()[1]) for change in changes if change.kind == "--prefetch"), 0)
+        issued = changed_by((c for c in changes if c.kind != "--prefetch"), Scenario(schedule, card)).case.schedule
+        write_text(code_of_steps_noted(issued, program[0], depth), program[1])
     return _report(found, {"program": str(file), **asked_of.inputs(), "independent": independent})
 
 

@@ -1,7 +1,7 @@
 """Explain where the time of a pipeline or a schedule goes."""
 
+import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,12 +9,8 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from streamsim.analysis import (
-    Bound,
-    Explanation,
-    explain,
-    work_bound,
-)
+from streamsim.advice import Explanation, explain
+from streamsim.analysis import Bound, work_bound
 from streamsim.answer import Answer, diagnosis_answer, explanation_answer, explanations_answer
 from streamsim.cli.beside import write_beside
 from streamsim.cli.brief_help import BriefCommand
@@ -47,7 +43,6 @@ from streamsim.errors import OK, InputError
 from streamsim.model import simulate
 from streamsim.program import Config, Schedule, Workload, write_schedule
 from streamsim.report import save_explanation
-from streamsim.search import together
 from streamsim.text import one_line
 from streamsim.transform import LayersSource, Origin, Source
 
@@ -160,29 +155,29 @@ def explain_command(
                 raise InputError(one_line(f"--{name} {file}: does not go with --measured; leave one of them out"))
         answer = _diagnosed(asked, measured)
     else:
-        answer = _explained(context, path, asked, files)
+        answer = _explain(context, path, asked, files)
     emit(answer, asked.device)
     replay = answer.data.get("replay")
     off = {"replay": {**replay, "error": abs(replay["error"])}} if replay else {}
     return judged(fail_if, {**answer.data, **off})
 
 
-def _explained(context: click.Context, path: Path | None, asked: Asked, files: dict[str, Path | None]) -> Answer:
+def _explain(context: click.Context, path: Path | None, asked: Asked, files: dict[str, Path | None]) -> Answer:
     """Return why the work takes so long, above it what was recorded of it, and write the files."""
     with noting_compilation():
-        explanation = explained(asked.schedule, asked.device, asked.source)
+        explanation = explain(asked.schedule, asked.device, asked.source)
     source, work, given = asked.source, None, asked.given
     if isinstance(source, Source):
         work = bound_of_work(source.workload, source.config, asked.device)
-    answer = explanation_answer(explanation, work, asked.assumed, asked.inputs)
+    named = context.get_parameter_source("device") is ParameterSource.COMMANDLINE
+    command = whatif_words(context, path) if path is not None else ""
+    answer = explanation_answer(explanation, work, asked.assumed, asked.inputs, command)
     plot, trace, remedied, save_profile = files.values()
     if path is not None and given is not None and given.replayed is not None:
-        named = context.get_parameter_source("device") is ParameterSource.COMMANDLINE
         if named:
             whole, _, without = given.replayed
             given = replayed(path.name, whole, without.untraced_s, asked.device)
-        options = ("--device", context.params["device"]) if named else ()
-        answer, found = recorded_answer(path, given, (asked.schedule, asked.device), answer, options)
+        answer, found = recorded_answer(given, answer, named)
         write_beside({"recorded": found.recorded, "replayed": found.timeline}, plot, trace)
         if save_profile is not None:
             write_device(found.device, save_profile)
@@ -195,6 +190,17 @@ def _explained(context: click.Context, path: Path | None, asked: Asked, files: d
     if remedied is not None:
         write_schedule(_remedied(explanation, remedied), remedied)
     return answer
+
+
+def whatif_words(context: click.Context, path: Path) -> str:
+    """Return the command that changes the same part of a file's program on the same device."""
+    said = ["streamsim", "whatif", str(path)]
+    for name, value in part_asked().items():
+        said += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    for name in ("device", "connections"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            said += [f"--{name}", str(context.params[name])]
+    return one_line(shlex.join(said))
 
 
 def _spare(path: Path | None, written: dict[str, Path | None]) -> None:
@@ -214,32 +220,20 @@ def _explain_several(paths: Sequence[Path], context: click.Context, pipeline: Pi
             raise InputError(one_line(f"{path}: one of several files is a schedule or a recording; explain it alone"))
         device = chosen.of(context, given).load()
         with noting_compilation():
-            found.append((str(path), explained(given.schedule, device, None)))
+            found.append((str(path), explain(given.schedule, device, None)))
         notes |= dict.fromkeys(within_words(device))
     emit(explanations_answer(found, list(notes)))
 
 
-def explained(schedule: Schedule, device: "Device", source: "Origin | None") -> "Explanation":
-    """Explain a schedule, and look for changes that gain more together where it is known what it was made from."""
-    found = explain(schedule, device, source)
-    if not isinstance(source, Source):
-        return found
-
-    return replace(found, together=together(source, device, found))
-
-
-def _remedied(explanation: "Explanation", path: Path) -> Schedule:
-    """Return the schedule with the first remedy done, or with the changes that the advice names in its place."""
-    first = explanation.first
-    if explanation.together is not None and (first is None or first.remedy not in explanation.advice):
-        return explanation.together.remedied.schedule
-    if first is None or not first.helps:
-        first = explanation.best
-    if first is None or first.remedied is None:
+def _remedied(explanation: Explanation, path: Path) -> Schedule:
+    """Return the schedule with the changes to make first, or else with those that gain most."""
+    first = explanation.first or explanation.tried.fastest
+    if first is None:
         raise InputError(one_line(f"--remedied {path}: {explanation.advice}; nothing to save"))
-    if first.remedied.schedule == explanation.timeline.schedule:
-        raise InputError(one_line(f"--remedied {path}: the schedule stays as it is: {first.remedy}; nothing to save"))
-    return first.remedied.schedule
+    schedule = first.made.case.schedule
+    if schedule == explanation.timeline.schedule:
+        raise InputError(one_line(f"--remedied {path}: the schedule stays as it is: {first.text}; nothing to save"))
+    return schedule
 
 
 def asked_for(context: click.Context, pipeline: Pipeline, chosen: Chosen, of_layers: LayerOptions) -> Asked:

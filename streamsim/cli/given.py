@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from streamsim.device import Device, assumptions_of, known_within, parse_device
+from streamsim.device import Device, assumptions_of, parse_device
 from streamsim.errors import InputError
 from streamsim.program import RecordedTimes, Schedule, read_program
 from streamsim.recorded import (
@@ -14,7 +14,6 @@ from streamsim.recorded import (
     Replay,
     Unrecorded,
     busiest_card,
-    calls_before,
     kind_given,
     part_of,
     profile_of,
@@ -25,7 +24,7 @@ from streamsim.recorded import (
     warnings_of,
     without_recording,
 )
-from streamsim.text import format_ratio, one_line
+from streamsim.text import one_line
 
 # Suffixes of files that hold a program: told by their content which of the formats it is.
 SUFFIXES = (".json", ".gz", ".sqlite", ".sqlite3", ".db", ".nsys-rep", ".qdrep")
@@ -131,7 +130,5 @@ def replayed(name: str, recording: Recording, untraced_s: float | None, on: Devi
 
 
 def notes_on(device: Device, found: Replay, without: Unrecorded) -> list[str]:
-    """Return the assumptions on a recording's card, its replay's bad errors, and calls that should be made before."""
-    first = calls_before(without.program.schedule, device)
-    more = f"{first.words}: {format_ratio(first.gain, known_within(device))} as fast" if first else ""
-    return [line for line in (assumptions_of(device), *warnings_of(found, without), more) if line]
+    """Return the assumptions on a recording's card, and its replay's bad errors."""
+    return [line for line in (assumptions_of(device), *warnings_of(found, without)) if line]

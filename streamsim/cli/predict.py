@@ -7,10 +7,11 @@ import click
 import msgspec
 from msgspec.structs import replace
 
+from streamsim.advice import explain
 from streamsim.analysis import Prediction, interval, predict, without_ring
 from streamsim.answer import prediction_answer
 from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.explain import Asked, asked_for, bound_of_work, explained
+from streamsim.cli.explain import Asked, asked_for, bound_of_work
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.given import is_program
 from streamsim.cli.layers import (
@@ -180,7 +181,7 @@ def _report(prediction: Prediction, asked: Asked, wanted: _Wanted) -> int:
         if wanted.samples is not None:
             between = interval(asked.schedule, asked.device, wanted.samples, wanted.seed)
         if wanted.explain:
-            explanation = explained(asked.schedule, asked.device, asked.source)
+            explanation = explain(asked.schedule, asked.device, asked.source)
     if wanted.plot is not None:
         if explanation is None:
             save_compared(prediction, wanted.plot)

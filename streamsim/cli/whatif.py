@@ -8,7 +8,8 @@ import click
 from click.core import ParameterSource
 from msgspec.structs import replace
 
-from streamsim.analysis import WhatIf, kernel_assumptions, what_if
+from streamsim.advice import WhatIf, what_if
+from streamsim.analysis import kernel_assumptions
 from streamsim.answer import what_if_answer
 from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.brief_help import BriefCommand
@@ -36,10 +37,9 @@ from streamsim.errors import InputError
 from streamsim.files import write_text
 from streamsim.program import MOST_WORKERS, RecordedTimes, write_schedule
 from streamsim.timeline import Timeline, recorded_timeline
-from streamsim.transform import Case, Change, changed_by, kernels
+from streamsim.transform import IN_ROUNDS, ISSUE_ORDERS, Case, Change, changed_by, kernels
 from streamsim.transform import changes as make
 
-ISSUE_ORDERS = ("depth-first", "breadth-first")
 COUNT = click.IntRange(1, 1024)
 
 
@@ -66,9 +66,12 @@ COUNT = click.IntRange(1, 1024)
     metavar="TIMES",
     help="Use this many times the device buffers; 0: one a chunk.",
 )
+@click.option("--depth", type=COUNT, help="Stream layers through this many buffers.")
 @click.option("--chunks", type=CHUNKS, help="Cut the work into this many chunks in all: a multiple of its chunks now.")
 @click.option("--streams", type=COUNT, help="Issue the steps over this many streams in turn.")
-@click.option("--order", type=one_of(ISSUE_ORDERS), help="Issue chunk by chunk, or stage by stage.")
+@click.option(
+    "--order", type=one_of((*sorted(ISSUE_ORDERS), IN_ROUNDS)), help="Issue chunk by chunk, or stage by stage."
+)
 @click.option(
     "--prefetch", type=COUNT, metavar="DEPTH", help="Copy the data of the next steps beside this step's work."
 )
@@ -198,7 +201,8 @@ def _changes(
     """Yield the changes in the order in which they are made: memory and calls, order of work, its times, the device."""
     yield from _asked(options, {"pin": make.pin, "off_legacy": make.off_legacy, "is_async": make.make_async})
     yield from _asked(options, {"drop_sync": make.drop_sync, "warm_calls": make.warm_calls, "workers": make.workers})
-    yield from _asked(options, {"drop_waits": make.drop_waits, "buffers": make.buffers, "chunks": make.chunks})
+    yield from _asked(options, {"drop_waits": make.drop_waits, "buffers": make.buffers, "depth": make.depth})
+    yield from _asked(options, {"chunks": make.chunks})
     yield from _asked(options, {"streams": make.streams, "order": make.order, "prefetch": make.prefetch})
     if front_end_cost is not None:
         yield make.front_end_cost(_factor("--front-end-cost", front_end_cost), front_end_cost)

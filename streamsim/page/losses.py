@@ -2,7 +2,8 @@
 
 import msgspec
 
-from streamsim.analysis import BUSIEST_ENGINE, Explanation
+from streamsim.advice import Explanation
+from streamsim.analysis import BUSIEST_ENGINE
 from streamsim.report import BOUND_COLOUR, CAUSE_COLOURS, in_html
 from streamsim.text import format_seconds, format_share
 

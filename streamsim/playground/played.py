@@ -12,7 +12,8 @@ from typing import Any, cast
 
 import msgspec
 
-from streamsim.analysis import Prediction, explain, predict, work_bound
+from streamsim.advice import explain
+from streamsim.analysis import Prediction, predict, work_bound
 from streamsim.answer import lines_of, prediction_answer
 from streamsim.device import Device, changed, device_names, load_device, parse_settings
 from streamsim.errors import InputError

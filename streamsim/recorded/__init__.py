@@ -44,7 +44,6 @@ from streamsim.recorded.summary import (
     RecordedCardUse,
     RecordedReason,
     RecordingSummary,
-    calls_before,
     engines_of,
     summarise,
     verdict_of,

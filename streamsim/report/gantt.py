@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsim.analysis import BUSIEST_ENGINE, Explanation, Loss, Prediction, WhatIf
+from streamsim.advice import Explanation, Loss, WhatIf
+from streamsim.analysis import BUSIEST_ENGINE, Prediction
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.report.kinds import (
@@ -185,15 +186,15 @@ def _plot_several(titles: Sequence[str], charts: Sequence[Sequence[_Row]]) -> li
 def plot_remedied(explanation: Explanation) -> list[Axes]:
     """Draw ``explanation``, and below it on the same scale the program with the first remedy done, if there is one."""
     first = explanation.first
-    if first is None or first.remedied is None:
+    if first is None:
         return DisplayedPanels([plot_explanation(explanation)])
-    after = simulate(*first.remedied)
+    after = simulate(*first.made.case.scenario)
     lost, rows, rows_after = _lost_row(explanation), _rows(explanation.timeline), _rows(after)
     above, below = panels = _new_axes([[lost, *rows], rows_after], _legend_lines(lost))
     until_s = max(map(_last_s, ([lost, *rows], rows_after)))
     plot_explanation(explanation, above, until_s)
     _Chart(rows_after, below, until_s).draw(legend_of=())
-    set_title(below, f"with the remedy: {_title(after, None, '')}")
+    set_title(below, f"with the first change: {_title(after, None, '')}")
     return panels
 
 

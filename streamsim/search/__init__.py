@@ -4,14 +4,14 @@
 
 - configurations of a grid (``best``): ``grid`` lists them, ``evaluate`` simulates them;
 - placements of layers (``best_offload``);
-- changes of a program (``best_steps``).
+- changes of a program (``best_program``).
 
 ``sweep`` predicts every combination of some axes. Axes are given as text, and rows are written to files.
 """
 
 from streamsim.search.best import MARGINS_PERCENT, GridSearch, best
 from streamsim.search.best_offload import MOST_DEPTH, MOST_LEAN, best_offload
-from streamsim.search.best_steps import Way, best_steps
+from streamsim.search.best_program import best_program
 from streamsim.search.budgeted import BUDGET_OPS, Search
 from streamsim.search.evaluate import SLOW, TIMES_AS_FAST, evaluate, evaluate_ticks, is_fast, simulation_costs
 from streamsim.search.grid import Grid
@@ -35,5 +35,4 @@ from streamsim.search.sweep import (
     write_sweep,
 )
 from streamsim.search.sweep_text import ARRAYS, ONCE, read_asked, sweep, sweep_of
-from streamsim.search.together import changes, together
 from streamsim.search.tuning import Proposals, candidates, default_grid, proposals

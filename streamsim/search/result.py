@@ -5,7 +5,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
-from streamsim.analysis import Bound, WhatIf, bound_json
+from streamsim.advice import WhatIf
+from streamsim.analysis import Bound, bound_json
 from streamsim.device import Device, faster, known_within
 from streamsim.displayed import Result, attributes
 from streamsim.program import Layers, Schedule, Workload
@@ -39,7 +40,8 @@ class SimulatedProgram(msgspec.Struct, Generic[C], frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain numbers and strings. Unknown values are left out."""
-        found: dict[str, Any] = {**msgspec.structs.asdict(self.config), **self.more, "makespan_s": self.makespan_s}  # type: ignore[arg-type]
+        fields = msgspec.structs.asdict(self.config) if isinstance(self.config, msgspec.Struct) else {}
+        found: dict[str, Any] = {**fields, **self.more, "makespan_s": self.makespan_s}
         if self.serial_s is not None:
             found |= {"serial_s": self.serial_s, "speedup": self.serial_s / self.makespan_s if self.makespan_s else 1.0}
         return {**found, "device_bytes": self.device_bytes} if self.device_bytes else found

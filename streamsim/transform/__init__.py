@@ -14,12 +14,15 @@ from streamsim.transform.changes import (
     CAN_BE_CUT,
     IN_TIME,
     ISSUE_ORDERS,
+    SAME_CALLS,
+    TO_BE_SAID,
     Change,
     Changed,
     changed_by,
     chunks,
     drop_sync,
     graph,
+    in_making_order,
     kernels,
     listed,
     make_async,
@@ -28,7 +31,7 @@ from streamsim.transform.changes import (
     streams,
 )
 from streamsim.transform.chunks import chunk_count, in_chunks
-from streamsim.transform.dependences import Dependences, dependences_of, still_ordered
+from streamsim.transform.dependences import IN_ROUNDS, Dependences, dependences_of, still_ordered
 from streamsim.transform.guard import INDEPENDENT, NEEDS_NO_LEGACY, ORDERS_NO_STREAMS
 from streamsim.transform.legacy_stream import has_legacy
 from streamsim.transform.ops import (

@@ -30,7 +30,7 @@ from streamsim.transform.chunks import (
     with_buffers,
     without_needless_waits,
 )
-from streamsim.transform.dependences import dependences_of, still_ordered
+from streamsim.transform.dependences import IN_ROUNDS, dependences_of, still_ordered
 from streamsim.transform.guard import INDEPENDENT, NEEDS_NO_LEGACY, NEVER, Lost, lost_orders
 from streamsim.transform.legacy_stream import has_legacy, legacy_apart, orders_unknown, without_legacy
 from streamsim.transform.ops import is_load, is_of_a_call, is_work, names_memory, working_streams
@@ -51,8 +51,15 @@ LATER = "nothing needs the loss at once"
 TWO_BATCHES = "the card has room for 2 batches"
 CORES = "the host has a core for each worker, and none of them slows another one down"
 LOADS_ALONE = "loading needs no result of a step"
+SAME_CALLS = "the calls that come again are the same each time"
 NEEDS_NO_HOST = "nothing that the host does between its calls is needed by them"
 TO_BE_SAID = {INDEPENDENT, CAN_BE_CUT, NEEDS_NO_LEGACY}  # before a change is made by whoever asks for it
+# Changes are made in this order: of memory and calls, of the order of work, of its times, of graphs, of the device.
+MAKING_ORDER = (
+    *("--pin", "--off-legacy", "--async", "--drop-sync", "--warm-calls", "--workers", "--drop-waits", "--buffers"),
+    *("--depth", "--chunks", "--streams", "--order", "--prefetch", "--front-end-cost", "--kernel"),
+    *("--graph", "--step-graphs", "--live", "--set-connections", "--on-device"),
+)
 
 
 def _nothing(_: Case) -> str:
@@ -99,6 +106,11 @@ class Change(NamedTuple):
         loop, words, needs = self.of_loop(case.source)
         return self._replace(make=lambda _: loop.case(), does=lambda _: words, needs=lambda _: needs)
 
+    @property
+    def kind(self) -> str:
+        """The option without its value."""
+        return self.option.partition(" ")[0]
+
 
 class Changed(NamedTuple):
     """A changed program, with the options, the words and the assumptions of the changes that change something."""
@@ -117,6 +129,12 @@ class Changed(NamedTuple):
     def condition(self) -> str:
         """Return all assumptions in words behind "if"; "" for none."""
         return " and ".join(self.assumes)
+
+
+def in_making_order(changes: Iterable[Change]) -> tuple[Change, ...]:
+    """Return the changes in the order in which they are made; of several of a kind, the last one."""
+    last = {change.option if change.kind == "--kernel" else change.kind: change for change in changes}
+    return tuple(sorted(last.values(), key=lambda change: MAKING_ORDER.index(change.kind)))
 
 
 def listed(words: Sequence[str]) -> str:
@@ -344,7 +362,8 @@ def order(name: str) -> Change:
     def does(case: Case) -> str:
         role = ", in the same three streams" * (case.pipeline is not None and case.pipeline.config.is_prefetch)
         blocking = ", blocking as they are" * calls.holds_host(case.schedule.ops[:-1])
-        return f"issue the same ops in another order: {name}{role}{blocking}"
+        said = "breadth-first in rounds of one chunk a stream" if name == IN_ROUNDS else name
+        return f"issue the same ops in another order: {said}{role}{blocking}"
 
     return Change(f"--order {name}", make, does)
 
@@ -524,8 +543,8 @@ def step_graphs() -> Change:
             raise InputError("--step-graphs: nothing that can be captured comes again between two waits of the host")
         return _still_ordered(case, made)
 
-    words = "launch what comes again between two waits as a CUDA graph, if its calls are the same each time"
-    return Change("--step-graphs", make, lambda _: words)
+    words = "launch what comes again between two waits as a CUDA graph"
+    return Change("--step-graphs", make, lambda _: words, lambda _: SAME_CALLS)
 
 
 # The device

@@ -34,6 +34,9 @@ def _dependences(schedule: Schedule, tables: frozenset[Region]) -> Dependences:
     return Dependences(schedule, tables, racy)
 
 
+IN_ROUNDS = "breadth-first-in-rounds"  # of one chunk a stream
+
+
 class Dependences(DataFlow):
     """The dependences between the ops of a schedule, beside their data, and new schedules that keep them.
 
@@ -71,7 +74,7 @@ class Dependences(DataFlow):
         keys: dict[str, Callable[[int], tuple[int, ...]]] = {
             "depth-first": lambda i: (turn[i], i),
             "breadth-first": lambda i: (stage[i], turn[i], i),
-            "breadth-first in rounds of one chunk a stream": lambda i: (turn[i] // streams, stage[i], turn[i], i),
+            IN_ROUNDS: lambda i: (turn[i] // streams, stage[i], turn[i], i),
         }
         found: dict[str, list[int]] = {}
         for name, key in keys.items():

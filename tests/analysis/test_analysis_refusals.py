@@ -11,7 +11,8 @@ from refusals import refusal
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
 from streamsim import interval, load_device
-from streamsim.analysis import draws, explain, what_if
+from streamsim.advice import explain, what_if
+from streamsim.analysis import draws
 from streamsim.program import (
     Buffer,
     Copy,

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from pages import CONFIGS, CUT, SIZES
 from strategies import runs
 
-from streamsim.analysis import explain, predict
+from streamsim.advice import explain
+from streamsim.analysis import predict
 from streamsim.answer import (
     Answer,
     Terminal,

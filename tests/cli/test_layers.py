@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 from stamped import unstamped
 
-from streamsim.analysis import explain, predict
+from streamsim.advice import explain
+from streamsim.analysis import predict
 from streamsim.cli import main
 from streamsim.code import code_of_layers
 from streamsim.program import Layer, Layers, Offload, WorkloadKernel, parse_schedule, write_layers

@@ -19,7 +19,8 @@ from msgspec.structs import replace
 from pages import CONFIGS, HOSTILE, PIPELINE, irregular, lines_of, said_by, saved
 from strategies import h2d, kernel, make_device, program, runs
 
-from streamsim.analysis import CAUSES, explain, predict
+from streamsim.advice import explain
+from streamsim.analysis import CAUSES, predict
 from streamsim.answer import Answer, Pictures, explanation_answer, html, page_of, prediction_answer, write_page
 from streamsim.cli import main
 from streamsim.device import Device

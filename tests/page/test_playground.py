@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from pages import TINY_PYODIDE, data_of, tiny_pyodide
 
-from streamsim.analysis import explain
+from streamsim.advice import explain
 from streamsim.cli import main
 from streamsim.cli.fetch_pyodide import fetch
 from streamsim.errors import InputError

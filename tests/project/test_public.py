@@ -31,7 +31,7 @@ from streamsim import (
     Schedule,
     best,
     best_offload,
-    best_steps,
+    best_program,
     changed,
     depth_first,
     diagnose,
@@ -51,7 +51,8 @@ from streamsim import (
     what_if,
     workload_of_sizes,
 )
-from streamsim.analysis import Bound, WhatIf, lower_bound, published, timed_alone, work_bound
+from streamsim.advice import WhatIf
+from streamsim.analysis import Bound, lower_bound, published, timed_alone, work_bound
 from streamsim.device import link_words
 from streamsim.recorded import profile_of, untraced, without_recording
 from streamsim.report import plot_explanation
@@ -167,7 +168,7 @@ DOORS: dict[str, Callable[[Any], object]] = {
     "what_if": lambda device: what_if(SCHEDULE, device, [graph()]).to_json(),
     "diagnose": lambda device: diagnose(WORKLOAD, device, 1e-3).to_json(),
     "loop_advice": lambda device: loop_advice(Loop(batch=2, batch_bytes=1 << 20, step_s=1e-3), device).to_json(),
-    "best_steps": lambda device: best_steps(one_stream(WORKLOAD, 3), device).to_json(),
+    "best_program": lambda device: best_program(one_stream(WORKLOAD, 3), device).to_json(),
     "replay": lambda device: replay(recorded(simulate(SCHEDULE, "ideal")), device).predicted_s,
     "untraced": lambda device: untraced(recorded(simulate(SCHEDULE, "ideal")), device).schedule,
     "program_of": lambda device: program_of(recorded(simulate(SCHEDULE, "ideal")), device=device).schedule,

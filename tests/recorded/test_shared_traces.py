@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from made_recordings import SHARED
 
-from streamsim.analysis import explain
+from streamsim.advice import explain
 from streamsim.device import changed, load_device
 from streamsim.model import simulate
 from streamsim.recorded import (
@@ -251,8 +251,8 @@ def test_the_t4s_explanation_names_the_launch_that_held_the_host() -> None:
     """What is lost first is lost to that call and not to the streams: 1,536 us, as the export has it."""
     found = explain(replay(read(T4_PINNED)).program.schedule, "t4")
     assert found.first is not None
-    assert found.first.cause == "slow-calls"
-    assert re.search(r"cudaLaunchKernel of ops\[\d+\] held the host for 1\.536 ms", found.first.remedy)
+    assert found.first.against == "slow-calls"
+    assert re.search(r"cudaLaunchKernel of ops\[\d+\] held the host for 1\.536 ms", found.first.text)
 
 
 def test_half_the_bandwidth_shows_in_a_replay() -> None:

@@ -14,7 +14,7 @@ from sweeps import NOTE
 from streamsim.cli import main
 from streamsim.device import load_device
 from streamsim.program import Config, HostWork, Layer, Workload, WorkloadKernel
-from streamsim.search import Grid, best_offload, best_steps, proposals, sweep
+from streamsim.search import Grid, best_offload, best_program, proposals, sweep
 
 COMMANDS = [
     ("best --h2d 4KiB --max-chunks 0", "--max-chunks = '0': "),
@@ -104,7 +104,7 @@ VALUES: list[tuple[Callable[[], object], str]] = [
     *((partial(Config, **bad), said) for bad, said in CONFIGS),
     *((partial(sweep, **{"workload": pipeline_of(64), **asked}), said) for asked, said in SWEPT),
     *((partial(best_offload, layers_of((4, 5), (6, 3)), IDEAL, **more), said) for more, said in OFFLOADS),
-    (lambda: best_steps(program(HostWork(1.0)), make_device()), "ops: there is no copy and no kernel to cut"),
+    (lambda: best_program(program(HostWork(1.0)), make_device()), "ops: there is no copy and no kernel to cut"),
     (lambda: proposals(pipeline_of(8), [], make_device()), "configs = []: nothing to choose from"),
     (
         lambda: proposals(Workload(8, (4,), (4,), (WorkloadKernel("nobody"),)), [Config()], make_device()),

@@ -12,7 +12,7 @@ from race_oracle import Graph, end, of_rule, races, start
 from same_work import Terms, amounts, output, pipelines
 from strategies import NS, hosted, make_device, program
 
-from streamsim.analysis import KEYS, Removals, explain, what_if
+from streamsim.advice import advise, explain, what_if
 from streamsim.cli.whatif import _changes, whatif_command
 from streamsim.device import load_device
 from streamsim.errors import InputError
@@ -37,7 +37,7 @@ from streamsim.program import (
     ring,
 )
 from streamsim.races import check, repaired
-from streamsim.search import best_steps
+from streamsim.search import best_program
 from streamsim.transform import (
     ORDERS_NO_STREAMS,
     Change,
@@ -46,7 +46,6 @@ from streamsim.transform import (
     changed_by,
     chunk_count,
     in_chunks,
-    listed,
 )
 from streamsim.transform import changes as make
 
@@ -270,9 +269,9 @@ def test_what_best_recommends_does_the_same_without_a_race(schedule: Schedule, i
     assume(any(isinstance(op, Copy | Kernel) for op in schedule))
     schedule = repaired(schedule, check(schedule))
     with suppress(InputError):  # threads that show no chunks
-        found = best_steps(schedule, DEVICE, independent, most_chunks=12, most_streams=4)
-        for way in (found.simplest.config, found.best.config):
-            check_safe(schedule, changed_by(way.changes(), Scenario(schedule, DEVICE)).case.schedule)
+        found = best_program(schedule, DEVICE, independent, most_chunks=12, most_streams=4)
+        for trial in (found.simplest.config, found.best.config):
+            check_safe(schedule, trial.made.case.schedule)
 
 
 @examples(30)
@@ -288,15 +287,11 @@ def test_what_explain_proposes_does_the_same_without_a_race(schedule: Schedule) 
 @given(PROGRAMS)
 def test_what_explain_tries_whatif_makes_with_the_same_words_time_and_assumption(schedule: Schedule) -> None:
     schedule = repaired(schedule, check(schedule))
-    remedies = Removals(Scenario(schedule, DEVICE)).remedies
-    for key in set(KEYS) - {"host-work"}:  # whose words say more
-        for remedy in remedies.of(key):
-            if "in rounds" not in remedy.options:
-                asked = whatif_command.make_context("whatif", ["program.json", *remedy.options.split()]).params
-                said = what_if(schedule, DEVICE, list(_changes(**asked)), independent=True)
-                assert said.together.makespan_s == simulate(*remedy.scenario).makespan_s, remedy.text
-                assert listed(said.words) == remedy.text
-                assert " and ".join(said.assumed) == remedy.assumes
+    for trial in advise(schedule, DEVICE).trials:
+        asked = whatif_command.make_context("whatif", ["program.json", *trial.options]).params
+        said = what_if(schedule, DEVICE, list(_changes(**asked)), independent=True)
+        assert said.together.makespan_s == trial.takes_s, trial.text
+        assert said.to_json()["first"] == trial.to_json()
 
 
 WORKLOAD = Workload(inputs=(5 << 20,), outputs=(5 << 20,), kernels=(WorkloadKernel(duration_s=60e-6),))

@@ -27,7 +27,7 @@ import msgspec
 from msgspec.structs import replace
 
 from campaigns.programs.rounds import ROUNDS
-from streamsim.analysis import what_if
+from streamsim.advice import what_if
 from streamsim.device import Device, parse_device
 from streamsim.errors import InputError
 from streamsim.files import write_bytes

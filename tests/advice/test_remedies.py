@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from effort import examples
+from explained import tried
 from grids import issued
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -16,7 +17,8 @@ from race_oracle import races
 from same_work import ON_CARD, ON_HOST, Terms, amounts, output, own_work_ps, pipelines
 from strategies import d2h, devices, h2d, kernel, program, schedules
 
-from streamsim.analysis import FACTORS, KEYS, LIMITS, STREAMS, Remedies, Removals, explain
+from streamsim.advice import Values, advise, explain
+from streamsim.analysis import KEYS, LIMITS
 from streamsim.cli import main
 from streamsim.device import Device, load_device, with_memory_limit
 from streamsim.model import simulate
@@ -49,18 +51,13 @@ from streamsim.races import check, repaired
 from streamsim.timeline import Timeline
 from streamsim.transform import NON_BLOCKING, Dependences, Recut, Scenario, Source, unblocked
 
+FACTORS, STREAMS = Values().factors, Values().streams
 WORKLOAD = Workload(1 << 24, (4,), (4,), (WorkloadKernel("kernel", 0.57e-3),))
 README = ["--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB", "--chunks", "16", "--streams", "4"]
 
 
 def ticks(seconds: float) -> int:
     return round(seconds * 1e9)
-
-
-def all_remedies(case: Scenario, source: Source | None = None) -> list[tuple[str, Any]]:
-    """Every change of which the best is taken."""
-    remedies = Removals(case, source).remedies
-    return [(key, remedy) for key in KEYS for remedy in remedies.of(key)]
 
 
 IN = h2d(0, 8, host=Region("host", 0, 8), device=Region("card", 0, 8))
@@ -78,36 +75,32 @@ def test_a_remedy_computes_and_copies_the_same_and_has_no_race(schedule: Schedul
     terms: Terms = {}
     tables = tuple({region.buffer for regions in Dependences(sound).shared.values() for region in regions})
     meant = output(sound, terms, whole=tables)
-    for key, (text, (changed, _), *_) in all_remedies(Scenario(schedule, load_device("h200"))):
+    for key, trial, (changed, _) in tried(Scenario(schedule, load_device("h200"))):
         if key == "connections" and changed is schedule:
             continue
-        assert not races(changed), text
+        assert not races(changed), trial.text
         was, now = amounts(schedule), amounts(changed)
-        assert own_work_ps(changed) == own_work_ps(schedule), text
-        if "cut into" in text or "CUDA graph" in text:  # more calls or fewer, each with a front end's work for it
+        assert own_work_ps(changed) == own_work_ps(schedule), trial.text
+        if (
+            "cut into" in trial.text or "CUDA graph" in trial.text
+        ):  # more calls or fewer, each with a front end's work for it
             del was["host"], now["host"]
-        assert now == was, text
-        assert output(changed, terms, whole=tables) == meant, text
+        assert now == was, trial.text
+        assert output(changed, terms, whole=tables) == meant, trial.text
 
 
 @examples(40)
 @given(st.one_of(schedules(), pipelines()), devices())
-def test_doing_what_is_best_gains_what_is_promised_and_most(schedule: Schedule, device: Device) -> None:
-    found = explain(schedule, device)
-    for loss in found.losses:
-        if loss.remedied is not None:
-            assert ticks(loss.gain_alone_s) == ticks(found.makespan_s) - ticks(simulate(*loss.remedied).makespan_s)
-    tried = [
-        ticks(simulate(*remedy.scenario).makespan_s)
-        for _, remedy in all_remedies(Scenario(schedule, device))
-        if not remedy.assumes
-    ]
-    shortest = min(tried, default=ticks(found.makespan_s))
-    if found.best is None:
-        assert shortest >= ticks(found.makespan_s)
-    else:
-        assert found.best.remedied is not None
-        assert ticks(simulate(*found.best.remedied).makespan_s) == shortest < ticks(found.makespan_s)
+def test_each_change_gains_what_is_promised_and_none_is_faster_than_the_fastest(
+    schedule: Schedule, device: Device
+) -> None:
+    before, found = simulate(schedule, device).makespan_s, advise(schedule, device)
+    for trial in found.trials:
+        assert trial.takes_s == simulate(*trial.made.case.scenario).makespan_s
+        assert trial.saved_s() == pytest.approx(before - trial.takes_s, abs=1e-12)
+        assert trial.condition or found.fastest is None or trial.takes_s >= found.fastest.takes_s
+    fastest = found.fastest.takes_s if found.fastest else before
+    assert fastest == min([before, *(trial.takes_s for trial in found.trials if not trial.condition)])
 
 
 @examples(20)
@@ -118,15 +111,15 @@ def test_a_loop_whose_host_works_is_put_right_and_works_as_much_for_each_chunk(
     """So long before each of those that it then has, and over all what goes with the data."""
     (workload, config), source = asked, Source(*asked)
     schedule = config.schedule(workload)
-    for _, (text, (changed, _), *_) in all_remedies(Scenario(schedule, device), source):
-        cut = re.search(r"cut into (\d+)", text)
+    for _, trial, (changed, _) in tried(Scenario(schedule, device), source):
+        cut = re.search(r"cut into (\d+)", trial.text)
         chunks = int(cut[1]) if cut else config.chunks
         works = round((workload.host_load_s + chunks * workload.host_work_s) * 1e12)
-        assert abs(amounts(changed)["host"] - works) <= len(changed), text  # rounded one by one
+        assert abs(amounts(changed)["host"] - works) <= len(changed), trial.text  # rounded one by one
     found = explain(schedule, device, source)
-    if found.best and found.best.remedied:
-        took = ticks(simulate(*found.best.remedied).makespan_s)
-        assert took == ticks(found.makespan_s) - ticks(found.best.gain_alone_s) < ticks(found.makespan_s)
+    if best := found.tried.fastest:
+        took = ticks(simulate(*best.made.case.scenario).makespan_s)
+        assert took == ticks(found.makespan_s) - ticks(best.saved_s()) < ticks(found.makespan_s)
 
 
 NUMBERS = {
@@ -153,11 +146,7 @@ def test_no_remedy_needs_more_room_than_there_is(schedule: Schedule, spare: int)
     """Whatever is to blame; and those that have room are the ones that there are without a limit."""
     limit = schedule.device_bytes + spare
     of_any, of_those_that_fit = (
-        [
-            (remedy.text, remedy.scenario.schedule.device_bytes)
-            for key in KEYS
-            for remedy in Remedies(Scenario(schedule, device)).of(key)
-        ]
+        [(trial.text, changed.device_bytes) for _, trial, (changed, _) in tried(Scenario(schedule, device))]
         for device in (load_device("h200"), with_memory_limit(load_device("h200"), limit))
     )
     assert of_those_that_fit == [(text, n_bytes) for text, n_bytes in of_any if n_bytes <= limit]
@@ -175,9 +164,8 @@ def test_a_ring_that_has_no_room_for_more_is_told_something_else() -> None:
         remedies = {loss.cause: loss.remedy for loss in found.losses}
         assert remedies["needless-order"].startswith(words)
         assert found.first is not None
-        assert found.first.remedied is not None
-        assert found.first.remedy == "cut into 32 chunks"
-        assert found.first.remedied.schedule.device_bytes <= limit
+        assert "cut into" in found.first.text
+        assert found.first.made.case.schedule.device_bytes <= limit
 
 
 @given(issued(), devices())
@@ -187,12 +175,12 @@ def test_chunks_streams_and_buffers_as_said_are_what_predict_makes_of_them(
 ) -> None:
     """Whoever types the options that a remedy names gets its schedule."""
     workload, config = asked
-    tried = 0
-    for _, (text, (changed, _), *_) in all_remedies(Scenario(config.schedule(workload), device), Source(*asked)):
-        if any(re.search(words, text) for words in NUMBERS.values()) or "of their own (" in text:
-            assert unnamed(changed) == unnamed(as_said(text, config).schedule(workload)), text
-            tried += 1
-    assert tried or config.chunks == 1 or workload.most_chunks < 2
+    count = 0
+    for _, trial, (changed, _) in tried(Scenario(config.schedule(workload), device), Source(*asked)):
+        if any(re.search(words, trial.text) for words in NUMBERS.values()) or "of their own (" in trial.text:
+            assert unnamed(changed) == unnamed(as_said(trial.text, config).schedule(workload)), trial.text
+            count += 1
+    assert count or config.chunks == 1 or workload.most_chunks < 2
 
 
 # Patterns cut anew are the patterns
@@ -251,13 +239,13 @@ def test_arrays_that_are_copied_once_stay_so_however_a_pattern_is_cut(pattern: A
 def test_a_sum_is_copied_back_behind_all_kernels_whatever_is_changed(order: Any, once: Any) -> None:
     """Of 8 bytes only the first chunk's kernel is said to write any; where they are copied says that it is a sum."""
     schedule = order(replace(WORKLOAD, outputs=(), d2h_once=once))
-    tried = 0
-    for _, (text, (changed, device), *_) in all_remedies(Scenario(schedule, load_device("h200").with_connections(1))):
-        tried += 1
+    count = 0
+    for _, trial, (changed, device) in tried(Scenario(schedule, load_device("h200").with_connections(1))):
+        count += 1
         spans = simulate(changed, device).spans
         last = max(span.end_s for span in spans if span.engine == "compute")
-        assert all(span.start_s >= last for span in spans if span.engine == "d2h"), text
-    assert tried
+        assert all(span.start_s >= last for span in spans if span.engine == "d2h"), trial.text
+    assert count
 
 
 def in_turn(kernels: list[int], barrier: bool = False, each: int = 1 << 20) -> Schedule:
@@ -343,18 +331,18 @@ def test_every_pattern_can_be_remedied_in_many_ways_and_stays_what_it_is() -> No
         prefetch(small, 4), depth_first(small, 4, 2, "pageable"), depth_first(small, 4, 2, launch="graph"),
         depth_first(summed, 4, 2), breadth_first(summed, 4, 4), serial(summed, 4), ring(summed, 4, 2, 3),
     ]  # fmt: skip
-    tried = Counter[str]()
+    counts = Counter[str]()
     for schedule in patterns:
         terms: Terms = {}
         meant = output(schedule, terms)
         assert len(meant) == sum(op.bytes for op in schedule.ops if isinstance(op, Copy) and op.direction == "d2h")
-        for key, (text, (changed, _), *_) in all_remedies(Scenario(schedule, load_device("h200").with_connections(1))):
-            tried[key] += 1
-            assert not [finding for finding in check(changed) if finding.rule == "race"], text
-            assert amounts(changed) == amounts(schedule), text
-            assert output(changed, terms) == meant, text
+        for key, trial, (changed, _) in tried(Scenario(schedule, load_device("h200").with_connections(1))):
+            counts[key] += 1
+            assert not [finding for finding in check(changed) if finding.rule == "race"], trial.text
+            assert amounts(changed) == amounts(schedule), trial.text
+            assert output(changed, terms) == meant, trial.text
     beyond = {"legacy-stream", "duplex", "many-streams", "copied-once", "host-work", "slow-calls", *LIMITS}
-    assert set(tried) == set(KEYS) - beyond
+    assert set(counts) == set(KEYS) - beyond
 
 
 def test_what_every_chunk_reads_is_neither_cut_nor_given_twice() -> None:
@@ -423,7 +411,7 @@ def test_the_chunks_of_a_pipeline_are_rebuilt_from_its_workload() -> None:
     """A prime number of elements, and chunks of which no whole number can be merged."""
     workload, config = Workload(1_000_003, (4,), (4,), WORKLOAD.kernels), Config("breadth-first", 9, 3)
     case = Scenario(config.schedule(workload), load_device("h200"))
-    remedies = [(key, remedy.scenario.schedule) for key, remedy in all_remedies(case, Source(workload, config))]
+    remedies = [(key, made) for key, _, (made, _) in tried(case, Source(workload, config))]
     for key, numbers in (("small-chunks", (5, 3, 2)), ("few-chunks", (18, 36, 72))):
         assert [made for of, made in remedies if of == key] == [breadth_first(workload, n, min(3, n)) for n in numbers]
 
@@ -446,10 +434,10 @@ def test_the_best_remedy_of_the_readme_is_the_best_single_change_that_the_patter
     }
     best = {name: min(makespan(other, device) for other in others) for name, others in one_change.items()}
     found = explain(depth_first(WORKLOAD, 16, 4), device)
-    assert found.best is not None
     assert min(best, key=best.__getitem__) == "graph"
-    assert found.best.remedy == "launch it as a CUDA graph"
-    assert ticks(found.best.gain_alone_s) == now - best["graph"] > 0
+    alone = min(found.tried.alone, key=lambda trial: trial.takes_s)
+    assert alone.text == "launch it as a CUDA graph"
+    assert ticks(alone.saved_s()) == now - best["graph"] > 0
     assert found.first is None  # 2.9 %
     gains = {loss.cause: ticks(loss.gain_alone_s) for loss in found.losses}
     assert gains["few-chunks"] == now - min(makespan(other, device) for other in one_change["chunks"][3:]) < 0
@@ -500,11 +488,11 @@ SEEDS: dict[str, tuple[Schedule, Device, str, list[Schedule]]] = {
 def test_what_people_write_is_told_what_helps_most(name: str) -> None:
     schedule, device, cause, done = SEEDS[name]
     found = explain(schedule, device)
-    assert found.best is not None
-    assert found.best.cause == cause
+    best = max((loss for loss in found.losses if loss.made), key=lambda loss: loss.gain_alone_s)
+    assert best.cause == cause
     expected = makespan(schedule, device) - min(makespan(other, device) for other in done)
-    assert ticks(found.best.gain_alone_s) == expected > 0
-    assert (found.first is found.best) == (expected > 0.03 * makespan(schedule, device))
+    assert ticks(best.gain_alone_s) == expected > 0
+    assert found.first is not None or expected < 0.03 * makespan(schedule, device)
 
 
 def test_kernels_in_the_legacy_default_stream_are_told_to_leave_it() -> None:
@@ -513,9 +501,8 @@ def test_kernels_in_the_legacy_default_stream_are_told_to_leave_it() -> None:
     found = explain(kernels_without_a_stream(), device)
     assert not kernels_beside_copies(found.timeline)
     assert found.first is not None
-    assert found.first.cause == "legacy-stream"
-    assert found.first.remedied is not None
-    done = found.first.remedied.schedule
+    assert found.first.against == "legacy-stream"
+    done = found.first.made.case.schedule
     assert set(done.streams) == {"non-blocking"}
     assert 0 not in done.used_streams
     assert not check(done)
@@ -535,7 +522,7 @@ def test_more_connections_are_advised_only_where_the_card_can_have_them() -> Non
     schedule = breadth_first(WORKLOAD, 4, 4)
 
     def advised(device: Device) -> bool:
-        texts = [remedy.text for key, remedy in all_remedies(Scenario(schedule, device)) if key == "connections"]
+        texts = [trial.text for key, trial, _ in tried(Scenario(schedule, device)) if key == "connections"]
         assert texts
         return any(text.startswith("set CUDA_DEVICE_MAX_CONNECTIONS=") for text in texts)
 
@@ -558,10 +545,10 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> s
 def test_the_schedule_with_the_first_remedy_can_be_saved(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     better = tmp_path / "better.json"
     said = json.loads(run(capsys, "explain", *README, "--order", "breadth-first", "--remedied", str(better), "--json"))
-    assert said["first"] == said["losses"][0]["cause"] == "issue-order"
+    assert said["losses"][0]["cause"] == "issue-order"
+    assert said["first"]["options"] == ["--order", "depth-first"]
     after = json.loads(run(capsys, "predict", str(better), "--json"))
-    gain = said["losses"][0]["gain_alone_s"]
-    assert ticks(after["makespan_s"]) == ticks(said["makespan_s"]) - ticks(gain)
+    assert said["first"]["gain"] == pytest.approx(said["makespan_s"] / after["makespan_s"])
     assert read_schedule(better).ops == depth_first(WORKLOAD, 16, 4).ops
 
 

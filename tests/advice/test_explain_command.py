@@ -10,7 +10,8 @@ from matplotlib.collections import PolyCollection
 from stamped import unstamped
 from strategies import h2d, kernel, program
 
-from streamsim.analysis import CAUSES, bound_json, explain, work_bound
+from streamsim.advice import explain
+from streamsim.analysis import CAUSES, bound_json, work_bound
 from streamsim.cli import main
 from streamsim.device import load_device
 from streamsim.program import Synchronize, breadth_first, depth_first, workload_of_sizes, write_schedule
@@ -50,7 +51,7 @@ def test_predict_and_simulate_explain_too(capsys: pytest.CaptureFixture[str], tm
     write_schedule(depth_first(WORKLOAD, 16, 4), tmp_path / "plan.json")
     for arguments in (["predict", *PIPELINE], ["predict", str(tmp_path / "plan.json")]):
         explanation = json.loads(run(capsys, *arguments, "--explain", "--json"))["explanation"]
-        alone = json.loads(run(capsys, "explain", *PIPELINE, "--json"))
+        alone = json.loads(run(capsys, "explain", *arguments[1:], "--json"))
         assert {name: alone[name] for name in explanation} | {"inputs": None} == {**explanation, "inputs": None}
         assert "explanation" not in json.loads(run(capsys, *arguments, "--json"))
         first = explanation["losses"][0]

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from streamsim.analysis.bounds import lower_bound
+from streamsim.advice.engine import AND_WAITS, case_of
+from streamsim.analysis import lower_bound
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device, as_device, changed, known_within
 from streamsim.displayed import Result, attributes
@@ -15,7 +16,7 @@ from streamsim.errors import InputError
 from streamsim.program import FIRST_TOUCH, Copy, HostWork, Schedule, check_schedule
 from streamsim.text import format_bytes, format_ratio, format_seconds, short
 from streamsim.timeline import Timeline
-from streamsim.transform import Case, Change, Changed, Origin, Scenario, changed_by, has_pageable
+from streamsim.transform import Case, Change, Changed, Origin, Scenario, changed_by, has_pageable, listed
 
 replace = msgspec.structs.replace
 FEW = 10  # changes of a program, or about
@@ -67,7 +68,12 @@ class WhatIf(Result, msgspec.Struct, frozen=True):
     def _json(self) -> dict[str, Any]:
         device = self.as_it_is.device
         said = attributes(self, "before", "alone", "together", "words", "assumed", "notes")
-        return {"device": device and device.name, **said}
+        return {"device": device and device.name, "first": self._first(), **said}
+
+    def _first(self) -> dict[str, Any]:
+        options = [word for option in self.options for word in option.split()]
+        words, condition = listed(self.words), " and ".join(self.assumed)
+        return {"words": words, "options": options, "gain": self.together.gain, "condition": condition}
 
 
 def what_if(
@@ -88,14 +94,14 @@ def what_if(
         raise InputError("changes = (): nothing to change; give at least one")
     check_schedule("schedule", schedule)
     device = as_device(device)
-    case = Case(schedule, device, source)
-    was = case.scenario
-    before, as_it_is = _outcome("as it is", was, None)
+    unchanged, case = Case(schedule, device, source), case_of(schedule, device, source)
+    before, as_it_is = _outcome("as it is", unchanged, None)
     made = _made(changes, case, independent)
-    then = made.case.scenario
-    together, timeline = _outcome(" ".join(change.option for change in changes), then, before)
+    if case.schedule is not schedule:
+        made = made._replace(words=(*made.words, AND_WAITS), options=(*made.options, ""))
+    together, timeline = _outcome(" ".join(change.option for change in changes), made.case, before)
     alone = (together,) if len(changes) == 1 else tuple(_each_alone(changes, case, before))
-    notes = tuple(_notes(was, then))
+    notes = tuple(_notes(unchanged.scenario, made.case.scenario))
     return WhatIf(
         before,
         alone,
@@ -121,14 +127,14 @@ def _made(changes: Sequence[Change], case: Case, independent: bool = True) -> Ch
 def _each_alone(changes: Iterable[Change], case: Case, before: Outcome) -> Iterator[Outcome]:
     for change in changes:
         with suppress(InputError):  # another one makes it possible
-            yield _outcome(change.option, _made([change], case).case.scenario, before)[0]
+            yield _outcome(change.option, _made([change], case).case, before)[0]
 
 
-def _outcome(change: str, case: Scenario, before: Outcome | None) -> tuple[Outcome, Timeline]:
-    timeline = simulate_one_of_many(*case, many=FEW)
-    took_s = timeline.makespan_s
+def _outcome(change: str, case: Case, before: Outcome | None) -> tuple[Outcome, Timeline]:
+    timeline = simulate_one_of_many(*case.scenario, many=FEW)
+    took_s = case.seconds_of(timeline)
     gain = 1.0 if before is None or not took_s else before.makespan_s / took_s
-    return Outcome(change, took_s, gain, lower_bound(*case).bound_by), timeline
+    return Outcome(change, took_s, gain, lower_bound(*case.scenario).bound_by), timeline
 
 
 def _notes(before: Scenario, after: Scenario) -> Iterator[str]:

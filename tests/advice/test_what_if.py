@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import NS, d2h, h2d, kernel, link, make_device, pipeline_of, program
 
-from streamsim.analysis import what_if
+from streamsim.advice import what_if
 from streamsim.device import load_device, with_memory_limit
 from streamsim.errors import InputError, NoRoomError
 from streamsim.model import simulate

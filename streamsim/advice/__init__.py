@@ -1,0 +1,11 @@
+"""Advice: what to change in a program, and what each change brings.
+
+``advise`` is the one engine. It makes the changes of :mod:`streamsim.transform` that ``rows`` names, simulates each
+alone and several together, and says which to make first. ``explain`` adds what each cause of lost time loses. With
+``what_if`` a user says which changes are made. ``search.best_program`` lets the engine go on with more values.
+"""
+
+from streamsim.advice.engine import WORTH, Advice, Trial, Tries, advise, case_of
+from streamsim.advice.explanation import LOSS_FIELDS, Explanation, Loss, explain
+from streamsim.advice.rows import Values, changes_to_try
+from streamsim.advice.what_if import Outcome, WhatIf, what_if

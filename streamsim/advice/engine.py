@@ -1,0 +1,331 @@
+"""The one engine of advice: changes of a program, made and simulated, each alone and then together.
+
+**What is tried.** Each change of :mod:`streamsim.advice.rows` alone; then pairs of the best of each kind; then, from
+the fastest of these, one change more as long as that gains. Changes that gain nothing beside the others are left out
+again. So changes are found that pay only together: more chunks may be slower in one issue order and faster in another.
+
+**What comes first.** A change that gains less than ``WORTH`` of the time is not worth it. Of changes that save nearly
+as much (``NEAR``) as the best, the fewest and easiest come first, with their condition. Changes with a ``STRONG``
+condition come first only where no others are worth it: somebody must know that steps are independent or can be cut, or
+that a step makes the same calls each time.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import msgspec
+
+from streamsim.advice.rows import Values, changes_to_try
+from streamsim.analysis import Key
+from streamsim.compiled import simulate_one_of_many
+from streamsim.device import Device, known_within
+from streamsim.displayed import Result
+from streamsim.errors import InputError
+from streamsim.program import Schedule
+from streamsim.races import check, repaired
+from streamsim.text import format_ratio, format_seconds, format_share, short
+from streamsim.transform import (
+    SAME_CALLS,
+    TO_BE_SAID,
+    Case,
+    Change,
+    Changed,
+    Origin,
+    changed_by,
+    dependences_of,
+    in_making_order,
+)
+
+WORTH = 0.03  # of the time: what gains less is not worth a change
+NEAR = 0.05  # of the time: changes that save so much less than the best, but half of it, save nearly as much
+HALF = 0.5
+STRONG = TO_BE_SAID | {SAME_CALLS}
+MUCH_MORE = 0.1  # of the time: what saves so much more than the first changes is told beside them
+LEAST_MORE = 0.01  # of the time: one change more must gain it, and one that does not is left out
+SEEDS = 8  # changes of which pairs are made
+BUDGET_OPS = 400_000  # simulated, of programs with several changes
+MANY = 100  # programs simulated of one schedule, or about
+USUAL = Values()
+AND_WAITS = "add the waits that its races lack"
+
+
+class Trial(NamedTuple):
+    """Changes of a program, made and simulated.
+
+    - ``made``: the changed program, with its words and conditions; ``changes``: what was made.
+    - ``takes_s``: its time, of a training loop that of a steady step; ``gain``: the time before over this one.
+    - ``against``: the cause of lost time against which a single change is tried.
+    """
+
+    made: Changed
+    changes: tuple[Change, ...]
+    takes_s: float
+    gain: float
+    against: Key | None = None
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The words of the command line that make the changes with ``streamsim whatif``."""
+        return tuple(word for option in self.made.options for word in option.split())
+
+    @property
+    def text(self) -> str:
+        """The changes in words, as one phrase."""
+        return self.made.text
+
+    @property
+    def condition(self) -> str:
+        """What must hold that the program does not show, in words behind "if"; "" for nothing."""
+        return self.made.condition
+
+    @property
+    def is_strong(self) -> bool:
+        """Return True if somebody must know of a condition that no recording or schedule shows that it holds."""
+        return bool(STRONG & set(self.made.assumes))
+
+    @property
+    def simplicity(self) -> tuple[int, list[int], float]:
+        """A sort key, the lowest for the fewest changes, then for the smallest numbers in them, then for the time."""
+        numbers = [int(word) for word in self.options if word.isdecimal()]
+        return len(self.changes), numbers, self.takes_s
+
+    def saved_s(self) -> float:
+        """Return by how much the time shrinks, in seconds."""
+        return self.takes_s * (self.gain - 1)
+
+    def words(self, within: float = 0.0) -> str:
+        """Return the condition, the changes and the gain. ``within``: the relative error of times, if known."""
+        condition = f"if {self.condition}: " if self.condition else ""
+        return f"{condition}{self.text}: {format_ratio(self.gain, within)} as fast"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain numbers and strings."""
+        return {"words": self.text, "options": list(self.options), "gain": self.gain, "condition": self.condition}
+
+
+class Advice(Result, msgspec.Struct, frozen=True):
+    """What changes bring to a program.
+
+    - ``before``: the program without changes; ``alone``: single changes, the easiest first; ``together``: several.
+    - ``device``: the name of the device; ``known_within``: the relative error of the times if the profile's latencies
+      are assumed: 0.10 is 10 %; else 0.
+    """
+
+    before: Trial
+    alone: tuple[Trial, ...]
+    together: tuple[Trial, ...]
+    device: str
+    known_within: float = 0.0
+
+    def __repr__(self) -> str:
+        return short(f"Advice({self.words})")
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """All that was tried, single changes first."""
+        return (*self.alone, *self.together)
+
+    @property
+    def first(self) -> Trial | None:
+        """The changes to make first; None if none is worth it."""
+        strong = [trial for trial in self.trials if trial.is_strong]
+        return self._chosen([trial for trial in self.trials if not trial.is_strong]) or self._chosen(strong)
+
+    def _chosen(self, trials: Sequence[Trial]) -> Trial | None:
+        """Return the fewest and easiest changes that save nearly as much as the best; None if that is not worth it."""
+        most_s = max((trial.saved_s() for trial in trials), default=0.0)
+        if most_s < WORTH * self.before.takes_s or not most_s:
+            return None
+        least_s = max(WORTH * self.before.takes_s, HALF * most_s, most_s - NEAR * self.before.takes_s)
+        near = [trial for trial in trials if trial.saved_s() >= least_s]
+        return min(near, key=lambda trial: len(trial.changes))  # of as many the easiest, which is tried first
+
+    @property
+    def fastest(self) -> Trial | None:
+        """The fastest trial without a condition, however little it gains; None if none gains anything."""
+        return _fastest(trial for trial in self.trials if trial.gain > 1 and not trial.condition)
+
+    @property
+    def words(self) -> str:
+        """What to change first, in a sentence, and what brings clearly more; or that nothing is worth changing."""
+        first, within = self.first, self.known_within
+        if first is None:
+            return f"nothing is worth changing: {self.most}"
+        said = [first.words(within)]
+        if first.condition and self.fastest and self.fastest.saved_s() >= WORTH * self.before.takes_s:
+            said.append(f"without that, {self.fastest.words(within)}")
+        better = _fastest(trial for trial in self.trials if not trial.condition or trial.is_strong)
+        if better and better.saved_s() >= first.saved_s() + MUCH_MORE * self.before.takes_s:
+            said.append(f"{'' if better.condition else 'better still, '}{better.words(within)}")
+        return "; ".join(said)
+
+    @property
+    def most(self) -> str:
+        """What the fastest trial without a condition gains, in words."""
+        best, before_s = self.fastest, self.before.takes_s
+        if best is None:
+            return "no change helps"
+        share = best.saved_s() / before_s
+        percent = "under 0.1%" if share < 1e-3 else format_share(share, self.known_within)
+        gain = f"{format_seconds(best.saved_s(), self.known_within)} ({percent})"
+        return f"no change gains more than {gain}: {best.text}"
+
+    def _json(self) -> dict[str, Any]:
+        return {
+            "device": self.device,
+            "takes_s": self.before.takes_s,
+            "first": self.first and self.first.to_json(),
+            "advice": self.words,
+            "tried": [{**trial.to_json(), "takes_s": trial.takes_s} for trial in self.trials],
+        }
+
+
+def _fastest(trials: Iterable[Trial]) -> Trial | None:
+    return min(trials, key=lambda trial: (trial.takes_s, len(trial.changes)), default=None)
+
+
+def case_of(schedule: Schedule, device: Device, source: Origin | None = None) -> Case:
+    """Return the program to change: that of ``schedule``, with the waits that its races lack."""
+    if not dependences_of(schedule).is_racy:
+        return Case(schedule, device, source)
+    return Case(repaired(schedule, check(schedule)), device, source)
+
+
+def advise(
+    schedule: Schedule,
+    device: Device,
+    source: Origin | None = None,
+    independent: bool = False,
+    values: Values = USUAL,
+    budget_ops: int = BUDGET_OPS,
+) -> Advice:
+    """Try changes of ``schedule`` on ``device``, alone and together.
+
+    - ``source``: what it was made from, if that is known.
+    - ``independent``: True if the steps are said to need nothing of each other, and can be cut.
+    - ``values``: the values that are tried of each change; ``budget_ops``: ops to simulate with several changes.
+    """
+    tries = Tries(schedule, device, source, independent, budget_ops)
+    alone = tuple(tries.alone(values))
+    together = tuple(tries.together(alone, values))
+    return Advice(tries.before, alone, together, device.name, known_within(device))
+
+
+class Tries:
+    """Makes changes of one program and simulates them, each list of changes once."""
+
+    def __init__(
+        self, schedule: Schedule, device: Device, source: Origin | None, independent: bool, budget_ops: int
+    ) -> None:
+        self._first, self._independent = case_of(schedule, device, source), independent
+        self._is_mended = self._first.schedule is not schedule
+        unchanged = Case(schedule, device, source)
+        self.before = Trial(Changed(unchanged), (), self._takes_s(unchanged), 1.0)
+        self._made: dict[tuple[str, ...], Trial | None] = {}
+        self._left_ops = budget_ops
+        self._open: dict[tuple[str, ...], bool] = {}  # kinds tried alone: True if one can be made and is not strong
+
+    def _takes_s(self, case: Case) -> float:
+        return case.seconds_of(simulate_one_of_many(*case.scenario, many=MANY))
+
+    def of(self, changes: tuple[Change, ...], against: Key | None = None) -> Trial | None:
+        """Return the program with ``changes``, which stand in the order of making; None if they cannot be made.
+
+        None, too, if they change nothing, or if the card has no room for the changed program.
+        """
+        key = tuple(change.option for change in changes)
+        if key not in self._made:
+            self._made[key] = self._try(changes, against)
+        return self._made[key]
+
+    def _try(self, changes: tuple[Change, ...], against: Key | None) -> Trial | None:
+        self._left_ops -= len(self._first.schedule)
+        try:
+            made = changed_by(changes, self._first)
+        except InputError:
+            return None
+        case = made.case
+        if not made.options or not case.device.has_room(case.schedule.device_bytes):
+            return None
+        if self._independent:
+            made = made._replace(assumes=tuple(some for some in made.assumes if some not in TO_BE_SAID))
+        if self._is_mended:
+            made = made._replace(words=(*made.words, AND_WAITS))
+        self._left_ops -= max(0, len(case.schedule) - len(self._first.schedule))
+        takes_s = self._takes_s(case)
+        return Trial(made, changes, takes_s, self.before.takes_s / takes_s if takes_s else 1.0, against)
+
+    def alone(self, values: Values) -> Iterator[Trial]:
+        """Yield each change by itself, the easiest first."""
+        for key, changes in changes_to_try(self._first, values):
+            trial, kinds = self.of(changes, key), _kinds(changes)
+            self._open[kinds] = self._open.get(kinds, False) or (trial is not None and not trial.is_strong)
+            if trial is not None and trial.against == key:
+                yield trial
+
+    def together(self, alone: Sequence[Trial], values: Values) -> Iterator[Trial]:
+        """Yield the fastest list of changes without a strong condition, and it with one change more that has one."""
+        weak = [trial for trial in alone if not trial.is_strong]
+        best = self._climb(weak, values) if weak else self.before
+        most_s = (1 + LEAST_MORE) * best.takes_s
+        near = [one for one in self._made.values() if one and not one.is_strong and one.takes_s <= most_s]
+        simplest = min(near, key=lambda trial: trial.simplicity, default=best)
+        for trial in (simplest, best) if simplest is not best else (best,):
+            if len(trial.changes) > 1 and trial not in alone:
+                yield trial
+        strong = [trial.changes for trial in _best_of_each_kind(trial for trial in alone if trial.is_strong)]
+        further = _fastest(self._more(best, strong))
+        if further is not None and len(further.changes) > 1 and further not in alone:
+            yield further
+
+    def _climb(self, alone: Sequence[Trial], values: Values) -> Trial:
+        """Return the fastest list of changes found from ``alone``: pairs of them, and one change more after another."""
+        seeds = sorted(_best_of_each_kind(alone), key=lambda trial: trial.takes_s)[:SEEDS]
+        found = [*alone, self.before]
+        for one, two in combinations(seeds, 2):
+            found += (trial for trial in self._more(one, [two.changes]) if not trial.is_strong)
+        best = _fastest(found) or self.before
+        while best.changes:
+            tried = (changes for _, changes in changes_to_try(best.made.case, values))
+            several = (changes for changes in tried if self._open.get(_kinds(changes), True))
+            more = _fastest(trial for trial in self._more(best, several) if not trial.is_strong)
+            if more is None or more.takes_s > (1 - LEAST_MORE) * best.takes_s:
+                break
+            best = more
+        return self._without_needless(best)
+
+    def _more(self, trial: Trial, several: Iterable[tuple[Change, ...]]) -> Iterator[Trial]:
+        """Yield ``trial`` with each of ``several`` more; a change of a kind that it has takes the place of that.
+
+        The budget of ops may end it.
+        """
+        for changes in several:
+            if self._left_ops < len(trial.made.case.schedule):
+                return
+            found = self.of(in_making_order((*trial.changes, *changes)))
+            if found is not None:
+                yield found
+
+    def _without_needless(self, trial: Trial) -> Trial:
+        """Return the trial without changes that gain next to nothing beside the others."""
+        most_s = trial.takes_s * (1 + LEAST_MORE)
+        for change in reversed(trial.changes):
+            less = self.of(tuple(other for other in trial.changes if other is not change))
+            if less is not None and not less.is_strong and less.takes_s <= most_s:
+                trial = less
+        return trial
+
+
+def _best_of_each_kind(trials: Iterable[Trial]) -> Iterator[Trial]:
+    """Yield the fastest trial of each kind of changes against each cause, whatever their values."""
+    best = dict[tuple[Key | None, tuple[str, ...]], Trial]()
+    for trial in trials:
+        kind = trial.against, _kinds(trial.changes)
+        if kind not in best or trial.takes_s < best[kind].takes_s:
+            best[kind] = trial
+    yield from best.values()
+
+
+def _kinds(changes: Iterable[Change]) -> tuple[str, ...]:
+    return tuple(change.kind for change in changes)

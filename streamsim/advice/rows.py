@@ -1,0 +1,259 @@
+"""The changes that are tried, each against a cause of lost time, the easiest first.
+
+A counterfactual (:mod:`streamsim.analysis.counterfactual`) takes a cause of lost time away, whether that can be done
+or not. A change of :mod:`streamsim.transform.changes` can be made, on a card that can be had. Some changes are tried
+only beside others, since they bring nothing alone.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import product
+from math import ceil
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from streamsim.analysis import Key, has_few_connections
+from streamsim.device import MOST_CONNECTIONS, Device
+from streamsim.errors import InputError
+from streamsim.program import Kernel, most_streams
+from streamsim.transform import (
+    COPIES_BACK,
+    ISSUE_ORDERS,
+    Case,
+    Change,
+    LayersSource,
+    chunk_count,
+    dependences_of,
+    has_host_waits,
+    has_legacy,
+    has_pageable,
+    is_recorded,
+    is_work,
+    names_memory,
+    slow_calls,
+    stage_of,
+    working_streams,
+)
+from streamsim.transform import changes as make
+
+Tries = Iterator[tuple[Change, ...]]
+
+RING = 2  # times as many buffers
+OWN = 0  # a buffer for each chunk
+SEVERAL = (2, 4)  # streams for what is one chunk now
+MOST_OPS = 20_000  # of a schedule with finer chunks
+
+
+class Values(NamedTuple):
+    """The values that are tried: factors by which chunks are made finer or coarser, streams, steps copied ahead."""
+
+    factors: tuple[int, ...] = (2, 4, 8)
+    streams: tuple[int, ...] = (2, 3, 4, 8)
+    depths: tuple[int, ...] = (1,)
+    most_chunks: int = 1 << 20
+
+
+def changes_to_try(case: Case, values: Values) -> Iterator[tuple[Key, tuple[Change, ...]]]:
+    """Yield the changes to try of a program, with the cause against which each is tried."""
+    if not any(map(is_work, case.schedule.ops)):
+        return
+    found = _Rows(case, values)
+    for key, tries in (_OF_LAYERS if isinstance(case.source, LayersSource) else _TRIES).items():
+        with suppress(InputError):  # no chunks are shown
+            for changes in tries(found):
+                yield key, changes
+
+
+class _Rows:
+    """The changes to try of one program."""
+
+    def __init__(self, case: Case, values: Values) -> None:
+        self._case, self._values = case, values
+        self._pipeline = case.pipeline
+        self._needs = dependences_of(case.schedule)
+        self._holds = has_host_waits(case.schedule)
+
+    def _held(self, several: Iterable[tuple[Change, ...]]) -> Tries:
+        """Changes with the host waiting where it does now, and if that is early, without it too."""
+        for changes, holds in product(several, (True, False) if self._holds else (True,)):
+            if changes or not holds:
+                yield changes if holds else (make.drop_sync(), *changes)
+
+    def warmed(self) -> Tries:
+        if slow_calls(self._case.scenario):
+            yield (make.warm_calls(),)
+
+    def pinned(self) -> Tries:
+        if has_pageable(self._case.schedule):
+            yield (make.pin(),)
+
+    def unheld(self) -> Tries:
+        if self._holds:
+            yield (make.make_async(),)
+            yield (make.drop_sync(),)
+
+    def off_legacy(self) -> Tries:
+        if has_legacy(self._case.schedule):
+            yield (make.off_legacy(),)
+
+    def reordered(self) -> Tries:
+        names = dict.fromkeys(self._needs.orders)
+        if self._pipeline is not None and self._pipeline.config.order in ISSUE_ORDERS:
+            names = dict.fromkeys((*(ISSUE_ORDERS - {self._pipeline.config.order}), *names))
+        for name in names:
+            yield (make.order(name),)
+
+    def apart(self) -> Tries:
+        """Chunks that wait for each other no more than their data needs, in streams and buffers of their own."""
+        if self._pipeline is not None:
+            yield from self._pipeline_apart()
+            return
+        if self._has_one_working_stream() and not all(map(names_memory, filter(is_work, self._case.schedule.ops))):
+            yield from ((make.prefetch(depth),) for depth in self._values.depths)
+        more = tuple((make.streams(n),) for n in self._more_streams())
+        if not self._needs.has_needless_order:
+            yield from more
+            return
+        yield from self._held(((make.drop_waits(),), *more))
+        for times in (RING, OWN):
+            with suppress(InputError):  # no buffer is named that could be more of them
+                make.buffers(times).make(self._case)
+                yield from self._held((make.buffers(times), *changes) for changes in ((), *more))
+
+    def _has_one_working_stream(self) -> bool:
+        """Return True if kernels and copies back are in one stream, but not the legacy stream among blocking ones."""
+        schedule = self._case.schedule
+        working = {op.stream for op in schedule.ops if isinstance(op, Kernel) or stage_of(op) == COPIES_BACK}
+        return len(working) == 1 and not has_legacy(schedule)
+
+    def _more_streams(self) -> list[int]:
+        chunks, now = chunk_count(self._case.schedule), 0
+        if not self._has_parts():
+            now = len(working_streams(self._case.schedule))
+        return [n for n in self._values.streams if now < n <= chunks]
+
+    def _has_parts(self) -> bool:
+        """Return True if streams have parts to play, such as copying in: no chunk is in one of them."""
+        ops, needs = self._case.schedule.ops, self._needs
+        of: dict[int, int] = {}
+        works = [i for i, op in enumerate(ops) if is_work(op) and i not in needs.common]
+        return any(of.setdefault(needs.chunk[i], ops[i].stream or 0) != (ops[i].stream or 0) for i in works)
+
+    def _pipeline_apart(self) -> Tries:
+        """The workload over more streams, and with more buffers; of chunks that stay in order with a prefetcher."""
+        assert self._pipeline is not None
+        workload, config = self._pipeline.workload, self._pipeline.config
+        if self._needs.has_needless_order:
+            yield from self._held(((make.drop_waits(),),))
+        if workload.in_order and not config.is_prefetch:
+            yield (make.prefetch(1),)
+        most = min(config.chunks, most_streams(workload))
+        several = [n for n in self._values.streams if config.streams < n <= most]
+        for buffers in ((), (make.buffers(RING),), (make.buffers(OWN),)):
+            if buffers:
+                yield buffers
+            for n in several:
+                yield (*[make.drop_sync()] * self._holds, *buffers, make.streams(n))
+
+    def buffered(self) -> Tries:
+        """Layers that take turns over more buffers: one more, twice as many, one for each."""
+        assert isinstance(self._case.source, LayersSource)
+        layers, config = self._case.source.layers, self._case.source.config
+        slots, all_slots = config.slots(layers), replace(config, depth=len(layers.steps)).slots(layers)
+        for depth in dict.fromkeys((slots + 1, RING * slots, all_slots)):
+            if slots < depth <= all_slots:
+                yield (make.depth(depth),)
+
+    def finer(self) -> Tries:
+        chunks = self._chunks()
+        is_one = chunks == 1 and not (self._pipeline and self._pipeline.config.is_prefetch)
+        in_order = self._pipeline is not None and self._pipeline.workload.in_order
+        most = self._pipeline.workload.most_chunks if self._pipeline else chunks * max(self._values.factors)
+        most = min(most, max(chunks, self._values.most_chunks))
+        for factor in self._values.factors:
+            if len(self._case.schedule) * factor > MOST_OPS or chunks * factor > most:
+                continue
+            finer = make.chunks(chunks * factor)
+            if is_one and in_order:
+                yield (finer, make.prefetch(1))
+            elif is_one and self._pipeline:
+                yield from ((*[make.drop_sync()] * self._holds, finer, make.streams(n)) for n in SEVERAL)
+            else:
+                yield from self._held(
+                    (finer, make.streams(n)) if n else (finer,) for n in (SEVERAL if is_one else (0,))
+                )
+
+    def coarser(self) -> Tries:
+        chunks = self._chunks()
+        for factor in self._values.factors:
+            if ceil(chunks / factor) < chunks:
+                yield (make.chunks(ceil(chunks / factor)),)
+
+    def _chunks(self) -> int:
+        return self._pipeline.config.chunks if self._pipeline else chunk_count(self._case.schedule)
+
+    def less_worked(self) -> Tries:
+        """Fewer chunks, where the host works before each."""
+        if self._pipeline is not None and self._pipeline.workload.host_work_s:
+            yield from self.coarser()
+
+    def connected(self) -> Tries:
+        if has_few_connections(self._case.scenario):
+            yield from self._fewer_streams()
+            if _has_queues(self._case.device):
+                used = len(working_streams(self._case.schedule))
+                wanted = min(MOST_CONNECTIONS, max(used, self._case.device.connections))
+                for number in dict.fromkeys((wanted, MOST_CONNECTIONS)):
+                    yield (make.connections(number),)
+
+    def thinned(self) -> Tries:
+        if not has_few_connections(self._case.scenario):  # else that is to blame
+            yield from self._fewer_streams()
+
+    def _fewer_streams(self) -> Tries:
+        if not self._has_parts():
+            now = len(working_streams(self._case.schedule))
+            for n in (n for n in reversed((1, *self._values.streams)) if n < now):
+                yield (make.streams(n),)
+
+    def launched(self) -> Tries:
+        """As a CUDA graph, or without one. A recording is one run: as a whole it would be captured and run once."""
+        if self._case.schedule.launch == "graph":
+            yield (make.live(),)
+            return
+        graph = make.graph()
+        if not is_recorded(self._case.schedule) and not graph.needs(self._case):
+            yield (graph,)
+        if self._pipeline is None:
+            yield (make.step_graphs(),)
+
+
+def _has_queues(device: Device) -> bool:
+    """Return True if the card can have more hardware queues than one: from compute capability 3.5 on.
+
+    Those of 1.x run one kernel at a time; those of 2.x (Fermi) signal the ends of kernels by runs.
+    """
+    return device.compute.concurrent_kernels > 1 and device.compute.kernel_signal == "each"
+
+
+_TRIES: dict[Key, Callable[[_Rows], Tries]] = {
+    "slow-calls": _Rows.warmed,
+    "pageable-memory": _Rows.pinned,
+    "host-waits": _Rows.unheld,
+    "legacy-stream": _Rows.off_legacy,
+    "issue-order": _Rows.reordered,
+    "needless-order": _Rows.apart,
+    "few-chunks": _Rows.finer,
+    "small-chunks": _Rows.coarser,
+    "host-work": _Rows.less_worked,
+    "connections": _Rows.connected,
+    "many-streams": _Rows.thinned,
+    "host-issue": _Rows.launched,
+}
+_OF_LAYERS: dict[Key, Callable[[_Rows], Tries]] = {
+    "pageable-memory": _Rows.pinned,
+    "needless-order": _Rows.buffered,
+    "host-issue": _Rows.launched,
+}
+TRIED_AGAINST = frozenset(_TRIES)  # the causes that something can be done about
