@@ -23,6 +23,7 @@ ROOMS = (
     "diagnosis",
     "training",
     "search",
+    "advice",
     "analysis",
     "transform",
     "races",
