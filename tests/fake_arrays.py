@@ -290,6 +290,10 @@ class Tensor:
         if not non_blocking:
             Stream(self.card, self.card.current).synchronize()
 
+    def uniform_(self) -> None:
+        assert not self.on_card
+        self.data[:] = np.random.default_rng(0).random(self.data.size, np.float32)
+
     def zero_(self) -> None:
         self.card.fill(self.data, 0)
 

@@ -6,9 +6,9 @@ It is a loop over the layers. The tests compare it with :meth:`streamsim.program
 from collections.abc import Sequence
 from textwrap import wrap
 
+from streamsim.code.fitted import PYTHON_WIDTH as LINE_WIDTH
 from streamsim.code.plans import FLOAT_BYTES, VERIFIED, Language
-from streamsim.code.python import WIDTH as LINE_WIDTH
-from streamsim.code.python_libraries import SINGLE
+from streamsim.code.python import SINGLE
 from streamsim.errors import InputError
 from streamsim.program import Layers, Offload, PassDirection
 

@@ -1,21 +1,19 @@
-"""Plans of programs, without a language: memory, loops, and the calls in them.
+"""Plans of programs without a language, and the steps that each language writes in its own words.
 
-Conditions, numbers of streams and events are text that is the same in Python and C++, such as ``i - buffers``; only
-``and`` is spelt differently. Sizes are in floats, because all arrays of these programs hold floats.
+Expressions, such as ``i - buffers``, and pieces of arrays, such as ``d_x[part[i]]``, are the same text in every
+language. Sizes are in floats, because all arrays of these programs hold floats.
 """
 
-from __future__ import annotations
-
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from streamsim.device import CALLS, COMPILED
+from streamsim.program import Direction
 from streamsim.program import MemoryKind as Place
 
 FLOAT_BYTES = 4
 VERIFIED = 3  # runs whose output is compared, before the timed ones
-# If the kernels' time is known, the program measures its stand-in and sets its rounds, TRIALS times. With FIRST_ROUNDS,
-# the time depends on the rounds, not on the memory's bandwidth.
-FIRST_ROUNDS, TRIALS = 256, 4
 ROUNDS_UNTIMED = 16  # of a stand-in for kernels without a known time
 ONCE = "r"  # first letter of arrays that are copied back once; a chunk may have none of them
 
@@ -30,146 +28,73 @@ def language_of(front_end: str) -> Language | None:
     return next((language for language, name in FRONT_END_OF.items() if name == wanted), None)
 
 
+class Steps(ABC):
+    """The steps of a program in a language: texts with places for their words, and blocks of such lines."""
+
+    indent: str
+    let: str  # the variable {name} with its {value}
+    part: str  # the floats of {name} from {start} up to {stop}
+    record: str  # the {event} in the {stream}
+    wait: str  # of the {stream} for the {event}
+    synchronise: str  # a wait of the host for the card; the next two: for {name}, a stream or an event
+    synchronise_stream: str
+    synchronise_event: str
+    host_work: str  # that takes {seconds}
+    kernels: str  # the user's, with these {pieces} of arrays, in the {stream}
+    launch: str  # one launch of the stand-in in the {stream}: {rounds} from {source} to {target}
+    rounds: str  # of a launch with this {weight}, a share (0..1] of the most rounds of any launch
+    for_each: str  # the head of a loop over the buffers of {name}, each of them d
+
+    @abstractmethod
+    def copy(self, direction: Direction, card: str, host: str, stream: str, is_blocking: bool) -> list[str]:
+        """Return a copy between a piece on the card and one on the host, in the current stream, called ``stream``."""
+
+    @abstractmethod
+    def block(self, head: str, body: list[str]) -> list[str]:
+        """Return the body behind its head."""
+
+    @abstractmethod
+    def within(self, stream: str, body: list[str]) -> list[str]:
+        """Return calls in a stream."""
+
+    @abstractmethod
+    def loop(self, name: str, first: str, end: str, body: list[str]) -> list[str]:
+        """Return the body for ``name`` from ``first`` to ``end - 1``."""
+
+    @abstractmethod
+    def when(self, conditions: Sequence[str], body: list[str]) -> list[str]:
+        """Return the body under the conditions."""
+
+    def rounds_of(self, weight: float) -> str:
+        """Return the rounds of a launch with this weight."""
+        return "work" if weight == 1 else self.rounds.format(weight=f"{weight:.4g}")
+
+
+Issue = Callable[[Steps], list[str]]  # writes steps in a language
+
+
 class Array(NamedTuple):
-    """An array of the program.
+    """An array of the program, of ``size`` floats.
 
     - ``start``: its content before each run. "random": random numbers; "nothing": a value that cannot be a result;
       "blank": such a value, but the program may leave a part unwritten; "resident": random numbers that are on the card
       before the first run and stay there.
-    - ``slots``: the number of buffers in its place, each for the largest chunk of ``part``; ``floats`` then has no
-      meaning.
+    - ``has_slots``: it is a ring of buffers of this size.
     """
 
     name: str
     place: Place
-    floats: int
+    size: str
     start: Literal["random", "nothing", "blank", "resident"]
-    slots: str = ""
-    part: str = ""
+    has_slots: bool = False
 
 
 class Cut(NamedTuple):
-    """The cut of arrays with ``floats`` floats into chunks of whole units; ``name``: the name of the chunks."""
+    """The cut of arrays with ``size`` floats into chunks of whole units; ``name``: the name of the chunks."""
 
     name: str
-    floats: int
+    size: str
     unit: int
-
-
-class Piece(NamedTuple):
-    """Floats of an array: all of them; the floats of a ``chunk`` in ``part``; or ``floats`` floats from ``first`` on.
-
-    ``has_slots``: the array is a ring of buffers, and the chunk has the head of one buffer.
-    """
-
-    name: str
-    part: str = ""
-    has_slots: bool = False
-    chunk: str = "i"
-    first: int = 0
-    floats: int = 0
-
-
-class CopyStep(NamedTuple):
-    """A copy between host and card in the current stream."""
-
-    direction: Literal["h2d", "d2h"]
-    card: Piece
-    host: Piece
-    is_blocking: bool = False
-
-
-class LaunchStep(NamedTuple):
-    """One launch of the stand-in in the current stream: it reads ``source`` and writes ``to``.
-
-    ``weight``: its rounds, as a share (0..1] of the most rounds of any launch in the program.
-    """
-
-    source: Piece
-    to: Piece
-    weight: float = 1.0
-
-
-class RunStep(NamedTuple):
-    """The kernels of a chunk in the current stream, with these pieces as arguments."""
-
-    pieces: tuple[Piece, ...]
-
-
-class RecordStep(NamedTuple):
-    """A record of the event in the stream."""
-
-    event: str
-    stream: str
-
-
-class WaitStep(NamedTuple):
-    """A wait of the stream for the event."""
-
-    event: str
-    stream: str
-
-
-class SynchroniseStep(NamedTuple):
-    """A wait of the host for a stream, an event, or (without both) the card."""
-
-    stream: str = ""
-    event: str = ""
-
-
-class WorkStep(NamedTuple):
-    """Host work; ``seconds`` is an expression."""
-
-    seconds: str
-
-
-class WithinStep(NamedTuple):
-    """Calls in this stream."""
-
-    stream: str
-    body: tuple[Step, ...]
-
-
-class Let(NamedTuple):
-    """A variable of the program, and its value."""
-
-    name: str
-    value: str
-
-
-class IfStep(NamedTuple):
-    """The body, if the condition holds; ``let``: a variable that condition and body use."""
-
-    condition: str
-    body: tuple[Step, ...]
-    let: Let | None = None
-
-
-class LoopStep(NamedTuple):
-    """The body for ``name`` from ``first`` to ``end - 1``; ``let``: a variable that ``end`` and the body use."""
-
-    name: str
-    first: str
-    end: str
-    body: tuple[Step, ...]
-    let: Let | None = None
-
-
-class TurnStep(NamedTuple):
-    """The chunk whose buffers the next steps use."""
-
-    chunk: str
-
-
-Call = CopyStep | LaunchStep | RunStep | RecordStep | WaitStep | SynchroniseStep | WorkStep | TurnStep
-Step = Call | WithinStep | IfStep | LoopStep
-
-
-class Events(NamedTuple):
-    """The events of one name: ``number`` of them, or one if it is ""."""
-
-    name: str
-    number: str = ""
 
 
 class KernelCall(NamedTuple):
@@ -196,11 +121,6 @@ class ChunkKernels(NamedTuple):
     is_even: bool
 
     @property
-    def launches(self) -> int:
-        """The number of launches of a chunk."""
-        return sum(call.launches for call in self.calls)
-
-    @property
     def again(self) -> tuple[str, ...]:
         """The arrays that later launches read: the first one's targets, or its sources if a chunk may lack these."""
         written = [name for name in self.targets if not name.startswith(ONCE)] or self.sources
@@ -218,12 +138,12 @@ class ChunkKernels(NamedTuple):
 
 
 class TimedKernels(NamedTuple):
-    """Kernels whose time is known: what ``steps`` launch takes ``seconds`` alone on the card, in the first stream.
+    """Kernels whose time is known: what ``issue`` launches takes ``seconds`` alone on the card, in the first stream.
 
     ``words``: a description of these launches.
     """
 
-    steps: tuple[Step, ...]
+    issue: Issue
     seconds: float
     words: str
 
@@ -232,57 +152,32 @@ class CodePlan(NamedTuple):
     """The plan of a whole program.
 
     - ``title``: a description. ``defaults``: the arguments of the program, and their default values.
+    - ``sizes``: names of numbers of floats. ``cuts``: of arrays, if the program has chunks; otherwise it is a schedule.
+    - ``events``: their names, and the number of each ("" for one).
     - ``issue``: its calls, without the last synchronisation of the card.
     - ``results``: the arrays that are compared. ``most_chunks``: the most chunks into which each array can be cut.
     - ``streams``: the number of streams, if the user cannot choose it, else 0. ``kinds``: the kinds of a schedule's
       streams, "legacy" for the legacy default stream; empty: all are non-blocking.
-    - ``roles``: the purpose of each stream, "_" for none; empty: chunks take turns over the streams.
     - ``timed_kernels``: launches from which the program finds the rounds of its stand-in; None: no time is known.
     """
 
     title: str
     is_graph: bool
-    defaults: dict[str, int]
     memory: tuple[Array, ...]
-    cuts: tuple[Cut, ...]
     kernels: ChunkKernels | None
-    events: tuple[Events, ...]
-    issue: tuple[Step, ...]
+    events: dict[str, str]
+    issue: Issue
     results: tuple[str, ...]
-    most_chunks: int = 0
-    streams: int = 0
-    kinds: tuple[str, ...] = ()
-    has_host_work: bool = False
-    roles: tuple[str, ...] = ()
-    timed_kernels: TimedKernels | None = None
+    defaults: dict[str, int]
+    sizes: dict[str, int]
+    cuts: tuple[Cut, ...]
+    most_chunks: int
+    streams: int
+    kinds: tuple[str, ...]
+    has_host_work: bool
+    timed_kernels: TimedKernels | None
 
     @property
     def is_pattern(self) -> bool:
         """True if it has chunks; otherwise it is a schedule written call by call."""
         return "chunks" in self.defaults
-
-    @property
-    def pattern(self) -> str:
-        """The kind of program."""
-        return self.title if self.is_pattern else "schedule"
-
-    @property
-    def has_slots(self) -> bool:
-        """True if chunks use buffers in turn."""
-        return "buffers" in self.defaults
-
-    @property
-    def summary(self) -> str:
-        """A description in one line."""
-        what = "Copies in, kernels and copies out, {}" if self.is_pattern else "Copies and kernels, call by call: {}"
-        return f"{what.format(self.title)}; prints its times as JSON."
-
-    @property
-    def sizes(self) -> dict[int, str]:
-        """The names of the sizes of arrays, by floats; empty if no arrays are cut."""
-        if not self.is_pattern:
-            return {}
-        first: dict[int, str] = {}
-        for memory in self.memory:
-            first.setdefault(memory.floats, memory.name)
-        return {floats: f"size_{name[2:]}" if len(first) > 1 else "size" for floats, name in first.items()}

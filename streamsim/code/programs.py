@@ -1,15 +1,15 @@
 """The door: programs in a language, from a workload with a configuration, or from a schedule."""
 
+from streamsim import transform
 from streamsim.checks import check_choice
 from streamsim.code.cuda import Cuda
 from streamsim.code.loops import plan_of
 from streamsim.code.plans import LANGUAGES, CodePlan, Language
-from streamsim.code.python_libraries import CuPy, PyTorch
+from streamsim.code.python import CuPy, PyTorch
 from streamsim.code.writer import Writer
 from streamsim.code.written_out import plan_of_schedule
 from streamsim.errors import InputError
 from streamsim.program import Config, Schedule, Workload
-from streamsim.transform import repeated_step
 
 _WRITERS: dict[Language, type[Writer]] = {"cupy": CuPy, "pytorch": PyTorch, "cuda-c++": Cuda}
 
@@ -35,7 +35,7 @@ def code_of_steps(schedule: Schedule, language: Language, depth: int = 0) -> str
     reason if there is no such loop.
     """
     try:
-        workload, config = repeated_step(schedule)
+        workload, config = transform.repeated_step(schedule)
     except InputError as error:
         raise InputError(f"no pipeline can be written: {error}") from None
     if not depth:

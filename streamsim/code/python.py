@@ -1,334 +1,264 @@
-"""Programs in Python, with the calls of CuPy or PyTorch in a common frame. The text is formatted as ruff formats it."""
+"""Programs in Python, with the calls of CuPy or PyTorch."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from textwrap import indent, wrap
+from typing import ClassVar
 
-from streamsim.code import plans
-from streamsim.code.plans import FIRST_ROUNDS, TRIALS, VERIFIED
-from streamsim.code.templates import PYTHON, PYTHON_CUT, PYTHON_HOST_WORK, PYTHON_ROUNDS, written
-from streamsim.code.writer import Writer
+from streamsim.code.fitted import python_lines
+from streamsim.code.plans import Array, ChunkKernels, CodePlan
+from streamsim.code.templates import (
+    CUPY_COPY,
+    PYTHON,
+    PYTHON_CUT,
+    PYTHON_FUNCTION,
+    PYTHON_HOST_WORK,
+    PYTHON_KERNELS,
+    PYTHON_ROUNDS,
+)
+from streamsim.code.writer import Parts, Writer
+from streamsim.errors import InputError
+from streamsim.program import Direction
 
-WIDTH = 88  # of ruff and black, unless told otherwise
-INDENT = "    "
-MANY_EVENTS = 3  # lists of them, from which on one that all take their parts of is shorter
-
-
-def call(head: str, arguments: Sequence[str], room: int) -> list[str]:
-    """Return ``head(arguments)``; if one line is too short, the arguments in a line of their own, or a line each."""
-    said = ", ".join(arguments)
-    if len(f"{head}({said})") <= room:
-        return [f"{head}({said})"]
-    if len(INDENT + said) <= room:
-        return [f"{head}(", INDENT + said, ")"]
-    return [f"{head}(", *(f"{INDENT}{argument}," for argument in arguments), ")"]
-
-
-def spread(head: str, items: Sequence[str], tail: str, room: int) -> list[str]:
-    """Return ``head``, the items and ``tail``; if one line is too short, with an item a line."""
-    line = f"{head}{', '.join(items)}{tail}"
-    return [line] if len(line) <= room else [head, *(f"{INDENT}{item}," for item in items), tail]
+MOST_TORCH_STREAMS = 32  # the size of PyTorch's pool: beyond it, streams are used again
+MOST_TORCH_SOURCES = 3  # the most that one element-wise operation reads: addcmul
 
 
 class Python(Writer):
     """A writer of plans in Python. The classes of the libraries write what differs between them."""
 
-    indent = INDENT
-    unknown_rounds, rounds_of = "None", "max(1, round({0} * work))"
-    record, wait = "{0}.record({1})", "{1}.wait_event({0})"
-    synchronise_stream = synchronise_event = "{0}.synchronize()"
-    host_work = "host_work({0})"
+    template, comment = PYTHON, "#"
+    let, part = "{name} = {value}", "{name}[{start}:{stop}]"
+    constant = "{name} = {value}"
+    record, wait = "{event}.record({stream})", "{stream}.wait_event({event})"
+    synchronise_stream = synchronise_event = "{name}.synchronize()"
+    host_work = "host_work({seconds})"
+    kernels, rounds = "kernels({pieces}, work)", "max(1, round({weight} * work))"
+    for_each = "for d in {name}"
+    cut, heads = "cut({size}, {unit}, chunks)", "[slice(p.stop - p.start) for p in {name}]"
+    fitted = staticmethod(python_lines)
     imports: tuple[str, ...]
     settled: tuple[str, ...] = ()  # before outputs are compared
-    new_event: str
-
-    def __init__(self, plan: plans.CodePlan) -> None:
-        super().__init__(plan)
-        self.sizes = {floats: name.upper() for floats, name in plan.sizes.items()}
-
-    # What a library says in its own way
-
-    def functions(self) -> list[str]:
-        """Return the functions that only this library needs."""
-        return []
+    in_stream: str  # the head of a block of calls in {stream}
+    replayed: str  # the program, as a graph
+    equal: str
+    after: str  # the {stream} waits for all that is in the {other}
 
     @abstractmethod
-    def stand_in(self, kernels: plans.ChunkKernels) -> list[str]:
-        """Return the stand-in for the user's kernels, which stands before their function."""
+    def stand_in(self, kernels: ChunkKernels) -> list[str]:
+        """Return the stand-in for the user's kernels."""
 
     @abstractmethod
-    def launches(self, kernels: plans.ChunkKernels) -> list[str]:
-        """Return the body of the function of the kernels."""
-
-    @abstractmethod
-    def stream(self, kind: str) -> str:
-        """Return the expression of a new stream."""
-
-    in_stream: str  # the head of a block of calls in the stream ``{0}``
-    launched: tuple[str, str, str]  # the arguments of the stand-in: ``{0}``, ``{1}`` and ``{2}`` rounds
-
-    @abstractmethod
-    def host(self, memory: plans.Array, size: str) -> str:
-        """Return the expression of a new array on the host."""
-
-    def begun(self, memory: plans.Array) -> list[str]:  # noqa: ARG002 - most libraries make an array and its numbers at once
-        """Return the lines that fill a new array."""
-        return []
-
-    @abstractmethod
-    def card(self, memory: plans.Array, size: str) -> str:
-        """Return the expression of a new array on the card."""
-
-    @abstractmethod
-    def fresh(self, memory: Sequence[plans.Array]) -> list[str]:
-        """Return the lines that reset host arrays before a run; all of ``memory`` begin alike."""
-
-    @abstractmethod
-    def capture(self, body: list[str]) -> list[str]:
+    def captured(self, body: list[str]) -> list[str]:
         """Return the lines that capture the body as ``graph``."""
 
-    after: str  # the stream ``{0}`` waits for all that is in ``{1}``
-    cleared: str  # an array of the card without what an earlier run left there
-    generator: tuple[str, ...] = ()  # of random numbers
-    replay: str
-    equal: str
-    saved: str  # a copy of ``{0}``, on the host
-    fetched: str  # a copy of ``{0}``, from the card
+    def block(self, head: str, body: list[str]) -> list[str]:
+        return [f"{head}:", *indent("\n".join(body), "    ").splitlines()]
 
-    # What all have in common
+    def within(self, stream: str, body: list[str]) -> list[str]:
+        return self.block(self.in_stream.format(stream=stream), body)
 
-    def text(self) -> str:
-        plan, timed = self.plan, self.timed_kernels
-        wrong, hint = f"min({'numbers' if timed else 'given.values()'}) < 1", "give whole numbers from 1"
-        if plan.is_pattern:
-            wrong += f' or given["chunks"] > {plan.most_chunks}'
-            hint += f", and at most {plan.most_chunks} chunks"
-        return written(
-            PYTHON,
-            self.lines,
-            streams_title=self.streams_title,
-            roles=", ".join(plan.roles) or "stream",
-            synchronise=self.synchronise,
-            serial=self._arguments(f"pool[:1] * {self.streams}"),
-            program=self.replay if plan.is_graph else f"pipeline, {self._arguments('pool')}",
-            verified=VERIFIED,
-            equal=self.equal,
-            wrong=wrong,
-            hint=hint,
-            name=f"{plan.pattern} in {self.name}",
-        )
+    def loop(self, name: str, first: str, end: str, body: list[str]) -> list[str]:
+        return self.block(f"for {name} in range({end if first == '0' else f'{first}, {end}'})", body)
 
-    def _imports(self) -> list[str]:
-        return [*self.imports]
+    def when(self, conditions: Sequence[str], body: list[str]) -> list[str]:
+        return self.block(f"if {' and '.join(conditions)}", body)
 
-    def _settled(self) -> list[str]:
-        return [*self.settled]
+    def new_array(self, array: Array, new: str) -> list[str]:
+        made = new.format(size=array.size)
+        value = f"[{made} for _ in range(buffers)]" if array.has_slots else made
+        return [self.let.format(name=array.name, value=value)]
 
-    def _known(self) -> list[str]:
-        known = "numbers = [number for number in given.values() if number is not None]"
-        return [known] if self.timed_kernels else []
+    def parts(self) -> Parts:
+        plan, defaults, kernels = self.plan, self.defaults("None"), self.plan.kernels
+        fewer = [f"{name} = min({name}, chunks)" for name in ("streams", "buffers") if name in plan.defaults]
+        output = [(array, text.format(name="d" if array.has_slots else array.name)) for array, text in self.results()]
+        found = {"streams": self.number} if plan.is_pattern and "streams" not in plan.defaults else {}
+        found |= {"work": "work"} if self.timed else {}
+        functions = [PYTHON_HOST_WORK] * plan.has_host_work + [PYTHON_CUT] * bool(plan.cuts)
+        functions += [CUPY_COPY] * (plan.is_graph and self.name == "cupy")
+        return {
+            "imports": list(self.imports),
+            "defaults": ", ".join(f'"{name}": {value}' for name, value in defaults.items()),
+            "arguments": ", ".join(defaults),
+            "kernels": PYTHON_KERNELS if kernels else "",
+            "stand_in": self.stand_in(kernels) if kernels else [],
+            "function": PYTHON_FUNCTION if plan.is_pattern else "",
+            "names": ", ".join(kernels.names) if kernels else "",
+            "functions": "".join(functions),
+            "fewer": fewer,
+            "streams": self._streams(plan.kinds or ("non-blocking",)),
+            "output": ", ".join(f"*({one} for d in {array.name})" if array.has_slots else one for array, one in output),
+            "rounds": PYTHON_ROUNDS if self.timed else "",
+            "settled": list(self.settled),
+            "captured": self._captured() if plan.is_graph else [],
+            "program": self.replayed if plan.is_graph else "pipeline, pool",
+            "equal": self.equal,
+            "found": "".join(f'"{name}": {value}, ' for name, value in found.items()),
+            "too_many": f' or given["chunks"] > {plan.most_chunks}' if plan.is_pattern else "",
+            "hint": f", and at most {plan.most_chunks} chunks" if plan.is_pattern else "",
+        }
 
-    def _title(self) -> list[str]:
-        title = f'"""{self.plan.summary}"""'
-        return [title] if len(title) <= WIDTH else [title[:-3], '"""']
-
-    def _functions(self) -> list[str]:
-        """Return the functions before the program's own: the kernels, the host's work, the cut of arrays."""
-        plan = self.plan
-        lines = [] if plan.kernels is None else ["", *self._kernels(plan.kernels)]
-        lines += PYTHON_HOST_WORK.splitlines() if plan.has_host_work else []
-        lines += PYTHON_CUT.splitlines() if len(plan.cuts) > 1 else []
-        return [*lines, *self.functions()]
-
-    def _numbers(self) -> list[str]:
-        """Return the lines that set the sizes of arrays, the kernels' time, and the default arguments."""
-        lines = [f"{', '.join(self.sizes.values())} = {', '.join(map(str, self.sizes))}  # floats"]
-        if not self.sizes or len(lines[0]) > WIDTH:
-            lines = [f"{name} = {floats}  # floats" for floats, name in self.sizes.items()]
-        if timed := self.timed_kernels:
-            lines.append(f"KERNELS_S = {timed.seconds:.6g}  # of {timed.words}")
-        items = [f'"{name}": {value}' for name, value in self.defaults.items()]
-        return [*lines, *spread("DEFAULTS = {", items, "}", WIDTH)]
-
-    def _measure(self) -> list[str]:
-        head = f"def measure({', '.join(self.defaults)}):"
-        said = f"{head}  # its times, and whether it is right"
-        return [said if len(said) <= WIDTH else head]
-
-    def _kernels(self, kernels: plans.ChunkKernels) -> list[str]:
-        lines = ["# ---- YOUR KERNELS GO HERE: replace the stand-in, of --work rounds, and its calls ----"]
-        if self.timed_kernels:
-            lines.append("# The program measures it at its start: without --work it takes about KERNELS_S.")
-        lines += self.stand_in(kernels)
-        if self.plan.is_pattern:
-            head = f"def kernels({', '.join([*kernels.names, 'work'])}):"
-            beside = f"{head}  # of a chunk, in the current stream"
-            lines += ["", "", beside if len(beside) <= WIDTH else head, *self.indented(self.launches(kernels))]
-        return lines
-
-    def _streams(self) -> list[str]:
-        """Return the lines that make the streams, and the events."""
-        kinds = self.plan.kinds or ("non-blocking",)
-        if len(set(kinds)) == 1:
-            return [f"pool = [{self.stream(kinds[0])} for _ in range({self.streams})]", *self._events()]
-        return ["pool = [", *(f"    {self.stream(kind)}," for kind in kinds), "]", *self._events()]
-
-    def _rounds(self) -> list[str]:
-        """Return the lines that set ``work`` if it is not given."""
-        if not self.timed_kernels:
-            return []
-        pool = self._arguments("pool")
-        return written(PYTHON_ROUNDS, self.lines, first=FIRST_ROUNDS, trials=TRIALS, pool=pool).splitlines()
-
-    def _cuts(self) -> list[str]:
-        """Return the lines that cut arrays into chunks."""
-        plan = self.plan
-        if len(plan.cuts) == 1:
-            lines = self._cut(*plan.cuts[0])
-        else:
-            lines = [f"{cut.name} = cut({self.sizes[cut.floats]}, {cut.unit}, chunks)" for cut in plan.cuts]
-        if "streams" in plan.defaults:
-            lines.insert(0, "streams = min(streams, chunks)  # more would have nothing to do")
-        if plan.has_slots:
-            lines.append("buffers = min(buffers, chunks)")
-            sliced = dict.fromkeys(memory.part for memory in plan.memory if memory.slots)
-            lines += [f"{_head_of(name)} = [slice(p.stop - p.start) for p in {name}]" for name in sliced]
-            if "streams" in plan.defaults:
-                lines.append("hands_over = buffers % streams != 0  # a buffer, to another stream")
-        return ["# How the arrays are cut into chunks.", *lines, ""] if lines else []
-
-    def _cut(self, name: str, floats: int, unit: int) -> list[str]:
-        """Return the lines that cut arrays of ``floats`` floats into chunks."""
-        size = self.sizes[floats]
-        return [
-            f"even, over = divmod({-(-floats // unit)}, chunks)  # units of {unit} floats",
-            "if over and chunks - over <= even:  # then all are equal but the last one",
-            "    even, over = even + 1, 0",
-            f"at = [min((even * i + min(i, over)) * {unit}, {size}) for i in range(chunks + 1)]",
-            f"{name} = list(map(slice, at, at[1:]))",
-        ]
-
-    def _memory(self) -> list[str]:
-        plan = self.plan
-        lines = [*self.generator] if any(memory.start != "nothing" for memory in plan.memory) else []
-        alike: dict[str, list[plans.Array]] = {}
-        for memory in plan.memory:
-            alike.setdefault(self._new(memory), []).append(memory)
-        for made, some in alike.items():
-            together = f"{', '.join(m.name for m in some)} = ({made} for _ in range({len(some)}))"
-            if len(some) > 1 and len(together) + len(INDENT) <= WIDTH:
-                lines.append(together)
-            else:
-                lines += [f"{memory.name} = {made}" for memory in some]
-            lines += [line for memory in some for line in self.begun(memory)]
-            again = [m.name for m in some if m.place != "device" and m.start == "random" and m.name in plan.results]
-            lines += [f"start_{name} = {self.saved.format(name)}" for name in again]
-        return lines
-
-    def _new(self, memory: plans.Array) -> str:
-        """Return the expression of a new array, or of new buffers."""
-        if memory.slots:
-            return f"[{self.card(memory, f'{_head_of(memory.part)}[0].stop')} for _ in range({memory.slots})]"
-        size = self.sizes.get(memory.floats, str(memory.floats))
-        return self.card(memory, size) if memory.place == "device" else self.host(memory, size)
-
-    def _events(self) -> list[str]:
-        """Return the lines that make the events: a list for each name, or a part of one long list."""
-        events = self.plan.events
-        if len(events) < MANY_EVENTS or {count for _, count in events} != {"chunks"}:
-            return [
-                f"{name} = [{self.new_event} for _ in range({count})]" if count else f"{name} = {self.new_event}"
-                for name, count in events
-            ]
-        parts = ", ".join(f"events[{k}::{len(events)}]" for k in range(len(events)))
-        return [
-            f"events = [{self.new_event} for _ in range({len(events)} * chunks)]",
-            f"{', '.join(name for name, _ in events)} = {parts}",
-        ]
+    def _streams(self, kinds: Sequence[str]) -> list[str]:
+        new = [self.streams[kind] for kind in kinds]
+        value = f"{new[0]} for _ in range({self.number})" if len({*new}) == 1 else ", ".join(new)
+        return [f"pool = [{value}]"]
 
     def _captured(self) -> list[str]:
         """Return the lines that capture the pipeline as a graph, which begins and ends in the first stream."""
-        if not self.plan.is_graph:
-            return []
-        fork, join = (self.after.format(*some) for some in (("s", "pool[0]"), ("pool[0]", "s")))
-        others = "for s in pool[1:]:"
-        return self.capture([others, INDENT + fork, f"pipeline({self._arguments('pool')})", others, INDENT + join])
-
-    def _arguments(self, streams: str) -> str:
-        """Return the streams as arguments of the pipeline."""
-        return f"*{streams}" if self.plan.roles else streams
-
-    def _fresh(self) -> list[str]:
-        """Return the lines that reset all arrays before a run."""
-        cards = [m for m in self.plan.memory if m.place == "device" and m.start != "resident"]
-        hosts = [m for m in self.plan.memory if m.place != "device"]
-        hosts = [m for m in hosts if m.start in ("nothing", "blank") or m.name in self.plan.results]
-        names = [f"*{m.name}" if m.slots else m.name for m in cards]
-        lines = [*_each("array", names), INDENT + self.cleared] if names else []
-        for start in dict.fromkeys(memory.start for memory in hosts):
-            lines += self.fresh([memory for memory in hosts if memory.start == start])
-        return lines
-
-    def _output(self) -> list[str]:
-        output = []
-        for name in self.plan.results:
-            if self.at[name].slots:
-                output.append(f"*({self.fetched.format('d')} for d in {name})")
-            else:
-                output.append((self.fetched if self.at[name].place == "device" else self.saved).format(name))
-        return spread("return [", output, "]", WIDTH - 8)
-
-    def _result(self) -> list[str]:
-        plan = self.plan
-        found = {"streams": self.streams} if plan.is_pattern and "streams" not in plan.defaults else {}
-        found |= {"work": "work"} if self.timed_kernels else {}
-        found |= {"issue_s": "issue_s", "wall_s": "wall_s", "verified": "all(right)"}
-        return spread("return {", [f'"{name}": {value}' for name, value in found.items()], "}", WIDTH - 4)
-
-    # Steps
-
-    def piece(self, piece: plans.Piece) -> str:
-        """Return the expression of a piece's floats."""
-        if piece.has_slots:
-            head = "n" if len(self.plan.cuts) == 1 else f"{_head_of(piece.part)}[{piece.chunk}]"
-            return f"{piece.name}[slot][{head}]"
-        if piece.part:
-            return f"{piece.name}[{piece.part}[{piece.chunk}]]"
-        return f"{piece.name}[{piece.first}:{piece.first + piece.floats}]" if piece.floats else piece.name
-
-    def run(self, pieces: Sequence[plans.Piece], stream: str, depth: int) -> list[str]:  # noqa: ARG002 - the current one
-        return call("kernels", [*map(self.piece, pieces), "work"], WIDTH - 4 * depth)
-
-    def launch(self, step: plans.LaunchStep, stream: str, depth: int) -> list[str]:  # noqa: ARG002 - the current one
-        words = (self.piece(step.source), self.piece(step.to), self.rounds(step.weight))
-        return call("stand_in", [argument.format(*words) for argument in self.launched], WIDTH - 4 * depth)
-
-    def turn(self, chunk: str) -> list[str]:
-        with_head = len(self.plan.cuts) == 1
-        return [f"slot, n = {chunk} % buffers, head[{chunk}]" if with_head else f"slot = {chunk} % buffers"]
-
-    def within(self, stream: str, body: Sequence[plans.Step], depth: int) -> list[str]:
-        return self.block(self.in_stream.format(stream), self.steps(body, depth + 1, stream), depth)
-
-    def condition(self, step: plans.IfStep) -> str:
-        if step.let is None:
-            return f"if {step.condition}"
-        return f"if {step.condition.replace(step.let.name, f'({step.let.name} := {step.let.value})', 1)}"
-
-    def loop(self, step: plans.LoopStep) -> list[str]:
-        numbers = step.end if step.first == "0" else f"{step.first}, {step.end}"
-        before = [] if step.let is None else [f"{step.let.name} = {step.let.value}"]
-        return [*before, f"for {step.name} in range({numbers})"]
-
-    def block(self, head: str, body: list[str], depth: int) -> list[str]:  # noqa: ARG002 - no line is joined
-        return [f"{head}:", *self.indented(body)]
+        fork, join = (self.after.format(stream=a, other=b) for a, b in (("s", "pool[0]"), ("pool[0]", "s")))
+        others = "for s in pool[1:]"
+        return self.captured([*self.block(others, [fork]), "pipeline(pool)", *self.block(others, [join])])
 
 
-def _head_of(part: str) -> str:
-    """Return the name of the buffers' heads, each of which holds one chunk of a ``part``."""
-    return "head" + part.removeprefix("part")
+class CuPy(Python):
+    """Programs with CuPy's arrays, whose kernels are ElementwiseKernels."""
+
+    name = "cupy"
+    in_stream, launch = "with {stream}", "stand_in({source}, {rounds}, {target})"
+    synchronise = "cp.cuda.Device().synchronize()"
+    event = "cp.cuda.Event(disable_timing=True)"
+    events = f"[{event} for _ in range({{number}})]"
+    streams: ClassVar = {
+        "non-blocking": "cp.cuda.Stream(non_blocking=True)",
+        "blocking": "cp.cuda.Stream(non_blocking=False)",
+        "legacy": "cp.cuda.Stream.null",
+    }
+    after = "{stream}.wait_event({other}.record())"
+    replayed, equal = "graph.launch, pool[0]", "np.array_equal"
+    new: ClassVar = {
+        "pinned": "cupyx.empty_pinned({size}, np.float32)",
+        "pageable": "np.empty({size}, np.float32)",
+        "device": "cp.empty({size}, np.float32)",
+        "resident": "cp.asarray(RNG.random({size}, np.float32))",
+    }
+    random = "RNG.random(out={name}, dtype=np.float32)"
+    saved, fetched = "{name}.copy()", "{name}.get()"
+    cleared, spoilt, not_a_number = "{name}.fill(0)", "{name}.fill({value})", "np.nan"
+    restored = "{name}[:] = start_{name}"
+
+    def __init__(self, plan: CodePlan) -> None:
+        super().__init__(plan)
+        is_pinned = any(memory.place == "pinned" for memory in plan.memory)
+        imports = "import cupy as cp", *(["import cupyx"] if is_pinned else []), "import numpy as np"
+        self.imports = (*imports, "", "RNG = np.random.default_rng(0)")
+
+    def stand_in(self, kernels: ChunkKernels) -> list[str]:
+        raw = "" if kernels.is_even else "raw "
+        read = [f"{raw}float32 {name}" for name in kernels.sources]
+        read += [f"raw float32 {name}" for name in kernels.tables]
+        written = [f"{raw}float32 {name}" for name in kernels.new_targets]
+        values = [f"(i < {name}.size() ? {name}[i] : 0)" if raw else name for name in kernels.sources]
+        values += [f"{name}[i % {name}.size()]" for name in kernels.tables]
+        mean = values[0] if len(values) == 1 else f"({' + '.join(values)}) / {len(values)}"
+        stores = [f"if (i < {name}.size()) {name}[i] = t;" if raw else f"{name} = t;" for name in kernels.new_targets]
+        code = [f"float t = {mean};", "for (int k = 0; k < rounds; ++k) t = 3.7f * t * (1 - t);", *stores]
+        strings = [*_string(", ".join([*read, "int32 rounds"])), *_string(", ".join(written)), *_string(" ".join(code))]
+        return ["stand_in = cp.ElementwiseKernel(", *strings, ")"]
+
+    def launched(self, kernels: ChunkKernels, k: int, is_first: bool) -> str:
+        sizes = ", ".join(f"{name}.size" for name in dict.fromkeys((*kernels.sources, *kernels.targets)))
+        size = [] if kernels.is_even else [f"size=max({sizes})"]
+        read = [*(kernels.sources if is_first else kernels.again), *kernels.tables]
+        return f"stand_in({', '.join([*read, self.rounds_of(kernels.calls[k].weight), *kernels.targets, *size])})"
+
+    def copy(self, direction: Direction, card: str, host: str, stream: str, is_blocking: bool) -> list[str]:
+        if self.plan.is_graph:  # set, get and similar methods cannot be captured
+            return [f"copy({card}, {host})" if direction == "h2d" else f"copy({host}, {card})"]
+        if direction == "d2h":
+            return [f"{card}.get(out={host}{'' if is_blocking else ', blocking=False'})"]
+        wait = [self.synchronise_stream.format(name=stream)] if is_blocking else []
+        return [f"{card}.set({host})", *wait]
+
+    def captured(self, body: list[str]) -> list[str]:
+        return ["pool[0].begin_capture()", *body, "graph = pool[0].end_capture()"]
 
 
-def _each(name: str, items: list[str]) -> list[str]:
-    if len(items) == 1:
-        return [f"for {name} in {items[0][1:]}:" if items[0].startswith("*") else f"for {name} in ({items[0]},):"]
-    return spread(f"for {name} in (", items, "):", WIDTH - 8)
+def _string(text: str) -> list[str]:
+    """Return the lines of an argument that is a string."""
+    *lines, last = wrap(text, 80, break_on_hyphens=False)
+    return [*(f'    "{line} "' for line in lines), f'    "{last}",']
+
+
+# PyTorch's threads that compare arrays look for more work for some 5 ms. Beside 16 such threads, the host's calls take
+# 1.4 times as long.
+SINGLE = "torch.set_num_threads(1)  # those that compare outputs spin on beside the calls"
+
+
+class PyTorch(Python):
+    """Programs with PyTorch's tensors, whose kernels are eager operations with an ``out`` tensor."""
+
+    name, imports, settled = "pytorch", ("import torch",), (SINGLE,)
+    in_stream, launch = "with torch.cuda.stream({stream})", "stand_in({source}, {rounds}, out={target})"
+    synchronise = "torch.cuda.synchronize()"
+    event, events = "torch.cuda.Event()", "[torch.cuda.Event() for _ in range({number})]"
+    streams: ClassVar = {"non-blocking": "torch.cuda.Stream()", "legacy": "torch.cuda.default_stream()"}
+    after = "{stream}.wait_stream({other})"
+    replayed, equal = "graph.replay", "torch.equal"
+    new: ClassVar = {
+        "pinned": "torch.empty({size}, pin_memory=True)",
+        "pageable": "torch.empty({size})",
+        "device": 'torch.empty({size}, device="cuda")',
+        "resident": 'torch.rand({size}, device="cuda")',
+    }
+    random = "{name}.uniform_()"
+    saved, fetched = "{name}.clone()", "{name}.cpu()"
+    cleared, spoilt, not_a_number = "{name}.zero_()", "{name}.fill_({value})", 'float("nan")'
+    restored = "{name}.copy_(start_{name})"
+
+    def __init__(self, plan: CodePlan) -> None:
+        streams = plan.defaults.get("streams", len(plan.kinds))
+        if streams > MOST_TORCH_STREAMS:
+            raise InputError(
+                f"streams = {streams}: PyTorch has {MOST_TORCH_STREAMS} and then gives the same ones again; use fewer,"
+                " or --as cupy"
+            )
+        if "blocking" in plan.kinds:
+            raise InputError(
+                f"streams[{plan.kinds.index('blocking')}] = 'blocking': the streams of PyTorch are non-blocking; write"
+                " it --as cupy"
+            )
+        chunks = plan.defaults.get("chunks", 1)
+        least = min((-(-plan.sizes[cut.size] // cut.unit) for cut in plan.cuts), default=chunks)
+        if chunks > least:
+            raise InputError(
+                f"chunks = {chunks}: an operation of PyTorch writes a piece of every array, and one of them has pieces"
+                f" for {least} only; use fewer, or --as cupy"
+            )
+        super().__init__(plan._replace(most_chunks=min(plan.most_chunks, least)))
+        kernels = plan.kernels
+        read = len(kernels.sources + kernels.tables) if kernels else 0
+        if plan.is_pattern and read > MOST_TORCH_SOURCES:
+            raise InputError(
+                f"{read} input arrays: no element-wise operation of PyTorch reads more than {MOST_TORCH_SOURCES}; write"
+                " it --as cupy"
+            )
+        if kernels and read > 1 and sum(call.launches for call in kernels.calls) == 1:
+            self.timed = None  # its only operation has no rounds
+
+    def stand_in(self, kernels: ChunkKernels) -> list[str]:  # noqa: ARG002 - it is one and the same
+        return ["stand_in = torch.special.legendre_polynomial_p"]
+
+    def _launches(self, kernels: ChunkKernels) -> list[str]:
+        sizes = ", ".join(f"{name}.numel()" for name in dict.fromkeys((*kernels.sources, *kernels.targets)))
+        return [*([] if kernels.is_even else [f"n = min({sizes})"]), *super()._launches(kernels)]
+
+    def launched(self, kernels: ChunkKernels, k: int, is_first: bool) -> str:
+        cut, rounds = "" if kernels.is_even else "[:n]", self.rounds_of(kernels.calls[k].weight)
+        target = f"{kernels.targets[k % len(kernels.targets)]}{cut}"
+        if not is_first:
+            source = f"{kernels.targets[0]}{cut}" if k < len(kernels.targets) else target
+            return f"stand_in({source}, {rounds}, out={target})"
+        sources = [*(f"{name}{cut}" for name in kernels.sources), *(f"{name}[:1]" for name in kernels.tables)]
+        operation, more = {1: ("stand_in", rounds), 2: ("torch.lerp", "0.5"), 3: ("torch.addcmul", "value=-0.5")}[
+            len(sources)
+        ]
+        return f"{operation}({', '.join([*sources, more, f'out={target}'])})"
+
+    def copy(self, direction: Direction, card: str, host: str, stream: str, is_blocking: bool) -> list[str]:  # noqa: ARG002 - a copy that blocks waits by itself
+        to, source = (card, host) if direction == "h2d" else (host, card)
+        return [f"{to}.copy_({source}{'' if is_blocking else ', non_blocking=True'})"]
+
+    def captured(self, body: list[str]) -> list[str]:
+        head = "with torch.cuda.graph(graph, stream=pool[0])"
+        return ["graph = torch.cuda.CUDAGraph()", *self.block(head, body)]

@@ -4,26 +4,30 @@ A line that is a name alone, such as ``$memory``, stands for lines, perhaps none
 """
 
 import re
-from collections.abc import Callable, Sequence
 from string import Template
 
 _NAME_ALONE = re.compile(r"( *)\$(\w+)")
 
 
-def written(template: str, lines_of: Callable[[str], Sequence[str]], **words: object) -> str:
-    """Return a program: the template with ``words``, and ``lines_of`` each other name that stands alone in a line."""
+def written(template: str, parts: dict[str, str | list[str]]) -> str:
+    """Return the text of a template. A part that is a text has names of ``parts`` too; a list is lines as they are."""
     found: list[str] = []
     for line in template.splitlines():
         alone = _NAME_ALONE.fullmatch(line)
-        if alone and alone[2] not in words:
-            found += [alone[1] + one if one else "" for one in lines_of(alone[2])]
-        else:
-            found.append(Template(line).substitute(words))
-    return "\n".join(found) + "\n"
+        if not alone:
+            found.append(Template(line).substitute(parts))
+            continue
+        part = parts[alone[2]]
+        lines = part if isinstance(part, list) else written(part, parts).splitlines()
+        found += [alone[1] + one if one else "" for one in lines]
+    return "".join(f"{line}\n" for line in found)
 
 
-PYTHON = """\
-$title
+PYTHON = '''\
+"""$summary.
+
+It prints its times as JSON.
+"""
 
 import argparse
 import json
@@ -31,20 +35,25 @@ import time
 
 $imports
 
-$numbers
+$constants
+DEFAULTS = {$defaults}
+$kernels
 $functions
 
 
-$measure
+# Its times, and whether it is right.
+def measure($arguments):
+    $fewer
     $cuts
     # The memory: h_ on the host, d_ on the card.
     $memory
 
-    # $streams_title
+    # The streams and the events.
     $streams
+    $events
 
     # The program: all copies and kernels, in the order in which they are issued.
-    def pipeline($roles):
+    def pipeline(stream):
         $issue
 
     # What runs a program, and takes its times or its output.
@@ -59,20 +68,20 @@ $measure
         $fresh
         $synchronise
         timed(program, *streams)
-        $output
+        return [$output]
 
     $rounds
     # Its output must be that of the serial program, which has one stream.
     $settled
-    wanted = output_of(pipeline, $serial)
+    wanted = output_of(pipeline, pool[:1] * $number)
     $captured
     outputs = (output_of($program) for _ in range($verified))
-    right = [$equal for output in outputs]
+    right = [all(map($equal, output, wanted)) for output in outputs]
 
     # Its times, without the first run, which warms up.
     runs = [timed($program) for _ in range(1 + repeat)]
     issue_s, wall_s = zip(*runs[1:], strict=True)
-    $result
+    return {$found"issue_s": issue_s, "wall_s": wall_s, "verified": all(right)}
 
 
 if __name__ == "__main__":
@@ -80,12 +89,25 @@ if __name__ == "__main__":
     for name, value in DEFAULTS.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     given = vars(parser.parse_args())
-    $known
-    if $wrong:
-        parser.error("$hint")
+    least = min(value for value in given.values() if value is not None)
+    if least < 1$too_many:
+        parser.error("give whole numbers from 1$hint")
     result = {"program": "$name", **given, **measure(**given)}
     print(json.dumps(result))
     raise SystemExit(0 if result["verified"] else 1)
+'''
+PYTHON_KERNELS = """
+
+# ---- YOUR KERNELS GO HERE: replace the stand-in, of --work rounds, and its calls ----
+$measured
+$stand_in
+$function
+"""
+PYTHON_FUNCTION = """
+
+# The kernels of a chunk, in the current stream.
+def kernels($names, work):
+    $launches
 """
 PYTHON_ROUNDS = """\
 # As many rounds of the stand-in as take KERNELS_S on this card.
@@ -93,9 +115,9 @@ def kernels_alone():
     $kernels_alone
 
 if work is None:
-    work = $first
-    for _ in range($trials):
-        timed(pipeline, $pool)  # warms up, with data
+    work = 256
+    for _ in range(4):
+        timed(pipeline, pool)  # warms up, with data
         work = max(1, round(work * KERNELS_S / timed(kernels_alone)[1]))
 
 """
@@ -116,8 +138,15 @@ def cut(size, unit, chunks):  # slices of whole units, equal or the last one sma
     at = [min((even * i + min(i, over)) * unit, size) for i in range(chunks + 1)]
     return list(map(slice, at, at[1:]))
 """
+CUPY_COPY = """
 
-CUDA = r"""// $summary
+def copy(to, src):  # as set and get, which cannot be captured
+    ends = (x.data.ptr if type(x) is cp.ndarray else x.ctypes.data for x in (to, src))
+    cp.cuda.runtime.memcpyAsync(*ends, src.nbytes, 4, cp.cuda.get_current_stream().ptr)
+"""
+
+CUDA = r"""// $summary.
+// It prints its times as JSON. To compile and run it:
 // nvcc -O3 -o pipeline pipeline.cu && ./pipeline$options
 #include <algorithm>
 #include <chrono>
@@ -127,7 +156,7 @@ CUDA = r"""// $summary
 #include <map>
 #include <string>
 #include <vector>
-$seconds
+$constants
 
 void Check(cudaError_t error, int line = __builtin_LINE()) {
   if (error == cudaSuccess) return;
@@ -135,17 +164,44 @@ void Check(cudaError_t error, int line = __builtin_LINE()) {
   exit(1);
 }
 
-void Put(float* to, const float* from, size_t n, cudaStream_t stream) {
-  Check(cudaMemcpyAsync(to, from, 4 * n, cudaMemcpyDefault, stream));
+struct Slice {
+  size_t start, stop;
+};
+
+struct Floats {  // an array, or a slice of one
+  float* data;
+  size_t size;
+  Floats operator[](Slice s) const { return {data + s.start, s.stop - s.start}; }
+};
+
+void Put(Floats to, Floats from, cudaStream_t stream) {
+  Check(cudaMemcpyAsync(to.data, from.data, 4 * from.size, cudaMemcpyDefault, stream));
 }
-$functions
+
+std::vector<float> Values(Floats array) {
+  std::vector<float> values(array.size);
+  Check(cudaMemcpy(values.data(), array.data, 4 * array.size, cudaMemcpyDefault));
+  return values;
+}
+
+float Random() { return rand() % 1000 / 1e3f; }
+
+std::vector<cudaEvent_t> Events(size_t number) {
+  std::vector<cudaEvent_t> events(number);
+  for (auto& event : events) Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  return events;
+}
+$cut
+$kernels
+$host_work
 
 int main(int argc, char** argv) {
   // The arguments: whole numbers from 1.
-  $given
+  std::map<std::string, int> given;
+  $defaults
   for (int i = 1; i < argc; i += 2)
     if (int value = given[argv[i]] = i + 1 < argc ? atoi(argv[i + 1]) : 0;
-        $wrong)
+        value < 1 || given.size() > $known$too_many)
       return fprintf(stderr, "%s: $says\n", argv[i]), 2;
   $arguments
 
@@ -153,11 +209,12 @@ int main(int argc, char** argv) {
   // The memory: h_ on the host, d_ on the card.
   $memory
 
-  // $streams_title
+  // The streams and the events.
   $streams
+  $events
 
   // The program: all copies and kernels, in the order in which they are issued.
-  auto pipeline = [&]($roles) {
+  auto pipeline = [&](const std::vector<cudaStream_t>& stream) {
     $issue
   };
 
@@ -174,21 +231,24 @@ int main(int argc, char** argv) {
     $fresh
     Check(cudaDeviceSynchronize());
     timed(program);
+    std::vector<std::vector<float>> output;
     $output
+    return output;
   };
 
   $rounds
   // Its output must be that of the serial program, which has one stream.
-  auto serial = output_of([&] { pipeline($serial); });
+  auto wanted = output_of([&] { pipeline(std::vector<cudaStream_t>($number, pool[0])); });
   $captured
-  auto all = [&] { $program };
-  bool verified = $verified;
+  auto all = [&] { $program; };
+  bool verified = true;
+  for (int i = 0; i < $verified; ++i) verified = output_of(all) == wanted && verified;
 
   // Its times; the first run warms up.
   for (int i = 0; i <= repeat; ++i) timed(all, i);
 
   // What it prints: one line of JSON.
-  printf("{\"program\": \"$name\"$fixed");
+  printf("{\"program\": \"$name\"$found");
   for (auto& [name, value] : given) printf(", \"%s\": %d", name.c_str() + 2, value);
   for (int i = 1; i <= repeat; ++i) printf("%s%.9f", i > 1 ? ", " : ", \"issue_s\": [", issue_s[i]);
   for (int i = 1; i <= repeat; ++i) printf("%s%.9f", i > 1 ? ", " : "], \"wall_s\": [", wall_s[i]);
@@ -199,17 +259,34 @@ int main(int argc, char** argv) {
   return verified ? 0 : 1;
 }
 """
+CUDA_KERNELS = """
+// ---- YOUR KERNELS GO HERE: replace the stand-in, of --work rounds, and its calls ----
+$measured
+__global__ void StandIn($stand_in, int rounds) {
+  size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x;
+  float t = 0;
+  $loads
+  for (int k = 0; k < rounds; ++k) t = 3.7f * t * (1 - t);
+  $stores
+}
+
+void Kernels($names, int work, cudaStream_t stream) {
+  size_t n = std::max({$lengths});
+  $launches
+  Check(cudaGetLastError());
+}
+"""
 CUDA_ROUNDS = """\
-// As many rounds of the stand-in as take kKernelsSeconds on this card.
+// As many rounds of the stand-in as take KERNELS_S on this card.
 auto kernels_alone = [&] {
   $kernels_alone
 };
 if (!work) {
-  work = $first;
-  for (int i = 0; i < $trials; ++i) {
+  work = 256;
+  for (int i = 0; i < 4; ++i) {
     timed(kernels_alone);  // warms up
     timed(kernels_alone);
-    work = std::max(1.0, std::round(work * kKernelsSeconds / wall_s[0]));
+    work = std::max(1.0, std::round(work * KERNELS_S / wall_s[0]));
   }
 }
 given["--work"] = work;
@@ -218,12 +295,13 @@ given["--work"] = work;
 CUDA_GRAPH = """\
 cudaGraph_t graph;
 cudaGraphExec_t run;
+auto edge = Events($number);
 Check(cudaStreamBeginCapture(pool[0], cudaStreamCaptureModeGlobal));
 Check(cudaEventRecord(edge[0], pool[0]));
-for (int k = 1; k < $streams; ++k) Check(cudaStreamWaitEvent(pool[k], edge[0]));
-$pipeline
-for (int k = 1; k < $streams; ++k) Check(cudaEventRecord(edge[k], pool[k]));
-for (int k = 1; k < $streams; ++k) Check(cudaStreamWaitEvent(pool[0], edge[k]));
+for (int k = 1; k < $number; ++k) Check(cudaStreamWaitEvent(pool[k], edge[0]));
+pipeline(pool);
+for (int k = 1; k < $number; ++k) Check(cudaEventRecord(edge[k], pool[k]));
+for (int k = 1; k < $number; ++k) Check(cudaStreamWaitEvent(pool[0], edge[k]));
 Check(cudaStreamEndCapture(pool[0], &graph));
 Check(cudaGraphInstantiate(&run, graph, 0));
 """
@@ -236,11 +314,17 @@ void HostWork(double seconds) {
 }
 """
 CUDA_CUT = """
-std::vector<size_t> Cut(size_t size, size_t unit, size_t parts) {  // where chunks begin, in floats
-  size_t units = (size + unit - 1) / unit, even = units / parts, over = units % parts;
-  if (over && parts - over <= even) ++even, over = 0;  // then all are equal but the last one
-  std::vector<size_t> at(parts + 1);
-  for (size_t i = 0; i <= parts; ++i) at[i] = std::min((even * i + std::min(i, over)) * unit, size);
-  return at;
+std::vector<Slice> Cut(size_t size, size_t unit, size_t chunks) {  // into whole units
+  size_t units = (size + unit - 1) / unit, even = units / chunks, over = units % chunks;
+  if (over && chunks - over <= even) ++even, over = 0;  // then all are equal but the last one
+  auto at = [=](size_t i) { return std::min((even * i + std::min(i, over)) * unit, size); };
+  std::vector<Slice> parts;
+  for (size_t i = 0; i < chunks; ++i) parts.push_back({at(i), at(i + 1)});
+  return parts;
+}
+
+std::vector<Slice> Heads(std::vector<Slice> parts) {  // of the buffers that hold these parts
+  for (auto& part : parts) part = {0, part.stop - part.start};
+  return parts;
 }
 """

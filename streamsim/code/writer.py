@@ -1,139 +1,148 @@
-"""The part of a writer of plans that the languages have in common: the steps of a program."""
+"""The part of a writer of plans that the languages have in common."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from abc import abstractmethod
+from typing import ClassVar
 
-from streamsim.code import plans
-from streamsim.code.plans import ROUNDS_UNTIMED
+from streamsim.code.plans import ROUNDS_UNTIMED, VERIFIED, Array, ChunkKernels, CodePlan, Steps
+from streamsim.code.templates import written
+
+Parts = dict[str, str | list[str]]
 
 
-class Writer(ABC):
-    """A writer of a plan in a language. ``streams``, ``defaults``: what the program has as numbers and arguments."""
+class Writer(Steps):
+    """A writer of a plan in a language. Its texts have places for the {name} of an array, and for other words."""
 
     name: str  # of the language
-    indent: str
-    unknown_rounds: str  # of a stand-in that the program measures
-    rounds_of: str  # of a launch of weight ``{0}``
-    record: str  # the event ``{0}`` in the stream ``{1}``
-    wait: str  # of the stream ``{1}`` for the event ``{0}``
-    synchronise: str  # a wait of the host for the card, a stream or an event
-    synchronise_stream: str
-    synchronise_event: str
-    host_work: str
+    template: str
+    comment: str
+    constant: str  # with this {name} and {value}
+    cut: str  # of {size} floats into chunks of whole units, of {unit} floats
+    heads: str  # of the buffers that hold the chunks called {name}
+    new: ClassVar[dict[str, str]]  # by place, or "resident": a new array of {size} floats
+    random: str  # random numbers for an array on the host
+    saved: str  # the content of an array on the host
+    fetched: str  # the content of an array on the card
+    cleared: str  # an array of the card, before each run
+    spoilt: str  # one of the host, with this {value}
+    not_a_number: str
+    restored: str
+    event: str
+    events: str  # {number} of them
+    streams: ClassVar[dict[str, str]]  # by kind: a new stream
 
-    def __init__(self, plan: plans.CodePlan) -> None:
-        self.plan = plan
-        self.streams = "streams" if "streams" in plan.defaults else str(plan.streams)
-        self.timed_kernels = plan.timed_kernels
-        self.at = {memory.name: memory for memory in plan.memory}
+    def __init__(self, plan: CodePlan) -> None:
+        self.plan, self.timed = plan, plan.timed_kernels
+        self.number = "streams" if "streams" in plan.defaults else str(plan.streams)
 
-    @abstractmethod
     def text(self) -> str:
         """Return the program."""
+        text = written(self.template, self.common_parts() | self.parts())
+        return "".join(f"{part}\n" for line in text.splitlines() for part in self.fitted(line))
 
-    @property
-    def defaults(self) -> dict[str, int | str]:
-        """The arguments of the program, and their default values."""
-        rounds = self.unknown_rounds if self.timed_kernels else ROUNDS_UNTIMED
-        return {**self.plan.defaults, "repeat": 10} | ({} if self.plan.kernels is None else {"work": rounds})
-
-    @property
-    def streams_title(self) -> str:
-        """The title of the section with the streams and events."""
-        return "The streams, and the events by which one waits for another." if self.plan.events else "The streams."
-
-    def lines(self, name: str) -> list[str]:
-        """Return the lines that a template calls ``name``: the method ``_name`` writes them."""
-        found: list[str] = getattr(self, f"_{name}")()
-        return found
-
-    def _issue(self) -> list[str]:
-        return self.steps(self.plan.issue)
-
-    def _kernels_alone(self) -> list[str]:
-        return self.steps(self.timed_kernels.steps) if self.timed_kernels else []
-
-    def indented(self, lines: Iterable[str], by: int = 1) -> list[str]:
-        """Return the lines ``by`` blocks deeper."""
-        return [self.indent * by + line if line else "" for line in lines]
-
-    def rounds(self, weight: float) -> str:
-        """Return the rounds of a launch of the stand-in with this weight."""
-        return "work" if weight == 1 else self.rounds_of.format(f"{weight:.4g}")
-
-    # What a language writes in its own way
+    @staticmethod
+    @abstractmethod
+    def fitted(line: str) -> list[str]:
+        """Return a line, broken if it is too long."""
 
     @abstractmethod
-    def copy(self, step: plans.CopyStep, stream: str, depth: int) -> list[str]:
-        """Return a copy in the current stream, called ``stream``, in a block of this depth."""
+    def parts(self) -> Parts:
+        """Return the parts of the template that the language writes in its own way."""
 
     @abstractmethod
-    def run(self, pieces: Sequence[plans.Piece], stream: str, depth: int) -> list[str]:
-        """Return the call of the user's kernels."""
+    def launched(self, kernels: ChunkKernels, k: int, is_first: bool) -> str:
+        """Return a launch of kernel k of a chunk; ``is_first``: of the chunk's first kernel, the first one."""
+
+    def common_parts(self) -> Parts:
+        plan, timed = self.plan, self.timed
+        what = "Copies in, kernels and copies out, {}" if plan.is_pattern else "Copies and kernels, call by call: {}"
+        measures = "The program measures it at its start: without --work it takes about KERNELS_S."
+        return {
+            "summary": what.format(plan.title),
+            "constants": self._constants(),
+            "measured": [f"{self.comment} {measures}"] if timed else [],
+            "launches": self._launches(plan.kernels) if plan.kernels else [],
+            "cuts": self._cuts(),
+            "memory": [line for array in plan.memory for line in self._made(array)],
+            "events": [
+                self.let.format(name=name, value=(self.events if number else self.event).format(number=number))
+                for name, number in plan.events.items()
+            ],
+            "issue": plan.issue(self),
+            "synchronise": self.synchronise,
+            "fresh": [line for array in plan.memory for line in self._fresh(array)],
+            "kernels_alone": timed.issue(self) if timed else [],
+            "number": self.number,
+            "verified": str(VERIFIED),
+            "name": f"{plan.title if plan.is_pattern else 'schedule'} in {self.name}",
+        }
+
+    def _constants(self) -> list[str]:
+        sizes = [self.constant.format(name=name, value=floats) for name, floats in self.plan.sizes.items()]
+        lines = [f"{self.comment} Floats of arrays.", *sizes] if sizes else []
+        if self.timed:
+            seconds = self.constant.format(name="KERNELS_S", value=f"{self.timed.seconds:.6g}")
+            lines += [f"{self.comment} Seconds of {self.timed.words}.", seconds]
+        return lines
+
+    def defaults(self, unknown_rounds: str) -> dict[str, str]:
+        """Return the arguments of the program, and their default values."""
+        rounds = unknown_rounds if self.timed else str(ROUNDS_UNTIMED)
+        found = {name: str(value) for name, value in self.plan.defaults.items()} | {"repeat": "10"}
+        return found | ({"work": rounds} if self.plan.kernels else {})
+
+    def each(self, array: Array, call: str) -> list[str]:
+        """Return the call for an array, or for each of its buffers."""
+        if not array.has_slots:
+            return [call.format(name=array.name)]
+        return self.block(self.for_each.format(name=array.name), [call.format(name="d")])
+
+    def _launches(self, kernels: ChunkKernels) -> list[str]:
+        lines: list[str] = []
+        for k, kernel in enumerate(kernels.calls):
+            first = [self.launched(kernels, 0, is_first=True)] if k == 0 else []
+            later, again = [self.launched(kernels, k, is_first=False)], kernel.launches - len(first)
+            lines += [f"{self.comment} {kernel.words}", *first]
+            lines += later * again if again < 2 else self.loop("_", "0", str(again), later)
+        return lines
+
+    def _cuts(self) -> list[str]:
+        plan = self.plan
+        values = {cut.name: self.cut.format(size=cut.size, unit=cut.unit) for cut in plan.cuts}
+        if "buffers" in plan.defaults:
+            parts = dict.fromkeys(array.size.partition("[")[0] for array in plan.memory if array.has_slots)
+            values |= {part.replace("part", "head", 1): self.heads.format(name=part) for part in parts}
+            if "streams" in plan.defaults:
+                values["hands_over"] = "buffers % streams != 0"
+        lines = [self.let.format(name=name, value=value) for name, value in values.items()]
+        return [f"{self.comment} How the arrays are cut into chunks.", *lines, ""] if lines else []
+
+    def _is_both(self, array: Array) -> bool:
+        """Return whether the program reads the array on the host and writes its results there."""
+        return array.start == "random" and array.name in self.plan.results
+
+    def _made(self, array: Array) -> list[str]:
+        """Return the lines that make an array."""
+        lines = self.new_array(array, self.new["resident" if array.start == "resident" else array.place])
+        if array.start == "random":
+            lines.append(self.random.format(name=array.name))
+        if self._is_both(array):
+            lines.append(self.let.format(name=f"start_{array.name}", value=self.saved.format(name=array.name)))
+        return lines
 
     @abstractmethod
-    def launch(self, step: plans.LaunchStep, stream: str, depth: int) -> list[str]:
-        """Return one launch of the stand-in."""
+    def new_array(self, array: Array, new: str) -> list[str]:
+        """Return the lines that make an array as ``new`` does."""
 
-    @abstractmethod
-    def within(self, stream: str, body: Sequence[plans.Step], depth: int) -> list[str]:
-        """Return calls in a stream."""
+    def _fresh(self, array: Array) -> list[str]:
+        """Return the lines that reset an array before a run."""
+        if array.place == "device":
+            return [] if array.start == "resident" else self.each(array, self.cleared)
+        if array.start == "random":
+            return [self.restored.format(name=array.name)] if self._is_both(array) else []
+        value = self.not_a_number if array.start == "nothing" else "-1"
+        return [self.spoilt.format(name=array.name, value=value)]
 
-    @abstractmethod
-    def condition(self, step: plans.IfStep) -> str:
-        """Return the head of a condition."""
-
-    @abstractmethod
-    def loop(self, step: plans.LoopStep) -> list[str]:
-        """Return what comes before a loop, and the loop's head."""
-
-    @abstractmethod
-    def block(self, head: str, body: list[str], depth: int) -> list[str]:
-        """Return the body of a loop or a condition behind its head."""
-
-    def turn(self, chunk: str) -> list[str]:  # noqa: ARG002 - C++ needs none
-        """Return the lines that choose the buffers of a chunk."""
-        return []
-
-    def event_of(self, event: str) -> str:
-        """Return the expression of an event."""
-        return event
-
-    # Steps
-
-    def steps(self, steps: Sequence[plans.Step], depth: int = 2, stream: str = "") -> list[str]:
-        """Return the lines of ``steps`` in a block of this depth; ``stream``: the current stream."""
-        return [line for step in steps for line in self._step(step, depth, stream)]
-
-    def _step(self, step: plans.Step, depth: int, stream: str) -> list[str]:
-        match step:
-            case plans.WithinStep(its_stream, body):
-                return self.within(its_stream, body, depth)
-            case plans.IfStep(body=body):
-                return self.block(self.condition(step), self.steps(body, depth + 1, stream), depth)
-            case plans.LoopStep(body=body):
-                *before, head = self.loop(step)
-                return [*before, *self.block(head, self.steps(body, depth + 1, stream), depth)]
-        return self._call(step, depth, stream)
-
-    def _call(self, step: plans.Call, depth: int, stream: str) -> list[str]:
-        match step:
-            case plans.CopyStep():
-                return self.copy(step, stream, depth)
-            case plans.RunStep(pieces):
-                return self.run(pieces, stream, depth)
-            case plans.LaunchStep():
-                return self.launch(step, stream, depth)
-            case plans.TurnStep(chunk):
-                return self.turn(chunk)
-            case plans.RecordStep(event, its_stream):
-                return [self.record.format(self.event_of(event), its_stream)]
-            case plans.WaitStep(event, its_stream):
-                return [self.wait.format(self.event_of(event), its_stream)]
-            case plans.SynchroniseStep(its_stream, event) if its_stream or event:
-                said = self.synchronise_stream if its_stream else self.synchronise_event
-                return [said.format(its_stream or self.event_of(event))]
-            case plans.SynchroniseStep():
-                return [self.synchronise]
-            case plans.WorkStep(seconds):
-                return [self.host_work.format(seconds)]
+    def results(self) -> list[tuple[Array, str]]:
+        """Return the arrays that are compared, each with the text of its content."""
+        at = {array.name: array for array in self.plan.memory}
+        return [(at[name], self.fetched if at[name].place == "device" else self.saved) for name in self.plan.results]

@@ -1,10 +1,10 @@
 """Schedules without a pattern as plans: their ops one by one, with their own buffers, streams and events."""
 
 import re
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
-from streamsim.code import plans
-from streamsim.code.plans import FLOAT_BYTES
+from streamsim.code.plans import FLOAT_BYTES, Array, ChunkKernels, CodePlan, KernelCall, Steps, TimedKernels
 from streamsim.errors import InputError
 from streamsim.program import (
     LEGACY_STREAM,
@@ -25,35 +25,38 @@ LONGEST_NAME = 24
 LAUNCHES_TIMED = 10  # launches in a row of the kernel that sets the stand-in's rounds
 SCRATCH, SCRATCH_FLOATS = "d_scratch", 1 << 16  # memory of kernels that name none
 OWN = {"h2d": ("h_own_in", "d_own_in"), "d2h": ("h_own_out", "d_own_out")}  # memory of copies that name none
+KERNELS = ChunkKernels((KernelCall(1, "one launch"),), ("x",), (), ("y",), is_even=True)
+
+
+class _Piece(NamedTuple):
+    """Floats of an array, from ``first`` on."""
+
+    name: str
+    first: int
+    floats: int
 
 
 class _Written:
-    """The plan of a schedule while it is written. Raises InputError naming an op that cannot be written."""
+    """The program of ``ops``. Raises InputError naming an op that cannot be written."""
 
-    def __init__(self, schedule: Schedule) -> None:
-        self.schedule = schedule
-        self.memory: dict[str, plans.Array] = {}
-        self._own = dict.fromkeys(OWN, 0)  # floats of each direction so far
-        self._names = self._buffers()
+    def __init__(self, schedule: Schedule, ops: list[Op]) -> None:
+        self.schedule, self.ops = schedule, ops
         self.has_legacy = any(op.stream == LEGACY_STREAM for op in schedule.ops)
-        kinds = (["legacy"] if self.has_legacy else []) + list(schedule.streams)
-        self.kinds = tuple(kinds)
-        self.steps: list[plans.Step] = []
-        self._body: list[plans.Step] = []
-        self._stream = ""
-        self._recorded: set[int] = set()  # events so far
+        self.memory: dict[str, Array] = {}
         self.written: dict[str, None] = {}  # host buffers that copies write, by first use
         self.computed: dict[str, None] = {}  # device buffers that something writes
-        self._longest: tuple[plans.LaunchStep | None, float] = (
-            None,
-            0.0,
-        )  # the launch with most seconds a float, and its seconds
+        self._own = dict.fromkeys(OWN, 0)  # floats of each direction so far
+        self._names = self._buffers()
+        self._pieces = [self._checked(i, op) for i, op in enumerate(ops)]  # of a copy, card and host; of a kernel, both
+        self._seconds = {i: op.duration_s or 0.0 for i, op in enumerate(ops) if isinstance(op, Kernel)}
+        paces = {i: seconds / self._pieces[i][1].floats for i, seconds in self._seconds.items()}
+        self._longest = max(paces, key=paces.__getitem__, default=-1)  # the launch with most rounds
+        self.is_timed = bool(paces) and all(paces.values())
+        self._weights = {i: pace / paces[self._longest] if self.is_timed else 1.0 for i, pace in paces.items()}
 
     def _buffers(self) -> dict[str, str]:
         """Return the names of the buffers in the program, and declare their memory."""
-        sent = {
-            op.host.buffer for op in self.schedule.ops if isinstance(op, Copy) and op.direction == "h2d" and op.host
-        }
+        sent = {op.host.buffer for op in self.ops if isinstance(op, Copy) and op.direction == "h2d" and op.host}
         names: dict[str, str] = {}
         for k, buffer in enumerate(self.schedule.buffers):
             prefix = "d_" if buffer.memory == "device" else "h_"
@@ -61,124 +64,134 @@ class _Written:
             name = prefix + (name or "buffer")
             if name in self.memory or name in (SCRATCH, *sum(OWN.values(), ())):
                 name += f"_{k}"
-            if buffer.bytes % FLOAT_BYTES:
-                raise _no_floats(f"buffers[{k}].bytes", buffer.bytes)
             start: Any = "nothing" if buffer.memory == "device" else "random" if buffer.name in sent else "blank"
             names[buffer.name] = name
-            self.memory[name] = plans.Array(name, buffer.memory, buffer.bytes // FLOAT_BYTES, start)
+            floats = _floats(f"buffers[{k}].bytes", buffer.bytes)
+            self.memory[name] = Array(name, buffer.memory, str(floats), start)
         return names
 
-    def piece(self, where: str, region: Region) -> plans.Piece:
-        """Return the floats of a region."""
-        for field in ("offset", "bytes"):
-            if getattr(region, field) % FLOAT_BYTES:
-                raise _no_floats(f"{where}.{field}", getattr(region, field))
-        name, first, floats = self._names[region.buffer], region.offset // FLOAT_BYTES, region.bytes // FLOAT_BYTES
-        return (
-            plans.Piece(name) if floats == self.memory[name].floats else plans.Piece(name, first=first, floats=floats)
-        )
-
-    def floats(self, piece: plans.Piece) -> int:
-        return piece.floats or self.memory[piece.name].floats
-
-    def stream(self, number: int) -> str:
-        return f"stream[{number if self.has_legacy else number - 1}]"
-
-    def add(self, i: int, op: Op) -> None:
-        """Write the next op."""
+    def _checked(self, i: int, op: Op) -> tuple[_Piece, ...]:
+        """Return the pieces of a copy or a kernel, and note what it writes."""
         if op.card or op.thread:
             raise InputError(f"ops[{i}]: a program is for one card and one host thread; give card and thread 0")
         if isinstance(op, WaitThread):
             raise InputError(f"ops[{i}]: waits of one host thread for another are not written; take it out")
-        if isinstance(op, Copy | Kernel):
-            stream = self.stream(op.stream)
-            if stream != self._stream:
-                self.close()
-                self._stream = stream
-            self._body.append(self._copy(i, op) if isinstance(op, Copy) else self._kernel(i, op))
-            return
-        self.close()
-        if isinstance(op, HostWork):
-            self.steps.append(plans.WorkStep(repr(op.duration_s)))
-        elif isinstance(op, RecordEvent):
-            self._recorded.add(op.event)
-            self.steps.append(plans.RecordStep(f"event[{op.event}]", self.stream(op.stream)))
-        elif isinstance(op, WaitEvent):
-            if self.schedule.launch == "graph" and op.event not in self._recorded:
-                return  # it waits for nothing, and CUDA refuses it in a graph
-            self.steps.append(plans.WaitStep(f"event[{op.event}]", self.stream(op.stream)))
-        else:
-            stream = "" if op.stream is None else self.stream(op.stream)
-            self.steps.append(plans.SynchroniseStep(stream, "" if op.event is None else f"event[{op.event}]"))
+        if isinstance(op, Copy):
+            host, card = self._copied(i, op)
+            (self.written if op.direction == "d2h" else self.computed)[
+                (host if op.direction == "d2h" else card).name
+            ] = None
+            return card, host
+        return self._launched(i, op) if isinstance(op, Kernel) else ()
 
-    def close(self) -> None:
-        """End the block of calls in one stream."""
-        if self._body:
-            self.steps.append(plans.WithinStep(self._stream, tuple(self._body)))
-        self._body, self._stream = [], ""
+    def _piece(self, where: str, region: Region) -> _Piece:
+        first, floats = (_floats(f"{where}.{field}", getattr(region, field)) for field in ("offset", "bytes"))
+        return _Piece(self._names[region.buffer], first, floats)
 
-    def _copy(self, i: int, op: Copy) -> plans.CopyStep:
-        if op.bytes % FLOAT_BYTES:
-            raise _no_floats(f"ops[{i}].bytes", op.bytes)
-        first, floats = self._own[op.direction], op.bytes // FLOAT_BYTES
-        sides = []
-        for region, side, name in zip((op.host, op.device), ("host", "device"), OWN[op.direction], strict=True):
+    def _copied(self, i: int, op: Copy) -> list[_Piece]:
+        """Return the copied floats on the host and on the card. Copies that name no memory have their own."""
+        floats, first, pieces = _floats(f"ops[{i}].bytes", op.bytes), self._own[op.direction], []
+        for side, region, name in zip(("host", "device"), (op.host, op.device), OWN[op.direction], strict=True):
             if region is not None:
-                sides.append(self.piece(f"ops[{i}].{side}", region))
+                pieces.append(self._piece(f"ops[{i}].{side}", region))
                 continue
             start: Any = "nothing" if side == "device" else "random" if op.direction == "h2d" else "blank"
             self._own[op.direction] = first + floats
-            self.memory[name] = plans.Array(name, "device" if side == "device" else "pinned", first + floats, start)
-            sides.append(plans.Piece(name, first=first, floats=floats))
-        host, card = sides
-        (self.written if op.direction == "d2h" else self.computed)[(host if op.direction == "d2h" else card).name] = (
-            None
-        )
-        return plans.CopyStep(op.direction, card, host, op.blocking)
+            place: Any = "device" if side == "device" else "pinned"
+            self.memory[name] = Array(name, place, str(first + floats), start)
+            pieces.append(_Piece(name, first, floats))
+        return pieces
 
-    def _kernel(self, i: int, op: Kernel) -> plans.LaunchStep:
-        """Return a launch from the kernel's first read region to its first written one, as long as the shorter."""
-        to = self.piece(f"ops[{i}].writes[0]", op.writes[0]) if op.writes else plans.Piece(SCRATCH)
-        source = self.piece(f"ops[{i}].reads[0]", op.reads[0]) if op.reads else to
-        if SCRATCH in (to.name, source.name):
-            self.memory[SCRATCH] = plans.Array(SCRATCH, "device", SCRATCH_FLOATS, "nothing")
+    def _launched(self, i: int, op: Kernel) -> tuple[_Piece, ...]:
+        """Return the first region that a kernel reads and the first that it writes, both as long as the shorter."""
+        scratch = _Piece(SCRATCH, 0, SCRATCH_FLOATS)
+        to = self._piece(f"ops[{i}].writes[0]", op.writes[0]) if op.writes else scratch
+        source = self._piece(f"ops[{i}].reads[0]", op.reads[0]) if op.reads else to
+        if scratch in (to, source):
+            self.memory[SCRATCH] = Array(SCRATCH, "device", str(SCRATCH_FLOATS), "nothing")
         if op.writes:
             self.computed[to.name] = None
-        floats = min(self.floats(source), self.floats(to))
-        seconds = op.duration_s or 0.0
-        launch = plans.LaunchStep(self._cut(source, floats), self._cut(to, floats), seconds / floats)
-        longest = self._longest[0]
-        if longest is None or launch.weight > longest.weight:
-            self._longest = launch, seconds
-        return launch
+        floats = min(source.floats, to.floats)
+        return source._replace(floats=floats), to._replace(floats=floats)
 
-    def weigh(self) -> plans.TimedKernels | None:
-        """Turn each launch's seconds a float into its weight; return the launch that sets the rounds."""
-        launch, seconds = self._longest
-        is_timed = all(op.duration_s for op in self.schedule.ops if isinstance(op, Kernel))
-        self.steps = [_weighed(step, launch.weight if is_timed and launch else 0.0) for step in self.steps]
-        if launch is None or not is_timed:
+    def steps(self, to: Steps) -> list[str]:
+        """Return all calls, in order."""
+        lines: list[str] = []
+
+        def stream_of(pair: tuple[int, Op]) -> int | None:
+            return pair[1].stream if isinstance(pair[1], Copy | Kernel) else None
+
+        for number, some in groupby(enumerate(self.ops), stream_of):
+            if number is None:
+                lines += [self._call(to, op) for i, op in some if not self._is_needless(i, op)]
+            else:
+                stream = self._stream(number)
+                lines += to.within(stream, [line for i, op in some for line in self._work(to, i, op, stream)])
+        return lines
+
+    def _is_needless(self, i: int, op: Op) -> bool:
+        """Return whether an op is a wait in a graph for an event without a record, which CUDA refuses to capture."""
+        if not isinstance(op, WaitEvent) or self.schedule.launch == "live":
+            return False
+        return not any(isinstance(one, RecordEvent) and one.event == op.event for one in self.ops[:i])
+
+    def _work(self, to: Steps, i: int, op: Op, stream: str) -> list[str]:
+        """Return a copy or a kernel."""
+        one, other = (self._text(to, piece) for piece in self._pieces[i])
+        if isinstance(op, Copy):
+            return to.copy(op.direction, one, other, stream, op.blocking)
+        return [self._launch(to, i, stream, self._weights[i])]
+
+    def _launch(self, to: Steps, i: int, stream: str, weight: float) -> str:
+        source, target = (self._text(to, piece) for piece in self._pieces[i])
+        return to.launch.format(source=source, target=target, rounds=to.rounds_of(weight), stream=stream)
+
+    def _text(self, to: Steps, piece: _Piece) -> str:
+        name, first, floats = piece
+        return (
+            name
+            if str(floats) == self.memory[name].size
+            else to.part.format(name=name, start=first, stop=first + floats)
+        )
+
+    def _stream(self, number: int) -> str:
+        return f"stream[{number if self.has_legacy else number - 1}]"
+
+    def _call(self, to: Steps, op: Op) -> str:
+        """Return an op that is no copy and no kernel."""
+        match op:
+            case HostWork(duration_s=seconds):
+                return to.host_work.format(seconds=repr(seconds))
+            case RecordEvent(event=event, stream=stream):
+                return to.record.format(event=f"event[{event}]", stream=self._stream(stream))
+            case WaitEvent(event=event, stream=stream):
+                return to.wait.format(event=f"event[{event}]", stream=self._stream(stream))
+            case Synchronize(stream=int(stream)):
+                return to.synchronise_stream.format(name=self._stream(stream))
+            case Synchronize(event=int(event)):
+                return to.synchronise_event.format(name=f"event[{event}]")
+        return to.synchronise
+
+    def timed_kernels(self) -> TimedKernels | None:
+        """Return the launch that sets the rounds, some times; None if the time of a kernel is unknown."""
+        if not self.is_timed:
             return None
-        again = plans.LoopStep("_", "0", str(LAUNCHES_TIMED), (launch._replace(weight=1.0),))
-        what = f"the longest launch for its floats, {LAUNCHES_TIMED} times"
-        return plans.TimedKernels((plans.WithinStep("pool[0]", (again,)),), LAUNCHES_TIMED * seconds, what)
+        seconds = LAUNCHES_TIMED * self._seconds[self._longest]
+        words = f"the longest launch for its floats, {LAUNCHES_TIMED} times"
+        return TimedKernels(self._longest_alone, seconds, words)
 
-    def _cut(self, piece: plans.Piece, floats: int) -> plans.Piece:
-        return piece if self.floats(piece) == floats else piece._replace(floats=floats)
-
-
-def _weighed(step: plans.Step, most: float) -> plans.Step:
-    """Return a step whose launches have their weights as shares of ``most`` (0: all are equal)."""
-    if isinstance(step, plans.WithinStep):
-        return plans.WithinStep(step.stream, tuple(_weighed(call, most) for call in step.body))
-    return step._replace(weight=step.weight / most if most else 1.0) if isinstance(step, plans.LaunchStep) else step
+    def _longest_alone(self, to: Steps) -> list[str]:
+        launch = self._launch(to, self._longest, "pool[0]", 1.0)
+        return to.within("pool[0]", to.loop("_", "0", str(LAUNCHES_TIMED), [launch]))
 
 
-def _no_floats(where: str, value: int) -> InputError:
-    return InputError(f"{where} = {value}: the arrays of a program hold floats; give a multiple of {FLOAT_BYTES}")
+def _floats(where: str, n_bytes: int) -> int:
+    if n_bytes % FLOAT_BYTES:
+        raise InputError(f"{where} = {n_bytes}: the arrays of a program hold floats; give a multiple of {FLOAT_BYTES}")
+    return n_bytes // FLOAT_BYTES
 
 
-def plan_of_schedule(schedule: Schedule) -> plans.CodePlan:
+def plan_of_schedule(schedule: Schedule) -> CodePlan:
     """Return the plan of a program with the calls of ``schedule`` one by one. Raises InputError if none can."""
     ops = list(schedule.ops)
     while ops and isinstance(ops[-1], Synchronize) and (schedule.launch == "graph" or ops[-1] == Synchronize()):
@@ -190,27 +203,22 @@ def plan_of_schedule(schedule: Schedule) -> plans.CodePlan:
         )
     if not any(isinstance(op, Copy | Kernel) for op in ops):
         raise InputError("ops: nothing is copied or run; a program needs a copy or a kernel")
-    written = _Written(schedule)
-    for i, op in enumerate(ops):
-        written.add(i, op)
-    written.close()
-    timed_kernels = written.weigh()
-    has_kernels = any(isinstance(op, Kernel) for op in ops)
+    written = _Written(schedule, ops)
     title = re.sub(r"[^A-Za-z0-9 .,=_-]+", " ", schedule.name).strip()[:40]
-    return plans.CodePlan(
+    return CodePlan(
         title=title or "a schedule",
         is_graph=schedule.launch == "graph",
         defaults={},
+        sizes={},
         memory=tuple(written.memory.values()),
         cuts=(),
-        kernels=plans.ChunkKernels((plans.KernelCall(1, "one launch"),), ("x",), (), ("y",), True)
-        if has_kernels
-        else None,
-        events=(plans.Events("event", str(schedule.events)),) if schedule.events else (),
-        issue=tuple(written.steps),
+        kernels=KERNELS if any(isinstance(op, Kernel) for op in ops) else None,
+        events={"event": str(schedule.events)} if schedule.events else {},
+        issue=written.steps,
         results=tuple(written.written or written.computed),
-        streams=len(written.kinds),
-        kinds=written.kinds,
+        most_chunks=0,
+        streams=len(schedule.streams) + written.has_legacy,
+        kinds=("legacy",) * written.has_legacy + tuple(schedule.streams),
         has_host_work=any(isinstance(op, HostWork) for op in ops),
-        timed_kernels=timed_kernels,
+        timed_kernels=written.timed_kernels(),
     )

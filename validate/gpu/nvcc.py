@@ -121,7 +121,7 @@ class Rounds {  // of calls that the letters of a kind stand for
   std::vector<cudaEvent_t> events_ = std::vector<cudaEvent_t>(kSlices);
 
   static void Kernel(float* x, float* y, cudaStream_t stream) {
-    StandIn<<<(kSlice + 255) / 256, 256, 0, stream>>>(x, y, kSlice, 1);
+    StandIn<<<(kSlice + 255) / 256, 256, 0, stream>>>(Floats{x, kSlice}, Floats{y, kSlice}, 1);
   }
 
  public:
@@ -171,9 +171,9 @@ double Launch(size_t n, int work, int more) {  // seconds that a launch adds to 
     std::vector<float> chain_ms(4);  // the first one warms up
     for (float& ms : chain_ms) {
       Check(cudaDeviceSynchronize());
-      Kernels(x, y, 1, 4000000, stream);
+      Kernels({x, 1}, {y, 1}, 4000000, stream);
       Check(cudaEventRecord(begin, stream));
-      for (int k = 0; k < length; ++k) Kernels(x, y, n, work, stream);
+      for (int k = 0; k < length; ++k) Kernels({x, n}, {y, n}, work, stream);
       Check(cudaEventRecord(end, stream));
       Check(cudaDeviceSynchronize());
       Check(cudaEventElapsedTime(&ms, begin, end));
