@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -25,21 +25,18 @@ from numpy.typing import NDArray
 
 from streamsim.errors import InputError
 from streamsim.files import file_error
-from streamsim.recorded.builder import RecordingBuilder, mapped
-from streamsim.recorded.cupti import COPY_KINDS, STREAM_KINDS, Activities, Columns
-from streamsim.recorded.foreign import foreign
-from streamsim.recorded.recording import (
-    NONE,
-    AnnotationKind,
-    CopyDirection,
-    CopyMemory,
-    PageCause,
-    PageKind,
-    RecordedCard,
-    RecordedStreamKind,
-    Recording,
-    WorkKind,
+from streamsim.recorded.activities import (
+    BY_PROFILER,
+    COPY_KINDS,
+    ORDER,
+    STREAM_KINDS,
+    Activities,
+    Columns,
+    card_of,
 )
+from streamsim.recorded.builder import RecordingBuilder, mapped
+from streamsim.recorded.foreign import foreign
+from streamsim.recorded.recording import NONE, AnnotationKind, CopyDirection, CopyMemory, PageCause, PageKind, Recording
 from streamsim.recorded.unified import with_prefetches
 from streamsim.text import GZIP_MAGIC, one_line, uncapitalised
 
@@ -50,24 +47,39 @@ PROCESS_BITS = 24
 THREAD_MASK = (1 << PROCESS_BITS) - 1
 PAGE_KINDS = {11: PageKind.IN, 12: PageKind.OUT, 13: PageKind.BETWEEN_CARDS}
 MEMORIES = {0: CopyMemory.PAGEABLE, 1: CopyMemory.PINNED}  # where ENUM_CUDA_MEM_KIND does not say it
-NAMELESS = "a range without a name"
 NVTX_RANGES = (59, 60, 70, 71)  # pushed and popped, started and ended; their variants
+NAMELESS = "a range without a name"
+OPEN_ENDED = ("NVTX marks, and ranges without an end", "no span of time")
 _PAGES = {"HTOD": PageKind.IN, "DTOH": PageKind.OUT, "DTOD": PageKind.BETWEEN_CARDS}
 _SUFFIXES = {"HTOD": CopyDirection.H2D, "DTOH": CopyDirection.D2H, "HTOA": CopyDirection.H2D, "ATOH": CopyDirection.D2H}
 _SUFFIXES |= dict.fromkeys(("ATOA", "ATOD", "DTOA", "DTOD"), CopyDirection.D2D) | {"PTOP": CopyDirection.PEER}
 
-# Columns of the export, as the builder names them.
-_TIMES = {"start": "start_ns", "end": "end_ns"}
-_CALL = {"correlationId": "correlation", "globalPid": "pid"}
-_PLACED = _TIMES | {"deviceId": "device", "streamId": "stream_id"} | _CALL
-_IN_CONTEXT = {"contextId": "context", "graphId": "graph", "graphNodeId": "node"}
-_MOVED = _TIMES | {"deviceId": "device", "globalPid": "pid", "bytes": "bytes", "copyKind": "copy_kind"}
-_COPIED = {"srcKind": "src_kind", "dstKind": "dst_kind", "srcDeviceId": "src_device", "dstDeviceId": "dst_device"}
-_SHAPE = {f"{name}{axis}": f"{name}_{axis.lower()}" for name in ("grid", "block") for axis in "XYZ"}
-_SHAPE |= {"registersPerThread": "registers", "staticSharedMemory": "static_shared"}
-_SHAPE |= {"dynamicSharedMemory": "dynamic_shared", "shortName": "short", "demangledName": "name"}
-_MARK = {"streamId": "stream_id", "eventId": "event", "eventSyncId": "sync", "contextId": "context"}
-_IN_THREAD = _TIMES | {"globalTid": "thread", "nameId": "name"}
+# By table of the activities: the table of the export, its needed columns, and others.
+_PLACED = "start end deviceId streamId correlationId globalPid"
+_IN_GRAPH = "contextId graphId graphNodeId"
+_SHAPE = "gridX gridY gridZ blockX blockY blockZ registersPerThread staticSharedMemory dynamicSharedMemory"
+_MARK = ("correlationId globalPid", "streamId eventId eventSyncId contextId")
+_MOVED = "start end deviceId globalPid bytes copyKind"
+TABLES = {
+    "calls": (f"{CUPTI}RUNTIME", "start end globalTid nameId correlationId", ""),
+    "copies": (f"{CUPTI}MEMCPY", f"{_PLACED} bytes copyKind", f"{_IN_GRAPH} srcKind dstKind srcDeviceId dstDeviceId"),
+    "kernels": (f"{CUPTI}KERNEL", _PLACED, f"{_IN_GRAPH} {_SHAPE} shortName demangledName"),
+    "memsets": (f"{CUPTI}MEMSET", f"{_PLACED} bytes", _IN_GRAPH),
+    # Graphs that are recorded whole, as nsys does without --cuda-graph-trace=node.
+    "graphs": (f"{CUPTI}GRAPH_TRACE", _PLACED, f"{_IN_GRAPH} graphExecId"),
+    "events": (f"{CUPTI}CUDA_EVENT", *_MARK),
+    "synchronizations": (f"{CUPTI}SYNCHRONIZATION", *_MARK),
+}
+# Columns of the export, as the builder and the activities name them.
+_NAMES = {"start": "start_ns", "end": "end_ns", "deviceId": "device", "streamId": "stream_id", "globalPid": "pid"}
+_NAMES |= {"globalTid": "thread", "nameId": "name", "demangledName": "name", "shortName": "short", "textId": "name"}
+_NAMES |= {"correlationId": "correlation", "contextId": "context", "graphId": "graph", "graphNodeId": "node"}
+_NAMES |= {"copyKind": "copy_kind", "srcKind": "src_kind", "dstKind": "dst_kind", "migrationCause": "cause"}
+_NAMES |= {"srcDeviceId": "src_device", "dstDeviceId": "dst_device", "eventId": "event", "eventSyncId": "sync"}
+_NAMES |= {f"{name}{axis}": f"{name}_{axis.lower()}" for name in ("grid", "block") for axis in "XYZ"}
+_NAMES |= {"registersPerThread": "registers", "staticSharedMemory": "static_shared"}
+_NAMES |= {"dynamicSharedMemory": "dynamic_shared", "graphExecId": "instance", "numberOfPageFaults": "count"}
+NULL_STREAMS = (("TARGET_INFO_CUDA_CONTEXT_INFO", "nullStreamId"), ("TARGET_INFO_CUDA_NULL_STREAM", "streamId"))
 
 ROWS_AT_ONCE = 20_000
 LONGEST_VALUE_BYTES = 1 << 20
@@ -96,185 +108,115 @@ class _Export:
     def __init__(self, builder: RecordingBuilder, tables: Tables) -> None:
         self._builder, self._tables = builder, tables
         self._directions, self._page_kinds, self._memories = dict(COPY_KINDS), dict(PAGE_KINDS), dict(MEMORIES)
-        self._activities = Activities(builder, self._directions, self._memories)
-        self._strings: dict[int, str] = {}
+        self._text = cache(tables.text_of)
+        self._activities = Activities(
+            builder, lambda number: self._text(number) or f"name {number}", _thread, self._directions, self._memories
+        )
 
     def read(self) -> None:
         """Read all tables."""
-        self._read_version()
-        self._read_enums()
-        self._read_names()
-        self._read_cards()
-        for block in self._blocks(f"{CUPTI}RUNTIME", _IN_THREAD | {"correlationId": "correlation"}):
-            self._builder.calls.add(block)
+        self._read_facts()
         of_pages = f'coalesce("copyKind", -1) IN ({", ".join(map(str, self._page_kinds))})'
-        for block in self._blocks(f"{CUPTI}MEMCPY", _MOVED, {"migrationCause": "cause"}, where=of_pages):
-            self._add_moves(block)
-        for block in self._blocks(f"{CUPTI}MEMCPY", _PLACED | _MOVED, _IN_CONTEXT | _COPIED, where=f"NOT {of_pages}"):
-            self._activities.copies(block)
-        for block in self._blocks(f"{CUPTI}KERNEL", _PLACED, _IN_CONTEXT | _SHAPE):
-            self._activities.kernels(block)
-        for block in self._blocks(f"{CUPTI}MEMSET", _PLACED | {"bytes": "bytes"}, _IN_CONTEXT):
-            self._activities.work(block, WorkKind.MEMSET, "memset")
-        # Graphs that are recorded whole, as nsys does without --cuda-graph-trace=node.
-        for block in self._blocks(f"{CUPTI}GRAPH_TRACE", _PLACED, _IN_CONTEXT | {"graphExecId": "instance"}):
-            block["graph"] = np.where(block["instance"] >= 0, block["instance"], block["graph"])
-            self._activities.work(block, WorkKind.GRAPH, "graph")
-        self._read_notes()
-        for block in self._blocks(f"{CUPTI}CUDA_EVENT", _CALL, _MARK):
-            self._activities.events(block)
-        for block in self._blocks(f"{CUPTI}SYNCHRONIZATION", _CALL, _MARK):
-            self._activities.waits(block)
+        for block in self._blocks(f"{CUPTI}MEMCPY", _MOVED, "migrationCause", where=of_pages):
+            cause = block["cause"]
+            known = np.where((cause >= 0) & (cause < len(PageCause)), cause, PageCause.UNKNOWN)
+            self._add_pages(block, mapped(block["copy_kind"], self._page_kinds.__getitem__), cause=known)
+        for table in ORDER:
+            if table == "ranges":
+                self._read_ranges()
+                continue
+            where = f"NOT {of_pages}" if table == "copies" else "true"
+            for block in self._blocks(*TABLES[table], where=where):
+                self._activities.add(table, block)
         self._read_stream_kinds()
-        self._read_faults()
+        for block in self._blocks("CUDA_UM_CPU_PAGE_FAULT_EVENTS", "start globalPid"):
+            self._add_pages(block | {"end_ns": block["start_ns"]}, PageKind.HOST_FAULT)
+        faults = ("CUDA_UM_GPU_PAGE_FAULT_EVENTS", "start globalPid end deviceId", "numberOfPageFaults")
+        for block in self._blocks(*faults):
+            self._add_pages(block, PageKind.CARD_FAULTS, count=block["count"].clip(1))
 
-    # Names
-
-    def _read_version(self) -> None:
-        said = (
-            value
-            for table in META
-            for name, value in self._tables.pairs(table, "name", "value")
-            if name == "EXPORT_PRODUCT_VERSION" and isinstance(value, str)
-        )
-        self._builder.tool = f"Nsight Systems {next(said, '')[:40]}".rstrip()
-
-    def _read_enums(self) -> None:
-        """Read what the export's numbers mean, where it says so."""
-        for number, name in self._tables.pairs("ENUM_CUDA_MEMCPY_OPER", "id", "name"):
-            if isinstance(name, str) and isinstance(number, int):
-                suffix = name.rpartition("_")[2]
-                self._page_kinds.pop(number, None)
-                if "_UVM_" in name:
-                    self._page_kinds[number] = _PAGES.get(suffix, PageKind.BETWEEN_CARDS)
-                else:
-                    self._directions[number] = _SUFFIXES.get(suffix, CopyDirection.OTHER)
-        for number, name in self._tables.pairs("ENUM_CUDA_MEM_KIND", "id", "name"):
-            if isinstance(name, str) and isinstance(number, int):
-                words = {"PAGEABLE": CopyMemory.PAGEABLE, "PINNED": CopyMemory.PINNED}
-                self._memories[number] = words.get(name.rpartition("_")[2], CopyMemory.UNKNOWN)
-
-    def _read_names(self) -> None:
-        """Read the names that calls, kernels and ranges use."""
-        used: set[int] = set()
-        for table, column in NAMED:
-            if self._tables.has(table, column):
-                for block in self._tables.blocks(table, (column,)):
-                    used.update(np.unique(block[column]).tolist())
-        for number, text in self._tables.pairs("StringIds", "id", "value"):
-            if number in used and isinstance(text, str):
-                self._builder.name(text)  # counted, as long as it may be
-                self._strings[number] = text
-
-    # Rows
+    def _read_facts(self) -> None:
+        """Read the version, what numbers mean where the export says so, and the names of cards and processes."""
+        builder, tables = self._builder, self._tables
+        said = [row for table in META for row in tables.rows(table, "name", "value")]
+        versions = (row.get("value") for row in said if row.get("name") == "EXPORT_PRODUCT_VERSION")
+        builder.tool = f"Nsight Systems {next((v for v in versions if isinstance(v, str)), '')[:40]}".rstrip()
+        for number, name in tables.named("ENUM_CUDA_MEMCPY_OPER", "id", "name"):
+            suffix = name.rpartition("_")[2]
+            self._page_kinds.pop(number, None)
+            if "_UVM_" in name:
+                self._page_kinds[number] = _PAGES.get(suffix, PageKind.BETWEEN_CARDS)
+            else:
+                self._directions[number] = _SUFFIXES.get(suffix, CopyDirection.OTHER)
+        for number, name in tables.named("ENUM_CUDA_MEM_KIND", "id", "name"):
+            words = {"PAGEABLE": CopyMemory.PAGEABLE, "PINNED": CopyMemory.PINNED}
+            self._memories[number] = words.get(name.rpartition("_")[2], CopyMemory.UNKNOWN)
+        columns = ("id", "name", "totalMemory", "smCount", "asyncEngines", "deviceId")
+        for row in tables.rows("TARGET_INFO_GPU", *columns):
+            card = row.get("id", row.get("deviceId"))  # exports of 2020 have the latter
+            if isinstance(card, int):
+                builder.cards[card] = card_of(card, row.get("name"), map(row.get, columns[2:5]))
+        builder.processes |= {number: name[:100] for number, name in tables.named("PROCESSES", "pid", "name")}
+        for row in tables.rows("ThreadNames", "globalTid", "nameId"):
+            thread, text = row.get("globalTid"), self._text(row.get("nameId"))
+            if isinstance(thread, int) and text:
+                builder.threads[_thread(thread)] = text[:100]
 
     def _blocks(
-        self,
-        table: str,
-        needed: dict[str, str],
-        others: dict[str, str] | None = None,
-        texts: tuple[str, ...] = (),
-        where: str = "true",
+        self, table: str, needed: str, others: str = "", texts: tuple[str, ...] = (), where: str = "true"
     ) -> Iterator[Columns]:
-        """Yield a table's columns as the builder names them, with its indices of names and threads."""
+        """Yield a table's columns as the builder and the activities name them, with their processes."""
         lost = (f"rows of {table} without a needed number", "left out")
-        names = needed | (others or {})
         unread = partial(self._builder.count, lost)
-        for block in self._tables.blocks(table, tuple(needed), tuple(others or ()), texts, where, unread):
-            columns = {names.get(name, name): column for name, column in block.items()}
-            if "thread" in columns:
-                columns["process"] = columns["thread"] >> PROCESS_BITS
-                columns["thread"] = mapped(columns["thread"], self._thread)
-            if "pid" in columns:
-                columns["process"] = columns["pid"] >> PROCESS_BITS
-                columns["pid"] = columns["process"] & THREAD_MASK
+        for block in self._tables.blocks(table, needed.split(), others.split(), texts, where, unread):
+            columns = {_NAMES.get(name, name): column for name, column in block.items()}
+            columns["process"] = columns["pid" if "pid" in columns else "thread"] >> PROCESS_BITS
+            columns["pid"] = columns["process"] & THREAD_MASK
             if "short" in columns:
                 columns["name"] = np.where(columns["name"] >= 0, columns["name"], columns["short"])
-            if "name" in columns:
-                columns["name"] = mapped(columns["name"], self._name)
+            if "instance" in columns:
+                columns["graph"] = np.where(columns["instance"] >= 0, columns["instance"], columns["graph"])
             yield columns
             self._builder.check_size()
 
-    def _thread(self, number: int) -> int:
-        return self._builder.thread((number >> PROCESS_BITS) & THREAD_MASK, number & THREAD_MASK)
+    def _add_pages(self, block: Columns, kind: NDArray[np.int64] | PageKind, **more: NDArray[np.int64]) -> None:
+        """Add moves or faults of unified memory's pages, which no call issued."""
+        card = mapped(block["device"], self._builder.card) if "device" in block else NONE
+        self._builder.pages.add(block | {"kind": kind, "process": block["pid"], "card": card} | more)
 
-    def _name(self, number: int) -> int:
-        return self._builder.name(self._strings.get(number, f"name {number}"))
-
-    def _add_moves(self, block: Columns) -> None:
-        """Add the moves of unified memory's pages, which no call issued."""
-        cause = block["cause"]
-        columns = {"kind": mapped(block["copy_kind"], self._page_kinds.__getitem__), "process": block["pid"]}
-        columns["cause"] = np.where((cause >= 0) & (cause < len(PageCause)), cause, PageCause.UNKNOWN)
-        self._builder.pages.add(block | columns | {"card": mapped(block["device"], self._builder.card)})
-
-    def _read_faults(self) -> None:
-        owner = {"start": "start_ns", "globalPid": "pid"}
-        for block in self._blocks("CUDA_UM_CPU_PAGE_FAULT_EVENTS", owner):
-            columns = {"end_ns": block["start_ns"], "kind": PageKind.HOST_FAULT, "process": block["pid"]}
-            self._builder.pages.add(block | columns)
-        of_card = owner | {"end": "end_ns", "deviceId": "device"}
-        for block in self._blocks("CUDA_UM_GPU_PAGE_FAULT_EVENTS", of_card, {"numberOfPageFaults": "count"}):
-            columns = {"kind": PageKind.CARD_FAULTS, "process": block["pid"], "count": block["count"].clip(1)}
-            self._builder.pages.add(block | columns | {"card": mapped(block["device"], self._builder.card)})
-
-    def _read_notes(self) -> None:
-        open_ended = ("NVTX marks, and ranges without an end", "no span of time")
-        needed, others = {"start": "start_ns", "globalTid": "thread"}, {"end": "end_ns"}
-        others |= {"eventType": "type", "textId": "text_id"}
-        for block in self._blocks("NVTX_EVENTS", needed, others, ("text",)):
-            texts = zip(block.pop("text"), block["text_id"].tolist(), strict=True)
-            names = [text if isinstance(text, str) else self._strings.get(of, NAMELESS) for text, of in texts]
+    def _read_ranges(self) -> None:
+        for block in self._blocks("NVTX_EVENTS", "start globalTid", "end eventType textId", ("text",)):
+            texts = zip(block.pop("text"), block["name"].tolist(), strict=True)
+            names = [text if isinstance(text, str) else self._text(number) or NAMELESS for text, number in texts]
             block["name"] = np.array([self._builder.name(name) for name in names], np.int64)
-            ranges = (block["end_ns"] >= 0) & np.isin(block["type"], NVTX_RANGES)
-            self._builder.count(open_ended, int((~ranges).sum()))
+            block["thread"] = mapped(block["thread"], lambda number: self._builder.thread(*_thread(number)))
+            ranges = (block["end_ns"] >= 0) & np.isin(block["eventType"], NVTX_RANGES)
+            self._builder.count(OPEN_ENDED, int((~ranges).sum()))
             block = {name: column[ranges] for name, column in block.items()}
             self._builder.annotations.add(block | {"kind": AnnotationKind.RANGE})
         for table in ("PROFILER_OVERHEAD", f"{CUPTI}OVERHEAD"):
-            for block in self._blocks(table, _IN_THREAD):
-                self._builder.annotations.add(block | {"kind": AnnotationKind.OVERHEAD})
-
-    # Cards, processes, threads and streams
-
-    def _read_cards(self) -> None:
-        columns = ("id", "name", "totalMemory", "smCount", "asyncEngines", "deviceId")
-        for row in self._tables.rows("TARGET_INFO_GPU", *columns):
-            if isinstance(number := row.get("id", row.get("deviceId")), int):  # exports of 2020 have the latter
-                name = row.get("name")
-                counts = [max(v, 0) if isinstance(v := row.get(c), int) else 0 for c in columns[2:5]]
-                self._builder.cards[number] = RecordedCard(number, name[:100] if isinstance(name, str) else "", *counts)
-        for row in self._tables.rows("PROCESSES", "pid", "name"):
-            if isinstance(row.get("pid"), int) and isinstance(row.get("name"), str):
-                self._builder.processes[row["pid"]] = row["name"][:100]
-        for number, name in self._tables.pairs("ThreadNames", "globalTid", "nameId"):
-            if isinstance(number, int) and name in self._strings:
-                key = ((number >> PROCESS_BITS) & THREAD_MASK, number & THREAD_MASK)
-                self._builder.threads[key] = self._strings[name][:100]
+            for block in self._blocks(table, "start end globalTid nameId"):
+                self._activities.add("ranges", block | {"by": np.full(len(block["name"]), BY_PROFILER)})
 
     def _read_stream_kinds(self) -> None:
-        kinds: dict[tuple[int, ...], RecordedStreamKind] = {}
-        for key, flag in self._numbers("TARGET_INFO_CUDA_STREAM", "streamId", "flag"):
-            if flag in STREAM_KINDS:
-                kinds[key] = STREAM_KINDS[flag]
+        flags = (key for key in self._numbers("TARGET_INFO_CUDA_STREAM", "streamId", "flag"))
+        kinds = {key: STREAM_KINDS[flag] for key, flag in flags if flag in STREAM_KINDS}
         for table, column in NULL_STREAMS:
-            for key, _ in self._numbers(table, column, column):
-                kinds[key] = "legacy"
+            kinds |= {key: "legacy" for key, _ in self._numbers(table, column, column)}
         self._builder.stream_kinds |= kinds
 
     def _numbers(self, table: str, stream: str, other: str) -> Iterator[tuple[tuple[int, ...], int]]:
         """Yield each stream's process, context and number in a ``table``, and its value in the ``other`` column."""
         columns = ("processId", "contextId", stream, other)
-        if self._tables.has(table, *columns):
-            for row in self._tables.rows(table, *dict.fromkeys(columns)):
-                found = [row[column] for column in columns]
-                if all(type(value) is int for value in found):
-                    yield tuple(found[:3]), found[3]
+        for row in self._tables.rows(table, *dict.fromkeys(columns)):
+            found: list[Any] = [row.get(column) for column in columns]
+            if all(type(value) is int for value in found):
+                yield tuple(found[:3]), found[3]
 
 
-NAMED = [(CUPTI + table, "nameId") for table in ("RUNTIME", "OVERHEAD")] + [("PROFILER_OVERHEAD", "nameId")]
-NAMED += [(f"{CUPTI}KERNEL", "demangledName"), (f"{CUPTI}KERNEL", "shortName")]
-NAMED += [("NVTX_EVENTS", "textId"), ("ThreadNames", "nameId")]
-NULL_STREAMS = (("TARGET_INFO_CUDA_CONTEXT_INFO", "nullStreamId"), ("TARGET_INFO_CUDA_NULL_STREAM", "streamId"))
+def _thread(number: int) -> tuple[int, int]:
+    """Return the process and thread of a globalTid."""
+    return (number >> PROCESS_BITS) & THREAD_MASK, number & THREAD_MASK
 
 
 # Tables
@@ -305,11 +247,11 @@ class Tables:
     def blocks(
         self,
         table: str,
-        needed: tuple[str, ...],
-        others: tuple[str, ...] = (),
-        texts: tuple[str, ...] = (),
-        where: str = "true",
-        unread: Callable[[int], None] = lambda _: None,
+        needed: Sequence[str],
+        others: Sequence[str],
+        texts: Sequence[str],
+        where: str,
+        unread: Callable[[int], None],
     ) -> Iterator[dict[str, Any]]:
         """Yield columns of whole numbers by name, some rows at a time; nothing for a missing table.
 
@@ -340,10 +282,19 @@ class Tables:
                 block[name] = list(compress(there.get(name, (None,) * len(rows)), kept))
             yield block
 
-    def pairs(self, table: str, key: str, value: str) -> Iterator[tuple[Any, Any]]:
-        """Yield two columns of any type, row by row; nothing if one is missing."""
-        if self.has(table, key, value):
-            yield from self._connection.execute(f'SELECT "{key}", "{value}" FROM "{table}"')
+    def named(self, table: str, key: str, value: str) -> Iterator[tuple[int, str]]:
+        """Yield the numbers and texts in two columns, row by row; nothing if one is missing."""
+        for row in self.rows(table, key, value):
+            number, text = row.get(key), row.get(value)
+            if isinstance(number, int) and isinstance(text, str):
+                yield number, text
+
+    def text_of(self, number: object) -> str:
+        """Return the text of this number in StringIds, or "" if there is none."""
+        if not self.has("StringIds", "id", "value"):
+            return ""
+        found = self._connection.execute("SELECT value FROM StringIds WHERE id = ?", (number,)).fetchone()
+        return found[0] if found and isinstance(found[0], str) else ""
 
     def rows(self, table: str, *columns: str) -> Iterator[dict[str, Any]]:
         """Yield the rows of a small table, with those of ``columns`` that it has."""
