@@ -40,7 +40,7 @@ def recorded(timeline: Timeline) -> Recording:
     row_of = {i: row for row, i in enumerate(called)}
     kernels = sorted({op.name for op in ops if isinstance(op, Kernel)})
     names = (*NAMES, *kernels)
-    calls: dict[str, list[Any]] = {name: [] for name in HostCalls.dtypes()}
+    calls: dict[str, list[Any]] = {name: [] for name in HostCalls.__struct_fields__}
     latest: dict[int, int] = {}  # by event the row of its last record, in the order of issue
     records = {}
     for i, op in enumerate(ops):
@@ -61,7 +61,7 @@ def recorded(timeline: Timeline) -> Recording:
         row |= {"stream": NONE if op.stream is None else op.stream, "event": NONE, "record": records.get(i, NONE)}
         for column, value in row.items():
             calls[column].append(int(value))
-    work: dict[str, Any] = {name: [] for name in CardWork.dtypes()}
+    work: dict[str, Any] = {name: [] for name in CardWork.__struct_fields__}
     for i in sorted((i for i, engine in enumerate(timeline.engine) if engine >= 0), key=lambda i: timeline.start[i]):
         for column, value in _work(ops[i], pageable, names).items():
             work[column].append(value)
@@ -84,7 +84,7 @@ def recorded(timeline: Timeline) -> Recording:
                 for name, column in work.items()
             }
         ),
-        Annotations.of({name: [] for name in Annotations.dtypes()}),
+        Annotations.of({name: [] for name in Annotations.__struct_fields__}),
     )
 
 

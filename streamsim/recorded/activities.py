@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsim.recorded.builder import RecordingBuilder, mapped
+from streamsim.recorded.builder import Columns, RecordingBuilder, mapped
 from streamsim.recorded.recording import (
     NONE,
     AnnotationKind,
@@ -16,8 +16,6 @@ from streamsim.recorded.recording import (
     RecordedStreamKind,
     WorkKind,
 )
-
-Columns = dict[str, NDArray[Any]]
 
 NO_ID = 0xFFFFFFFF
 COPY_KINDS = {1: CopyDirection.H2D, 2: CopyDirection.D2H, 3: CopyDirection.H2D, 4: CopyDirection.D2H}

@@ -5,7 +5,7 @@ A profiler's file may have unknown or repeated ids, clocks that run backwards, o
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -31,7 +31,11 @@ from streamsim.recorded.recording import (
     RecordedThread,
     Recording,
     Unread,
+    dtype_of,
+    shape_of,
 )
+
+Columns = dict[str, NDArray[Any]]
 
 STEP = "ProfilerStep#"  # how the names of the profiler's steps begin
 MOST_RECORDS = 10_000_000
@@ -44,6 +48,7 @@ SEVERAL = -2
 FAR = 1 << 61  # two of them have a difference
 
 NEGATIVE = ("records that end before they start", "the clock ran backwards; left out")
+NEGATIVE_BYTES = ("copies and memsets of fewer than 0 bytes", "taken as 0")
 OUT_OF_RANGE = ("records with times far from all others", "not within 52 days; left out")
 TWICE = ("calls recorded again under a second name", "runtime and driver; the outer one is kept")
 PUTS_NONE = (
@@ -68,36 +73,34 @@ AMBIGUOUS = ("work that may be of several processes", "their ids are the same; i
 DANGLING = ("stream and event records without a call", "their call was not recorded")
 
 
+# The number that stands in a column that is not given, if it is not -1.
+ZERO = ("kind", "bytes", "direction", "memory", "grid", "block", "registers", "shared_bytes", "cause")
+DEFAULTS = dict.fromkeys(ZERO, 0) | {"count": 1}
+
+
 class _Rows:
     """Blocks of columns, already in their final types."""
 
-    def __init__(self, dtypes: Mapping[str, Any], defaults: Mapping[str, int]) -> None:
-        self._dtypes, self._defaults = dtypes, defaults
-        self._blocks: list[dict[str, NDArray[Any]]] = []
-        self.count = 0
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names, self._blocks, self.count = tuple(names), list[Columns](), 0
 
     def add(self, columns: Mapping[str, Any]) -> None:
         """Add rows: columns by name, of which the first has an entry a row. One number stands for a whole column."""
         count = len(next(iter(columns.values())))
         block = {}
-        for name, kind in self._dtypes.items():
-            column = np.asarray(columns.get(name, self._defaults.get(name, NONE)))
-            least, most = np.iinfo(kind).min, np.iinfo(kind).max
-            block[name] = np.broadcast_to(column.clip(least, most), self._shape(name, count)).astype(kind)
+        for name in self._names:
+            kind = np.iinfo(dtype_of(name))
+            column = np.asarray(columns.get(name, DEFAULTS.get(name, NONE))).clip(kind.min, kind.max)
+            block[name] = np.broadcast_to(column, shape_of(name, count)).astype(kind.dtype)
         self._blocks.append(block)
         self.count += count
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> Columns:
         """Return all columns, and forget them."""
-        found = {}
-        for name, kind in self._dtypes.items():
-            found[name] = np.concatenate([np.empty(self._shape(name, 0), kind), *(b.pop(name) for b in self._blocks)])
+        empty = {name: np.empty(shape_of(name, 0), dtype_of(name)) for name in self._names}
+        found = {name: np.concatenate([none, *(b.pop(name) for b in self._blocks)]) for name, none in empty.items()}
         self._blocks, self.count = [], 0
         return found
-
-    @staticmethod
-    def _shape(name: str, count: int) -> tuple[int, ...]:
-        return (count, 3) if name in ("grid", "block") else (count,)
 
 
 def mapped(ids: NDArray[Any], to: Callable[[int], int]) -> NDArray[np.int64]:
@@ -131,14 +134,11 @@ class RecordingBuilder:
         self._cards_of_streams: dict[tuple[int, ...], int] = {}
         self._cards: dict[int, int] = {}
         self._threads: dict[tuple[int, int], int] = {}
-        process = {"process": np.int64}
-        self.calls = _Rows(HostCalls.dtypes() | process, {"kind": 0})
-        zero = ("bytes", "direction", "memory", "grid", "block", "registers", "shared_bytes")
-        self.work = _Rows(CardWork.dtypes() | process | {"correlation": np.int64}, dict.fromkeys(zero, 0))
-        self.annotations = _Rows(Annotations.dtypes(), {})
-        self.pages = _Rows(PageEvents.dtypes(), {"cause": 0, "bytes": 0, "count": 1})
-        marks = ("process", "correlation", "stream", "event", "recorded", "recorded_in")
-        self.marks = _Rows(dict.fromkeys(marks, np.int64), {})
+        self.calls = _Rows((*HostCalls.__struct_fields__, "process"))
+        self.work = _Rows((*CardWork.__struct_fields__, "process", "correlation"))
+        self.annotations = _Rows(Annotations.__struct_fields__)
+        self.pages = _Rows(PageEvents.__struct_fields__)
+        self.marks = _Rows(("process", "correlation", "stream", "event", "recorded", "recorded_in"))
 
     def count(self, what: tuple[str, str], times: int = 1) -> None:
         """Count something that is left out or not understood: ``what`` it is and the reason, and how many ``times``."""
@@ -149,16 +149,12 @@ class RecordingBuilder:
 
     def name(self, text: str) -> int:
         """Return the index of a name, which is kept up to 4096 letters. Raises InputError for too many names."""
-        found = self._names.get(text)
-        if found is None:
-            kept = text[:LONGEST_NAME]
-            found = self._names.get(kept)
-            if found is None:
-                self._name_bytes += len(kept)
-                if self._name_bytes > MOST_NAME_BYTES:
-                    raise InputError(f"{self.where}: has over {MOST_NAME_BYTES >> 20} MiB of names; {SHORTER}")
-                found = self._names[kept] = len(self._names)
-        return found
+        kept = text[:LONGEST_NAME]
+        if kept not in self._names:
+            self._name_bytes += len(kept)
+            if self._name_bytes > MOST_NAME_BYTES:
+                raise InputError(f"{self.where}: has over {MOST_NAME_BYTES >> 20} MiB of names; {SHORTER}")
+        return self._names.setdefault(kept, len(self._names))
 
     def card(self, number: int) -> int:
         """Return the index of the card with the profiler's ``number``."""
@@ -178,10 +174,6 @@ class RecordingBuilder:
         """Return the index of the thread with the system's ``number``."""
         return self._threads.setdefault((process, number), len(self._threads))
 
-    def names(self) -> list[str]:
-        """Return all names so far, by their indices."""
-        return list(self._names)
-
     def check_size(self, more: int = 0) -> None:
         """Raise InputError if there are more than ten million records, counting ``more`` that are still to come."""
         tables = (self.calls, self.work, self.annotations, self.pages, self.marks)
@@ -191,15 +183,12 @@ class RecordingBuilder:
     def recording(self) -> Recording:
         """Return the recording, with all rows in order."""
         self.check_size()
-        marks = self.marks.columns()
-        rows = {"calls": self.calls, "work": self.work, "notes": self.annotations, "pages": self.pages}
-        tables = {name: found.columns() for name, found in rows.items()}
-        self._set_sizes(tables["work"], tables["pages"])
-        self._set_origin(tables)
-        calls, work, notes, pages = (self._in_order(table) for table in tables.values())
+        tables = [rows.columns() for rows in (self.calls, self.work, self.annotations, self.pages)]
+        self._set_sizes(*tables)
+        calls, work, notes, pages = map(self._in_order, self._from_origin(tables))
         self._set_kinds(calls, notes)
         calls = self._once(calls)
-        self._mark(calls, marks)
+        self._mark(calls, self.marks.columns())
         work["call"] = self._call_of(calls, work["process"], work["correlation"])
         self._set_astray(calls, work)
         self._set_streams(calls, work)
@@ -223,22 +212,19 @@ class RecordingBuilder:
             pages=PageEvents.of(pages),
         )
 
-    def _set_origin(self, tables: dict[str, dict[str, NDArray[Any]]]) -> None:
-        """Count times from the first record near the median time; leave out records far from it."""
-        starts = np.concatenate([table["start_ns"] for table in tables.values()])
-        if not len(starts):
-            return
-        middle = int(np.median(starts.clip(-FAR, FAR)))
-        near = np.abs(starts.clip(-FAR, FAR) - middle) < LATEST_NS // 2
-        origin = int(starts[near].min(initial=middle))
-        for name, table in tables.items():
+    def _from_origin(self, tables: list[Columns]) -> Iterator[Columns]:
+        """Yield the tables with times from the first record near the median time, without records far from it."""
+        starts = np.concatenate([table["start_ns"] for table in tables]).clip(-FAR, FAR)
+        middle = int(np.median(starts)) if len(starts) else 0
+        origin = int(starts[np.abs(starts - middle) < LATEST_NS // 2].min(initial=middle))
+        for table in tables:
             for side in ("start_ns", "end_ns"):
                 table[side] = table[side].clip(-FAR, FAR) - origin
             within = (table["start_ns"] >= 0) & (np.abs(table["end_ns"]) <= LATEST_NS)
             self.count(OUT_OF_RANGE, int((~within).sum()))
-            tables[name] = {key: column[within] for key, column in table.items()}
+            yield {name: column[within] for name, column in table.items()}
 
-    def _in_order(self, table: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    def _in_order(self, table: Columns) -> Columns:
         """Return the rows by start, of equal starts the longest first, without rows that end before they start."""
         right = table["end_ns"] >= table["start_ns"]
         self.count(NEGATIVE, int((~right).sum()))
@@ -246,22 +232,22 @@ class RecordingBuilder:
         order = order[np.lexsort((-table["end_ns"][order], table["start_ns"][order]))]
         return {name: column[order] for name, column in table.items()}
 
-    def _set_kinds(self, calls: dict[str, NDArray[Any]], notes: dict[str, NDArray[Any]]) -> None:
+    def _set_kinds(self, calls: Columns, notes: Columns) -> None:
         """Set the kinds of calls by their names, and those of ranges that are steps of the profiler."""
-        names = self.names()
+        names = list(self._names)
         calls["kind"] = mapped(calls["name"], lambda name: kind_of_call(names[name])).astype(np.int8)
         are_steps = mapped(notes["name"], lambda name: names[name].startswith(STEP)) > 0
         notes["kind"][are_steps & (notes["kind"] == AnnotationKind.RANGE)] = AnnotationKind.STEP
 
-    def _set_sizes(self, *tables: dict[str, NDArray[Any]]) -> None:
+    def _set_sizes(self, *tables: Columns) -> None:
         """Set sizes below 0 to 0, and count them; likewise shapes of kernels, without a count."""
-        n_bytes = np.concatenate([table["bytes"] for table in tables])
-        self.count(("copies and memsets of fewer than 0 bytes", "taken as 0"), int((n_bytes < 0).sum()))
         for table in tables:
+            if "bytes" in table:
+                self.count(NEGATIVE_BYTES, int((table["bytes"] < 0).sum()))
             for name in table.keys() & {"bytes", "grid", "block", "registers", "shared_bytes"}:
                 table[name] = table[name].clip(0)
 
-    def _once(self, calls: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    def _once(self, calls: Columns) -> Columns:
         """Return the calls without those inside another call of the same process, thread and correlation."""
         ids = calls["process"], calls["correlation"]
         first = _lookup(*ids, *ids)
@@ -275,7 +261,7 @@ class RecordingBuilder:
         kept[others[inside]] = False
         return {name: column[kept] for name, column in calls.items()}
 
-    def _call_of(self, calls: dict[str, NDArray[Any]], process: Any, correlation: Any) -> NDArray[np.int64]:
+    def _call_of(self, calls: Columns, process: Any, correlation: Any) -> NDArray[np.int64]:
         """Return the rows of the calls with these correlations; -1 for none, and for several of an unknown process."""
         found = np.full(len(correlation), NONE, np.int64)
         anyone = process == UNKNOWN_PROCESS
@@ -289,7 +275,7 @@ class RecordingBuilder:
         found[found == SEVERAL] = NONE
         return found
 
-    def _set_astray(self, calls: dict[str, NDArray[Any]], work: dict[str, NDArray[Any]]) -> None:
+    def _set_astray(self, calls: Columns, work: Columns) -> None:
         """Take work from calls that put none on a card: those that ask, wait, or record an event."""
         if not len(calls["name"]):
             return
@@ -305,7 +291,7 @@ class RecordingBuilder:
             (number,) = self._cards
             self.cards[number] = msgspec.structs.replace(listed[0], id=number)
 
-    def _set_streams(self, calls: dict[str, NDArray[Any]], work: dict[str, NDArray[Any]]) -> None:
+    def _set_streams(self, calls: Columns, work: Columns) -> None:
         """Set the stream of each call that names none to that of its first work. Count calls and work that disagree."""
         has = work["call"] >= 0
         rows, streams = work["call"][has][::-1], work["stream"][has][::-1]  # the first work of a call is set last
@@ -314,7 +300,7 @@ class RecordingBuilder:
         without = calls["stream"][rows] < 0
         calls["stream"][rows[without]] = streams[without]
 
-    def _mark(self, calls: dict[str, NDArray[Any]], marks: dict[str, NDArray[Any]]) -> None:
+    def _mark(self, calls: Columns, marks: Columns) -> None:
         """Set the streams, events and records of waits and synchronisations, and of the records that they name."""
         rows = self._call_of(calls, marks["process"], marks["correlation"])
         self.count(DANGLING, int((rows < 0).sum()))
@@ -336,7 +322,7 @@ class RecordingBuilder:
         self.count(LOST_RECORD, int((waits & (calls["record"] < 0)).sum()))
 
 
-def _latest_records(calls: dict[str, NDArray[Any]], waits: NDArray[np.int64]) -> NDArray[np.int64]:
+def _latest_records(calls: Columns, waits: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return for each of the ``waits`` the last call before it that recorded its event; -1 for none."""
     keys = list(zip(calls["process"].tolist(), calls["event"].tolist(), strict=True))
     latest: dict[tuple[int, int], int] = {}
@@ -350,11 +336,8 @@ def _latest_records(calls: dict[str, NDArray[Any]], waits: NDArray[np.int64]) ->
 
 def _lookup(processes: Any, correlations: Any, process: Any, correlation: Any) -> NDArray[np.int64]:
     """Return the first row of each process and correlation; -1 for none, and for a correlation of 0 or below."""
-    if not len(correlations):
-        return np.full(len(correlation), NONE, np.int64)
-    owners = np.unique(processes)
     found = np.full(len(correlation), NONE, np.int64)
-    for owner in owners:
+    for owner in np.unique(processes):
         mine = np.flatnonzero(processes == owner)
         order = mine[np.argsort(correlations[mine], kind="stable")]
         asked = np.flatnonzero((process == owner) & (correlation > 0))

@@ -49,6 +49,15 @@ def gaps(busy: Intervals, first_ns: int, last_ns: int) -> Intervals:
     return start[real], end[real]
 
 
+def latest_before(group: NDArray[Any], values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return for each row the largest of the ``values`` before it in the same ``group``; 0 for the first one."""
+    found = np.zeros(len(group), np.int64)
+    for one in np.unique(group):
+        rows = np.flatnonzero(group == one)
+        found[rows[1:]] = np.maximum.accumulate(values[rows])[:-1]
+    return found
+
+
 def before_in(group: NDArray[Any]) -> NDArray[np.int64]:
     """Return for each row the row before it of the same ``group``; -1 for the first one."""
     order = np.argsort(group, kind="stable")

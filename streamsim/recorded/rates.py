@@ -22,7 +22,7 @@ from streamsim.device import (
     profile_of_card,
     with_values,
 )
-from streamsim.recorded.intervals import Covered, merged
+from streamsim.recorded.intervals import Covered, latest_before, merged
 from streamsim.recorded.recording import (
     NONE,
     CallKind,
@@ -180,7 +180,7 @@ def _between_ns(recording: Recording, direction: str, most_ns: float) -> float:
     rows = np.flatnonzero(_copies(work, direction, *PINNED) & (work.call != NONE))
     before, after = rows[:-1], rows[1:]
     has_waited = calls.end_ns[work.call[after]] < work.end_ns[before]
-    has_waited &= _free_ns(work)[after] < work.end_ns[before]
+    has_waited &= latest_before(work.stream, work.end_ns)[after] < work.end_ns[before]
     gaps_ns = (work.start_ns[after] - work.end_ns[before])[has_waited]
     return float(np.median(gaps_ns).clip(0, most_ns)) if len(gaps_ns) >= ENOUGH else 0.0
 
@@ -246,7 +246,7 @@ def _staged(recording: Recording, direction: str) -> Staged:
     rows = np.flatnonzero(_copies(work, direction, CopyMemory.PAGEABLE) & (work.bytes > 0) & (work.call != NONE))
     call, begun_ns, sizes = work.call[rows], work.start_ns[rows], work.bytes[rows]
     start_ns, end_ns = recording.calls.start_ns[call], recording.calls.end_ns[call]
-    free_ns = _free_ns(work)[rows]
+    free_ns = latest_before(work.stream, work.end_ns)[rows]
     has_waited, is_early = free_ns > start_ns, end_ns <= begun_ns
     if direction == "d2h":
         done_ns = np.maximum(end_ns, work.end_ns[rows])
@@ -260,16 +260,6 @@ def _staged(recording: Recording, direction: str) -> Staged:
     lead_ns = np.where(is_early, 0, np.maximum(begun_ns - from_ns - staged_before_ns.astype(np.int64), 0))
     after_ns = np.maximum(done_ns - work.end_ns[rows], 0)
     return Staged(rows, sizes, from_ns, done_ns - from_ns, lead_ns, after_ns, has_waited, is_early)
-
-
-def _free_ns(work: CardWork) -> NDArray[np.int64]:
-    """Return for each row when all earlier work of its stream had ended, in nanoseconds; 0 without earlier work."""
-    found = np.zeros(len(work), np.int64)
-    for stream in np.unique(work.stream):
-        rows = np.flatnonzero(work.stream == stream)
-        rows = rows[np.argsort(work.start_ns[rows], kind="stable")]
-        found[rows[1:]] = np.maximum.accumulate(work.end_ns[rows])[:-1]
-    return found
 
 
 OWN = "measured: the recording's own copies"

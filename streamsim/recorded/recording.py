@@ -114,15 +114,29 @@ class AnnotationKind(IntEnum):
     OVERHEAD = 3
 
 
+_NARROW = ("kind", "direction", "memory", "cause")
+_INDICES = ("name", "thread", "stream", "card", "grid", "block", "registers", "shared_bytes")
+
+
+def dtype_of(name: str) -> Any:
+    """Return the NumPy type of a column of this name."""
+    return np.int8 if name in _NARROW else np.int32 if name in _INDICES else np.int64
+
+
+def shape_of(name: str, rows: int) -> tuple[int, ...]:
+    """Return the shape of a column of this name."""
+    return (rows, 3) if name in ("grid", "block") else (rows,)
+
+
 class _Columns(msgspec.Struct, frozen=True, eq=False):
     """A table of arrays of one length. Two tables are equal if all their columns are."""
 
     def __post_init__(self) -> None:
         sizes = set()
-        for name, kind in _DTYPES[type(self)].items():
-            column = getattr(self, name)
-            shape = (len(column), 3) if name in ("grid", "block") else (len(column),)
-            if not isinstance(column, np.ndarray) or column.dtype != kind or column.shape != shape:
+        for name in self.__struct_fields__:
+            column, kind = getattr(self, name), dtype_of(name)
+            is_array = isinstance(column, np.ndarray) and column.dtype == kind
+            if not is_array or column.shape != shape_of(name, len(column)):
                 raise InputError(f"{name}: expected an array of {np.dtype(kind)}, one entry a row")
             column.flags.writeable = False
             sizes.add(len(column))
@@ -158,12 +172,7 @@ class _Columns(msgspec.Struct, frozen=True, eq=False):
     @classmethod
     def of(cls: type[Columns], columns: dict[str, Any]) -> Columns:
         """Return a table from arrays or sequences of integers. Raises InputError for columns that do not fit."""
-        return cls(**{name: np.ascontiguousarray(columns[name], kind) for name, kind in _DTYPES[cls].items()})
-
-    @classmethod
-    def dtypes(cls) -> dict[str, Any]:
-        """Return the NumPy type of each column, by its name."""
-        return dict(_DTYPES[cls])
+        return cls(**{name: np.ascontiguousarray(columns[name], dtype_of(name)) for name in cls.__struct_fields__})
 
 
 class HostCalls(_Columns, frozen=True, eq=False):
@@ -245,13 +254,6 @@ class PageEvents(_Columns, frozen=True, eq=False):
     count: NDArray[np.int64]
 
 
-_WIDE = ("start_ns", "end_ns", "correlation", "event", "record", "call", "bytes", "graph", "node", "process", "count")
-_WIDTHS: dict[str, Any] = dict.fromkeys(_WIDE, np.int64)
-_WIDTHS |= dict.fromkeys(("kind", "direction", "memory", "cause"), np.int8)
-_DTYPES: dict[type, dict[str, Any]] = {
-    kind: {name: _WIDTHS.get(name, np.int32) for name in kind.__struct_fields__}
-    for kind in (HostCalls, CardWork, Annotations, PageEvents)
-}
 NO_PAGES = PageEvents.of(dict.fromkeys(PageEvents.__struct_fields__, ()))
 
 

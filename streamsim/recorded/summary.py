@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from streamsim.displayed import Displayed
 from streamsim.recorded.call_names import plain
-from streamsim.recorded.intervals import Covered, Intervals, before_in, gaps, length, merged
+from streamsim.recorded.intervals import Covered, Intervals, before_in, gaps, latest_before, length, merged
 from streamsim.recorded.recording import (
     NONE,
     AnnotationKind,
@@ -235,61 +236,57 @@ def _card(recording: Recording, card: int) -> RecordedCardUse:
     work = work.rows((work.call >= 0) | (work.end_ns >= first_ns))  # what had ended by then is no part of the program
     work = msgspec.structs.replace(work, start_ns=np.maximum(work.start_ns, first_ns))
     engine = engines_of(work)
-    busy = [merged(work.start_ns[engine == n], work.end_ns[engine == n]) for n in range(len(ENGINES))]
-    reasons = Reasons(recording, work, engine, ENGINES)
+    reasons = _Reasons(recording, work, engine)
     last_ns = int(work.end_ns.max())
-    idle = gaps(merged(work.start_ns, work.end_ns), first_ns, last_ns)
-    no_kernel = gaps(busy[KERNELS], first_ns, last_ns)
+    busy = merged(work.start_ns, work.end_ns)
+    engines = tuple(_engine(work, engine == n, ENGINES[n], length(busy)) for n in np.unique(engine).tolist())
+    is_kernel = engine == KERNELS
+    idle = gaps(busy, first_ns, last_ns)
+    no_kernel = gaps(merged(work.start_ns[is_kernel], work.end_ns[is_kernel]), first_ns, last_ns)
     what = recording.cards[card]
     return RecordedCardUse(
         what.id,
         what.name,
         first_ns / NS_PER_S,
         last_ns / NS_PER_S,
-        tuple(_engine(n, work.rows(engine == n), busy) for n in range(len(ENGINES)) if (engine == n).any()),
+        engines,
         length(moves_of(recording, card, first_ns, last_ns)) / NS_PER_S,
-        length(_at_least_two(busy)) / NS_PER_S,
+        (length(busy) - round(sum(use.alone_s for use in engines) * NS_PER_S)) / NS_PER_S,
         length(idle) / NS_PER_S,
         _reasons(reasons.of(idle, np.arange(len(work)))),
         length(no_kernel) / NS_PER_S,
-        _reasons(reasons.of(no_kernel, np.flatnonzero(engine == KERNELS))),
+        _reasons(reasons.of(no_kernel, np.flatnonzero(is_kernel))),
     )
 
 
-def _engine(number: int, work: CardWork, busy: list[Any]) -> RecordedEngine:
-    others = [intervals for n, intervals in enumerate(busy) if n != number]
-    elsewhere = merged(*(np.concatenate([intervals[side] for intervals in others]) for side in (0, 1)))
-    took = length(busy[number])
-    alone = took - length(_at_least_two([busy[number], elsewhere]))
-    return RecordedEngine(ENGINES[number], len(work), int(work.bytes.sum()), took / NS_PER_S, alone / NS_PER_S)
-
-
-def _at_least_two(unions: list[Any]) -> Any:
-    """Return the intervals in which two or more of the ``unions`` of intervals overlap."""
-    times = np.concatenate([side for union in unions for side in union])
-    steps = np.concatenate([np.repeat((1, -1), len(start)) for start, _ in unions])
-    order = np.argsort(times, kind="stable")
-    times, depth = times[order], np.cumsum(steps[order])
-    inside = depth[:-1] >= 2
-    return times[:-1][inside], times[1:][inside]
+def _engine(work: CardWork, mine: NDArray[np.bool_], name: str, busy_ns: int) -> RecordedEngine:
+    """Return the use of an engine with the rows ``mine``; ``busy_ns``: the time in which any engine is busy."""
+    own, others = (length(merged(work.start_ns[rows], work.end_ns[rows])) for rows in (mine, ~mine))
+    count, n_bytes = int(mine.sum()), int(work.bytes[mine].sum())
+    return RecordedEngine(name, count, n_bytes, own / NS_PER_S, (busy_ns - others) / NS_PER_S)
 
 
 def _reasons(found: Counter[str]) -> tuple[RecordedReason, ...]:
     return tuple(RecordedReason(why, ns / NS_PER_S) for why, ns in found.most_common() if ns > 0)
 
 
+def _plain_names(recording: Recording) -> tuple[list[str], NDArray[np.int64]]:
+    """Return the names of calls without versions, and the place of each call's name among them."""
+    plain_names = [plain(name) for name in recording.names]
+    places = {name: place for place, name in enumerate(dict.fromkeys(plain_names))}
+    return list(places), np.array([places[name] for name in plain_names], np.int64)[recording.calls.name]
+
+
 def _call_uses(recording: Recording) -> tuple[RecordedCalls, ...]:
     """Return the host's calls by name, the name with the longest total first."""
     calls, found = recording.calls, []
     lengths = calls.end_ns - calls.start_ns
-    rows_of: dict[str, list[NDArray[np.int64]]] = {}
-    for name in np.unique(calls.name).tolist():
-        rows_of.setdefault(plain(recording.names[name]), []).append(np.flatnonzero(calls.name == name))
-    for name, parts in rows_of.items():
-        rows = np.concatenate(parts)
+    names, of_call = _plain_names(recording)
+    for name in np.unique(of_call).tolist():
+        rows = np.flatnonzero(of_call == name)
         longest = rows[np.argmax(lengths[rows])]
         times = (lengths[rows].sum(), np.median(lengths[rows]), lengths[longest], calls.start_ns[longest])
-        found.append(RecordedCalls(name, len(rows), *(float(time) / NS_PER_S for time in times)))
+        found.append(RecordedCalls(names[name], len(rows), *(float(time) / NS_PER_S for time in times)))
     return tuple(sorted(found, key=lambda use: -use.total_s))
 
 
@@ -321,39 +318,22 @@ BEFORE_IT |= {"within the card": "a copy within the card", "memsets": "a memset"
 OTHER_WORK = "other work"
 
 
-class HostTime:
-    """The time that each thread of a recording spent in calls, by their names."""
-
-    def __init__(self, recording: Recording) -> None:
-        self._calls, self._names = recording.calls, [plain(name) for name in recording.names]
-        self._covered: dict[int, dict[str, Covered]] = {}
-
-    def of(self, thread: int) -> dict[str, Covered]:
-        """Return the thread's time in calls of each name, without calls inside other calls."""
-        if thread not in self._covered:
-            mine = self._calls.rows(self._calls.thread == thread)
-            reach = np.maximum.accumulate(mine.end_ns)
-            outer = np.ones(len(mine), bool)
-            outer[1:] = mine.start_ns[1:] >= reach[:-1]
-            mine = mine.rows(outer)
-            rows: dict[str, list[NDArray[np.int64]]] = {}
-            for name in np.unique(mine.name).tolist():
-                rows.setdefault(self._names[name], []).append(np.flatnonzero(mine.name == name))
-            self._covered[thread] = {
-                name: Covered(merged(mine.start_ns[np.concatenate(of)], mine.end_ns[np.concatenate(of)]))
-                for name, of in rows.items()
-            }
-        return self._covered[thread]
-
-
-class Reasons:
+class _Reasons:
     """The division of one card's gaps into reasons."""
 
-    def __init__(self, recording: Recording, work: CardWork, engine: NDArray[Any], engines: tuple[str, ...]) -> None:
-        self._calls, self._host, self._work = recording.calls, HostTime(recording), work
-        self._engine, self._engines = engine, engines
+    def __init__(self, recording: Recording, work: CardWork, engine: NDArray[np.int64]) -> None:
+        self._recording, self._calls, self._work, self._engine = recording, recording.calls, work, engine
         self._before = np.where(work.stream >= 0, before_in(work.stream), NONE)
         self._busy = Covered(merged(work.start_ns, work.end_ns))
+        self._in_calls = cache(self._time_in_calls)
+
+    def _time_in_calls(self, thread: int) -> dict[str, Covered]:
+        """Return the thread's time in calls of each name, without calls inside other calls."""
+        calls, (names, of_call) = self._calls, _plain_names(self._recording)
+        own = (calls.thread == thread) & (calls.start_ns >= latest_before(calls.thread, calls.end_ns))
+        rows_of = {name: own & (of_call == name) for name in np.unique(of_call[own]).tolist()}
+        spans = {names[name]: (calls.start_ns[rows], calls.end_ns[rows]) for name, rows in rows_of.items()}
+        return {IN_CALL.format(name): Covered(merged(*of)) for name, of in spans.items()}
 
     def of(self, found: Intervals, rows: NDArray[np.int64]) -> Counter[str]:
         """Return the nanoseconds of the gaps ``found``, by reason. They add up to the length of the gaps.
@@ -370,7 +350,7 @@ class Reasons:
         starts = np.where(has, self._work.start_ns[before], start).clip(start, end)
         ends = np.where(has, self._work.end_ns[before], start).clip(starts, end)
         reasons += self._host_then_card(start, starts, before)
-        for number, name in enumerate(self._engines):
+        for number, name in enumerate(ENGINES):
             behind = has & (self._engine[before] == number)
             words = BEHIND.format(BEFORE_IT.get(name, OTHER_WORK))
             reasons[words] += int((ends - starts)[behind].sum())
@@ -387,18 +367,13 @@ class Reasons:
         returns = self._calls.end_ns[call].clip(start, end)
         threads = self._calls.thread[call]
         for thread in np.unique(threads).tolist():
-            mine = threads == thread
-            reasons += self._in_calls(thread, (start[mine], returns[mine]))
+            spans = start[threads == thread], returns[threads == thread]
+            here = Counter({words: time.within(*spans) for words, time in self._in_calls(thread).items()})
+            reasons += here + Counter({BETWEEN_CALLS: length(spans) - here.total()})
         others = self._busy.within(returns, end)
         reasons[OTHERS_BUSY] += others
         reasons[ON_THE_WAY] += length((returns, end)) - others
         return reasons
-
-    def _in_calls(self, thread: int, spans: Intervals) -> Counter[str]:
-        """Return the thread's time in these spans, by the name of the call that it was in."""
-        found = Counter({IN_CALL.format(name): calls.within(*spans) for name, calls in self._host.of(thread).items()})
-        found[BETWEEN_CALLS] = length(spans) - found.total()
-        return found
 
 
 BINDING = 0.6  # share of the time from which the busiest engine is called the limit

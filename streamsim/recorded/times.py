@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsim.recorded.intervals import before_in
+from streamsim.recorded.intervals import before_in, latest_before
 from streamsim.recorded.recording import NONE, AnnotationKind, CallKind, CardWork, Recording, WorkKind
 
 MOST_RECENT = 16  # number of threads with the latest calls that a thread may have waited for
@@ -37,28 +37,18 @@ def call_times(recording: Recording, first_ns: int) -> CallTimes:
     PyTorch, one thread issues the backward pass while the thread that started it waits.
     """
     calls = recording.calls
-    n = len(calls)
-    none, nothing = np.full(n, NONE, np.int64), np.zeros(n, np.int64)
-    found = CallTimes(nothing.copy(), nothing.copy(), none, nothing)
-    cursor = np.full(n, first_ns, np.int64)  # until when each call's thread was busy before it
-    for thread in np.unique(calls.thread):
+    waited_for, operations = np.full(len(calls), NONE, np.int64), np.zeros(len(calls), np.int64)
+    cursor = np.maximum(latest_before(calls.thread, calls.end_ns), first_ns)  # until when each call's thread was busy
+    starts = np.maximum(calls.start_ns, cursor)
+    threads, notes = np.unique(calls.thread), recording.annotations
+    for thread in threads:
         rows = np.flatnonzero(calls.thread == thread)
-        ended = np.maximum.accumulate(calls.end_ns[rows])
-        cursor[rows[1:]] = np.maximum(ended[:-1], first_ns)
-        starts = np.maximum(calls.start_ns[rows], cursor[rows])
-        found.own_ns[rows] = np.maximum(calls.end_ns[rows] - starts, 0)
-        found.operations[rows] = _operations(recording, int(thread), cursor[rows], starts)
-    if len(np.unique(calls.thread)) > 1:
-        _find_waits(calls, cursor, found.waited_for)
-    found.before_ns[:] = np.maximum(calls.start_ns - cursor, 0)
-    return found
-
-
-def _operations(recording: Recording, thread: int, start_ns: NDArray[Any], end_ns: NDArray[Any]) -> NDArray[np.int64]:
-    """Return how many recorded operations of a thread began in each span."""
-    table = recording.annotations
-    begins = np.sort(table.start_ns[(table.thread == thread) & (table.kind == AnnotationKind.OP)])
-    return np.searchsorted(begins, end_ns) - np.searchsorted(begins, start_ns)
+        begins = np.sort(notes.start_ns[(notes.thread == thread) & (notes.kind == AnnotationKind.OP)])
+        operations[rows] = np.searchsorted(begins, starts[rows]) - np.searchsorted(begins, cursor[rows])
+    if len(threads) > 1:
+        _find_waits(calls, cursor, waited_for)
+    before_ns, own_ns = (np.maximum(ns, 0) for ns in (calls.start_ns - cursor, calls.end_ns - starts))
+    return CallTimes(before_ns, own_ns, waited_for, operations)
 
 
 def _find_waits(calls: Any, cursor: NDArray[np.int64], waited_for: NDArray[np.int64]) -> None:

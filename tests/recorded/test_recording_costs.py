@@ -54,7 +54,7 @@ def with_queries(
         now += LAUNCH + own + of_work + gap + WORK + unwritten
     n = len(calls)
     kinds, called, starts, ends = (np.array(column) for column in zip(*calls, strict=True))
-    columns = {name: np.full(n, NONE) for name in HostCalls.dtypes()}
+    columns = {name: np.full(n, NONE) for name in HostCalls.__struct_fields__}
     columns |= {"kind": kinds, "name": called, "start_ns": starts, "end_ns": ends, "thread": np.zeros(n)}
     columns |= {"stream": np.where(kinds == CallKind.LAUNCH, 1, NONE), "correlation": np.arange(n)}
     launched = ends[1::2]
@@ -136,7 +136,7 @@ def test_of_pytorchs_profiler_a_measured_ratio_of_the_hosts_time_is_taken_off(th
 def _noted(threads: int) -> Annotations:
     """An operation in each thread."""
     row = {"start_ns": 0, "end_ns": 1, "kind": AnnotationKind.OP, "name": 0}
-    columns = {name: [row.get(name, NONE)] * threads for name in Annotations.dtypes()}
+    columns = {name: [row.get(name, NONE)] * threads for name in Annotations.__struct_fields__}
     return Annotations.of(columns | {"thread": range(threads)})
 
 
