@@ -6,12 +6,13 @@ calls. The model predicts when work runs on the card, how long copies take, and 
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, LEAST_FILL
+from streamsim.checks import LARGEST_BYTES, LEAST_FILL
 from streamsim.device import Device, as_device
 from streamsim.errors import InputError
 from streamsim.program import (
@@ -255,7 +256,7 @@ class _Writer:
         """
         call_s, rest_ns = own_ns * 1e-9, 0
         if kind in (CallKind.GRAPH_LAUNCH, CallKind.PREFETCH):
-            begun_ns = min(self._of_work.start_ns[row] for row in rows) - int(self._calls.start_ns[i])
+            begun_ns = min(self._of_work["start_ns"][row] for row in rows) - int(self._calls.start_ns[i])
             rest_ns = own_ns - min(own_ns, max(0, begun_ns - self._submit_ns))
             if own_ns > rest_ns:
                 self._put(HostWork((own_ns - rest_ns) * 1e-9, self._called(i), thread), i)
@@ -279,7 +280,7 @@ class _Writer:
         """Add host work before a slow pageable copy, for the time that it held the host, once its stream was free."""
         if not held.before_ns:
             return
-        back = self._of_work.direction[row] == CopyDirection.D2H
+        back = self._of_work["direction"][row] == CopyDirection.D2H
         if held.has_waited:
             self._put(Synchronize(stream=copy.stream, thread=copy.thread, call_s=0.0), i)
         self._put(HostWork(held.before_ns * 1e-9, FIRST_TOUCH if back else self._called(i), copy.thread), i)
@@ -288,7 +289,7 @@ class _Writer:
 
     def _work(self, row: int, kind: int, thread: int, call_s: float | None) -> Copy | Kernel | None:
         work = self._of_work
-        name = work.kernel[row]
+        name = work["kernel"][row]
         if name is None:
             return self._copy(row, kind, thread, call_s)
         if not name:
@@ -298,16 +299,16 @@ class _Writer:
             self._assume(
                 "copies of unified memory", "where their pages lay is not recorded; they take what they took", 1
             )
-        seconds, threads = work.alone_s[row], work.threads[row]
-        fill = work.fill[row] or None
+        seconds, threads = work["alone_s"][row], work["threads"][row]
+        fill = work["fill"][row] or None
         return Kernel(
-            work.stream[row], name, duration_s=seconds, threads=threads, fill=fill, thread=thread, call_s=call_s
+            work["stream"][row], name, duration_s=seconds, threads=threads, fill=fill, thread=thread, call_s=call_s
         )
 
     def _copy(self, row: int, kind: int, thread: int, call_s: float | None) -> Copy:
         work = self._of_work
-        n_bytes, memory = work.bytes[row], work.memory[row]
-        direction: Any = _DIRECTIONS[work.direction[row]]
+        n_bytes, memory = work["bytes"][row], work["memory"][row]
+        direction: Any = _DIRECTIONS[work["direction"][row]]
         if memory == CopyMemory.UNKNOWN:
             self._assume("copies whose host memory is not recorded", "it is taken to be pinned", 1)
         host = None
@@ -317,7 +318,7 @@ class _Writer:
         return Copy(
             direction,
             n_bytes,
-            work.stream[row],
+            work["stream"][row],
             host,
             blocking=kind == CallKind.COPY,
             thread=thread,
@@ -330,17 +331,17 @@ class _Writer:
         If the call returned before the copy began, this is its whole time, unless it had staged the bytes by then. For
         a copy from an idle card, this is the time before the copy began. For other copies it is unknown: None.
         """
-        work, call = self._of_work, self._of_work.call[row]
+        work, call = self._of_work, self._of_work["call"][row]
         if call == NONE:
             return call_s
-        start_ns, call_ns = work.start_ns[row], int(self._calls.start_ns[call])
+        start_ns, call_ns = work["start_ns"][row], int(self._calls.start_ns[call])
         if int(self._calls.end_ns[call]) <= start_ns:
-            has_staged = work.memory[row] == CopyMemory.PAGEABLE and work.bytes[row] > self._immediate_bytes
+            has_staged = work["memory"][row] == CopyMemory.PAGEABLE and work["bytes"][row] > self._immediate_bytes
             return None if has_staged else call_s
-        is_idle = work.busy_until[row] <= call_ns
-        if not is_idle or work.direction[row] != CopyDirection.D2H:
+        is_idle = work["busy_until"][row] <= call_ns
+        if not is_idle or work["direction"][row] != CopyDirection.D2H:
             return None
-        return max(0, start_ns - call_ns - self._submit_ns) * 1e-9
+        return float(max(0, start_ns - call_ns - self._submit_ns) * 1e-9)
 
     def _synchronise(self, i: int, kind: int, thread: int, own_ns: int) -> None:
         """Add a call that waits for the card. The model predicts how long it waits."""
@@ -422,46 +423,24 @@ def _no_program(recording: Recording) -> str:
     )
 
 
-class _Columns(NamedTuple):
-    """The work of a recording, by row.
+def _columns(recording: Recording, streams: dict[int, int]) -> dict[str, list[Any]]:
+    """Return columns of the work as lists.
 
-    - ``stream``: its number in the schedule.
+    They have the names of the recording's columns, or:
+
+    - ``stream``: its number in the schedule, by that of each recorded stream in ``streams``.
     - ``kernel``: the name of work that becomes a kernel; None for a copy to or from the card, "" for a copy left out.
+    - ``alone_s``: seconds with the card to itself.
     - ``threads``: with which it fills the card; ``fill``: the share of the card that these keep busy, 0 if unknown.
     - ``busy_until``: when the card had ended all work that began before, in nanoseconds.
     """
-
-    call: list[int]
-    stream: list[int]
-    kernel: list[str | None]
-    alone_s: list[float]
-    threads: list[int]
-    fill: list[float]
-    bytes: list[int]
-    direction: list[int]
-    memory: list[int]
-    start_ns: list[int]
-    busy_until: list[int]
-
-
-def _columns(recording: Recording, streams: dict[int, int]) -> _Columns:
-    """Return the columns of the work; ``streams``: each recorded stream's number in the schedule."""
     work = recording.work
     number = np.array([streams[k] for k in (*range(len(recording.streams)), NONE)])  # NONE is the last one's index
-    threads = _threads_of(work)
-    return _Columns(
-        work.call.tolist(),
-        number[work.stream].tolist(),
-        _kernels(recording),
-        (uncontended_ns(work, recording.uncontended_elsewhere) * 1e-9).tolist(),
-        threads,
-        _fill_of(recording, threads),
-        work.bytes.tolist(),
-        work.direction.tolist(),
-        work.memory.tolist(),
-        work.start_ns.tolist(),
-        [0, *np.maximum.accumulate(work.end_ns)[:-1].tolist()],
-    )
+    columns = {name: getattr(work, name) for name in ("call", "bytes", "direction", "memory", "start_ns")}
+    columns |= {"stream": number[work.stream], "threads": _threads_of(work), "fill": _fill_of(recording)}
+    columns |= {"alone_s": uncontended_ns(work, recording.uncontended_elsewhere) * 1e-9}
+    columns |= {"busy_until": np.append(0, np.maximum.accumulate(work.end_ns)[:-1])}
+    return {name: column.tolist() for name, column in columns.items()} | {"kernel": _kernels(recording)}
 
 
 def _kernels(recording: Recording) -> list[str | None]:
@@ -477,33 +456,26 @@ def _kernels(recording: Recording) -> list[str | None]:
     return [names[k] for k in at.tolist()]
 
 
-def _threads_of(work: CardWork) -> list[int]:
+def _threads_of(work: CardWork) -> NDArray[np.int64]:
     """Return the threads with which each row of the work fills the card; 0, the whole card, for a whole graph."""
-    of_kernels = work.grid.astype(np.float64).prod(axis=1) * work.block.astype(np.float64).prod(axis=1)
+    of_kernels = work.grid.prod(axis=1, dtype=np.float64) * work.block.prod(axis=1, dtype=np.float64)
     threads = np.where(work.kind == WorkKind.KERNEL, of_kernels, np.maximum(work.bytes // BYTES_A_THREAD, 1))
     threads[work.kind == WorkKind.GRAPH] = 0
-    found: list[int] = np.clip(threads, 0, LARGEST_BYTES).astype(np.int64).tolist()
-    return found
+    return np.clip(threads, 0, LARGEST_BYTES).astype(np.int64)
 
 
-def _fill_of(recording: Recording, threads: list[int]) -> list[float]:
+def _fill_of(recording: Recording) -> NDArray[np.float64]:
     """Return the share of its card that each row of the work keeps busy alone; 0 if it is unknown.
 
-    Grids of fewer blocks than multiprocessors leave the other multiprocessors idle.
-
-    A multiprocessor holds some 2,048 threads, but 1.25 warps of a matrix product keep a scheduler busy. Such a kernel
-    leaves little to others, though it is far from filling the card. On an H200, two of them with 0.7 and 1 warps a
-    scheduler left others 0.5 and 0.2 of the card; on an H100, one with 1 warp left 0.07.
+    A grid of fewer blocks than multiprocessors leaves the others idle. A multiprocessor holds some 2,048 threads, but
+    1.25 warps of a matrix product keep a scheduler busy. Such a kernel leaves little to others, though it is far from
+    filling the card. On an H200, two of them with 0.7 and 1 warps a scheduler left others 0.5 and 0.2 of the card; on
+    an H100, one with 1 warp left 0.07.
     """
-    work = recording.work
-    held = np.array([min(max(card.multiprocessors, 0), LARGEST_COUNT) for card in recording.cards], np.float64)
-    count = held[work.card]
-    blocks = np.maximum(work.grid.astype(np.float64).prod(axis=1), 1)
-    known = (work.kind == WorkKind.KERNEL) & (count > 0)
-    most = np.where(known, count, 1)
-    share = np.minimum(np.minimum(threads / (most * ISSUING), blocks / most), 1.0)
-    found: list[float] = np.where(known, np.maximum(share, LEAST_FILL), 0.0).tolist()
-    return found
+    blocks = recording.blocks_each
+    threads = recording.work.block.prod(axis=1, dtype=np.float64)
+    share = np.minimum(blocks * np.minimum(threads / ISSUING, 1.0), 1.0)
+    return np.where(blocks > 0, np.maximum(share, LEAST_FILL), 0.0)
 
 
 def _by_call(recording: Recording) -> tuple[list[int], list[int], list[int]]:

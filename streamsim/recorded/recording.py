@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsim.checks import check_choice, check_tuple, check_whole
+from streamsim.checks import LARGEST_COUNT, check_choice, check_tuple, check_whole
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.text import counted, format_seconds, short
@@ -362,6 +362,14 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
     def end_ns(self) -> int:
         """The end of the last call or work, nanoseconds; 0 if there is none."""
         return max((int(table.end_ns.max()) for table in (self.calls, self.work) if len(table)), default=0)
+
+    @property
+    def blocks_each(self) -> NDArray[np.float64]:
+        """The blocks of each kernel over its card's multiprocessors; 0 for other work, and if they are unknown."""
+        held = np.array([min(max(card.multiprocessors, 0), LARGEST_COUNT) for card in self.cards], np.float64)
+        count = held[self.work.card]
+        blocks = np.where(self.work.kind == WorkKind.KERNEL, self.work.grid.prod(axis=1, dtype=np.float64), 0.0)
+        return np.divide(blocks, count, out=np.zeros(len(count)), where=count > 0)
 
     def _check_rows(self, field: str, table: Any) -> None:
         most = {"name": len(self.names), "thread": len(self.threads), "stream": len(self.streams)}

@@ -204,16 +204,10 @@ def _work_amounts(recording: Recording) -> tuple[RecordedAmount, ...]:
         mine = (keys == (kind, direction, memory)).all(axis=1)
         what = _WORK.get(kind) or f"copies {_WAYS[direction]}{_MEMORIES.get(memory, '')}"
         found.append(_amount(what, work, mine, int(mine.sum())))
-    if (few := has_few_blocks(recording)).any():
+    few = (recording.blocks_each > 0) & (recording.blocks_each < 1)
+    if few.any():
         found.append(_amount(FEW_BLOCKS, work, few, int(few.sum())))
     return tuple(found)
-
-
-def has_few_blocks(recording: Recording) -> NDArray[np.bool_]:
-    """Return True for each kernel of fewer blocks than its card has multiprocessors; shape (rows of work,)."""
-    held = np.array([card.multiprocessors for card in recording.cards], np.float64)
-    blocks = recording.work.grid.astype(np.float64).prod(axis=1)
-    return np.asarray((recording.work.kind == WorkKind.KERNEL) & (blocks > 0) & (blocks < held[recording.work.card]))
 
 
 def engines_of(work: CardWork) -> NDArray[np.int64]:
