@@ -24,7 +24,7 @@ from streamsim.program import (
 from streamsim.recorded import read_recording, summarise
 from streamsim.search import read_asked, sweep_of
 from streamsim.text import expand, parse_bandwidth, parse_buffers, parse_bytes, parse_count, parse_seconds, parse_share
-from streamsim_validate.calibrate.samples import read_samples
+from streamsim_validate.calibrate import read_samples
 from streamsim_validate.compare import parse_tolerance
 from streamsim_validate.records import read_record
 

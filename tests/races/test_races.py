@@ -53,7 +53,7 @@ from streamsim.program import (
     serial,
 )
 from streamsim.races import Finding, MissingWait, check, repaired
-from streamsim_validate.calibrate.fits import probes
+from streamsim_validate.calibrate import all_probes
 from streamsim_validate.suites import SUITES, suite
 
 
@@ -287,7 +287,7 @@ def test_the_suites_are_free_of_races(name: str) -> None:
 
 def test_the_calibration_is_free_of_races() -> None:
     """Its probes use a card buffer again and again, but only within one stream."""
-    assert [schedule.name for _, schedule in probes(270_336) if of_rule(check(schedule), "race")] == []
+    assert [schedule.name for _, schedule in all_probes(270_336) if of_rule(check(schedule), "race")] == []
 
 
 # -- work -------------------------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ import pytest
 from effort import THOROUGH
 from once import compare_once
 
+from streamsim_validate.calibrate import PlainSamples, Samples
 from streamsim_validate.calibrate.fits import fit
-from streamsim_validate.calibrate.samples import PlainSamples, Samples
 from streamsim_validate.compare.comparison import EVERYTHING, Comparison, Row, summarise
 from streamsim_validate.records.files import read_record
 from streamsim_validate.suites import CONNECTIONS

@@ -18,12 +18,19 @@ from streamsim.device import ARBITRATIONS, Arbitration, Device, KernelCost, Link
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Kernel, Op, RecordEvent, Schedule, WaitEvent
-from streamsim_validate.calibrate import fits
-from streamsim_validate.calibrate.engines import KERNELS, RULES, elements_of, rules
-from streamsim_validate.calibrate.fits import probes
-from streamsim_validate.calibrate.host_calls import PROGRAM_KINDS, fit_calls
-from streamsim_validate.calibrate.links import COLD_KINDS, PAGEABLE_BYTES, Link, cold_link, warm_link
-from streamsim_validate.calibrate.samples import KI, NOTHING_ON_CARD, Samples, read_samples, write_samples
+from streamsim_validate.calibrate import Samples, all_probes, fits, measure_probes, read_samples, write_samples
+from streamsim_validate.calibrate.parts import Link, cold_link, fit_calls, warm_link
+from streamsim_validate.calibrate.probes import (
+    COLD_KINDS,
+    KERNELS,
+    KI,
+    PAGEABLE_BYTES,
+    PROGRAM_KINDS,
+    RULES,
+    elements_of,
+    rules,
+)
+from streamsim_validate.calibrate.samples import NOTHING_ON_CARD, PARTS, REPEATS
 from streamsim_validate.compare.profiles import predict_device_s
 from streamsim_validate.records.host_calls import PACE_CHAIN, Chain, Timing
 from streamsim_validate.records.recipe import closed
@@ -77,7 +84,7 @@ def truth() -> Device:
 def samples() -> Samples:
     """What the probes would show on a card that is exactly as the model thinks."""
     timings = {}
-    for chain, schedule in probes(CARD.resident_threads):
+    for chain, schedule in all_probes(CARD.resident_threads):
         host = simulate(closed(schedule), truth())
         issue_s = (host.issued[len(schedule.ops) - 1]) * 1e-9
         device_s = predict_device_s(schedule, truth()) if schedule.used_streams else 0.0
@@ -160,19 +167,19 @@ def test_programs_are_measured_with_the_pace_beside_each_run_and_other_probes_wi
     """A probe of each part, on an emulated card: each in every round that counts, what scatters most more often."""
     wanted = {Chain("kernel sincos(2)", 4096, 8): 1, Chain("h2d", 64 * KI, 8): 2, PACE_CHAIN: 1}
     wanted |= {Chain("program ring", 2, 8): 4, Chain("program depth-first", 2, 4): 4}
-    some = [probe for probe in probes(CARD.resident_threads) if probe[0] in wanted]
+    some = [probe for probe in all_probes(CARD.resident_threads) if probe[0] in wanted]
     assert len(some) == len(wanted)
-    monkeypatch.setattr(fits, "probes", lambda _: iter(some))
+    monkeypatch.setattr("streamsim_validate.calibrate.probes.all_probes", lambda _: iter(some))
     steps: list[str] = []
-    found = fits.measure_probes(fake_gpu()[0], on_step=lambda what, _i, _n: steps.append(what))
+    found = measure_probes(fake_gpu()[0], on_step=lambda what, _i, _n: steps.append(what))
     assert {chain: len(runs) for chain, runs in found.timings.items()} == {
-        chain: fits.REPEATS * times for chain, times in wanted.items()
+        chain: REPEATS * times for chain, times in wanted.items()
     }
     assert {chain: len(paces) for chain, paces in found.paces_s.items()} == {
-        chain: 4 * fits.REPEATS for chain in wanted if is_program(chain)
+        chain: 4 * REPEATS for chain in wanted if is_program(chain)
     }
     assert min(min(paces) for paces in found.paces_s.values()) > 0
-    assert tuple(dict.fromkeys(steps)) == fits.PARTS
+    assert tuple(dict.fromkeys(steps)) == PARTS
     assert Samples.from_plain(found.plain()) == found
 
 
@@ -486,7 +493,7 @@ def test_times_that_are_no_numbers_are_refused(seconds: float) -> None:
 
 
 def test_only_what_does_nothing_on_the_card_may_take_no_time_there() -> None:
-    idle = {chain.kind for chain, schedule in probes(CARD.resident_threads) if not schedule.used_streams}
+    idle = {chain.kind for chain, schedule in all_probes(CARD.resident_threads) if not schedule.used_streams}
     assert idle == NOTHING_ON_CARD
     assert Samples.from_plain(samples().plain()) == samples()
 

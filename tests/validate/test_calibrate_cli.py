@@ -1,15 +1,12 @@
 """The ``calibrate`` command where there is no card: kept samples are fitted, what cannot be done is one line."""
 
-import re
 from pathlib import Path
 
 import pytest
 
 from streamsim.device import read_device
 from streamsim.program import RecordEvent, WaitEvent
-from streamsim_validate.calibrate import fits
-from streamsim_validate.calibrate.fits import probes
-from streamsim_validate.calibrate.samples import read_samples
+from streamsim_validate.calibrate import all_probes, fits, read_samples
 from streamsim_validate.cli import main
 from streamsim_validate.records.recipe import with_timing_events
 
@@ -23,13 +20,12 @@ def test_kept_samples_give_the_profile_without_a_gpu(tmp_path: Path, capsys: pyt
     assert read_device(output) == fits.fit(read_samples(Path(RECORDED)))
     said = capsys.readouterr().out.splitlines()
     assert said[-1].startswith(f"{output}: calibrated on NVIDIA H200")
-    assert re.fullmatch(r"took: the fit \d+\.\d s", said[-2])
     assert any(line.startswith("h2d.latency_s ") and " us +- " in line for line in said)
 
 
 def test_no_live_probe_waits_for_an_event_before_recording_it() -> None:
     """CUDA refuses to wait for an event whose latest record was in another program's capture."""
-    for _, schedule in probes(270_336):
+    for _, schedule in all_probes(270_336):
         recorded: set[int] = set()
         for op in with_timing_events(schedule).ops:
             if isinstance(op, RecordEvent):

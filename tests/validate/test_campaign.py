@@ -14,8 +14,7 @@ from stand_in import environment
 
 from streamsim.errors import InputError
 from streamsim.program import Schedule, WaitEvent, depth_first, ring, write_schedule
-from streamsim_validate.calibrate import fits
-from streamsim_validate.calibrate.samples import PlainSamples, Samples, read_samples
+from streamsim_validate.calibrate import PlainSamples, Samples, fits, read_samples
 from streamsim_validate.gpu.card import Gpu, NoGpuError
 from streamsim_validate.records.files import (
     Journal,

@@ -15,16 +15,7 @@ from small_record import NOBODY_KNOWS, ONE, RECORD, TWO, US, WORKLOAD, a_device,
 
 from streamsim.device import KernelCost, load_device
 from streamsim.errors import InputError
-from streamsim.program import (
-    Config,
-    Copy,
-    Kernel,
-    RecordEvent,
-    Schedule,
-    Synchronize,
-    depth_first,
-    serial,
-)
+from streamsim.program import Config, Copy, Kernel, RecordEvent, Schedule, Synchronize, depth_first, serial
 from streamsim.report import to_csv
 from streamsim_validate.cli import main
 from streamsim_validate.compare.comparison import EVERYTHING, Choice, Row, choose, percentile95, summarise

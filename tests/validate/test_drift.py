@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from streamsim import load_device
 from streamsim.device import HOST_TIMES, TIMES, Device, FrontEnd, KernelCost, mean_of
 from streamsim.model import simulate
-from streamsim_validate.calibrate.host_calls import host_calls
+from streamsim_validate.calibrate import host_calls
 from streamsim_validate.compare.coverage import expectations
 from streamsim_validate.compare.predictions import compare, row_of, time_lines
 from streamsim_validate.compare.profiles import (

@@ -13,7 +13,7 @@ import streamsim_validate.suites as suites
 from streamsim.device import load_device
 from streamsim.model import simulate
 from streamsim.program import Kernel, Schedule, Workload, depth_first
-from streamsim_validate.calibrate.engines import KERNELS
+from streamsim_validate.calibrate.probes import KERNELS
 from streamsim_validate.gpu.kernels import SPIN, find_kernel, known_kernels, widths_of
 from streamsim_validate.gpu.memory import buffers_of
 from streamsim_validate.gpu.reference import run_reference

@@ -35,12 +35,7 @@ from streamsim.program import (
 from streamsim_validate.gpu import kernels
 from streamsim_validate.gpu.bench import Bench, each_launch_s, prepare
 from streamsim_validate.gpu.cuda_source import NS_BITS
-from streamsim_validate.gpu.kernels import (
-    Busy,
-    KernelSpec,
-    pass_through_reference,
-    register,
-)
+from streamsim_validate.gpu.kernels import Busy, KernelSpec, pass_through_reference, register
 from streamsim_validate.gpu.replayer import Replayer
 from streamsim_validate.records.recipe import (
     blocking_streams,

@@ -3,7 +3,7 @@
 import pytest
 
 from streamsim.device import KernelCost
-from streamsim_validate.calibrate.engines import stairs
+from streamsim_validate.calibrate.parts import stairs
 
 POINTS = [(4, 1.0), (9, 2.0), (10, 2.5), (40, 6.0), (80, 10.0), (81, 11.0), (200, 30.0)]
 

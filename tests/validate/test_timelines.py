@@ -10,7 +10,7 @@ from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Workload, WorkloadKernel, depth_first
 from streamsim.timeline import Timeline
-from streamsim_validate.calibrate.samples import Samples
+from streamsim_validate.calibrate import Samples
 from streamsim_validate.gpu import profiler
 from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.replayer import Replayer

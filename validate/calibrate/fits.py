@@ -1,132 +1,167 @@
-"""Every probe of a calibration, their measurement on a card, and the fit of a profile to the raw samples.
+"""The fit of a profile to the raw samples, with its sources and its spread. Pure arithmetic.
 
-The fit is pure arithmetic. If a probe shows one number alone, that number is read off. If several numbers act together,
-the fit looks for those with which the model, run on the same probes, predicts the measured times.
+A row of ``ADJUSTMENTS`` fits numbers that act on the model's time of their probes; a row of ``SPREADS`` says how far
+numbers would have to move.
 """
 
-import random
-from collections.abc import Iterator
-from contextlib import closing
-from datetime import date
-from typing import NamedTuple
+import math
+from collections.abc import Iterator, Sequence
+from statistics import median, variance
 
 import msgspec
 
-from streamsim.collector import collector_off
-from streamsim.device import COMPILED, CopyEngines, Device, number_names
+from streamsim.device import COMPILED, CopyEngines, Device, HandOver, LinkDirection, number_names
 from streamsim.errors import InputError
-from streamsim_validate.calibrate import engines, front_ends, host_calls, links
-from streamsim_validate.calibrate.samples import COPY_KINDS, DIRECTIONS, Probe, Samples
-from streamsim_validate.gpu import Bench, Gpu, Replayer, prepare
-from streamsim_validate.progress import OnStep, quietly, shuffled_rounds
-from streamsim_validate.records import CALIBRATED_ON, MIXES, PACE_CHAIN, Chain, Timing, mix_kind
+from streamsim.program import Direction
+from streamsim_validate.calibrate import parts, probes
+from streamsim_validate.calibrate.front_ends import fit_front_end, fit_recorder
+from streamsim_validate.calibrate.samples import Misfit, Samples, misfits, rms
+from streamsim_validate.records import CALIBRATED_ON, SYNCHRONISE_CHAINS, HostCalls, relative_deviation
+
+FITTED = {probes.copies: 4, probes.duplex: 5, probes.crowded: 6}  # probes: how many numbers were fitted to them
+TWO_IN_SERIES = "duplex h2d", "duplex d2h"  # two copies beside one: the misfit of one is twice theirs
+LATENCY_BYTES = probes.MI  # copies of at most so much tell of the latency, larger ones of the bandwidth
+
+
+def link_spread(samples: Samples, device: Device) -> dict[str, float]:
+    """Return the spread of the numbers of both directions, each from the chains that show it."""
+    missed = [m for probes, numbers in FITTED.items() for m in misfits(samples, list(probes()), device, numbers)]
+    found: dict[str, float] = {}
+    for d in probes.DIRECTIONS:
+        one = _direction_spread(samples, d, getattr(device, d), missed)
+        found |= {f"{d}.{name}": value for name, value in one.items()}
+    return found
+
+
+def _direction_spread(
+    samples: Samples, d: Direction, link: LinkDirection, missed: Sequence[Misfit]
+) -> dict[str, float]:
+    kinds = {
+        "": (d,),
+        "duplex_": (f"duplex {d}", "duplex"),
+        "crowded_": (f"crowded {d}",),
+        "crowded_duplex_": ("crowded",),
+    }
+    warm = f"pageable {d}"
+    cold = probes.COLD_KINDS[d] if samples.has({probes.COLD_KINDS[d]}) else warm
+    found = {
+        f"pageable_{name}": samples.scatter(k) for name, k in (("latency_s", warm), ("bandwidth_bytes_per_s", cold))
+    }
+    for which, chains in kinds.items():
+        scatter = rms(samples.scatter(kind) for kind in chains)
+        own = [m for m in missed if m.kind in chains]
+        name = f"{which}latency_s"
+        latency_s = getattr(link, name)
+        if latency_s:
+            found[name] = math.hypot(scatter, rms(m.missed_s / latency_s for m in own if m.size <= LATENCY_BYTES))
+        name = f"{which}bandwidth_bytes_per_s"
+        if hasattr(link, name):
+            large = [m for m in own if m.size > LATENCY_BYTES]
+            of_copies = (m.relative * (2 if m.kind in TWO_IN_SERIES else 1) for m in large or own)
+            found[name] = math.hypot(scatter, rms(of_copies))
+    return found
+
+
+def kernel_spread(samples: Samples, device: Device) -> dict[str, float]:
+    """Return the spread of all kernels' times together."""
+    missed = misfits(samples, list(probes.kernels(samples.card.resident_threads)), device)
+    scatter = rms(samples.scatter(probes.kernel_kind(*kernel)) for kernel in probes.KERNELS)
+    return {"compute.kernels": math.hypot(scatter, rms(m.relative for m in missed))}
+
+
+EVENT, PING_PONG = "event_s", "ping-pong"
+NO_STEPS = (EVENT, "event_streams_s", "kernel_to_kernel_s")  # of the numbers of hand-overs
+
+
+def hand_over_spread(samples: Samples, device: Device) -> dict[str, float]:
+    """Return the spread of a run's mean hand-over: single ones scatter more, but a program has many."""
+    steps = {f: getattr(device.hand_over, f) for f in HandOver.__struct_fields__ if f not in NO_STEPS}
+    mean_s = sum(steps.values()) / len(steps)
+    scatter_s = rms(math.sqrt(variance) / count for variance, count in _cycle_runs(samples))
+    found = {f"hand_over.{f}": scatter_s / mean_s for f, seconds in steps.items() if seconds}
+    event_s = device.hand_over.event_s
+    if event_s:
+        ping_pong = [m for m in misfits(samples, list(probes.hand_overs()), device) if m.kind == PING_PONG]
+        misfit = rms(m.missed_s / event_s for m in ping_pong)
+        found[f"hand_over.{EVENT}"] = math.hypot(samples.scatter(PING_PONG), misfit)
+    return found
+
+
+def _cycle_runs(samples: Samples) -> Iterator[tuple[float, int]]:
+    """Yield for the long chain of each cycle its runs' variance, in square seconds, and its number of hand-overs."""
+    for cycle in probes.CYCLES:
+        longest = max(samples.of(f"cycle {cycle}"), key=lambda chain: chain.length)
+        runs = [timing.device_s for timing in samples.timings[longest]]
+        yield (variance(runs) if len(runs) > 1 else 0.0), longest.length * len(cycle)
+
+
+def event_streams_spread(samples: Samples, device: Device) -> dict[str, float]:
+    """Return the spread of the cost of more streams at an event's hand-over: the share that the model misses."""
+    streams_s = device.hand_over.event_streams_s
+    if not streams_s:
+        return {}
+    few, many = probes.ROUND_STREAMS
+    missed = {(m.kind, m.size): m.missed_s for m in misfits(samples, list(probes.rounds()), device)}
+    missed_s = rms((missed[f"round {c}", many] - missed[f"round {c}", few]) / (many - few) for c in probes.ROUNDS)
+    return {"hand_over.event_streams_s": min(1.0, missed_s / streams_s)}
+
+
+def calls_spread(samples: Samples, after_wait_s: float) -> dict[str, float]:
+    """Return the relative spread of each call that waits for nothing.
+
+    It is the scatter of the programs' runs and the misfit, in quadrature. The first call on a stream adds its own
+    standard deviation, because the fit can tell it least from the others.
+    """
+    found, of_programs = parts.fit_programs(samples, after_wait_s), samples.has(probes.PROGRAM_KINDS)
+    kinds = probes.PROGRAM_KINDS if of_programs else {chain.kind for chain, _ in probes.mixes()}
+    runs = (own for chain, own in samples.timings.items() if chain.kind in kinds)
+    scatter = median(relative_deviation(tuple(timing.issue_s for timing in own)) for own in runs)
+    missed = rms(found.missed) if of_programs else _among_others(samples, found.calls)
+    spread = dict.fromkeys(HostCalls._fields, math.hypot(scatter, missed))
+    if seconds := found.calls.first_on_stream_s:
+        own = found.deviations.first_on_stream_s / seconds
+        spread["first_on_stream_s"] = min(1.0, math.hypot(scatter, missed, own))
+    return spread
+
+
+def _among_others(samples: Samples, calls: HostCalls) -> float:
+    """Return how far the calls of the cycles are from the mixes', relative to their median."""
+    calls_s = {"h": calls.copy_s, "d": calls.copy_s, "k": calls.kernel_s}
+    issued_s = (samples.per_link(f"cycle {cycle}", 0, "issue_s") for cycle in probes.CYCLES)
+    found = [seconds / sum(calls_s[c] for c in cycle) for seconds, cycle in zip(issued_s, probes.CYCLES, strict=True)]
+    return rms(one / median(found) - 1 for one in found)
+
+
+def host_spread(samples: Samples, device: Device) -> dict[str, float]:
+    """Return the spread of the host's calls: of programs, and from the scatter of the chains of other calls."""
+    host = device.host
+    found = calls_spread(samples, host.after_wait_s)
+    found["synchronize_s"] = samples.scatter(SYNCHRONISE_CHAINS, "wall_s")
+    found |= dict.fromkeys(("submit_s", "wake_s"), samples.scatter("blocking kernel", "wall_s"))
+    found |= dict.fromkeys(("graph_launch_s", "graph_node_s"), samples.scatter("graph"))
+    return {f"host.{call}": scatter for call, scatter in found.items()}
+
+
+def after_wait_spread(samples: Samples, device: Device) -> dict[str, float]:
+    """Return the spread of the extra time of first calls after a wait: the share that the model misses."""
+    after_wait_s = device.host.after_wait_s
+    if not after_wait_s:
+        return {}
+    missed_s = rms(m.missed_s / len(m.kind.split()[-1]) for m in misfits(samples, list(probes.serial()), device))
+    return {"host.after_wait_s": min(1.0, missed_s / after_wait_s)}
+
 
 # Groups of kinds, each added after the one before. Kept samples may lack the last groups as a whole.
-LATER = host_calls.SERIAL_KINDS | engines.ROUND_KINDS, host_calls.PROGRAM_KINDS, set(links.COLD_KINDS.values())
-PROBES = (  # with those of the kernels, which the card's size sets
-    links.copies,
-    links.duplex,
-    links.crowded,
-    links.pageable,
-    engines.hand_overs,
-    host_calls.host_calls,
-    host_calls.programs,
-    host_calls.waiting_calls,
-    host_calls.serial,
-    engines.rounds,
-    engines.queues,
-    engines.rules,
-)
+LATER = probes.SERIAL_KINDS | probes.ROUND_KINDS, probes.PROGRAM_KINDS, set(probes.COLD_KINDS.values())
 ADJUSTMENTS = (
-    engines.fit_rules,
-    host_calls.fit_after_wait,
-    host_calls.refit_calls,
-    links.fit_duplex,
-    links.fit_crowded,
-    engines.fit_event_streams,
+    parts.fit_rules,
+    parts.fit_after_wait,
+    parts.refit_calls,
+    parts.fit_duplex,
+    parts.fit_crowded,
+    parts.fit_event_streams,
 )
-SPREADS = (
-    links.link_spread,
-    engines.kernel_spread,
-    host_calls.host_spread,
-    engines.hand_over_spread,
-    host_calls.after_wait_spread,
-    engines.event_streams_spread,
-)
-
-
-def probes(resident_threads: int) -> Iterator[Probe]:
-    """Yield every probe, and its schedule, for a card that holds ``resident_threads`` threads."""
-    yield from engines.kernels(resident_threads)
-    for part in PROBES:
-        yield from part()
-
-
-WARM_UP_RUNS, REPEATS = 1, 7  # rounds
-OVER_MANY_STREAMS = {*engines.QUEUES.values(), *(mix_kind(letters) for letters, _ in MIXES)}  # mixes: run by run
-FIRST, OVER_MANY, OF_PROGRAMS = PARTS = (
-    "calibrating",
-    "calibrating over many streams",
-    "calibrating the calls of programs",
-)
-SWEPT = bytearray(8 << 20)  # more than a core's own caches hold; without it programs are issued 2 % faster (H200)
-RUNS = dict.fromkeys(COPY_KINDS, 2) | dict.fromkeys(host_calls.PROGRAM_KINDS, 4)  # in each round, of what scatters most
-
-
-def measure_probes(gpu: Gpu, on_step: OnStep = quietly) -> Samples:
-    """Measure every probe, repeats interleaved in shuffled order and some more often. Return the raw samples.
-
-    The probes that need a stream for each of many queues come late: once the driver has made its queues, everything
-    else is a little slower. Last come the programs. Each stands between two runs of the pace and behind a sweep of the
-    host's caches, which stands for the other programs between two runs of one in a record.
-    """
-    found = dict(probes(gpu.card.resident_threads))
-    timings: dict[Chain, list[Timing]] = {chain: [] for chain in found}
-    paces_s: dict[Chain, list[float]] = {chain: [] for chain in found if chain.kind in host_calls.PROGRAM_KINDS}
-    bench, rng = Bench(gpu, in_order=False), random.Random(0)  # which queue a stream has matters to no probe
-    try:
-        prepare(bench, found.values())
-        with closing(Replayer(found[PACE_CHAIN], bench)) as pace:
-            for what in PARTS:
-                part = [chain for chain in found if _part_of(chain) == what]
-                beside = pace if what == OF_PROGRAMS else None
-                ready = [(c, _Ready(Replayer(found[c], bench), timings[c], beside, paces_s.get(c, []))) for c in part]
-                _measure([one for chain, one in ready for _ in range(RUNS.get(chain.kind, 1))], rng, what, on_step)
-    finally:
-        bench.close()
-    return Samples(gpu.card, date.today().isoformat(), timings, paces_s=paces_s)
-
-
-def _part_of(chain: Chain) -> str:
-    if chain.kind in host_calls.PROGRAM_KINDS:
-        return OF_PROGRAMS
-    return OVER_MANY if chain.kind in OVER_MANY_STREAMS else FIRST
-
-
-class _Ready(NamedTuple):
-    """A probe that is ready, the lists for its samples, and the pace to issue beside it, if any."""
-
-    replayer: Replayer
-    timings: list[Timing]
-    pace: Replayer | None
-    paces_s: list[float]
-
-    def run(self, counts: bool) -> None:
-        """Measure the probe. The sample is kept if it ``counts``."""
-        if self.pace:
-            bytes(SWEPT)
-        sample, paces_s = self.replayer.run_beside([self.pace.issue] if self.pace else [])
-        if counts:
-            self.timings.append(Timing(sample.device_s, sample.wall_s, sample.issue_s))
-            self.paces_s.extend(paces_s)
-
-
-def _measure(ready: list[_Ready], rng: random.Random, what: str, on_step: OnStep) -> None:
-    with collector_off():
-        for turn, one in shuffled_rounds(ready, WARM_UP_RUNS + REPEATS, rng, what, on_step):
-            one.run(counts=turn >= WARM_UP_RUNS)
-    for one in ready:
-        one.replayer.close()
+SPREADS = (link_spread, kernel_spread, host_spread, hand_over_spread, after_wait_spread, event_streams_spread)
 
 
 def fit(samples: Samples) -> Device:
@@ -144,18 +179,18 @@ def fit(samples: Samples) -> Device:
 
 
 def _fit(samples: Samples) -> Device:
-    alone = {d: links.fit_link([(n, samples.per_link(d, n)) for n in links.COPY_BYTES]) for d in DIRECTIONS}
-    host = host_calls.fit_host(samples, alone["h2d"])
-    queues = {engine: engines.fit_queues(samples, kind) for engine, kind in engines.QUEUES.items()}
+    alone = {d: parts.fit_link([(n, samples.per_link(d, n)) for n in probes.COPY_BYTES]) for d in probes.DIRECTIONS}
+    host = parts.fit_host(samples, alone["h2d"])
+    queues = {engine: parts.fit_queues(samples, kind) for engine, kind in probes.QUEUES.items()}
     device = Device(
         name="-".join("".join(c if c.isalnum() else " " for c in samples.card.name.lower()).split()),
         description=f"{CALIBRATED_ON}{samples.card.name}, driver {samples.card.driver}, {samples.date}",
         connections=queues["compute"],
-        h2d=links.quiet_link(samples, "h2d", host, alone["h2d"]),
-        d2h=links.quiet_link(samples, "d2h", host, alone["d2h"]),
+        h2d=parts.quiet_link(samples, "h2d", host, alone["h2d"]),
+        d2h=parts.quiet_link(samples, "d2h", host, alone["d2h"]),
         copy_engines=CopyEngines(min(samples.card.copy_engines, 2), queues["copies"], "same-queue-first"),
-        compute=engines.fit_compute(samples),
-        hand_over=engines.fit_hand_overs(samples, alone),
+        compute=parts.fit_compute(samples),
+        hand_over=parts.fit_hand_overs(samples, alone),
         host=host,
         sources=SOURCES,
         memory_bytes=samples.card.memory_bytes,
@@ -163,18 +198,18 @@ def _fit(samples: Samples) -> Device:
     for adjust in ADJUSTMENTS:
         device = adjust(samples, device)
     known = {
-        name: front_ends.fit_front_end(
+        name: fit_front_end(
             library.rounds, _source(samples, f"host.{name}", library.version), is_library=name != COMPILED
         )
         for name, library in samples.front_ends.items()
     }
     recorders = {
-        name: front_ends.fit_recorder(measured.pairs, _source(samples, f"host.{name}", measured.version))
+        name: fit_recorder(measured.pairs, _source(samples, f"host.{name}", measured.version))
         for name, measured in samples.recorders.items()
     }
     sources = {name: _source(samples, name) for name in sorted(number_names(device))}
-    for d in (d for d, kind in links.COLD_KINDS.items() if samples.has({kind})):
-        warm = links.warm_link(samples, d, host, alone[d])
+    for d in (d for d, kind in probes.COLD_KINDS.items() if samples.has({kind})):
+        warm = parts.warm_link(samples, d, host, alone[d])
         sources[f"{d}.pageable_bandwidth_bytes_per_s"] += f"; {1e-9 / warm.s_per_byte:.2f} GB/s from the host's caches"
     device = msgspec.structs.replace(device, front_ends=known, recorders=recorders)
     return msgspec.structs.replace(device, sources=sources, spread=spread(samples, device))
@@ -182,7 +217,7 @@ def _fit(samples: Samples) -> Device:
 
 def _check_complete(samples: Samples) -> None:
     """Raise InputError unless the samples are of today's probes, on which the model is run."""
-    chains = dict.fromkeys(chain for chain, _ in probes(samples.card.resident_threads))  # a set in their order
+    chains = dict.fromkeys(chain for chain, _ in probes.all_probes(samples.card.resident_threads))  # a set, in order
     later = set().union(*(kinds for kinds in LATER if not samples.has(kinds)))  # older samples lack a whole group
     missing = next((c for c in chains if c not in samples.timings and c.kind not in later), None)
     if missing is not None:
@@ -221,7 +256,4 @@ def spread(samples: Samples, device: Device) -> dict[str, float]:
     The scatter of the repeats and, in quadrature, the misfit: how far the number would have to move for the model to
     show in the probes behind it what was measured. A number that is 0 has none.
     """
-    found: dict[str, float] = {}
-    for part in SPREADS:
-        found |= part(samples, device)
-    return found
+    return {name: value for part in SPREADS for name, value in part(samples, device).items()}

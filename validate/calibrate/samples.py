@@ -1,22 +1,14 @@
-"""The parts of a calibration's probes, the samples of their measurement, and the probes as the model predicts them.
-
-Probes are micro-benchmarks and small programs, each of them a Schedule. They are replayed like any other schedule, so
-a call costs in a probe what it costs in a pipeline. Probes come as chains of two lengths. The difference of their times
-over the difference of their lengths is the time of one link, free of what a run costs once.
-
-Chains whose ops are shorter than their calls stand behind a gate, which holds their engine until all is queued: a long
-copy for copies, a spinning kernel for other ops. Behind a gate, copies of several streams that take turns with kernels
-start later than in a live program. So these stand behind no gate, and short ones are a graph. Mixes of calls come over
-few and over many streams. Of programs (:mod:`streamsim_validate.calibrate.host_calls`), only the time to issue them
-counts. No probe is a pipeline that is predicted later.
-"""
+"""The samples of a calibration: their measurement, their files, and the model's times of the same probes."""
 
 from __future__ import annotations
 
 import gzip
 import math
+import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from statistics import mean, median
@@ -24,17 +16,23 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from streamsim.checks import LONGEST_S
+from streamsim.collector import collector_off
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.files import write_bytes
-from streamsim.program import Buffer, Copy, Direction, Kernel, Op, Region, Schedule, Synchronize
+from streamsim.program import Schedule
 from streamsim.text import mistaken_for, one_line
+from streamsim_validate.calibrate import probes
 from streamsim_validate.calibrate.front_ends import LibrarySamples, RecorderSamples
+from streamsim_validate.calibrate.probes import Probe
+from streamsim_validate.gpu import Bench, Gpu, Replayer, prepare
+from streamsim_validate.progress import OnStep, quietly, shuffled_rounds
 from streamsim_validate.records import (
+    MIXES,
+    PACE_CHAIN,
     SHORTEST_S,
     SYNCHRONISE_CHAINS,
     Card,
@@ -42,6 +40,7 @@ from streamsim_validate.records import (
     ChainRow,
     PaceRow,
     Timing,
+    mix_kind,
     per_link,
     read_stored,
     relative_deviation,
@@ -51,81 +50,10 @@ from streamsim_validate.records import (
     usual_pace_s,
 )
 
-KI, MI = 1 << 10, 1 << 20
-LARGEST_PAGEABLE_BYTES, MOST_ELEMENTS = 16 * MI, 64 * MI
-LINK_BYTES, MIX_BYTES = 256 * KI, 64 * KI
-
-DIRECTIONS: tuple[Direction, ...] = ("h2d", "d2h")
-GATE_S, GATE_BYTES = 800e-6, 40 * MI  # long enough to queue some hundred ops
-FLOAT_BYTES = 4
-PAGEABLE, DEVICE_IN, DEVICE_OUT = "pageable", "card_in", "card_out"
-HOST: dict[Direction, str] = {"h2d": "host_in", "d2h": "host_out"}
-HOST_BYTES = 64 * MI  # copies of a chain share memory only with others of their stream
-BUFFERS = (
-    Buffer(PAGEABLE, 3 * LARGEST_PAGEABLE_BYTES, "pageable"),
-    *(Buffer(name, HOST_BYTES, "pinned") for name in HOST.values()),
-    Buffer(DEVICE_IN, MOST_ELEMENTS * FLOAT_BYTES, "device"),
-    Buffer(DEVICE_OUT, MOST_ELEMENTS * FLOAT_BYTES, "device"),
-)
-TINY = Kernel(1, "sincos", KI, 2)
-Probe = tuple[Chain, Schedule]
-
-
-def cycle_bytes(copy: int) -> int:
-    """Return the bytes of copy number ``copy`` of a cycle: 256 to 768 KiB, all different, evenly spread.
-
-    An engine that waits for another looks for its signal at intervals (8 us on an H200). Cycles of equal ops fall into
-    step with these intervals, and their hand-overs come out all short or all long.
-    """
-    return (256 + copy * 197 % 512) * KI
-
-
-def probe_of(kind: str, size: int, length: int, ops: list[Op], streams: int = 1, **more: object) -> Probe:
-    """Return the probe of a chain: its ops and a wait for all of them. ``more``: fields of the schedule."""
-    chain = Chain(kind, size, length)
-    closed = (*ops, Synchronize())
-    schedule = Schedule(closed, ("non-blocking",) * streams, name=f"probe {chain.key}", **more)  # type: ignore[arg-type]
-    return chain, schedule
-
-
-def gate() -> Op:
-    """Return a kernel that holds stream 1 until all behind it is queued."""
-    return Kernel(1, duration_s=GATE_S, fill=0.01)
-
-
-def moved(direction: Direction, n_bytes: int, stream: int, number: int) -> Copy:
-    """Return copy number ``number`` of a chain, from or to memory of its own as in a pipeline.
-
-    Copies back into one place would stay in the host's cache and be a little faster.
-    """
-    offset = number % (HOST_BYTES // n_bytes) * n_bytes
-    device = DEVICE_IN if direction == "h2d" else DEVICE_OUT
-    return Copy(direction, n_bytes, stream, Region(HOST[direction], offset, n_bytes), Region(device, offset, n_bytes))
-
-
-def with_kernel(direction: Direction, n_bytes: int, stream: int, number: int) -> tuple[Copy | Kernel, Copy | Kernel]:
-    """Return a copy with the kernel that reads its data, or that writes the data which it takes back.
-
-    The memory of the card is used as in a pipeline. The chains of the two directions share none of it.
-    """
-    copy = moved(direction, n_bytes, stream, number)
-    assert copy.device is not None
-    elsewhere = copy.device.offset + HOST_BYTES
-    reads, writes = copy.device, Region(DEVICE_OUT, elsewhere, n_bytes)
-    if direction == "d2h":
-        reads, writes = Region(DEVICE_IN, elsewhere, n_bytes), copy.device
-    kernel = Kernel(stream, TINY.name, n_bytes // FLOAT_BYTES, TINY.parameter, reads=(reads,), writes=(writes,))
-    return (copy, kernel) if direction == "h2d" else (kernel, copy)
-
-
-def tiny(stream: int) -> Kernel:
-    """Return the shortest kernel, in a stream."""
-    return replace(TINY, stream=stream)
-
-
 SAMPLES_VERSION = 2
 NOTHING_ON_CARD = {SYNCHRONISE_CHAINS}  # kinds of chains that do: their time on the card is 0
-COPY_KINDS = {*DIRECTIONS, "duplex", "crowded", *(f"{kind} {d}" for kind in ("duplex", "crowded") for d in DIRECTIONS)}
+BESIDE = "duplex", "crowded"
+COPY_KINDS = {*probes.DIRECTIONS, *BESIDE, *(f"{kind} {d}" for kind in BESIDE for d in probes.DIRECTIONS)}
 
 
 class PlainSamples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -175,11 +103,9 @@ class Samples:
                 " use the version that wrote it, or calibrate again"
             )
         timings = timings_of(plain.timings)
-        for chain, runs in timings.items():
-            _check_runs(chain, runs)
         paces_s = {Chain(kind, size, length): list(runs) for kind, size, length, runs in plain.paces_s}
-        for chain, seconds in paces_s.items():
-            _check_paces(chain, seconds, timings.get(chain, []))
+        for chain in dict.fromkeys((*timings, *paces_s)):
+            _check_runs(chain, timings.get(chain, []), paces_s.get(chain))
         return cls(plain.card, plain.date, timings, plain.front_ends, paces_s, plain.recorders)
 
     @cached_property
@@ -220,30 +146,18 @@ class Samples:
         return float(median(getattr(t, column) for t in self.timings[chain]))
 
 
-def _check_runs(chain: Chain, runs: Sequence[Timing]) -> None:
+def _check_runs(chain: Chain, runs: Sequence[Timing], paces_s: Sequence[float] | None) -> None:
     """Raise InputError for a time that no clock shows: the fits divide by the medians."""
+    what = f"calibration: chain {chain.key!r} has"
     if not runs:
-        raise InputError(f"calibration: chain {chain.key!r} has no runs; calibrate again")
-    for timing in runs:
-        for column, seconds in timing._asdict().items():
-            nothing_done = column == "device_s" and chain.kind in NOTHING_ON_CARD and seconds == 0
-            if not (nothing_done or SHORTEST_S <= seconds <= LONGEST_S):
-                raise InputError(
-                    f"calibration: chain {chain.key!r} has a run of {column} = {seconds!r}, which no clock shows;"
-                    " calibrate again"
-                )
-
-
-def _check_paces(chain: Chain, seconds: Sequence[float], runs: Sequence[Timing]) -> None:
-    if len(seconds) != len(runs):
-        raise InputError(
-            f"calibration: chain {chain.key!r} has {len(runs)} runs and {len(seconds)} paces; calibrate again"
-        )
-    for pace_s in seconds:
-        if not SHORTEST_S <= pace_s <= LONGEST_S:
-            raise InputError(
-                f"calibration: chain {chain.key!r} has a pace of {pace_s!r} s, which no clock shows; calibrate again"
-            )
+        raise InputError(f"{what} no runs; calibrate again")
+    if paces_s is not None and len(paces_s) != len(runs):
+        raise InputError(f"{what} {len(runs)} runs and {len(paces_s)} paces; calibrate again")
+    times = [(column, seconds) for timing in runs for column, seconds in timing._asdict().items()]
+    for column, seconds in (*times, *(("pace_s", seconds) for seconds in paces_s or ())):
+        nothing_done = column == "device_s" and chain.kind in NOTHING_ON_CARD and seconds == 0
+        if not (nothing_done or SHORTEST_S <= seconds <= LONGEST_S):
+            raise InputError(f"{what} a run of {column} = {seconds!r}, which no clock shows; calibrate again")
 
 
 def _undisturbed(runs: Sequence[float]) -> float:
@@ -283,26 +197,29 @@ def simulated_issue_s(schedule: Schedule, device: Device) -> float:
     return simulate_one_of_many(schedule, device).issued[-1] * 1e-9
 
 
-def simulated_per_link(probes: Iterable[Probe], device: Device) -> dict[tuple[str, int], float]:
+def simulated_per_link(some_probes: Iterable[Probe], device: Device) -> dict[tuple[str, int], float]:
     """Return the model's time of one more link of each chain, as ``Samples.per_link`` does of measured ones."""
     ends: dict[tuple[str, int], list[tuple[int, float]]] = {}
-    for chain, schedule in probes:
+    for chain, schedule in some_probes:
         ends.setdefault((chain.kind, chain.size), []).append(
             (chain.length, simulate_one_of_many(schedule, device).makespan_s)
         )
     return {key: (b - a) / (long - short) for key, ((short, a), (long, b)) in ends.items()}
 
 
-def nearest_number(samples: Samples, probes: Sequence[Probe], made: Callable[[float], Device]) -> float:
+def nearest_number(samples: Samples, some_probes: Sequence[Probe], made: Callable[[float], Device]) -> float:
     """Return the number, at least 0, with which the model's chains, linear in it, come closest to the samples."""
-    without, some = simulated_per_link(probes, made(0.0)), simulated_per_link(probes, made(A_LITTLE_S))
+    without, some = simulated_per_link(some_probes, made(0.0)), simulated_per_link(some_probes, made(A_LITTLE_S))
     more = {key: some[key] - seconds for key, seconds in without.items()}
     missed = sum(more[key] * (samples.per_link(*key) - seconds) for key, seconds in without.items())
     return max(0.0, A_LITTLE_S * missed / sum(m * m for m in more.values()))
 
 
 def nearest_numbers(
-    samples: Samples, probes: list[Probe], made: Callable[[Sequence[float]], Device], starts: Sequence[Sequence[float]]
+    samples: Samples,
+    some_probes: list[Probe],
+    made: Callable[[Sequence[float]], Device],
+    starts: Sequence[Sequence[float]],
 ) -> list[float]:
     """Return the positive numbers with which the model's chains come closest to the samples, by relative errors.
 
@@ -311,7 +228,7 @@ def nearest_numbers(
     """
 
     def errors(logarithms: np.ndarray) -> np.ndarray:
-        shown = simulated_per_link(probes, made([float(x) for x in np.exp(logarithms)]))
+        shown = simulated_per_link(some_probes, made([float(x) for x in np.exp(logarithms)]))
         return np.array([seconds / samples.per_link(*key) - 1 for key, seconds in shown.items()])
 
     def descend(at: np.ndarray) -> tuple[float, np.ndarray]:
@@ -348,12 +265,12 @@ class Misfit(NamedTuple):
         return self.missed_s / self.measured_s
 
 
-def misfits(samples: Samples, probes: Sequence[Probe], device: Device, fitted: int = 0) -> list[Misfit]:
+def misfits(samples: Samples, some_probes: Sequence[Probe], device: Device, fitted: int = 0) -> list[Misfit]:
     """Return the model's misfits of probes, as if it had not been fitted to them.
 
     With ``fitted`` numbers, a fit to n chains reduces their mean square by (n - fitted) / n.
     """
-    shown = simulated_per_link(probes, device)
+    shown = simulated_per_link(some_probes, device)
     more = math.sqrt(len(shown) / (len(shown) - fitted))
     measured = {key: samples.per_link(*key) for key in shown}
     return [Misfit(*key, measured[key], (shown[key] - measured[key]) * more) for key in shown]
@@ -363,3 +280,52 @@ def rms(values: Iterable[float]) -> float:
     """Return the root of the mean square."""
     found = list(values)
     return math.sqrt(sum(value * value for value in found) / len(found))
+
+
+WARM_UP_RUNS, REPEATS = 1, 7  # rounds
+OVER_MANY_STREAMS = {*probes.QUEUES.values(), *(mix_kind(letters) for letters, _ in MIXES)}  # mixes: run by run
+FIRST, OVER_MANY, OF_PROGRAMS = PARTS = (
+    "calibrating",
+    "calibrating over many streams",
+    "calibrating the calls of programs",
+)
+SWEPT = bytearray(8 << 20)  # more than a core's own caches hold; without it programs are issued 2 % faster (H200)
+RUNS = dict.fromkeys(COPY_KINDS, 2) | dict.fromkeys(probes.PROGRAM_KINDS, 4)  # in each round, of what scatters most
+
+
+def measure_probes(gpu: Gpu, on_step: OnStep = quietly) -> Samples:
+    """Measure every probe, repeats interleaved in shuffled order and some more often. Return the raw samples.
+
+    The probes that need a stream for each of many queues come late: once the driver has made its queues, everything
+    else is a little slower. Last come the programs. Each stands between two runs of the pace and behind a sweep of the
+    host's caches, which stands for the other programs between two runs of one in a record.
+    """
+    found = dict(probes.all_probes(gpu.card.resident_threads))
+    timings: dict[Chain, list[Timing]] = {chain: [] for chain in found}
+    paces_s: dict[Chain, list[float]] = {chain: [] for chain in found if chain.kind in probes.PROGRAM_KINDS}
+    bench, rng = Bench(gpu, in_order=False), random.Random(0)  # which queue a stream has matters to no probe
+    try:
+        prepare(bench, found.values())
+        with closing(Replayer(found[PACE_CHAIN], bench)) as pace:
+            for what in PARTS:
+                part = {c: Replayer(found[c], bench) for c in found if _part_of(c) == what}
+                runs = [chain for chain in part for _ in range(RUNS.get(chain.kind, 1))]
+                with collector_off():
+                    for turn, chain in shuffled_rounds(runs, WARM_UP_RUNS + REPEATS, rng, what, on_step):
+                        if what == OF_PROGRAMS:
+                            bytes(SWEPT)
+                        sample, beside_s = part[chain].run_beside([pace.issue] if what == OF_PROGRAMS else [])
+                        if turn >= WARM_UP_RUNS:
+                            timings[chain].append(Timing(sample.device_s, sample.wall_s, sample.issue_s))
+                            paces_s.get(chain, []).extend(beside_s)
+                for replayer in part.values():
+                    replayer.close()
+    finally:
+        bench.close()
+    return Samples(gpu.card, date.today().isoformat(), timings, paces_s=paces_s)
+
+
+def _part_of(chain: Chain) -> str:
+    if chain.kind in probes.PROGRAM_KINDS:
+        return OF_PROGRAMS
+    return OVER_MANY if chain.kind in OVER_MANY_STREAMS else FIRST

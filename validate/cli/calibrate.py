@@ -2,10 +2,8 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 
 import click
 
@@ -55,34 +53,23 @@ def calibrate_command(output: Path, samples: Path | None, taken: Path | None, de
     check_replaceable(output, "device")
     if samples:
         check_replaceable(samples, "samples")
-    took_s: dict[str, float] = {}
-    found = read_samples(taken) if taken else _measured(device, took_s)
+    found = read_samples(taken) if taken else _measured(device)
     if samples:
         write_samples(found, samples)
-    with noting_compilation(), _timing("the fit", took_s):
+    with noting_compilation():
         profile = fits.fit(found)
     write_device(profile, output)
     why = "the samples have none of it" if taken else "it is not installed or sees no card"
     tell(*_numbers(profile), *_front_ends(profile, found, why), *_recorders(profile))
-    tell("took: " + ", ".join(f"{part} {seconds:.1f} s" for part, seconds in took_s.items()))
     tell(f"{output}: {profile.description}")
 
 
-def _measured(device: int, took_s: dict[str, float]) -> Samples:
+def _measured(device: int) -> Samples:
     with open_gpu(device) as gpu, steps(sys.stderr) as on_step:
-        with _timing("card and host", took_s):
-            found = measure_probes(gpu, on_step=on_step)
-        with _timing("front ends", took_s), compiled_rounds(device) as compiled:
+        found = measure_probes(gpu, on_step=on_step)
+        with compiled_rounds(device) as compiled:
             found = replace(found, front_ends=measure_front_ends(installed_libraries(device), compiled, on_step))
-        with _timing("recorders", took_s):
-            return replace(found, recorders=measure_recorders(recorded_works(device), on_step=on_step))
-
-
-@contextmanager
-def _timing(part: str, took_s: dict[str, float]) -> Iterator[None]:
-    begin = perf_counter()
-    yield
-    took_s[part] = perf_counter() - begin
+        return replace(found, recorders=measure_recorders(recorded_works(device), on_step=on_step))
 
 
 def _numbers(profile: Device) -> Iterator[str]:

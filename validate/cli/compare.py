@@ -54,12 +54,7 @@ SAMPLES = "Also count the measured medians in their predicted 90 % intervals, fr
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draws.")
 @page_option
 def compare_command(
-    records: tuple[Path, ...],
-    device: str | None,
-    fail_if: tuple[str, ...],
-    worst: int,
-    samples: int | None,
-    seed: int,
+    records: tuple[Path, ...], device: str | None, fail_if: tuple[str, ...], worst: int, samples: int | None, seed: int
 ) -> int:
     """Compare the predictions of a record's schedules with the measured times. Show several records side by side.
 

@@ -31,15 +31,7 @@ from streamsim.search import Grid, candidates, default_grid
 from streamsim.text import chosen, parse_buffers
 from streamsim_validate.gpu import load_kernels, open_gpu
 from streamsim_validate.records import Card, check_same_card, journal_path
-from streamsim_validate.run import (
-    BUDGET,
-    FUNCTION,
-    REPEATS,
-    Task,
-    check_language,
-    check_output,
-    tune,
-)
+from streamsim_validate.run import BUDGET, FUNCTION, REPEATS, Task, check_language, check_output, tune
 
 
 class _Axes(msgspec.Struct, frozen=True):

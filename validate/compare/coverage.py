@@ -70,11 +70,7 @@ class Coverage(msgspec.Struct, frozen=True):
 
 
 def expectations(
-    record: Record,
-    rows: Sequence[Row],
-    samples: int = SAMPLES,
-    seed: int = 0,
-    device: Device | None = None,
+    record: Record, rows: Sequence[Row], samples: int = SAMPLES, seed: int = 0, device: Device | None = None
 ) -> list[Expected]:
     """Return the interval of each of some rows of the record's comparison.
 

@@ -12,7 +12,8 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from itertools import islice
+from typing import Any, cast
 
 import msgspec
 
@@ -27,6 +28,7 @@ from streamsim.program import (
     Order,
     RecordEvent,
     Schedule,
+    StreamKind,
     Synchronize,
     WaitEvent,
     Workload,
@@ -57,16 +59,20 @@ MOST_CALLS = 50_000  # thirty times the longest of the suites
 
 def legacy(workload: Workload, chunks: int) -> Schedule:
     """Return the program chunk by chunk in the legacy default stream: asynchronous, in order."""
-    plain = depth_first(workload, chunks, 1)
-    ops = tuple(msgspec.structs.replace(op, stream=0) if isinstance(op, Copy | Kernel) else op for op in plain.ops)
-    return msgspec.structs.replace(plain, ops=ops, streams=(), name=f"legacy N={chunks}")
+    return _in_default_stream(depth_first(workload, chunks, 1), (Copy, Kernel), f"legacy N={chunks}", ())
 
 
 def legacy_kernels(workload: Workload, chunks: int, streams: int) -> Schedule:
     """Return a program depth-first in blocking streams, with kernels in the legacy default stream behind them."""
     plain = blocking_streams(workload, chunks, streams)
-    ops = tuple(msgspec.structs.replace(op, stream=0) if isinstance(op, Kernel) else op for op in plain.ops)
-    return msgspec.structs.replace(plain, ops=ops, name=f"legacy-kernels N={chunks} S={streams}")
+    return _in_default_stream(plain, (Kernel,), f"legacy-kernels N={chunks} S={streams}", plain.streams)
+
+
+def _in_default_stream(
+    plain: Schedule, kinds: tuple[type[Op], ...], name: str, streams: tuple[StreamKind, ...]
+) -> Schedule:
+    ops = tuple(msgspec.structs.replace(op, stream=0) if isinstance(op, kinds) else op for op in plain.ops)
+    return msgspec.structs.replace(plain, ops=ops, streams=streams, name=name)
 
 
 def blocking_streams(workload: Workload, chunks: int, streams: int) -> Schedule:
@@ -80,18 +86,12 @@ def stages(workload: Workload, chunks: int, lanes: int) -> Schedule:
     """Return a program: one stream copies in, ``lanes`` streams run kernels, one copies out; events hand chunks on."""
     check_whole("lanes", lanes, 1, MOST_CHUNKS)
     plain = depth_first(workload, chunks, 1)
-    copy_in, copy_out = 1, lanes + 2
-    ops: list[Op] = []
-    for chunk, chunk_ops in enumerate(_by_chunk(plain, workload)):
-        lane = 2 + chunk % lanes
-        arrive, leave = 2 * chunk, 2 * chunk + 1
-        for before, stream, then in (("h2d", copy_in, arrive), ("kernel", lane, leave), ("d2h", copy_out, None)):
-            if before != "h2d":
-                ops.append(WaitEvent(arrive if before == "kernel" else leave, stream))
-            own = (op for op in chunk_ops if before == (op.direction if isinstance(op, Copy) else "kernel"))
-            ops += (msgspec.structs.replace(op, stream=stream) for op in own)
-            if then is not None:
-                ops.append(RecordEvent(then, stream))
+    copy_out, ops = lanes + 2, list[Op]()
+    for chunk, (inputs, kernels, outputs) in enumerate(_parts(plain, workload)):
+        lane, arrive, leave = 2 + chunk % lanes, 2 * chunk, 2 * chunk + 1
+        ops += (*_over(inputs, 1), RecordEvent(arrive, 1))
+        ops += (WaitEvent(arrive, lane), *_over(kernels, lane), RecordEvent(leave, lane))
+        ops += (WaitEvent(leave, copy_out), *_over(outputs, copy_out))
     streams = ("non-blocking",) * (lanes + 2)
     name = f"stages N={chunks} L={lanes}"
     return msgspec.structs.replace(plain, ops=(*ops, Synchronize()), streams=streams, events=2 * chunks, name=name)
@@ -101,22 +101,30 @@ def relay(workload: Workload, chunks: int, streams: int) -> Schedule:
     """Return a program depth-first, with each kernel behind the last one of the chunk before, by an event."""
     plain = depth_first(workload, chunks, streams)
     ops: list[Op] = []
-    for chunk, chunk_ops in enumerate(_by_chunk(plain, workload)):
-        for op in chunk_ops:
-            if isinstance(op, Kernel) and chunk:
-                ops.append(WaitEvent(chunk - 1, op.stream))
-            ops.append(op)
-            if isinstance(op, Kernel):
-                ops.append(RecordEvent(chunk, op.stream))
+    for chunk, (inputs, kernels, outputs) in enumerate(_parts(plain, workload)):
+        ops += inputs
+        for kernel in kernels:
+            ops += (WaitEvent(chunk - 1, kernel.stream),) if chunk else ()
+            ops += (kernel, RecordEvent(chunk, kernel.stream))
+        ops += outputs
     name = f"relay N={chunks} S={streams}"
     return msgspec.structs.replace(plain, ops=(*ops, Synchronize()), events=chunks, name=name)
 
 
-def _by_chunk(schedule: Schedule, workload: Workload) -> Iterator[tuple[Op, ...]]:
-    """Yield the ops of each chunk of a depth-first schedule."""
-    work = schedule.ops[:-1]  # the last op synchronises
-    size = len(workload.inputs) + len(workload.kernels) + len(workload.outputs)
-    return (work[i : i + size] for i in range(0, len(work), size))
+Part = tuple[Copy | Kernel, ...]
+
+
+def _parts(schedule: Schedule, workload: Workload) -> Iterator[tuple[Part, Part, Part]]:
+    """Yield the copies in, kernels and copies out of each chunk of a depth-first schedule."""
+    work = iter(cast("Part", schedule.ops[:-1]))  # the last op synchronises
+    sizes = len(workload.inputs), len(workload.kernels), len(workload.outputs)
+    for _ in range((len(schedule.ops) - 1) // sum(sizes)):
+        inputs, kernels, outputs = (tuple(islice(work, size)) for size in sizes)
+        yield inputs, kernels, outputs
+
+
+def _over(ops: Part, stream: int) -> Iterator[Op]:
+    return (msgspec.structs.replace(op, stream=stream) for op in ops)
 
 
 PATTERNS: dict[str, Callable[..., Schedule]] = {

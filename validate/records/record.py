@@ -172,11 +172,6 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True):
     pace: str = PACE_ROUND
     run_links_s: Times = ()
 
-    @property
-    def all_times(self) -> tuple[Times, ...]:
-        """The times of its kernels, chunks and copies."""
-        return self.kernels_s, self.chunks_s, self.run_links_s
-
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", tag="entry"):
     """A schedule and its samples, in seconds (:mod:`streamsim_validate.records.recipe` has the schedule of each time).
@@ -211,20 +206,20 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
     links_s: Times = ()
 
     def __post_init__(self) -> None:
-        of_device, of_issue = len(self.device_s), len(self.issue_s)
-        is_replay = of_device == of_issue == len(self.wall_s)
-        if not (is_replay or (of_device == 0 and of_issue in (0, len(self.wall_s)))):
-            raise InputError(f"entry {self.key!r}: device_s, wall_s and issue_s have different numbers of samples")
-        if self.program is not None and self.recipe is None:
-            raise InputError(f"entry {self.key!r}: is a program and has no case; measure it again")
-        for name in ("paces_s", "links_s"):
-            if len(getattr(self, name)) not in (len(self.wall_s), 0):
-                raise InputError(f"entry {self.key!r}: {name} and wall_s have different numbers of samples")
-        if self.program is not None and len(self.program.run_links_s) not in (len(self.wall_s), 0):
-            raise InputError(f"entry {self.key!r}: run_links_s and wall_s have different numbers of samples")
-        of_program = () if self.program is None else self.program.all_times
-        for times in (self.device_s, self.wall_s, self.issue_s, self.paces_s, self.links_s, *of_program):
-            check_times(f"entry {self.key!r}", times)
+        what, n, issued, program = f"entry {self.key!r}", len(self.wall_s), len(self.issue_s), self.program
+        if len(self.device_s) not in (0, n) or issued not in (0, n) or (self.device_s and not issued):
+            raise InputError(f"{what}: device_s, wall_s and issue_s have different numbers of samples")
+        if program is not None and self.recipe is None:
+            raise InputError(f"{what}: is a program and has no case; measure it again")
+        beside = {"paces_s": self.paces_s, "links_s": self.links_s}
+        if program is not None:
+            beside["run_links_s"] = program.run_links_s
+        for name, times in beside.items():
+            if len(times) not in (n, 0):
+                raise InputError(f"{what}: {name} and wall_s have different numbers of samples")
+        of_kernels = () if program is None else (program.kernels_s, program.chunks_s)
+        for times in (self.device_s, self.wall_s, self.issue_s, *beside.values(), *of_kernels):
+            check_times(what, times)
 
     def build(self) -> Schedule:
         """Return the schedule that was measured.

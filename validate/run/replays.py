@@ -6,17 +6,7 @@ from typing import NamedTuple
 
 from streamsim.errors import InputError
 from streamsim.program import Schedule
-from streamsim_validate.gpu import (
-    Bench,
-    Gpu,
-    Key,
-    Replayer,
-    buffers_of,
-    check_fits,
-    free_host_bytes,
-    prepare,
-    union,
-)
+from streamsim_validate.gpu import Bench, Gpu, Key, Replayer, buffers_of, check_fits, free_host_bytes, prepare, union
 from streamsim_validate.progress import OnStep
 from streamsim_validate.run.measuring import Planned, Ready, Runner, Seconds
 
