@@ -97,7 +97,7 @@ def _times(best: Best[Any]) -> Iterator[Fact]:
     found = "" if best.simplest_exact else " found"
     held = best.best.device_bytes
     on_card = f"; {format_bytes(held)} on the card" if held else ""
-    why = f": the simplest{found} within 1 % of {the_best}" if best.programs > 1 else ""
+    why = f": the simplest{found} within {best.near_percent} % of {the_best}" if best.programs > 1 else ""
     yield "use", use.makespan_s, f"{use.words}{why}"
     if isinstance(best.work, Layers) and best.work.passes > 1:
         yield "a pass", use.more["pass_s"], f"one of {best.work.passes}"
@@ -206,7 +206,7 @@ def _doubt(best: Best[Any]) -> str:
     if best.exact and best.simplest_exact:
         return "Exact, except how flat it is"
     if best.exact:
-        return "The optimum is exact; a simpler program may come within 1 % of it"
+        return f"The optimum is exact; a simpler program may come within {best.near_percent} % of it"
     if not best.floor_s:
         return "Not exact"
     return f"Not exact, though no program is more than {ceil(1000 * best.nearness) / 10:.1f} % faster"

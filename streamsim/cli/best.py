@@ -111,10 +111,10 @@ def best_command(
 ) -> int:
     """Find the best number of chunks and streams, and the issue order: the optimum of the grid by the full model.
 
-    The configuration to use is the simplest within 1 % of the optimum: the fewest chunks, then the fewest streams. With
-    numba the result is exact, except of grids that take minutes. These, and without it all large grids, are searched
-    from coarse to fine for some seconds; the answer then says how much faster another program may be at most. --as and
-    -o write the program to use.
+    The configuration to use is the simplest within 1 % of the optimum, or within the error of the times if the card's
+    latencies are assumed: the fewest chunks, then the fewest streams. With numba the result is exact, except of grids
+    that take minutes. These, and without it all large grids, are searched from coarse to fine for some seconds; the
+    answer then says how much faster another program may be at most. --as and -o write the program to use.
 
     With --layers, best finds which layers of a model stay on the card, and over how many buffers the others are
     streamed, within --memory-limit less --reserve. With a program whose steps repeat (a .json file that import -o
@@ -187,7 +187,7 @@ def _best_of_grid(
     }
     sizes = {"h2d_bytes": workload.h2d_bytes, "d2h_bytes": workload.d2h_bytes}
     inputs = {"workload": msgspec.to_builtins(workload), **sizes, "grid": asked, **asked_of.inputs()}
-    return _report(found, inputs, assumed, predicting(SEARCHED) if page_asked() else "")
+    return _report(found, inputs, program, assumed, predicting(SEARCHED) if page_asked() else "")
 
 
 def _best_layers(
@@ -204,7 +204,7 @@ def _best_layers(
         found = bounds.best(layers, card, asked_of.memory_limit, exact)
     if program is not None:
         write_text(code_of_layers(layers, found.simplest.config, program[0]), program[1])
-    return _report(found, {**bounds.inputs(layers), **asked_of.inputs()})
+    return _report(found, {**bounds.inputs(layers), **asked_of.inputs()}, program)
 
 
 def _program_given(context: click.Context, pipeline: Pipeline, independent: bool) -> "Given | None":
@@ -243,7 +243,7 @@ def _best_program(
         depth = next((int(change.option.split()[1]) for change in changes if change.kind == "--prefetch"), 0)
         issued = changed_by((c for c in changes if c.kind != "--prefetch"), Scenario(schedule, card)).case.schedule
         write_text(code_of_steps_noted(issued, program[0], depth), program[1])
-    return _report(found, {"program": str(file), **asked_of.inputs(), "independent": independent})
+    return _report(found, {"program": str(file), **asked_of.inputs(), "independent": independent}, program)
 
 
 def _note_calls_of_another(card: Device, language: Language) -> None:
@@ -268,9 +268,14 @@ def _search(workload: Workload, card: Device, grid: Grid, exact: bool) -> "Best[
 
 
 def _report(
-    found: "Best[Any]", inputs: dict[str, Any], assumed: Sequence[str] = (), command: str = ""
+    found: "Best[Any]",
+    inputs: dict[str, Any],
+    program: tuple[Language, Path] | None,
+    assumed: Sequence[str] = (),
+    command: str = "",
 ) -> dict[str, Any]:
     """Print the result. Return its JSON, with the time and the speed-up of the fastest program at the top."""
     answer = best_answer(found, assumed, command, inputs)
-    emit(answer, found.card)
+    wrote = () if program is None else (f"wrote {program[1]}",)
+    emit(replace(answer, notes=(*answer.notes, *wrote)), found.card)
     return {**answer.data, "makespan_s": found.best.makespan_s, "speedup": found.speedup}

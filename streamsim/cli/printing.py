@@ -36,6 +36,7 @@ def emit(answer: Answer, device: Device | None = None) -> None:
     answer = replace(answer, notes=notes, command=shlex.join(called()))
     if asked.get(PAGE) is not None:
         write_page(replace(answer, warnings=(*answer.warnings, *asked.get(NOTED, ()))), asked[PAGE])
+        answer = replace(answer, notes=(*answer.notes, f"wrote {asked[PAGE]}"))
     everything = asked.get(EVERYTHING, False)
     with verdict():
         match asked.get(FORM):

@@ -18,6 +18,7 @@ or the smallest ring, depth-first before breadth-first, issued live before a gra
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
@@ -30,12 +31,20 @@ from streamsim.rules import TICKS_PER_S
 from streamsim.search.budgeted import BUDGET_OPS, NEAR_PERCENT, Progress, Search, within
 from streamsim.search.evaluate import evaluate_ticks, is_fast, simulation_costs
 from streamsim.search.grid import Grid
-from streamsim.search.result import FASTER, RANGE_PERCENT, Best, Flatness, SimulatedProgram, with_one_thing_faster
+from streamsim.search.result import (
+    FASTER,
+    RANGE_PERCENT,
+    Best,
+    Flatness,
+    SimulatedProgram,
+    near_percent,
+    with_one_thing_faster,
+)
 
 DEFAULT_CHUNKS, DEFAULT_STREAMS = 4, 4  # the usual numbers of examples and tutorials
 MARGINS_PERCENT = (NEAR_PERCENT, 5, 10)
 BLOCK_OPS = 8_000  # simulated at once: some tenths of a second
-RATIOS = (4.0, 1.5, 1.12, 1.0)  # of numbers in step 1
+RATIOS = (4.0, 1.5, 1.12)  # of numbers in step 1
 APART = 1 / 16  # relative distance between numbers of chunks in step 3
 BEST_FEW = 4  # the number of best programs whose neighbours are tried
 
@@ -63,13 +72,17 @@ def best(
     device = written_in(as_device(device), workload.front_end)
     grid = (grid or Grid()).within(device.memory_bytes)
     fast = is_fast() if fast is None else fast
-    configs, usual = grid.configs(workload), _usual(workload, grid)
+    (configs, left_out), usual = grid.parted(workload), _usual(workload, grid)
     found = GridSearch(workload, device, configs, fast, budget_ops, progress)
     found.run()
     winner, simplest = found.best(), found.simplest()
     usual_ticks = found.took.get(usual) or evaluate_ticks(workload, [usual], device, fast)[0]
-    left_open = len(found.open_within(max(MARGINS_PERCENT)))
+    left_open = len(found.open_within(found.widest_percent))
     prediction = predict(winner.schedule(workload), device)
+    shares = {
+        percent: None if found.open_within(percent) else len(found.near(percent)) / len(configs)
+        for percent in MARGINS_PERCENT
+    }
 
     def result(config: Config, ticks: int) -> SimulatedProgram[Config]:
         is_alike = config.memory == winner.memory and (config.chunks == winner.chunks or not workload.host_work_s)
@@ -81,7 +94,9 @@ def best(
     worked = f" with the host work of {winner.chunks} chunks" if works else ""
     serial_words = f"not cut{worked}, blocking copies"
     serial = SimulatedProgram(None, serial_words, prediction.serial_s, device_bytes=prediction.serial_device_bytes)
-    variations = with_one_thing_faster(workload, _with_faster_kernels(workload), device)
+    kernels = (kernel.scaled(1 / FASTER) if kernel.is_timed else kernel for kernel in workload.kernels)
+    shorter = msgspec.structs.replace(workload, kernels=tuple(kernels))
+    variations = with_one_thing_faster(workload, shorter, device)
     return Best(
         best=best,
         simplest=result(simplest, found.took[simplest]),
@@ -94,7 +109,7 @@ def best(
         left_open=left_open,
         left_open_because=f"the budget of {budget_ops} simulated ops is spent" if left_open else None,
         exact=not found.open_within(0),
-        simplest_exact=not found.open_within(NEAR_PERCENT),
+        simplest_exact=not found.open_within(found.near_percent),
         floor_s=found.floor / TICKS_PER_S,
         work_bound=min(
             (work_bound(workload, device, grid.memory, launch) for launch in grid.launch), key=attrgetter("seconds")
@@ -108,8 +123,8 @@ def best(
         compiled=fast,
         memory_bytes=grid.memory_limit_bytes,
         grid=grid,
-        flatness=_flatness(configs, found, winner),
-        left_out_whys=grid.left_out(workload),
+        flatness=Flatness(shares, _chunks_within(found, winner)),
+        left_out_whys=left_out,
         most_chunks=grid.most_chunks(workload),
     )
 
@@ -131,46 +146,61 @@ class GridSearch(Search[Config]):
         budget_ops: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        costs = dict(zip(configs, simulation_costs(workload, configs, device, fast), strict=True))
-        total = sum(costs.values())
         super().__init__(
             lambda some: evaluate_ticks(workload, some, device, fast),
-            costs.__getitem__,
+            lambda config: self._costs[config],
             attrgetter("simplicity"),
-            None if budget_ops is None or total <= budget_ops else budget_ops,
+            budget_ops,
             progress,
-            total,
             BLOCK_OPS,
+            near_percent(device),
         )
-        self._configs, self._places = configs, _Places(configs)
-        numbers = {config.chunks for config in configs}
+        self._costs_of = partial(simulation_costs, workload, device=device, fast=fast)
+        self._costs: dict[Config, float] = {}
+        self.places, self.widest_percent = _Places(configs), max(*MARGINS_PERCENT, self.near_percent)
         self._bounds = {
-            way: chunk_bounds(workload, device, numbers, *way)
-            for way in dict.fromkeys((config.memory, config.launch) for config in configs)
+            way: chunk_bounds(workload, device, self.places.numbers, *way)
+            for way in {(config.memory, config.launch) for config in configs}
         }
 
+    def cost_ops(self, some: Iterable[Config]) -> float:
+        """Return the cost in ops of simulating all of ``some``."""
+        some = list(some)
+        new = [config for config in some if config not in self._costs]
+        self._costs.update(zip(new, self._costs_of(new), strict=True))
+        return super().cost_ops(some)
+
     def run(self) -> None:
-        """Simulate all that may be within the largest margin, or as much as the budget allows."""
+        """Simulate all that may be within the widest margin, or as much as the budget allows."""
         for ratio in RATIOS:
-            some = self.open_within(max(MARGINS_PERCENT), self._places.coarse(ratio))
-            if self.cost_ops(some) > self.left_ops * (0.5 if ratio > 1 else 1):
+            some = self.open_within(self.widest_percent, self.places.coarse(ratio))
+            if self.cost_ops(some) > self.left_ops / 2:
                 break
             self.simulate(some)
-        else:
+        rest = self.open_within(self.widest_percent)
+        if (cost := self.cost_ops(rest)) <= self.left_ops:
+            self.total_ops = min(self.total_ops, self.spent_ops + cost)
+            self.simulate(rest)
             return
         if not self.took:  # the budget is less than a few simulations need
-            self.evaluate([min(self._configs, key=attrgetter("chunks"))])
+            self.evaluate([min(rest, key=attrgetter("chunks"))])
         self._climb()
-        self.simulate(self.open_within(0, self._places.along(self.best())))
+        self.simulate(self.open_within(0, self.places.along(self.best())))
         self._climb()
+
+    def simulate(self, some: Iterable[Config]) -> None:
+        """Simulate those configurations that are new and that the budget allows."""
+        some = list(some)
+        self.cost_ops(some)
+        super().simulate(some)
 
     def _climb(self) -> None:
         """Try the neighbours of the best few and the simplest, a step in chunks, streams or both, while any is new."""
         seen = set[Config]()
         while new := [config for config in (*self.best_few(BEST_FEW), self.simplest()) if config not in seen]:
             seen.update(new)
-            near = (near for config in new for near in self._places.near(config))
-            self.simulate(self.open_within(NEAR_PERCENT, near))
+            near = (near for config in new for near in self.places.near(config))
+            self.simulate(self.open_within(self.near_percent, near))
 
     def bound(self, config: Config) -> int:
         """Return ticks that no program of as many chunks beats."""
@@ -178,7 +208,10 @@ class GridSearch(Search[Config]):
 
     def open_within(self, percent: int, some: Iterable[Config] | None = None) -> list[Config]:
         """Return the configurations, of all or of ``some``, that are not simulated and may be this near the best."""
-        some = self._configs if some is None else some
+        if some is None:
+            least = (min(bounds[chunks] for bounds in self._bounds.values()) for chunks in self.places.numbers)
+            at = zip(self.places.numbers, least, strict=True)
+            some = self.places.of([chunks for chunks, bound in at if within(bound, self.shortest, percent)])
         return [one for one in some if one not in self.took and within(self.bound(one), self.shortest, percent)]
 
     @property
@@ -194,24 +227,31 @@ class _Places:
         self._at: dict[int, dict[int, list[Config]]] = {}
         for config in configs:
             self._at.setdefault(config.chunks, {}).setdefault(config.streams, []).append(config)
-        self._chunks = sorted(self._at)
+        self.numbers = sorted(self._at)  # of chunks
         self._streams = {chunks: sorted(streams) for chunks, streams in self._at.items()}
+
+    def of(self, numbers: Iterable[int]) -> Iterator[Config]:
+        """Yield the configurations with these numbers of chunks."""
+        return (config for chunks in numbers for some in self._at[chunks].values() for config in some)
+
+    def __contains__(self, config: Config) -> bool:
+        return config in self._at.get(config.chunks, {}).get(config.streams, ())
 
     def coarse(self, ratio: float) -> Iterator[Config]:
         """Yield the configurations whose numbers of chunks and streams both lie ``ratio`` apart or more."""
-        for chunks in _apart(self._chunks, ratio):
+        for chunks in _apart(self.numbers, ratio):
             for streams in _apart(self._streams[chunks], ratio):
                 yield from self._at[chunks][streams]
 
     def near(self, config: Config) -> Iterator[Config]:
         """Yield the configurations with the same and the next numbers of chunks and streams, of any other choices."""
-        for chunks in _around(self._chunks, config.chunks):
+        for chunks in _around(self.numbers, config.chunks):
             for streams in _around(self._streams[chunks], min(config.streams, chunks)):
                 yield from self._at[chunks][streams]
 
     def along(self, config: Config) -> Iterator[Config]:
         """Yield configurations on as many streams (or the next more, or the most), with chunks a sixteenth apart."""
-        for chunks in _apart(self._chunks, 1 + APART):
+        for chunks in _apart(self.numbers, 1 + APART):
             streams = self._streams[chunks]
             yield from self._at[chunks][streams[_place(streams, min(config.streams, chunks))]]
 
@@ -236,17 +276,9 @@ def _place(numbers: Sequence[int], number: int) -> int:
     return min(bisect_left(numbers, number), len(numbers) - 1)
 
 
-def _flatness(configs: Sequence[Config], found: GridSearch, winner: Config) -> Flatness:
-    shares = {
-        percent: None if found.open_within(percent) else len(found.near(percent)) / len(configs)
-        for percent in MARGINS_PERCENT
-    }
-    return Flatness(shares, _chunks_within(configs, found, winner))
-
-
-def _chunks_within(configs: Sequence[Config], found: GridSearch, winner: Config) -> tuple[int, int] | None:
+def _chunks_within(found: GridSearch, winner: Config) -> tuple[int, int] | None:
     """Return the least and most chunks of the unbroken range around the winner that stays near it; None: unknown."""
-    numbers, grid = sorted({config.chunks for config in configs}), set(configs)
+    numbers = found.places.numbers
     at = numbers.index(winner.chunks)
     ends = []
     for walk in (numbers[at::-1], numbers[at:]):
@@ -254,7 +286,7 @@ def _chunks_within(configs: Sequence[Config], found: GridSearch, winner: Config)
         for chunks in walk:
             config = msgspec.structs.replace(winner, chunks=chunks).fitted()  # at most as many streams, as in the grid
             ticks = found.took.get(config, found.bound(config))
-            if config not in grid or not within(ticks, found.shortest, RANGE_PERCENT):
+            if config not in found.places or not within(ticks, found.shortest, RANGE_PERCENT):
                 break
             if config not in found.took:
                 return None
@@ -267,8 +299,3 @@ def _usual(workload: Workload, grid: Grid) -> Config:
     chunks = min(DEFAULT_CHUNKS, workload.most_chunks)
     streams = min(DEFAULT_STREAMS, most_streams(workload))
     return Config(chunks=chunks, streams=streams, memory=grid.memory).fitted()
-
-
-def _with_faster_kernels(workload: Workload) -> Workload:
-    kernels = (kernel.scaled(1 / FASTER) if kernel.is_timed else kernel for kernel in workload.kernels)
-    return msgspec.structs.replace(workload, kernels=tuple(kernels))

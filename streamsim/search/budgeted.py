@@ -29,8 +29,9 @@ class Search(Generic[C]):
     - ``cost_ops``: returns the cost of simulating a candidate, in ops of SimPy.
     - ``simplicity``: returns a sort key, the lowest for the simplest candidate.
     - ``budget_ops``: the ops after which ``simulate`` stops (None: no limit).
-    - ``progress``: a function that is called with the ops done and the budget, or without a budget ``total_ops``.
+    - ``progress``: a function that is called with the ops done and in all, at most the budget.
     - ``block_ops``: the ops that are simulated at once.
+    - ``near_percent``: how near the fastest candidate the simplest one is.
     """
 
     def __init__(
@@ -40,24 +41,25 @@ class Search(Generic[C]):
         simplicity: Callable[[C], Any],
         budget_ops: float | None = None,
         progress: Progress | None = None,
-        total_ops: float = 0,
         block_ops: float = 0,
+        near_percent: int = NEAR_PERCENT,
     ) -> None:
         self._simulated, self._cost_ops, self._simplicity = simulated, cost_ops, simplicity
         self._progress = progress or (lambda _done, _of_all: None)
-        self._block_ops, self._total_ops = block_ops, total_ops if budget_ops is None else budget_ops
+        self._block_ops, self.near_percent = block_ops, near_percent
         self._budget_ops = math.inf if budget_ops is None else budget_ops
-        self._spent_ops = 0.0
+        self.spent_ops = 0.0
+        self.total_ops = self._budget_ops  # all that may be simulated, as far as it is known
         self.took: dict[C, int] = {}
         self.shortest = NEVER
 
     @property
     def left_ops(self) -> float:
         """The ops that are left of the budget."""
-        return self._budget_ops - self._spent_ops
+        return self._budget_ops - self.spent_ops
 
     def cost_ops(self, some: Iterable[C]) -> float:
-        """Return the cost of simulating all of ``some``."""
+        """Return the cost in ops of simulating all of ``some``."""
         return sum(map(self._cost_ops, some))
 
     def simulate(self, some: Iterable[C]) -> None:
@@ -76,12 +78,12 @@ class Search(Generic[C]):
     def evaluate(self, some: Sequence[C]) -> None:
         """Simulate all of ``some`` at once, even beyond the budget."""
         if some:
-            self._spent_ops += self.cost_ops(some)
+            self.spent_ops += self.cost_ops(some)
             ticks = self._simulated(some)
             self.took.update(zip(some, ticks, strict=True))
             self.shortest = min(self.shortest, *ticks)
-            total_ops = self._total_ops or self._spent_ops
-            self._progress(round(min(self._spent_ops, total_ops)), round(total_ops))
+            total_ops = self.spent_ops if self.total_ops == math.inf else self.total_ops
+            self._progress(round(min(self.spent_ops, total_ops)), round(total_ops))
 
     def best(self) -> C:
         """Return the fastest simulated candidate; of equally fast ones, the simplest."""
@@ -91,10 +93,10 @@ class Search(Generic[C]):
         """Return the ``few`` fastest simulated candidates; of equally fast ones, the simplest first."""
         return nsmallest(few, self.took, key=lambda one: (self.took[one], self._simplicity(one)))
 
-    def near(self, percent: int = NEAR_PERCENT) -> list[C]:
+    def near(self, percent: int) -> list[C]:
         """Return the simulated candidates within ``percent`` of the fastest."""
         return [one for one, ticks in self.took.items() if within(ticks, self.shortest, percent)]
 
     def simplest(self) -> C:
         """Return the simplest candidate near the fastest, the one to use; of equally simple ones, the fastest."""
-        return min(self.near(), key=lambda one: (self._simplicity(one), self.took[one]))
+        return min(self.near(self.near_percent), key=lambda one: (self._simplicity(one), self.took[one]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import product
 from math import prod
 
@@ -12,7 +12,7 @@ import msgspec
 from streamsim.analysis import remedy
 from streamsim.checks import LARGEST_BYTES, MOST_CHUNKS, check_tuple, check_whole
 from streamsim.errors import InputError
-from streamsim.program import ISSUE_ORDERS, Config, HostMemory, Launch, Order, Workload, most_streams, useful_buffers
+from streamsim.program import Config, HostMemory, Launch, Order, Workload, most_streams, useful_buffers
 from streamsim.text import format_bytes
 
 COARSE_CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -61,20 +61,46 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"Grid({counts}, {self.memory} memory{limit})"
 
     def configs(self, workload: Workload) -> list[Config]:
-        """Return the distinct programs of the grid within its limits, the simplest first.
+        """Return the programs of :meth:`parted`."""
+        return self.parted(workload)[0]
+
+    def parted(self, workload: Workload) -> tuple[list[Config], dict[str, int]]:
+        """Return the distinct programs of the grid within its limits, the simplest first, and the number of others.
 
         No program has more streams or buffers than chunks, as they would not be used. If chunks stay in order, programs
-        have one stream. Raises InputError if no program is left.
+        have one stream. The others are counted by reason, except those of too many chunks. Raises InputError if no
+        program is left.
         """
-        distinct = list(dict.fromkeys(self._distinct(workload)))
-        if not distinct:
-            least = min(self.chunks)
-            raise InputError(f"chunks = {least}: an empty grid: the workload has at most {workload.most_chunks} chunks")
-        needed = _device_bytes(workload, distinct)
-        fits = [config for config, n_bytes in zip(distinct, needed, strict=True) if self.has_room(n_bytes)]
+        kinds, fits, least = self._programs(workload), list[Config](), LARGEST_BYTES
+        left_out: Counter[str] = Counter()
+        if workload.has_host_work and "graph" in self.launch and "live" in self.launch:
+            idle = msgspec.structs.replace(workload, host_work_s=0.0, host_load_s=0.0)
+            graphs = msgspec.structs.replace(self, launch=("graph",), memory_limit_bytes=None)
+            with suppress(InputError):  # no order of the grid can be a graph
+                left_out["the host cannot work between the steps of a graph"] = len(graphs.configs(idle))
+        for chunks in sorted(n for n in self.chunks if n <= workload.most_chunks):
+            streams_of: dict[Config, set[int]] = {}
+            for order, buffers, launch in kinds:
+                config = Config(order, chunks, 1, useful_buffers(order, buffers, chunks), self.memory, launch)
+                most, own = min(chunks, most_streams(workload, order)), config.own_streams
+                streams_of[config] = {own} if own else {min(n, most) for n in self.streams}
+            for config in list(streams_of):
+                needed = config.device_bytes(workload)
+                least = min(least, needed)
+                if not self.has_room(needed):
+                    reason = f"they need more than {format_bytes(self.memory_limit_bytes or 0)} on the card"
+                    left_out[reason] += len(streams_of.pop(config))
+            for streams in sorted(set[int]().union(*streams_of.values())):
+                ways = [config for config, numbers in streams_of.items() if streams in numbers]
+                fits += [one if one.own_streams else msgspec.structs.replace(one, streams=streams) for one in ways]
+        if not fits and least == LARGEST_BYTES:
+            fewest = min(self.chunks)
+            raise InputError(
+                f"chunks = {fewest}: an empty grid: the workload has at most {workload.most_chunks} chunks"
+            )
         if not fits:
-            raise self._no_room(workload, min(needed))
-        return fits
+            raise self._no_room(workload, least)
+        return fits, dict(left_out)
 
     def _no_room(self, workload: Workload, needed: int) -> InputError:
         limit = self.memory_limit_bytes or 0
@@ -84,18 +110,6 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             f"memory_limit_bytes = {limit} ({format_bytes(limit)}): no program of the grid fits into so much of the"
             f" card's memory; the smallest takes {format_bytes(needed)}; {remedy(workload, usual, limit)}"
         )
-
-    def left_out(self, workload: Workload) -> dict[str, int]:
-        """Return the number of programs that :meth:`configs` leaves out, by reason, except those of too many chunks."""
-        found: Counter[str] = Counter()
-        idle = msgspec.structs.replace(workload, host_work_s=0.0, host_load_s=0.0)
-        distinct = list(dict.fromkeys(self._distinct(idle)))
-        for config, n_bytes in zip(distinct, _device_bytes(workload, distinct), strict=True):
-            if config.launch == "graph" and workload.has_host_work:
-                found["the host cannot work between the steps of a graph"] += 1
-            elif not self.has_room(n_bytes):
-                found[f"they need more than {format_bytes(self.memory_limit_bytes or 0)} on the card"] += 1
-        return dict(found)
 
     def has_room(self, n_bytes: int) -> bool:
         """Return True if the device buffers of a program may hold ``n_bytes``."""
@@ -109,26 +123,6 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the same grid on a card with ``memory_bytes`` (None: unknown)."""
         limits = [n for n in (self.memory_limit_bytes, memory_bytes) if n is not None]
         return msgspec.structs.replace(self, memory_limit_bytes=min(limits, default=None))
-
-    def _distinct(self, workload: Workload) -> Iterator[Config]:
-        """Yield programs in the order of simplicity. Rings as large as the number of chunks are repeated."""
-        programs = self._programs(workload)
-        for chunks in sorted(n for n in self.chunks if n <= workload.most_chunks):
-            own = {order: ISSUE_ORDERS[order].own_streams for order in self.order}  # whatever the grid has
-            allowed = {
-                order: {own[order]}
-                if own[order]
-                else {min(n, chunks, most_streams(workload, order)) for n in self.streams}
-                for order in own
-            }
-            ways = [
-                (order, allowed[order], useful_buffers(order, buffers, chunks), launch)
-                for order, buffers, launch in programs
-            ]
-            for streams in sorted(set[int]().union(*allowed.values())):
-                for order, numbers, buffers, launch in ways:
-                    if streams in numbers:
-                        yield Config(order, chunks, 1 if own[order] else streams, buffers, self.memory, launch)
 
     def _programs(self, workload: Workload) -> list[tuple[Order, int | None, Launch]]:
         """Return the combinations of order, buffers and launch that go together.
@@ -148,13 +142,3 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InputError(f"an empty grid: {refused}")
         found.sort(key=lambda config: config.simplicity)
         return [(config.order, config.buffers, config.launch) for config in found]
-
-
-def _device_bytes(workload: Workload, configs: Sequence[Config]) -> list[int]:
-    """Return the device memory of each program; those of as many chunks and buffers need the same."""
-    of_slots: dict[tuple[int, int | None], int] = {}
-    for config in configs:
-        key = (config.chunks, config.slots)
-        if key not in of_slots:
-            of_slots[key] = config.device_bytes(workload)
-    return [of_slots[config.chunks, config.slots] for config in configs]

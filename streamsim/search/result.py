@@ -10,6 +10,7 @@ from streamsim.analysis import Bound, bound_json
 from streamsim.device import Device, faster, known_within
 from streamsim.displayed import Result, attributes
 from streamsim.program import Layers, Schedule, Workload
+from streamsim.search.budgeted import NEAR_PERCENT
 from streamsim.search.grid import Grid
 from streamsim.text import format_ratio, format_seconds, short
 
@@ -18,6 +19,11 @@ W = TypeVar("W")
 FASTER = 1.1
 RANGE_PERCENT = 5
 SURE = ("programs", "simulated", "left_open", "left_open_because", "lists_all", "exact", "simplest_exact", "floor_s")
+
+
+def near_percent(device: Device) -> int:
+    """Return how near the best the simplest program of a grid is: 1 %, or more if the latencies are only assumed."""
+    return max(NEAR_PERCENT, round(100 * known_within(device)))
 
 
 class SimulatedProgram(msgspec.Struct, Generic[C], frozen=True):
@@ -76,9 +82,9 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
     **Programs.**
 
     - ``best``: the fastest program found.
-    - ``simplest``: the simplest program within 1 % of ``best``, the one to use. In a grid, it has the fewest chunks,
-      then streams; among placements of layers, the least memory on the card; among changes of a program, the fewest
-      changes.
+    - ``simplest``: the simplest program within ``near_percent`` of ``best``, the one to use. In a grid, it has the
+      fewest chunks, then streams; among placements of layers, the least memory on the card; among changes of a program,
+      the fewest changes.
     - ``compared``: other programs by name, such as ``serial`` and ``usual``.
 
     **Conditions.**
@@ -102,7 +108,7 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
       ``left_open_because``. The lower bounds of all others prove them slower.
     - ``lists_all``: True if ``programs`` counts every possible candidate.
     - ``exact``: True if ``best`` is proved the fastest; ``simplest_exact``: True if ``simplest`` is proved the simplest
-      within 1 %.
+      that is so near.
     - ``floor_s``: no candidate takes less (0: nothing is proved).
 
     **Only for a grid.**
@@ -155,6 +161,11 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
     def known_within(self) -> float:
         """The relative error of the times if the profile's latencies are assumed: 0.10 is 10 %; else 0."""
         return known_within(self.card)
+
+    @property
+    def near_percent(self) -> int:
+        """The most per cent that ``simplest`` is slower than ``best``."""
+        return near_percent(self.card) if self.grid else NEAR_PERCENT
 
     @property
     def device(self) -> str:

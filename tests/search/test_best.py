@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies import NS, devices, link, make_device, pipeline_of
 
 import streamsim
-from streamsim.device import Device, load_device
+from streamsim.device import Device, known_within, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import ORDERS, Config, Workload, WorkloadKernel, build, serial
@@ -146,6 +146,18 @@ def test_whatever_the_budget_what_is_said_to_be_known_is_so(
     assert (best.nearness == 0) if best.exact else (0 <= best.nearness < 1)
 
 
+def test_on_an_assumed_profile_the_simplest_within_its_error_is_used() -> None:
+    """All that the model tells apart there is a difference of more than 10 %."""
+    device, grid = load_device("rtx3090"), Grid(tuple(range(1, 65)), (1, 2, 3, 4))
+    assert known_within(device) == 0.1
+    best = streamsim.best(WORK, device, grid)
+    configs = grid.within(device.memory_bytes).configs(WORK)
+    took = dict(zip(configs, evaluate_ticks(WORK, configs, device), strict=True))
+    near = [config for config in configs if 100 * took[config] <= 110 * min(took.values())]
+    assert best.simplest.config == min(near, key=lambda config: config.simplicity)
+    assert best.simplest.config.chunks < best.best.config.chunks
+
+
 def test_nothing_is_faster_than_what_takes_no_time() -> None:
     """Neither than itself, nor is another of the grid."""
     found = streamsim.best(pipeline_of(8), make_device(), Grid((1,), (1,)))
@@ -172,7 +184,7 @@ def test_no_more_is_simulated_than_the_budget_allows(
     assert sum(map(costs.__getitem__, found.took)) <= budget or len(found.took) == 1
     assert set(found.took) <= set(configs)
     assert reported == sorted(reported)
-    assert {of_all for _, of_all in reported} == {min(budget, sum(costs.values()))}
+    assert all(done <= of_all <= budget for done, of_all in reported)
     if budget >= sum(costs.values()):
         assert not found.open_within(max(MARGINS_PERCENT))
 
