@@ -9,7 +9,7 @@ print(prediction.makespan_s, prediction.speedup)
 
 from importlib.metadata import version
 
-from streamsim.advice import Explanation, explain, what_if
+from streamsim.advice import Explanation, explain, loop_advice, what_if
 from streamsim.analysis import Prediction, interval, predict
 from streamsim.code import code_of, code_of_schedule
 from streamsim.device import Device, changed, device_names, load_device
@@ -53,7 +53,6 @@ from streamsim.recorded import Recording, program_of, read_recording, replay, su
 from streamsim.report import gantt, plot_gantt, plot_gantts, save_gantt, write_trace
 from streamsim.search import Best, Grid, Sweep, best, best_offload, best_program, evaluate, sweep
 from streamsim.timeline import Timeline
-from streamsim.training import loop_advice
 from streamsim.transform import Change
 
 __version__ = version("streamsim")

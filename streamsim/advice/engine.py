@@ -12,6 +12,7 @@ that a step makes the same calls each time.
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,10 +20,10 @@ import msgspec
 from streamsim.advice.rows import Values, changes_to_try
 from streamsim.analysis import Key
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device import Device, known_within
+from streamsim.device import Device, as_device, known_within
 from streamsim.displayed import Result
 from streamsim.errors import InputError
-from streamsim.program import Schedule
+from streamsim.program import Loop, Schedule
 from streamsim.races import check, repaired
 from streamsim.text import format_ratio, format_seconds, format_share, short
 from streamsim.transform import (
@@ -31,6 +32,7 @@ from streamsim.transform import (
     Case,
     Change,
     Changed,
+    LoopSource,
     Origin,
     changed_by,
     dependences_of,
@@ -210,6 +212,15 @@ def advise(
     alone = tuple(tries.alone(values))
     together = tuple(tries.together(alone, values))
     return Advice(tries.before, alone, together, device.name, known_within(device))
+
+
+def loop_advice(loop: Loop, device: Device | str | Path) -> Advice:
+    """Try the changes of a training loop on ``device``; their times are of a steady step.
+
+    ``device``: a Device, or the name or file of one. Its calls are PyTorch's, unless it has another front end's. Raises
+    InputError for an unknown device, and for batches that do not fit on the card.
+    """
+    return advise(*LoopSource(loop, as_device(device)).case()[:3])
 
 
 class Tries:

@@ -23,8 +23,11 @@ from streamsim.transform import (
     Case,
     Change,
     LayersSource,
+    LoopSource,
+    changed_by,
     chunk_count,
     dependences_of,
+    enough_workers,
     has_host_waits,
     has_legacy,
     has_pageable,
@@ -58,11 +61,30 @@ def changes_to_try(case: Case, values: Values) -> Iterator[tuple[Key, tuple[Chan
     """Yield the changes to try of a program, with the cause against which each is tried."""
     if not any(map(is_work, case.schedule.ops)):
         return
+    if isinstance(case.source, LoopSource):
+        yield from _of_loop(case)
+        return
     found = _Rows(case, values)
     for key, tries in (_OF_LAYERS if isinstance(case.source, LayersSource) else _TRIES).items():
         with suppress(InputError):  # no chunks are shown
             for changes in tries(found):
                 yield key, changes
+
+
+def _of_loop(case: Case) -> Iterator[tuple[Key, tuple[Change, ...]]]:
+    """Yield the usual changes of a training loop, and enough workers for the loop with all of the others."""
+    usual: dict[Key, tuple[Change, ...]] = {
+        "pageable-memory": (make.pin(),),
+        "host-waits": (make.make_async(), make.drop_sync()),
+        "needless-order": (make.prefetch(1),),
+    }
+    with_all = case
+    for key, changes in usual.items():
+        for change in changes:
+            yield key, (change,)
+            with suppress(InputError):  # no room for two batches
+                with_all = changed_by([change], with_all).case
+    yield "host-work", (make.workers(enough_workers(with_all)),)
 
 
 class _Rows:
@@ -194,8 +216,10 @@ class _Rows:
         return self._pipeline.config.chunks if self._pipeline else chunk_count(self._case.schedule)
 
     def less_worked(self) -> Tries:
-        """Fewer chunks, where the host works before each."""
-        if self._pipeline is not None and self._pipeline.workload.host_work_s:
+        """Fewer chunks, where the host works before each; or workers that load the data of steps."""
+        if self._pipeline is None:
+            yield (make.workers(enough_workers(self._case)),)
+        elif self._pipeline.workload.host_work_s:
             yield from self.coarser()
 
     def connected(self) -> Tries:

@@ -5,18 +5,24 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
+from msgspec import to_builtins
 from msgspec.structs import asdict
 
-from streamsim.advice import Outcome, WhatIf
+from streamsim.advice import WORTH, Advice, Outcome, Trial, WhatIf
 from streamsim.answer.document import Answer, Pictures
-from streamsim.device import Device, within_words
+from streamsim.compiled import simulate_one_of_many
+from streamsim.device import within_words
 from streamsim.diagnosis import CandidateProgram, Diagnosis
 from streamsim.page import Shown
+from streamsim.program import Loop
 from streamsim.report import Row, Table, cut, facts
 from streamsim.text import format_change, format_ratio, format_seconds, listed, rounded
 from streamsim.timeline import Timeline
-from streamsim.training import LoopAdvice, LoopRow, timelines_of
+from streamsim.training import waits_for
+from streamsim.transform import LoopSource, steps_of
 
+AS_IT_IS = "as it is"
+PICTURED = 8  # steps of a pictured loop, plus one for each worker
 MOST_EQUAL, MOST_OTHERS = 8, 3  # explanations of a measured time that are shown
 
 
@@ -49,53 +55,82 @@ def _outcome_row(outcome: Outcome, within: float) -> Row:
 # A training loop
 
 
-def loop_answer(
-    found: LoopAdvice, device: Device | None = None, inputs: dict[str, Any] | None = None, shown: str = ""
-) -> Answer:
-    """Return the answer on a training loop: what each change brings, and on ``device`` some loops' first steps.
+def loop_answer(found: Advice, batch: int = 0, inputs: dict[str, Any] | None = None, shown: str = "") -> Answer:
+    """Return the answer on a training loop, or on a recorded one: what each change brings.
 
-    ``shown``: what a recording shows of the loop.
+    ``batch``: samples of a recorded batch, 0 if unknown; ``shown``: what the recording shows of the loop.
     """
-    first, best, within = found.rows[0], found.best, found.known_within
-    headline = [("a step as it is", format_seconds(first.step_s, within), f"waits for {listed(first.binds)}")]
-    if best is not first:
-        gain = f"{format_ratio(best.gain, within)} as fast with {best.title}"
-        headline.append(("a step then", format_seconds(best.step_s, within), gain))
-    assumed = {row.title: f"{row.title}: assumes that {row.assumes}" for row in found.rows if row.assumes}
-    others = tuple(f"{row.title}: " for row in found.rows if row is not best)
-    said = (*assumed.values(), *found.notes)
-    data = found.to_json(inputs)
+    first, within, loop = found.first, found.known_within, _loop_of(found.before)
+    rows = _loop_rows(found, loop.batch if loop else batch)
+    then = next(row for row in rows if row["title"] == (first.text if first else AS_IT_IS))
+    headline = [("a step as it is", format_seconds(rows[0]["step_s"], within), f"waits for {listed(rows[0]['binds'])}")]
+    if first is not None:
+        gain = f"{format_ratio(first.gain, within)} as fast: {first.text}"
+        headline.append(("a step then", format_seconds(then["step_s"], within), gain))
+    waits = f"{'then it' if first else 'it'} waits for {listed(then['binds'])}"
+    gaining = [row for row in rows if loop or row is rows[0] or row["gain"] >= 1 + WORTH]
+    table, every = (_loop_table(some, "samples" if loop or batch else "batches", within) for some in (gaining, rows))
+    conditions = (f"{row['title']}: if {row['assumes']}" for row in rows if row["assumes"])
     return Answer(
         title=f"training loop on {found.device}",
-        verdict=(*filter(None, (shown,)), f"first: {found.verdict}"),
+        verdict=(*filter(None, (shown,)), f"first: {found.words}; {waits}"),
         facts=facts("", [headline]),
-        tables=(_loop_table(found),),
-        notes=(*(line for line in said if not line.startswith(others)), *within_words(device)),
-        more=tuple(line for line in said if line.startswith(others)),
-        pictures=Pictures if device is None else partial(_first_steps, found, device),
-        data=data,
-        rows=data["loops"],
+        tables=(table,),
+        notes=tuple(within_words(found.before.made.case.device)),
+        more=(*[every][: table != every], *conditions),
+        pictures=partial(_first_steps, found),
+        data={**found.to_json(inputs), "loops": to_builtins(rows)},
+        rows=rows,
     )
 
 
-def _first_steps(found: LoopAdvice, device: Device) -> Pictures:
-    timelines = timelines_of(found, device)
-    return Pictures(lines=tuple(Shown(f"{title}, the first steps", line) for title, line in timelines.items()))
+def _loop_rows(found: Advice, batch: int) -> list[dict[str, Any]]:
+    """Return what is known of a loop as it is and with each of the changes that were tried."""
+    steps = 1 if _loop_of(found.before) else len(steps_of(found.before.made.case.schedule).steps)
+    return [
+        {
+            "title": trial.text or AS_IT_IS,
+            "loop": _loop_of(trial),
+            "step_s": trial.takes_s / steps,
+            "gain": trial.gain,
+            "binds": waits_for(trial.made.case),
+            "assumes": trial.condition,
+            "samples_per_s": max(1, batch) * steps / trial.takes_s,
+        }
+        for trial in (found.before, *found.trials)
+    ]
 
 
-def _loop_table(found: LoopAdvice) -> Table:
+def _loop_of(trial: Trial) -> Loop | None:
+    source = trial.made.case.source
+    return source.loop if isinstance(source, LoopSource) else None
+
+
+def _first_steps(found: Advice) -> Pictures:
+    """Return the time lines as it is and with the first changes: of a loop, its first steps."""
+    cases = {trial.text or AS_IT_IS: trial.made.case for trial in (found.before, found.first or found.before)}
+    loops = {title: case.source for title, case in cases.items() if isinstance(case.source, LoopSource)}
+    steps = PICTURED + max((source.loop.workers for source in loops.values()), default=0)
+    cases |= {title: source.case(steps) for title, source in loops.items()}
+    return Pictures(lines=tuple(Shown(title, simulate_one_of_many(*case.scenario)) for title, case in cases.items()))
+
+
+def _loop_table(rows: Sequence[dict[str, Any]], of_batch: str, within: float) -> Table:
     """Return the loops, the loop as it is first: time of a step, samples a second, gain, and what it waits for."""
-    of_batch = "batches" if found.rows[0].loop.batch == 1 else "samples"  # of a recording whose --batch is not given
     heads = ("loop", "ms a step", f"{of_batch} a second", "gain", "waits for")
-    rows = tuple(_loop_row(row, found.known_within) for row in found.rows)
-    return Table("", (rows,), heads, frozenset({1, 2, 3}))
-
-
-def _loop_row(row: LoopRow, within: float) -> Row:
-    gain = format_ratio(row.gain, within) if row.title != "as it is" else ""
-    step_ms, samples = rounded(row.step_s * 1e3, within), row.samples_per_s
-    samples = rounded(samples, within) if within else samples
-    return row.title, f"{step_ms:g}", f"{samples:,.0f}", gain, ", ".join(row.binds)
+    shown = [
+        cut(
+            (
+                row["title"],
+                f"{rounded(row['step_s'] * 1e3, within):g}",
+                f"{rounded(row['samples_per_s'], within) if within else row['samples_per_s']:,.0f}",
+                format_ratio(row["gain"], within) if row is not rows[0] else "",
+                ", ".join(row["binds"]),
+            )
+        )
+        for row in rows
+    ]
+    return Table("", (tuple(shown),), heads, frozenset({1, 2, 3}))
 
 
 # A measured time

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from streamsim.advice import Explanation, WhatIf
+from streamsim.advice import Advice, Explanation, WhatIf
 from streamsim.analysis import Prediction
 from streamsim.answer.changes import diagnosis_answer, loop_answer, what_if_answer
 from streamsim.answer.document import Answer, Pictures
@@ -27,7 +27,6 @@ from streamsim.report import Table, facts, title_of
 from streamsim.search import Best, Sweep
 from streamsim.text import counted, format_bytes, format_share
 from streamsim.timeline import Timeline, label
-from streamsim.training import LoopAdvice
 
 COLUMNS = ("severity", "rule", "what", "remedy")  # of findings
 MOST_FINDINGS = 20  # that are shown without being asked for
@@ -44,7 +43,7 @@ for _kind, _answer in (
     (Prediction, prediction_answer),
     (Explanation, explanation_answer),
     (Diagnosis, diagnosis_answer),
-    (LoopAdvice, loop_answer),
+    (Advice, loop_answer),
 ):
     answer_of.register(_kind, _answer)
 

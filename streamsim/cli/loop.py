@@ -7,6 +7,7 @@ from typing import Any
 import click
 import msgspec
 
+from streamsim.advice import advise
 from streamsim.answer import loop_answer
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.given import is_program, read_given
@@ -40,7 +41,8 @@ from streamsim.text import (
     parse_seconds,
     shown,
 )
-from streamsim.training import loop_advice, loop_of
+from streamsim.training import loop_of
+from streamsim.transform import Case, LoopSource, changed_by
 
 BYTES_OF = {
     **dict.fromkeys(("float64", "int64"), 8),
@@ -117,30 +119,36 @@ def loop_command(
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
     chosen = taken(Chosen, options)
-    loop, chosen = _asked(context, file, options, chosen)
-    device = chosen.load()
+    loop, case, chosen = _asked(context, file, options, chosen)
     with noting_compilation():
-        found = loop_advice(loop, device)
+        found = advise(*case[:3])
     if output is not None:
         from streamsim.code import training_program
 
-        write_text(training_program(found.best.loop, found.best.title), output)
-    is_recorded = file is not None and is_program(file)
-    shown = f"{one_line(file.name)}: {_words(loop)}" if file is not None and is_recorded else ""
-    emit(loop_answer(found, device, chosen.inputs(), shown), device)
+        changes = found.first.changes if found.first else ()
+        best = changed_by((change for change in changes if change.of_loop), LoopSource(loop, chosen.load()).case())
+        assert isinstance(best.case.source, LoopSource)
+        write_text(training_program(best.case.source.loop, best.text or "as it is"), output)
+    shown = f"{one_line(file.name)}: {_words(loop)}" if file is not None and is_program(file) else ""
+    emit(loop_answer(found, options["batch"] or 0, chosen.inputs(), shown), case.device)
 
 
-def _asked(context: click.Context, file: Path | None, options: dict[str, Any], chosen: Chosen) -> tuple[Loop, Chosen]:
-    """Return the loop of the options, a file or a recording; and the device."""
-    if file is None:
-        return _loop(**options), chosen
-    if not is_program(file):
-        return _loop(**{**options, **_from_file(file, options)}), chosen
+def _asked(
+    context: click.Context, file: Path | None, options: dict[str, Any], chosen: Chosen
+) -> tuple[Loop, Case, Chosen]:
+    """Return the loop of the options, a file or a recording; its program; and the device.
 
+    The program is the recorded one, unless options say more of the loop.
+    """
+    if file is None or not is_program(file):
+        loop = _loop(**(options if file is None else {**options, **_from_file(file, options)}))
+        return loop, LoopSource(loop, chosen.load()).case(), chosen
     given = read_given(file)
     chosen = chosen.of(context, given)
-    found = loop_of(given.schedule, chosen.load(), options["batch"] or 1)
-    return _changed(found, options), chosen
+    device = chosen.load()
+    found = loop_of(given.schedule, device, options["batch"] or 1)
+    loop = _changed(found, options)
+    return loop, Case(given.schedule, device) if loop == found else LoopSource(loop, device).case(), chosen
 
 
 def _changed(loop: Loop, options: dict[str, Any]) -> Loop:

@@ -1,4 +1,4 @@
-"""Training loops: what pinned memory, ``non_blocking``, a prefetcher and more workers bring to a loop as it is."""
+"""Training loops: the loop that a recording shows, and what a loop waits for."""
 
-from streamsim.training.loop import LoopAdvice, LoopRow, loop_advice, timelines_of
 from streamsim.training.recorded import loop_of
+from streamsim.training.waits import waits_for

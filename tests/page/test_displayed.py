@@ -16,10 +16,10 @@ from streamsim.transform import graph
 
 KINDS = (
     *("Prediction", "Explanation", "Timeline", "WhatIf", "Best", "Sweep", "Schedule", "Device"),
-    *("Diagnosis", "LoopAdvice", "Recording", "RecordingSummary", "Replay"),
+    *("Diagnosis", "Advice", "Recording", "RecordingSummary", "Replay"),
 )
-TABLED = {"Schedule", "Device", "Diagnosis", "LoopAdvice", "Recording", "RecordingSummary"}
-PICTURED = {"Prediction", "Explanation", "Timeline", "WhatIf", "Best", "Replay"}
+TABLED = {"Schedule", "Device", "Diagnosis", "Recording", "RecordingSummary"}
+PICTURED = {"Advice", "Prediction", "Explanation", "Timeline", "WhatIf", "Best", "Replay"}
 
 
 @cache

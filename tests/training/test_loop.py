@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import d2h, h2d, kernel, make_device, program
 
+from streamsim.advice import loop_advice
 from streamsim.device import Device, changed, load_device, with_memory_limit
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Copy, Kernel, Loop, Synchronize
 from streamsim.races import check
-from streamsim.training import loop_advice, loop_of
+from streamsim.training import loop_of, waits_for
 from streamsim.transform import LoopSource, enough_workers
 
 MS = 1e-3
@@ -68,7 +69,7 @@ def test_a_step_by_hand(fields: dict[str, object], wanted_ms: float) -> None:
 
 def test_what_a_loop_waits_for_by_hand() -> None:
     def binds(**fields: object) -> tuple[str, ...]:
-        return loop_advice(replace(LOOP, **fields), card()).rows[0].binds
+        return waits_for(LoopSource(replace(LOOP, **fields), card()).case())
 
     assert binds() == ("the step", "the copy")  # they take turns
     assert binds(is_pinned=True, non_blocking=True, issue="step first") == ("the step",)
@@ -83,8 +84,7 @@ def test_what_a_loop_waits_for_by_hand() -> None:
 def test_the_number_of_workers_does_not_depend_on_how_many_there_are() -> None:
     fast = replace(LOOP, is_pinned=True, non_blocking=True, issue="step first", load_s=200 * MS)
     assert {enough_workers(LoopSource(replace(fast, workers=n), card()).case()) for n in range(4)} == {10}
-    both = loop_advice(replace(fast, workers=11, comes_pinned=True), card()).rows[0].binds
-    assert both == ("loading", "the step")
+    assert waits_for(LoopSource(replace(fast, workers=11, comes_pinned=True), card()).case()) == ("loading", "the step")
 
 
 def test_batches_that_do_not_fit_are_refused_and_a_second_one_is_not_advised() -> None:
@@ -93,16 +93,19 @@ def test_batches_that_do_not_fit_are_refused_and_a_second_one_is_not_advised() -
         loop_advice(replace(LOOP, batch_bytes=200_000_000), small)
     with pytest.raises(InputError, match="smaller batches"):
         loop_advice(replace(LOOP, issue="copy first"), small)
-    assert not any("prefetcher" in row.title for row in loop_advice(LOOP, small).rows)
-    assert any("prefetcher" in row.title for row in loop_advice(LOOP, card()).rows)
+    assert not any("prefetcher" in trial.text for trial in loop_advice(LOOP, small).trials)
+    assert any("prefetcher" in trial.text for trial in loop_advice(LOOP, card()).trials)
 
 
 def test_issue_order_matters_for_pageable_memory() -> None:
     """The case of the training guide: ten batches of 154 MB from pageable memory, steps of 45 ms."""
-    found = loop_advice(Loop(batch=256, batch_bytes=154_000_000, step_s=45 * MS), "a100")
-    prefetcher = next(row for row in found.rows if row.title == "a prefetcher")
-    assert prefetcher.step_s == pytest.approx(45 * MS, rel=0.01)
-    assert any("before the next batch's copy" in note for note in found.notes)
+    in_turn = Loop(batch=256, batch_bytes=154_000_000, step_s=45 * MS)
+    prefetcher = next(trial for trial in loop_advice(in_turn, "a100").alone if trial.text == "a prefetcher")
+    assert prefetcher.takes_s == pytest.approx(45 * MS, rel=0.01)
+    copy_first = loop_advice(replace(in_turn, issue="copy first", non_blocking=True), "a100")
+    step_first = next(trial for trial in copy_first.alone if trial.text == "the step issued before the next copy")
+    assert step_first.gain > 1.2
+    assert step_first.takes_s == pytest.approx(prefetcher.takes_s)
 
 
 loops = st.builds(
@@ -142,15 +145,17 @@ def test_a_step_takes_no_less_than_any_part_of_it(loop: Loop) -> None:
 
 @examples(40)
 @given(loops)
-def test_the_best_line_is_the_fastest_and_the_first_one_is_as_it_is(loop: Loop) -> None:
+def test_what_comes_first_is_worth_it_and_leaves_the_step_as_it_is(loop: Loop) -> None:
     """Steps need each other's weights: no change puts two side by side."""
     found = loop_advice(loop, "h200")
-    assert found.rows[0].loop == loop
-    assert found.best.step_s <= min(row.step_s for row in found.rows) * 1.0101
-    for row in found.rows:
-        assert row.gain == pytest.approx(found.rows[0].step_s / row.step_s)
-        assert row.loop.step_s == loop.step_s
-        steps = [op for op in row.loop.schedule(6, 1e-3).ops if isinstance(op, Kernel)]
+    assert found.before.takes_s == pytest.approx(seconds_a_step(loop, load_device("h200")))
+    assert found.first is None or found.first.gain >= 1.03
+    for trial in found.trials:
+        assert trial.gain == pytest.approx(found.before.takes_s / trial.takes_s)
+        source = trial.made.case.source
+        assert isinstance(source, LoopSource)
+        assert (source.loop.step_s, source.loop.load_s) == (loop.step_s, loop.load_s)
+        steps = [op for op in trial.made.case.schedule.ops if isinstance(op, Kernel)]
         assert len({op.stream for op in steps}) == 1
 
 

@@ -2,12 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from streamsim.advice import loop_advice
 from streamsim.cli import main
 from streamsim.program import Loop, write_schedule
-from streamsim.training import loop_advice
 
 LOOP = ["loop", "--batch", "256", "--sample", "3x224x224:float32", "--step", "45ms", "--device", "a100"]
 
@@ -16,7 +18,7 @@ def test_the_verdict_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*LOOP, "--load", "240ms", "--workers", "4"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "training loop on a100:pytorch"
-    assert lines[1].startswith("first: a prefetcher and 6 workers: 1.6x as fast")
+    assert "6 workers, and a prefetcher: 1.6x as fast" in lines[1]
 
 
 def test_a_file_says_what_options_do_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,9 +49,31 @@ def test_a_program_in_a_file_is_read_as_a_loop(tmp_path: Path, capsys: pytest.Ca
     loop = Loop(batch=256, batch_bytes=154_000_000, step_s=45e-3)
     path = tmp_path / "program.json"
     write_schedule(loop.schedule(6, 0.0), path)
-    assert main(["loop", str(path), "--batch", "256", "--device", "a100", "--json"]) == 0
-    out = capsys.readouterr().out
-    first = json.loads(out)["loops"][0]
-    assert first["step_s"] == pytest.approx(loop_advice(loop, "a100").rows[0].step_s, rel=1e-3)
+    assert main(["loop", str(path), "--batch", "256", "--device", "a100", "--load", "240ms", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["loops"][0]["loop"]["load_s"] == pytest.approx(0.24)
+    wanted = loop_advice(replace(loop, load_s=0.24, has_own_pace=True), "a100")
+    assert said["loops"][0]["step_s"] == pytest.approx(wanted.before.takes_s, rel=1e-3)
     assert main(["loop", str(path), "--device", "a100"]) == 0
     assert "batches of 146.9 MiB from pageable memory; a step takes 45 ms" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"load_s": 0.1}, {"load_s": 0.01, "reads_loss": True}, {"is_pinned": True, "load_s": 0.1}]
+)
+def test_a_recorded_loop_is_told_what_explain_and_whatif_say(
+    fields: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = Loop(batch=256, batch_bytes=154_000_000, step_s=45e-3, **fields)
+    path = tmp_path / "program.json"
+    write_schedule(loop.schedule(8, 0.0), path)
+
+    def said(command: str, *options: str) -> Any:
+        assert main([command, str(path), "--device", "a100:pytorch", "--json", *options]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    first = said("loop")["first"]
+    assert first == said("explain")["first"]
+    assert first["gain"] > 1.03
+    assert ("--workers" in first["options"]) == (loop.load_s == 0.1)
+    assert said("whatif", "--independent", *first["options"])["together"]["gain"] == pytest.approx(first["gain"])
