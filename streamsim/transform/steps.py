@@ -157,7 +157,8 @@ def in_pieces(schedule: Schedule, pieces: int, tables: frozenset[Region] = froze
         piece_of = dict(zip(works, found_pieces, strict=True))
         for i, op in enumerate(step):
             if isinstance(op, HostWork) and not is_of_a_call(op):
-                piece_of[i] = [replace(op, duration_s=op.duration_s / pieces)] * pieces
+                part = replace(op, duration_s=op.duration_s / pieces, name=op.name or "part of the host's work")
+                piece_of[i] = [part] * pieces  # named: however short it is, it is no front end's work for a call
         ops += step[:first]
         for piece in range(pieces):
             again = [piece_of[i][piece] if i in piece_of else step[i] for i in range(first, end)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from race_oracle import Graph, end, of_rule, races, start
 from same_work import Terms, amounts, output, pipelines
-from strategies import NS, hosted, make_device, program
+from strategies import NS, h2d, hosted, kernel, make_device, program
 
 from streamsim.advice import advise, explain, what_if
 from streamsim.cli.whatif import _changes, whatif_command
@@ -310,3 +310,12 @@ def test_each_step_of_a_pattern_in_two_takes_what_the_pattern_of_twice_the_chunk
     assert simulate(cut, device).makespan_s == simulate(meant, device).makespan_s
     kernels = [replace(op, reads=(), writes=()) for op in cut if isinstance(op, Kernel)]
     assert kernels == [replace(op, reads=(), writes=()) for op in meant if isinstance(op, Kernel)]
+
+
+@pytest.mark.parametrize("work_s", [0.5e-3, 1.5e-3, 8e-3])
+def test_pieces_of_a_step_take_as_much_of_the_hosts_own_work_as_the_step(work_s: float) -> None:
+    """A piece of 0.75 ms is still the program's own work, though one of that length may be a front end's for a call."""
+    work = HostWork(work_s, "log" if work_s < 1e-3 else "")
+    step = (h2d(1, 64, call_s=2e-6), work, kernel(1, 1000, call_s=2e-6))
+    made = changed_by([make.chunks(8)], Scenario(program(*step, *step, Synchronize()), DEVICE)).case.schedule
+    assert sum(op.duration_s for op in made if isinstance(op, HostWork)) == pytest.approx(2 * work_s)
