@@ -62,7 +62,7 @@ def notebook_of(answer: Answer) -> str:
 def _part(part: Any) -> str:
     """Return a table or a sentence as HTML; nothing for what is drawn."""
     if isinstance(part, Table):
-        return f"<section class='scroll'>{part.html()}</section>"
+        return f"<section class='scroll' tabindex='0'>{part.html()}</section>"
     return f"<p>{in_html(part)}</p>" if isinstance(part, str) else ""
 
 

@@ -128,7 +128,7 @@ def map_html() -> str:
             "<section class='map'><h2>Map of the times</h2>",
             "<div class='tools'></div>",
             "<p class='scale soft'></p>",
-            "<div class='grid scroll'></div>",
+            "<div class='grid scroll' tabindex='0'></div>",
             "<div class='told' aria-live='polite'></div>",
             f"<div class='cell' hidden>{_view([('', '')])}</div></section>",
         )

@@ -35,7 +35,7 @@ def playground_html(python: BrowserPython) -> str:
         f"<div data-part='headline'>{answer['headline']}</div><p data-part='advice'></p>",
         lines_html(tuple(reversed(lines_of(prediction_of(played(first)))))),
         "<div data-part='losses'></div>",
-        f"<section class='scroll' data-part='table'>{answer['table']}</section>",
+        f"<section class='scroll' tabindex='0' data-part='table'>{answer['table']}</section>",
         "<section><h2>The command that predicts the same</h2>",
         f"<pre data-part='command'>{in_html(answer['command'])}</pre></section></div></div>",
     )

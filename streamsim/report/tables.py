@@ -54,7 +54,6 @@ class Table(msgspec.Struct, frozen=True):
         return len(self.heads) or max((len(row) for group in self.groups for row in group), default=0)
 
     def _in_terminal(self, cell: str) -> Text:
-
         return Text(printable(cell), self.colours.get(cell, ""))
 
     def markdown(self) -> str:
@@ -67,17 +66,19 @@ class Table(msgspec.Struct, frozen=True):
 
     def html(self) -> str:
         """Return the table as HTML: the first cell of a row is its head."""
-        heads = "".join(f"<th scope='col'{self._aligned(k)}>{in_html(head)}</th>" for k, head in enumerate(self.heads))
+        heads = "".join(self._cell(k, head, " scope='col'") for k, head in enumerate(self.heads))
         bodies = "".join(f"<tbody>{''.join(map(self._row, group))}</tbody>" for group in self.groups)
         caption = f"<caption>{in_html(self.title)}</caption>" if self.title else ""
         return f"<table>{caption}{f'<thead><tr>{heads}</tr></thead>' if heads else ''}{bodies}</table>"
 
     def _row(self, row: Row) -> str:
-        cells = (f"<td{self._aligned(k)}>{in_html(cell)}</td>" for k, cell in enumerate(row[1:], 1))
-        return f"<tr><th scope='row'>{in_html(row[0])}</th>{''.join(cells)}</tr>"
+        cells = (self._cell(k, text, "" if k else " scope='row'") for k, text in enumerate(row))
+        return f"<tr>{''.join(cells)}</tr>"
 
-    def _aligned(self, column: int) -> str:
-        return " class='number'" if column in self.right else ""
+    def _cell(self, column: int, text: str, scope: str) -> str:
+        tag = "th" if scope and text else "td"
+        aligned = " class='number'" if column in self.right else ""
+        return f"<{tag}{scope if text else ''}{aligned}>{in_html(text)}</{tag}>"
 
 
 def facts(title: str, groups: Iterable[Iterable[Fact | Row]], within: float = 0.0) -> Table:
