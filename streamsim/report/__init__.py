@@ -9,7 +9,6 @@ from streamsim.report.gantt import (
     MOST_STREAMS,
     busy_share,
     plot_compared,
-    plot_explanation,
     plot_gantt,
     plot_gantts,
     plot_remedied,

@@ -20,11 +20,8 @@ from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.report.kinds import (
     COLOURS,
-    D2H,
-    H2D,
     HOST_CALL,
     INK,
-    KERNEL,
     KINDS,
     PAGES,
     WAITS,
@@ -184,38 +181,25 @@ def _plot_several(titles: Sequence[str], charts: Sequence[Sequence[_Row]]) -> li
 
 
 def plot_remedied(explanation: Explanation) -> list[Axes]:
-    """Draw ``explanation``, and below it on the same scale the program with the first remedy done, if there is one."""
-    first = explanation.first
-    if first is None:
-        return DisplayedPanels([plot_explanation(explanation)])
-    after = simulate(*first.made.case.scenario)
-    lost, rows, rows_after = _lost_row(explanation), _rows(explanation.timeline), _rows(after)
-    above, below = panels = _new_axes([[lost, *rows], rows_after], _legend_lines(lost))
-    until_s = max(map(_last_s, ([lost, *rows], rows_after)))
-    plot_explanation(explanation, above, until_s)
-    _Chart(rows_after, below, until_s).draw(legend_of=())
-    set_title(below, f"with the first change: {_title(after, None, '')}")
-    return panels
-
-
-def plot_explanation(explanation: Explanation, ax: Axes | None = None, until_s: float | None = None) -> Axes:
-    """Draw the time line of ``explanation`` with its critical path, and above it where the time goes.
+    """Draw ``explanation``, and below it on the same scale the program with the first remedy done, if there is one.
 
     The row on top runs from 0 to the makespan: first the busiest engine alone, then what each cause has lost
     (largest first), by colour and number. These are amounts, not moments: a cause loses its time in many
     places. The dark line through the engines is the critical path: what each op on it waited for is the one before.
-    ``until_s``: where the time axis ends, if not at the last bar's end.
     """
-    timeline = explanation.timeline
-    lost = _lost_row(explanation)
+    timeline, first, lost = explanation.timeline, explanation.first, _lost_row(explanation)
+    after = None if first is None else simulate(*first.made.case.scenario)
     rows = _rows(timeline)
     rows[0] = rows[0]._replace(above=GAP)
-    ax = _new_axes([[lost, *rows]], _legend_lines(lost))[0] if ax is None else ax
-    chart = _Chart([lost, *rows], ax, until_s, COLOURS | _lost_colours(explanation))
-    chart.draw(path_of=timeline)
+    charts = [[lost, *rows], *([] if after is None else [_rows(after)])]
+    panels, until_s = _new_axes(charts, _legend_lines(lost)), max(map(_last_s, charts))
+    _Chart(charts[0], panels[0], until_s, COLOURS | _lost_colours(explanation)).draw(path_of=timeline)
     above = format_seconds(explanation.gap_s, explanation.known_within)
-    set_title(ax, f"{_title(timeline, None, '')}, of which {above} above the {BUSIEST_ENGINE}")
-    return ax
+    set_title(panels[0], f"{_title(timeline, None, '')}, of which {above} above the {BUSIEST_ENGINE}")
+    if after is not None:
+        _Chart(charts[1], panels[1], until_s).draw(legend_of=())
+        set_title(panels[1], f"with the first change: {_title(after, None, '')}")
+    return panels
 
 
 def _legend_lines(lost: _Row) -> int:
@@ -279,17 +263,39 @@ class _Row(NamedTuple):
         return max(1.0, 0.5 * min(self.lanes, MOST_LANES))
 
 
+class _Spans(NamedTuple):
+    """A span of each op: its kind (in KINDS), from and to (ticks), its lane and number."""
+
+    kind: Ticks
+    start: Ticks
+    end: Ticks
+    lane: Ticks
+    number: Ticks
+
+    def row(self, name: str, chosen: Mask, note: str = "") -> _Row:
+        """Return the row of the ``chosen`` ops."""
+        columns = (self.start, self.end, self.lane, self.number)
+        kinds = {k: chosen & (self.kind == k) for k in np.unique(self.kind[chosen]).tolist()}
+        bars = [_Bars(KINDS[k], *(column[some] for column in columns)) for k, some in kinds.items()]
+        return _Row(name, bars, int(self.lane[chosen].max(initial=0)) + 1, note)
+
+
 def _rows(timeline: Timeline) -> list[_Row]:
     """List the host where its calls took time, the engines, and the streams that have copies or kernels."""
-    columns = _Columns(timeline)
-    busy = timeline.utilisation if timeline.makespan_s else {}
-    lane = np.array(lane_of_each_op(timeline, timeline.engine))
+    ops, busy = timeline.schedule.ops, timeline.utilisation if timeline.makespan_s else {}
+    start, end, engine = np.array(timeline.start), np.array(timeline.end), np.array(timeline.engine)
+    kind, number = np.array(list(map(kind_of, ops))), np.array(numbers(timeline.schedule))
+    stream = np.array([-1 if op.stream is None else op.stream for op in ops])
+    on_engine, in_stream = (
+        _Spans(kind, start, end, np.array(lane_of_each_op(timeline, row.tolist())), number) for row in (engine, stream)
+    )
     engines = [
-        columns.row(name, columns.engine == timeline.engine_names.index(name), lane, f"busy {busy.get(name, 0):.0%}")
+        on_engine.row(name, engine == timeline.engine_names.index(name), f"busy {busy.get(name, 0):.0%}")
         for name in sorted(timeline.engine_names, key=engine_place)
     ]
     engines += [_lane_row(beside) for beside in timeline.tracks]
-    groups = [group for group in (_host_rows(timeline), engines, _stream_rows(timeline, columns)) if group]
+    streams = _stream_rows(timeline, in_stream, np.where(engine >= 0, stream, -1))
+    groups = [group for group in (_host_rows(timeline), engines, streams) if group]
     for group in groups[1:]:
         group[0] = group[0]._replace(above=GAP)
     return [row for group in groups for row in group]
@@ -301,59 +307,30 @@ def _lane_row(lane: Track) -> _Row:
     return _Row(lane.name, [_Bars(PAGES, start, end, 0 * start, 0 * start)])
 
 
-def _stream_rows(timeline: Timeline, columns: _Columns) -> list[_Row]:
-    lane = np.array(lane_of_each_op(timeline, columns.stream.tolist()))
-    used = np.unique(columns.stream[columns.engine >= 0]).tolist()
-    rows = [
-        columns.row(stream_name(stream), (columns.stream == stream) & (columns.engine >= 0), lane, waits=True)
-        for stream in used[:MOST_STREAMS]
-    ]
+def _stream_rows(timeline: Timeline, spans: _Spans, stream: Ticks) -> list[_Row]:
+    """List the rows of streams, with what their ops waited for their engines. ``stream``: -1 for ops on no engine."""
+    ready, none = np.array(timeline.ready), 0 * spans.number
+    waits = _Spans(none + KINDS.index(WAITS), ready, spans.start, spans.lane, none)
+    late = (ready >= 0) & (ready < spans.start)
+    rows, used = [], np.unique(stream[stream >= 0]).tolist()
+    for one in used[:MOST_STREAMS]:
+        row = spans.row(stream_name(one), stream == one)
+        rows.append(row._replace(bars=row.bars + waits.row("", late & (stream == one)).bars))
     if len(used) > MOST_STREAMS:
         rows.append(_Row(f"{len(used) - MOST_STREAMS} more streams", []))
     return rows
 
 
-class _Columns:
-    """The time line as numpy arrays indexed by op."""
-
-    def __init__(self, timeline: Timeline) -> None:
-        ops = timeline.schedule.ops
-        self.start, self.end, self.ready = (
-            np.array(column) for column in (timeline.start, timeline.end, timeline.ready)
-        )
-        self.engine = np.array(timeline.engine)
-        self.stream = np.array([-1 if op.stream is None else op.stream for op in ops])
-        self.kind = np.array([kind_of(op) for op in ops])
-        self.number = np.array(numbers(timeline.schedule))
-
-    def row(self, name: str, chosen: Mask, lane: Ticks, note: str = "", waits: bool = False) -> _Row:
-        """Make a row of the ``chosen`` ops, with what they waited for their engines if ``waits``."""
-        found = [self._bars(kind, chosen & (self.kind == k), lane) for k, kind in enumerate((H2D, KERNEL, D2H))]
-        if waits:
-            late = chosen & (self.ready >= 0) & (self.ready < self.start)
-            found.append(_Bars(WAITS, self.ready[late], self.start[late], lane[late], 0 * lane[late]))
-        count = int(lane[chosen].max(initial=0)) + 1
-        return _Row(name, [bars for bars in found if len(bars.start)], count, note)
-
-    def _bars(self, kind: str, chosen: Mask, lane: Ticks) -> _Bars:
-        return _Bars(kind, self.start[chosen], self.end[chosen], lane[chosen], self.number[chosen])
-
-
 def _host_rows(timeline: Timeline) -> list[_Row]:
     """List the threads whose calls, waits and work took time; of a captured graph's calls only its launch."""
-    issued, returned = np.array(timeline.issued), np.array(timeline.returned)
     kind, thread = np.array(host_kinds(timeline)), np.array([op.thread for op in timeline.schedule.ops])
+    spans = _Spans(kind, np.array(timeline.issued), np.array(timeline.returned), 0 * kind, 0 * kind)
     threads = np.unique(thread).tolist()
-    rows = []
-    for number in threads:
-        of_kinds = {name: (kind == k) & (thread == number) for k, name in enumerate(KINDS) if k}
-        spans = {name: (issued[some], returned[some]) for name, some in of_kinds.items() if some.any()}
-        if timeline.schedule.launch == "graph" and timeline.launched > 0 and number == threads[0]:
-            spans[HOST_CALL] = np.array([0]), np.array([timeline.launched])
-        bars = [_Bars(name, start, end, 0 * start, 0 * start) for name, (start, end) in spans.items()]
-        if bars:
-            rows.append(_Row(host_name(number, len(threads)), bars))
-    return rows
+    rows = [spans.row(host_name(one, len(threads)), (kind > 0) & (thread == one)) for one in threads]
+    if timeline.schedule.launch == "graph" and timeline.launched > 0 and rows:
+        none = np.array([0])
+        rows[0].bars.append(_Bars(HOST_CALL, none, np.array([timeline.launched]), none, none))
+    return [row for row in rows if row.bars]
 
 
 LOST_ROW = "where it goes"
@@ -409,7 +386,7 @@ class _Chart:
     def draw(self, path_of: Timeline | None = None, legend_of: Sequence[_Row] | None = None) -> None:
         """Draw the rows, with the critical path of ``path_of``, and the legend of ``legend_of`` (None: its own rows).
 
-        Without rows for a legend there is none, nor a name of the time axis: it stands below another chart.
+        Without rows for a legend there is none: it stands below another chart.
         """
         top, ticks = 0.0, []
         for row in self._rows:
@@ -426,8 +403,8 @@ class _Chart:
         ax.spines[["top", "right", "left"]].set_visible(False)
         lines = [] if path_of is None else self._draw_path(path_of)
         named = self._rows if legend_of is None else legend_of
+        ax.set_xlabel(f"time [{self.unit}]", loc="right", fontsize=FONT_PT)
         if named:
-            ax.set_xlabel(f"time [{self.unit}]", loc="right", fontsize=FONT_PT)
             self._draw_legend(named, lines)
 
     def _draw_legend(self, rows: Sequence[_Row], lines: list[Line2D]) -> None:

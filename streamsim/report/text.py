@@ -6,10 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from streamsim.rules import TICKS_PER_S
-from streamsim.text import (
-    format_seconds,
-    to_cell,
-)
+from streamsim.text import format_seconds, to_cell
 from streamsim.timeline import Timeline
 
 IDLE, PARTLY, LANE = ".", ":", "#"

@@ -28,12 +28,8 @@ from streamsim.timeline import Timeline, label
 Event = dict[str, Any]
 
 HOST, ENGINES, STREAMS = PROCESSES = 1, 2, 3  # process ids, in the order in which they are shown
-HOST_TRACK, FIRST_ENGINE_TRACK, FIRST_STREAM_TRACK, FIRST_LANE_TRACK = (
-    1,
-    10,
-    100,
-    1 << 23,
-)  # thread ids; viewers take 0 for an idle CPU
+# Thread ids; viewers take 0 for an idle CPU.
+HOST_TRACK, FIRST_ENGINE_TRACK, FIRST_STREAM_TRACK, FIRST_LANE_TRACK = 1, 10, 100, 1 << 23
 MOST_LANES = 1 << 12
 NO_ROW = -1
 ISSUE = "issue"  # of an arrow: it comes from a call
@@ -158,13 +154,16 @@ def _host_names(timeline: Timeline) -> Iterator[Event]:
 
 
 def _process_names(process: int, name: str) -> Iterator[Event]:
-    for what, args in (("process_name", {"name": name}), ("process_sort_index", {"sort_index": process})):
-        yield {"ph": "M", "pid": process, "tid": 0, "name": what, "args": args}
+    return _names("process", process, 0, name, process)
 
 
 def _thread_names(process: int, thread: int, name: str, sort_index: int) -> Iterator[Event]:
-    for what, args in (("thread_name", {"name": name}), ("thread_sort_index", {"sort_index": sort_index})):
-        yield {"ph": "M", "pid": process, "tid": thread, "name": what, "args": args}
+    return _names("thread", process, thread, name, sort_index)
+
+
+def _names(what: str, process: int, thread: int, name: str, sort_index: int) -> Iterator[Event]:
+    for key, args in ((f"{what}_name", {"name": name}), (f"{what}_sort_index", {"sort_index": sort_index})):
+        yield {"ph": "M", "pid": process, "tid": thread, "name": key, "args": args}
 
 
 # Spans and instants

@@ -15,7 +15,7 @@ from streamsim.analysis import CAUSES, bound_json, work_bound
 from streamsim.cli import main
 from streamsim.device import load_device
 from streamsim.program import Synchronize, breadth_first, depth_first, workload_of_sizes, write_schedule
-from streamsim.report import plot_explanation
+from streamsim.report import plot_remedied
 
 # The command and the picture
 
@@ -62,7 +62,7 @@ def test_predict_and_simulate_explain_too(capsys: pytest.CaptureFixture[str], tm
 def test_the_picture_shows_bound_losses_and_critical_path() -> None:
     # Copy 0..10, synchronised, kernel 10..20: bound 10, then 10 lost to the call; the path goes through both ops.
     schedule = program(h2d(1, 10), Synchronize(), kernel(2, 10))
-    ax = plot_explanation(explain(schedule, PLAIN))
+    ax = plot_remedied(explain(schedule, PLAIN))[0]
     bars = {
         str(c.get_gid()): (c.get_paths()[0].get_extents().x0, c.get_paths()[0].get_extents().x1)
         for c in ax.collections

@@ -230,6 +230,7 @@ def test_the_picture_of_an_explanation_shows_the_remedy_on_the_same_axis() -> No
     workload = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
     above, below = plot_remedied(streamsim.explain(streamsim.breadth_first(workload, 16, 4), "h200"))
     assert above.get_xlim() == below.get_xlim()
+    assert above.get_xlabel() == below.get_xlabel() == "time [ms]"
     makespans = [re.search(r"makespan ([\d.]+) ms", axes.get_title(loc="left")) for axes in (above, below)]
     slow, fast = (float(found[1]) for found in makespans if found)
     assert fast < slow
