@@ -106,7 +106,7 @@ def save_compared(prediction: Prediction, path: str | os.PathLike[str]) -> None:
 
 
 def save_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> None:
-    """Draw ``explanation`` into a file, as :func:`save_gantt` does; below it the program with the first remedy done."""
+    """Draw ``explanation`` into a file, as :func:`save_gantt` does; below it the program with the first change made."""
     save_axes(lambda: plot_remedied(explanation)[0], path)
 
 
@@ -181,7 +181,7 @@ def _plot_several(titles: Sequence[str], charts: Sequence[Sequence[_Row]]) -> li
 
 
 def plot_remedied(explanation: Explanation) -> list[Axes]:
-    """Draw ``explanation``, and below it on the same scale the program with the first remedy done, if there is one.
+    """Draw ``explanation``, and below it on the same scale the program with the first change made, if there is one.
 
     The row on top runs from 0 to the makespan: first the busiest engine alone, then what each cause has lost
     (largest first), by colour and number. These are amounts, not moments: a cause loses its time in many
