@@ -154,7 +154,8 @@ def test_the_parts_of_where_the_time_goes_add_up_and_each_has_its_remedy() -> No
     for loss in explanation.losses:
         if loss.ticks > 0:
             assert loss.remedy in html
-    told = [row[0] for part in answer.more if isinstance(part, Table) for group in part.groups for row in group]
+    tables = [part for part in answer.parts(everything=True) if isinstance(part, Table)]
+    told = [row[0] for table in tables for group in table.groups for row in group]
     for loss in explanation.losses + explanation.limits:
         assert CAUSES[loss.cause].title in told
 
