@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -59,7 +60,7 @@ def _check_available() -> None:
     if not available():
         raise InputError(f"numba is not installed: the compiled model needs it; {install('fast')}")
     try:
-        import numba.core.event  # fails, for example, with a NumPy that is too new
+        events: Any = import_module("numba.core.event")  # fails, for example, with a NumPy that is too new
     except ImportError as error:
         reason = " ".join(str(error).split())
         raise InputError(
@@ -67,8 +68,19 @@ def _check_available() -> None:
             " or uninstall numba to go on without it"
         ) from None
 
+    class Begins(events.Listener):  # type: ignore[misc]
+        """Calls those who want to know when the model begins to be compiled; loading from numba's cache is none."""
+
+        def on_start(self, event: Any) -> None:  # noqa: ARG002
+            while _to_tell:
+                _to_tell.pop()()
+
+        def on_end(self, event: Any) -> None:
+            pass
+
     if _to_tell and not _listening:
-        _listen(numba.core.event)
+        _listening.append(Begins())
+        events.register("numba:compile", _listening[0])
 
 
 @contextmanager
@@ -80,21 +92,6 @@ def telling(tell: Callable[[], None]) -> Iterator[None]:
     finally:
         if tell in _to_tell:
             _to_tell.remove(tell)
-
-
-def _listen(events: Any) -> None:
-    """Listen to numba's compilations; loading from its cache is none."""
-
-    class Begins(events.Listener):  # type: ignore[misc]
-        def on_start(self, event: Any) -> None:  # noqa: ARG002
-            while _to_tell:
-                _to_tell.pop()()
-
-        def on_end(self, event: Any) -> None:
-            pass
-
-    _listening.append(Begins())
-    events.register("numba:compile", _listening[0])
 
 
 def simulate(schedule: Schedule, device: Device) -> Timeline:

@@ -3,9 +3,10 @@
 Every number is an int64, or fits into one. :func:`fits` says for which programs this is enough.
 """
 
+from collections import namedtuple
 from collections.abc import Iterable
 from dataclasses import astuple, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -47,58 +48,40 @@ ENGINES = 3
 QUEUES = MOST_QUEUES  # places for an engine's heads; the last engine in use has more
 
 
-def _record(*fields: str) -> np.dtype[Any]:
-    return np.dtype([(name, "i8") for name in " ".join(fields).split()], align=True)
+def _record(whole: str, i4: str = "", u1: str = "", **tables: int) -> np.dtype[Any]:
+    """Return a type of records: int64 fields, then tables of so many int64, then shorter fields."""
+    kinds = {"i8": whole, "i4": i4, "u1": u1}
+    first, *rest = [[(name, kind) for name in names.split()] for kind, names in kinds.items()]
+    wide = [(name, "i8", count) for name, count in tables.items()]
+    return np.dtype([*first, *wide, *(field for fields in rest for field in fields)], align=True)
 
 
 CARD = _record("submit wake linked crowds concurrent copy_connections kernel_connections")
 # drain: ticks from the end of a kernel's work to its end. number: the number of a workload's kernel name, from 1. idle:
 # the idle share of the card, if 0 to PACES PACES-ths of its threads are held. latency: alone, for each level of
 # crowding; then beside a copy in the other direction.
-COST = np.dtype(
-    [
-        *(
-            (name, "i8")
-            for name in ("kind", "call", "duration", "units", "alone", "shared", "fill", "threads", "warps")
-        ),
-        *((name, "i8") for name in ("drain", "number", "holds")),
-        ("idle", "i8", PACES + 1),
-        ("latency", "i8", 2 * CROWD),
-    ],
-    align=True,
+COST = _record(
+    "kind call duration units alone shared fill threads warps drain number holds", idle=PACES + 1, latency=2 * CROWD
 )
-OP = np.dtype(
-    [
-        ("tick", "i8"),  # when it is ready, so far; after its end, its end
-        ("arrival", "i8"),  # when the card has it; NEVER before its call
-        ("after", "i4"),  # the next op of its stream, or NONE
-        ("behind", "i4"),  # the next op of its hardware queue, or NONE
-        ("extra", "i4"),  # the first of the other waits for it, in ``extra``, or NONE
-        ("cost", "i4"),
-        ("pending", "i4"),  # the number of things that it waits for, or ENDED
-        ("copies", "i4"),  # kernel: how many of them are copies on another engine, and COME
-        ("kind", "u1"),
-        ("place", "u1"),  # its hardware queue: engine * QUEUES + queue
-        ("awaited", "u1"),  # a thread of the host waits for it
-    ],
-    align=True,
-)
+# tick: when the op is ready, so far; after its end, its end. arrival: when the card has it; NEVER before its call.
+# after, behind: the next op of its stream and of its hardware queue, or NONE. extra: the first of the other waits for
+# it, in the table of these, or NONE. pending: the number of things that it waits for, or ENDED. copies: of a kernel,
+# how many of them are copies on another engine, and COME. place: its hardware queue: engine * QUEUES + queue.
+# awaited: a thread of the host waits for it.
+OP = _record("tick arrival", i4="after behind extra cost pending copies", u1="kind place awaited")
 # A segment of a thread's calls, first to last, and the ops that it waits for: waits[waits_from:waits_to]. returned: the
 # tick at which its last call returns, if known, else NOT_YET. behind: a segment of another thread that it waits for, or
 # NONE. next: the next segment of its thread, or NONE.
-SEGMENT = np.dtype(
-    [("returned", "i8"), *((name, "i4") for name in ("first", "last", "waits_from", "waits_to", "behind", "next"))],
-    align=True,
-)
+SEGMENT = _record("returned", i4="first last waits_from waits_to behind next")
 # A thread of the host: its segment, whether it has made the segment's calls, for how many ops it still waits, and when
 # its last call returns, so far.
 THREAD = _record("segment called awaited returns")
 # A wait of an op for another op, apart from the order in its stream. crosses: the other op is in another stream, behind
 # an event. next: another wait for the same op, or NONE. While a program is laid out: before: the other op; source: its
 # stream; beside: another wait of the waiting op, or NONE.
-EXTRA = np.dtype([(name, "i4") for name in ("op", "crosses", "next", "before", "source", "beside")], align=True)
-ENGINE = _record("heads", *(field.name for field in fields(Arbiter)))  # heads: the number of its queues' heads
-HEAD = _record(*(field.name for field in fields(Head)))
+EXTRA = _record("", i4="op crosses next before source beside")
+ENGINE = _record(f"heads {' '.join(field.name for field in fields(Arbiter))}")  # heads: how many its queues have
+HEAD = _record(" ".join(field.name for field in fields(Head)))
 # end: the end of its work; warps: its threads while the card is divided by warps, 0 once it has its share.
 RUNNING = _record("op cost since share end left warps")
 DRAINING = _record("op tick")  # a kernel whose work is done, and when it ends
@@ -108,9 +91,8 @@ ARRIVING = _record("op tick")  # a kernel that waits for copies, and when the ca
 # has right behind another kernel of its stream in a graph; record, wait: their costs; launch: ticks before the first
 # call. Then the surcharges of calls.
 CONFIG = _record(
-    "roles graph chunks streams slots passes_from passes_to runs_from runs_to once behind record wait launch",
-    *Surcharges._fields,
-    "hand_overs",
+    "roles graph chunks streams slots passes_from passes_to runs_from runs_to once behind record wait launch"
+    f" {' '.join(Surcharges._fields)} hand_overs"
 )
 # A pass over the chunks: its bodies; once: it has one round; follows: one of its bodies follows; later: it comes after
 # the first pass of a program with kernels; joins: its copies wait for the kernels of all streams. A body: its steps,
@@ -123,9 +105,9 @@ BUFFERS = -1  # used as a distance: the number of buffers
 # The state while a program is laid out: the numbers of ops, segments and waits; the chunk for which the host entered a
 # stream; whether the next op is the first of its chunk; the host's calls. For each body: the next stream, and the run
 # of its chunk.
-AT = _record("ops segments waits chunk leads", *(field.name for field in fields(Caller)))
+AT = _record(f"ops segments waits chunk leads {' '.join(field.name for field in fields(Caller))}")
 CHUNK = _record("stream run")
-EVENT = np.dtype([("op", "i4"), ("stream", "i4")], align=True)
+EVENT = _record("", i4="op stream")
 # Equal chunks in a row: the one behind the last, the first cost of their ops, ticks of host work before each, and
 # whether they have a piece of any array.
 RUN = _record("end row work pieces")
@@ -161,18 +143,8 @@ PROGRAMS: tuple[tuple[Launch, int, int], ...] = (
 )
 
 
-class LoopArguments(NamedTuple):
-    """The arguments of ``loop.run_loop``, without its scratch and its results."""
-
-    card: np.void
-    hand_over: Array
-    costs: Array
-    ops: Array
-    calls: Array
-    threads: Array
-    segments: Array
-    waits: Array
-    extra: Array
+# The arguments of ``loop.run_loop``, without its scratch and its results.
+LoopArguments = namedtuple("LoopArguments", "card hand_over costs ops calls threads segments waits extra")
 
 
 def card_of(device: Device) -> np.void:

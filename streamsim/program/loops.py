@@ -2,8 +2,8 @@
 
 A :class:`ChunkLoop` says which calls a program makes for each chunk, in which stream, and what waits for what. It is
 the one description of an issue order: :mod:`streamsim.program.builder` builds the schedule from it,
-:mod:`streamsim.code.loops` writes the program, and :mod:`streamsim.compiled.layout` lays out the compiled model's
-records. A new order is a new row of ``ISSUE_ORDERS``.
+:mod:`streamsim.code.loops` writes the program, and :mod:`streamsim.compiled.configurations` lays out the compiled
+model's records. A new order is a new row of ``ISSUE_ORDERS``.
 
 A loop makes passes over all chunks, one after another. In each round of a pass its bodies come in turn, each for one
 chunk. Arrays that are copied once go in stream 0 before the passes, and back after them (``ChunkLoop.ends``).
