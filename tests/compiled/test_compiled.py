@@ -269,21 +269,6 @@ def test_a_pattern_of_kernels_that_leave_the_card_by_hand() -> None:
 
 
 @compiled
-@pytest.mark.parametrize("name", DEVICES)
-@pytest.mark.parametrize("order", ["depth-first", "breadth-first"])
-def test_makespans_on_every_shipped_device(name: str, order: Order) -> None:
-    workload = Workload(1_000_003, (4, 8), (4,), (WorkloadKernel(duration_s=200e-6), WorkloadKernel(duration_s=50e-6)))
-    ways = [
-        Config(order, chunks, streams, launch=launch)
-        for chunks in (1, 7, 64)
-        for streams in (1, 3, 12, 40)
-        for launch in ("live", "graph")
-    ]
-    found = makespans(workload, ways, load_device(name))
-    assert list(found) == [by_simpy(workload, way, load_device(name)) for way in ways]
-
-
-@compiled
 @pytest.mark.parametrize("parameter", [2, 40, 176])
 def test_many_streams_and_named_kernels_side_by_side(parameter: int) -> None:
     """Small kernels share the pace of the card, and calls cost more: rules that random devices seldom bring to bear."""

@@ -173,14 +173,6 @@ def test_a_front_end_of_a_file_is_known_by_its_name(tmp_path: Path) -> None:
     assert front_end_names(WITH_LIBRARY) == ["calls", "cuda-c++", "cupy", "mine", "pytorch", "pytorch_eager"]
 
 
-def test_calls_may_be_written_with_units() -> None:
-    text = dump_device(WITH_LIBRARY).replace("enter_s = 5e-09", 'enter_s = "7us"')
-    assert parse_device(text).front_ends["mine"].enter_s == 7e-6
-
-
-# What a workload says
-
-
 def written(front_end: str) -> Workload:
     return Workload(1 << 18, (4,), (4,), (WorkloadKernel(duration_s=20e-6),), front_end=front_end)
 

@@ -124,7 +124,7 @@ def test_a_card_without_a_profile_is_loaded_by_its_name_and_one_line_says_what_i
     ("given", "name"),
     [
         *(("NVIDIA GeForce RTX 4090", "rtx4090"), ("RTX 4090", "rtx4090"), ("Tesla T4", "t4")),
-        *(("geforce gtx 1080 ti", "gtx1080ti"), ("H100 PCIe", "h100-pcie")),
+        *(("geforce gtx 1080 ti", "gtx1080ti"), ("H100 PCIe", "h100-pcie"), ("H200", "h200")),
     ],
 )
 def test_a_shipped_card_is_loaded_by_any_way_to_write_its_name(given: str, name: str) -> None:
