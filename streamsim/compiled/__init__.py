@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -60,13 +59,15 @@ def _check_available() -> None:
     if not available():
         raise InputError(f"numba is not installed: the compiled model needs it; {install('fast')}")
     try:
-        events: Any = import_module("numba.core.event")  # fails, for example, with a NumPy that is too new
+        import numba.core.event  # fails, for example, with a NumPy that is too new
     except ImportError as error:
         reason = " ".join(str(error).split())
         raise InputError(
             f"numba is installed but cannot be imported ({reason}): pip install --upgrade numba,"
             " or uninstall numba to go on without it"
         ) from None
+
+    events: Any = numba.core.event
 
     class Begins(events.Listener):  # type: ignore[misc]
         """Calls those who want to know when the model begins to be compiled; loading from numba's cache is none."""
