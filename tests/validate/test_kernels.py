@@ -48,7 +48,8 @@ def as_bytes(*values: float) -> np.ndarray:
 
 
 def apply(name: str, reads: list[np.ndarray], widths: list[int], elements: int, parameter: int = 0) -> list[np.ndarray]:
-    return compute_reference(find_kernel(Kernel(1, name, elements, parameter)), reads, widths, elements, parameter)
+    rows = [array.reshape(elements, -1) for array in reads]
+    return compute_reference(find_kernel(Kernel(1, name, elements, parameter)), rows, widths, elements, parameter)
 
 
 @pytest.mark.parametrize(("x", "iterations"), [(0.25, 0), (0.25, 1), (0.9, 3), (0.5, 50)])

@@ -8,8 +8,7 @@ take 0.87 ms in a process of their own, and up to 1.22 ms behind programs over m
 
 import contextlib
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import count
 
@@ -18,12 +17,12 @@ from streamsim.program import LEGACY_STREAM, Kernel, Schedule
 from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.cuda_source import BUILT_IN_SOURCE, PRELUDE
 from streamsim_validate.gpu.kernels import (
+    SHORTEST_AND_MOST,
     SPIN,
     THREADS_PER_BLOCK,
     Argument,
     Busy,
     KernelSpec,
-    shortest_slice_s,
     slices_in,
     stand_in,
 )
@@ -139,34 +138,26 @@ class QueueOrder:
 SPIN_PROBE_S, SPIN_PROBE_CHAINS, SPIN_PROBE_RUNS = 50e-6, (4, 20), 7  # longer than it takes to issue a launch
 
 
-@dataclass
 class Bench:
     """The resources of a card's replayers: memory, compiled kernels, the stand-in's launch times.
 
     ``allow_races``: also replay schedules whose output depends on luck. ``in_order``: every replay finds the hardware
-    queues as in a process of its own, if their number is known.
+    queues as in a process of its own, if their number is known. ``launches``: of the stand-in, by number.
     """
 
-    gpu: Gpu
-    allow_races: bool = False
-    in_order: bool = True
-    arena: Arena = field(init=False)
-    queue_order: QueueOrder = field(init=False)
-    _functions: dict[KernelSpec, int] = field(default_factory=dict)
-    launches: Iterator[int] = field(default_factory=count)  # of the stand-in, by number
-    _launch_s: dict[tuple[int, int], float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.arena = Arena(self.gpu)
-        self.queue_order = QueueOrder(self.gpu, self.gpu.queues if self.in_order else 0, lambda: self.function(SPIN))
+    def __init__(self, gpu: Gpu, allow_races: bool = False, in_order: bool = True) -> None:
+        self.gpu, self.allow_races, self.arena, self.launches = gpu, allow_races, Arena(gpu), count()
+        self.queue_order = QueueOrder(gpu, gpu.queues if in_order else 0, lambda: self.function(SPIN))
+        self._functions: dict[KernelSpec, int] = {}
+        self._launch_s: dict[tuple[int, int], float] = {}
 
     def function(self, spec: KernelSpec) -> int:
         """Return the address of a kernel's compiled function. Raises InputError if it does not compile."""
         if spec not in self._functions:
             assert spec.source is not None, "a Python launch is not compiled"
-            names = (spec.function,)
+            source = spec.source if spec.source is BUILT_IN_SOURCE else f"{PRELUDE}#line 1\n{spec.source}"
             try:
-                self._functions[spec] = self.gpu.cuda.compile_module(source_of(spec), names)[spec.function]
+                self._functions[spec] = self.gpu.cuda.compile_module(source, (spec.function,))[spec.function]
             except InputError as error:
                 raise InputError(f"kernel {spec.name!r}: {error}") from error
         return self._functions[spec]
@@ -203,7 +194,7 @@ class Bench:
         one block, 2.8 us for 0.1 of the card, 3.4 us for 0.7 and 6 us for 0.9.
         """
         if (blocks, slices) not in self._launch_s:
-            slice_s = max(SPIN_PROBE_S, slices * shortest_slice_s(blocks == self.most_blocks)) / slices
+            slice_s = max(SPIN_PROBE_S, slices * SHORTEST_AND_MOST[blocks == self.most_blocks][0]) / slices
             launch = self._busy(blocks, slices, slice_s)
             self._launch_s[blocks, slices] = max(0.0, each_launch_s(self, launch) - slices * slice_s)
         return self._launch_s[blocks, slices]
@@ -212,12 +203,6 @@ class Bench:
         """Give the memory back."""
         self.arena.clear()
         self.queue_order.close()
-
-
-def source_of(spec: KernelSpec) -> str:
-    """Return the CUDA source to compile. A user's source gets the declaration of ``Arrays`` in front."""
-    assert spec.source is not None
-    return spec.source if spec.source is BUILT_IN_SOURCE else f"{PRELUDE}#line 1\n{spec.source}"
 
 
 def each_launch_s(bench: Bench, busy: Busy) -> float:

@@ -194,11 +194,6 @@ def load_kernels(path: str) -> list[str]:
     return found
 
 
-def known_kernels() -> list[str]:
-    """Return the names that a schedule can use."""
-    return sorted(_REGISTRY)
-
-
 def find_kernel(kernel: Kernel) -> KernelSpec:
     """Return what to launch for a kernel of a schedule.
 
@@ -210,7 +205,7 @@ def find_kernel(kernel: Kernel) -> KernelSpec:
         return spec
     if kernel.duration_s is None:
         raise InputError(
-            f"kernel {kernel.name!r}: neither a known kernel ({', '.join(known_kernels())}) nor given a duration_s;"
+            f"kernel {kernel.name!r}: neither a known kernel ({', '.join(sorted(_REGISTRY))}) nor given a duration_s;"
             " register it, or give it a duration_s"
         )
     return SPIN
@@ -219,17 +214,14 @@ def find_kernel(kernel: Kernel) -> KernelSpec:
 def compute_reference(
     spec: KernelSpec, inputs: Sequence[Bytes], widths: Sequence[int], elements: int, parameter: int
 ) -> list[Bytes]:
-    """Return the kernel's outputs, in NumPy. ``spec.reference`` must be given.
+    """Return the bytes of the kernel's outputs, in NumPy. ``spec.reference`` must be given.
 
-    ``inputs``: the bytes of each region that is read. Raises InputError if the reference does.
+    ``inputs``: a row for each element, of each region that is read. Raises InputError if the reference does.
     """
     assert spec.reference is not None, "the caller checks"
     try:
-        results = spec.reference([array.reshape(elements, -1) for array in inputs], widths, elements, parameter)
-        return [
-            np.ascontiguousarray(result).reshape(elements * width).view(np.uint8)
-            for result, width in zip(results, widths, strict=False)
-        ]
+        results = spec.reference(inputs, widths, elements, parameter)
+        return [np.ascontiguousarray(result).reshape(-1).view(np.uint8) for result in results]
     except Exception as error:  # whatever the user's code raises
         raise broken(spec, "reference", error) from error
 
@@ -241,8 +233,9 @@ def broken(spec: KernelSpec, what: str, error: Exception) -> InputError:
 
 THREADS_PER_BLOCK = 256
 NS = 1e-9
-SHORTEST_WAVE_S, MOST_WAVES = 12.5e-6, 16  # of blocks one after another, each of which the card has to start
-SHORTEST_SLICE_S, MOST_SLICES = 3e-6, 64  # that a block takes while it is there
+# By whether the card is filled: of slices that a block takes while it is there, and of waves of blocks one after
+# another, each of which the card has to start, the shortest time and the largest number.
+SHORTEST_AND_MOST = {False: (3e-6, 64), True: (12.5e-6, 16)}
 
 
 def elements_of(spec: KernelSpec, kernel: Kernel) -> int:
@@ -272,11 +265,6 @@ def widths_of(spec: KernelSpec, kernel: Kernel) -> tuple[list[int], list[int]]:
                     f" expected a multiple of {spec.unit_bytes} bytes for each of {elements} elements"
                 )
     return [r.bytes // elements for r in kernel.reads], [r.bytes // elements for r in kernel.writes]
-
-
-def blocks_of(elements: int) -> int:
-    """Return the number of blocks of ``THREADS_PER_BLOCK`` threads with one thread for each element."""
-    return -(-elements // THREADS_PER_BLOCK)
 
 
 class Arrays(ctypes.Structure):
@@ -329,14 +317,8 @@ class Busy(NamedTuple):
 
 def slices_in(duration_s: float, fills_card: bool) -> int:
     """Return the number of slices, or waves, of the stand-in: a power of two, so that few kinds are probed."""
-    most = MOST_WAVES if fills_card else MOST_SLICES
-    most = max(1, min(most, int(duration_s / shortest_slice_s(fills_card))))
-    return 1 << (most.bit_length() - 1)
-
-
-def shortest_slice_s(fills_card: bool) -> float:
-    """Return the shortest time of a slice or wave."""
-    return SHORTEST_WAVE_S if fills_card else SHORTEST_SLICE_S
+    shortest_s, most = SHORTEST_AND_MOST[fills_card]
+    return 1 << (max(1, min(most, int(duration_s / shortest_s))).bit_length() - 1)
 
 
 def stand_in(kernel: Kernel, card_threads: int, launch_s: float) -> tuple[float, float]:

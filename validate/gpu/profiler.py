@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from streamsim.errors import InputError, install
 from streamsim.program import Schedule
@@ -17,9 +16,9 @@ from streamsim.timeline import Timeline
 from streamsim_validate.gpu.bench import Bench, prepare
 from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.replayer import Replayer
+from streamsim_validate.gpu.runner import Recorder
 from streamsim_validate.records import COMPUTE, D2H, H2D, NOTHING, Activity, MeasuredColumns, Spans, engine_of, spans_of
 
-BUFFER_BYTES = 8 << 20
 TRACED_RUNS = 5
 INSTALL = f"install NVIDIA's profiler library: {install('cupti')}"
 
@@ -105,37 +104,24 @@ def _stream_ids(gpu: Gpu, streams: Iterable[int]) -> list[int]:
 def _trace(replayer: Replayer) -> list[Activity]:
     from cupti import cupti
 
-    found: list[Activity] = []
-    kinds = (cupti.ActivityKind.MEMCPY, cupti.ActivityKind.CONCURRENT_KERNEL)  # KERNEL would serialise them
-
-    def requested() -> tuple[int, int]:
-        return BUFFER_BYTES, 0
-
-    def completed(activities: Iterable[Any]) -> None:
-        found.extend(_copied(cupti, activity) for activity in activities if activity.kind in kinds)
-
-    cupti.activity_register_callbacks(requested, completed)
+    recorder = Recorder(cupti, ("MEMCPY", "CONCURRENT_KERNEL"))
     replayer.run()  # warm
-    for kind in kinds:
-        cupti.activity_enable(kind)
+    recorder.start()
     try:
         for _ in range(TRACED_RUNS):  # the first ones pay for the tracing itself
             replayer.replay()
-        cupti.activity_flush_all(1)
     finally:
-        for kind in kinds:
-            cupti.activity_disable(kind)
+        recorder.stop()
+    to_card = int(cupti.ActivityMemcpyKind.HTOD)
+    found = [
+        Activity(H2D if kind == to_card else D2H, start, end, size, stream)
+        for start, end, _, _, stream, _, size, kind, *_ in recorder.rows["MEMCPY"]
+    ]
+    found += [
+        Activity(COMPUTE, start, end, 0, stream) for start, end, _, _, stream, *_ in recorder.rows["CONCURRENT_KERNEL"]
+    ]
     found.sort(key=lambda activity: activity.start_ns)
     count, rest = divmod(len(found), TRACED_RUNS)
     if rest or not count:
         raise InputError("the profiler has not seen every op: no measured time line; try again")
     return found[-count:]
-
-
-def _copied(cupti: Any, activity: Any) -> Activity:
-    """Return the fields of an activity, which is valid only inside the callback."""
-    times = int(activity.start), int(activity.end)
-    if activity.kind == cupti.ActivityKind.MEMCPY:
-        engine = H2D if activity.copy_kind == cupti.ActivityMemcpyKind.HTOD else D2H
-        return Activity(engine, *times, int(activity.bytes), int(activity.stream_id))
-    return Activity(COMPUTE, *times, 0, int(activity.stream_id))

@@ -40,7 +40,6 @@ from streamsim_validate.gpu.kernels import (
     THREADS_PER_BLOCK,
     Argument,
     KernelSpec,
-    blocks_of,
     broken,
     elements_of,
     find_kernel,
@@ -120,7 +119,7 @@ class Compiler:
         stream, bench = self._streams[kernel.stream], self._bench
         if spec.launch is not None:
             return self._python_launch(spec, kernel, elements)
-        blocks, parameter = blocks_of(elements), kernel.parameter
+        blocks, parameter = -(-elements // THREADS_PER_BLOCK), kernel.parameter
         if spec is SPIN:
             busy = bench.spin_of(kernel)
             blocks, parameter = busy.blocks, busy.parameter(next(bench.launches))
@@ -188,13 +187,13 @@ class LostGpuError(InputError):
     """The card's context is dead, perhaps because a kernel touched foreign memory: nothing more can be measured."""
 
 
-def refuse_races(schedule: Schedule) -> None:
+def refuse_races(schedule: Schedule, name: str) -> None:
     """Raise InputError if two ops of the schedule race: then its output, and so its time, means nothing."""
     races = [finding for finding in check(schedule) if finding.severity == "error"]
     if races:
         first, more = races[0], f" ({len(races) - 1} more races)" if len(races) > 1 else ""
         raise InputError(
-            f"race: {first.what}; {first.remedy}{more}; `streamsim check` shows all,"
+            f"{name}: race: {first.what}; {first.remedy}{more}; `streamsim check` shows all,"
             " --allow-races (allow_races=True) runs it all the same"
         )
 
@@ -211,8 +210,7 @@ class Replayer:
         self._bench = bench
         self._cuda = bench.gpu.cuda
         if not bench.allow_races:
-            with self._named_errors():
-                refuse_races(self.schedule)
+            refuse_races(self.schedule, self.schedule.name or "the schedule")
         self._one_at_a_time: dict[Key, Content] = {}
         self._timing = bench.gpu.timing_events()
         self._keep: list[object] = []

@@ -99,15 +99,16 @@ _DRIVER: Any = None
 
 
 class Recorder:
-    """CUPTI's records, copied as they come. ``cupti``: the module of that name in the package of that name."""
+    """CUPTI's records, copied as they come: ``rows`` by kind. ``cupti``: the module in the package of that name."""
 
-    def __init__(self, cupti: Any) -> None:
+    def __init__(self, cupti: Any, kinds: Sequence[str] = ()) -> None:
+        """``kinds``: of :data:`RECORDS`, () for all."""
         self._cupti = cupti
-        self._rows: dict[str, list[Row]] = {kind: [] for kind in RECORDS}
+        self.rows: dict[str, list[Row]] = {kind: [] for kind in kinds or RECORDS}
         self._take: dict[int, tuple[Callable[[Any], Row], list[Row]]] = {}
-        for name, (_, columns) in RECORDS.items():
+        for name, rows in self.rows.items():
             kind = int(getattr(cupti.ActivityKind, name))
-            self._take[kind] = attrgetter(*columns.values()), self._rows[name]
+            self._take[kind] = attrgetter(*RECORDS[name][1].values()), rows
         self._enabled: dict[str, int] = {}
         self._lost = 0
         self.clock: Callable[[], int] = cupti.get_timestamp
@@ -118,7 +119,7 @@ class Recorder:
         with contextlib.suppress(Exception):  # else threads have other numbers than the system's
             cupti.set_thread_id_type(cupti.ActivityThreadIdType.SYSTEM)
         cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), self.take)
-        for name in RECORDS:
+        for name in self.rows:
             kind = getattr(cupti.ActivityKind, name)
             try:
                 cupti.activity_enable(kind)
@@ -165,7 +166,7 @@ class Recorder:
             naming, more = self._naming(kind), tuple[int, ...]()
             if kind == "OVERHEAD":
                 names, more = [*names, "thread", "by"], (-1, BY_PROFILER)
-            rows = ((*row[:at], naming(row[at]), *row[at + 1 :], *more) for row in self._rows[kind])
+            rows = ((*row[:at], naming(row[at]), *row[at + 1 :], *more) for row in self.rows[kind])
             lines.rows(table, names, rows)
 
     def _naming(self, kind: str) -> Callable[[Any], Any]:

@@ -171,7 +171,8 @@ def run(plan: Plan) -> Record:
     if plan.timelines and not profiler.is_available():
         raise InputError(f"--timelines: {profiler.INSTALL}")
     if not plan.allow_races:
-        _refuse_races(plan.schedules)  # those of the suites have none
+        for i, schedule in enumerate(plan.schedules, 1):  # those of the suites have none
+            refuse_races(schedule, schedule.name or f"schedule {i}")
     for path in plan.kernels:
         read_source(path)
     usual = (default_connections(),) if plan.schedules or plan.is_of_programs else suite_connections(plan.suite)
@@ -195,14 +196,6 @@ def _check_size(plan: Plan, schedules: int) -> None:
             f"repeats = {plan.repeats}: of {schedules} schedules, more than a record holds; ask for"
             f" {MOST_VALUES // (2 * TIMES) // schedules} at most, or measure in parts"
         )
-
-
-def _refuse_races(schedules: Sequence[Schedule]) -> None:
-    for i, schedule in enumerate(schedules, 1):
-        try:
-            refuse_races(schedule)
-        except InputError as error:
-            raise InputError(f"{schedule.name or f'schedule {i}'}: {error}") from error
 
 
 def _start(plan: Plan, connections: int) -> None:

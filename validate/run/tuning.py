@@ -24,7 +24,6 @@ from streamsim_validate.gpu import Gpu
 from streamsim_validate.gpu import connections as default_connections
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import (
-    NORMAL,
     Entry,
     Journal,
     RunBegins,
@@ -37,6 +36,7 @@ from streamsim_validate.records import (
     median_and_spread,
     now,
     recipe_of,
+    relative_deviation,
 )
 from streamsim_validate.run.campaign import REPEATS, fingerprint
 from streamsim_validate.run.kernels import FEW, Kernels, timed
@@ -53,6 +53,9 @@ RESAMPLES = 2000
 AGAIN = "again: "
 TITLE = EFFECT = "tune"
 MORE = 8  # more launches of each kernel: the program takes longer by the time of that many kernels
+
+
+Times = tuple[float, ...]
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -119,10 +122,10 @@ class _Measuring:
         self.connections = default_connections()
         self._done = {line.key: line for line in journal.entries(self.connections)}
 
-    def planned(self, config: Config, key: str, times: int = 1) -> Planned:
+    def planned(self, config: Config, key: str = "", times: int = 1) -> Planned:
         """Return the candidate with this configuration. ``times``: how often a program makes each launch."""
         recipe = recipe_of(config, self._task.workload, EFFECT)
-        return Planned(key, recipe.schedule(), recipe, self._task.language, self.work, times)
+        return Planned(key or config.words, recipe.schedule(), recipe, self._task.language, self.work, times)
 
     def kernels(self, on_step: OnStep) -> tuple[Kernels | None, Workload]:
         """Return the time of the kernels in the task's programs, and the workload to predict."""
@@ -135,12 +138,8 @@ class _Measuring:
         def time_of(work: int) -> float:
             on_step("timing the kernels", 0, 1)
             self.work, what = work, "kernels" if has_own else f"stand-in of {work} rounds"
-            more = self.planned(simplest, f"{what}, {1 + MORE} times", 1 + MORE)
-            entries = self.of([self.planned(simplest, what), more])
-            for entry in entries:
-                if entry.status != "ok":
-                    raise InputError(f"{entry.key}: {entry.status}")
-            once_s, more_s = (median_and_spread(entry.wall_s)[0] for entry in entries)
+            more = self.planned(simplest, f"{what}, {1 + MORE} times", times=1 + MORE)
+            once_s, more_s = _walls_s(self.of([self.planned(simplest, what), more]))
             return max(1e-9, (more_s - once_s) / MORE)
 
         found, workload = timed(task.workload, task.device, has_own, time_of)
@@ -157,7 +156,8 @@ class _Measuring:
                 self._journal.check_same(self._done[item.key], digest(item.schedule))
         repeats = times * self._task.repeats
         if not all(self._is_done(item.key, repeats, is_final) for item in items):
-            self._begin()
+            if self._journal.unended != self.connections:
+                self._journal.append(RunBegins(self.connections, now(), self._task.seed, self._task.repeats))
             measure(items, self._runner, repeats, self._task.seed, self._keep, self._journal.next_group)
         return [self._done[item.key] for item in items]
 
@@ -166,10 +166,6 @@ class _Measuring:
         if line is None or line.status == "interrupted":
             return False
         return len(line.wall_s) >= repeats if line.status == "ok" else is_final
-
-    def _begin(self) -> None:
-        if self._journal.unended != self.connections:
-            self._journal.append(RunBegins(self.connections, now(), self._task.seed, self._task.repeats))
 
     def _keep(self, line: Entry) -> None:
         self._journal.append(line)
@@ -181,92 +177,79 @@ class _Measuring:
             self._journal.append(RunEnds(now()))
 
 
-class _Search:
-    """Measures candidates one after the other, each time the one that promises most."""
+def _search(
+    task: Task, offers: Proposals, measuring: _Measuring, on_step: OnStep
+) -> tuple[dict[int, Times], dict[int, str]]:
+    """Measure one candidate after the other, each time the one that promises most, until the budget is spent.
 
-    def __init__(self, task: Task, offers: Proposals, measuring: _Measuring, on_step: OnStep) -> None:
-        self._task, self._offers, self._measuring, self._on_step = task, offers, measuring, on_step
-        self.samples: dict[int, tuple[float, ...]] = {}  # wall times by candidate, in the order of measuring
-        self.left_out: dict[int, str] = {}
+    As many that fail, or ten, end it too: the others will hardly do better. Return the wall times of the candidates, in
+    the order of measuring, and the reasons of those that failed.
+    """
+    samples: dict[int, Times] = {}
+    left_out: dict[int, str] = {}
+    while len(samples) < task.budget and len(left_out) < max(task.budget, LEAST_FAILURES):
+        k = offers.next(_medians_s(samples), frozenset(left_out))
+        if k is None:
+            break
+        item = measuring.planned(task.configs[k])
+        on_step(f"measuring {item.key}", len(samples), task.budget)
+        (got,) = measuring.of([item], is_final=True)
+        if got.status == "ok":
+            samples[k] = got.wall_s
+        else:
+            left_out[k] = got.status
+    if not samples:
+        k, why = next(iter(left_out.items()))
+        raise InputError(f"no candidate could be measured; {task.configs[k].words}: {why}")
+    return samples, left_out
 
-    @property
-    def times(self) -> dict[int, float]:
-        """The median of each candidate, in seconds."""
-        return {k: median_and_spread(walls)[0] for k, walls in self.samples.items()}
 
-    @property
-    def promise(self) -> float:
-        """The share by which any other candidate is expected to be faster."""
-        return self._offers.promise(self.times, frozenset(self.left_out))
-
-    def run(self) -> None:
-        """Spend the budget. As many that fail, or ten, end it too: the others will hardly do better."""
-        budget = self._task.budget
-        while len(self.samples) < budget and len(self.left_out) < max(budget, LEAST_FAILURES):
-            k = self._offers.next(self.times, frozenset(self.left_out))
-            if k is None:
-                break
-            words = self._task.configs[k].words
-            self._on_step(f"measuring {words}", len(self.samples), budget)
-            (got,) = self._measuring.of([self._planned(k)], is_final=True)
-            if got.status == "ok":
-                self.samples[k] = got.wall_s
-            else:
-                self.left_out[k] = got.status
-        if not self.samples:
-            k, why = next(iter(self.left_out.items()))
-            raise InputError(f"no candidate could be measured; {self._task.configs[k].words}: {why}")
-
-    def side_by_side(self, picked: int, found: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Return the wall times of two candidates measured once more, their repeats interleaved."""
-        self._on_step("measuring what the model picked and what was found side by side", 0, 1)
-        both = [self._planned(k, AGAIN) for k in dict.fromkeys((picked, found))]
-        got = self._measuring.of(both, SIDE_BY_SIDE)
-        for one in got:
-            if one.status != "ok":
-                raise InputError(f"{one.key}: {one.status}")
-        return got[0].wall_s, got[-1].wall_s
-
-    def _planned(self, candidate: int, prefix: str = "") -> Planned:
-        config = self._task.configs[candidate]
-        return self._measuring.planned(config, prefix + config.words)
+def _medians_s(samples: dict[int, Times]) -> dict[int, float]:
+    return {k: median_and_spread(walls)[0] for k, walls in samples.items()}
 
 
 def _tuned(task: Task, measuring: _Measuring, on_step: OnStep) -> Tuned:
     """Measure, and say what came of it."""
     kernels, workload = measuring.kernels(on_step)
-    device = task.device.with_connections(measuring.connections)
-    offers = proposals(workload, task.configs, device)
-    search = _Search(task, offers, measuring, on_step)
-    search.run()
-    times = search.times
+    offers = proposals(workload, task.configs, task.device.with_connections(measuring.connections))
+    samples, left_out = _search(task, offers, measuring, on_step)
+    times = _medians_s(samples)
     best = min(times, key=times.__getitem__)
-    picked, found = search.side_by_side(next(iter(times)), best)
-    gain, low, high = ratio_of(picked, found, task.seed)
+    on_step("measuring what the model picked and what was found side by side", 0, 1)
+    both = dict.fromkeys((next(iter(times)), best))
+    again = measuring.of(
+        [measuring.planned(task.configs[k], AGAIN + task.configs[k].words) for k in both], SIDE_BY_SIDE
+    )
+    picked_s, found_s = _walls_s(again)[0], _walls_s(again)[-1]
+    gain, low, high = ratio_of(again[0].wall_s, again[-1].wall_s, task.seed)
     return Tuned(
         workload=workload,
         tried=tuple(
-            Tried(task.configs[k], float(offers.predicted_s[k]), *_scatter(median_and_spread(walls)))
-            for k, walls in search.samples.items()
+            Tried(
+                task.configs[k], float(offers.predicted_s[k]), times[k], relative_deviation(walls) if times[k] else 0.0
+            )
+            for k, walls in samples.items()
         ),
         found=task.configs[best],
-        picked_s=median_and_spread(picked)[0],
-        found_s=median_and_spread(found)[0],
+        picked_s=picked_s,
+        found_s=found_s,
         gain=gain,
         gain_low=low,
         gain_high=high,
-        promise=search.promise,
+        promise=offers.promise(times, frozenset(left_out)),
         candidates=len(task.configs),
-        left_out={task.configs[k].words: why for k, why in search.left_out.items()},
+        left_out={task.configs[k].words: why for k, why in left_out.items()},
         known_within=known_within(task.device),
         kernels=kernels,
     )
 
 
-def _scatter(median_and_half: tuple[float, float]) -> tuple[float, float]:
-    """Return (median, standard deviation over it) of a median and half the distance between its quartiles."""
-    median, half = median_and_half
-    return median, NORMAL * half / median if median else 0.0
+def _walls_s(entries: Sequence[Entry]) -> list[float]:
+    """Return the median wall times. Raises InputError if one could not be measured."""
+    for entry in entries:
+        if entry.status != "ok":
+            raise InputError(f"{entry.key}: {entry.status}")
+    return [median_and_spread(entry.wall_s)[0] for entry in entries]
 
 
 def ratio_of(one: Sequence[float], other: Sequence[float], seed: int) -> tuple[float, float, float]:
