@@ -101,7 +101,7 @@ def test_the_stand_in_takes_what_is_predicted() -> None:
 def test_an_unknown_kernel_spins_for_its_duration_or_is_refused() -> None:
     assert find_kernel(Kernel(1, "forward", duration_s=1e-3)) is SPIN
     with pytest.raises(
-        InputError, match=r"kernel 'forward': neither a known kernel \(copy, sincos, sleep, vector_add\)"
+        InputError, match=r"kernel 'forward': neither a known kernel \(.*copy, sincos, sleep, .*vector_add\)"
     ):
         find_kernel(Kernel(1, "forward", 10))
 
