@@ -2,12 +2,12 @@
 
 import gzip
 import itertools
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -32,9 +32,8 @@ from streamsim_validate.calibrate.probes import (
 )
 from streamsim_validate.calibrate.samples import NOTHING_ON_CARD, PARTS, REPEATS
 from streamsim_validate.compare.profiles import predict_device_s
-from streamsim_validate.records.host_calls import PACE_CHAIN, Chain, Timing
 from streamsim_validate.records.recipe import closed
-from streamsim_validate.records.record import Card
+from streamsim_validate.records.record import PACE_CHAIN, Card, Chain, Timing
 
 CARD = Card("NVIDIA Test", "0000:00:00.0", 1 << 37, 132, 2048, 3, "9.0", "580.1", "13.0", "13.0", "14.2")
 
@@ -291,7 +290,6 @@ def test_the_pageable_rate_is_that_of_cold_memory_with_the_warm_one_beside_it() 
 
 
 RECORDS = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
-RECORDED = RECORDS / "calibration-h200.samples.gz"
 
 
 @pytest.mark.parametrize("card", ["h100", "h200"])
@@ -446,21 +444,6 @@ def test_samples_survive_their_file(tmp_path: Path) -> None:
     assert read_samples(tmp_path / "samples.gz") == samples()
 
 
-def a_file(tmp_path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """The recorded samples with a change, as a file."""
-    plain = msgspec.json.decode(gzip.decompress(RECORDED.read_bytes()))
-    change(plain)
-    path = tmp_path / "changed.samples.gz"
-    path.write_bytes(gzip.compress(msgspec.json.encode(plain), mtime=0))
-    return path
-
-
-def test_samples_of_another_version_are_refused(tmp_path: Path) -> None:
-    path = a_file(tmp_path, lambda plain: plain.update(schema_version=1))
-    with pytest.raises(InputError, match=r"changed\.samples\.gz: schema_version = 1: .* reads samples of 2; .* again$"):
-        read_samples(path)
-
-
 @pytest.mark.parametrize(
     ("run", "message"),
     [
@@ -471,25 +454,25 @@ def test_samples_of_another_version_are_refused(tmp_path: Path) -> None:
         ((1e-3, 1e-3, -1.0), r"issue_s = -1\.0"),
         ((5e-324, 1e-3, 1e-4), r"device_s = 5e-324"),
         ((1e-3, 1e300, 1e-4), r"wall_s = 1e\+300"),
+        ((1e-3, float("nan"), 1e-4), "wall_s = nan"),  # JSON has none, but samples that come another way may
+        ((1e-3, 1e-3, float("inf")), "issue_s = inf"),
     ],
 )
 def test_times_that_no_clock_shows_are_refused_and_their_chain_named(
-    tmp_path: Path, run: tuple[float, ...] | None, message: str
+    run: tuple[float, float, float] | None, message: str
 ) -> None:
-    path = a_file(tmp_path, lambda plain: plain["timings"][0].__setitem__(3, [] if run is None else [run]))
-    key = next(iter(read_samples(RECORDED).timings)).key
-    with pytest.raises(InputError, match=rf"changed\.samples\.gz: .*'{key}' .*{message}.*; calibrate again$"):
-        read_samples(path)
-
-
-@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -float("inf")])
-def test_times_that_are_no_numbers_are_refused(seconds: float) -> None:
-    """JSON has none, but samples that come another way may."""
     plain = samples().plain()
-    (*chain, _), *others = plain.timings
-    bad = msgspec.structs.replace(plain, timings=((*chain, ((1e-3, seconds, 1e-4),)), *others))
-    with pytest.raises(InputError, match=f"wall_s = {seconds}"):
-        Samples.from_plain(bad)
+    (kind, size, length, _), *others = plain.timings
+    changed = msgspec.structs.replace(plain, timings=((kind, size, length, (run,) if run else ()), *others))
+    with pytest.raises(InputError, match=rf"'{re.escape(kind)} {size} x{length}' .*{message}.*; calibrate again$"):
+        Samples.from_plain(changed)
+
+
+def test_samples_of_another_version_are_refused_and_their_file_named(tmp_path: Path) -> None:
+    other = msgspec.structs.replace(samples().plain(), schema_version=1)
+    (tmp_path / "s.gz").write_bytes(gzip.compress(msgspec.json.encode(other)))
+    with pytest.raises(InputError, match=r"s\.gz: schema_version = 1: .* reads samples of 2; .* again$"):
+        read_samples(tmp_path / "s.gz")
 
 
 def test_only_what_does_nothing_on_the_card_may_take_no_time_there() -> None:
@@ -498,20 +481,13 @@ def test_only_what_does_nothing_on_the_card_may_take_no_time_there() -> None:
     assert Samples.from_plain(samples().plain()) == samples()
 
 
-def test_samples_that_no_card_can_have_shown_are_one_clear_line() -> None:
-    """Each time is possible, but a longer chain of copies takes exactly as long as a shorter one."""
-    same = {chain: [Timing(1e-3, 1e-3, 1e-4)] for chain in samples().timings}
-    with pytest.raises(InputError, match="longer chains took no longer; calibrate again"):
-        fits.fit(Samples(CARD, "2026-01-01", same))
-
-
-def test_probes_of_another_version_are_named() -> None:
-    more = samples().timings | {Chain("cycle hk", 0, 9): [Timing(1e-3, 1e-3, 1e-4)]}
-    with pytest.raises(InputError, match=r"'cycle hk 0 x9' is no probe of this version"):
-        fits.fit(Samples(CARD, "2026-01-01", more))
-
-
-def test_missing_probes_are_named() -> None:
-    some = {chain: timings for chain, timings in samples().timings.items() if not chain.kind.startswith("duplex")}
-    with pytest.raises(InputError, match="duplex h2d"):
-        fits.fit(Samples(CARD, "2026-01-01", some))
+def test_samples_that_give_no_profile_are_one_clear_line() -> None:
+    """Each time is possible, but longer chains take no longer; a probe is of another version; or one is missing."""
+    known = samples().timings
+    for timings, message in (
+        ({chain: [Timing(1e-3, 1e-3, 1e-4)] for chain in known}, "longer chains took no longer; calibrate again"),
+        (known | {Chain("cycle hk", 0, 9): [Timing(1e-3, 1e-3, 1e-4)]}, r"'cycle hk 0 x9' is no probe of this version"),
+        ({chain: runs for chain, runs in known.items() if not chain.kind.startswith("duplex")}, "duplex h2d"),
+    ):
+        with pytest.raises(InputError, match=message):
+            fits.fit(Samples(CARD, "2026-01-01", timings))

@@ -25,9 +25,21 @@ from streamsim_validate.compare.profiles import (
     profiles_of,
     with_link,
 )
-from streamsim_validate.records.host_calls import PACE_CHAIN, HostCalls, Timing, mixes_s, rows_of, speed_of, timings_of
 from streamsim_validate.records.recipe import LINK_PAIR, Recipe, closed, digest
-from streamsim_validate.records.record import Entry, Group, Machine, Record, Run
+from streamsim_validate.records.record import (
+    PACE_CHAIN,
+    Entry,
+    Group,
+    HostCalls,
+    Machine,
+    Record,
+    Run,
+    Timing,
+    mixes_s,
+    rows_of,
+    speed_of,
+    timings_of,
+)
 from streamsim_validate.suites import sincos
 
 SHIPPED = load_device("h200")

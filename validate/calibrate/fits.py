@@ -5,17 +5,16 @@ numbers would have to move.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from statistics import median, variance
 
 import msgspec
 
-from streamsim.device import COMPILED, CopyEngines, Device, HandOver, LinkDirection, number_names
+from streamsim.device import COMPILED, CopyEngines, Device, HandOver, number_names
 from streamsim.errors import InputError
-from streamsim.program import Direction
 from streamsim_validate.calibrate import parts, probes
 from streamsim_validate.calibrate.front_ends import fit_front_end, fit_recorder
-from streamsim_validate.calibrate.samples import Misfit, Samples, misfits, rms
+from streamsim_validate.calibrate.samples import Samples, misfits, rms
 from streamsim_validate.records import CALIBRATED_ON, SYNCHRONISE_CHAINS, HostCalls, relative_deviation
 
 FITTED = {probes.copies: 4, probes.duplex: 5, probes.crowded: 6}  # probes: how many numbers were fitted to them
@@ -25,40 +24,28 @@ LATENCY_BYTES = probes.MI  # copies of at most so much tell of the latency, larg
 
 def link_spread(samples: Samples, device: Device) -> dict[str, float]:
     """Return the spread of the numbers of both directions, each from the chains that show it."""
-    missed = [m for probes, numbers in FITTED.items() for m in misfits(samples, list(probes()), device, numbers)]
+    missed = [m for made, numbers in FITTED.items() for m in misfits(samples, list(made()), device, numbers)]
     found: dict[str, float] = {}
     for d in probes.DIRECTIONS:
-        one = _direction_spread(samples, d, getattr(device, d), missed)
-        found |= {f"{d}.{name}": value for name, value in one.items()}
-    return found
-
-
-def _direction_spread(
-    samples: Samples, d: Direction, link: LinkDirection, missed: Sequence[Misfit]
-) -> dict[str, float]:
-    kinds = {
-        "": (d,),
-        "duplex_": (f"duplex {d}", "duplex"),
-        "crowded_": (f"crowded {d}",),
-        "crowded_duplex_": ("crowded",),
-    }
-    warm = f"pageable {d}"
-    cold = probes.COLD_KINDS[d] if samples.has({probes.COLD_KINDS[d]}) else warm
-    found = {
-        f"pageable_{name}": samples.scatter(k) for name, k in (("latency_s", warm), ("bandwidth_bytes_per_s", cold))
-    }
-    for which, chains in kinds.items():
-        scatter = rms(samples.scatter(kind) for kind in chains)
-        own = [m for m in missed if m.kind in chains]
-        name = f"{which}latency_s"
-        latency_s = getattr(link, name)
-        if latency_s:
-            found[name] = math.hypot(scatter, rms(m.missed_s / latency_s for m in own if m.size <= LATENCY_BYTES))
-        name = f"{which}bandwidth_bytes_per_s"
-        if hasattr(link, name):
-            large = [m for m in own if m.size > LATENCY_BYTES]
-            of_copies = (m.relative * (2 if m.kind in TWO_IN_SERIES else 1) for m in large or own)
-            found[name] = math.hypot(scatter, rms(of_copies))
+        cold, warm = probes.COLD_KINDS[d], f"pageable {d}"
+        found[f"{d}.pageable_latency_s"] = samples.scatter(warm)
+        found[f"{d}.pageable_bandwidth_bytes_per_s"] = samples.scatter(cold if samples.has({cold}) else warm)
+        for state, kinds in (
+            ("", (d,)),
+            ("duplex_", (f"duplex {d}", "duplex")),
+            ("crowded_", (f"crowded {d}",)),
+            ("crowded_duplex_", ("crowded",)),  # which has no bandwidth of its own
+        ):
+            scatter, own = rms(map(samples.scatter, kinds)), [m for m in missed if m.kind in kinds]
+            name, link = f"{state}latency_s", getattr(device, d)
+            if latency_s := getattr(link, name):
+                small = (m.missed_s / latency_s for m in own if m.size <= LATENCY_BYTES)
+                found[f"{d}.{name}"] = math.hypot(scatter, rms(small))
+            name = f"{state}bandwidth_bytes_per_s"
+            if hasattr(link, name):
+                large = [m for m in own if m.size > LATENCY_BYTES] or own
+                of_copies = (m.relative * (2 if m.kind in TWO_IN_SERIES else 1) for m in large)
+                found[f"{d}.{name}"] = math.hypot(scatter, rms(of_copies))
     return found
 
 

@@ -296,18 +296,17 @@ def refit_calls(samples: Samples, device: Device) -> Device:
 
     Once is enough: copies and kernels move by 0.06 us at most (eight calibrations on two cards).
     """
-    return with_calls(device, fit_calls(samples, device.host.after_wait_s))
-
-
-def with_calls(device: Device, calls: HostCalls) -> Device:
-    """Return the device with these costs of calls."""
+    calls = fit_calls(samples, device.host.after_wait_s)
     return replace(device, host=replace(device.host, **calls._asdict()))
 
 
 def fit_programs(samples: Samples, after_wait_s: float) -> CallsFit:
     """Return the least squares fit. Records and waits come in pairs: their ratio is the one of their own chains."""
     events_s = {kind: max(0.0, samples.per_link(kind, 0, "issue_s")) for kind in (RECORD_CHAINS, WAIT_CHAINS)}
-    found = _issued(samples)
+    if samples.has(probes.PROGRAM_KINDS):
+        found = [(schedule, took_in_paces(samples, chain) * samples.pace_s) for chain, schedule in probes.programs()]
+    else:  # older samples
+        found = [(schedule, samples.median(chain, "issue_s")) for chain, schedule in probes.mixes()]
     # the first copy and the first kernel come after a wait
     firsts = [2 * ({Copy, Kernel} <= {type(op) for op in schedule.ops}) for schedule, _ in found]
     took_s = np.array([seconds - after_wait_s * first for (_, seconds), first in zip(found, firsts, strict=True)])
@@ -322,13 +321,6 @@ def fit_programs(samples: Samples, after_wait_s: float) -> CallsFit:
     variance = float(missed @ missed) / max(1, len(took_s) - len(told))
     deviations[told] = np.sqrt(variance * np.linalg.pinv(shares[:, told].T @ shares[:, told]).diagonal())
     return CallsFit(_calls(samples, each, events_s), _calls(samples, deviations, events_s), missed)
-
-
-def _issued(samples: Samples) -> list[tuple[Schedule, float]]:
-    """Return the programs with the seconds in which the host issued each; or the mixes of calls."""
-    if not samples.has(probes.PROGRAM_KINDS):
-        return [(schedule, samples.median(chain, "issue_s")) for chain, schedule in probes.mixes()]
-    return [(schedule, took_in_paces(samples, chain) * samples.pace_s) for chain, schedule in probes.programs()]
 
 
 def _calls(samples: Samples, each: np.ndarray, events_s: Mapping[str, float]) -> HostCalls:

@@ -41,7 +41,6 @@ from streamsim_validate.records import (
     PaceRow,
     Timing,
     mix_kind,
-    per_link,
     read_stored,
     relative_deviation,
     rows_of,
@@ -73,7 +72,7 @@ class Samples:
     """The raw samples of a calibration.
 
     ``front_ends``, ``recorders``: by name. ``paces_s``: for each run of the programs among the chains, the seconds in
-    which the host issued :data:`~streamsim_validate.records.host_calls.PACE_CHAIN`, the mean of just before and just
+    which the host issued :data:`~streamsim_validate.records.record.PACE_CHAIN`, the mean of just before and just
     after it.
     """
 
@@ -114,12 +113,18 @@ class Samples:
         return usual_pace_s(self.paces_s.values())
 
     def per_link(self, kind: str, size: int, column: str = "device_s") -> float:
-        """Return the seconds of one more link of a chain; see :func:`~streamsim_validate.records.host_calls.per_link`.
+        """Return the seconds of one more link of a chain: the slope between the shortest and the longest chain.
 
         The slope is between medians; for chains that show how copies go, between means of the faster halves. Cycles, in
-        which a copy is one link among others, and chains that hold the host count by their medians.
+        which a copy is one link among others, and chains that hold the host count by their medians. Raises InputError
+        unless there are two lengths.
         """
-        return per_link(self.timings, kind, size, column, _undisturbed if kind in COPY_KINDS else median)
+        chains = sorted(chain for chain in self.timings if (chain.kind, chain.size) == (kind, size))  # by length
+        if len(chains) < 2:
+            raise InputError(f"calibration: no chains of {kind!r} of size {size}; calibrate again")
+        typical, ends = _undisturbed if kind in COPY_KINDS else median, (chains[0], chains[-1])
+        short, long = (typical([getattr(t, column) for t in self.timings[end]]) for end in ends)
+        return float(long - short) / (ends[1].length - ends[0].length)
 
     def points(self, kind: str, column: str = "device_s") -> list[tuple[int, float]]:
         """Return (length, median seconds) of every chain of a kind of one size."""

@@ -286,13 +286,8 @@ Run = Callable[[Sequence[str]], None]
 
 
 def run(command: Sequence[str]) -> None:
-    """Run a command from the folder of the validator. Raises RuntimeError if it fails or takes too long."""
-    try:
-        done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=PROCESS_S, check=False)
-    except subprocess.TimeoutExpired:
-        raise RuntimeError(f"took longer than {PROCESS_S:.0f} s") from None
-    if done.returncode:
-        raise RuntimeError(f"exit code {done.returncode}: {' | '.join(done.stderr.strip().splitlines()[-4:])}")
+    """Run a command from the folder of the validator. Raises SubprocessError if it fails or takes too long."""
+    subprocess.run(command, cwd=HERE, timeout=PROCESS_S, check=True)
 
 
 def record(folder: Path, found: RecordedRounds, run: Run = run) -> None:
@@ -302,7 +297,7 @@ def record(folder: Path, found: RecordedRounds, run: Run = run) -> None:
     for module, is_captured in steps:
         try:
             _step(folder, found, module, is_captured, run)
-        except RuntimeError as error:  # of one module; the others go on
+        except subprocess.SubprocessError as error:  # of one module; the others go on
             found.failures.append(Failure(module, "captured" if is_captured else "as it is", str(error)))
         found.took_s = round(time.monotonic() - began, 1)
         write_bytes(msgspec.json.encode(found), folder / RECORD)

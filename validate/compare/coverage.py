@@ -12,7 +12,6 @@ Tolerances: conditions such as ``p95 device-bound > 5%`` under which a compariso
 - ``unpredicted`` is the share of the measured schedules that the profile could not predict.
 """
 
-import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -21,11 +20,11 @@ from functools import partial
 import msgspec
 
 from streamsim.analysis import LEVEL, Interval, intervals
-from streamsim.cli.fail_if import parse_condition
+from streamsim.cli.fail_if import Condition, parse_condition
 from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.text import shown
-from streamsim_validate.compare.comparison import CLASSES, EVERYTHING, Comparison, Row, Summary, summarise
+from streamsim_validate.compare.comparison import CLASSES, EVERYTHING, Comparison, Row, summarise
 from streamsim_validate.compare.predictions import (
     device_of,
     drawn_wall_s,
@@ -148,22 +147,12 @@ def _summarise(found: Sequence[Expected]) -> Coverage:
     )
 
 
-CHOICE = "choice"
+CHOICE, UNPREDICTED = "choice", "unpredicted"
 STATISTICS = ("median", "p95", "worst")
-_FORM = re.compile(rf"(?P<statistic>{'|'.join(STATISTICS)}|{CHOICE}|unpredicted)\b\s*(?P<group>.*)", re.ASCII)
 _EXPECTED = (
     "expected median, p95 or worst with or without a group, choice, or unpredicted, then > and a percentage, such as"
     " 'p95 host-bound > 12%'"
 )
-
-
-class Tolerance(msgspec.Struct, frozen=True):
-    """Fails when ``statistic`` ("median", "p95", "worst", "unpredicted") of ``group`` is above ``limit`` (relative)."""
-
-    text: str
-    statistic: str
-    group: str
-    limit: float
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -179,34 +168,29 @@ class Verdict(msgspec.Struct, frozen=True):
         return self.value > self.limit
 
 
-def parse_tolerance(text: str) -> Tolerance:
+def parse_tolerance(text: str) -> Condition:
     """Return the tolerance of a text such as ``"p95 host-bound > 12%"``. Raises InputError if it cannot be read."""
-    condition = parse_condition(text, _EXPECTED)
-    found = _FORM.fullmatch(condition.name) if (condition.sign, condition.unit) == (">", "%") else None
-    if found is None or (found["group"] and found["statistic"] not in STATISTICS):
+    found = parse_condition(text, _EXPECTED)
+    statistic, *group = found.name.split() or [""]
+    is_known = statistic in STATISTICS or (statistic in (CHOICE, UNPREDICTED) and not group)
+    if not is_known or (found.sign, found.unit) != (">", "%"):
         raise InputError(f"--fail-if {shown(text)}: {_EXPECTED}")
-    statistic, group = found["statistic"], found["group"]
-    if statistic == CHOICE:
-        statistic, group = "worst", CHOICE
-    return Tolerance(text, statistic, group or EVERYTHING, condition.limit)
+    return found
 
 
-def judge(comparison: Comparison, tolerance: Tolerance) -> Verdict:
+def judge(comparison: Comparison, tolerance: Condition) -> Verdict:
     """Return the verdict of a tolerance on a comparison. Raises InputError if the comparison has no such group."""
-    if tolerance.statistic == "unpredicted":
-        absent, present = len(comparison.unpredicted), len(comparison.rows)
-        value = absent / (absent + present) if absent else 0.0
-    else:
-        value = getattr(_group(comparison, tolerance), tolerance.statistic)
-    return Verdict(tolerance.text, value, tolerance.limit)
-
-
-def _group(comparison: Comparison, tolerance: Tolerance) -> Summary:
     groups = {name: summary for kind in comparison.summaries.values() for name, summary in kind.items()}
-    choices = comparison.choices
-    if choices:
+    if choices := comparison.choices:
         groups[CHOICE] = summarise([choice.regret for choice in choices])
-    if tolerance.group not in groups:
+    absent, present = len(comparison.unpredicted), len(comparison.rows)
+    statistic, *words = tolerance.name.split()
+    if statistic == UNPREDICTED:
+        return Verdict(tolerance.text, absent / (absent + present) if absent else 0.0, tolerance.limit)
+    group = CHOICE if statistic == CHOICE else " ".join(words) or EVERYTHING
+    if group not in groups:
         known = ", ".join(groups) or "nothing that could be predicted"
-        raise InputError(f"--fail-if {shown(tolerance.text)}: there is no {tolerance.group!r}; there is {known}")
-    return groups[tolerance.group]
+        raise InputError(f"--fail-if {shown(tolerance.text)}: there is no {group!r}; there is {known}")
+    return Verdict(
+        tolerance.text, getattr(groups[group], "worst" if statistic == CHOICE else statistic), tolerance.limit
+    )

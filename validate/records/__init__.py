@@ -2,8 +2,8 @@
 
 A :class:`Record` holds runs, a run its entries: each a schedule (or the :class:`Recipe` of one) and its samples. While
 it is being measured it is a :class:`Journal`. What the numbers of a record mean is here, too: which schedule a time is
-of (``recipe``), what a measured time line shows (``record``), and what the probes among the schedules say of the host's
-calls (``host_calls``).
+of (``recipe``), what a measured time line shows, and what the probes among the schedules say of the host's calls
+(``record``).
 """
 
 from streamsim_validate.records.files import (
@@ -23,27 +23,6 @@ from streamsim_validate.records.files import (
     read_stored,
     unzipped,
     write_record,
-)
-from streamsim_validate.records.host_calls import (
-    MIX_LENGTH,
-    MIXES,
-    PACE_CHAIN,
-    RECORD_CHAINS,
-    SHORTEST_S,
-    SYNCHRONISE_CHAINS,
-    WAIT_CHAINS,
-    Chain,
-    ChainRow,
-    HostCalls,
-    PaceRow,
-    Timing,
-    mix_kind,
-    mixes_s,
-    per_link,
-    rows_of,
-    speed_of,
-    timings_of,
-    usual_pace_s,
 )
 from streamsim_validate.records.recipe import (
     CHUNK_ROUND,
@@ -74,25 +53,43 @@ from streamsim_validate.records.record import (
     COMPUTE,
     D2H,
     H2D,
+    MIX_LENGTH,
+    MIXES,
     NORMAL,
     NOTHING,
+    PACE_CHAIN,
     PACE_ROUND,
+    RECORD_CHAINS,
+    SHORTEST_S,
+    SYNCHRONISE_CHAINS,
+    WAIT_CHAINS,
     Activity,
     Card,
+    Chain,
+    ChainRow,
     Entry,
     Group,
+    HostCalls,
     Machine,
     MeasuredColumns,
+    PaceRow,
     Program,
     Record,
     Run,
     Spans,
+    Timing,
     check_same_card,
     engine_of,
     median_and_spread,
+    mix_kind,
+    mixes_s,
     now,
     relative_deviation,
+    rows_of,
     spans_of,
+    speed_of,
     timeline_of,
+    timings_of,
     to_times,
+    usual_pace_s,
 )
