@@ -1,6 +1,6 @@
 """Searches for the best candidate, and sweeps over configurations.
 
-``budgeted`` simulates candidates within a budget:
+``searches`` simulates candidates within a budget:
 
 - configurations of a grid (``best``): ``grid`` lists them, ``evaluate`` simulates them;
 - placements of layers (``best_offload``);
@@ -10,13 +10,11 @@
 """
 
 from streamsim.search.best import MARGINS_PERCENT, GridSearch, best
-from streamsim.search.best_offload import MOST_DEPTH, MOST_LEAN, best_offload
+from streamsim.search.best_offload import MOST_DEPTH, MOST_LEAN, LayerCosts, WeightRoom, best_offload
 from streamsim.search.best_program import best_program
-from streamsim.search.budgeted import BUDGET_OPS, Search
 from streamsim.search.evaluate import SLOW, TIMES_AS_FAST, evaluate, evaluate_ticks, is_fast, simulation_costs
 from streamsim.search.grid import Grid
-from streamsim.search.placements import LayerCosts, WeightRoom
-from streamsim.search.result import FASTER, Best, Flatness, SimulatedProgram
+from streamsim.search.searches import BUDGET_OPS, FASTER, Best, Flatness, Search, SimulatedProgram
 from streamsim.search.sweep import (
     CONFIG,
     FORMATS,

@@ -18,7 +18,6 @@ or the smallest ring, depth-first before breadth-first, issued live before a gra
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
@@ -28,17 +27,21 @@ from streamsim.analysis import chunk_bounds, predict, work_bound
 from streamsim.device import Device, as_device, link_words, written_in
 from streamsim.program import Config, Workload, most_streams
 from streamsim.rules import TICKS_PER_S
-from streamsim.search.budgeted import BUDGET_OPS, NEAR_PERCENT, Progress, Search, within
 from streamsim.search.evaluate import evaluate_ticks, is_fast, simulation_costs
 from streamsim.search.grid import Grid
-from streamsim.search.result import (
+from streamsim.search.searches import (
+    BUDGET_OPS,
     FASTER,
+    NEAR_PERCENT,
     RANGE_PERCENT,
     Best,
     Flatness,
+    Progress,
+    Search,
     SimulatedProgram,
     near_percent,
     with_one_thing_faster,
+    within,
 )
 
 DEFAULT_CHUNKS, DEFAULT_STREAMS = 4, 4  # the usual numbers of examples and tutorials
@@ -148,27 +151,18 @@ class GridSearch(Search[Config]):
     ) -> None:
         super().__init__(
             lambda some: evaluate_ticks(workload, some, device, fast),
-            lambda config: self._costs[config],
+            lambda some: simulation_costs(workload, some, device, fast),
             attrgetter("simplicity"),
             budget_ops,
             progress,
             BLOCK_OPS,
             near_percent(device),
         )
-        self._costs_of = partial(simulation_costs, workload, device=device, fast=fast)
-        self._costs: dict[Config, float] = {}
         self.places, self.widest_percent = _Places(configs), max(*MARGINS_PERCENT, self.near_percent)
         self._bounds = {
             way: chunk_bounds(workload, device, self.places.numbers, *way)
             for way in {(config.memory, config.launch) for config in configs}
         }
-
-    def cost_ops(self, some: Iterable[Config]) -> float:
-        """Return the cost in ops of simulating all of ``some``."""
-        some = list(some)
-        new = [config for config in some if config not in self._costs]
-        self._costs.update(zip(new, self._costs_of(new), strict=True))
-        return super().cost_ops(some)
 
     def run(self) -> None:
         """Simulate all that may be within the widest margin, or as much as the budget allows."""
@@ -187,12 +181,6 @@ class GridSearch(Search[Config]):
         self._climb()
         self.simulate(self.open_within(0, self.places.along(self.best())))
         self._climb()
-
-    def simulate(self, some: Iterable[Config]) -> None:
-        """Simulate those configurations that are new and that the budget allows."""
-        some = list(some)
-        self.cost_ops(some)
-        super().simulate(some)
 
     def _climb(self) -> None:
         """Try the neighbours of the best few and the simplest, a step in chunks, streams or both, while any is new."""

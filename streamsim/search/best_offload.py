@@ -1,17 +1,38 @@
 """Search for the best placement of layers that do not all fit on the card.
 
-A placement keeps some layers on the card. The other layers take turns over a number of buffers. Placements are
-simulated in the order of their lower bounds, until the next bound is no less than the shortest makespan found. If there
-are few placements, all of them are listed, and the result is the optimum. If only good ones are listed, or a budget of
-simulated ops ends the search, there may be a better placement. None is faster than ``floor_s``, a bound over all.
+A placement keeps some layers on the card, the others take turns over a number of buffers, its depth. Of few layers, all
+placements are listed, and the result is the optimum. Otherwise only good ones are: several orders of keeping layers
+until the memory is full give the first placements. Then single layers, and pairs of layers, change sides as long as
+the bound falls. Placements are simulated in the order of their lower bounds, until the next bound is no less than the
+shortest makespan found. If only good ones are listed, or a budget of simulated ops ends the search, there may be a
+better placement. None is faster than ``floor_s``, a bound over all.
+
+**The bound of a placement.** Copies run one after another in one stream, and layers in another one. Let r(i) be the
+time of the kernels of turn i alone, and c(i) the time of its copy alone. Then, with the host's calls in between,
+
+    a copy ends no earlier than    c(i) after the later of: the copy before it; the layer that used its buffer; its own
+                                   call
+    a layer ends no earlier than   r(i) after the later of: the layer before it; its copy; its call
+
+Hand-overs are left out, as an op that comes late has none. Other effects, such as crowds or one engine for both
+directions, only make ops end later. The numbers of many placements are columns of numpy arrays, so that thousands cost
+little more than one. The bound goes through the first few passes. Each later pass takes at least the time of all its
+kernels, and that of all its copies.
+
+**The bound of all placements.** The kernels run one after another. What the card cannot hold of the layers is copied in
+each sweep over them, in one direction.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
 from heapq import nsmallest
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from msgspec.structs import replace
 
 from streamsim.analysis import predict
@@ -19,14 +40,48 @@ from streamsim.checks import LARGEST_BYTES, check_whole
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device, as_device, link_words
 from streamsim.errors import InputError
-from streamsim.program import Layers, Offload, Schedule, check_layers, loading, one_by_one
-from streamsim.rules import TICKS_PER_S
-from streamsim.search.budgeted import BUDGET_OPS, NEAR_PERCENT, NEVER, Progress, Search
+from streamsim.lowering import BYTE_BITS, call_ticks, kernel_cost, rate_of, surcharges_of
+from streamsim.program import (
+    Copy,
+    Kernel,
+    Layers,
+    Offload,
+    RecordEvent,
+    Schedule,
+    WaitEvent,
+    check_layers,
+    loading,
+    one_by_one,
+)
+from streamsim.rules import TICKS_PER_S, ticks
 from streamsim.search.evaluate import is_fast
-from streamsim.search.placements import LayerCosts, Placement, Space, WeightRoom
-from streamsim.search.result import FASTER, Best, SimulatedProgram, with_one_thing_faster
+from streamsim.search.searches import (
+    BUDGET_OPS,
+    FASTER,
+    NEAR_PERCENT,
+    NEVER,
+    Best,
+    Progress,
+    Search,
+    SimulatedProgram,
+    with_one_thing_faster,
+)
 from streamsim.text import format_bytes
 
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+
+FEWEST_PASSES = 4  # that a bound goes through
+MOST_LISTED = 14  # layers of which all placements are listed
+MOST_NEIGHBOURS = 2000  # pairs of layers of one placement that change sides
+MOST_CELLS = 7_000_000  # layers times passes times placements in the search of good ones: some seconds
+MOST_STARTS = 12  # placements from which the search goes on
+MOST_SIZES = 8  # sizes of the largest streamed layer that are tried
+PARTS = 4  # the free memory is filled by a quarter, a half, three quarters and all
+GOLDEN = (5**0.5 - 1) / 2
+NEAR = 1.0001  # a bound within this factor of the floor ends the search
+AT_LEAST = 300  # the fixed cost of a step of the search, in placements
+SHAKEN, SHAKEN_LAYERS = 64, 4  # random placements in a step, and the mean number of layers that change in each
 MOST_DEPTH = 8
 MOST_STEPS = 1000  # layers of a search
 MOST_OPS = 200_000  # ops of one placement
@@ -77,7 +132,7 @@ def best_offload(
     if not ways:
         raise _nothing_fits(layers, room, every is not None)
     placements = _Placements(layers, device, costs, reserve_bytes)
-    search = Search(placements.ticks, placements.ops, attrgetter("device_bytes"), budget_ops, progress)
+    search = Search(placements.ticks, placements.costs, attrgetter("device_bytes"), budget_ops, progress)
     least_left = NEVER
     for way in ways:
         if way.bound >= search.shortest or (search.took and search.cost_ops([way]) > search.left_ops):
@@ -208,11 +263,11 @@ class _Placements:
         stay = tuple(step.name for number, step in enumerate(self._layers.steps) if number not in gone)
         return Offload(way.depth, stay, reserve_bytes=self._reserve_bytes)
 
-    def ops(self, way: Placement) -> int:
-        """Return the ops of a placement: kernels, and for each streamed turn a copy, two waits and two records."""
-        sides = self._costs.sides
+    def costs(self, ways: Sequence[Placement]) -> list[int]:
+        """Return the ops of placements: kernels, and for each streamed turn a copy, two waits and two records."""
+        sides, passes = self._costs.sides, self._layers.passes
         launches = int(self._costs.launches[sides].sum())
-        return self._layers.passes * (launches + 5 * len(way.streamed) * len(sides))
+        return [passes * (launches + 5 * len(way.streamed) * len(sides)) for way in ways]
 
     def ticks(self, ways: Sequence[Placement]) -> list[int]:
         """Return the simulated makespans of placements."""
@@ -239,3 +294,251 @@ class _Placements:
             device_bytes=config.device_bytes(layers),
             more=more,
         )
+
+
+# Placements and their bounds
+
+
+class WeightRoom(NamedTuple):
+    """Bytes that weights may take: on the card, and pinned on the host (None: any number)."""
+
+    card: int
+    pinned: int | None = None
+
+
+class Placement(NamedTuple):
+    """A placement of layers.
+
+    ``bound``: a lower bound on its makespan, in ticks. ``device_bytes``: memory on the card. ``depth``: the number of
+    buffers. ``streamed``: the numbers of the layers that do not stay on the card.
+    """
+
+    bound: int
+    device_bytes: int
+    depth: int
+    streamed: tuple[int, ...]
+
+
+class LayerCosts:
+    """The costs of a model's layers on a device, in whole ticks, as the model prices them.
+
+    - ``weights``, ``copies``: bytes and ticks of the copy of each layer, shape (layers,).
+    - ``runs``, ``launches``: ticks and number of the kernels of each layer, shape (2, layers): forward and backward.
+    - ``turns``: the turns of a pass; ``returns``: True if a pass goes forward and then backward; ``sides``: the rows of
+      ``runs`` that a pass has; ``pass_runs``: ticks of the kernels of each layer in a pass.
+    """
+
+    def __init__(self, layers: Layers, device: Device) -> None:
+        calls, steps = call_ticks("live", device), layers.steps
+        self.passes, self.turns, self.returns = layers.passes, layers.turns, layers.direction == "both"
+        self.copy_call, self.kernel_call = calls[Copy], calls[Kernel]
+        self.wait_call, self.record_call = calls[WaitEvent], calls[RecordEvent]
+        self.submit, self.enter = ticks(device.host.submit_s), surcharges_of("live", device).enter
+        kernels = [[step.launches(is_backward) for step in steps] for is_backward in (False, True)]
+        self.launches = np.array([[len(some) for some in side] for side in kernels], np.int64)
+        alone = [[sum(kernel_cost(device, op).duration for op in some) for some in side] for side in kernels]
+        self.runs = np.array(alone, np.int64)
+        sizes = [step.weight_bytes for step in steps]
+        self.weights = np.array(sizes, np.int64)
+        copies = [rate_of(device, "h2d", n_bytes, False).duration(n_bytes << BYTE_BITS) for n_bytes in sizes]
+        self.copies = np.array(copies, np.int64)
+        self.sides = sorted({int(turn.is_backward) for turn in self.turns})
+        self.pass_runs: Ints = self.runs[self.sides].sum(axis=0)
+        self.last_run = int(self.runs[int(self.turns[-1].is_backward), self.turns[-1].number])
+
+    def bounds(self, streamed: Bools, depth: int, most_passes: int = FEWEST_PASSES) -> Ints:
+        """Return lower bounds on the makespans of placements in ticks, shape (placements,).
+
+        - ``streamed``: True for streamed layers, at least ``depth`` in each row, shape (placements, layers).
+        - ``most_passes``: the number of passes that the bound goes through.
+        """
+        found = _Progress(self, streamed, depth)
+        gone_through = min(self.passes, most_passes)
+        for _ in range(gone_through):
+            for number, is_backward in self.turns:
+                found.run(number, int(is_backward))
+        times: Any = streamed  # how often a later pass copies each layer
+        if self.returns:
+            items = np.cumsum(streamed, axis=1) - 1
+            times = streamed * (1 * (items >= depth) + (items < items[:, -1:] + 1 - depth))  # forward and backward
+        more = self.passes - gone_through
+        last_copy: Ints = found.copied + more * (times @ self.copies) + self.last_run
+        return np.maximum(found.now + more * int(self.pass_runs.sum()), last_copy) if more else found.now
+
+    def floor(self, room: WeightRoom) -> int:
+        """Return a lower bound in ticks over all placements; if none fits, it need not be one."""
+        kernels, total = self.passes * int(self.pass_runs.sum()), int(self.weights.sum())
+        if total <= room.card:
+            return kernels
+        # The largest streamed layer leaves room for itself beside all larger ones. In one direction, its buffer holds
+        # nothing for the next pass.
+        sizes = (n for n in self.weights.tolist() if n + int(self.weights[self.weights > n].sum()) <= room.card)
+        buffer = 0 if self.returns else min(sizes, default=0)
+        per_byte = float((self.copies / self.weights).min())
+        copied = math.floor(self.passes * len(self.sides) * (total - room.card + buffer) * per_byte)
+        return max(copied + self.last_run, kernels)
+
+
+class _Progress:
+    """The earliest progress of the card and the host, for each of many placements: one number each in each array.
+
+    Items are numbered as in :meth:`streamsim.program.offload.Offload.schedule`.
+    """
+
+    def __init__(self, costs: LayerCosts, streamed: Bools, depth: int) -> None:
+        ways = len(streamed)
+        self._costs, self._streamed, self._depth = costs, streamed, depth
+        self._each = np.arange(ways)
+        self._item = np.zeros(ways, np.int64)
+        self._side, self._has_turned = int(costs.turns[0].is_backward), False
+        self._items = streamed.sum(axis=1) * (1 if costs.returns else costs.passes)
+        self.now = np.zeros(ways, np.int64)  # the end of the last layer
+        self.copied = np.zeros(ways, np.int64)
+        # For each buffer, the earliest start of its next copy: after the layer that used it, and its call.
+        fetch_call = costs.copy_call + costs.record_call
+        called = costs.enter + costs.copy_call + fetch_call * np.arange(depth)
+        self._free = np.repeat(called[:, None] + costs.submit, ways, axis=1)
+        self._host = np.where(self._items > 0, costs.enter + depth * fetch_call, 0)
+        self._enter = np.full(ways, costs.enter, np.int64)  # what the next kernel's stream takes to be entered
+
+    def run(self, number: int, side: int) -> None:
+        """Add the turn of a layer, and the copy into the buffer that it makes free. ``side``: 1 if it is backward."""
+        costs, own = self._costs, self._streamed[:, number]
+        if side != self._side:
+            self._side, self._has_turned = side, True
+            self._item -= 2 * side - 1  # the layer of the last turn is the first one again
+        comes, fetches = self._copied(own)
+        slot = self._item % self._depth
+        free = self._free[slot, self._each]
+        self.copied = np.where(comes, np.maximum(self.copied, free) + costs.copies[number], self.copied)
+        issued = self._host + self._enter + costs.kernel_call + costs.wait_call * comes
+        start = np.maximum(self.now, issued + costs.submit)
+        self.now = np.where(own, np.maximum(start, self.copied), start) + costs.runs[side, number]
+        self._host = issued + costs.kernel_call * (costs.launches[side, number] - 1) + costs.record_call * own
+        called = self._host + costs.wait_call + costs.enter + costs.copy_call
+        self._free[slot, self._each] = np.where(fetches, np.maximum(self.now, called + costs.submit), free)
+        self._host = np.where(fetches, called + costs.record_call, self._host)
+        self._enter = np.where(fetches, costs.enter, 0)
+        self._item += -1 * own if costs.returns and side else own
+
+    def _copied(self, own: Bools) -> tuple[Bools, Bools]:
+        """Return for which placements a turn's layer was copied for it, and a copy into its buffer follows it."""
+        after: Bools = own & (self._item + self._depth < self._items)
+        if not self._costs.returns:
+            return own, after
+        before: Bools = own & (self._item >= self._depth)
+        if self._side:
+            return after, before
+        return (before if self._has_turned else own), after
+
+
+class Space:
+    """The space of placements of the layers of ``costs`` in ``room``, over at most ``most_depth`` buffers."""
+
+    def __init__(self, costs: LayerCosts, room: WeightRoom, most_depth: int) -> None:
+        self._costs, self._room = costs, room
+        self._n = len(costs.weights)
+        self._depths = range(1, min(most_depth, self._n) + 1)
+        self._cells = MOST_CELLS  # what is left of them
+        self._enough = int(costs.floor(room) * NEAR)
+
+    def all_ways(self) -> list[Placement] | None:
+        """Return every placement that fits, the lowest bound first; None if there are too many to list.
+
+        If all layers fit, it is the only one: nothing is faster than no copies.
+        """
+        if int(self._costs.weights.sum()) <= self._room.card:
+            return self._ways(np.zeros((1, self._n), dtype=bool), 1)
+        if self._n > MOST_LISTED:
+            return None
+        sets = (np.arange(1 << self._n)[:, None] >> np.arange(self._n)) & 1 == 1
+        return sorted(way for depth in self._depths for way in self._ways(sets, depth))
+
+    def good_ways(self) -> list[Placement]:
+        """Return some good placements that fit, the lowest bound first."""
+        starts = sorted(way for depth in self._depths for way in self._ways(np.array([*self._starts(depth)]), depth))
+        best_of_depths = {way.depth: way for way in reversed(starts)}.values()
+        found = {*starts}
+        for way in dict.fromkeys([*best_of_depths, *starts[:MOST_STARTS]]):
+            found.update(self._climbed(way))
+        random = np.random.default_rng(len(found))
+        while found and self._cells > 0 and (best := min(found)).bound > self._enough:
+            several = random.random((SHAKEN, self._n)) < SHAKEN_LAYERS / self._n
+            shaken = self._ways(self._row(best) ^ several, best.depth)
+            found.update(self._climbed(min(shaken, default=best)))
+        return sorted(found)
+
+    def _climbed(self, way: Placement) -> Iterator[Placement]:
+        """Yield ever better placements, each the best neighbour of the one before it."""
+        turns = len(self._costs.turns) * min(self._costs.passes, FEWEST_PASSES)
+        while self._cells > 0 and way.bound > self._enough:
+            around = self._neighbours(self._row(way))
+            self._cells -= (len(around) + AT_LEAST) * turns
+            nearest = min(self._ways(around, way.depth), default=way)
+            if nearest[:2] >= way[:2]:
+                break
+            way = nearest
+            yield way
+
+    def _row(self, way: Placement) -> Bools:
+        found = np.zeros(self._n, dtype=bool)
+        found[list(way.streamed)] = True
+        return found
+
+    def _ways(self, streamed: Bools, depth: int) -> list[Placement]:
+        """Return the placements that fit and use ``depth`` buffers, with their bounds; a depth of 1 without any."""
+        weights, count = self._costs.weights, streamed.sum(axis=1)
+        needed = (~streamed) @ weights + depth * np.where(streamed, weights, 0).max(axis=1)
+        fits = (needed <= self._room.card) & ((count >= depth) | ((count == 0) & (depth == 1)))
+        if self._room.pinned is not None:
+            fits &= streamed @ weights <= self._room.pinned
+        bounds = self._costs.bounds(streamed[fits], depth)
+        rows = zip(bounds.tolist(), needed[fits].tolist(), streamed[fits], strict=True)
+        return [Placement(bound, n, depth, tuple(np.flatnonzero(row).tolist())) for bound, n, row in rows]
+
+    def _starts(self, depth: int) -> Iterator[Bools]:
+        """Yield first placements: for some sizes of the largest streamed layer, keep others in several orders."""
+        weights = self._costs.weights
+        sizes = np.unique(weights)[::-1]
+        for largest in sizes[:: max(1, len(sizes) // MOST_SIZES)]:
+            may = weights <= largest
+            left = min(self._room.card - depth * int(largest) - int(weights[~may].sum()), int(weights[may].sum()))
+            for order in self._orders(np.flatnonzero(may)):
+                yield from (self._filled(may, order, left * part // PARTS) for part in range(1, PARTS + 1))
+        yield np.zeros(self._n, dtype=bool)
+
+    def _orders(self, layers: Ints) -> Iterator[Ints]:
+        """Yield the orders in which layers are kept.
+
+        The orders: the first layer first, the last first, the largest first, the copy that most exceeds its
+        kernels first, evenly spread.
+        """
+        yield layers
+        yield layers[::-1]
+        yield layers[np.argsort(-self._costs.weights[layers], kind="stable")]
+        copies = len(self._costs.sides) * self._costs.copies
+        yield layers[np.argsort((self._costs.pass_runs - copies)[layers], kind="stable")]
+        places = np.arange(len(layers)) * GOLDEN % 1  # any number of the first places is evenly spread
+        yield layers[np.argsort(np.argsort(places))]
+
+    def _filled(self, may: Bools, order: Ints, left: int) -> Bools:
+        """Return the streamed layers if layers are kept in this order as long as ``left`` bytes last."""
+        streamed, weights = may.copy(), self._costs.weights
+        for layer in order:
+            if weights[layer] <= left:
+                streamed[layer] = False
+                left -= int(weights[layer])
+        return streamed
+
+    def _neighbours(self, row: Bools) -> Bools:
+        """Return the neighbours of a placement: one layer changes sides, or a kept and a streamed one trade places.
+
+        Of more than ``MOST_NEIGHBOURS`` pairs, a random choice is taken.
+        """
+        one = np.eye(self._n, dtype=bool)
+        kept, gone = np.meshgrid(np.flatnonzero(~row), np.flatnonzero(row), indexing="ij")
+        pairs: Any = np.stack([kept.ravel(), gone.ravel()], axis=1)
+        if len(pairs) > MOST_NEIGHBOURS:
+            pairs = np.random.default_rng(len(pairs)).permutation(pairs)[:MOST_NEIGHBOURS]
+        found: Bools = row ^ np.concatenate([one, one[pairs[:, 0]] | one[pairs[:, 1]]])
+        return found

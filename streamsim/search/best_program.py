@@ -11,9 +11,8 @@ from streamsim.advice import Trial, Values, advise, what_if
 from streamsim.analysis import lower_bound
 from streamsim.device import Device, as_device, link_words
 from streamsim.program import Schedule, check_schedule
-from streamsim.search.budgeted import BUDGET_OPS
 from streamsim.search.evaluate import is_fast
-from streamsim.search.result import Best, SimulatedProgram
+from streamsim.search.searches import BUDGET_OPS, Best, SimulatedProgram
 from streamsim.transform import chunk_count
 
 STREAMS, DEPTHS = (2, 3, 4, 6, 8, 12, 16, 24, 32), (1, 2, 4)
