@@ -12,9 +12,9 @@
 from streamsim.search.best import MARGINS_PERCENT, GridSearch, best
 from streamsim.search.best_offload import MOST_DEPTH, MOST_LEAN, LayerCosts, WeightRoom, best_offload
 from streamsim.search.best_program import best_program
-from streamsim.search.evaluate import SLOW, TIMES_AS_FAST, evaluate, evaluate_ticks, is_fast, simulation_costs
+from streamsim.search.evaluate import SLOW, evaluate, evaluate_ticks, is_fast, simulation_costs
 from streamsim.search.grid import Grid
-from streamsim.search.searches import BUDGET_OPS, FASTER, Best, Flatness, Search, SimulatedProgram
+from streamsim.search.searches import BUDGET_OPS, FASTER, Best, Flatness, SimulatedProgram
 from streamsim.search.sweep import (
     CONFIG,
     FORMATS,
@@ -28,7 +28,6 @@ from streamsim.search.sweep import (
     format_of,
     header,
     read_rows,
-    scaled,
     sweep_blocks,
     write_sweep,
 )

@@ -20,7 +20,6 @@ from streamsim.rules import TICKS_PER_S
 from streamsim.search import (
     FASTER,
     MARGINS_PERCENT,
-    TIMES_AS_FAST,
     Grid,
     GridSearch,
     evaluate_ticks,
@@ -201,15 +200,6 @@ def test_a_twentieth_of_the_ops_finds_a_program_within_a_percent(name: str, kern
     found = GridSearch(workload, device, configs, True, int(budget))
     found.run()
     assert found.shortest <= 1.01 * min(evaluate_ticks(workload, configs, device, fast=True))
-
-
-@pytest.mark.skipif(not is_fast(), reason="needs numba")
-def test_what_the_compiled_twin_leaves_to_simpy_costs_what_it_costs_there() -> None:
-    """A prefetching program without a copy in."""
-    work, configs = Workload(1 << 20, (), (4,), (WorkloadKernel(duration_s=1e-3),)), [Config(chunks=2)]
-    configs.append(Config("prefetch", chunks=2))
-    costs, slow = (simulation_costs(work, configs, load_device("h200"), fast) for fast in (True, False))
-    assert costs == [slow[0] / TIMES_AS_FAST, slow[1]]
 
 
 def test_what_binds_gains_and_what_does_not_does_not() -> None:
@@ -424,3 +414,22 @@ def test_each_configuration_gains_over_a_serial_program_with_its_own_host_work()
     assert found.compared["serial"].makespan_s == found.best.serial_s
     said = found.to_json()["usual"]
     assert said["speedup"] == (found.compared["usual"].serial_s or 0) / found.compared["usual"].makespan_s
+
+
+def test_a_grid_goes_from_one_chunk_on_one_stream_to_256_on_32_in_both_orders() -> None:
+    configs = set(Grid().configs(pipeline_of(1000)))
+    assert configs == {
+        Config(order, chunks, streams)
+        for order in ("depth-first", "breadth-first")
+        for chunks in range(1, 257)
+        for streams in range(1, min(chunks, 32) + 1)
+    }
+
+
+@pytest.mark.parametrize(
+    ("asked", "card", "limit"), [(None, None, None), (None, 40, 40), (40, None, 40), (40, 99, 40), (99, 40, 40)]
+)
+def test_what_may_be_held_is_the_least_of_what_was_asked_and_what_the_card_has(
+    asked: int | None, card: int | None, limit: int | None
+) -> None:
+    assert Grid(memory_limit_bytes=asked).within(card) == Grid(memory_limit_bytes=limit)

@@ -8,24 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 from stamped import unstamped
-from strategies import NS, make_device, pipeline_of
+from strategies import NS, make_device
 
 import streamsim
 from streamsim.cli import main
 from streamsim.device import load_device, read_device, write_device
 from streamsim.program import (
-    Config,
-    Layer,
-    Layers,
     Workload,
     WorkloadKernel,
-    one_stream,
     workload_of_sizes,
-    write_layers,
-    write_schedule,
-    write_workload,
 )
-from streamsim.search import SLOW, Best, Grid, is_fast
+from streamsim.search import SLOW, Grid, is_fast
 
 # The command
 
@@ -143,20 +136,6 @@ def test_what_the_workload_forbids_is_left_out_with_a_word(capsys: pytest.Captur
     )
 
 
-def test_the_table_names_what_to_use(capsys: pytest.CaptureFixture[str]) -> None:
-    best: Best[Config] = streamsim.best(
-        Workload(1 << 18, (4,), (4,), (WorkloadKernel(duration_s=20e-6),)),
-        load_device("h200"),
-        Grid(tuple(range(1, 7)), (1, 2, 3)),
-    )
-    table = " ".join(said(capsys, *PIPELINE, "--all").split())
-    config = best.simplest.config
-    assert f"{config.chunks} chunk{'s' * (config.chunks > 1)} on {config.streams} stream" in table
-    assert f"{best.programs} programs: {best.simulated} simulated" in table
-    for word in ("unchunked", "usual", "bound of the work", "flatness", "link 1.1x", "kernel 1.1x", "launch 1.1x"):
-        assert word in table
-
-
 def test_the_command_says_what_is_not_known(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
     monkeypatch.setattr(import_module("streamsim.search.best"), "is_fast", lambda: False)
     monkeypatch.setattr(import_module("streamsim.cli.best"), "BUDGET_OPS", 80)
@@ -167,12 +146,6 @@ def test_the_command_says_what_is_not_known(capsys: pytest.CaptureFixture[str], 
     assert value["left_open"] > 0
     assert value["left_open_because"] == "the budget of 80 simulated ops is spent"
     assert value["floor_s"] < value["best"]["makespan_s"]
-    table = " ".join(said(capsys, *PIPELINE, "--all").split())
-    for words in ("best found", "the simplest found within 1 % of the best found", "unknown within 1, 5, 10 %"):
-        assert words in table
-    assert "Not exact, though no program is more than" in table
-    assert f"{value['left_open']} left open" in table
-    assert "numba or --exact leaves nothing open" in table
     exact = json.loads(said(capsys, *PIPELINE, "--exact", "--json"))
     assert (exact["exact"], exact["left_open"], exact["left_open_because"]) == (True, 0, None)
     assert exact["best"]["makespan_s"] == exact["floor_s"] <= value["best"]["makespan_s"]
@@ -184,16 +157,3 @@ def test_a_memory_limit_brings_rings(capsys: pytest.CaptureFixture[str]) -> None
     assert value["device_bytes"] <= 1 << 20
     assert value["usual_fits"] is False
     assert json.loads(said(capsys, *PIPELINE, "--json"))["usual_fits"] is True
-
-
-def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_workload(pipeline_of(1 << 20), tmp_path / "workload.toml")
-    layers = tuple(Layer(1 << 20, (WorkloadKernel(duration_s=1e-3),), name) for name in ("in", "out"))
-    write_layers(Layers(layers), tmp_path / "layers.toml")
-    write_schedule(one_stream(pipeline_of(1 << 20), 3), tmp_path / "program.json")
-    text = said(capsys, "--help-all")
-    examples = [line.split()[2:] for line in text.splitlines() if line.startswith("    streamsim best ")]
-    assert len(examples) == 6
-    for arguments in examples:
-        said(capsys, *arguments)

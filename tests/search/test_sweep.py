@@ -29,7 +29,7 @@ from streamsim.program import (
     workload_of_sizes,
     write_workload,
 )
-from streamsim.search import Axis, Combinations, Sweep, is_fast, read_asked, scaled, sweep, sweep_blocks, sweep_of
+from streamsim.search import Axis, Combinations, Sweep, is_fast, read_asked, sweep, sweep_blocks, sweep_of
 
 MODULE = sys.modules["streamsim.search.sweep"]  # whose name in the room is the function's
 ASKED = {
@@ -106,15 +106,6 @@ def test_rows_depend_neither_on_the_blocks_nor_on_where_it_starts(block: int, st
     assert cut == whole
     before = len(Combinations(sweep, 0, start).numbers)
     assert [row for part in sweep_blocks(sweep, start, block=block) for row in part.rows] == whole[before:]
-
-
-def test_a_block_has_no_more_ops_or_rows_than_are_worth_losing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two chunks of three ops each are six: two programs are twelve."""
-    sweep = small("2", streams=["1,2"], connections=["1,2"])
-    monkeypatch.setattr(MODULE, "BLOCK_OPS", {False: 12, True: 12})
-    assert [rows.stop for rows in sweep_blocks(sweep)] == [2, 4]
-    monkeypatch.setattr(MODULE, "BLOCK_ROWS", 1)
-    assert [rows.stop for rows in sweep_blocks(sweep)] == [1, 2, 3, 4]
 
 
 def test_sizes_kernels_and_devices_can_be_axes() -> None:
@@ -227,17 +218,6 @@ def test_arrays_of_a_workload_that_is_cut_by_bytes_are_swept_in_bytes() -> None:
     assert [row["h2d_bytes"] for row in sweep(workload, "ideal", h2d="128B,256B")] == [128, 256]
 
 
-def test_scaling_a_workload_scales_its_elements_and_times() -> None:
-    workload = Workload(1000, (4,), (8,), (WorkloadKernel(duration_s=1e-3),))
-    assert scaled(workload, 2.5) == Workload(2500, (4,), (8,), (WorkloadKernel(duration_s=2.5e-3),))
-
-
-def test_a_device_is_known_by_its_name() -> None:
-    """However often the name was read from a file: equal, not the same object."""
-    sweep = small("1", device=["a100,k20c"])
-    assert sweep.device({"device": "".join(("k20", "c"))}).name == "k20c"
-
-
 def test_connections_are_those_of_every_engine() -> None:
     workload = Workload(16384, (4,), (4,), (WorkloadKernel(duration_s=10e-6),))
     schedule = breadth_first(workload, 8, 4)
@@ -277,10 +257,6 @@ def test_python_says_what_the_options_say() -> None:
     found = sweep(None, ["a100", load_device("k20c")], set={"h2d.latency_s": [1e-6, "20us"]}, **axes)
     assert found == sweep_of(ASKED)
     assert list(found) == rows_of(found) == list(found.rows(fast=False))
-    assert repr(found) == (
-        "Sweep(720 combinations: device x 2, h2d.latency_s x 2, h2d_bytes x 3, kernel_s x 1, d2h_bytes x 1,"
-        " order x 3, buffers x 2, chunks x 5, streams x 2)"
-    )
 
 
 def test_a_number_that_is_no_text_is_in_seconds_whole_or_not() -> None:

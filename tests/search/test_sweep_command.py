@@ -2,18 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from strategies import pipeline_of
 from sweeps import said
 
 from streamsim.analysis import kernel_assumptions
 from streamsim.cli import main
 from streamsim.device import link_words, load_device
-from streamsim.program import workload_of_sizes, write_workload
+from streamsim.program import workload_of_sizes
 from streamsim.search import read_rows
-from streamsim.text import format_change, format_seconds
 
 # The command
 
@@ -67,37 +64,6 @@ def test_options_win_over_the_file(capsys: pytest.CaptureFixture[str], tmp_path:
     (tmp_path / "s.toml").write_text('h2d = "64KiB"\nkernel = "10us"\nd2h = "64KiB"\nchunks = "1..40"\n')
     out, _ = said(capsys, "--file", str(tmp_path / "s.toml"), "--chunks", "7", "--json")
     assert json.loads(out)["chunks"] == 7
-
-
-def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any) -> None:
-    import shlex
-
-    monkeypatch.chdir(tmp_path)
-    write_workload(pipeline_of(1 << 20), tmp_path / "workload.toml")
-    text, _ = said(capsys, "--help-all")
-    examples = [shlex.split(line)[2:] for line in text.splitlines() if line.startswith("    streamsim sweep ")]
-    assert len(examples) == 4
-    for example in examples:
-        said(capsys, *example)
-    assert {"sweep.csv", "devices.jsonl"} <= {path.name for path in tmp_path.iterdir()}
-
-
-def test_the_table_has_the_rows_rounded_and_what_they_have_in_common_once(capsys: pytest.CaptureFixture[str]) -> None:
-    options = [*WORK.split(), "--chunks", "1..3", "--streams", "1,2"]
-    (csv, _), (table, _) = (said(capsys, *options, *more) for more in ((), ("--format", "table")))
-    names, *rows = (line.split(",") for line in csv.splitlines())
-    title, _, heads, _, *lines = (line.strip() for line in table.splitlines())
-    assert title == "6 predictions"
-    (common,) = (line for line in lines if line.startswith("all with device h200, "))
-    assert "order depth-first" in common
-    assert "chunks" not in common
-    assert heads.split() == ["chunks", "streams", "time", "above", "the", "best", "speed-up"]
-    best_s = min(float(row[names.index("makespan_s")]) for row in rows)
-    for row, line in zip(rows, lines, strict=False):
-        took_s = float(row[names.index("makespan_s")])
-        words = [row[names.index(name)] for name in ("chunks", "streams")]
-        words += [*format_seconds(took_s).split(), format_change(took_s / best_s - 1)]
-        assert line.split()[:-1] == words
 
 
 def test_a_table_of_many_rows_is_of_the_fastest(capsys: pytest.CaptureFixture[str]) -> None:
