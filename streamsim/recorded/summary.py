@@ -106,7 +106,7 @@ class RecordedCardUse(msgspec.Struct, frozen=True):
     """The use of a card, from the call of its first work to the end of its last work.
 
     - ``start_s``, ``end_s``: seconds since the recording's beginning.
-    - ``pages_s``: seconds in which pages of unified memory moved, for whatever reason.
+    - ``pages_s``: seconds in which pages of unified memory moved that no call had prefetched.
     - ``overlap_s``: seconds in which two engines or more are busy.
     - ``idle_s``: seconds in which no engine is busy, divided into the reasons in ``idle``.
     - ``without_kernel_s``: seconds in which no kernel runs, divided into the reasons in ``without_kernel``.
@@ -380,6 +380,9 @@ def verdict_of(use: RecordedCardUse) -> tuple[str, str]:
 
 def _binds(use: RecordedCardUse) -> str:
     span = format_seconds(use.span_s)
+    if use.pages_s >= BINDING * use.span_s > 0:
+        pages = f"pages of unified memory that nobody prefetched, which move for {_share(use.pages_s, use)} of {span}"
+        return f"binds: {pages}; prefetch them (cudaMemPrefetchAsync)"
     busiest = max(use.engines, key=lambda engine: engine.busy_s, default=None)
     if busiest is None or busiest.busy_s < use.idle_s:
         return f"binds: the host; no engine of the card is busy for {_share(use.idle_s, use)} of {span}"

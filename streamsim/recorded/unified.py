@@ -67,9 +67,9 @@ def lanes_of(recording: Recording, first_ns: int) -> tuple[RecordedTrack, ...]:
 
 
 def moves_of(recording: Recording, card: int, first_ns: int, last_ns: int) -> Intervals:
-    """Return when pages of a card moved between two times, as disjoint intervals."""
+    """Return when pages of a card moved between two times without a prefetch, as disjoint intervals."""
     pages = recording.pages
-    rows = (pages.card == card) & (pages.kind <= PageKind.BETWEEN_CARDS)
+    rows = (pages.card == card) & (pages.kind <= PageKind.BETWEEN_CARDS) & (pages.cause != PageCause.PREFETCH)
     return merged(*(column[rows].clip(first_ns, last_ns) for column in (pages.start_ns, pages.end_ns)))
 
 

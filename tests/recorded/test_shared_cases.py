@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from made_recordings import SHARED
 
-from streamsim.recorded import Replay, read_recording, replay, summarise
+from streamsim.recorded import Replay, read_recording, replay, summarise, verdict_of
 
 CASES = SHARED.parent / "cases"
 pytestmark = [
@@ -49,6 +49,7 @@ def test_pages_that_move_are_an_amount_and_a_time(tmp_path: Path) -> None:
         ("pages in, ahead of need", 2, 512 << 20)
     ]
     assert found.cards[0].pages_s == pytest.approx(0.11363)
+    assert verdict_of(found.cards[0])[0].startswith("binds: pages of unified memory that nobody prefetched")
     assert not found.unread
 
 

@@ -17,6 +17,7 @@ from streamsim.recorded import (
     recorded_times,
     replay,
     summarise,
+    verdict_of,
 )
 from streamsim.report import gantt, plot_gantt, trace_events
 from streamsim.timeline import Timeline, recorded_timeline
@@ -94,8 +95,19 @@ def test_a_prefetch_that_goes_on_after_its_call_holds_its_stream(tmp_path: Path)
     assert abs(found.error) < 0.1
     (card,) = summarise(found.recording).cards
     assert {use.name: round(use.busy_s * 1e6) for use in card.engines} == {"kernels": 10, "unified memory": 82}
-    assert round(card.pages_s * 1e6) == 80
+    assert card.pages_s == 0
     assert {reason.why for reason in card.without_kernel} >= {"behind a move of pages of its stream"}
+
+
+def test_pages_that_move_when_they_are_touched_bind(tmp_path: Path) -> None:
+    """A kernel of 90 us, in which pages move for 70 us after faults."""
+    made = Export()
+    made.call("cudaLaunchKernel", 0, 9_000, 2)
+    made.work("KERNEL", 10_000, 100_000, 2, gridX=64, gridY=1, gridZ=1, blockX=64, blockY=1, blockZ=1)
+    made.work("MEMCPY", 15_000, 85_000, 0, bytes=MIB, copyKind=IN, srcKind=7, dstKind=7, migrationCause=2)
+    (card,) = summarise(read_recording(made.write(tmp_path / "t.sqlite"))).cards
+    assert round(card.pages_s * 1e6) == 70
+    assert verdict_of(card)[0].startswith("binds: pages of unified memory that nobody prefetched, which move for 70%")
 
 
 def test_the_recorded_time_line_has_a_lane_for_each_cause(recording: Recording, line: Timeline) -> None:
