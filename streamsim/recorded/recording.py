@@ -374,13 +374,12 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
     def _check_rows(self, field: str, table: Any) -> None:
         most = {"name": len(self.names), "thread": len(self.threads), "stream": len(self.streams)}
         most |= {"card": len(self.cards), "call": len(self.calls), "record": len(self.calls)}
-        least = {"name": 0, "thread": 0 if field == "calls" else NONE, "card": NONE if field == "pages" else 0}
-        for name in table.__struct_fields__:
-            if name in most:
-                column = getattr(table, name)
-                _check(field, name, column, (column >= least.get(name, NONE)) & (column < most[name]), "known")
-        kinds = _KINDS.get(field, AnnotationKind)
-        _check(field, "kind", table.kind, (table.kind >= 0) & (table.kind < len(kinds)), "a kind")
+        most |= {"kind": len(_KINDS[type(table)]), "memory": len(CopyMemory), "cause": len(PageCause)}
+        least = dict.fromkeys(("name", "kind", "memory", "cause"), 0)
+        least |= {"thread": 0 if field == "calls" else NONE, "card": NONE if field == "pages" else 0}
+        for name in filter(most.__contains__, table.__struct_fields__):
+            column = getattr(table, name)
+            _check(field, name, column, (column >= least.get(name, NONE)) & (column < most[name]), "known")
         in_order = np.diff(table.start_ns, prepend=table.start_ns[:1]) >= 0
         _check(field, "start_ns", table.start_ns, in_order & (table.start_ns >= 0), "in order")
         ends = (table.end_ns >= table.start_ns) & (table.end_ns <= LATEST_NS)
@@ -392,16 +391,13 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
         records = table.kind[table.record] == CallKind.RECORD if len(table) else known
         _check("calls", "record", table.record, ~known | records, "a call that records an event")
         _check("work", "bytes", work.bytes, work.bytes >= 0, "no fewer than 0")
-        causes = self.pages.cause
-        _check("pages", "cause", causes, (causes >= 0) & (causes < len(PageCause)), "a cause")
         copies = work.kind == WorkKind.COPY
         directed = (work.direction > 0) & (work.direction < len(CopyDirection))
         _check("work", "direction", work.direction, np.where(copies, directed, work.direction == 0), "a copy's")
-        _check("work", "memory", work.memory, (work.memory >= 0) & (work.memory < len(CopyMemory)), "a memory")
 
 
-_KINDS: dict[str, type[IntEnum]] = {"calls": CallKind, "work": WorkKind, "pages": PageKind}
-_KINDS["uncontended_elsewhere"] = WorkKind
+_KINDS: dict[type, type[IntEnum]] = {HostCalls: CallKind, CardWork: WorkKind, PageEvents: PageKind}
+_KINDS[Annotations] = AnnotationKind
 
 
 def _check(field: str, name: str, column: NDArray[Any], right: NDArray[Any], expected: str) -> None:

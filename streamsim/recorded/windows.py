@@ -81,15 +81,14 @@ def busiest_card(recording: Recording) -> tuple[int, list[int]]:
 def named_spans(recording: Recording) -> list[NamedSpan]:
     """Return the named ranges and steps, the longest first."""
     notes = recording.annotations
-    of_program = (notes.kind == AnnotationKind.RANGE) | (notes.kind == AnnotationKind.STEP)
-    notes = notes.rows(of_program)
+    notes = notes.rows(np.isin(notes.kind, (AnnotationKind.RANGE, AnnotationKind.STEP)))
     names, first, inverse, counts = np.unique(notes.name, return_index=True, return_inverse=True, return_counts=True)
     lengths = (notes.end_ns - notes.start_ns) / 1e9
-    total = np.bincount(inverse, lengths, len(names))
     longest = np.zeros(len(names))
     np.maximum.at(longest, inverse, lengths)
-    columns = zip(names.tolist(), counts.tolist(), notes.start_ns[first] / 1e9, total, longest, strict=True)
-    found = [NamedSpan(recording.names[n], c, float(f), float(t), float(m)) for n, c, f, t, m in columns]
+    times = (notes.start_ns[first] / 1e9, np.bincount(inverse, lengths, len(names)), longest)
+    columns = zip(names.tolist(), counts.tolist(), *(column.tolist() for column in times), strict=True)
+    found = [NamedSpan(recording.names[name], *row) for name, *row in columns]
     return sorted(found, key=lambda span: (-span.longest_s, span.first_s))
 
 
@@ -173,32 +172,32 @@ def processes_of(recording: Recording) -> tuple[NDArray[np.int64], NDArray[np.in
 
 def _of_process(recording: Recording, process: int) -> Recording:
     of_calls, of_work = processes_of(recording)
-    known = sorted({*of_calls.tolist(), *of_work.tolist()} - {NONE})
-    if process not in known:
-        raise InputError(f"--process = {process}: not in the recording; it has {_listed(known)}")
-    threads = np.array([thread.process for thread in recording.threads] + [NONE])
-    notes = recording.annotations
-    own = recording.pages.process == process
-    work, theirs = np.isin(of_work, (process, NONE)), threads[notes.thread] == process
-    return _chosen(recording, of_calls == process, work, theirs, own)
+    _check_known("--process", process, {*of_calls.tolist(), *of_work.tolist()} - {NONE})
+    work, pages = np.isin(of_work, (process, NONE)), recording.pages.process == process
+    return _used_by(recording, np.array([process]), work, pages)
 
 
 def _of_card(recording: Recording, number: int) -> Recording:
     known = [card.id for card in recording.cards]
-    if number not in known:
-        raise InputError(f"--gpu = {number}: not in the recording; it has {_listed(sorted(known))}")
-    of_calls, of_work = processes_of(recording)
+    _check_known("--gpu", number, set(known))
     here = recording.work.card == known.index(number)
-    users = np.unique(of_work[here])
-    threads = np.array([thread.process for thread in recording.threads] + [NONE])
-    theirs = np.isin(threads[recording.annotations.thread], users)
+    users = np.unique(processes_of(recording)[1][here])
     pages = recording.pages
     own = (pages.card == known.index(number)) | ((pages.card == NONE) & np.isin(pages.process, users))
-    return _chosen(recording, np.isin(of_calls, users), here, theirs, own)
+    return _used_by(recording, users, here, own)
 
 
-def _listed(numbers: list[int]) -> str:
-    return ", ".join(map(str, numbers[:20])) + (", ..." if len(numbers) > 20 else "") if numbers else "none"
+def _used_by(recording: Recording, users: NDArray[np.int64], work: Any, pages: Any) -> Recording:
+    """Return the calls and annotations of some processes, with these rows of work and pages."""
+    threads = np.array([thread.process for thread in recording.threads] + [NONE])
+    calls, notes = (np.isin(threads[table.thread], users) for table in (recording.calls, recording.annotations))
+    return _chosen(recording, calls, work, notes, pages)
+
+
+def _check_known(option: str, number: int, known: set[int]) -> None:
+    if number not in known:
+        numbers = ", ".join(map(str, sorted(known)[:20])) + (", ..." if len(known) > 20 else "")
+        raise InputError(f"{option} = {number}: not in the recording; it has {numbers or 'none'}")
 
 
 def _without_first(recording: Recording) -> Recording:
@@ -209,8 +208,6 @@ def _without_first(recording: Recording) -> Recording:
         mine = np.flatnonzero(of_calls == process)
         first = np.flatnonzero(issues[mine])[:1]
         kept[mine[: first[0] + 1 if len(first) else 0]] = False
-    if kept.all():
-        return recording
     return _with_calls(recording, kept, 0, recording.end_ns + 1, "what --skip-first leaves")
 
 
