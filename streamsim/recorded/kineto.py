@@ -50,18 +50,10 @@ NO_STREAM = 0xFFFFFFFF
 LEGACY_STREAM = 7  # CUPTI's number of the first context's null stream
 FARTHEST_US = Decimal(1 << 61) / 1000
 _COPY = re.compile(r"(?:Memcpy\s*|Copy)(\w+?)\b.*?(?:\((\w+) -> (\w+)\))?\s*\Z", re.ASCII)
-_DIRECTIONS = {
-    "HtoD": CopyDirection.H2D,
-    "DtoH": CopyDirection.D2H,
-    "DtoD": CopyDirection.D2D,
-    "PtoP": CopyDirection.PEER,
-}
-_DIRECTIONS |= {
-    "HostToDevice": CopyDirection.H2D,
-    "DeviceToHost": CopyDirection.D2H,
-    "DeviceToDevice": CopyDirection.D2D,
-}
-_DIRECTIONS |= {"PeerToPeer": CopyDirection.PEER}
+_DIRECTIONS = dict.fromkeys(("HtoD", "HostToDevice"), CopyDirection.H2D)
+_DIRECTIONS |= dict.fromkeys(("DtoH", "DeviceToHost"), CopyDirection.D2H)
+_DIRECTIONS |= dict.fromkeys(("DtoD", "DeviceToDevice"), CopyDirection.D2D)
+_DIRECTIONS |= dict.fromkeys(("PtoP", "PeerToPeer"), CopyDirection.PEER)
 _MEMORIES = {"Pageable": CopyMemory.PAGEABLE, "Pinned": CopyMemory.PINNED}
 
 
@@ -185,15 +177,8 @@ class _EventReader:
         card = self._number(event.pid if args.device == NONE else args.device)
         stream = self._stream(card, args.context, self._number(event.tid if args.stream == NONE else args.stream))
         placed = (UNKNOWN_PROCESS, kind, builder.name(name), builder.card(card), stream, args.correlation)
-        amounts = (
-            self._number(args.bytes),
-            direction,
-            memory,
-            args.grid,
-            args.block,
-            args.registers,
-            args.shared_bytes,
-        )
+        size = self._number(args.bytes)
+        amounts = (size, direction, memory, args.grid, args.block, args.registers, args.shared_bytes)
         self._rows["work"].append((*row, *placed, *amounts, args.graph, args.node))
 
     def _note(self, event: _TraceEvent, row: tuple[int, int]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -138,29 +138,20 @@ def beside(recording: Recording, program: RecordedProgram, device: Device) -> Re
 
 def _engines(
     recording: Recording, first_ns: int, device: Device, timeline: Timeline, ops: Rows, rows: Rows
-) -> Sequence[EngineReplay]:
+) -> Iterator[EngineReplay]:
     engine = np.array(timeline.engine)[ops]
     starts, ends = occupied_ns(recording, device)
     starts = np.maximum(starts, first_ns)  # what ran before the program began is no part of it
-    found = []
     for number, name in enumerate(timeline.engine_names):
-        own = engine == number
-        busy_ns = length(merged(starts[rows[own]], ends[rows[own]]))
-        found.append(EngineReplay(name, busy_ns / 1e9, timeline.busy_s[name]))
-    return found
+        own = rows[engine == number]
+        yield EngineReplay(name, length(merged(starts[own], ends[own])) / 1e9, timeline.busy_s[name])
 
 
-def _worst(timeline: Timeline, ops: Rows, recorded_ns: Rows, predicted_ns: Rows) -> Sequence[Misplaced]:
+def _worst(timeline: Timeline, ops: Rows, recorded_ns: Rows, predicted_ns: Rows) -> Iterator[Misplaced]:
     farthest = np.argsort(-np.abs(predicted_ns - recorded_ns), kind="stable")[:WORST]
-    return [
-        Misplaced(
-            int(ops[k]),
-            label(timeline.schedule.ops[int(ops[k])]),
-            int(recorded_ns[k]) / 1e9,
-            int(predicted_ns[k]) / 1e9,
-        )
-        for k in farthest
-    ]
+    starts_s = ((column[farthest] / 1e9).tolist() for column in (recorded_ns, predicted_ns))
+    for op, recorded_s, predicted_s in zip(ops[farthest].tolist(), *starts_s, strict=True):
+        yield Misplaced(op, label(timeline.schedule.ops[op]), recorded_s, predicted_s)
 
 
 BAD = 0.1  # relative error of the whole time, or of an engine's, from which a replay is called bad
@@ -297,10 +288,7 @@ def recorded_times(recording: Recording, program: RecordedProgram) -> RecordedTi
     call's time.
     """
     calls, work, first_ns = recording.calls, recording.work, program.first_ns
-    issued_ns, returned_ns = (
-        _since(calls.start_ns, program.call, first_ns),
-        _since(calls.end_ns, program.call, first_ns),
-    )
+    issued_ns, returned_ns = (_since(column, program.call, first_ns) for column in (calls.start_ns, calls.end_ns))
     for i, (before, call) in enumerate(pairwise(program.call), 1):
         if call == before != NONE:
             issued_ns[i] = returned_ns[i]
