@@ -25,7 +25,7 @@ import msgspec
 from streamsim.device import LINEAR
 from streamsim.errors import InputError
 from streamsim.program import Workload, WorkloadKernel
-from streamsim_validate.records import STAND_IN, Recipe, Value, linear_layers, stand_ins, workload_key
+from streamsim_validate.records import STAND_IN, Recipe, Value, workload_key
 
 KI, MI = 1 << 10, 1 << 20
 # Iterations of sincos for kernels of about a tenth, a third, one and four times a copy of the same elements
@@ -342,6 +342,7 @@ PROGRAM_COUNT = 150  # of each language
 PER_WORKLOAD = 10
 HAS_LINEAR = "pytorch"
 ELEMENTS = (256 * KI, MI, 4 * MI, 16 * MI)  # floats
+ELEMENT_BYTES, LAST = 4, "relu"  # the operation behind linear layers
 CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 STREAMS = (1, 2, 3, 4, 6, 8)
 BUFFERS = (2, 3, 4)
@@ -351,6 +352,19 @@ FEATURES = (256, 1024)
 LAYERS = (1, 2)
 LINEAR_PERCENT = 30
 PROGRAM_PATTERNS = (("depth-first", 35), ("breadth-first", 35), ("ring", 15), ("prefetch", 15))
+
+
+def stand_ins(elements: int, kernels: int, work: int) -> Workload:
+    """Return a workload of a float in and out of each element, with ``kernels`` stand-ins of ``work`` rounds."""
+    kernel = WorkloadKernel(STAND_IN, parameter=work)
+    return Workload(elements, (ELEMENT_BYTES,), (ELEMENT_BYTES,), (kernel,) * kernels)
+
+
+def linear_layers(rows: int, features: int, layers: int) -> Workload:
+    """Return a workload of rows of floats through linear layers of ``features``, and one operation more."""
+    kernels = (WorkloadKernel(LINEAR, parameter=features),) * layers
+    size = (ELEMENT_BYTES * features,)
+    return Workload(rows, size, size, (*kernels, WorkloadKernel(LAST)))
 
 
 class Drawn(NamedTuple):

@@ -20,9 +20,11 @@ from streamsim_validate.compare.predictions import compare, row_of, time_lines
 from streamsim_validate.compare.profiles import (
     FEWEST_REPEATS,
     drift_of,
+    mixes_s,
     predict_device_s,
     predict_wall_s,
     profiles_of,
+    speed_of,
     with_link,
 )
 from streamsim_validate.records.recipe import LINK_PAIR, Recipe, closed, digest
@@ -35,9 +37,7 @@ from streamsim_validate.records.record import (
     Record,
     Run,
     Timing,
-    mixes_s,
     rows_of,
-    speed_of,
     timings_of,
 )
 from streamsim_validate.suites import sincos

@@ -33,9 +33,9 @@ from streamsim_validate.records import (
     digest,
     key_of,
     read_record,
-    stand_ins,
     write_record,
 )
+from streamsim_validate.suites import stand_ins
 
 US = 1e-6
 

@@ -22,10 +22,11 @@ from streamsim.code import VERIFIED, Language
 from streamsim.device import KernelCost
 from streamsim.errors import InputError
 from streamsim_validate.gpu import Compiled
-from streamsim_validate.records import recipe_of, stand_ins
+from streamsim_validate.records import recipe_of
 from streamsim_validate.run import Planned, check_language
 from streamsim_validate.run.kernels import FEW, NEAR, TRIES, rounds_for, said_s
 from streamsim_validate.run.programs import Cuda, Python, Result, function_of
+from streamsim_validate.suites import stand_ins
 
 PYTHON: tuple[Language, ...] = ("cupy", "pytorch")
 KERNEL_S = 20e-6

@@ -121,6 +121,7 @@ COMMANDS = {
     "compare r.json.gz there.json.gz --page p.html": "--page: is of one record, and 2 are given",
     "compare r.json.gz there.json.gz --samples 20": "--samples: is of one record, and 2 are given",
     f"{TUNE} --budget 0": "budget",
+    f"{TUNE} -o there.json.gz": "there.json.gz: there is such a file already; move it away, or",
     f"{TUNE} --kernels none.cu": "none.cu: cannot read it",
     f"{TUNE} --kernels none.f90": "none.f90: expected a .cu file",
     f"{TUNE} --kernels mine.cu": "mine.cu: has mine, and the workload names kernel;",

@@ -222,12 +222,3 @@ def assert_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], me
     assert message in said.err
     assert said.err.count("\n") == 1
     assert sorted(os.listdir()) == before
-
-
-def test_an_output_that_is_there_is_refused_before_the_card_is_opened(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(cli, "open_gpu", lambda _: pytest.fail("opens the card"))
-    Path("t.json.gz").write_bytes(b"precious")
-    assert_one_line(capsys, QUICK, "t.json.gz: there is such a file already; move it away, or")
-    assert Path("t.json.gz").read_bytes() == b"precious"

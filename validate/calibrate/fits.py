@@ -15,7 +15,7 @@ from streamsim.errors import InputError
 from streamsim_validate.calibrate import parts, probes
 from streamsim_validate.calibrate.front_ends import fit_front_end, fit_recorder
 from streamsim_validate.calibrate.samples import Samples, misfits, rms
-from streamsim_validate.records import CALIBRATED_ON, SYNCHRONISE_CHAINS, HostCalls, relative_deviation
+from streamsim_validate.records import CALIBRATED_ON, HostCalls, relative_deviation
 
 FITTED = {probes.copies: 4, probes.duplex: 5, probes.crowded: 6}  # probes: how many numbers were fitted to them
 TWO_IN_SERIES = "duplex h2d", "duplex d2h"  # two copies beside one: the misfit of one is twice theirs
@@ -123,7 +123,7 @@ def host_spread(samples: Samples, device: Device) -> dict[str, float]:
     """Return the spread of the host's calls: of programs, and from the scatter of the chains of other calls."""
     host = device.host
     found = calls_spread(samples, host.after_wait_s)
-    found["synchronize_s"] = samples.scatter(SYNCHRONISE_CHAINS, "wall_s")
+    found["synchronize_s"] = samples.scatter(probes.SYNCHRONISE_CHAINS, "wall_s")
     found |= dict.fromkeys(("submit_s", "wake_s"), samples.scatter("blocking kernel", "wall_s"))
     found |= dict.fromkeys(("graph_launch_s", "graph_node_s"), samples.scatter("graph"))
     return {f"host.{call}": scatter for call, scatter in found.items()}

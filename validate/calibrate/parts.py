@@ -24,7 +24,7 @@ from streamsim_validate.calibrate.samples import (
     simulated_issue_s,
     simulated_per_link,
 )
-from streamsim_validate.records import RECORD_CHAINS, SYNCHRONISE_CHAINS, WAIT_CHAINS, Chain, HostCalls
+from streamsim_validate.records import Chain, HostCalls
 
 
 class Link(NamedTuple):
@@ -302,7 +302,9 @@ def refit_calls(samples: Samples, device: Device) -> Device:
 
 def fit_programs(samples: Samples, after_wait_s: float) -> CallsFit:
     """Return the least squares fit. Records and waits come in pairs: their ratio is the one of their own chains."""
-    events_s = {kind: max(0.0, samples.per_link(kind, 0, "issue_s")) for kind in (RECORD_CHAINS, WAIT_CHAINS)}
+    events_s = {
+        kind: max(0.0, samples.per_link(kind, 0, "issue_s")) for kind in (probes.RECORD_CHAINS, probes.WAIT_CHAINS)
+    }
     if samples.has(probes.PROGRAM_KINDS):
         found = [(schedule, took_in_paces(samples, chain) * samples.pace_s) for chain, schedule in probes.programs()]
     else:  # older samples
@@ -328,9 +330,9 @@ def _calls(samples: Samples, each: np.ndarray, events_s: Mapping[str, float]) ->
     return HostCalls(
         copy_s=copy_s,
         kernel_s=kernel_s,
-        record_s=events * events_s[RECORD_CHAINS],
-        wait_s=events * events_s[WAIT_CHAINS],
-        synchronize_s=max(0.0, samples.per_link(SYNCHRONISE_CHAINS, 0, "wall_s")),
+        record_s=events * events_s[probes.RECORD_CHAINS],
+        wait_s=events * events_s[probes.WAIT_CHAINS],
+        synchronize_s=max(0.0, samples.per_link(probes.SYNCHRONISE_CHAINS, 0, "wall_s")),
         first_on_stream_s=first_on_stream_s,
     )
 
@@ -351,7 +353,7 @@ def _counts(schedule: Schedule, events_s: Mapping[str, float]) -> tuple[float, .
     calls = (Copy, Kernel, RecordEvent, WaitEvent)
     copies, kernels, records, waits = (sum(isinstance(op, call) for op in schedule.ops) for call in calls)
     queues = {(op.stream, getattr(op, "direction", "")) for op in schedule.ops if isinstance(op, Copy | Kernel)}
-    return copies, kernels, records * events_s[RECORD_CHAINS] + waits * events_s[WAIT_CHAINS], len(queues)
+    return copies, kernels, records * events_s[probes.RECORD_CHAINS] + waits * events_s[probes.WAIT_CHAINS], len(queues)
 
 
 def fit_host(samples: Samples, h2d: Link) -> Host:

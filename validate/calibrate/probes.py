@@ -40,16 +40,7 @@ from streamsim.program import (
     ring,
 )
 from streamsim.rules import MANY, PAIR
-from streamsim_validate.records import (
-    MIX_LENGTH,
-    MIXES,
-    RECORD_CHAINS,
-    SYNCHRONISE_CHAINS,
-    WAIT_CHAINS,
-    Chain,
-    mix_kind,
-    relay,
-)
+from streamsim_validate.records import MIX_LENGTH, MIXES, Chain, mix_kind, relay
 
 KI, MI = 1 << 10, 1 << 20
 LARGEST_PAGEABLE_BYTES, MOST_ELEMENTS = 16 * MI, 64 * MI
@@ -399,6 +390,7 @@ def programs() -> Iterator[Probe]:
             yield chain, replace(make(workload, chunks, streams), name=f"probe {chain.key}")
 
 
+RECORD_CHAINS, WAIT_CHAINS, SYNCHRONISE_CHAINS = "record", "wait", "synchronise"  # kinds of chains of one call
 HOST_LENGTHS = (16, 64)
 GRAPH_NODES = (8, 32, 128)
 SERIAL_KINDS = {"serial hkd", "serial hgkd"}  # older samples have none

@@ -34,7 +34,6 @@ from streamsim_validate.records import (
     MIXES,
     PACE_CHAIN,
     SHORTEST_S,
-    SYNCHRONISE_CHAINS,
     Card,
     Chain,
     ChainRow,
@@ -50,7 +49,7 @@ from streamsim_validate.records import (
 )
 
 SAMPLES_VERSION = 2
-NOTHING_ON_CARD = {SYNCHRONISE_CHAINS}  # kinds of chains that do: their time on the card is 0
+NOTHING_ON_CARD = {probes.SYNCHRONISE_CHAINS}  # kinds of chains that do: their time on the card is 0
 BESIDE = "duplex", "crowded"
 COPY_KINDS = {*probes.DIRECTIONS, *BESIDE, *(f"{kind} {d}" for kind in BESIDE for d in probes.DIRECTIONS)}
 

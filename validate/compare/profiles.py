@@ -13,8 +13,9 @@ fitted to a schedule's own times.
 """
 
 import contextlib
+import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from operator import attrgetter
@@ -31,6 +32,7 @@ from streamsim.program import RecordEvent, Schedule
 from streamsim.rules import TICKS_PER_S
 from streamsim_validate.records import (
     LINK_PAIR,
+    MIXES,
     SHORTEST_S,
     Chain,
     ChainRow,
@@ -39,8 +41,8 @@ from streamsim_validate.records import (
     PaceRow,
     Run,
     Timing,
-    mixes_s,
-    speed_of,
+    Timings,
+    mix_chain,
     timings_of,
     usual_pace_s,
     with_timing_events,
@@ -211,6 +213,25 @@ def _known(samples: dict[str, Any] | None) -> _Known | None:
         return _Known(mixes_s(_telling(plain.timings)), usual_pace_s(paces_s) if any(paces_s) else 0.0)
     except (msgspec.ValidationError, InputError):
         return None
+
+
+def mixes_s(timings: Timings) -> dict[Chain, float]:
+    """Return the seconds in which the host issued each of the mixes. Raises InputError when one is missing."""
+    found = {}
+    for mix in (mix_chain(letters, streams) for letters, streams in MIXES):
+        if mix not in timings:
+            raise InputError(f"calibration: no chain {mix.key!r}; calibrate again")
+        found[mix] = float(median(timing.issue_s for timing in timings[mix]))
+    return found
+
+
+def speed_of(took_s: Mapping[Chain, float], usual_s: Mapping[Chain, float]) -> float:
+    """Return the time of the host's calls over the usual time, from the times of the same mixes.
+
+    The result is the geometric mean over the mixes. A host changes its speed for all calls at once. The medians of two
+    mixes may fall on two of its speeds, so their difference says little about one call.
+    """
+    return math.exp(mean(math.log(took_s[mix] / usual_s[mix]) for mix in usual_s))
 
 
 def _speeds(run: Run, known: Sequence[_Known]) -> dict[int, float]:

@@ -30,7 +30,6 @@ FEW = 60  # schedules that are listed without being asked for
 FEW_ABSENT = 5  # of those without a prediction or a measurement, likewise
 NOTABLE = 0.10  # of a profile's number: said in the text
 NOTHING = "-"
-ABSENT = (NOTHING, "", "", "")
 WORST = "the worst predicted, pageable memory left out"
 FIGURES = ("n", "median", "p95", "worst", "bias", "noise")
 
@@ -192,29 +191,18 @@ def _side_by_side(comparisons: Mapping[str, Comparison], most: int) -> Iterator[
 
     A schedule is as bad as the largest of its absolute errors in any of the records.
     """
-    found = list(comparisons.values())
-    for number, (name, one) in enumerate(comparisons.items(), 1):
+    found = dict(enumerate(comparisons.values(), 1))
+    for (number, one), name in zip(found.items(), comparisons, strict=True):
         yield f"{number}: {name}: {title(one)}"
-    yield _errors_of_each(found)
-    yield from _worst_of_each(found, most)
-
-
-def _errors_of_each(comparisons: Sequence[Comparison]) -> Table:
-    groups = [{**one.summaries["class"], **one.summaries.get(FRONT_END, {})} for one in comparisons]
-    heads = [f"{number}: n" for number in range(1, 1 + len(groups))]
-    rows = [
-        [name, *(cell for own in groups for cell in (_figures(own[name])[:4] if name in own else ABSENT))]
-        for name in dict.fromkeys(name for own in groups for name in own)
-    ]
-    choices = [[choice.regret <= WITHIN for choice in one.choices] for one in comparisons]
-    counts = {
-        f"choice within {WITHIN:.0%}": [f"{sum(some)} of {len(some)}" if some else NOTHING for some in choices],
-        "not predicted": [f"{len(one.unpredicted)}" for one in comparisons],
-        "not measured": [f"{len(one.unmeasured)}" for one in comparisons],
-    }
-    rows += [[name, *(cell for count in own for cell in (count, "", "", ""))] for name, own in counts.items()]
-    columns = (head for first in heads for head in (first, "median", "p95", "worst"))
-    return table_of("", ("model, by class", *columns), rows)
+    groups = {k: {**one.by_class(), **one.by_front_end()} for k, one in found.items()}
+    names = dict.fromkeys(name for own in groups.values() for name in own)
+    rows = [(name, f"{k}", *_figures(own[name])) for name in names for k, own in groups.items() if name in own]
+    yield table_of("", ("model, by class", "record", *FIGURES), rows)
+    for number, one in found.items():
+        yield from _choice_summary(f"{number}: choice", one.choices, WITHIN)
+        if absent := len(one.unpredicted) + len(one.unmeasured):
+            yield f"{number}: {counted(absent, 'schedule')} not measured or not predicted"
+    yield from _worst_of_each(list(found.values()), most)
 
 
 def _worst_of_each(comparisons: Sequence[Comparison], most: int) -> Iterator[Table]:

@@ -18,7 +18,7 @@ from typing import Any, cast
 import msgspec
 
 from streamsim.checks import MOST_CHUNKS, check_whole
-from streamsim.device import LINEAR, Host
+from streamsim.device import Host
 from streamsim.errors import InputError
 from streamsim.program import (
     Config,
@@ -264,7 +264,7 @@ def first_closing(schedule: Schedule) -> int:
     return first
 
 
-STAND_IN, LAST = "stand_in", "relu"  # kernels beside LINEAR; rounds and features are their parameters
+STAND_IN = "stand_in"  # a kernel beside LINEAR; rounds and features are their parameters
 PROGRAMS = "programs"  # the suite
 # Calls by their letters in a round, and what each costs: i, o copies in and out, k a kernel, l a linear layer, n a
 # kernel that no other round has, r and w record and wait for an event, s synchronises, | enters a stream.
@@ -280,20 +280,6 @@ LINK_BYTES = 32 << 20
 LINK_PAIR = Schedule(
     (Copy("h2d", LINK_BYTES, 1), Copy("d2h", LINK_BYTES, 2), Synchronize()), streams=("non-blocking",) * 2
 )
-ELEMENT_BYTES = 4
-
-
-def stand_ins(elements: int, kernels: int, work: int) -> Workload:
-    """Return a workload of a float in and out of each element, with ``kernels`` stand-ins of ``work`` rounds."""
-    kernel = WorkloadKernel(STAND_IN, parameter=work)
-    return Workload(elements, (ELEMENT_BYTES,), (ELEMENT_BYTES,), (kernel,) * kernels)
-
-
-def linear_layers(rows: int, features: int, layers: int) -> Workload:
-    """Return a workload of rows of floats through linear layers of ``features``, and one operation more."""
-    kernels = (WorkloadKernel(LINEAR, parameter=features),) * layers
-    size = (ELEMENT_BYTES * features,)
-    return Workload(rows, size, size, (*kernels, WorkloadKernel(LAST)))
 
 
 def costs_in(kind: str) -> Counter[str]:

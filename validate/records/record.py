@@ -5,7 +5,6 @@ its schedules and in its calibrations. :mod:`streamsim_validate.calibrate` has t
 cost of each call.
 """
 
-import math
 import os
 import platform
 import statistics
@@ -83,7 +82,6 @@ def check_times(what: str, seconds: Sequence[float]) -> None:
 COPIES, CHUNK, MIX_LENGTH = "hd", "hkd", 64  # the calls of a link of a mix, by their letters, and its links
 FEW_STREAMS, MANY_STREAMS = 4, 32
 MIXES = ((COPIES, FEW_STREAMS), (CHUNK, FEW_STREAMS), (CHUNK, MANY_STREAMS))
-RECORD_CHAINS, WAIT_CHAINS, SYNCHRONISE_CHAINS = "record", "wait", "synchronise"  # kinds of chains of one call
 
 
 class HostCalls(NamedTuple):
@@ -119,25 +117,6 @@ def usual_pace_s(paces_s: Iterable[Sequence[float]]) -> float:
     if not found:
         raise InputError("calibration: no paces beside the programs, of an earlier version; calibrate again")
     return float(statistics.median(found))
-
-
-def mixes_s(timings: Timings) -> dict[Chain, float]:
-    """Return the seconds in which the host issued each of the mixes. Raises InputError when one is missing."""
-    found = {}
-    for mix in (mix_chain(letters, streams) for letters, streams in MIXES):
-        if mix not in timings:
-            raise InputError(f"calibration: no chain {mix.key!r}; calibrate again")
-        found[mix] = float(statistics.median(timing.issue_s for timing in timings[mix]))
-    return found
-
-
-def speed_of(took_s: Mapping[Chain, float], usual_s: Mapping[Chain, float]) -> float:
-    """Return the time of the host's calls over the usual time, from the times of the same mixes.
-
-    The result is the geometric mean over the mixes. A host changes its speed for all calls at once. The medians of two
-    mixes may fall on two of its speeds, so their difference says little about one call.
-    """
-    return math.exp(statistics.mean(math.log(took_s[mix] / usual_s[mix]) for mix in usual_s))
 
 
 CALIBRATED_ON = "calibrated on "  # then the card's whole name
