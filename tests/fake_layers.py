@@ -206,7 +206,7 @@ def fake_torch_with_layers(card: LayersCard) -> dict[str, Any]:
     )
     torch = fake_torch(card)["torch"]
     torch.nn = nn
-    torch.no_grad, torch.enable_grad = lambda: _as_it_is, nullcontext
+    torch.set_grad_enabled, torch.enable_grad = _no_gradients, nullcontext
     torch.autograd = SimpleNamespace(grad=grad)
     torch.zeros = lambda n: on_host(np.zeros(n))
     torch.randn = lambda *shape: on_host(np.asarray(rng.normal(size=shape)))
@@ -216,8 +216,8 @@ def fake_torch_with_layers(card: LayersCard) -> dict[str, Any]:
     return {"torch": torch, "torch.nn": nn, "torch.nn.utils": utils, "torch.utils.benchmark": benchmark}
 
 
-def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
+def _no_gradients(mode: bool) -> None:
+    assert not mode
 
 
 def _empty(card: LayersCard, n: int, device: str, dtype: str) -> Floats:

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from streamsim.code.fitted import cuda_lines
 from streamsim.code.plans import Array, ChunkKernels
-from streamsim.code.templates import CUDA, CUDA_CUT, CUDA_GRAPH, CUDA_HOST_WORK, CUDA_KERNELS, CUDA_ROUNDS
-from streamsim.code.writer import Parts, Writer
+from streamsim.code.templates import CUDA, CUDA_CUT, CUDA_GRAPH, CUDA_HOST_WORK, CUDA_KERNELS, CUDA_ROUNDS, Parts
+from streamsim.code.writer import Writer
 from streamsim.program import Direction
 
 
@@ -53,7 +53,7 @@ class Cuda(Writer):
         "blocking": "Check(cudaStreamCreateWithFlags(&{name}, cudaStreamDefault));",
         "legacy": "{name} = cudaStreamLegacy;",
     }
-    fitted = staticmethod(cuda_lines)
+    lines_of = staticmethod(cuda_lines)
 
     def block(self, head: str, body: list[str]) -> list[str]:
         return [f"{head} {{", *indent("\n".join(body), "  ").splitlines(), "}"]

@@ -15,8 +15,9 @@ from streamsim.code.templates import (
     PYTHON_HOST_WORK,
     PYTHON_KERNELS,
     PYTHON_ROUNDS,
+    Parts,
 )
-from streamsim.code.writer import Parts, Writer
+from streamsim.code.writer import Writer
 from streamsim.errors import InputError
 from streamsim.program import Direction
 
@@ -36,7 +37,7 @@ class Python(Writer):
     kernels, rounds = "kernels({pieces}, work)", "max(1, round({weight} * work))"
     for_each = "for d in {name}"
     cut, heads = "cut({size}, {unit}, chunks)", "[slice(p.stop - p.start) for p in {name}]"
-    fitted = staticmethod(python_lines)
+    lines_of = staticmethod(python_lines)
     imports: tuple[str, ...]
     settled: tuple[str, ...] = ()  # before outputs are compared
     in_stream: str  # the head of a block of calls in {stream}
@@ -180,15 +181,13 @@ def _string(text: str) -> list[str]:
     return [*(f'    "{line} "' for line in lines), f'    "{last}",']
 
 
-# PyTorch's threads that compare arrays look for more work for some 5 ms. Beside 16 such threads, the host's calls take
-# 1.4 times as long.
-SINGLE = "torch.set_num_threads(1)  # those that compare outputs spin on beside the calls"
-
-
 class PyTorch(Python):
     """Programs with PyTorch's tensors, whose kernels are eager operations with an ``out`` tensor."""
 
-    name, imports, settled = "pytorch", ("import torch",), (SINGLE,)
+    name, imports = "pytorch", ("import torch",)
+    # PyTorch's threads that compare arrays look for more work for some 5 ms. Beside 16 such threads, the host's calls
+    # take 1.4 times as long.
+    settled = ("torch.set_num_threads(1)  # those that compare outputs spin on beside the calls",)
     in_stream, launch = "with torch.cuda.stream({stream})", "stand_in({source}, {rounds}, out={target})"
     synchronise = "torch.cuda.synchronize()"
     event, events = "torch.cuda.Event()", "[torch.cuda.Event() for _ in range({number})]"

@@ -4,12 +4,21 @@ A line that is a name alone, such as ``$memory``, stands for lines, perhaps none
 """
 
 import re
+from collections.abc import Callable
 from string import Template
 
 _NAME_ALONE = re.compile(r"( *)\$(\w+)")
 
 
-def written(template: str, parts: dict[str, str | list[str]]) -> str:
+Parts = dict[str, str | list[str]]
+
+
+def fitted(lines_of: Callable[[str], list[str]], template: str, parts: Parts) -> str:
+    """Return a program: a template with its ``parts``, and lines that are too long as ``lines_of`` breaks them."""
+    return "".join(f"{part}\n" for line in written(template, parts).splitlines() for part in lines_of(line))
+
+
+def written(template: str, parts: Parts) -> str:
     """Return the text of a template. A part that is a text has names of ``parts`` too; a list is lines as they are."""
     found: list[str] = []
     for line in template.splitlines():
@@ -45,7 +54,7 @@ $functions
 def measure($arguments):
     $fewer
     $cuts
-    # The memory: h_ on the host, d_ on the card.
+    # The memory of the host (h_) and of the card (d_).
     $memory
 
     # The streams and the events.
@@ -206,7 +215,7 @@ int main(int argc, char** argv) {
   $arguments
 
   $cuts
-  // The memory: h_ on the host, d_ on the card.
+  // The memory of the host (h_) and of the card (d_).
   $memory
 
   // The streams and the events.

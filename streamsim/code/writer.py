@@ -4,9 +4,7 @@ from abc import abstractmethod
 from typing import ClassVar
 
 from streamsim.code.plans import ROUNDS_UNTIMED, VERIFIED, Array, ChunkKernels, CodePlan, Steps
-from streamsim.code.templates import written
-
-Parts = dict[str, str | list[str]]
+from streamsim.code.templates import Parts, fitted
 
 
 class Writer(Steps):
@@ -36,12 +34,11 @@ class Writer(Steps):
 
     def text(self) -> str:
         """Return the program."""
-        text = written(self.template, self.common_parts() | self.parts())
-        return "".join(f"{part}\n" for line in text.splitlines() for part in self.fitted(line))
+        return fitted(self.lines_of, self.template, self.common_parts() | self.parts())
 
     @staticmethod
     @abstractmethod
-    def fitted(line: str) -> list[str]:
+    def lines_of(line: str) -> list[str]:
         """Return a line, broken if it is too long."""
 
     @abstractmethod
