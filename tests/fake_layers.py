@@ -7,7 +7,7 @@ show as output that is not verified.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace

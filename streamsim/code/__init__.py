@@ -2,9 +2,10 @@
 
 A plan describes a program without a language (:mod:`~streamsim.code.plans`). For a workload,
 :mod:`~streamsim.code.loops` plans the loop of its pattern. For any other schedule, :mod:`~streamsim.code.written_out`
-plans its ops one by one. Both write steps, whose texts a language gives. :mod:`~streamsim.code.templates` shows whole
-programs, with places for what a plan decides. :mod:`~streamsim.code.python` and :mod:`~streamsim.code.cuda` fill these
-places; :mod:`~streamsim.code.writer` is what they share, and :mod:`~streamsim.code.fitted` breaks long lines.
+plans its ops one by one. Both issue steps, which each language writes in its own words
+(:mod:`~streamsim.code.steps`). :mod:`~streamsim.code.templates` shows whole programs, with places for what a plan
+decides. :mod:`~streamsim.code.python` and :mod:`~streamsim.code.cuda` fill these places;
+:mod:`~streamsim.code.writer` is what they share, and :mod:`~streamsim.code.fitted` breaks long lines.
 :mod:`~streamsim.code.programs` chooses the language.
 :mod:`~streamsim.code.layers` writes the program of a model's streamed layers.
 """

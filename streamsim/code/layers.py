@@ -10,6 +10,7 @@ from textwrap import wrap
 from streamsim.code.fitted import PYTHON_WIDTH, python_lines
 from streamsim.code.plans import FLOAT_BYTES, VERIFIED, Language
 from streamsim.code.python import PyTorch
+from streamsim.code.steps import PYTORCH
 from streamsim.code.templates import PYTHON, fitted
 from streamsim.errors import InputError
 from streamsim.program import Layers, Offload
@@ -155,6 +156,7 @@ def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorc
     features = next(n for n in (MOST_FEATURES >> k for k in range(32)) if n * n <= min(sizes))
     is_both, is_backward = layers.direction == "both", layers.is_backward
     words = f"{len(steps)} layers{f' {layers.direction_words}' * is_backward}, {len(stay)} stay on the card"
+    defaults = {"depth": config.depth, "passes": layers.passes, "repeat": 10, "rows": 1024}
     timed = '"layer_s": [alone(k) for k in range(len(model))], '
     timed += '"backward_s": [alone(k, "b(f, x, x)") for k in range(len(model))], ' * is_backward
     return fitted(
@@ -171,13 +173,12 @@ def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorc
                 *_list("LAUNCHES", _runs([len(step.launches(False)) for step in steps])),
                 *(_list("RESIDENT", list(map(str, stay)), "{}") if stay else ["RESIDENT = set()"]),
             ],
-            "defaults": f'"depth": {config.depth}, "passes": {layers.passes}, "repeat": 10, "rows": 1024',
+            "defaults": ", ".join(f'"{name}": {value}' for name, value in defaults.items()),
             "kernels": _MODEL,
             "loss": _LOSS if is_backward else "",
             "backward": _BACKWARD if is_backward else "",
             "functions": "",
-            "arguments": "depth, passes, repeat, rows",
-            "fewer": "",
+            "arguments": ", ".join(defaults),
             "cuts": "",
             "memory": _MEMORY,
             "order": "reversed(range(len(model)))" if layers.direction == "backward" else "range(len(model))",
@@ -195,16 +196,17 @@ def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorc
             "before": ["i -= k in host"] if is_both else [],
             "after": [] if is_both else ["i += k in host"],
             "way": "-" if is_both else "+",
-            "synchronise": PyTorch.synchronise,
+            "synchronise": PYTORCH["synchronise"],
             "fresh": ["for buffer in buffers:", '    buffer.fill_(float("nan"))'],
             "output": "y.cpu() for y in results",
             "rounds": "",
-            "settled": list(PyTorch.settled),
+            "settled": PyTorch.settled,
             "number": "2",
             "captured": "",
             "program": "pipeline, pool",
             "verified": str(VERIFIED),
-            "equal": PyTorch.equal,
+            "equal": PYTORCH["equal"],
+            "work": "",
             "found": f'"card_bytes": torch.cuda.max_memory_allocated(), {timed}',
             "too_many": "",
             "hint": "",

@@ -8,7 +8,8 @@ from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
-from streamsim.code.plans import FLOAT_BYTES, ONCE, Array, ChunkKernels, CodePlan, Cut, KernelCall, Steps, TimedKernels
+from streamsim.code.plans import FLOAT_BYTES, ONCE, Array, ChunkKernels, CodePlan, Cut, KernelCall, TimedKernels
+from streamsim.code.steps import Steps
 from streamsim.errors import InputError
 from streamsim.program import (
     ALIGN_BYTES,
@@ -189,13 +190,13 @@ class _Issued:
         return TimedKernels(self._all_kernels, seconds, "the kernels of all chunks")
 
     def _all_kernels(self, to: Steps) -> list[str]:
-        return to.within("pool[0]", to.loop("i", "0", "chunks", self._stage(to, "run", "pool[0]", "i")))
+        return to.within("pool[0]", to.loop("i", "chunks", self._stage(to, "run", "pool[0]", "i")))
 
     def steps(self, to: Steps) -> list[str]:
         """Return all calls, in order."""
         used = {step.stream for step in self._loop.steps if not isinstance(step, loops.Prepare)}
         used |= {0, *self._loop.ends[: bool(self._arrays.once)]}
-        roles = [to.let.format(name=role, value=f"stream[{k}]") for k, role in enumerate(self._loop.roles) if k in used]
+        roles = [to.say("let", name=role, value=f"stream[{k}]") for k, role in enumerate(self._loop.roles) if k in used]
         passes = [line for bodies in self._loop.passes for line in self._pass(to, bodies)]
         return [*roles, *self._once_in(to), *passes, *self._once_out(to)]
 
@@ -209,11 +210,11 @@ class _Issued:
         now = [step for body in bodies if not body.follows for step in body.steps]
         behind = [step for body in bodies if body.follows for step in body.steps]
         if not behind:
-            return to.loop("i", "0", "chunks", self._body(to, now, "i"))
+            return to.loop("i", "chunks", self._body(to, now, "i"))
         body = to.when(["i < chunks"], self._body(to, now, "i"))
-        body += [to.let.format(name="k", value="i - ahead"), *to.when(["k >= 0"], self._body(to, behind, "k"))]
-        ahead = to.let.format(name="ahead", value="int(buffers > 1)")
-        return [ahead, *to.loop("i", "0", "chunks + ahead", body)]
+        body += [to.say("let", name="k", value="i - ahead"), *to.when(["k >= 0"], self._body(to, behind, "k"))]
+        ahead = to.say("let", name="ahead", value="int(buffers > 1)")
+        return [ahead, *to.loop("i", "chunks + ahead", body)]
 
     def _body(self, to: Steps, steps: Sequence[loops.Step], chunk: str) -> list[str]:
         lines: list[str] = []
@@ -232,20 +233,20 @@ class _Issued:
             case loops.Wait(event, number, before):
                 earlier = f"{chunk} - {before}" if before else chunk
                 conditions += [f"{chunk} >= {before}"] if before else []
-                call = to.wait.format(event=f"{event}[{earlier}]", stream=self._stream(number))
+                call = to.say("wait", event=f"{event}[{earlier}]", stream=self._stream(number))
             case loops.Record(event, number, awaited):
                 conditions += [] if awaited is None else [f"{chunk} + {awaited} < chunks"]
-                call = to.record.format(event=f"{event}[{chunk}]", stream=self._stream(number))
+                call = to.say("record", event=f"{event}[{chunk}]", stream=self._stream(number))
             case _:
-                return [to.host_work.format(seconds=self._work)] if self._work else []
-        return to.when(conditions, [call]) if conditions else [call]
+                return [to.say("host work", seconds=self._work)] if self._work else []
+        return to.when(conditions, [call])
 
     def _stage(self, to: Steps, stage: loops.Stage, stream: str, chunk: str) -> list[str]:
         """Return the calls of a stage of a chunk."""
         arrays = self._arrays
         if stage == "run":
             pieces = dict.fromkeys(arrays.on_card(a, chunk) for a in (*arrays.sources, *arrays.tables, *arrays.targets))
-            return [to.kernels.format(pieces=", ".join(pieces), stream=stream)]
+            return [to.say("kernels", pieces=", ".join(pieces), stream=stream)]
         direction: Direction = "h2d" if stage == "copy in" else "d2h"
         copied = arrays.inputs if stage == "copy in" else arrays.outputs
         pairs = [(arrays.on_card(array, chunk), arrays.on_host(array, chunk)) for array in copied]
@@ -262,8 +263,8 @@ class _Issued:
             return []
         lines = self._copies_once(to, "h2d", self._arrays.tables, 0)
         if self._others:
-            lines += to.when(["streams > 1"], [to.record.format(event="loaded_once", stream="stream[0]")])
-            lines += to.loop("k", "1", self._others, [to.wait.format(event="loaded_once", stream="stream[k]")])
+            lines += to.when(["streams > 1"], [to.say("record", event="loaded_once", stream="stream[0]")])
+            lines += to.loop("k", self._others, [to.say("wait", event="loaded_once", stream="stream[k]")], first="1")
         return lines
 
     def _once_out(self, to: Steps) -> list[str]:
@@ -273,9 +274,9 @@ class _Issued:
         first, *others = self._loop.ends or (0,)
 
         def joined(event: str, other: str) -> list[str]:
-            wait = to.wait.format(event=event, stream=self._stream(first))
-            return [to.record.format(event=event, stream=other), wait]
+            wait = to.say("wait", event=event, stream=self._stream(first))
+            return [to.say("record", event=event, stream=other), wait]
 
-        lines = to.loop("k", "1", self._others, joined("ended[k]", "stream[k]")) if self._others else []
+        lines = to.loop("k", self._others, joined("ended[k]", "stream[k]"), first="1") if self._others else []
         lines += [line for other in others for line in joined("ended", self._stream(other))]
         return [*lines, *self._copies_once(to, "d2h", self._arrays.once, first)]

@@ -1,15 +1,14 @@
-"""Plans of programs without a language, and the steps that each language writes in its own words.
+"""Plans of programs without a language.
 
 Expressions, such as ``i - buffers``, and pieces of arrays, such as ``d_x[part[i]]``, are the same text in every
 language. Sizes are in floats, because all arrays of these programs hold floats.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal, NamedTuple, get_args
 
+from streamsim.code.steps import Steps
 from streamsim.device import CALLS, COMPILED
-from streamsim.program import Direction
 from streamsim.program import MemoryKind as Place
 
 FLOAT_BYTES = 4
@@ -28,48 +27,6 @@ def language_of(front_end: str) -> Language | None:
     return next((language for language, name in FRONT_END_OF.items() if name == wanted), None)
 
 
-class Steps(ABC):
-    """The steps of a program in a language: texts with places for their words, and blocks of such lines."""
-
-    indent: str
-    let: str  # the variable {name} with its {value}
-    part: str  # the floats of {name} from {start} up to {stop}
-    record: str  # the {event} in the {stream}
-    wait: str  # of the {stream} for the {event}
-    synchronise: str  # a wait of the host for the card; the next two: for {name}, a stream or an event
-    synchronise_stream: str
-    synchronise_event: str
-    host_work: str  # that takes {seconds}
-    kernels: str  # the user's, with these {pieces} of arrays, in the {stream}
-    launch: str  # one launch of the stand-in in the {stream}: {rounds} from {source} to {target}
-    rounds: str  # of a launch with this {weight}, a share (0..1] of the most rounds of any launch
-    for_each: str  # the head of a loop over the buffers of {name}, each of them d
-
-    @abstractmethod
-    def copy(self, direction: Direction, card: str, host: str, stream: str, is_blocking: bool) -> list[str]:
-        """Return a copy between a piece on the card and one on the host, in the current stream, called ``stream``."""
-
-    @abstractmethod
-    def block(self, head: str, body: list[str]) -> list[str]:
-        """Return the body behind its head."""
-
-    @abstractmethod
-    def within(self, stream: str, body: list[str]) -> list[str]:
-        """Return calls in a stream."""
-
-    @abstractmethod
-    def loop(self, name: str, first: str, end: str, body: list[str]) -> list[str]:
-        """Return the body for ``name`` from ``first`` to ``end - 1``."""
-
-    @abstractmethod
-    def when(self, conditions: Sequence[str], body: list[str]) -> list[str]:
-        """Return the body under the conditions."""
-
-    def rounds_of(self, weight: float) -> str:
-        """Return the rounds of a launch with this weight."""
-        return "work" if weight == 1 else self.rounds.format(weight=f"{weight:.4g}")
-
-
 Issue = Callable[[Steps], list[str]]  # writes steps in a language
 
 
@@ -79,14 +36,14 @@ class Array(NamedTuple):
     - ``start``: its content before each run. "random": random numbers; "nothing": a value that cannot be a result;
       "blank": such a value, but the program may leave a part unwritten; "resident": random numbers that are on the card
       before the first run and stay there.
-    - ``has_slots``: it is a ring of buffers of this size.
+    - ``is_ring``: it is a ring of buffers of this size.
     """
 
     name: str
     place: Place
     size: str
     start: Literal["random", "nothing", "blank", "resident"]
-    has_slots: bool = False
+    is_ring: bool = False
 
 
 class Cut(NamedTuple):

@@ -52,7 +52,6 @@ $functions
 
 # Its times, and whether it is right.
 def measure($arguments):
-    $fewer
     $cuts
     # The memory of the host (h_) and of the card (d_).
     $memory
@@ -90,7 +89,7 @@ def measure($arguments):
     # Its times, without the first run, which warms up.
     runs = [timed($program) for _ in range(1 + repeat)]
     issue_s, wall_s = zip(*runs[1:], strict=True)
-    return {$found"issue_s": issue_s, "wall_s": wall_s, "verified": all(right)}
+    return {$found$work"issue_s": issue_s, "wall_s": wall_s, "verified": all(right)}
 
 
 if __name__ == "__main__":
@@ -165,6 +164,7 @@ CUDA = r"""// $summary.
 #include <map>
 #include <string>
 #include <vector>
+
 $constants
 
 void Check(cudaError_t error, int line = __builtin_LINE()) {
@@ -211,7 +211,7 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; i += 2)
     if (int value = given[argv[i]] = i + 1 < argc ? atoi(argv[i + 1]) : 0;
         value < 1 || given.size() > $known$too_many)
-      return fprintf(stderr, "%s: $says\n", argv[i]), 2;
+      return fprintf(stderr, "%s: unknown or below 1$hint\n", argv[i]), 2;
   $arguments
 
   $cuts

@@ -4,7 +4,8 @@ import re
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from streamsim.code.plans import FLOAT_BYTES, Array, ChunkKernels, CodePlan, KernelCall, Steps, TimedKernels
+from streamsim.code.plans import FLOAT_BYTES, Array, ChunkKernels, CodePlan, KernelCall, TimedKernels
+from streamsim.code.steps import Steps
 from streamsim.errors import InputError
 from streamsim.program import (
     LEGACY_STREAM,
@@ -144,14 +145,14 @@ class _Written:
 
     def _launch(self, to: Steps, i: int, stream: str, weight: float) -> str:
         source, target = (self._text(to, piece) for piece in self._pieces[i])
-        return to.launch.format(source=source, target=target, rounds=to.rounds_of(weight), stream=stream)
+        return to.say("launch", source=source, target=target, rounds=to.rounds(weight), stream=stream)
 
     def _text(self, to: Steps, piece: _Piece) -> str:
         name, first, floats = piece
         return (
             name
             if str(floats) == self.memory[name].size
-            else to.part.format(name=name, start=first, stop=first + floats)
+            else to.say("part", name=name, start=first, stop=first + floats)
         )
 
     def _stream(self, number: int) -> str:
@@ -161,16 +162,16 @@ class _Written:
         """Return an op that is no copy and no kernel."""
         match op:
             case HostWork(duration_s=seconds):
-                return to.host_work.format(seconds=repr(seconds))
+                return to.say("host work", seconds=repr(seconds))
             case RecordEvent(event=event, stream=stream):
-                return to.record.format(event=f"event[{event}]", stream=self._stream(stream))
+                return to.say("record", event=f"event[{event}]", stream=self._stream(stream))
             case WaitEvent(event=event, stream=stream):
-                return to.wait.format(event=f"event[{event}]", stream=self._stream(stream))
+                return to.say("wait", event=f"event[{event}]", stream=self._stream(stream))
             case Synchronize(stream=int(stream)):
-                return to.synchronise_stream.format(name=self._stream(stream))
+                return to.say("synchronise stream", name=self._stream(stream))
             case Synchronize(event=int(event)):
-                return to.synchronise_event.format(name=f"event[{event}]")
-        return to.synchronise
+                return to.say("synchronise event", name=f"event[{event}]")
+        return to.say("synchronise")
 
     def timed_kernels(self) -> TimedKernels | None:
         """Return the launch that sets the rounds, some times; None if the time of a kernel is unknown."""
@@ -182,7 +183,7 @@ class _Written:
 
     def _longest_alone(self, to: Steps) -> list[str]:
         launch = self._launch(to, self._longest, "pool[0]", 1.0)
-        return to.within("pool[0]", to.loop("_", "0", str(LAUNCHES_TIMED), [launch]))
+        return to.within("pool[0]", to.loop("_", str(LAUNCHES_TIMED), [launch]))
 
 
 def _floats(where: str, n_bytes: int) -> int:

@@ -75,4 +75,4 @@ def test_a_program_makes_the_calls_of_its_pattern(compiled: Path, name: str, is_
 def test_a_wrong_argument_is_named_in_one_line(compiled: Path, arguments: list[str]) -> None:
     done = subprocess.run([str(compiled), "6", *arguments], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"{arguments[0]}: unknown, below 1, or over 25 chunks\n"
+    assert done.stderr == f"{arguments[0]}: unknown or below 1, or over 25 chunks\n"
