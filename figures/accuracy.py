@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
-from shared import CLASS_STYLE, DARK, INK, Runs, legend, main, tidy, title
+from shared import CLASS_STYLE, DARK, INK, RANDOM, Runs, legend, main, tidy, title
 
 from streamsim_validate.compare import Row
 
@@ -29,7 +29,7 @@ def draw(runs: Runs) -> Figure:
             above.scatter(measured, [row.predicted_s * MS for row in members], label=_name(klass, members), **style)
             below.scatter(measured, [row.error for row in members], **style)
     _frame(above, below, rows)
-    title(above, f"{runs.cards}: predicted and measured time of each schedule; grey: within 10 %")
+    title(above, f"{runs.cards}: predicted and measured times; grey: within 10 %")
     legend(figure, above, columns=2)
     return figure
 
@@ -56,4 +56,4 @@ def _frame(above: Any, below: Any, rows: list[Row]) -> None:
 
 
 if __name__ == "__main__":
-    main(__file__, draw)
+    main(__file__, draw, RANDOM)

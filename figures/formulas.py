@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
-from shared import BLUE, DARK, INK, LIGHT, ORANGE, PALE, PURPLE, SMALL_PT, Runs, main, tidy, title
+from shared import BLUE, DARK, INK, LIGHT, ORANGE, PALE, PURPLE, RANDOM, SMALL_PT, Runs, main, tidy, title
 
 from streamsim_validate.compare import PAGEABLE, percentile95
 
@@ -27,7 +27,7 @@ def draw(runs: Runs) -> Figure:
         _steps(axes, errors, name, color=colour, linestyle=dashes, linewidth=1.4)
     _steps(axes, [row.noise for row in rows], "spread of the runs", color=INK, linestyle=":", linewidth=1.0)
     _frame(axes)
-    title(axes, f"{runs.cards}: the model and the formulas on the same {len(rows)} runs (pinned memory)")
+    title(axes, f"{runs.cards}: model and formulas on {len(rows)} runs (pinned memory)")
     figure.legend(fontsize=SMALL_PT, frameon=False, loc="outside lower center", ncols=2)
     return figure
 
@@ -51,4 +51,4 @@ def _frame(axes: Any) -> None:
 
 
 if __name__ == "__main__":
-    main(__file__, draw)
+    main(__file__, draw, RANDOM)

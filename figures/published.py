@@ -40,9 +40,10 @@ from streamsim.program import (
     depth_first,
     serial,
 )
+from streamsim.report import COLOURS, H2D, KERNEL
 
 SIZE_IN, DPI, FONT_PT = (7.2, 5.2), 200, 8.0
-WITHIN, BEYOND, INK, GRID = "#0072B2", "#E08A00", "#222222", "#999999"
+WITHIN, BEYOND, INK, GRID = COLOURS[H2D], COLOURS[KERNEL], "#222222", "#999999"
 CLOSE, FAR = 5.0, 10.0  # percent
 MARGINS = {"left": 0.30, "right": 0.78, "top": 0.99, "bottom": 0.09}  # of the figure; the words stand in them
 PUBLISHED_X, PREDICTED_X = 1.17, 1.41  # right edges of the columns, of the axes
@@ -269,7 +270,7 @@ def _frame(axes: Any, bottom: float) -> None:
         axes.axvline(percent, color=GRID, linewidth=0.6, linestyle=":" if abs(percent) == CLOSE else "-", zorder=0)
     axes.set(xlim=(-FAR - 1, FAR + 1), ylim=(bottom - 0.6, -1.2), yticks=[])
     axes.set_xticks((-10, -5, 0, 5, 10), ("-10 %", "-5 %", "0", "+5 %", "+10 %"), fontsize=FONT_PT)
-    axes.set_xlabel("error of the prediction", fontsize=FONT_PT)
+    axes.set_xlabel(f"error of the prediction; orange: more than {CLOSE:g} %", fontsize=FONT_PT)
     axes.spines[["left", "right", "top"]].set_visible(False)
 
 

@@ -34,7 +34,7 @@ CLASS_STYLE = {  # class: colour and marker, so that they are told apart without
     BLOCKING: (PURPLE, "D"),
     PAGEABLE: (DARK, "^"),
 }
-RECORDS = "standard-*.json.gz"  # of the standard suite
+STANDARD, RANDOM = "standard-*.json.gz", "random-*.json.gz"  # records of the standard suite, and of random schedules
 FOLDER = Path(__file__).parents[1] / "validate" / "campaigns" / "records"
 
 
@@ -55,15 +55,15 @@ class Runs:
         return [row for record in self.records for row in compare(record, self.device).rows]
 
 
-def main(script: str, draw: Callable[[Runs], Figure]) -> None:
-    """Draw as the command line says; a failure is one line and exit code 2."""
+def main(script: str, draw: Callable[[Runs], Figure], records: str) -> None:
+    """Draw as the command line says; a failure is one line and exit code 2. ``records``: the committed ones to draw."""
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     parser.add_argument("records", nargs="*", type=Path, help="default: the committed ones")
     parser.add_argument("--device", help="a device profile in place of the records' own calibration")
     parser.add_argument("--output", type=Path, default=Path(script).with_suffix(".png"))
     arguments = parser.parse_args()
     try:
-        paths = arguments.records or committed()
+        paths = arguments.records or committed(records)
         device = None if arguments.device is None else load_device(arguments.device)
         figure = draw(Runs([read_record(path) for path in paths], device))
         picture = io.BytesIO()
@@ -74,9 +74,9 @@ def main(script: str, draw: Callable[[Runs], Figure]) -> None:
         sys.exit(2)
 
 
-def committed() -> list[Path]:
-    """The committed records. Raises InputError when there are none."""
-    paths = sorted(FOLDER.glob(RECORDS))
+def committed(names: str) -> list[Path]:
+    """The committed records with these names. Raises InputError when there are none."""
+    paths = sorted(FOLDER.glob(names))
     if not paths:
         raise InputError(f"{FOLDER}: has no record of runs; measure one, or name a record")
     return paths

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from shared import BLUE, INK, ORANGE, PURPLE, SMALL_PT, Runs, heading, main, tidy, title
+from shared import BLUE, INK, ORANGE, PURPLE, SMALL_PT, STANDARD, Runs, heading, main, tidy, title
 
 from streamsim.errors import InputError
 from streamsim_validate.compare import Row, compare
@@ -97,4 +97,4 @@ def _legend(figure: Figure) -> None:
 
 
 if __name__ == "__main__":
-    main(__file__, draw)
+    main(__file__, draw, STANDARD)

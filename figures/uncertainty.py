@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
-from shared import BLUE, DARK, INK, ORANGE, Runs, legend, main, tidy, title
+from shared import BLUE, DARK, INK, ORANGE, RANDOM, Runs, legend, main, tidy, title
 
 from streamsim.errors import InputError
 from streamsim_validate.compare import DEVICE_BOUND, Expected, by_class, compare, expectations
@@ -27,7 +27,7 @@ def draw(runs: Runs) -> Figure:
             raise InputError("the record has no device-bound schedules: there is nothing to draw")
         _panel(axes, record, expectations(record, rows, SAMPLES, device=runs.device))
     panels[-1].set_xlabel("schedules, from the narrowest interval to the widest")
-    legend(figure, panels[0], columns=3)
+    legend(figure, panels[0], columns=4)
     return figure
 
 
@@ -37,6 +37,8 @@ def _panel(axes: Any, record: Record, found: list[Expected]) -> None:
     ends = [[end / one.row.predicted_s - 1 for end in (one.interval.low_s, one.interval.high_s)] for one in found]
     lows, highs = zip(*ends, strict=True)
     axes.fill_between(places, lows, highs, step="mid", color=DARK, alpha=0.3, linewidth=0, label="90 % interval")
+    cut = [(i, edge) for i in places for edge, end in ((-REACH, -lows[i]), (REACH, highs[i])) if end > REACH]
+    axes.scatter(*zip(*cut, strict=True), s=9, color=DARK, marker="x", label="interval goes on") if cut else None
     axes.axhline(0, color=INK, linewidth=0.8)
     for inside, colour, marker, name in ((True, BLUE, "o", "measured, inside"), (False, ORANGE, "D", "outside")):
         members = [i for i in places if found[i].is_inside == inside]
@@ -44,7 +46,7 @@ def _panel(axes: Any, record: Record, found: list[Expected]) -> None:
         axes.scatter(
             members, measured, s=9, color=colour, marker=marker, linewidths=0.2, edgecolors="white", label=name
         )
-    axes.set(ylim=(-REACH * 1.04, REACH * 1.04), xlim=(-1, len(found)), ylabel="relative to the prediction")
+    axes.set(ylim=(-REACH * 1.04, REACH * 1.04), xlim=(-1, len(found)), ylabel="against the prediction; 20 %: or more")
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     c = by_class(found)[DEVICE_BOUND]
     begun = record.runs[0].started[:16].replace("T", " ")
@@ -53,4 +55,4 @@ def _panel(axes: Any, record: Record, found: list[Expected]) -> None:
 
 
 if __name__ == "__main__":
-    main(__file__, draw)
+    main(__file__, draw, RANDOM)

@@ -20,6 +20,7 @@ from streamsim.analysis import (
 )
 from streamsim.answer.document import Answer, Pictures
 from streamsim.device import within_words
+from streamsim.model import simulate
 from streamsim.page import Shown, losses_of
 from streamsim.report import SERIAL_WORDS, Fact, Row, Table, cut, facts, serial_timeline, title_of
 from streamsim.text import (
@@ -214,10 +215,16 @@ def explanation_answer(
         tables=short[:1],
         notes=(ALONE, *notes, *within_words(e.timeline.device), *assumed),
         more=(facts("", [rest], e.known_within), *(table for table in lost if table not in short[:1]), *link),
-        pictures=lambda: Pictures(losses_of(e), lines=(Shown("predicted", e.timeline, issued_s),)),
+        pictures=lambda: Pictures(losses_of(e), lines=(*_changed(e), Shown("predicted", e.timeline, issued_s))),
         data=with_assumed(data, assumed),
         rows=rows or [dict.fromkeys(("where", *LOSS_FIELDS), "")],
     )
+
+
+def _changed(explanation: Explanation) -> tuple[Shown, ...]:
+    """Return the time line after the first change, if there is one."""
+    first = explanation.first
+    return () if first is None else (Shown(f"changed: {first.text}", simulate(*first.made.case.scenario)),)
 
 
 def _loss_tables(explanation: Explanation, folded: float) -> tuple[Table, ...]:

@@ -47,9 +47,11 @@ def recording_answer(why: Answer, summary: RecordingSummary, replay: tuple[Repla
 
 
 def _pictures(why: Answer, replay: tuple[Replay, Unrecorded] | None) -> Pictures:
-    """Return the recorded time line and the replayed one above those of ``why``."""
+    """Return the time lines of ``why``, and those recorded and replayed; the changed one stands above the recorded."""
     drawn = why.pictures()
-    return drawn if replay is None else msgspec.structs.replace(drawn, lines=(*_lines(replay[0]), *drawn.lines))
+    *changed, predicted = drawn.lines
+    lines = drawn.lines if replay is None else (*changed, *_lines(replay[0]), predicted)
+    return msgspec.structs.replace(drawn, lines=lines)
 
 
 def replay_answer(title: str, found: Replay) -> Answer:

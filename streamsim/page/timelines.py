@@ -1,5 +1,6 @@
 """Time lines in the form that the page's viewer reads: names, and columns of small differences that pack well."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import msgspec
 
 from streamsim.lowering import lower
 from streamsim.page.columns import differences, packed
-from streamsim.program import Copy, Kernel, Op
+from streamsim.program import Copy, Kernel, Op, Schedule
 from streamsim.report import KINDS, PAGES, engine_place, host_kinds, kind_of, lane_of_each_op, numbers
 from streamsim.rules import TICKS_PER_S
 from streamsim.text import one_line
@@ -29,7 +30,8 @@ class Shown(msgspec.Struct, frozen=True):
 def line_data(shown: Shown) -> dict[str, Any]:
     """Return the time line as plain numbers and texts. ``columns`` has its ops."""
     timeline = shown.timeline
-    names = [*map(label, timeline.schedule.ops), *(lane.name for lane in timeline.tracks for _ in lane.start)]
+    of_ops, number = _named(timeline.schedule)
+    names = [*of_ops, *(lane.name for lane in timeline.tracks for _ in lane.start)]
     distinct = {name: k for k, name in enumerate(dict.fromkeys(names))}
     busy = timeline.utilisation
     engines = sorted(enumerate(timeline.engine_names), key=lambda engine: engine_place(engine[1]))
@@ -50,8 +52,34 @@ def line_data(shown: Shown) -> dict[str, Any]:
         "bound": round(shown.bound_s * TICKS_PER_S),
         "low": round(shown.interval_s[0] * TICKS_PER_S),
         "high": round(shown.interval_s[1] * TICKS_PER_S),
-        "columns": packed(_with_lanes(timeline, _columns(timeline), [distinct[name] for name in names])),
+        "columns": packed(_with_lanes(timeline, _columns(timeline, number), [distinct[name] for name in names])),
     }
+
+
+def _named(schedule: Schedule) -> tuple[list[str], list[int]]:
+    """Return the name and number of each op.
+
+    If whole arrays of the host go in turn through buffers of the card, as layers do, a copy is named after its array
+    and a kernel after the array that it reads; each name is numbered on its own.
+    """
+    names, size, holds = [*map(label, schedule.ops)], {b.name: b.bytes for b in schedule.buffers}, dict[str, str]()
+    is_ring = False
+    for k, op in enumerate(schedule.ops):
+        if isinstance(op, Copy) and op.host and op.device and op.bytes == size[op.host.buffer]:
+            array = op.host.buffer.removeprefix("h_")
+            is_ring |= holds.get(op.device.buffer, array) != array
+            holds[op.device.buffer] = array
+            names[k] = f"{array} {names[k]}"
+        elif isinstance(op, Kernel) and op.reads:
+            read = op.reads[0].buffer
+            names[k] = f"{holds.get(read, read.removeprefix('d_'))} {names[k]}"
+    if not is_ring:
+        return [*map(label, schedule.ops)], numbers(schedule)
+    seen, found = Counter[str](), list[int]()
+    for op, name in zip(schedule.ops, names, strict=True):
+        seen[name] += 1
+        found.append(seen[name] if isinstance(op, Copy | Kernel) else 0)
+    return names, found
 
 
 def _with_lanes(timeline: Timeline, columns: list[Sequence[int]], name: list[int]) -> list[Sequence[int]]:
@@ -76,7 +104,7 @@ def _with_lanes(timeline: Timeline, columns: list[Sequence[int]], name: list[int
 KIND, ENGINE, STREAM, ISSUED, START, LENGTH = 0, 2, 4, 9, 12, 13
 
 
-def _columns(timeline: Timeline) -> list[Sequence[int]]:
+def _columns(timeline: Timeline, number: list[int]) -> list[Sequence[int]]:
     """Return the columns of the ops in the viewer's order, without the names.
 
     - An op could be ready when its call had returned and the op before it in its stream had ended. ``ready`` counts
@@ -106,7 +134,7 @@ def _columns(timeline: Timeline) -> list[Sequence[int]]:
         streams,
         lane_of_each_op(timeline, streams),
         [op.thread for op in ops],
-        numbers(timeline.schedule),
+        number,
         _amounts(ops),
         differences(timeline.issued),
         [returned - issued for issued, returned in zip(timeline.issued, timeline.returned, strict=True)],

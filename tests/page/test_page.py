@@ -23,11 +23,11 @@ from streamsim.advice import explain
 from streamsim.analysis import CAUSES, predict
 from streamsim.answer import Answer, Pictures, explanation_answer, html, page_of, prediction_answer, write_page
 from streamsim.cli import main
-from streamsim.device import Device
+from streamsim.device import Device, load_device
 from streamsim.lowering import lower
 from streamsim.model import simulate
 from streamsim.page import BECAUSE, Shown, line_data, losses_of, packed
-from streamsim.program import Schedule
+from streamsim.program import Layer, Layers, Offload, Schedule, WorkloadKernel
 from streamsim.report import Table
 from streamsim.timeline import causes_of, critical_path
 
@@ -223,3 +223,22 @@ def test_a_page_has_the_program_that_was_cut_and_the_prediction() -> None:
     data = lines_of(page_of(prediction_answer(predict(PIPELINE, "h200"))))
     assert [line["name"] for line in data] == ["unchunked", "predicted"]
     assert data[1]["makespan"] == round(predict(PIPELINE, "h200").makespan_s * 1e9)
+
+
+def test_a_page_of_an_explanation_has_the_changed_program_above() -> None:
+    explanation = explain(PIPELINE, "h200")
+    changed, predicted = lines_of(page_of(explanation_answer(explanation)))
+    assert explanation.first is not None
+    assert changed["name"] == f"changed: {explanation.first.text}"
+    assert changed["makespan"] == pytest.approx(predicted["makespan"] / explanation.first.gain, rel=1e-6)
+
+
+def test_copies_and_kernels_of_layers_have_the_names_of_layers_and_number_their_passes() -> None:
+    layers = Layers((Layer(1 << 30, (WorkloadKernel("attention", 9e-3),), "block", repeats=4),), passes=2)
+    about = line_data(
+        Shown("x", simulate(Offload(depth=2, resident=("block.3",)).schedule(layers), load_device("h200")))
+    )
+    columns = unpacked(about["columns"], about["ops"])
+    told = {f"{about['names'][name]} {number}" for name, number in zip(columns[0], columns[8], strict=True) if number}
+    streamed = {f"block.{k} H2D {turn}" for k in (0, 1, 2) for turn in (1, 2)}
+    assert told == streamed | {f"block.{k} attention {turn}" for k in range(4) for turn in (1, 2)}
