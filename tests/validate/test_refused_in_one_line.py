@@ -114,7 +114,7 @@ COMMANDS = {
     "calibrate -o same --samples same": "--samples same: is the profile's file, too; name another one",
     "compare cut.json.gz": "cut.json.gz: is truncated; copy it again",
     "compare newer.json.gz": "schema_version = 99",
-    "compare none.json.gz": "the project's own records are in the folder",
+    "compare none.json.gz": "none.json.gz: cannot read it: no such file",
     "compare r.json.gz --device other.toml": "another card's profile",
     "compare r.json.gz --samples 50 --seed -1": "seed = -1",
     "compare r.json.gz --fail-if p95_no>1%": "expected median, p95 or worst",

@@ -28,7 +28,7 @@ from streamsim_validate.compare import (
     judge,
     parse_tolerance,
 )
-from streamsim_validate.records import Record, journal_path, read_record
+from streamsim_validate.records import read_record
 
 WORST = click.IntRange(0, 1000)
 SAMPLES = "Also count the measured medians in their predicted 90 % intervals, from this many draws each, such as 200."
@@ -70,7 +70,7 @@ def compare_command(
         raise InputError(f"{named[0]}: is of one record, and {len(records)} are given; give one, or leave it out")
     tolerances = [parse_tolerance(text) for text in fail_if]
     profile = None if device is None else load_device(device)
-    found = {str(path): _read(path) for path in records}
+    found = {str(path): read_record(path) for path in records}
     with noting_compilation():
         comparisons = {name: compare(record, profile) for name, record in found.items()}
         verdicts = {name: [judge(one, tolerance) for tolerance in tolerances] for name, one in comparisons.items()}
@@ -100,18 +100,6 @@ def _plain(
         "tolerances": [in_percent(verdict, "failed") for verdict in verdicts],
         "worst": [{"connections": row.connections, "key": row.key} for row in comparison.worst(worst)],
     }
-
-
-def _read(path: Path) -> Record:
-    """Return the record. Raises InputError; for a missing file it names the folder of the project's own records."""
-    try:
-        return read_record(path)
-    except InputError as error:
-        if path.exists() or journal_path(path).exists():
-            raise
-        raise InputError(
-            f"{error}; the project's own records are in the folder validate/campaigns/records/ of its repository"
-        ) from None
 
 
 def _exit_code(verdicts: Mapping[str, Sequence[Verdict]]) -> int:
