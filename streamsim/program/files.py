@@ -435,7 +435,7 @@ def _parse_schedule(data: bytes, where: str) -> ProgramFile:
             json.loads(data, object_pairs_hook=refuse_duplicates)
         return ProgramFile(schedule, *said)
     except (ValueError, RecursionError) as error:
-        reason = str(error) if isinstance(error, InputError) else explain_json(error, data, Schedule)
+        reason = str(error) if isinstance(error, InputError) else explain_json(error, data, ScheduleFile)
         raise InputError(one_line(f"{where}: {mistaken_for('schedule', data) or reason}")) from None
 
 
