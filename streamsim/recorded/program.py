@@ -4,6 +4,7 @@ From the recording come the order of calls, bytes, uncontended kernel times, tim
 calls. The model predicts when work runs on the card, how long copies take, and what calls wait for.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,7 @@ class _Writer:
         self._held = {} if device is None else held_ns(recording, device)
         self._calls = recording.calls
         self._rows, self._rows_from, self._ended = _by_call(recording)
-        self._first = max(first_call(recording), 0)
+        self._first = max(first_call(recording, recording.work), 0)
         self._first_ns = int(self._calls.start_ns[self._first]) if len(self._calls) else 0
         self._times = call_times(recording, self._first_ns)
         self._threads = {thread: k for k, thread in enumerate(dict.fromkeys(recording.calls.thread.tolist()))}
@@ -127,7 +128,7 @@ class _Writer:
         self._row_of: list[int] = []  # by op: its row of work
         self._call_of: list[int] = []  # by op: its row of calls
         self._host_work: dict[tuple[int, int], HostWork] = {}  # by nanoseconds and thread: equal work shares one value
-        self._assumed: dict[str, list[Any]] = {}
+        self._assumed: Counter[tuple[str, str]] = Counter()
         self._taken_ns = 0
 
     def write(self) -> RecordedProgram:
@@ -152,7 +153,7 @@ class _Writer:
             len(self._events),
             name=self._name,
         )
-        assumed = tuple(Unread(what, count, why) for what, (count, why) in self._assumed.items() if count)
+        assumed = tuple(Unread(what, count, why) for (what, why), count in self._assumed.items() if count)
         work, call = tuple(self._row_of), tuple(self._call_of)
         return RecordedProgram(schedule, work, call, self._first_ns, self._taken_ns * 1e-9, self._costs, assumed)
 
@@ -180,7 +181,7 @@ class _Writer:
             op = self._work(row, CallKind.LAUNCH, 0, 0.0)
             if op is not None:
                 self._add(_rest_of(op, work, row, self._first_ns), NONE, row)
-                self._assume("copies and kernels called before", "they are taken to be called at the beginning", 1)
+                self._assume("copies and kernels called before", "they are taken to be called at the beginning")
         over = "they are left out: the program begins with its first call"
         self._assume("copies and kernels that had ended before", over, int(is_over.sum()))
         self._assume("copies and kernels without a call", "they are left out", int((~is_over & ~is_next).sum()))
@@ -285,7 +286,7 @@ class _Writer:
             self._put(Synchronize(stream=copy.stream, thread=copy.thread, call_s=0.0), i)
         self._put(HostWork(held.before_ns * 1e-9, FIRST_TOUCH if back else self._called(i), copy.thread), i)
         what = "slow copies back into pageable memory" if back else "slow calls of copies of pageable memory"
-        self._assume(what, SLOW_COPY[back], 1)
+        self._assume(what, SLOW_COPY[back])
 
     def _work(self, row: int, kind: int, thread: int, call_s: float | None) -> Copy | Kernel | None:
         work = self._of_work
@@ -293,12 +294,10 @@ class _Writer:
         if name is None:
             return self._copy(row, kind, thread, call_s)
         if not name:
-            self._assume("copies that are neither to nor from the card", "they are left out", 1)
+            self._assume("copies that are neither to nor from the card", "they are left out")
             return None
         if name == UNIFIED_COPY:
-            self._assume(
-                "copies of unified memory", "where their pages lay is not recorded; they take what they took", 1
-            )
+            self._assume("copies of unified memory", "where their pages lay is not recorded; they take what they took")
         seconds, threads = work["alone_s"][row], work["threads"][row]
         fill = work["fill"][row] or None
         return Kernel(
@@ -310,7 +309,7 @@ class _Writer:
         n_bytes, memory = work["bytes"][row], work["memory"][row]
         direction: Any = _DIRECTIONS[work["direction"][row]]
         if memory == CopyMemory.UNKNOWN:
-            self._assume("copies whose host memory is not recorded", "it is taken to be pinned", 1)
+            self._assume("copies whose host memory is not recorded", "it is taken to be pinned")
         host = None
         if memory == CopyMemory.PAGEABLE:
             host = Region(PAGEABLE, self._pageable, n_bytes)
@@ -347,7 +346,7 @@ class _Writer:
         """Add a call that waits for the card. The model predicts how long it waits."""
         record = self._of_call["record"][i]
         if kind == CallKind.SYNCHRONIZE_EVENT and record not in self._events:
-            self._assume("synchronisations with events whose record is not known", "they take what they took", 1)
+            self._assume("synchronisations with events whose record is not known", "they take what they took")
             nothing = self._events.setdefault(NEVER_RECORDED, len(self._events))
             self._put(Synchronize(event=nothing, thread=thread, call_s=own_ns * 1e-9), i)
             return
@@ -370,7 +369,7 @@ class _Writer:
         stream = self._of_call["stream"][i]
         if stream != NONE:
             return self._streams[stream]
-        self._assume(what, "it is taken to be the one in which the thread issued its last work", 1)
+        self._assume(what, "it is taken to be the one in which the thread issued its last work")
         return self._latest.get(thread, LEGACY_STREAM)
 
     def _put(self, op: Op, call: int, row: int = NONE) -> None:
@@ -396,8 +395,8 @@ class _Writer:
     def _called(self, i: int) -> str:
         return plain(self._recording.names[int(self._calls.name[i])])
 
-    def _assume(self, what: str, why: str, count: int) -> None:
-        self._assumed.setdefault(what, [0, why])[0] += count
+    def _assume(self, what: str, why: str, count: int = 1) -> None:
+        self._assumed[what, why] += count
 
 
 def _rest_of(op: Copy | Kernel, work: CardWork, row: int, first_ns: int) -> Copy | Kernel:

@@ -24,7 +24,7 @@ from streamsim.recorded.recording import (
     Unread,
     WorkKind,
 )
-from streamsim.recorded.unified import first_prefetch, groups_of, moves_of
+from streamsim.recorded.unified import first_call, groups_of, moves_of
 from streamsim.text import counted, format_seconds, short
 
 ENGINES = ("H2D", "D2H", "kernels", "within the card", "memsets", "unified memory", "other copies", "graphs")
@@ -222,12 +222,9 @@ def engines_of(work: CardWork) -> NDArray[np.int64]:
 
 def _card(recording: Recording, card: int) -> RecordedCardUse:
     work = recording.work.rows(recording.work.card == card)
-    called = work.rows(work.call >= 0)
-    starts_ns = (called.start_ns, recording.calls.start_ns[called.call]) if len(called) else (work.start_ns,)
-    first_ns = int(np.concatenate(starts_ns).min())
-    if (first := first_prefetch(recording)) != NONE:
-        first_ns = min(first_ns, int(recording.calls.start_ns[first]))
-    work = work.rows((work.call >= 0) | (work.end_ns >= first_ns))  # what had ended by then is no part of the program
+    first = first_call(recording, work)
+    first_ns = int(work.start_ns[0] if first == NONE else min(recording.calls.start_ns[first], work.end_ns.max()))
+    work = work.rows(work.end_ns >= first_ns)  # what had ended by then is no part of the program
     work = msgspec.structs.replace(work, start_ns=np.maximum(work.start_ns, first_ns))
     engine = engines_of(work)
     reasons = _Reasons(recording, work, engine)

@@ -17,6 +17,7 @@ from streamsim.recorded.recording import (
     ISSUES,
     NONE,
     CallKind,
+    CardWork,
     CopyDirection,
     PageCause,
     PageKind,
@@ -112,15 +113,7 @@ def _stream_near(recording: Recording, call: int) -> int:
     return int(calls.stream[near[0]]) if near else NONE
 
 
-def first_prefetch(recording: Recording) -> int:
-    """Return the row of the first call that prefetches pages; NONE if there is none."""
+def first_call(recording: Recording, work: CardWork) -> int:
+    """Return the row of the first call that issued some of the ``work`` or prefetches pages; NONE if there is none."""
     asked = np.flatnonzero(recording.calls.kind == CallKind.PREFETCH)
-    return int(asked[0]) if len(asked) else NONE
-
-
-def first_call(recording: Recording) -> int:
-    """Return the row of the first call that puts work on the card or prefetches pages; NONE if there is none."""
-    called = recording.work.call[recording.work.call != NONE]
-    rows = [int(called.min())] if len(called) else []
-    prefetch = first_prefetch(recording)
-    return min([*rows, prefetch] if prefetch != NONE else rows, default=NONE)
+    return min([*work.call[work.call != NONE].tolist(), *asked[:1].tolist()], default=NONE)
