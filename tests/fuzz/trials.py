@@ -128,4 +128,4 @@ def prepare(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(samples, "MOST_STEPS", 1)
     patch.setattr(checks, "MOST_CALLS", 50_000)
     patch.setattr(sys.modules["streamsim.search.sweep"], "MOST_COMBINATIONS", 20_000)
-    patch.setattr(sys.modules["streamsim.analysis.explain"], "MOST_OPS", 20_000)
+    patch.setattr(sys.modules["streamsim.advice.explanation"], "MOST_OPS", 20_000)
