@@ -30,7 +30,7 @@ class Cuda(Writer):
             "output": [line for text in self.results() for line in text.splitlines()],
             "known": str(len(self.defaults)),
             "arguments": [f'int {name} = given["--{name}"];' for name in self.defaults],
-            "streams": self._streams(plan.kinds or ("non-blocking",)),
+            "streams": self._streams(plan.kinds),
             "rounds": CUDA_ROUNDS if self.timed else "",
             "captured": CUDA_GRAPH if plan.is_graph else "",
             "program": "Check(cudaGraphLaunch(run, pool[0]))" if plan.is_graph else "pipeline(pool)",

@@ -32,11 +32,6 @@ class _Array(NamedTuple):
     floats: int
     unit: int
 
-    @property
-    def key(self) -> tuple[int, int]:
-        """A key that is equal for arrays with the same chunks."""
-        return self.floats, self.unit
-
 
 class _Arrays:
     """The arrays of a workload, and how each is cut. Raises InputError for bytes that are not whole floats."""
@@ -50,40 +45,40 @@ class _Arrays:
         self.targets = [*self.outputs, *self.once] or self.inputs[-1:]
         if workload.kernels and not self.targets:
             raise InputError("kernels: the program needs an array that they work on; give --h2d or --d2h")
-        resident = [_Array("x", *self.targets[0].key)] if workload.kernels and not self.inputs else []
-        self.sources = self.inputs or resident
-        self.sliced = (
-            [] if config.slots is None else [*self.inputs, *self.outputs]
-        )  # the card holds some chunks of them
-        cut = [*self.inputs, *self.outputs, *resident, *(self.once if workload.kernels else ())]
-        self.first: dict[tuple[int, int], _Array] = {}  # of those with the same chunks
-        for array in cut:
-            self.first.setdefault(array.key, array)
-        whole = cut if resident else [*self.inputs, *self.outputs]
-        self.most_chunks = min((-(-array.floats // array.unit) for array in whole), default=1)
+        self.resident = [self.targets[0]._replace(name="x")] if workload.kernels and not self.inputs else []
+        self.sources = self.inputs or self.resident
+        self.in_rings = [] if config.slots is None else [*self.inputs, *self.outputs]
+        whole = [*self.inputs, *self.outputs, *self.resident]
+        self.cut = [*whole, *(self.once if workload.kernels else ())]
+        never_empty = self.cut if self.resident else whole
+        self.most_chunks = min((-(-array.floats // array.unit) for array in never_empty), default=1)
+        self.has_one_cut = len({array[1:] for array in self.cut}) == 1
         coming, going = [*self.inputs, *self.tables], [*self.outputs, *self.once]
-        self.sizes: dict[int, str] = {}
-        for array in (*coming, *going, *resident):
-            self.sizes.setdefault(array.floats, f"SIZE_{array.name.upper()}")
-        if len(self.sizes) == 1:
-            self.sizes = dict.fromkeys(self.sizes, "SIZE")
-        self.cuts = tuple(Cut(self.part(a), self.sizes[a.floats], a.unit) for a in self.first.values())
+        arrays = [*coming, *going, *self.resident]
+        has_one_size = len({array.floats for array in arrays}) == 1
+        self.size_of = {a.name: "SIZE" if has_one_size else f"SIZE_{a.name.upper()}" for a in arrays}
+        self.sizes = {self.size_of[array.name]: array.floats for array in arrays}
         place: HostMemory = "pageable" if config.is_pageable else "pinned"
         self.memory = (
-            *(Array(f"h_{a.name}", place, self.sizes[a.floats], "random") for a in coming),
-            *(Array(f"h_{a.name}", place, self.sizes[a.floats], "nothing") for a in going),
+            *(Array(f"h_{a.name}", place, self.size_of[a.name], "random") for a in coming),
+            *(Array(f"h_{a.name}", place, self.size_of[a.name], "nothing") for a in going),
             *map(self._on_card, [*coming, *going]),
-            *(Array(f"d_{a.name}", "device", self.sizes[a.floats], "resident") for a in resident),
+            *(Array(f"d_{a.name}", "device", self.size_of[a.name], "resident") for a in self.resident),
         )
 
     def _on_card(self, array: _Array) -> Array:
-        is_ring = array in self.sliced
-        size = f"{self.part(array)}[0].stop" if is_ring else self.sizes[array.floats]
+        is_ring = array in self.in_rings
+        size = f"{self.part(array)}[0].stop" if is_ring else self.size_of[array.name]
         return Array(f"d_{array.name}", "device", size, "nothing", is_ring)
+
+    def cuts(self) -> tuple[Cut, ...]:
+        """Return how the arrays are cut, or only the first one if all are cut alike."""
+        cut = self.cut[:1] if self.has_one_cut else self.cut
+        return tuple(Cut(self.part(array), self.size_of[array.name], array.unit) for array in cut)
 
     def part(self, array: _Array, name: str = "part") -> str:
         """Return the name of the array's chunks, or of their heads of buffers."""
-        return f"{name}_{self.first[array.key].name}" if len(self.first) > 1 else name
+        return name if self.has_one_cut else f"{name}_{array.name}"
 
     def on_host(self, array: _Array, chunk: str) -> str:
         """Return a chunk of an array on the host."""
@@ -93,7 +88,7 @@ class _Arrays:
         """Return a chunk of an array on the card; of a table, the whole."""
         if array in self.tables:
             return f"d_{array.name}"
-        if array in self.sliced:
+        if array in self.in_rings:
             return f"d_{array.name}[{chunk} % buffers][{self.part(array, 'head')}[{chunk}]]"
         return f"d_{array.name}[{self.part(array)}[{chunk}]]"
 
@@ -105,7 +100,7 @@ class _Arrays:
         )
         some = self.sources, self.tables, self.targets
         sources, tables, targets = (tuple(array.name for array in arrays) for arrays in some)
-        return ChunkKernels(calls, sources, tables, targets, len({a.key for a in (*self.sources, *self.targets)}) == 1)
+        return ChunkKernels(calls, sources, tables, targets, len({a[1:] for a in (*self.sources, *self.targets)}) == 1)
 
 
 def _named(letter: str, field: str, sizes: Sequence[int], elements: int, unit: int) -> list[_Array]:
@@ -146,9 +141,9 @@ def plan_of(workload: Workload, config: Config) -> CodePlan:
         title=config.pattern,
         is_graph=config.launch == "graph",
         defaults=defaults,
-        sizes={name: floats for floats, name in arrays.sizes.items()},
+        sizes=arrays.sizes,
         memory=arrays.memory,
-        cuts=arrays.cuts,
+        cuts=arrays.cuts(),
         kernels=arrays.kernels(workload) if workload.kernels else None,
         events=issued.events(),
         issue=issued.steps,
@@ -156,7 +151,6 @@ def plan_of(workload: Workload, config: Config) -> CodePlan:
         or tuple(f"d_{a.name}" for a in (*arrays.inputs, *arrays.tables)),
         most_chunks=arrays.most_chunks,
         streams=config.own_streams,
-        kinds=(),
         has_host_work=workload.has_host_work,
         timed_kernels=issued.timed_kernels(workload),
     )

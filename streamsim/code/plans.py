@@ -114,25 +114,25 @@ class CodePlan(NamedTuple):
     - ``issue``: its calls, without the last synchronisation of the card.
     - ``results``: the arrays that are compared. ``most_chunks``: the most chunks into which each array can be cut.
     - ``streams``: the number of streams, if the user cannot choose it, else 0. ``kinds``: the kinds of a schedule's
-      streams, "legacy" for the legacy default stream; empty: all are non-blocking.
+      streams, "legacy" for the legacy default stream.
     - ``timed_kernels``: launches from which the program finds the rounds of its stand-in; None: no time is known.
     """
 
     title: str
     is_graph: bool
+    defaults: dict[str, int]
+    sizes: dict[str, int]
     memory: tuple[Array, ...]
     kernels: ChunkKernels | None
+    timed_kernels: TimedKernels | None
     events: dict[str, str]
     issue: Issue
     results: tuple[str, ...]
-    defaults: dict[str, int]
-    sizes: dict[str, int]
-    cuts: tuple[Cut, ...]
-    most_chunks: int
-    streams: int
-    kinds: tuple[str, ...]
     has_host_work: bool
-    timed_kernels: TimedKernels | None
+    streams: int
+    kinds: tuple[str, ...] = ("non-blocking",)
+    cuts: tuple[Cut, ...] = ()
+    most_chunks: int = 0
 
     @property
     def is_pattern(self) -> bool:

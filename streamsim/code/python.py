@@ -45,7 +45,7 @@ class Python(Writer):
         plan, kernels, say = self.plan, self.plan.kernels, self.to.say
         functions = [PYTHON_HOST_WORK] * plan.has_host_work + [PYTHON_CUT] * bool(plan.cuts)
         functions += [CUPY_COPY] * (plan.is_graph and self.name == "cupy")
-        new = [say(f"stream {kind}") for kind in plan.kinds or ("non-blocking",)]
+        new = [say(f"stream {kind}") for kind in plan.kinds]
         pool = f"{new[0]} for _ in range({self.number})" if len({*new}) == 1 else ", ".join(new)
         return {
             "imports": self.imports(),

@@ -79,9 +79,10 @@ class _Written:
             raise InputError(f"ops[{i}]: waits of one host thread for another are not written; take it out")
         if isinstance(op, Copy):
             host, card = self._copied(i, op)
-            (self.written if op.direction == "d2h" else self.computed)[
-                (host if op.direction == "d2h" else card).name
-            ] = None
+            if op.direction == "d2h":
+                self.written[host.name] = None
+            else:
+                self.computed[card.name] = None
             return card, host
         return self._launched(i, op) if isinstance(op, Kernel) else ()
 
@@ -97,8 +98,8 @@ class _Written:
                 pieces.append(self._piece(f"ops[{i}].{side}", region))
                 continue
             start: Any = "nothing" if side == "device" else "random" if op.direction == "h2d" else "blank"
-            self._own[op.direction] = first + floats
             place: Any = "device" if side == "device" else "pinned"
+            self._own[op.direction] = first + floats
             self.memory[name] = Array(name, place, str(first + floats), start)
             pieces.append(_Piece(name, first, floats))
         return pieces
@@ -149,11 +150,8 @@ class _Written:
 
     def _text(self, to: Steps, piece: _Piece) -> str:
         name, first, floats = piece
-        return (
-            name
-            if str(floats) == self.memory[name].size
-            else to.say("part", name=name, start=first, stop=first + floats)
-        )
+        is_whole = str(floats) == self.memory[name].size
+        return name if is_whole else to.say("part", name=name, start=first, stop=first + floats)
 
     def _stream(self, number: int) -> str:
         return f"stream[{number if self.has_legacy else number - 1}]"
@@ -212,12 +210,10 @@ def plan_of_schedule(schedule: Schedule) -> CodePlan:
         defaults={},
         sizes={},
         memory=tuple(written.memory.values()),
-        cuts=(),
         kernels=KERNELS if any(isinstance(op, Kernel) for op in ops) else None,
         events={"event": str(schedule.events)} if schedule.events else {},
         issue=written.steps,
         results=tuple(written.written or written.computed),
-        most_chunks=0,
         streams=len(schedule.streams) + written.has_legacy,
         kinds=("legacy",) * written.has_legacy + tuple(schedule.streams),
         has_host_work=any(isinstance(op, HostWork) for op in ops),
