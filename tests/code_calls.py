@@ -1,15 +1,65 @@
-"""The calls of a schedule, and those that a program made, side by side."""
+"""Programs that were written: loaded, run and checked; and their calls beside those of a schedule."""
 
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from streamsim.code import VERIFIED
 from streamsim.program import Copy, HostWork, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent
 
 Call = tuple[Any, ...]
-
+RUFF = shutil.which("ruff", path=f"{sys.prefix}/bin") or shutil.which("ruff")
 
 SYNCHRONISE: Call = ("synchronise",)
 CLOCK: Call = ("clock",)  # the program reads it
+
+
+def loaded(text: str, modules: dict[str, Any], name: str = "generated", **names: Any) -> dict[str, Any]:
+    """The global names of a program that imports these modules; ``names`` take the place of its own."""
+    found: dict[str, Any] = {"__name__": name}
+    with pytest.MonkeyPatch.context() as patch:
+        for module, stand_in in modules.items():
+            patch.setitem(sys.modules, module, stand_in)
+        exec(compile(text, "the program", "exec"), found)
+    found.update(names)
+    return found
+
+
+def measured(text: str, modules: dict[str, Any], given: dict[str, int], **names: Any) -> dict[str, Any]:
+    """What ``measure`` of a program gives with these arguments."""
+    found = loaded(text, modules, **names)
+    result: dict[str, Any] = found["measure"](**found["DEFAULTS"] | given)
+    assert len(result["issue_s"]) == len(result["wall_s"]) == (found["DEFAULTS"] | given)["repeat"]
+    assert all(map(float.__le__, result["issue_s"], result["wall_s"]))
+    return result
+
+
+def printed(text: str, modules: dict[str, Any], arguments: str, capsys: Any) -> tuple[int, dict[str, Any], str]:
+    """The exit code of a program, the line of JSON that it prints (empty: none), and its error."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["pipeline.py", *arguments.split()])
+        with pytest.raises(SystemExit) as ended:
+            loaded(text, modules, "__main__")
+    out, error = capsys.readouterr()
+    assert out.count("\n") <= 1
+    return int(str(ended.value.code)), json.loads(out or "{}"), error
+
+
+def assert_formatted_and_linted(texts: Iterable[str], folder: Path) -> None:
+    """With the settings of ruff that many projects have."""
+    for k, text in enumerate(texts):
+        (folder / f"program_{k}.py").write_text(text)
+    assert RUFF, "ruff is one of the tests' requirements"
+    more = ["--select", "E,F,W,I,N,UP,B,C4,PT,RET,RUF,SIM,TC,PERF", "--line-length", "88"]
+    for arguments in (["format", "--check"], ["check"], ["check", *more]):
+        done = subprocess.run([RUFF, *arguments, "--isolated", folder], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def runs_of(log: list[Call], is_graph: bool, repeat: int = 2) -> tuple[list[list[Call]], list[Call]]:

@@ -1,7 +1,5 @@
 """Programs make the calls of their schedules, verify what they compute, and read as people write them."""
 
-import ast
-import json
 import shutil
 import subprocess
 import sys
@@ -9,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from code_calls import assert_are_the_calls_of
+from code_calls import assert_are_the_calls_of, assert_formatted_and_linted, measured, printed
 from effort import examples
 from fake_arrays import Call, Card, fake_cupy, fake_torch
 from hypothesis import assume, given
@@ -36,7 +34,7 @@ from streamsim.program import (
 )
 
 PYTHON: tuple[Language, ...] = ("cupy", "pytorch")
-RUFF = shutil.which("ruff", path=f"{sys.prefix}/bin") or shutil.which("ruff")
+FAKES = {"cupy": fake_cupy, "pytorch": fake_torch}
 CLANG_FORMAT = shutil.which("clang-format", path=f"{sys.prefix}/bin") or shutil.which("clang-format")
 PLAIN = workload_of_sizes(h2d=["64MiB"], kernels=["0.57ms"], d2h=["64MiB"])
 EVERY_KIND = workload_of_sizes(
@@ -58,19 +56,15 @@ def configs(launch: Launch = "live") -> list[Config]:
     return [replace(config, launch=launch) for config in known]
 
 
-def run(text: str, language: str, seed: int = 0, repeat: int = 2) -> tuple[dict[str, Any], list[Call], int]:
+def run(text: str, language: str, seed: int = 0) -> tuple[dict[str, Any], list[Call], int]:
     """What ``measure`` of a Python program gives on an emulated card, its calls there, and how many streams it made."""
     card = Card(seed)
-    names: dict[str, Any] = {"__name__": "generated"}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, module in (fake_cupy if language == "cupy" else fake_torch)(card).items():
-            patch.setitem(sys.modules, name, module)
-        exec(compile(text, "the program", "exec"), names)
-        names["time"] = card  # which says what the time is
-        names["host_work"] = lambda seconds: card.log.append(("work", round(seconds * 1e9)))
-        given = names["DEFAULTS"] | {"repeat": repeat}
-        result = names["measure"](**given | ({"work": 2} if "work" in given else {}))
-    assert len(result["issue_s"]) == len(result["wall_s"]) == repeat
+
+    def host_work(seconds: float) -> None:
+        card.log.append(("work", round(seconds * 1e9)))
+
+    given = {"repeat": 2} | ({"work": 2} if '"work": ' in text else {})
+    result = measured(text, FAKES[language](card), given, time=card, host_work=host_work)
     assert all(map(float.__lt__, result["issue_s"], result["wall_s"]))
     return result, card.log, len(card.numbers) - 1
 
@@ -190,30 +184,18 @@ def test_a_missing_wait_is_found(language: Language) -> None:
 
 @pytest.mark.parametrize("language", PYTHON)
 def test_a_program_takes_other_numbers_and_prints_one_line_of_json(
-    language: Language, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    language: Language, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = code_of(workload_of_sizes([400], ["1ms"], [400]), CONFIGS["ring"], language)
-    card = Card()
-    for name, module in (fake_cupy if language == "cupy" else fake_torch)(card).items():
-        monkeypatch.setitem(sys.modules, name, module)
-
-    def printed(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["pipeline.py", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            exec(compile(text, "the program", "exec"), {"__name__": "__main__"})
-        return int(str(ended.value.code)), *capsys.readouterr()
-
-    code, out, _ = printed("--chunks", "7", "--streams", "2", "--repeat", "3", "--work", "2")
-    said = json.loads(out)
-    assert code == 0
-    assert out.count("\n") == 1
-    assert said["verified"] is True
-    assert len(said["issue_s"]) == len(said["wall_s"]) == 3
-    assert all(0 < issue_s < wall_s for issue_s, wall_s in zip(said["issue_s"], said["wall_s"], strict=True))
+    text, modules = (
+        code_of(workload_of_sizes([400], ["1ms"], [400]), CONFIGS["ring"], language),
+        FAKES[language](Card()),
+    )
+    code, said, _ = printed(text, modules, "--chunks 7 --streams 2 --repeat 3 --work 2", capsys)
+    assert (code, said["verified"], len(said["wall_s"])) == (0, True, 3)
     assert (said["program"], said["chunks"], said["streams"], said["buffers"]) == (f"ring in {language}", 7, 2, 3)
-    for wrong in (("--chunks", "26"), ("--streams", "0")):  # 25 pieces of 16 bytes
-        code, out, error = printed(*wrong)
-        assert (code, out) == (2, "")
+    for wrong in ("--chunks 26", "--streams 0"):  # 25 pieces of 16 bytes
+        code, said, error = printed(text, modules, wrong, capsys)
+        assert (code, said) == (2, {})
         assert "at most 25 chunks" in error
 
 
@@ -238,13 +220,7 @@ def test_the_stand_in_takes_the_time_of_the_kernels(language: Language, launch_s
     # 1 ms of kernels in 5 chunks, of which a round takes 400 ns: 500 rounds each.
     text = code_of(workload_of_sizes([400], ["1ms"], [400]), Config("depth-first", 5, 2), language)
     clock = RoundsClock(launch_s, 4e-7)
-    names: dict[str, Any] = {"__name__": "generated"}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, module in (fake_cupy if language == "cupy" else fake_torch)(Card()).items():
-            patch.setitem(sys.modules, name, module)
-        exec(compile(text, "the program", "exec"), names)
-        names["time"], names["kernels"] = clock, clock.kernels
-        result = names["measure"](**names["DEFAULTS"])
+    result = measured(text, FAKES[language](Card()), {}, time=clock, kernels=clock.kernels)
     assert result["work"] == clock.rounds[-1]
     if rounds > 1:
         assert clock.rounds[-5:] == [rounds] * 5
@@ -286,14 +262,7 @@ def every_text(language: Language) -> dict[str, str]:
 
 @pytest.mark.parametrize("language", PYTHON)
 def test_python_is_formatted_and_linted(language: Language, tmp_path: Path) -> None:
-    for k, text in enumerate(every_text(language).values()):
-        ast.parse(text)
-        (tmp_path / f"program_{k}.py").write_text(text)
-    assert RUFF, "ruff is one of the tests' requirements"
-    more = ["--select", "E,F,W,I,N,UP,B,C4,PT,RET,RUF,SIM,TC,PERF", "--line-length", "88"]
-    for arguments in (["format", "--check", "--isolated"], ["check", "--isolated"], ["check", "--isolated", *more]):
-        done = subprocess.run([RUFF, *arguments, str(tmp_path)], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+    assert_formatted_and_linted(every_text(language).values(), tmp_path)
 
 
 @pytest.mark.skipif(CLANG_FORMAT is None, reason="no clang-format; pip install clang-format")
@@ -301,12 +270,6 @@ def test_cuda_is_formatted(tmp_path: Path) -> None:
     assert CLANG_FORMAT
     for k, text in enumerate(every_text("cuda-c++").values()):
         (tmp_path / f"program_{k}.cc").write_text(text)
-    call = [
-        CLANG_FORMAT,
-        "--style={BasedOnStyle: Google, ColumnLimit: 100}",
-        "--dry-run",
-        "--Werror",
-        *map(str, tmp_path.glob("*.cc")),
-    ]
-    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    call = [CLANG_FORMAT, "--style={BasedOnStyle: Google, ColumnLimit: 100}", "--dry-run", "--Werror"]
+    done = subprocess.run([*call, *tmp_path.glob("*.cc")], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

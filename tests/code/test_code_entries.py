@@ -1,10 +1,10 @@
 """How often a program enters a stream: the model's count of it against the blocks that a program goes through."""
 
-import sys
 from typing import Any
 
 import fake_arrays
 import pytest
+from code_calls import measured
 from fake_arrays import Card, fake_cupy
 from strategies import make_device
 
@@ -27,27 +27,21 @@ WORKLOADS = {
 }
 
 
-def entered_by(text: str, patch: pytest.MonkeyPatch, **given: int) -> int:
+def entered_by(text: str, patch: pytest.MonkeyPatch) -> int:
     """Blocks that a run of the program goes through: what one that is timed more adds."""
-    entries = 0
+    entries: list[int] = []
     enter = fake_arrays.Stream.__enter__
 
     def counted(stream: Any) -> Any:
-        nonlocal entries
-        entries += 1
+        entries[-1] += 1
         return enter(stream)
 
-    patch.setattr(fake_arrays.Stream, "__enter__", counted)
-    for name, module in fake_cupy(Card()).items():
-        patch.setitem(sys.modules, name, module)
-    names: dict[str, Any] = {"__name__": "pipeline"}
-    exec(compile(text, "pipeline", "exec"), names)
-    counts = []
-    for repeat in (1, 2):
-        entries = 0
-        assert names["measure"](**{**names["DEFAULTS"], **given, "repeat": repeat})["verified"]
-        counts.append(entries)
-    return counts[1] - counts[0]
+    with patch.context() as counting:
+        counting.setattr(fake_arrays.Stream, "__enter__", counted)
+        for repeat in (1, 2):
+            entries.append(0)
+            assert measured(text, fake_cupy(Card()), {"repeat": repeat, "work": 1})["verified"]
+    return entries[1] - entries[0]
 
 
 def entered_in(schedule: Schedule) -> int:
@@ -68,7 +62,7 @@ def test_the_model_enters_as_often_as_the_program(
     ):
         schedule = ring(workload, chunks, 2, streams) if config.buffers else config.schedule(workload)
         text = code_of(workload, config, "cupy")
-        assert entered_by(text, monkeypatch, work=1) == entered_in(schedule), config
+        assert entered_by(text, monkeypatch) == entered_in(schedule), config
 
 
 WITH_OUTPUT = {name: workload for name, workload in WORKLOADS.items() if workload.outputs}
@@ -81,4 +75,4 @@ def test_so_it_does_where_batches_are_prefetched(
 ) -> None:
     """Without output the last two batches run one after another in buffers of their own: once less than the program."""
     text = code_of(workload, Config("prefetch", chunks, buffers=min(2, chunks)), "cupy")
-    assert entered_by(text, monkeypatch, work=1) == entered_in(prefetch(workload, chunks, min(2, chunks)))
+    assert entered_by(text, monkeypatch) == entered_in(prefetch(workload, chunks, min(2, chunks)))

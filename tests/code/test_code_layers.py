@@ -1,15 +1,19 @@
 """Programs of streamed layers make the calls of their schedule, verify their output, and read as people write them."""
 
-import ast
-import json
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from code_calls import CLOCK, SYNCHRONISE, Call, calls_of, with_events_named
+from code_calls import (
+    CLOCK,
+    SYNCHRONISE,
+    Call,
+    assert_formatted_and_linted,
+    calls_of,
+    measured,
+    printed,
+    with_events_named,
+)
 from effort import examples
 from fake_layers import LayersCard, fake_torch_with_layers
 from hypothesis import given
@@ -18,7 +22,6 @@ from hypothesis import strategies as st
 from streamsim.code import VERIFIED, code_of_layers
 from streamsim.program import DIRECTIONS, Layer, Layers, Offload, PassDirection, WorkloadKernel
 
-RUFF = shutil.which("ruff", path=f"{sys.prefix}/bin") or shutil.which("ruff")
 REPEAT = 2
 
 
@@ -35,13 +38,7 @@ def layers_of_floats(
 def run(text: str, seed: int = 0) -> tuple[dict[str, Any], list[Call], list[str]]:
     """What ``measure`` gives on an emulated card, its calls there, and where on the host each copy came from."""
     card = LayersCard(seed)
-    names: dict[str, Any] = {"__name__": "generated"}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, module in fake_torch_with_layers(card).items():
-            patch.setitem(sys.modules, name, module)
-        exec(compile(text, "the program", "exec"), names)
-        names["time"] = card
-        result = names["measure"](**names["DEFAULTS"] | {"repeat": REPEAT, "rows": 3})
+    result = measured(text, fake_torch_with_layers(card), {"repeat": REPEAT, "rows": 3}, time=card)
     return result, card.log, card.places
 
 
@@ -83,7 +80,6 @@ def test_a_program_makes_the_calls_of_its_schedule_and_verifies_its_output(
     assert len(rest) == VERIFIED + 1 + REPEAT
     assert all(with_events_named(calls) == wanted for calls in rest)
     assert result["verified"]
-    assert len(result["issue_s"]) == len(result["wall_s"]) == REPEAT
     for name in ("layer_s", *(["backward_s"] if layers.is_backward else [])):
         assert result[name] == [0.001 / REPEAT] * len(layers.steps)
     assert set(places) <= {config.memory}
@@ -105,29 +101,15 @@ def test_a_missing_wait_is_found(line: str, without: str) -> None:
     assert {run(text, seed)[0]["verified"] for seed in range(12)} == {True}
 
 
-def test_a_program_takes_other_numbers_and_prints_one_line_of_json(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_takes_other_numbers_and_prints_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
     text = code_of_layers(layers_of_floats(16, 20, 24), Offload(2, ("layer1",)))
-    for name, module in fake_torch_with_layers(LayersCard()).items():
-        monkeypatch.setitem(sys.modules, name, module)
-
-    def printed(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["pipeline.py", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            exec(compile(text, "the program", "exec"), {"__name__": "__main__"})
-        return int(str(ended.value.code)), *capsys.readouterr()
-
-    code, out, _ = printed("--depth", "1", "--passes", "3", "--repeat", "4", "--rows", "2")
-    said = json.loads(out)
-    assert (code, out.count("\n")) == (0, 1)
-    assert said["verified"] is True
-    assert len(said["issue_s"]) == len(said["wall_s"]) == 4
-    assert len(said["layer_s"]) == 3
+    modules = fake_torch_with_layers(LayersCard())
+    code, said, _ = printed(text, modules, "--depth 1 --passes 3 --repeat 4 --rows 2", capsys)
+    assert (code, said["verified"], len(said["wall_s"]), len(said["layer_s"])) == (0, True, 4, 3)
     numbers = [said[name] for name in ("program", "depth", "passes", "rows", "card_bytes")]
     assert numbers == ["offload in pytorch", 1, 3, 2, 4096]
-    code, out, error = printed("--depth", "0")
-    assert (code, out) == (2, "")
+    code, said, error = printed(text, modules, "--depth 0", capsys)
+    assert (code, said) == (2, {})
     assert "give whole numbers from 1" in error
 
 
@@ -150,14 +132,7 @@ def texts() -> dict[str, str]:
 
 
 def test_programs_are_formatted_and_linted(tmp_path: Path) -> None:
-    for k, text in enumerate(texts().values()):
-        ast.parse(text)
-        (tmp_path / f"program_{k}.py").write_text(text)
-    assert RUFF, "ruff is one of the tests' requirements"
-    more = ["--select", "E,F,W,I,N,UP,B,C4,PT,RET,RUF,SIM,TC,PERF", "--line-length", "88"]
-    for arguments in (["format", "--check", "--isolated"], ["check", "--isolated"], ["check", "--isolated", *more]):
-        done = subprocess.run([RUFF, *arguments, str(tmp_path)], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+    assert_formatted_and_linted(texts().values(), tmp_path)
 
 
 def test_a_program_is_short() -> None:
