@@ -143,6 +143,7 @@ class _EventReader:
         self._takers: dict[str, Callable[[_TraceEvent, tuple[int, int]], None]] = dict.fromkeys(CALLS, self._call)
         self._takers |= dict.fromkeys(WORK, self._work) | dict.fromkeys(NOTES, self._note)
         self._takers["cuda_sync"] = self._mark
+        self._shapes: dict[int, tuple[Three, Three]] = {}  # by correlation: AMD's launches have them, not their kernels
         self._rows: dict[str, list[Any]] = {}
 
     def take(self, events: list[_TraceEvent]) -> None:
@@ -167,6 +168,8 @@ class _EventReader:
     def _call(self, event: _TraceEvent, row: tuple[int, int]) -> None:
         process, args = self._number(event.pid), event.args or NO_ARGS
         thread = self._builder.thread(process, self._number(event.tid))
+        if args.grid[0]:
+            self._shapes[args.correlation] = args.grid, args.block
         self._rows["calls"].append((*row, process, self._builder.name(event.name or ""), thread, args.correlation))
 
     def _work(self, event: _TraceEvent, row: tuple[int, int]) -> None:
@@ -177,8 +180,9 @@ class _EventReader:
         card = self._number(event.pid if args.device == NONE else args.device)
         stream = self._stream(card, args.context, self._number(event.tid if args.stream == NONE else args.stream))
         placed = (UNKNOWN_PROCESS, kind, builder.name(name), builder.card(card), stream, args.correlation)
-        size = self._number(args.bytes)
-        amounts = (size, direction, memory, args.grid, args.block, args.registers, args.shared_bytes)
+        shape = args.grid, args.block
+        shape = shape if args.grid[0] else self._shapes.get(args.correlation, shape)
+        amounts = (self._number(args.bytes), direction, memory, *shape, args.registers, args.shared_bytes)
         self._rows["work"].append((*row, *placed, *amounts, args.graph, args.node))
 
     def _note(self, event: _TraceEvent, row: tuple[int, int]) -> None:

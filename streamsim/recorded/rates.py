@@ -249,13 +249,10 @@ def _staged(recording: Recording, direction: str) -> Staged:
     free_ns = latest_before(work.stream, work.end_ns)[rows]
     has_waited, is_early = free_ns > start_ns, end_ns <= begun_ns
     if direction == "d2h":
-        done_ns = np.maximum(end_ns, work.end_ns[rows])
-        none = np.zeros(len(rows), np.int64)
-        return Staged(
-            rows, sizes, begun_ns, done_ns - begun_ns, none, done_ns - work.end_ns[rows], has_waited, is_early
-        )
-    done_ns = np.where(is_early, work.end_ns[rows], end_ns)
-    from_ns = np.minimum(np.maximum(start_ns, free_ns), done_ns)
+        done_ns, from_ns = np.maximum(end_ns, work.end_ns[rows]), begun_ns
+    else:
+        done_ns = np.where(is_early, work.end_ns[rows], end_ns)
+        from_ns = np.minimum(np.maximum(start_ns, free_ns), done_ns)
     staged_before_ns = np.minimum(sizes, STAGE_BYTES) / STAGE_BYTES_PER_S * 1e9
     lead_ns = np.where(is_early, 0, np.maximum(begun_ns - from_ns - staged_before_ns.astype(np.int64), 0))
     after_ns = np.maximum(done_ns - work.end_ns[rows], 0)

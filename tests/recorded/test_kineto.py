@@ -118,13 +118,20 @@ def test_what_only_the_name_of_a_copy_says(name: str, direction: int, memory: in
 
 
 def test_amd_s_calls_have_bytes_as_text_and_their_cards_other_numbers(trace: Path) -> None:
-    """The card listed as 0 is called 2 by its work; a copy with a stream of its own is blocking all the same."""
+    """The card listed as 0 is called 2 by its work; a copy with a stream of its own is blocking all the same.
+
+    A launch has the shape of its kernel.
+    """
     events = [call("hipMemcpyWithStream", 0, 30, 1, bytes="1048576", kind="1"), call("hipFree", 40, 5, 2)]
     events.append(copy("Memcpy HtoD (Host -> Device)", 5, 20, 1))
     events[-1]["args"] |= {"device": 2, "bytes": "1048576"}
+    events += [call("hipLaunchKernel", 50, 5, 3, grid=[7, 2, 1], block=[64, 1, 1]), kernel(60, 5, 3)]
+    events[-1]["args"] |= {"device": 2}
+    del events[-1]["args"]["grid"], events[-1]["args"]["block"]
     found = read(trace, *events)
-    assert found.calls.kind.tolist() == [CallKind.COPY, CallKind.FREE]
-    assert (found.work.bytes.tolist(), found.work.call.tolist()) == ([1 << 20], [0])
+    assert found.calls.kind.tolist() == [CallKind.COPY, CallKind.FREE, CallKind.LAUNCH]
+    assert (found.work.bytes.tolist(), found.work.call.tolist()) == ([1 << 20, 0], [0, 2])
+    assert (found.work.grid[1].tolist(), found.work.block[1].tolist()) == ([7, 2, 1], [64, 1, 1])
     assert [(card.id, card.name, card.multiprocessors) for card in found.cards] == [(2, "a card", 4)]
     assert not found.unread
 
