@@ -74,7 +74,7 @@ def _section(title: str, *parts: Iterable[str]) -> list[str]:
 def _drawn(pictures: Pictures) -> list[str]:
     return [
         "" if pictures.losses is None else losses_html(pictures.losses),
-        "" if pictures.map is None else map_html(),
+        "" if pictures.map is None else map_html(pictures.map),
         lines_html(pictures.lines) if pictures.lines else "",
     ]
 

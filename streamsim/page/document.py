@@ -15,8 +15,9 @@ from typing import Any
 
 import msgspec
 
+from streamsim.page.maps import Map
 from streamsim.page.timelines import Shown
-from streamsim.report import Row, in_html
+from streamsim.report import KINDS, Row, in_html
 from streamsim.text import format_seconds, one_line
 
 STYLES = ("style.css",)
@@ -43,7 +44,7 @@ def document_of(
 
     ``more``: files of the viewer that most pages lack. ``runs``: the sources that the policy allows beside the viewer.
     """
-    encoded = msgspec.json.encode(data).decode().replace("<", "\\u003c")  # no "</script>" inside
+    encoded = msgspec.json.encode({**data, "kinds": KINDS}).decode().replace("<", "\\u003c")  # no "</script>" inside
     inside = "\n".join(filter(None, body))
     return _with(_viewer(more, runs), title=in_html(one_line(title)), body=f"<main>\n{inside}\n</main>", data=encoded)
 
@@ -121,15 +122,26 @@ def _ops(name: str) -> str:
     )
 
 
-def map_html() -> str:
+def map_html(found: Map) -> str:
     """Return the HTML in which the viewer draws a map, and below it the time line of a cell."""
+    names = [column.name for column in found.columns]
+    axes = (_choice("axis", words, names, axis) for words, axis in zip(("across", "up"), found.axes, strict=True))
+    held = (_choice("held", one.name, ("the best of all", *one.texts), 0) for one in found.columns)
     return "\n".join(
         (
-            "<section class='map'><h2>Map of the times</h2>",
-            "<div class='tools'></div>",
+            f"<section class='map'><h2>Map of the times</h2><div class='tools'>{''.join((*axes, *held))}</div>",
             "<p class='scale soft'></p>",
             "<div class='grid scroll' tabindex='0'></div>",
             "<div class='told' aria-live='polite'></div>",
             f"<div class='cell' hidden>{_view([('', '')])}</div></section>",
         )
     )
+
+
+def _choice(kind: str, words: str, options: Sequence[str], now: int) -> str:
+    """Return the HTML of a list of options, the one at place ``now`` selected."""
+    inside = "".join(
+        f"<option{' selected' if k == now else ''}>{in_html(one)}</option>" for k, one in enumerate(options)
+    )
+    name = in_html(words)
+    return f"<label>{name} <select data-{kind} aria-label='{name}' autocomplete='off'>{inside}</select></label>"

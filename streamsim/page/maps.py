@@ -80,13 +80,9 @@ def map_of(
 
 def spread(found: Map, kept: Iterable[int] = ()) -> list[int]:
     """Return the rows whose time lines the page carries: ``kept``, the fastest, and others evenly over the map."""
-    best = min(range(len(found.rows)), key=found.ticks.__getitem__)
-    chosen = dict.fromkeys([*kept, best])
-    fastest: dict[tuple[int, ...], int] = {}  # by cell of the map: its fastest row
-    for row, place in enumerate(found.rows):
-        cell = tuple(place[axis] for axis in found.axes)
-        if cell not in fastest or found.ticks[row] < found.ticks[fastest[cell]]:
-            fastest[cell] = row
+    rows = sorted(range(len(found.rows)), key=lambda row: (-found.ticks[row], -row))
+    chosen = dict.fromkeys([*kept, rows[-1]])
+    fastest = {tuple(found.rows[row][axis] for axis in found.axes): row for row in rows}  # the last row of each cell
     others = [fastest[cell] for cell in sorted(fastest)]
     step = max(1.0, len(others) / (MOST_LINES - len(chosen)))
     chosen |= dict.fromkeys(others[int(k * step)] for k in range(int(len(others) / step)))

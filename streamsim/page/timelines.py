@@ -33,18 +33,15 @@ def line_data(shown: Shown) -> dict[str, Any]:
     of_ops, number = _named(timeline.schedule)
     names = [*of_ops, *(lane.name for lane in timeline.tracks for _ in lane.start)]
     distinct = {name: k for k, name in enumerate(dict.fromkeys(names))}
-    busy = timeline.utilisation
+    whole_s, busy = timeline.makespan_s or 1.0, timeline.utilisation
     engines = sorted(enumerate(timeline.engine_names), key=lambda engine: engine_place(engine[1]))
-    whole_s = timeline.makespan_s or 1.0
-    lanes = [
-        [number, one_line(lane.name), round(lane.busy_s / whole_s, 4)]
-        for number, lane in enumerate(timeline.tracks, len(engines))
-    ]
+    rows = [(index, name, busy[name]) for index, name in engines]
+    rows += [(k, one_line(lane.name), lane.busy_s / whole_s) for k, lane in enumerate(timeline.tracks, len(rows))]
     return {
         "name": one_line(shown.name),
         "ops": len(names),
         "names": [one_line(name, LONGEST_NAME) for name in distinct],
-        "engines": [[index, name, round(busy[name], 4)] for index, name in engines] + lanes,
+        "engines": [(index, name, round(share, 4)) for index, name, share in rows],
         "measured": timeline.device is None,
         "waited": any(0 <= ready < start for ready, start in zip(timeline.ready, timeline.start, strict=True)),
         "launch": timeline.launched if timeline.schedule.launch == "graph" else 0,
@@ -84,24 +81,14 @@ def _named(schedule: Schedule) -> tuple[list[str], list[int]]:
 
 def _with_lanes(timeline: Timeline, columns: list[Sequence[int]], name: list[int]) -> list[Sequence[int]]:
     """Return the columns with the spans of lanes behind the ops: each is an op without a stream, on its lane."""
-    spans = [
-        (len(timeline.engine_names) + k, start, end)
-        for k, lane in enumerate(timeline.tracks)
-        for start, end in zip(lane.start, lane.end, strict=True)
-    ]
-    last = timeline.issued[-1] if len(timeline) else 0
-    of_lanes: list[list[int]] = [[0] * len(spans) for _ in columns]
-    of_lanes[KIND] = [KINDS.index(PAGES)] * len(spans)
-    of_lanes[ENGINE] = [engine for engine, _, _ in spans]
-    of_lanes[STREAM] = [-1] * len(spans)
-    of_lanes[ISSUED] = [-last, *([0] * len(spans))][: len(spans)]
-    of_lanes[START] = [start for _, start, _ in spans]
-    of_lanes[LENGTH] = [end - start for _, start, end in spans]
-    return [name, *([*column, *more] for column, more in zip(columns, of_lanes, strict=True))]
-
-
-# Places among the columns of `_columns`; the viewer has a column of names in front of them.
-KIND, ENGINE, STREAM, ISSUED, START, LENGTH = 0, 2, 4, 9, 12, 13
+    found, no_stream = [*zip(*columns, strict=True)], -1
+    back_to_0 = -timeline.issued[-1] if len(timeline) else 0
+    for engine, lane in enumerate(timeline.tracks, len(timeline.engine_names)):
+        for start, end in zip(lane.start, lane.end, strict=True):
+            place = (KINDS.index(PAGES), 0, engine, 0, no_stream, 0, 0, 0, 0)
+            found.append((*place, back_to_0, 0, 0, start, end - start, 0, 0))
+            back_to_0 = 0
+    return [name, *zip(*found, strict=True)]
 
 
 def _columns(timeline: Timeline, number: list[int]) -> list[Sequence[int]]:
@@ -115,8 +102,9 @@ def _columns(timeline: Timeline, number: list[int]) -> list[Sequence[int]]:
     """
     ops = timeline.schedule.ops
     streams = [-1 if op.stream is None else op.stream for op in ops]
-    nothing: list[WaitCause] = [(None, "start")] * len(ops)
-    causes = nothing if timeline.device is None else _causes(timeline)
+    causes: list[WaitCause] = [(None, "start")] * len(ops)
+    if timeline.device is not None:
+        causes = [cause or causes[0] for cause in causes_of(timeline, lower(timeline.schedule, timeline.device))]
     ready, since, ended = [], [], dict[int, int]()
     for op, (stream, (cause, because)) in enumerate(zip(streams, causes, strict=True)):
         could = max(timeline.returned[op], ended.get(stream, 0))
@@ -155,8 +143,3 @@ def _amounts(ops: Sequence[Op]) -> list[int]:
         found.append(amount - before.get(kind_of(op), 0))
         before[kind_of(op)] = amount
     return found
-
-
-def _causes(timeline: Timeline) -> list[WaitCause]:
-    assert timeline.device is not None
-    return [cause or (None, "start") for cause in causes_of(timeline, lower(timeline.schedule, timeline.device))]

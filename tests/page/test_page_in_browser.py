@@ -212,6 +212,17 @@ def test_a_hostile_name_is_shown_and_not_run(look: Look) -> None:
     assert page.locator("img").count() == 0
 
 
+def test_a_printed_picture_keeps_its_shape(look: Look) -> None:
+    page = look(html_of(irregular(30)))
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 640, "height": 900})
+    page.evaluate("streamsim.views[0].redraw = streamsim.views[0].draw = () => {}")  # the paper is laid out later
+    shape = page.evaluate(f"(c => c.clientWidth / c.clientHeight / (c.width / c.height))({CHART}.canvas)")
+    assert shape == pytest.approx(1, abs=0.02)
+    assert page.locator(".tools, .keys, .told").first.is_hidden()
+    assert page.locator(".line").bounding_box()["y"] < 450  # on the first sheet
+
+
 def test_the_policy_stops_another_script_and_any_request(browser: Any, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     file.write_text(html_of(irregular(3)).replace("</main>", "</main><script>window.ran = 1</script>"))

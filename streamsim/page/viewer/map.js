@@ -1,17 +1,6 @@
 // The map: rows of a sweep or a search as cells of a table, the shortest of all rows that share a cell
 
-const VIRIDIS = [
-  "#FDE725",
-  "#B5DE2B",
-  "#6ECE58",
-  "#35B779",
-  "#1F9E89",
-  "#26828E",
-  "#31688E",
-  "#3E4989",
-  "#482878",
-  "#440154",
-];
+const VIRIDIS = "#FDE725 #B5DE2B #6ECE58 #35B779 #1F9E89 #26828E #31688E #3E4989 #482878 #440154".split(" ");
 const CLIPPED = 1.5, // times the best: cells from there on have the last colour
   MOST_NUMBERED = 32, // columns with room for a number in each cell
   SIDES = {Top: [0, 1], Right: [1, 0], Bottom: [0, -1], Left: [-1, 0]},
@@ -23,45 +12,23 @@ class HeatMap {
     Object.assign(this, {place, about, index: columns.slice(0, -1), ticks: columns.at(-1), chosen: about.first});
     this.told = place.querySelector(".told");
     this.axes = about.axes.slice();
-    this.fixed = about.columns.map(() => -1); // -1: the best of all values
-    this.fillChoices();
+    this.lists = ["axis", "held"].map(kind => [...place.querySelectorAll(`[data-${kind}]`)]);
+    for (const list of this.lists.flat()) list.onchange = () => this.pivot();
   }
 
-  /* What varies beside the two axes can be held; the axes can be any two columns. */
-  fillChoices() {
-    const {columns} = this.about,
-      names = columns.map((column, k) => [k, column.name]),
-      turn = k => value => {
-        if (this.axes[1 - k] === value) this.axes[1 - k] = this.axes[k];
-        this.axes[k] = value;
-      };
-    const found =
-      columns.length > 2 ? ["across", "up"].map((words, k) => this.chooser(words, names, this.axes[k], turn(k))) : [];
-    columns.forEach((column, k) => {
-      const options = [[-1, "the best of all"], ...column.texts.map((text, value) => [value, text])];
-      if (this.axes.includes(k)) this.fixed[k] = -1;
-      else found.push(this.chooser(column.name, options, this.fixed[k], value => (this.fixed[k] = value)));
-    });
-    this.place.querySelector(".tools").replaceChildren(...found);
-  }
-
-  chooser(words, options, now, changed) {
-    const label = made("label", `${words} `),
-      select = document.createElement("select");
-    for (const [value, text] of options) select.add(new Option(text, value));
-    select.value = now;
-    select.setAttribute("aria-label", words);
-    select.onchange = () => {
-      changed(+select.value);
-      this.fillChoices();
-      this.pivot();
-    };
-    label.append(select);
-    return label;
+  /* Read the lists: the axes can be any two columns, and what varies beside them can be held. */
+  read() {
+    const [axes, held] = this.lists,
+      [x, y] = axes.map(list => list.selectedIndex);
+    this.axes = x === y ? [this.axes[1], this.axes[0]] : [x, y];
+    axes.forEach((list, k) => (list.selectedIndex = this.axes[k]));
+    held.forEach((list, k) => (list.parentElement.hidden = this.axes.includes(k)));
+    this.fixed = held.map((list, k) => (this.axes.includes(k) ? -1 : list.selectedIndex - 1)); // -1: the best of all
   }
 
   /* Fill each cell with its shortest row. The cell that was chosen stays so, or the best one is. */
   pivot() {
+    this.read();
     const [x, y] = this.axes,
       {columns} = this.about;
     [this.across, this.up] = [columns[x].texts, columns[y].texts];

@@ -1,16 +1,6 @@
 // A time line
 
 const KINDS = ["h2d", "kernel", "d2h", "call", "held", "work", "pages", "wait"];
-const KIND_WORDS = [
-  "H2D",
-  "kernel",
-  "D2H",
-  "host call",
-  "host waits",
-  "host work",
-  "unified memory",
-  "ready, engine busy",
-];
 const [, KERNEL, , CALL, HELD, WORK, PAGES, WAIT] = KINDS.keys();
 const [, HOST, STREAM, EVENT, ENGINE] = Array(5).keys();
 const COLUMNS = ["name", "kind", "host", "engine", "lane", "stream", "streamLane", "thread", "number", "amount"].concat(

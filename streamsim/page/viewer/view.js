@@ -243,7 +243,7 @@ class View {
   legend() {
     const used = new Set(this.charts.flatMap(({line}) => line.rows.flatMap(row => [...new Set(row.kind)])));
     if (this.charts.some(({line}) => line.about.waited)) used.add(WAIT);
-    const items = KIND_WORDS.map((words, kind) => {
+    const items = window.streamsim.data.kinds.map((words, kind) => {
       const item = document.createElement("li"),
         swatch = made("span", "", "swatch");
       swatch.style.background = `var(--${KINDS[kind]})`;
