@@ -54,7 +54,7 @@ def test_what_the_lesson_claims_is_so(run: tuple[dict[str, Any], list[Any]]) -> 
         assert times[device]["depth-first"] == pytest.approx(times[device]["breadth-first"], rel=0.01)
     assert 1 < names["found"].simplest.config.chunks < 32
     assert names["double_buffered"].makespan_s < names["double_buffered"].serial_s
-    assert names["pageable"].first.cause == "pageable-memory"
+    assert "--pin" in names["pageable"].first.options
     assert names["findings"][0].rule == "race"
     assert not names["sim"].check(names["mended"])
 
