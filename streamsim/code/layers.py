@@ -9,7 +9,6 @@ from textwrap import wrap
 
 from streamsim.code.fitted import PYTHON_WIDTH, python_lines
 from streamsim.code.plans import FLOAT_BYTES, VERIFIED, Language
-from streamsim.code.python import PyTorch
 from streamsim.code.steps import PYTORCH
 from streamsim.code.templates import PYTHON, fitted
 from streamsim.errors import InputError
@@ -163,6 +162,7 @@ def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorc
         python_lines,
         PYTHON,
         {
+            **PYTORCH,
             **dict.fromkeys(("functions", "cuts", "rounds", "captured", "work", "too_many", "hint"), ""),
             "summary": words,
             "imports": _IMPORTS,
@@ -195,14 +195,11 @@ def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorc
             "before": ["i -= k in host"] if is_both else [],
             "after": [] if is_both else ["i += k in host"],
             "way": "-" if is_both else "+",
-            "synchronise": PYTORCH["synchronise"],
             "fresh": ["for buffer in buffers:", '    buffer.fill_(float("nan"))'],
             "output": "y.cpu() for y in results",
-            "settled": PyTorch.settled,
             "number": "2",
             "program": "pipeline, pool",
             "verified": str(VERIFIED),
-            "equal": PYTORCH["equal"],
             "found": f'"card_bytes": torch.cuda.max_memory_allocated(), {timed}',
             "name": "offload in pytorch",
         },

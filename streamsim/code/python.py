@@ -27,7 +27,6 @@ class Python(Writer):
     """A writer of plans in Python. The classes of the libraries write what differs between them."""
 
     template, lines_of = PYTHON, staticmethod(python_lines)
-    settled = ""  # before outputs are compared
 
     @abstractmethod
     def imports(self) -> list[str]:
@@ -60,10 +59,8 @@ class Python(Writer):
             "streams": [f"pool = [{pool}]"],
             "rounds": PYTHON_ROUNDS if self.timed else "",
             "work": '"work": work, ' if self.timed else "",
-            "settled": self.settled,
             "captured": self._captured() if plan.is_graph else [],
             "program": say("replay") if plan.is_graph else "pipeline, pool",
-            "equal": say("equal"),
         }
 
     def _captured(self) -> list[str]:
@@ -120,9 +117,6 @@ class PyTorch(Python):
     """Programs with PyTorch's tensors, whose kernels are eager operations with an ``out`` tensor."""
 
     name, phrases = "pytorch", PYTORCH
-    # PyTorch's threads that compare arrays look for more work for some 5 ms. Beside 16 such threads, the host's calls
-    # take 1.4 times as long.
-    settled = "torch.set_num_threads(1)  # those that compare outputs spin on beside the calls"
 
     def __init__(self, plan: CodePlan) -> None:
         streams = plan.defaults.get("streams", len(plan.kinds))

@@ -25,7 +25,7 @@ class Writer(ABC):
 
     def text(self) -> str:
         """Return the program."""
-        return fitted(type(self).lines_of, self.template, self._common_parts() | self.parts())
+        return fitted(type(self).lines_of, self.template, {**self.phrases, **self._common_parts(), **self.parts()})
 
     @abstractmethod
     def parts(self) -> Parts:
@@ -56,7 +56,6 @@ class Writer(ABC):
                 for name, number in plan.events.items()
             ],
             "issue": plan.issue(self.to),
-            "synchronise": say("synchronise"),
             "fresh": [line for array in plan.memory for line in self._fresh(array)],
             "kernels_alone": timed.issue(self.to) if timed else [],
             "number": self.number,
