@@ -4,6 +4,7 @@ import ast
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -59,12 +60,16 @@ def nodes_of(path: Path) -> tuple[ast.AST, ...]:
 @cache
 def imports(path: Path) -> frozenset[str]:
     """Every module that a file imports, anywhere in it."""
+    return imported(nodes_of(path))
+
+
+def imported(nodes: Iterable[ast.AST]) -> frozenset[str]:
     found: set[str] = set()
-    for node in nodes_of(path):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
+            assert node.level == 0, "a relative import"
             found.add(node.module or "")
     return frozenset(found)
 
@@ -119,3 +124,51 @@ def test_every_public_name_has_a_line_of_documentation() -> None:
     for name in set(streamsim.__all__) - {"__version__"}:
         doc = getattr(streamsim, name).__doc__ or ""
         assert doc.splitlines()[0].endswith((".", ":")) or "``" in doc.splitlines()[0], name
+
+
+# The validator
+
+
+VALIDATOR = ROOT / "validate"
+ITS_ROOMS = ("cli", "run", "calibrate", "gpu", "suites", "compare", "records", "progress")  # from the top down
+WITHOUT_A_CARD = {"compare", "records"}
+OF_A_CARD = {"cupy", "cupyx", "cupti", "cuda"}
+ITS_FILES = sorted(path for path in VALIDATOR.rglob("*.py") if "campaigns" not in path.parts)  # which are not packaged
+
+
+def test_every_file_of_the_validator_is_in_a_room_that_says_what_lives_there() -> None:
+    rooms = {path.relative_to(VALIDATOR).with_suffix("").parts[0] for path in ITS_FILES}
+    assert rooms == {*ITS_ROOMS, "__init__", "__main__"}
+    for path in VALIDATOR.glob("*/__init__.py"):
+        assert ast.get_docstring(ast.parse(path.read_text())), path
+
+
+def test_the_validators_imports_go_down_only_and_through_the_door() -> None:
+    for path in ITS_FILES:
+        own = path.relative_to(VALIDATOR).with_suffix("").parts[0]
+        below = set(ITS_ROOMS[ITS_ROOMS.index(own) :] if own in ITS_ROOMS else ITS_ROOMS)
+        for name in imports(path):
+            if name.startswith("streamsim_validate."):
+                assert room_of(name) in (below & WITHOUT_A_CARD if own in WITHOUT_A_CARD else below), f"{path}: {name}"
+                assert name == f"streamsim_validate.{own}" or name.count(".") == 1 or room_of(name) == own, path
+
+
+def test_a_cards_libraries_are_asked_for_in_one_room_and_only_when_they_are_needed() -> None:
+    for path in ITS_FILES:
+        statements = ast.parse(path.read_text()).body
+        outside = (one for one in statements if not isinstance(one, ast.FunctionDef | ast.ClassDef))
+        at_once = imported(node for one in outside for node in ast.walk(one))
+        found = at_once if "gpu" in path.parts else imports(path)
+        assert not {name.split(".")[0] for name in found} & OF_A_CARD, path
+
+
+def test_comparing_needs_no_card_and_loads_nothing_that_does() -> None:
+    """In a process that cannot import a card's libraries."""
+    record = str(VALIDATOR / "campaigns" / "records" / "races-h200.json.gz")
+    blocked = f"import sys; sys.modules.update(dict.fromkeys({sorted(OF_A_CARD)!r}))"
+    command = f"from streamsim_validate.cli import main; main(['compare', {record!r}, '--device', 'h200'])"
+    quiet = "import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()): "
+    loaded = loaded_after(f"{blocked}\n{quiet}{command}")
+    assert "streamsim_validate.compare.tables" in loaded
+    rooms = {room_of(name) for name in loaded if name.startswith("streamsim_validate.")}
+    assert rooms <= {*WITHOUT_A_CARD, "cli"}

@@ -24,7 +24,7 @@ from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.files import write_bytes
 from streamsim.program import Schedule
-from streamsim.text import mistaken_for, one_line
+from streamsim.text import mistaken_for
 from streamsim_validate.calibrate import probes
 from streamsim_validate.calibrate.front_ends import LibrarySamples, RecorderSamples
 from streamsim_validate.calibrate.probes import Probe
@@ -40,6 +40,7 @@ from streamsim_validate.records import (
     PaceRow,
     Timing,
     mix_kind,
+    naming,
     read_stored,
     relative_deviation,
     rows_of,
@@ -180,16 +181,13 @@ def read_samples(path: Path) -> Samples:
     Raises InputError naming the file if it holds none, a damaged archive, or samples that cannot be fitted.
     """
     data = read_stored(path)
-    try:
-        plain = msgspec.json.decode(unzipped(data), type=PlainSamples)
-    except (EOFError, ValueError, RecursionError) as error:  # bad UTF-8 is a ValueError
-        remedy = "measure them with `streamsim-validate calibrate`"
-        reason = mistaken_for("samples", data) or f"no calibration samples ({error}); {remedy}"
-        raise InputError(one_line(f"{path}: {reason}")) from error
-    try:
+    with naming(path):
+        try:
+            plain = msgspec.json.decode(unzipped(data), type=PlainSamples)
+        except (EOFError, ValueError, RecursionError) as error:  # bad UTF-8 is a ValueError
+            why = f"no calibration samples ({error}); measure them with `streamsim-validate calibrate`"
+            raise InputError(mistaken_for("samples", data) or why) from error
         return Samples.from_plain(plain)
-    except InputError as error:
-        raise InputError(one_line(f"{path}: {error}")) from None
 
 
 MOST_STEPS, STEP, ENOUGH = 12, 0.1, 0.01  # enough: a step that lowers the sum of the squares by less is the last one

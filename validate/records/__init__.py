@@ -18,6 +18,7 @@ from streamsim_validate.records.files import (
     finish,
     header,
     journal_path,
+    naming,
     read_journal,
     read_record,
     read_stored,

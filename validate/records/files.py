@@ -59,12 +59,21 @@ def check_values(data: bytes) -> bytes:
     return data
 
 
-def check_version(path: Path, version: int) -> None:
+@contextlib.contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Put the file before every message of an InputError that is raised in this context."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(one_line(f"{path}: {error}")) from None
+
+
+def check_version(version: int) -> None:
     """Raise InputError unless files of that version can be read."""
     if version != SCHEMA_VERSION:
         raise InputError(
-            f"{path}: schema_version = {version}: this streamsim-validate reads {SCHEMA_VERSION};"
-            " use the version that wrote it, or measure again"
+            f"schema_version = {version}: this streamsim-validate reads {SCHEMA_VERSION}; use the version that wrote"
+            " it, or measure again"
         )
 
 
@@ -138,7 +147,7 @@ def check_unused(record: str | os.PathLike[str]) -> None:
         raise InputError(one_line(f"{record}: there is such a file already; move it away, or choose another output"))
 
 
-class Journal:
+class Journal(contextlib.AbstractContextManager["Journal"]):
     """A writer of a journal. Each line is in the file when :meth:`append` returns."""
 
     def __init__(self, path: Path, first: Header) -> None:
@@ -231,9 +240,6 @@ class Journal:
         with contextlib.suppress(OSError):
             self._file.close()
 
-    def __enter__(self) -> "Journal":
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -246,19 +252,17 @@ def read_journal(path: Path) -> list[Line]:
 def lines_of(path: Path, data: bytes) -> list[Line]:
     """Return the whole lines in the ``data`` of the journal ``path``. Raises InputError naming a damaged line."""
     lines: list[Line] = []
-    try:
+    with naming(path):
         check_values(data)
-    except InputError as error:
-        raise InputError(one_line(f"{path}: {error}")) from None
-    for number, text in enumerate(data.split(b"\n")[:-1], 1):
-        try:
-            lines.append(msgspec.json.decode(text, type=Line))
-        except (ValueError, RecursionError) as error:
-            raise InputError(one_line(f"{path}: line {number} is damaged ({error}); remove it and resume")) from None
-    if lines and not isinstance(lines[0], Header):
-        raise InputError(f"{path}: is not a journal: its first line is no header; choose another output")
-    if lines and isinstance(lines[0], Header):
-        check_version(path, lines[0].schema_version)
+        for number, text in enumerate(data.split(b"\n")[:-1], 1):
+            try:
+                lines.append(msgspec.json.decode(text, type=Line))
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"line {number} is damaged ({error}); remove it and resume") from None
+        for first in lines[:1]:
+            if not isinstance(first, Header):
+                raise InputError("is not a journal: its first line is no header; choose another output")
+            check_version(first.schema_version)
     return lines
 
 
@@ -332,18 +336,18 @@ def read_record(path: str | os.PathLike[str]) -> Record:
         if not lines:
             raise InputError(f"{path}: is empty; measure again")
         return fold(lines)
-    try:
-        plain = unzipped(data) if data.startswith(GZIP_MAGIC) or kind != "record" else check_values(data)
-        check_version(where, msgspec.json.decode(plain, type=_Versioned).schema_version)
-        return msgspec.json.decode(plain, type=Record)
-    except EOFError as error:
-        resume = f", or resume its journal ({journal.name})" if journal.exists() else ""
-        raise InputError(one_line(f"{path}: {error}; copy it again{resume}")) from None
-    except InputError as error:
-        text = str(error)
-        raise InputError(one_line(text if text.startswith(str(path)) else f"{path}: {text}")) from None
-    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors, and so is bad UTF-8
-        raise InputError(one_line(f"{path}: is not a record, or a damaged one ({error}); measure again")) from None
+    with naming(path):
+        try:
+            plain = unzipped(data) if data.startswith(GZIP_MAGIC) or kind != "record" else check_values(data)
+            check_version(msgspec.json.decode(plain, type=_Versioned).schema_version)
+            return msgspec.json.decode(plain, type=Record)
+        except EOFError as error:
+            resume = f", or resume its journal ({journal.name})" if journal.exists() else ""
+            raise InputError(f"{error}; copy it again{resume}") from None
+        except InputError:
+            raise
+        except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors, and so is bad UTF-8
+            raise InputError(f"is not a record, or a damaged one ({error}); measure again") from None
 
 
 def finish(
@@ -370,9 +374,5 @@ def check_replaceable(path: Path, kind: str) -> None:
         with open(path, "rb") as file:
             data = file.read(LARGEST_TOML_BYTES)
         if data and kind_of(data) != kind:
-            what = WORDS[kind].partition(",")[0]
-            raise InputError(
-                one_line(
-                    f"{path}: there is such a file already, and not {what}; move it away, or choose another output"
-                )
-            )
+            why = f"there is such a file already, and not {WORDS[kind].partition(',')[0]}"
+            raise InputError(one_line(f"{path}: {why}; move it away, or choose another output"))
