@@ -127,11 +127,10 @@ def _fastest_of_its_kind(
     work: CardWork, took: NDArray[np.int64], crowded: NDArray[np.bool_], elsewhere: CardWork | None
 ) -> NDArray[np.int64]:
     there = work.rows(np.zeros(len(work), np.bool_)) if elsewhere is None else elsewhere
-    alike = _alike(np.concatenate([_kinds(work), _kinds(there)]))
-    here, theirs = alike[: len(work)], alike[len(work) :]
+    here, theirs = _alike(work, there)
 
     def least(kinds: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
-        found = np.full(int(alike.max()) + 1, _MOST)
+        found = np.full(len(work) + len(there), _MOST)
         np.minimum.at(found, kinds, times)
         return found
 
@@ -149,8 +148,7 @@ def fastest_uncontended(window: CardWork, whole: CardWork) -> CardWork | None:
     crowded = overlaps_kernel(window) & (window.kind == WorkKind.KERNEL)
     if not crowded.any():
         return None
-    alike = _alike(np.concatenate([_kinds(window), _kinds(whole)]))
-    inside, there = alike[: len(window)], alike[len(window) :]
+    inside, there = _alike(window, whole)
     wanted = np.setdiff1d(inside[crowded], inside[~crowded & (window.kind == WorkKind.KERNEL)])
     rows = np.flatnonzero(np.isin(there, wanted) & (whole.kind == WorkKind.KERNEL) & ~overlaps_kernel(whole))
     fastest = rows[np.argsort((whole.end_ns - whole.start_ns)[rows], kind="stable")]
@@ -175,15 +173,10 @@ def _until_next_ns(work: CardWork) -> NDArray[np.int64]:
     return found
 
 
-def _kinds(work: CardWork) -> NDArray[np.int32]:
-    """Return the card, name, grid and block of each row: equal for equal launches; shape (rows, 8)."""
-    return np.column_stack([work.card, work.name, work.grid, work.block])
-
-
-def _alike(rows: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return a number for each row; equal rows have the same number."""
-    order = np.lexsort(rows.T)
-    differs = (np.diff(rows[order], axis=0) != 0).any(axis=1)
-    found = np.empty(len(rows), np.int64)
-    found[order] = np.append(0, np.cumsum(differs))
-    return found
+def _alike(*tables: CardWork) -> list[NDArray[np.int64]]:
+    """Return a number for each row of each table: equal for launches of the same card, name, grid and block."""
+    rows = np.concatenate([np.column_stack([work.card, work.name, work.grid, work.block]) for work in tables])
+    order = np.lexsort(rows.T)  # a tenth of the time of np.unique
+    numbers = np.empty(len(rows), np.int64)
+    numbers[order] = np.append(0, np.cumsum((np.diff(rows[order], axis=0) != 0).any(axis=1)))
+    return np.split(numbers, np.cumsum([len(work) for work in tables])[:-1])

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsim.errors import InputError
-from streamsim.recorded.recording import ISSUES, NONE, AnnotationKind, Recording, Unread
+from streamsim.recorded.recording import ISSUES, NONE, AnnotationKind, RecordedStream, RecordedThread, Recording, Unread
 from streamsim.recorded.times import fastest_uncontended
 from streamsim.text import parse_seconds, shown
 
@@ -160,14 +160,16 @@ def processes_of(recording: Recording) -> tuple[NDArray[np.int64], NDArray[np.in
 
     The process of work is that of its call or, without a call, that of its stream.
     """
-    threads = np.array([thread.process for thread in recording.threads], np.int64)
-    streams = np.array([stream.process for stream in recording.streams] + [NONE], np.int64)
-    of_calls = threads[recording.calls.thread] if len(threads) else np.empty(0, np.int64)
-    work = recording.work
-    of_work = streams[work.stream]
+    work, of_calls = recording.work, _owners(recording.threads)[recording.calls.thread]
     has = work.call >= 0
+    of_work = _owners(recording.streams)[work.stream]
     of_work[has] = of_calls[work.call[has]]
     return of_calls, of_work
+
+
+def _owners(owned: tuple[RecordedThread, ...] | tuple[RecordedStream, ...]) -> NDArray[np.int64]:
+    """Return the process of each thread or stream, and NONE for the index NONE."""
+    return np.array([one.process for one in owned] + [NONE], np.int64)
 
 
 def _of_process(recording: Recording, process: int) -> Recording:
@@ -189,8 +191,8 @@ def _of_card(recording: Recording, number: int) -> Recording:
 
 def _used_by(recording: Recording, users: NDArray[np.int64], work: Any, pages: Any) -> Recording:
     """Return the calls and annotations of some processes, with these rows of work and pages."""
-    threads = np.array([thread.process for thread in recording.threads] + [NONE])
-    calls, notes = (np.isin(threads[table.thread], users) for table in (recording.calls, recording.annotations))
+    owners = _owners(recording.threads)
+    calls, notes = (np.isin(owners[table.thread], users) for table in (recording.calls, recording.annotations))
     return _chosen(recording, calls, work, notes, pages)
 
 
