@@ -37,7 +37,7 @@ def recorded_answer(given: Given, why: Answer, is_on_another: bool) -> tuple[Ans
     use = next(use for use in summary.cards if use.id == card)
     why = replace(
         why,
-        verdict=(*map(one_line, verdict_of(use)), *why.verdict),
+        verdict=(*map(one_line, verdict_of(use, found.device)), *why.verdict),
         warnings=(*(warnings_of(found, without) if is_on_another else ()), *why.warnings),  # its own card's are noted
         data={**why.data, "replay": {"card": card, **replay_json(found, without)}},
     )

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from streamsim.device import Device
 from streamsim.displayed import Displayed
 from streamsim.recorded.call_names import plain
 from streamsim.recorded.intervals import Covered, Intervals, before_in, gaps, latest_before, length, merged
@@ -24,8 +25,8 @@ from streamsim.recorded.recording import (
     Unread,
     WorkKind,
 )
-from streamsim.recorded.unified import first_call, groups_of, moves_of
-from streamsim.text import counted, format_seconds, short
+from streamsim.recorded.unified import first_call, groups_of, unexpected_moves
+from streamsim.text import counted, format_ratio, format_seconds, short
 
 ENGINES = ("H2D", "D2H", "kernels", "within the card", "memsets", "unified memory", "other copies", "graphs")
 KERNELS = ENGINES.index("kernels")
@@ -106,7 +107,8 @@ class RecordedCardUse(msgspec.Struct, frozen=True):
     """The use of a card, from the call of its first work to the end of its last work.
 
     - ``start_s``, ``end_s``: seconds since the recording's beginning.
-    - ``pages_s``: seconds in which pages of unified memory moved that no call had prefetched.
+    - ``pages_s``, ``pages_bytes``: seconds in which pages of unified memory moved to the card that no call had
+      prefetched, and their bytes.
     - ``overlap_s``: seconds in which two engines or more are busy.
     - ``idle_s``: seconds in which no engine is busy, divided into the reasons in ``idle``.
     - ``without_kernel_s``: seconds in which no kernel runs, divided into the reasons in ``without_kernel``.
@@ -118,6 +120,7 @@ class RecordedCardUse(msgspec.Struct, frozen=True):
     end_s: float
     engines: tuple[RecordedEngine, ...]
     pages_s: float
+    pages_bytes: int
     overlap_s: float
     idle_s: float
     idle: tuple[RecordedReason, ...]
@@ -234,14 +237,15 @@ def _card(recording: Recording, card: int) -> RecordedCardUse:
     is_kernel = engine == KERNELS
     idle = gaps(busy, first_ns, last_ns)
     no_kernel = gaps(merged(work.start_ns[is_kernel], work.end_ns[is_kernel]), first_ns, last_ns)
-    what = recording.cards[card]
+    what, pages = recording.cards[card], unexpected_moves(recording, card, first_ns, last_ns)
     return RecordedCardUse(
         what.id,
         what.name,
         first_ns / NS_PER_S,
         last_ns / NS_PER_S,
         engines,
-        length(moves_of(recording, card, first_ns, last_ns)) / NS_PER_S,
+        length(merged(*(side.clip(first_ns, last_ns) for side in (pages.start_ns, pages.end_ns)))) / NS_PER_S,
+        int(pages.bytes.sum()),
         (length(busy) - round(sum(use.alone_s for use in engines) * NS_PER_S)) / NS_PER_S,
         length(idle) / NS_PER_S,
         _reasons(reasons.of(idle, np.arange(len(work)))),
@@ -370,16 +374,18 @@ class _Reasons:
 BINDING = 0.6  # share of the time from which the busiest engine is called the limit
 
 
-def verdict_of(use: RecordedCardUse) -> tuple[str, str]:
-    """Return what binds on a card, and what stands still and why."""
-    return _binds(use), _stands_still(use)
+def verdict_of(use: RecordedCardUse, device: Device) -> tuple[str, str]:
+    """Return what binds on a card, and what stands still and why; ``device``: the profile of the card."""
+    return _binds(use, device), _stands_still(use)
 
 
-def _binds(use: RecordedCardUse) -> str:
+def _binds(use: RecordedCardUse, device: Device) -> str:
     span = format_seconds(use.span_s)
     if use.pages_s >= BINDING * use.span_s > 0:
         pages = f"pages of unified memory that nobody prefetched, which move for {_share(use.pages_s, use)} of {span}"
-        return f"binds: {pages}; prefetch them (cudaMemPrefetchAsync)"
+        least_s = use.span_s - use.pages_s + use.pages_bytes / device.h2d.bandwidth_bytes_per_s
+        gain = f"up to {format_ratio(use.span_s / least_s)} as fast" if least_s < use.span_s else "no faster"
+        return f"binds: {pages}; prefetch them (cudaMemPrefetchAsync): {gain} (the kernels' own time is not known)"
     busiest = max(use.engines, key=lambda engine: engine.busy_s, default=None)
     if busiest is None or busiest.busy_s < use.idle_s:
         return f"binds: the host; no engine of the card is busy for {_share(use.idle_s, use)} of {span}"

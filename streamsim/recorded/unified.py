@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsim.program import RecordedTrack
-from streamsim.recorded.intervals import Intervals, merged
+from streamsim.recorded.intervals import merged
 from streamsim.recorded.recording import (
     ISSUES,
     NONE,
@@ -20,6 +20,7 @@ from streamsim.recorded.recording import (
     CardWork,
     CopyDirection,
     PageCause,
+    PageEvents,
     PageKind,
     Recording,
     WorkKind,
@@ -67,11 +68,11 @@ def lanes_of(recording: Recording, first_ns: int) -> tuple[RecordedTrack, ...]:
     return tuple(found)
 
 
-def moves_of(recording: Recording, card: int, first_ns: int, last_ns: int) -> Intervals:
-    """Return when pages of a card moved between two times without a prefetch, as disjoint intervals."""
+def unexpected_moves(recording: Recording, card: int, first_ns: int, last_ns: int) -> PageEvents:
+    """Return the moves of pages to a card that no call had prefetched, between two times."""
     pages = recording.pages
-    rows = (pages.card == card) & (pages.kind <= PageKind.BETWEEN_CARDS) & (pages.cause != PageCause.PREFETCH)
-    return merged(*(column[rows].clip(first_ns, last_ns) for column in (pages.start_ns, pages.end_ns)))
+    mine = (pages.card == card) & (pages.kind == PageKind.IN) & (pages.cause != PageCause.PREFETCH)
+    return pages.rows(mine & (pages.end_ns > first_ns) & (pages.start_ns < last_ns))
 
 
 def with_prefetches(recording: Recording) -> Recording:

@@ -44,12 +44,15 @@ def test_the_record_of_an_awaited_event_is_found(tmp_path: Path) -> None:
 
 
 def test_pages_that_move_are_an_amount_and_a_time(tmp_path: Path) -> None:
-    found = summarise(replayed("page_faults.sql", tmp_path).recording)
+    replay = replayed("page_faults.sql", tmp_path)
+    found = summarise(replay.recording)
     assert [(amount.what, amount.count, amount.bytes) for amount in found.pages] == [
         ("pages in, ahead of need", 2, 512 << 20)
     ]
     assert found.cards[0].pages_s == pytest.approx(0.11363)
-    assert verdict_of(found.cards[0])[0].startswith("binds: pages of unified memory that nobody prefetched")
+    assert verdict_of(found.cards[0], replay.device)[0].startswith(
+        "binds: pages of unified memory that nobody prefetched"
+    )
     assert not found.unread
 
 

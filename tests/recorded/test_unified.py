@@ -7,6 +7,7 @@ import pytest
 from made_recordings import Export, call, copy, export, kineto, pipeline, process
 
 from streamsim.cli import main
+from streamsim.device import changed, load_device
 from streamsim.program import Kernel, RecordedTrack, read_program
 from streamsim.recorded import (
     CallKind,
@@ -107,7 +108,10 @@ def test_pages_that_move_when_they_are_touched_bind(tmp_path: Path) -> None:
     made.work("MEMCPY", 15_000, 85_000, 0, bytes=MIB, copyKind=IN, srcKind=7, dstKind=7, migrationCause=2)
     (card,) = summarise(read_recording(made.write(tmp_path / "t.sqlite"))).cards
     assert round(card.pages_s * 1e6) == 70
-    assert verdict_of(card)[0].startswith("binds: pages of unified memory that nobody prefetched, which move for 70%")
+    assert card.pages_bytes == MIB
+    told, _ = verdict_of(card, changed(load_device("a100"), {"h2d.bandwidth": MIB / 20e-6}))
+    assert told.startswith("binds: pages of unified memory that nobody prefetched, which move for 70% of 100 us; ")
+    assert "up to 2.00x as fast" in told  # 30 us without moves, and a prefetch of 20 us
 
 
 def test_the_recorded_time_line_has_a_lane_for_each_cause(recording: Recording, line: Timeline) -> None:
