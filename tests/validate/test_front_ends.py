@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import partial
+from itertools import chain, combinations
 from random import Random
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import msgspec
+import numpy as np
 import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import make_device
 
-from streamsim.device import TIMES
+from streamsim.device import TIMES, Recorder, dump_device, mean_of, parse_device, recorder_of
 from streamsim.errors import InputError
 from streamsim_validate.calibrate.front_ends import (
     ALONE_KINDS,
@@ -22,9 +27,13 @@ from streamsim_validate.calibrate.front_ends import (
     KINDS,
     LINEAR_KINDS,
     NEW,
+    RECORDINGS,
     REPEATS,
     fit_front_end,
+    fit_recorder,
     measure_front_end,
+    measure_recorders,
+    non_negative,
 )
 from streamsim_validate.gpu.libraries import CupyCalls, PytorchCalls, PytorchEagerCalls
 
@@ -266,3 +275,126 @@ def test_pytorch_is_called_in_two_ways(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cupy_has_no_linear_layer() -> None:
     with pytest.raises(NotImplementedError):
         CupyCalls.linear(None, 0)  # type: ignore[arg-type]
+
+
+# Least squares without negative numbers, held to what makes a solution the best one, and to every other one.
+
+
+SEEDS = st.integers(0, 1 << 32)
+
+
+def problem(seed: int, scales: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and sums of costs of which some are zero or would come out negative, in units that may be far apart."""
+    drawn = np.random.default_rng(seed)
+    unknowns = int(drawn.integers(1, 7))
+    matrix = drawn.integers(0, 5, (int(drawn.integers(unknowns, 15)), unknowns)).astype(float)
+    sums = matrix @ drawn.normal(0.5, 1, unknowns) + drawn.normal(0, 0.3, len(matrix))
+    return (matrix * 10.0 ** drawn.integers(-6, 6, unknowns) if scales else matrix), sums
+
+
+@examples(300)
+@given(SEEDS, st.booleans())
+def test_no_solution_without_negative_numbers_is_nearer(seed: int, scales: bool) -> None:
+    """The conditions of Karush, Kuhn and Tucker, which are necessary and sufficient, as the problem is convex.
+
+    Of half the squared distance with respect to an unknown the slope is 0 where it is positive, and not below 0 where
+    it is 0: else some more of it, or less, would come nearer.
+    """
+    matrix, sums = problem(seed, scales)
+    found = non_negative(matrix, sums)
+    lengths = np.linalg.norm(matrix, axis=0)
+    used = lengths > 0
+    assert (found >= 0).all()
+    assert (found[~used] == 0).all()
+    slope = (matrix.T @ (matrix @ found - sums))[used] / lengths[used]  # in the units of the sums
+    small = 1e-9 * (1 + np.linalg.norm(sums))
+    assert (slope >= -small).all()
+    assert (np.abs(slope[found[used] > 0]) <= small).all()
+
+
+@examples(100)
+@given(SEEDS)
+def test_it_is_the_best_of_every_choice_of_unknowns_that_are_zero(seed: int) -> None:
+    """Some unknowns are zero; of those that are left it is the plain least squares. Every choice is tried."""
+    matrix, sums = problem(seed, scales=False)
+    unknowns = range(matrix.shape[1])
+    least = np.linalg.norm(sums)
+    for chosen in chain.from_iterable(combinations(unknowns, n) for n in range(1, len(unknowns) + 1)):
+        part = matrix[:, chosen]
+        each = np.linalg.lstsq(part, sums, rcond=None)[0]
+        if (each >= 0).all():
+            least = min(least, np.linalg.norm(part @ each - sums))
+    assert np.linalg.norm(matrix @ non_negative(matrix, sums) - sums) == pytest.approx(least, abs=1e-9)
+
+
+def test_without_scipy_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "scipy.optimize", None)
+    with pytest.raises(InputError, match=r"^calibration needs SciPy; pip install '\.\[calibrate\]'"):
+        non_negative([[1.0]], [1.0])
+
+
+# What profilers take of the host's time: measured in turn, fitted, kept with the samples and in the profile.
+
+
+class Clocked:
+    """A library whose calls take so long, and so many times as long while they are recorded; one clock for all."""
+
+    name, version = "pytorch", "a library that is not there"
+
+    def __init__(self, took_s: dict[str, float], ratios: dict[str, float], host: Callable[[int], float]) -> None:
+        self.now, self.is_recording, self.recordings = 0.0, False, 0
+        self._took_s, self._ratios, self._host = took_s, ratios, host
+        self.kinds: Mapping[str, Callable[[], object]] = {kind: partial(self._call, kind) for kind in took_s}
+
+    def _call(self, kind: str) -> None:
+        times = self._ratios[kind] if self.is_recording else 1.0
+        self.now += self._took_s[kind] * times * self._host(self.recordings)
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        self.is_recording = True
+        yield
+        self.is_recording = False
+        self.recordings += 1
+        self.now += 1.0  # to write it all down, which nobody times
+
+    def synchronize(self) -> None:
+        self.now += 1e-3  # for the card, which nobody times
+
+
+CALLS = ("forward", "forward and backward", "optimizer", "copy in")
+times, factors = st.floats(1e-6, 1e-3), st.floats(1.0, 3.0)
+
+
+@examples(40)
+@given(st.tuples(*[times] * 4), st.tuples(*[factors] * 4), st.floats(0.5, 2.0))
+def test_a_ratio_is_that_of_calls_in_turn_whatever_the_hosts_speed(
+    took: tuple[float, ...], ratios: tuple[float, ...], other_speed: float
+) -> None:
+    """The host changes its speed between two repeats: plain and recorded calls of a repeat have the same."""
+    known = dict(zip(CALLS, ratios, strict=True))
+    work = Clocked(dict(zip(CALLS, took, strict=True)), known, lambda k: other_speed if k > 2 else 1.0)
+    found = measure_recorders([work], lambda: work.now)["pytorch"]
+    assert all(len(both) == RECORDINGS for both in found.pairs.values())
+    recorder = fit_recorder(found.pairs, "measured: by hand")
+    middle = sorted(ratios)[1:3]
+    assert recorder.ratio == pytest.approx(sum(middle) / 2, rel=1e-6)
+    assert recorder.backward == pytest.approx(known["forward and backward"], rel=1e-6)
+    assert recorder.least <= min(recorder.ratio, recorder.backward)
+    assert recorder.most >= max(recorder.ratio, recorder.backward)
+
+
+def test_a_profile_keeps_them_and_those_of_two_hosts_have_a_mean() -> None:
+    one, other = (
+        Recorder(ratio=r, backward=r + 0.1, least=r, most=r + 0.2, source="measured: by hand") for r in (1.2, 1.4)
+    )
+    devices = [msgspec.structs.replace(make_device(), recorders={"pytorch": it}) for it in (one, other)]
+    assert parse_device(dump_device(devices[0])) == devices[0]
+    both = mean_of(*devices).recorders["pytorch"]
+    assert (both.ratio, both.backward, both.least, both.most) == pytest.approx((1.3, 1.4, 1.2, 1.6))
+    assert recorder_of(devices[0], "pytorch") == one
+    assert recorder_of(make_device(), "pytorch").source.startswith("measured")
+
+
+def test_a_call_that_is_recorded_faster_by_chance_costs_nothing() -> None:
+    assert fit_recorder({"forward": ((2.0, 1.0),) * 3}, "measured: by hand").ratio == 1.0

@@ -1,15 +1,34 @@
 """Laws of the suites."""
 
+import random
 from functools import cache
+from types import SimpleNamespace
+from typing import ClassVar
 
+import msgspec
 import numpy as np
+import pytest
 
-from streamsim.program import Copy, Kernel, RecordEvent, Schedule, WaitEvent, depth_first
-from streamsim_validate.gpu.kernels import PERIOD, find_kernel, widths_of
+import streamsim_validate.suites as suites
+from streamsim.device import load_device
+from streamsim.model import simulate
+from streamsim.program import Copy, Kernel, RecordEvent, Schedule, WaitEvent, Workload, depth_first
+from streamsim_validate.calibrate.probes import KERNELS
+from streamsim_validate.gpu.kernels import PERIOD, SPIN, find_kernel, widths_of
 from streamsim_validate.gpu.memory import buffers_of
 from streamsim_validate.gpu.reference import run_reference
-from streamsim_validate.records.recipe import relay, stages
-from streamsim_validate.suites import CONNECTIONS, KI, MI, sincos, suite
+from streamsim_validate.records.recipe import Recipe, digest, relay, stages
+from streamsim_validate.suites import (
+    CONNECTIONS,
+    KI,
+    LAUNCHABLE,
+    MI,
+    MOST_BYTES,
+    RANDOM_COUNT,
+    random_recipes,
+    sincos,
+    suite,
+)
 
 STANDARD = {connections: suite("standard", connections) for connections in CONNECTIONS}
 USUAL = STANDARD[8]
@@ -104,3 +123,124 @@ def test_relay_makes_each_kernel_wait_for_the_one_before() -> None:
     ops = relay(sincos(9, 1), 3, 3).ops
     assert [(op.event, op.stream) for op in ops if isinstance(op, WaitEvent)] == [(0, 2), (1, 3)]
     assert [(op.event, op.stream) for op in ops if isinstance(op, RecordEvent)] == [(0, 1), (1, 2), (2, 3)]
+
+
+# Laws of the suite that is drawn from a seed.
+
+
+RECIPES = random_recipes(1, 400)
+
+
+@cache
+def drawn_schedules() -> list[Schedule]:
+    return [recipe.schedule() for recipe in RECIPES]
+
+
+def keys(seed: int, count: int) -> list[str]:
+    return [recipe.key for recipe in random_recipes(seed, count)]
+
+
+def test_a_seed_names_its_schedules_and_a_smaller_count_the_first_of_them() -> None:
+    assert keys(1, 400) == [recipe.key for recipe in RECIPES]
+    assert keys(1, 30) == [recipe.key for recipe in RECIPES[:30]]
+    assert not set(keys(2, 200)) & {recipe.key for recipe in RECIPES}
+
+
+def test_only_the_generator_that_python_promises_to_keep_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``random()`` alone: choice, shuffle and the like may draw otherwise in another Python."""
+
+    class Only:
+        made: ClassVar[list[int]] = []
+
+        def __init__(self, seed: int) -> None:
+            self.made.append(seed)
+            self.random = random.Random(seed).random
+
+    expected = keys(1, 30)
+    monkeypatch.setattr(suites, "random", SimpleNamespace(Random=Only))
+    assert keys(1, 30) == expected
+    assert Only.made == [1]
+
+
+def test_every_case_is_another_one_and_is_rebuilt_from_a_record() -> None:
+    assert len({recipe.key for recipe in RECIPES}) == len(RECIPES)
+    assert len({digest(schedule) for schedule in drawn_schedules()}) == len(RECIPES)
+    for recipe, schedule in zip(RECIPES, drawn_schedules(), strict=True):
+        again = msgspec.json.decode(msgspec.json.encode(recipe), type=Recipe)
+        assert again == recipe
+        assert again.schedule() == schedule
+
+
+def test_a_key_names_whatever_sets_workloads_apart() -> None:
+    """Of two workloads under one name the outputs of one would be expected of the other."""
+
+    def plain(workload: Workload) -> bytes:
+        return msgspec.json.encode(workload)
+
+    workloads = {plain(recipe.workload) for recipe in RECIPES}
+    assert len({recipe.key.partition(" of ")[2] for recipe in RECIPES}) == len(workloads)
+    timed = next(recipe for recipe in RECIPES if recipe.workload.kernels[0].duration_s is not None)
+    kernel = timed.workload.kernels[0]
+    for change in ({"duration_s": kernel.duration_s + 1e-9}, {"fill": 0.125}, {"name": "other"}):  # type: ignore[operator]
+        kernels = (msgspec.structs.replace(kernel, **change), *timed.workload.kernels[1:])
+        workload = msgspec.structs.replace(timed.workload, kernels=kernels)
+        assert msgspec.structs.replace(timed, workload=workload).key != timed.key
+
+
+def test_it_draws_what_a_user_may_write() -> None:
+    workloads = [recipe.workload for recipe in RECIPES]
+    assert {recipe.pattern for recipe in RECIPES} == {name for name, _ in suites.PATTERNS}
+    assert {len(w.inputs) for w in workloads} == {1, 2, 3}
+    assert {len(w.outputs) for w in workloads} == {0, 1, 2}
+    assert {n for w in workloads for n in w.inputs + w.outputs} == {4, 8, 12, 16}
+    assert {len(w.kernels) for w in workloads} == {1, 2, 3}
+    assert {kernel.fill for w in workloads for kernel in w.kernels} == {0.25, 0.5, None}
+    chunks = {int(recipe.arguments["chunks"]) for recipe in RECIPES}
+    assert (min(chunks), max(chunks)) == (1, 128)
+    assert max(int(recipe.arguments.get("streams", 1)) for recipe in RECIPES) == 32
+    assert sum(w.work % 2 for w in workloads) > len(workloads) // 4
+    assert min(w.work for w in workloads) < 300_000
+    assert max(w.work for w in workloads) > 20 * MI
+    graphs = sum(recipe.arguments.get("launch") == "graph" for recipe in RECIPES)
+    pageable = sum(recipe.arguments.get("memory") == "pageable" for recipe in RECIPES)
+    assert sum(recipe.pattern in LAUNCHABLE for recipe in RECIPES) > graphs > 8 * len(RECIPES) // 100 > pageable > 0
+    assert {recipe.effect for recipe in RECIPES} == {"named kernels", "timed kernels", "named and timed"}
+
+
+def test_where_kernels_work_element_by_element_the_output_is_that_of_one_chunk() -> None:
+    for recipe, schedule in zip(RECIPES[:100], drawn_schedules(), strict=False):
+        if recipe.workload.outputs and recipe.effect == "named kernels" and recipe.workload.work < MI:
+            want = run_reference(depth_first(recipe.workload, 1, 1)).values()
+            found = run_reference(schedule).values()
+            assert all(np.array_equal(a.bytes, b.bytes) for a, b in zip(found, want, strict=True)), recipe.key
+
+
+def test_named_kernels_are_calibrated_and_timed_ones_have_their_stand_in() -> None:
+    for kernel in {kernel for recipe in RECIPES for kernel in recipe.workload.kernels}:
+        if kernel.duration_s is None:
+            assert (kernel.name, kernel.parameter) in KERNELS
+        else:
+            assert find_kernel(Kernel(1, kernel.name, duration_s=1.0)) is SPIN
+            assert 20e-6 <= kernel.duration_s <= 3e-3
+    ops = {op for schedule in drawn_schedules() for op in schedule.ops if isinstance(op, Kernel)}
+    for op in ops:
+        widths_of(find_kernel(op), op)
+        assert (find_kernel(op) is SPIN) == (op.duration_s is not None)
+
+
+def test_it_fits_a_small_card_and_is_soon_measured() -> None:
+    """At most 15 ms of copies and kernels one after another; on top of them what chunks of few threads take longer."""
+    h200 = load_device("h200")
+    for recipe, schedule in zip(RECIPES, drawn_schedules(), strict=True):
+        need = buffers_of(schedule)
+        for on_card in (True, False):
+            assert sum(size for key, size in need.items() if (key.memory == "device") == on_card) <= MOST_BYTES
+        if len(schedule) < 150:
+            assert simulate(schedule, h200).makespan_s < 20e-3, recipe.key
+
+
+def test_the_suite_is_the_drawn_cases_in_the_order_of_size() -> None:
+    found = suite("random", seed=3, count=20)
+    assert {recipe.key for recipe in found} == set(keys(3, 20))
+    assert [recipe.workload.work for recipe in found] == sorted(recipe.workload.work for recipe in found)
+    assert len(suite("random")) == RANDOM_COUNT == 200
