@@ -49,9 +49,8 @@ def recording_answer(why: Answer, summary: RecordingSummary, replay: tuple[Repla
 def _pictures(why: Answer, replay: tuple[Replay, Unrecorded] | None) -> Pictures:
     """Return the time lines of ``why``, and those recorded and replayed; the changed one stands above the recorded."""
     drawn = why.pictures()
-    *changed, predicted = drawn.lines
-    lines = drawn.lines if replay is None else (*changed, *_lines(replay[0]), predicted)
-    return msgspec.structs.replace(drawn, lines=lines)
+    of_recording = () if replay is None else _lines(replay[0])
+    return msgspec.structs.replace(drawn, lines=(*drawn.lines[:-1], *of_recording, *drawn.lines[-1:]))
 
 
 def replay_answer(title: str, found: Replay) -> Answer:

@@ -225,9 +225,9 @@ def _not_looked_at(best: Best[Any]) -> list[str]:
 def _pictures(best: Best[Any], command: str, mapped: bool) -> Pictures:
     """Return the map of the grid, if there is one, with time lines of what to use and of others; else what to use."""
     workload, card = best.work, best.card
-    if not isinstance(workload, Workload):
+    if not isinstance(workload, Workload | Layers):
         return Pictures()
-    if best.grid is None or not mapped:
+    if isinstance(workload, Layers) or best.grid is None or not mapped:
         return Pictures(lines=(Shown(best.simplest.words, simulate(best.simplest.config.schedule(workload), card)),))
     configs = _some(best.grid.configs(workload), best)
     ticks = evaluate_ticks(workload, configs, card)

@@ -142,8 +142,7 @@ def schedule_of_layers(layers: Layers, config: Offload, device: Device) -> Sched
 
 def check_beside_layers(context: click.Context, has_layers: bool, own: type[msgspec.Struct]) -> None:
     """Raise InputError for options of a workload beside layers, and for those of layers (``own``) without them."""
-    pinned_only = () if own is LayerOptions else ("memory", "page")  # where the best is asked for
-    streamed = (*OF_WORKLOADS, *pinned_only)
+    streamed = OF_WORKLOADS if own is LayerOptions else (*OF_WORKLOADS, "memory")  # the best is pinned
     if has_layers:
         check_no_part()
     wrong = streamed if has_layers else [name for name in own.__struct_fields__ if name != "layers"]

@@ -18,7 +18,7 @@ import msgspec
 from streamsim.page.maps import Map
 from streamsim.page.timelines import Shown
 from streamsim.report import KINDS, Row, in_html
-from streamsim.text import format_seconds, one_line
+from streamsim.text import one_line
 
 STYLES = ("style.css",)
 PLACE = re.compile("@(policy|title|style|script|body|data)@")
@@ -84,11 +84,10 @@ def lines_html(lines: tuple[Shown, ...]) -> str:
     """Return the HTML in which the viewer draws some time lines on one scale."""
     numbers = " ".join(map(str, range(len(lines))))
     heading = "Time line" if len(lines) == 1 else "Time lines, on one scale"
-    places = [(line.name, format_seconds(line.timeline.makespan_s, line.timeline.known_within)) for line in lines]
-    return f"<section class='lines' data-lines='{numbers}'><h2>{heading}</h2>{_view(places)}</section>"
+    return f"<section class='lines' data-lines='{numbers}'><h2>{heading}</h2>{_view(lines)}</section>"
 
 
-def _view(places: Sequence[tuple[str, str]]) -> str:
+def _view(lines: Sequence[Shown | None]) -> str:
     """Return the HTML around pictures: buttons, legend, a place for each picture and for an op's words, and tables."""
     buttons = [f"<button data-do='{name}'>{words}</button>" for name, words in BUTTONS]
     switches = [f"<button data-do='{name}' aria-pressed=false>{words}</button>" for name, words in SWITCHES]
@@ -97,16 +96,16 @@ def _view(places: Sequence[tuple[str, str]]) -> str:
         (
             f"<div class='tools'>{''.join(buttons + switches)}{find}</div>",
             "<ul class='legend'></ul>",
-            *(_picture(*place) for place in places),
+            *(_picture("" if line is None else line.title) for line in lines),
             f"<div class='told' aria-live='polite' data-hint='{HINT}'><p class='soft'>{HINT}</p></div>",
             f"<p class='keys no-print'>{KEYS}</p>",
-            *(_ops(name) for name, _ in places),
+            *(_ops("" if line is None else line.name) for line in lines),
         )
     )
 
 
-def _picture(name: str, took: str) -> str:
-    title = in_html(one_line(f"{name}: {took}"))
+def _picture(title: str) -> str:
+    title = in_html(title)
     return (
         f"<div class='line'><h3>{title}</h3>"
         f'<div class="picture" tabindex="0" role="group" aria-label="Time line. {title}. {READ_LINE}"'
@@ -133,7 +132,7 @@ def map_html(found: Map) -> str:
             "<p class='scale soft'></p>",
             "<div class='grid scroll' tabindex='0'></div>",
             "<div class='told' aria-live='polite'></div>",
-            f"<div class='cell' hidden>{_view([('', '')])}</div></section>",
+            f"<div class='cell' hidden>{_view([None])}</div></section>",
         )
     )
 

@@ -11,7 +11,7 @@ from streamsim.page.columns import differences, packed
 from streamsim.program import Copy, Kernel, Op, Schedule
 from streamsim.report import KINDS, PAGES, engine_place, host_kinds, kind_of, lane_of_each_op, numbers
 from streamsim.rules import TICKS_PER_S
-from streamsim.text import one_line
+from streamsim.text import format_seconds, one_line
 from streamsim.timeline import Timeline, WaitCause, causes_of, label
 
 BECAUSE = ("start", "host", "stream", "event", "engine")  # the viewer has these in the same order
@@ -26,6 +26,11 @@ class Shown(msgspec.Struct, frozen=True):
     bound_s: float = 0.0
     interval_s: tuple[float, float] = (0.0, 0.0)
 
+    @property
+    def title(self) -> str:
+        """The name and how long it takes, on one line."""
+        return one_line(f"{self.name}: {format_seconds(self.timeline.makespan_s, self.timeline.known_within)}")
+
 
 def line_data(shown: Shown) -> dict[str, Any]:
     """Return the time line as plain numbers and texts. ``columns`` has its ops."""
@@ -39,6 +44,7 @@ def line_data(shown: Shown) -> dict[str, Any]:
     rows += [(k, one_line(lane.name), lane.busy_s / whole_s) for k, lane in enumerate(timeline.tracks, len(rows))]
     return {
         "name": one_line(shown.name),
+        "title": shown.title,
         "ops": len(names),
         "names": [one_line(name, LONGEST_NAME) for name in distinct],
         "engines": [(index, name, round(share, 4)) for index, name, share in rows],

@@ -242,3 +242,13 @@ def test_copies_and_kernels_of_layers_have_the_names_of_layers_and_number_their_
     told = {f"{about['names'][name]} {number}" for name, number in zip(columns[0], columns[8], strict=True) if number}
     streamed = {f"block.{k} H2D {turn}" for k in (0, 1, 2) for turn in (1, 2)}
     assert told == streamed | {f"block.{k} attention {turn}" for k in range(4) for turn in (1, 2)}
+
+
+def test_a_page_of_the_best_layers_has_their_time_line(tmp_path: Path) -> None:
+    (tmp_path / "layers.toml").write_text(
+        '[[layers]]\nname = "block"\nweight_bytes = "1GiB"\nkernels = ["9ms"]\nrepeats = 4\n'
+    )
+    command = ["best", "--layers", str(tmp_path / "layers.toml"), "--memory-limit", "3GiB", "--device", "h200"]
+    assert main([*command, "--page", str(tmp_path / "page.html"), "--json"]) == 0
+    (line,) = lines_of((tmp_path / "page.html").read_text())
+    assert "block.0 H2D" in line["names"]

@@ -42,7 +42,9 @@ function textWidth(pen, text) {
   if (!widths.has(key)) widths.set(key, pen.measureText(text).width);
   return widths.get(key);
 }
+/* The first words that fit, or the first letters. */
 function cut(pen, text, room) {
+  while (text.includes(" ") && textWidth(pen, text) > room) text = text.slice(0, text.lastIndexOf(" "));
   while (text.length > 1 && textWidth(pen, text) > room)
     text = text.slice(0, Math.max(0, Math.ceil(text.length * 0.8) - 2)) + "\u2026";
   return text;

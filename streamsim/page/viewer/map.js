@@ -102,8 +102,13 @@ class HeatMap {
     const ramp = made("span", "", "ramp"),
       best = this.ticks[this.best];
     ramp.style.background = `linear-gradient(90deg, ${VIRIDIS.join(", ")})`;
-    const lines = "Solid line: within 1 % of the best. Dashed line: within 5 %.",
-      words = [`\u2605 ${rounded(best)} `, ramp, ` ${rounded(CLIPPED * best)} or more${unit}. ${lines}`];
+    const holes = this.cells.includes(-1) ? " Empty: no such program." : "",
+      lines = "Solid line: within 1 % of the best. Dashed line: within 5 %.",
+      words = [
+        `\u2605 ${exact(best)} `,
+        ramp,
+        ` ${exact(Math.round(CLIPPED * best))} or more${unit}. ${lines}${holes}`,
+      ];
     this.place.querySelector(".scale").replaceChildren(...(best ? words : ["No row has these values."]));
   }
 

@@ -22,18 +22,6 @@ function exact(ticks) {
   return (ticks < 0 ? "-" : "") + whole + (part && "." + part) + " " + unit;
 }
 
-/* Four figures, as the command line prints them, to the same last digit: by the same divisions. */
-function rounded(ticks) {
-  const seconds = ticks * 1e-9,
-    figure = size => +(seconds / size).toPrecision(4);
-  const [unit, size] = [
-    ["ns", 1e-9],
-    ["us", 1e-6],
-    ["ms", 1e-3],
-  ].find(([, size]) => figure(size) < 1000) ?? ["s", 1];
-  return ticks ? figure(size) + " " + unit : "0 s";
-}
-
 function bytes(count) {
   let power = 0;
   while (power < 6 && +(count / 1024 ** power).toPrecision(4) >= 1024) power++;

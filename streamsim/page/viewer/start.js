@@ -1,8 +1,7 @@
 // The start
 
 async function start() {
-  const begin = performance.now(),
-    data = JSON.parse(document.getElementById("data").textContent);
+  const data = JSON.parse(document.getElementById("data").textContent);
   readColours();
   const lineOf = async about => new TimeLine(about, await unpack(about.columns, about.ops));
   const shared = (window.streamsim = {views: [], data, lineOf});
@@ -26,7 +25,6 @@ async function start() {
     document.documentElement.classList.remove("on-paper");
     redraw();
   });
-  shared.loadMs = performance.now() - begin;
   document.documentElement.dataset.drawn = "yes";
   return shared;
 }

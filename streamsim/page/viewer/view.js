@@ -6,7 +6,7 @@ async function shownIn(place, abouts, lineOf, old) {
   place.querySelectorAll(".line").forEach((line, k) => {
     line.hidden = k >= abouts.length;
     if (line.hidden) return;
-    const title = `${abouts[k].name}: ${rounded(abouts[k].makespan)}`,
+    const {title} = abouts[k],
       picture = line.querySelector(".picture");
     line.querySelector("h3").textContent = title;
     picture.setAttribute("aria-label", `Time line. ${title}. ${picture.dataset.read}`);
@@ -64,9 +64,7 @@ class View {
     this.set(this.from + by, this.to + by);
   }
   draw() {
-    const begin = performance.now();
     for (const chart of this.charts) chart.draw();
-    (this.took ??= []).push(performance.now() - begin);
   }
   redraw() {
     this.asked ??= requestAnimationFrame(() => {
