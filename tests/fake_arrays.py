@@ -1,8 +1,9 @@
 """Stand-ins for CuPy and PyTorch on the emulated card, so that programs written for them run where there is neither.
 
-They know the calls that such programs make and no others. Each call of a pipeline is logged, and its bytes move: when
-the card is synchronised, in a random order that keeps to CUDA's rules (``fake_cuda``), so that a wait that is missing
-shows as output that is not verified.
+They know the calls that such programs make and no others, those of streamed layers among them. Each call of a pipeline
+is logged, and its bytes move: when the card is synchronised, in a random order that keeps to CUDA's rules
+(``fake_cuda``). So a wait that is missing, and weights that a copy has not brought yet or that those of another layer
+have taken the place of, show as output that is not verified. On the card's clock calls and rounds take time.
 """
 
 # ruff: noqa: ARG001, ARG005 - the libraries' arguments, whether emulated or not
@@ -10,19 +11,45 @@ shows as output that is not verified.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 from fake_cuda import LEGACY, FakeCuda
 
 Call = tuple[Any, ...]
+CALL_S = 1e-6
+ROUND_S = 1e-9  # of a float
+DTYPE = "float32"
+MINE = {  # by language: kernels of one's own, of seven rounds
+    "cupy": """
+import cupy
+code = "for (int k = 0; k < rounds; ++k) t = 3.7f * t * (1 - t);"
+mine = cupy.ElementwiseKernel("float32 x, int32 rounds", "float32 y", code)
+
+def kernels(x, y):
+    mine(x, 7, y)
+""",
+    "pytorch": """
+import torch
+
+def kernels(x, y):
+    torch.special.legendre_polynomial_p(x, 7, out=y)
+""",
+}
 
 
 class Card:
-    """The emulated card, the calls so far, and the stream that is current."""
+    """The emulated card, the calls so far, the stream that is current, and a clock on which calls and rounds take time.
+
+    ``places``: from what memory of the host it was copied.
+    """
 
     def __init__(self, seed: int = 0) -> None:
         self.cuda = FakeCuda(seed)
@@ -30,6 +57,15 @@ class Card:
         self.current = LEGACY
         self.numbers = {LEGACY: 0}  # of streams, in the order in which they were made
         self.pinned: list[np.ndarray] = []
+        self.places: list[str] = []
+        self.computed_s = 0.0
+
+    def now_s(self) -> float:
+        return CALL_S * len(self.log) + self.computed_s
+
+    def rounds(self, compute: Callable[..., np.ndarray], values: np.ndarray, rounds: int) -> np.ndarray:
+        self.computed_s += ROUND_S * rounds * values.size
+        return compute(values, rounds)
 
     def add(self, call: Call, work: Callable[[], None]) -> None:
         """A call in the current stream."""
@@ -238,8 +274,9 @@ def fake_cupy(card: Card) -> dict[str, Any]:
             def work() -> None:
                 index = np.arange(count)
                 mean = np.asarray(sum(a[index % a.size] for a in read)) / np.float32(len(read))
+                found = card.rounds(logistic, mean, arguments[len(self.read)])
                 for to in written:
-                    to[:] = logistic(mean, arguments[len(self.read)])[: to.size]
+                    to[:] = found[: to.size]
 
             card.add(("kernel",), work)
 
@@ -267,22 +304,53 @@ def fake_cupy(card: Card) -> dict[str, Any]:
 
 
 class Tensor:
-    """``torch.Tensor``, on the host or on the card."""
+    """``torch.Tensor``, on the host, pinned or not, or on the card."""
+
+    is_pinned = False
+    dtype = DTYPE
+    made_by: tuple[np.ndarray, Tensor] | None = None  # the weights and the input of the linear layer
 
     def __init__(self, card: Card, data: np.ndarray, on_card: bool) -> None:
         self.card, self.data, self.on_card = card, data, on_card
 
-    def __getitem__(self, part: slice) -> Tensor:
-        return Tensor(self.card, self.data[part], self.on_card)
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, part: Any) -> Tensor:
+        found = self.like(self.data[part])
+        found.made_by = self.made_by
+        return found
+
+    def like(self, data: np.ndarray) -> Tensor:
+        found = Tensor(self.card, data, self.on_card)
+        found.is_pinned = self.is_pinned
+        return found
 
     def numel(self) -> int:
         return self.data.size
+
+    def detach(self) -> Tensor:
+        return self.like(self.data)
+
+    def requires_grad_(self) -> Tensor:
+        return self
+
+    def to(self, device: str = "", dtype: str = DTYPE) -> Tensor:
+        assert (device, dtype) == ("cuda", DTYPE)
+        return Tensor(self.card, self.data.copy(), True)
+
+    def pin_memory(self) -> Tensor:
+        assert not self.on_card
+        found = self.clone()
+        found.is_pinned = True
+        return found
 
     def copy_(self, source: Tensor, non_blocking: bool = False) -> None:
         if not self.on_card and not source.on_card:
             np.copyto(self.data, source.data)
             return
         assert self.on_card is not source.on_card
+        self.card.places.append("pinned" if source.is_pinned else "pageable")
         if self.on_card:
             self.card.copy("h2d", self.data, source.data)
         else:
@@ -298,8 +366,10 @@ class Tensor:
         self.card.fill(self.data, 0)
 
     def fill_(self, value: float) -> None:
-        assert not self.on_card
-        self.data.fill(value)
+        if self.on_card:
+            self.card.fill(self.data, value)
+        else:
+            self.data.fill(value)
 
     def clone(self) -> Tensor:
         return Tensor(self.card, self.data.copy(), False)
@@ -330,7 +400,7 @@ def fake_torch(card: Card) -> dict[str, Any]:
 
         return call
 
-    def empty(n: int, device: str = "cpu", pin_memory: bool = False) -> Tensor:
+    def empty(n: int, device: str = "cpu", pin_memory: bool = False, dtype: str = DTYPE) -> Tensor:
         return Tensor(card, np.full(n, 77, np.float32), device == "cuda")
 
     def rand(n: int, device: str = "cpu", pin_memory: bool = False) -> Tensor:
@@ -366,6 +436,172 @@ def fake_torch(card: Card) -> dict[str, Any]:
         equal=lambda a, b: bool(np.array_equal(a.data, b.data)),
         lerp=operation(lambda a, b, weight: a + np.float32(weight) * (b - a)),
         addcmul=operation(lambda a, b, c, value: a + np.float32(value) * b * c),
-        special=SimpleNamespace(legendre_polynomial_p=operation(legendre)),
+        special=SimpleNamespace(legendre_polynomial_p=operation(partial(card.rounds, legendre))),
     )
     return {"torch": torch}
+
+
+# Streamed layers
+
+
+class Parameter:
+    """``torch.nn.Parameter``: its ``data`` may become other floats, of the host or the card, of as many elements."""
+
+    def __init__(self, values: Tensor) -> None:
+        self._data, self.shape = values, values.data.shape
+
+    @property
+    def data(self) -> Tensor:
+        return self._data
+
+    @data.setter
+    def data(self, values: Tensor) -> None:
+        assert values.data.shape == self.shape
+        self._data = values
+
+    @property
+    def dtype(self) -> str:
+        return self._data.dtype
+
+
+class Module:
+    """``torch.nn.Module``: parameters and modules are found among its attributes, in their order."""
+
+    def parameters(self) -> Iterator[Parameter]:
+        for value in vars(self).values():
+            if isinstance(value, Parameter):
+                yield value
+            elif isinstance(value, Module):
+                yield from value.parameters()
+
+    def to(self, device: str) -> None:
+        for parameter in self.parameters():
+            parameter.data = parameter.data.to(device)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        found: Tensor = self.forward(x)  # type: ignore[attr-defined]
+        return found
+
+
+def parameters_to_vector(parameters: Iterable[Parameter]) -> Tensor:
+    several = [parameter.data for parameter in parameters]
+    assert not any(one.on_card for one in several)
+    return Tensor(several[0].card, np.concatenate([one.data.ravel() for one in several]), False)
+
+
+def vector_to_parameters(vector: Tensor, parameters: Iterable[Parameter]) -> None:
+    first = 0
+    for parameter in parameters:
+        count = int(np.prod(parameter.shape))
+        parameter.data = vector.like(vector.data[first : first + count].reshape(parameter.shape))
+        first += count
+
+
+class Linear(Module):
+    """``torch.nn.Linear`` without a bias; ``normal_`` gives it its weights."""
+
+    def __init__(self, card: Card, features: int, outputs: int, bias: bool) -> None:
+        assert not bias
+        assert outputs >= 1
+        self.weight = Parameter(Tensor(card, np.full((outputs, features), np.nan, np.float32), False))
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.weight.data
+        assert weight.on_card
+        assert x.on_card
+        found = Tensor(x.card, np.full((len(x.data), len(weight.data)), np.nan, np.float32), True)
+        taken, weights = x.data, weight.data  # where they are now: what is there may change until it runs
+        x.card.add(("kernel",), lambda: np.copyto(found.data, taken @ weights.T))
+        found.made_by = weights, x
+        return found
+
+
+def grad(y: Tensor, x: Tensor, gradient: Tensor) -> tuple[Tensor]:
+    """``torch.autograd.grad`` through linear layers and the first of their outputs, a kernel for each layer."""
+    while y is not x:
+        assert y.made_by
+        assert gradient.on_card
+        weights, source = y.made_by
+        found = Tensor(x.card, np.full(source.data.shape, np.nan, np.float32), True)
+        _add_gradient(found, gradient.data, weights[: gradient.data.shape[1]])
+        y, gradient = source, found
+    return (gradient,)
+
+
+def _add_gradient(found: Tensor, taken: np.ndarray, weights: np.ndarray) -> None:
+    found.card.add(("kernel",), lambda: np.copyto(found.data, taken @ weights))
+
+
+class Sequential(Module):
+    """``torch.nn.Sequential``."""
+
+    def __init__(self, *layers: Module) -> None:
+        self.layers = layers
+
+    def parameters(self) -> Iterator[Parameter]:
+        for layer in self.layers:
+            yield from layer.parameters()
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self.layers)
+
+    def __getitem__(self, k: int) -> Module:
+        return self.layers[k]
+
+
+def fake_torch_with_layers(card: Card) -> dict[str, Any]:
+    """The modules ``torch``, ``torch.nn``, ``torch.nn.utils`` and ``torch.utils.benchmark``."""
+    rng = np.random.default_rng(0)
+
+    def on_host(values: np.ndarray) -> Tensor:
+        return Tensor(card, values.astype(np.float32), False)
+
+    def normal_(parameter: Parameter, std: float) -> None:
+        parameter.data = on_host(np.asarray(std * rng.normal(size=parameter.shape)))
+
+    utils = SimpleNamespace(parameters_to_vector=parameters_to_vector, vector_to_parameters=vector_to_parameters)
+    nn = SimpleNamespace(
+        Module=Module,
+        Parameter=Parameter,
+        Linear=partial(Linear, card),
+        Sequential=Sequential,
+        init=SimpleNamespace(normal_=normal_),
+        utils=utils,
+    )
+    torch = fake_torch(card)["torch"]
+    torch.nn = nn
+    torch.set_grad_enabled, torch.enable_grad = _no_gradients, nullcontext
+    torch.autograd = SimpleNamespace(grad=grad)
+    torch.zeros = lambda n: on_host(np.zeros(n))
+    torch.randn = lambda *shape: on_host(np.asarray(rng.normal(size=shape)))
+    torch.cuda.max_memory_allocated = lambda: 4096
+    benchmark = SimpleNamespace(Timer=_Timer)
+    return {"torch": torch, "torch.nn": nn, "torch.nn.utils": utils, "torch.utils.benchmark": benchmark}
+
+
+def _no_gradients(mode: bool) -> None:
+    assert not mode
+
+
+class _Timer:
+    """``torch.utils.benchmark.Timer``: a millisecond goes by for all runs together."""
+
+    def __init__(self, stmt: str, globals: dict[str, Any]) -> None:
+        self._statement, self._globals = stmt, globals
+
+    def timeit(self, number: int) -> SimpleNamespace:
+        for _ in range(number):
+            exec(self._statement, dict(self._globals))
+        return SimpleNamespace(mean=1e-3 / number)
+
+
+def installed(patch: pytest.MonkeyPatch) -> Card:
+    """A card on which both libraries are there to import, and whose clock is the program's."""
+    card = Card()
+    for name, module in (fake_cupy(card) | fake_torch(card)).items():
+        patch.setitem(sys.modules, name, module)
+    patch.setattr(time, "perf_counter", card.now_s)
+    return card

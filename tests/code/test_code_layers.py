@@ -15,7 +15,7 @@ from code_calls import (
     with_events_named,
 )
 from effort import examples
-from fake_layers import LayersCard, fake_torch_with_layers
+from fake_arrays import Card, fake_torch_with_layers
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,7 +37,7 @@ def layers_of_floats(
 
 def run(text: str, seed: int = 0) -> tuple[dict[str, Any], list[Call], list[str]]:
     """What ``measure`` gives on an emulated card, its calls there, and where on the host each copy came from."""
-    card = LayersCard(seed)
+    card = Card(seed)
     result = measured(text, fake_torch_with_layers(card), {"repeat": REPEAT, "rows": 3}, time=card)
     return result, card.log, card.places
 
@@ -103,7 +103,7 @@ def test_a_missing_wait_is_found(line: str, without: str) -> None:
 
 def test_a_program_takes_other_numbers_and_prints_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
     text = code_of_layers(layers_of_floats(16, 20, 24), Offload(2, ("layer1",)))
-    modules = fake_torch_with_layers(LayersCard())
+    modules = fake_torch_with_layers(Card())
     code, said, _ = printed(text, modules, "--depth 1 --passes 3 --repeat 4 --rows 2", capsys)
     assert (code, said["verified"], len(said["wall_s"]), len(said["layer_s"])) == (0, True, 4, 3)
     numbers = [said[name] for name in ("program", "depth", "passes", "rows", "card_bytes")]

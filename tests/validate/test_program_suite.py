@@ -16,13 +16,12 @@ import msgspec
 import numpy as np
 import pytest
 from effort import examples
-from fake_arrays import CuPyArray, Tensor
+from fake_arrays import CALL_S, ROUND_S, Card, CuPyArray, Tensor, installed
 from fake_cuda import FakeError, fake_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 from stand_in import environment
 from strategies import make_device
-from timed_arrays import CALL_S, ROUND_S, Library
 
 import streamsim_validate.suites as suites
 from streamsim.code import LANGUAGES
@@ -92,11 +91,11 @@ class Emulated:
 
     version = "a library of nobody"
 
-    def __init__(self, name: str, library: Library) -> None:
+    def __init__(self, name: str, library: Card) -> None:
         self.name, self._library = name, library
 
     def _call(self, *_: object) -> None:
-        self._library.card.log.append(("call",))
+        self._library.log.append(("call",))
 
     copy_in = copy_out = kernel = other = linear = record = wait = synchronize = _call
 
@@ -106,7 +105,7 @@ class Emulated:
 
     def chain_s(self, launch: Callable[[Any, Any], object], floats: int, length: int) -> float:
         zeros = np.zeros(floats, np.float32)
-        card = self._library.card
+        card = self._library
         x, y = (
             CuPyArray(card, zeros.copy()) if self.name == "cupy" else Tensor(card, zeros.copy(), True) for _ in "xy"
         )
@@ -139,8 +138,8 @@ FEW_BYTES = msgspec.structs.replace(  # no link is timed here
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch) -> Library:
-    found = Library(monkeypatch)
+def library(monkeypatch: pytest.MonkeyPatch) -> Card:
+    found = installed(monkeypatch)
     monkeypatch.setattr(suites, "ELEMENTS", (2048,))
     monkeypatch.setattr(suites, "FEATURES", (32,))
     monkeypatch.setattr(suites, "WORK", (2, 3))
@@ -188,7 +187,7 @@ def test_every_program_is_verified_and_has_its_kernels_and_its_host_beside_it() 
 
 
 def test_each_run_of_a_program_stands_between_two_rounds_of_one_stream(
-    library: Library, monkeypatch: pytest.MonkeyPatch
+    library: Card, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They take 1, 2, 3 ... s, and a copy each way at once 10 s more than the round that comes next.
 
@@ -203,7 +202,7 @@ def test_each_run_of_a_program_stands_between_two_rounds_of_one_stream(
         nonlocal took_s
         assert in_one_stream
         kinds.append(kind)
-        library.card.log.append(("pace",))
+        library.log.append(("pace",))
         took_s = next(rounds)
         return took_s
 
@@ -276,7 +275,7 @@ def test_a_program_that_breaks_the_card_ends_it() -> None:
 
 
 def test_an_interrupted_run_of_programs_measures_the_others_only(
-    library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    library: Card, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = Plan(str(tmp_path / "r.json.gz"), suite=PROGRAMS, seed=7, count=4, repeats=2, front_ends=("cupy", "pytorch"))
     assert (plan.drawn, msgspec.structs.replace(plan, count=0).drawn) == (4, 150)
@@ -295,7 +294,7 @@ def test_an_interrupted_run_of_programs_measures_the_others_only(
         measure_plan(plan, 8, fake_gpu()[0], None)
     measure_plan(plan, 8, fake_gpu()[0], None)
     record = finish(journal_path(plan.output), plan.output)
-    assert library.card.log
+    assert library.log
     assert len(done) == 1 + 8  # none twice
     assert [entry.key for _, entry in record.measured()] == [item.key for item in campaign.planned(plan, 8)]
     assert {run.count for run in record.runs} == {4}

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from effort import examples
 from emulated_nvcc import COMPILER, write_nvcc
+from fake_arrays import CALL_S, MINE, ROUND_S, Card, installed
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import make_device
-from timed_arrays import CALL_S, MINE, ROUND_S, Library
 
 from streamsim import Config, Workload, WorkloadKernel
 from streamsim.code import VERIFIED, Language
@@ -34,8 +34,8 @@ WORKLOAD = Workload(1024, (4,), (4,), (WorkloadKernel(duration_s=KERNEL_S),))
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch) -> Library:
-    return Library(monkeypatch)
+def library(monkeypatch: pytest.MonkeyPatch) -> Card:
+    return installed(monkeypatch)
 
 
 # Programs run
@@ -75,7 +75,7 @@ def test_a_workload_without_kernels_is_run(language: Language) -> None:
 
 @pytest.mark.parametrize("language", PYTHON)
 def test_a_function_of_ones_own_takes_the_place_of_the_stand_in(
-    library: Library, tmp_path: Path, language: Language
+    library: Card, tmp_path: Path, language: Language
 ) -> None:
     """Seven rounds whatever the work: it is given the arrays, and no more."""
     mine = tmp_path / "mine.py"

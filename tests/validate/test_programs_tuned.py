@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_arrays import CALL_S, MINE, ROUND_S, Card, installed
 from fake_cuda import FakeError, fake_gpu
 from msgspec.structs import replace
 from strategies import make_device
-from timed_arrays import CALL_S, MINE, ROUND_S, Library
 
 from streamsim import Config, Workload, WorkloadKernel
 from streamsim.code import Language
@@ -35,8 +35,8 @@ DEVICE = make_device(copy=200, kernel=100)
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch) -> Library:
-    return Library(monkeypatch)
+def library(monkeypatch: pytest.MonkeyPatch) -> Card:
+    return installed(monkeypatch)
 
 
 def a_task(
@@ -124,7 +124,7 @@ def test_a_workload_without_kernels_is_tuned_at_once(tmp_path: Path) -> None:
 def found_in(folder: Path, stops: int | None = None) -> tuple[Tuned, int]:
     """What tuning finds, and how many programs were run; Ctrl-C in that of the number."""
     with pytest.MonkeyPatch.context() as patch:
-        Library(patch)
+        installed(patch)
         run, last, runs = Python.run, 0, count()
 
         def counted(self: Python, *arguments: Any) -> Result:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_arrays import CALL_S, ROUND_S, installed
 from fake_cuda import CARD, Launch, fake_gpu
-from timed_arrays import CALL_S, ROUND_S, Library
 
 from streamsim_validate.cli import main
 from streamsim_validate.cli import tune as cli
@@ -139,7 +139,7 @@ def test_programs_in_a_language_are_measured_and_their_calls_counted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], language: str
 ) -> None:
     """The stand-in's 16 Ki floats take 16.4 us a round and a call: one round, since two take more than 20 us."""
-    Library(monkeypatch)
+    installed(monkeypatch)
     assert main(["tune", *QUICK, "--as", language, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["device"] == f"h200:{language}"
@@ -165,7 +165,7 @@ def test_programs_in_a_language_are_measured_and_their_calls_counted(
 def test_the_workloads_front_end_is_what_is_measured_unless_told_otherwise(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: list[str], suite: str, device: str
 ) -> None:
-    Library(monkeypatch)
+    installed(monkeypatch)
     Path("w.toml").write_text('inputs = ["64KiB"]\nkernels = ["20us"]\nfront_end = "pytorch"\n')
     options = ["--max-chunks", "2", "--budget", "2", "--repeats", "2", "-o", "t.json.gz", "--json"]
     assert main(["tune", "w.toml", *options, *more]) == 0
@@ -177,7 +177,7 @@ def test_the_workloads_front_end_is_what_is_measured_unless_told_otherwise(
 def test_a_function_of_ones_own_is_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Library(monkeypatch)
+    installed(monkeypatch)
     text = "import torch\ndef kernels(x, y):\n    torch.special.legendre_polynomial_p(x, 3, out=y)\n"
     Path("mine.py").write_text(text)
     assert main(["tune", *QUICK, "--as", "pytorch", "--kernels", "mine.py"]) == 0
