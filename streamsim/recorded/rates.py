@@ -295,10 +295,8 @@ def with_own_rates(recording: Recording, device: Device, only_pageable: bool = F
     if only_pageable:
         rates = {name: rate for name, rate in rates.items() if PAGEABLE in name}
     elif device.source(WAKE)[0] == "assumed" and (wake_s := _wake_s(recording)) is not None:
-        device = with_values(device, {WAKE: wake_s})
-        device = msgspec.structs.replace(
-            device, sources={**device.sources, WAKE: "measured: the recording's own waits"}
-        )
+        sources = {**device.sources, WAKE: "measured: the recording's own waits"}
+        device = msgspec.structs.replace(with_values(device, {WAKE: wake_s}), sources=sources)
     if not rates:
         return device
     found = changed(device, {**_other_way(device, rates), **rates})
