@@ -1,7 +1,7 @@
 """Libraries that the browser lacks: their modules can be imported, and what they hold can stand in annotations.
 
 The playground's page imports this file before streamsim, which imports these libraries for things that a page never
-asks for: arrays of recordings, tables in a terminal, writing profiles.
+asks for: folders of a user, arrays of recordings, tables in a terminal, writing profiles.
 """
 
 import sys
@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-LIBRARIES = ("numpy", "rich", "tomli_w")
+LIBRARIES = ("click", "numpy", "rich", "tomli_w")
 
 
 class Absent(ModuleType):
@@ -38,6 +38,9 @@ class Absent(ModuleType):
         return self
 
     __ror__ = __or__
+
+    def __fspath__(self) -> str:
+        return "absent"
 
     def __len__(self) -> int:
         return 0
