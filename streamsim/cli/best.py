@@ -18,14 +18,14 @@ from streamsim.cli.given import Given
 from streamsim.cli.layers import BoundOptions, bound_layers, check_beside_layers
 from streamsim.cli.notes import note, noting_compilation, progress_bar
 from streamsim.cli.options import (
-    CHUNKS,
     OUTPUT,
     PLAIN,
     Chosen,
+    GridOptions,
     Pipeline,
-    complete_list,
     device_options,
     format_options,
+    grid_options,
     one_of,
     part_options,
     schedule_given,
@@ -40,46 +40,19 @@ from streamsim.collector import collector_off
 from streamsim.device import CALLS, COMPILED, Device, front_end_of, names_front_end
 from streamsim.errors import InputError
 from streamsim.files import write_text
-from streamsim.program import HOST_MEMORIES, LAUNCHES, ORDERS, Config, Launch, Offload, Schedule, Workload
+from streamsim.program import Config, Offload, Schedule, Workload
 from streamsim.search import BUDGET_OPS, SLOW, Best, Grid, best, best_program, is_fast
-from streamsim.text import chosen, parse_buffers
 from streamsim.transform import Scenario, changed_by
 
 SEARCHED = {"--chunks", "--streams", "--order", "--buffers", "--launch"}  # options of predict that a search varies
 NOT_TAKEN = ("exact", "page")  # of a workload's options, besides those of a pipeline
-RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or limited
 
 
 @click.command("best", cls=BriefCommand)
 @workload_options
 @device_options
 @part_options
-@click.option("--max-chunks", type=CHUNKS, default=256, show_default=True, help="Search 1 to this many chunks.")
-@click.option("--max-streams", type=CHUNKS, default=32, show_default=True, help="Search 1 to this many streams.")
-@click.option(
-    "--order",
-    "--orders",
-    "order",
-    default="depth-first,breadth-first",
-    show_default=True,
-    shell_complete=complete_list(lambda: ORDERS),
-    help=f"Issue orders to search, separated by commas: {', '.join(ORDERS)}.",
-)
-@click.option(
-    "--buffers",
-    help="Device buffers used in turn, such as 2,3 or 2..8; all: one for every chunk. Default: all; if that does not"
-    f" fit on the card, or with --memory-limit, {RINGS}.",
-)
-@click.option(
-    "--memory", type=one_of(HOST_MEMORIES), default="pinned", show_default=True, help="Memory of the host arrays."
-)
-@click.option(
-    "--launch",
-    type=one_of((*LAUNCHES, "both")),
-    default="live",
-    show_default=True,
-    help="live: the host issues every op. graph: it launches one CUDA graph. both: search both.",
-)
+@grid_options
 @click.option("--exact", is_flag=True, help="Search large grids to the end, even if this takes long.")
 @format_options
 @click.option(
@@ -99,9 +72,6 @@ def best_command(
     /,
     max_chunks: int,
     max_streams: int,
-    order: str,
-    buffers: str | None,
-    launch: str,
     exact: bool,
     language: Language | None,
     output: Path | None,
@@ -130,7 +100,7 @@ def best_command(
       streamsim best program.json --device h200 --independent
     """  # noqa: D301 - click wants the backspace itself
     program = _program_asked(language, output)
-    memory, device_chosen = sizes.pop("memory"), taken(Chosen, sizes)
+    axes, device_chosen = taken(GridOptions, sizes), taken(Chosen, sizes)
     bounds = taken(BoundOptions, sizes)
     check_beside_layers(context, bounds.layers is not None, BoundOptions)
     if bounds.layers is not None:
@@ -145,15 +115,11 @@ def best_command(
     card = device_chosen.load_for(workload)
     if program is not None:
         _note_calls_of_another(card, program[0])
-    room = card.memory_bytes is None or Config().device_bytes(workload) <= card.memory_bytes
     grid = Grid(
         chunks=tuple(range(1, max_chunks + 1)),
         streams=tuple(range(1, max_streams + 1)),
-        order=chosen("order", order, ORDERS),
-        buffers=parse_buffers(buffers or ("all" if room and device_chosen.memory_limit is None else RINGS)),
-        launch=_launches(launch),
-        memory=memory,
         memory_limit_bytes=device_chosen.memory_limit,
+        **axes.fields(workload, card, device_chosen.memory_limit),
     )
     return judged(fail_if, _best_of_grid(workload, card, grid, exact, device_chosen, program))
 
@@ -252,10 +218,6 @@ def _note_calls_of_another(card: Device, language: Language) -> None:
     if front_end != FRONT_END_OF[language] and not (front_end == CALLS and FRONT_END_OF[language] == COMPILED):
         calls = "bare calls" if front_end in (CALLS, COMPILED) else f"those of {front_end}"
         note(f"the counted calls are {calls}, but the program is written for {language}; leave the front end out")
-
-
-def _launches(name: str) -> tuple[Launch, ...]:
-    return tuple(launch for launch in LAUNCHES if name in (launch, "both"))
 
 
 def _search(workload: Workload, card: Device, grid: Grid, exact: bool) -> "Best[Config]":

@@ -55,7 +55,16 @@ from streamsim.program import (
     workload_of_sizes,
 )
 from streamsim.report.pictures import picture_format
-from streamsim.text import format_seconds, one_line, parse_bytes, parse_count, parse_number, parse_seconds
+from streamsim.text import (
+    chosen,
+    format_seconds,
+    one_line,
+    parse_buffers,
+    parse_bytes,
+    parse_count,
+    parse_number,
+    parse_seconds,
+)
 
 PLAIN = Config()  # what is issued where nothing is said
 FORMATS, MARKDOWN_FORM = ("table", "json", "csv"), "markdown"
@@ -380,6 +389,36 @@ pipeline_options = all_of(
     ),
 )
 
+RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or limited
+grid_options = all_of(
+    click.option("--max-chunks", type=CHUNKS, default=256, show_default=True, help="Try 1 to this many chunks."),
+    click.option("--max-streams", type=CHUNKS, default=32, show_default=True, help="Try 1 to this many streams."),
+    click.option(
+        "--order",
+        "--orders",
+        "order",
+        default="depth-first,breadth-first",
+        show_default=True,
+        shell_complete=complete_list(lambda: ORDERS),
+        help=f"Issue orders to try, separated by commas: {', '.join(ORDERS)}.",
+    ),
+    click.option(
+        "--buffers",
+        help="Device buffers used in turn, such as 2,3 or 2..8; all: one for every chunk. Default: all; if that does"
+        f" not fit on the card, or with --memory-limit, {RINGS}.",
+    ),
+    click.option(
+        "--memory", type=one_of(HOST_MEMORIES), default="pinned", show_default=True, help="Memory of the host arrays."
+    ),
+    click.option(
+        "--launch",
+        type=one_of((*LAUNCHES, "both")),
+        default="live",
+        show_default=True,
+        help="live: the host issues every op. graph: it launches one CUDA graph. both: try both.",
+    ),
+)
+
 device_options = all_of(
     click.option(
         "--device",
@@ -495,6 +534,25 @@ def programs_given(
         if path is None or given is None:
             raise InputError(one_line(f"{path}: one of several files is a schedule or a recording; give it alone"))
         yield path, given
+
+
+class GridOptions(msgspec.Struct, frozen=True):
+    """The options of a grid, without its numbers of chunks and streams."""
+
+    order: str
+    buffers: str | None
+    memory: HostMemory
+    launch: str
+
+    def fields(self, workload: Workload, card: Device, memory_limit: int | None) -> dict[str, Any]:
+        """Return them as fields of a Grid for a workload on a card, with the limit of its memory in bytes."""
+        has_room = card.memory_bytes is None or Config().device_bytes(workload) <= card.memory_bytes
+        return {
+            "order": chosen("order", self.order, ORDERS),
+            "buffers": parse_buffers(self.buffers or ("all" if has_room and memory_limit is None else RINGS)),
+            "memory": self.memory,
+            "launch": tuple(launch for launch in LAUNCHES if self.launch in (launch, "both")),
+        }
 
 
 class Chosen(msgspec.Struct, frozen=True):

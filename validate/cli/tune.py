@@ -11,13 +11,14 @@ import msgspec
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.notes import note, noting_compilation, steps
 from streamsim.cli.options import (
-    CHUNKS,
     FILE,
     PLAIN,
     Chosen,
+    GridOptions,
     Pipeline,
     device_options,
     form_options,
+    grid_options,
     one_of,
     taken,
     workload_options,
@@ -26,34 +27,11 @@ from streamsim.cli.printing import emit
 from streamsim.code import FRONT_END_OF, LANGUAGES, Language
 from streamsim.device import CALLS, Device, front_end_of
 from streamsim.errors import InputError
-from streamsim.program import HOST_MEMORIES, LAUNCHES, ORDERS, HostMemory, Workload
-from streamsim.search import Grid, candidates, default_grid
-from streamsim.text import chosen, parse_buffers
+from streamsim.program import Workload
+from streamsim.search import candidates, default_grid
 from streamsim_validate.gpu import load_kernels, open_gpu
 from streamsim_validate.records import Card, check_same_card, journal_path
 from streamsim_validate.run import BUDGET, FUNCTION, REPEATS, Task, check_language, check_output, tune
-
-
-class _Axes(msgspec.Struct, frozen=True):
-    """The options that say what is tried."""
-
-    max_chunks: int
-    max_streams: int
-    order: str
-    buffers: str
-    memory: HostMemory
-    launch: str
-
-    def grid(self) -> Grid:
-        """Return the grid of these."""
-        return default_grid(
-            self.max_chunks,
-            self.max_streams,
-            order=chosen("order", self.order, ORDERS),
-            buffers=parse_buffers(self.buffers),
-            launch=tuple(name for name in LAUNCHES if self.launch in (name, "both")),
-            memory=self.memory,
-        )
 
 
 @click.command("tune", cls=BriefCommand)
@@ -62,19 +40,7 @@ class _Axes(msgspec.Struct, frozen=True):
 @click.option(
     "--budget", type=click.IntRange(1, 1000), default=BUDGET, show_default=True, help="Number of programs to measure."
 )
-@click.option("--max-chunks", type=CHUNKS, default=256, show_default=True, help="Try 1 to this many chunks.")
-@click.option("--max-streams", type=CHUNKS, default=32, show_default=True, help="Try 1 to this many streams.")
-@click.option(
-    "--order",
-    "--orders",
-    "order",
-    default="depth-first,breadth-first",
-    show_default=True,
-    help=f"Issue orders to try: {', '.join(ORDERS)}.",
-)
-@click.option("--buffers", default="all", show_default=True, help="Device buffers used in turn, such as all,2,4.")
-@click.option("--memory", type=one_of(HOST_MEMORIES), default=PLAIN.memory, show_default=True)
-@click.option("--launch", type=one_of((*LAUNCHES, "both")), default=PLAIN.launch, show_default=True)
+@grid_options
 @click.option(
     "--repeats", type=click.IntRange(1, 10_000), default=REPEATS, show_default=True, help="Times that each is measured."
 )
@@ -97,6 +63,8 @@ class _Axes(msgspec.Struct, frozen=True):
 @form_options
 def tune_command(
     budget: int,
+    max_chunks: int,
+    max_streams: int,
     repeats: int,
     seed: int,
     language: str | None,
@@ -117,7 +85,7 @@ def tune_command(
       streamsim-validate tune workload.toml --device card.toml --budget 20 --kernels mine.cu -o mine.json.gz
       streamsim-validate tune --h2d 64MiB --kernel 0.57ms --d2h 64MiB --device card.toml --as pytorch
     """  # noqa: D301 - click wants the backspace itself
-    asked, axes = taken(Chosen, options), taken(_Axes, options)
+    asked, axes = taken(Chosen, options), taken(GridOptions, options)
     workload = Pipeline(**options, **msgspec.structs.asdict(PLAIN)).load()
     language = language or (workload.front_end if workload.front_end in LANGUAGES else CALLS)
     if language == CALLS and workload.front_end:  # replayed schedules make no other calls
@@ -125,7 +93,8 @@ def tune_command(
     workload, asked = asked.written_in(workload, None if language == CALLS else cast("Language", language))
     device = asked.load_for(workload)
     _check_front_end(language, front_end_of(device))
-    configs = tuple(candidates(workload, device, axes.grid()))
+    grid = default_grid(max_chunks, max_streams, **axes.fields(workload, device, asked.memory_limit))
+    configs = tuple(candidates(workload, device, grid))
     files = tuple(map(str, kernels))
     programs = None if language == CALLS else cast("Language", language)
     task = Task(str(output), workload, configs, device, budget, repeats, seed, files, programs)
