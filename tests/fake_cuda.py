@@ -215,11 +215,11 @@ class FakeCuda:
     def memcpyAsync(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
         self._add(stream, lambda: self._move(to, source, size))
 
-    def compile_module(self, source: str, names: tuple[str, ...]) -> dict[str, int]:
-        for name in names:
-            assert re.search(rf"void (__launch_bounds__\([0-9, ]+\) )?{name}\(", source)
-            self._functions[FIRST_FUNCTION + len(self._functions)] = name
-        return {name: address for address, name in self._functions.items() if name in names}
+    def compile_module(self, source: str, name: str) -> int:
+        assert re.search(rf"void (__launch_bounds__\([0-9, ]+\) )?{name}\(", source)
+        address = FIRST_FUNCTION + len(self._functions)
+        self._functions[address] = name
+        return address
 
     def launchKernel(self, function: int, *arguments: int) -> None:
         gx, gy, gz, bx, by, bz, shared, stream, parameters, extra = arguments

@@ -1,8 +1,6 @@
 """On a real card: every pattern replays with its output verified, and wrong output is caught."""
 
 import statistics
-from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import pytest
@@ -149,24 +147,16 @@ def test_a_kernel_that_does_not_compile_is_one_clear_line(gpu: Gpu) -> None:
     assert "\n" not in result.status
 
 
-def test_a_users_kernels_as_source_and_as_a_python_callable(gpu: Gpu) -> None:
+def test_a_users_kernel(gpu: Gpu) -> None:
     """Without a NumPy reference the output is compared with the same ops one at a time on the card."""
-    import cupy
-
     source = """extern "C" __global__ void twice(const Arrays a) {
         long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
         if (i < a.elements) ((float*)a.out[0])[i] = 2.0f * ((const float*)a.in[0])[i];
     }"""
     register(KernelSpec("twice", source))
-
-    def launch(_stream: object, reads: Sequence[Any], writes: Sequence[Any], *_: int) -> None:
-        cupy.sqrt(reads[0].view(cupy.float32), out=writes[0].view(cupy.float32))
-
-    register(KernelSpec("root", launch=launch))
-    for name in ("twice", "root"):
-        workload = Workload(200_000, (4,), (4,), (WorkloadKernel(name),))
-        (result,) = replayed([Planned(name, depth_first(workload, 4, 2))], gpu, 2)
-        assert (result.status, result.verified) == ("ok", True)
+    workload = Workload(200_000, (4,), (4,), (WorkloadKernel("twice"),))
+    (result,) = replayed([Planned("x", depth_first(workload, 4, 2))], gpu, 2)
+    assert (result.status, result.verified) == ("ok", True)
 
 
 def launch_s(bench: Bench, kernel: Kernel, lengths: tuple[int, int] = (3, 11), runs: int = 7) -> float:

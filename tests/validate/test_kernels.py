@@ -107,7 +107,7 @@ def test_an_unknown_kernel_spins_for_its_duration_or_is_refused() -> None:
 
 
 def test_a_registered_kernel_can_be_named() -> None:
-    register(KernelSpec("mine", launch=lambda *_: None))
+    register(KernelSpec("mine", "its source"))
     assert find_kernel(Kernel(1, "mine", 10)).name == "mine"
 
 
@@ -218,6 +218,6 @@ def test_kernels_of_ones_own_come_from_python(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
         "from streamsim_validate.gpu.kernels import KernelSpec, register\n"
-        "register(KernelSpec('forward', launch=lambda stream, reads, writes, elements, parameter: None))\n"
+        "register(KernelSpec('forward', 'its source', reference=lambda inputs, widths, elements, parameter: inputs))\n"
     )
     assert kernels.load_kernels(str(path)) == ["forward"]

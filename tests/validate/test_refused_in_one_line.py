@@ -267,11 +267,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "two files of kernels": (lambda: check_language("cupy", ("one.py", "other.py")), "2 files; give the one"),
     "kernels in C++": (lambda: check_language("cuda-c++", ("m.cu",)), "in C.. are measured with their stand-in"),
     "PyTorch that is not there": (lambda: Python("pytorch"), r"--as pytorch: .*torch.*; pip install torch"),
-    "a kernel of neither source nor launch": (lambda: KernelSpec("mine"), "CUDA source or a Python launch"),
-    "a kernel of both": (
-        lambda: KernelSpec("mine", source="x", launch=lambda *_: None),
-        "CUDA source or a Python launch",
-    ),
+    "a kernel without a name": (lambda: KernelSpec("", ""), "a kernel needs a name"),
     **{
         f"regions: {said}": (lambda kernel=kernel: widths_of(find_kernel(kernel), kernel), said)  # type: ignore[misc]
         for kernel, said in (

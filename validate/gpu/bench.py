@@ -154,10 +154,9 @@ class Bench:
     def function(self, spec: KernelSpec) -> int:
         """Return the address of a kernel's compiled function. Raises InputError if it does not compile."""
         if spec not in self._functions:
-            assert spec.source is not None, "a Python launch is not compiled"
             source = spec.source if spec.source is BUILT_IN_SOURCE else f"{PRELUDE}#line 1\n{spec.source}"
             try:
-                self._functions[spec] = self.gpu.cuda.compile_module(source, (spec.function,))[spec.function]
+                self._functions[spec] = self.gpu.cuda.compile_module(source, spec.entry or spec.name)
             except InputError as error:
                 raise InputError(f"kernel {spec.name!r}: {error}") from error
         return self._functions[spec]

@@ -36,8 +36,8 @@ class Gpu:
     """A card in use: its CUDA calls, and streams and events that live as long as it is open.
 
     ``cuda`` has the functions of ``cupy.cuda.runtime`` under their names, ``launchKernel`` and
-    ``occupancyMaxActiveBlocksPerMultiprocessor`` of ``cupy.cuda.driver``, and ``compile_module(source, names)``, which
-    returns the addresses of the functions.
+    ``occupancyMaxActiveBlocksPerMultiprocessor`` of ``cupy.cuda.driver``, and ``compile_module(source, name)``, which
+    returns the address of the function.
 
     Streams are made once and shared by all schedules, so stream 3 of every schedule is the same CUDA stream.
     ``queues``: the hardware queues in front of every engine, 0 if their number is not known. ``number``: the card's.
@@ -117,19 +117,19 @@ class CupyCuda:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runtime, name)
 
-    def compile_module(self, source: str, names: tuple[str, ...]) -> dict[str, int]:
-        """Compile CUDA ``source`` and return the address of each function in ``names``.
+    def compile_module(self, source: str, name: str) -> int:
+        """Compile CUDA ``source`` and return the address of the function ``name``.
 
         Raises InputError with the compiler's first error line.
         """
         module = self._cupy.RawModule(code=source)
         self._modules.append(module)
         try:
-            return {name: module.get_function(name).kernel.ptr for name in names}
+            return int(module.get_function(name).kernel.ptr)
         except self._cupy.cuda.compiler.CompileException as error:
             raise InputError(f"the CUDA source does not compile: {first_error_line(str(error))}") from error
         except self._cupy.cuda.driver.CUDADriverError as error:
-            raise InputError(f'the CUDA source has no extern "C" kernel {" or ".join(names)} ({error})') from error
+            raise InputError(f'the CUDA source has no extern "C" kernel {name} ({error})') from error
 
 
 def first_error_line(log: str) -> str:

@@ -1,6 +1,6 @@
-"""The kernels that a schedule can name: CUDA source or a Python launch, a NumPy reference for each, and their launch.
+"""The kernels that a schedule can name: CUDA source, a NumPy reference for each, and their argument.
 
-Every CUDA kernel takes one argument, the struct ``Arrays`` of :mod:`streamsim_validate.gpu.cuda_source`: the elements,
+Every kernel takes one argument, the struct ``Arrays`` of :mod:`streamsim_validate.gpu.cuda_source`: the elements,
 the parameter, and the address and the bytes per element of each region that it reads and writes. So one kernel serves
 one input or several, outputs smaller than inputs, and work in place. Thread i works on element i.
 
@@ -14,7 +14,7 @@ import runpy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -36,7 +36,6 @@ LARGEST_SOURCE_BYTES = 1 << 20
 PERIOD = 1021
 # (inputs as (elements, bytes each) arrays, bytes per element of each output, elements, parameter) -> outputs alike
 Reference = Callable[[Sequence["Bytes"], Sequence[int], int, int], list["Bytes"]]
-Launch = Callable[[Any, Sequence[Any], Sequence[Any], int, int], None]
 
 
 def exact(parameter: int) -> float:  # noqa: ARG001  (a tolerance may depend on the parameter)
@@ -49,37 +48,25 @@ class KernelSpec:
     """A kernel that schedules can name.
 
     - ``source``: CUDA source with ``extern "C" __global__ void entry(const Arrays a)``; ``Arrays`` is declared for it.
-    - ``launch``: or a Python callable ``launch(stream, reads, writes, elements, parameter)`` that launches on the given
-      CuPy stream, on CuPy uint8 arrays.
+      ``entry``: "" for the kernel's name.
     - ``reference``: the same computation in NumPy. Without one, its output is compared with the same ops run one at a
       time on the card.
     - ``tolerance``: parameter -> largest absolute difference of its float32 outputs (0: byte for byte).
     - ``elementwise``: output element i depends on input element i alone. ``unit_bytes``: elements must be a multiple of
       it.
-    - ``threads``: one for each element; or as many as hold the kernel's share of the card, and each region is one
-      element.
     """
 
     name: str
-    source: str | None = None
+    source: str
     entry: str = ""
-    launch: Launch | None = None
     reference: Reference | None = None
     tolerance: Callable[[int], float] = exact
     elementwise: bool = True
     unit_bytes: int = 1
-    threads: Literal["elements", "card"] = "elements"
 
     def __post_init__(self) -> None:
         if not self.name:
             raise InputError("name = '': a kernel needs a name")
-        if (self.source is None) == (self.launch is None):
-            raise InputError(f"kernel {self.name!r}: give it CUDA source or a Python launch, and not both")
-
-    @property
-    def function(self) -> str:
-        """The name of the function in its CUDA source."""
-        return self.entry or self.name
 
 
 # The built-in kernels' references
@@ -145,7 +132,7 @@ def _built_in(name: str, reference: Reference, **more: Any) -> KernelSpec:
 
 
 _ENTRY = re.compile(r'extern\s+"C"\s+__global__\s+void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(')
-SPIN = _built_in("spin", pass_through_reference, threads="card", elementwise=False)
+SPIN = _built_in("spin", pass_through_reference, elementwise=False)
 _REGISTRY: dict[str, KernelSpec] = {
     spec.name: spec
     for spec in (
@@ -223,12 +210,8 @@ def compute_reference(
         results = spec.reference(inputs, widths, elements, parameter)
         return [np.ascontiguousarray(result).reshape(-1).view(np.uint8) for result in results]
     except Exception as error:  # whatever the user's code raises
-        raise broken(spec, "reference", error) from error
-
-
-def broken(spec: KernelSpec, what: str, error: Exception) -> InputError:
-    """Return the error to raise if the user's own code fails."""
-    return InputError(one_line(f"kernel {spec.name!r}: its {what} raises {type(error).__name__}: {error}"))
+        reason = f"its reference raises {type(error).__name__}: {error}"
+        raise InputError(one_line(f"kernel {spec.name!r}: {reason}")) from error
 
 
 THREADS_PER_BLOCK = 256
@@ -243,7 +226,7 @@ def elements_of(spec: KernelSpec, kernel: Kernel) -> int:
 
     It is 1 if each region is taken whole.
     """
-    if spec.threads == "card":
+    if spec is SPIN:
         return 1
     largest = max((region.bytes for region in (*kernel.reads, *kernel.writes)), default=0)
     return kernel.elements or max(1, largest // FLOAT_BYTES)

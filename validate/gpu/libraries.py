@@ -55,17 +55,6 @@ class Calls(Protocol):
         """Wait for the whole device."""
 
 
-class Library(Calls, Protocol):
-    """An array library that is installed."""
-
-    def chain_s(self, launch: Callable[[Any, Any], object], floats: int, length: int) -> float:
-        """Return the card's seconds for ``length`` calls of ``launch(x, y)``, all issued before the first one runs.
-
-        ``x`` and ``y`` have ``floats`` floats. ``x`` is random, from 0 to 1, like the programs' inputs: some kernels
-        take twice as long over zeros.
-        """
-
-
 class _Streams:
     """Streams and events, which both libraries call alike."""
 
@@ -121,6 +110,11 @@ class CupyCalls(_Streams):
         raise NotImplementedError
 
     def chain_s(self, launch: Callable[[Any, Any], object], floats: int, length: int) -> float:
+        """Return the card's seconds for ``length`` calls of ``launch(x, y)``, all issued before the first one runs.
+
+        ``x`` and ``y`` have ``floats`` floats. ``x`` is random, from 0 to 1, like the programs' inputs: some kernels
+        take twice as long over zeros.
+        """
         cupy = self._library
         x, y = cupy.asarray(np.random.default_rng(0).random(floats, np.float32)), cupy.empty(floats, np.float32)
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()
@@ -176,6 +170,7 @@ class PytorchCalls(_Streams):
         return self._entering(self._streams[turn % STREAMS])
 
     def chain_s(self, launch: Callable[[Any, Any], object], floats: int, length: int) -> float:
+        """Return what :meth:`CupyCalls.chain_s` does."""
         torch = self._library
         x, y = torch.rand(floats, device="cuda"), torch.empty(floats, device="cuda")
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -237,6 +232,9 @@ class LinearLayers:
     def last(self, x: Any, y: Any) -> None:
         """Run the operation behind the layers."""
         self._torch.clamp_min(x, 0.0, out=y)
+
+
+Library = CupyCalls | PytorchCalls
 
 
 def installed_libraries(device: int) -> Iterator[Library]:

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -249,26 +249,18 @@ def probes() -> str:
     return plain.partition(MAIN)[0] + SIZES + PROBES + ALONE
 
 
-class CudaRounds:
+class CudaRounds(Compiled):
     """The calls of compiled programs, probed in a process that does nothing else."""
 
-    name = "cuda-c++"
-
-    def __init__(self, card: int = 0) -> None:
-        self.version = "C++"
-        self._compiled = Compiled(card)
+    name, version = "cuda-c++", "C++"
 
     def rounds_s(self, kinds: Sequence[str], turns: int) -> list[float]:
         """Return the seconds of a round of each kind, in this order, from runs of ``turns`` rounds.
 
         Raises InputError if the program does not compile or run.
         """
-        (seconds,) = self._compiled.said(probes(), ["rounds", str(turns), *kinds], ["rounds_s"])
+        (seconds,) = self.said(probes(), ["rounds", str(turns), *kinds], ["rounds_s"])
         return list(map(float, seconds))
-
-    def close(self) -> None:
-        """Remove what was compiled."""
-        self._compiled.close()
 
 
 @contextmanager
@@ -277,11 +269,8 @@ def compiled_rounds(card: int = 0, wanted: bool = True) -> Iterator[CudaRounds |
     if not (wanted and has_nvcc()):
         yield None
         return
-    rounds = CudaRounds(card)
-    try:
+    with closing(CudaRounds(card)) as rounds:
         yield rounds
-    finally:
-        rounds.close()
 
 
 def paced(text: str, turns: int) -> str:

@@ -39,8 +39,6 @@ from streamsim_validate.gpu.kernels import (
     SPIN,
     THREADS_PER_BLOCK,
     Argument,
-    KernelSpec,
-    broken,
     elements_of,
     find_kernel,
     widths_of,
@@ -117,8 +115,6 @@ class Compiler:
         spec = find_kernel(kernel)
         elements, widths = elements_of(spec, kernel), widths_of(spec, kernel)
         stream, bench = self._streams[kernel.stream], self._bench
-        if spec.launch is not None:
-            return self._python_launch(spec, kernel, elements)
         blocks, parameter = -(-elements // THREADS_PER_BLOCK), kernel.parameter
         if spec is SPIN:
             busy = bench.spin_of(kernel)
@@ -132,44 +128,12 @@ class Compiler:
         launch = (bench.function(spec), blocks, 1, 1, THREADS_PER_BLOCK, 1, 1, 0, stream, argument.address, 0)
         return self._cuda.launchKernel, launch
 
-    def _python_launch(self, spec: KernelSpec, kernel: Kernel, elements: int) -> Call:
-        import cupy
-
-        def array(region: Region) -> Any:
-            memory = cupy.cuda.UnownedMemory(self._address(region), region.bytes, None)
-            return cupy.ndarray(region.bytes, cupy.uint8, cupy.cuda.MemoryPointer(memory, 0))
-
-        reads, writes = (list(map(array, regions)) for regions in (kernel.reads, kernel.writes))
-        stream = cupy.cuda.Stream.from_external(_ForeignStream(self._streams[kernel.stream]))
-        return _launch_on, (spec, stream, reads, writes, elements, kernel.parameter)
-
 
 def _work(duration_s: float) -> None:
     """Keep the thread busy. It does not sleep, because the system would wake it late."""
     until = time.perf_counter() + duration_s
     while time.perf_counter() < until:
         pass
-
-
-class _ForeignStream:
-    """A stream's address in the form that CUDA libraries for Python share."""
-
-    def __init__(self, address: int) -> None:
-        self._address = address
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self._address
-
-
-def _launch_on(spec: KernelSpec, stream: Any, *arguments: Any) -> None:
-    assert spec.launch is not None
-    try:
-        with stream:
-            spec.launch(stream, *arguments)
-    except RuntimeError:  # CUDA's: see Replayer
-        raise
-    except Exception as error:  # whatever the user's code raises
-        raise broken(spec, "launch", error) from error
 
 
 Meter = Callable[[], float]  # reads so many seconds

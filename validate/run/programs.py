@@ -62,11 +62,7 @@ SIDE_BY_SIDE_TURNS = 3  # in which several programs are run
 CHAIN_LENGTH = 20  # launches
 
 
-class Pace(NamedTuple):
-    """Seconds of a round of calls, and of a copy each way at once."""
-
-    round_s: float
-    link_s: float
+Pace = tuple[float, float]  # seconds of a round of calls, and of a copy each way at once
 
 
 class Result(NamedTuple):
@@ -204,7 +200,7 @@ class Python:
         assert self._library is not None
         assert self._both_s is not None
         link_s = self._both_s()
-        return Pace(time_round(self._library, kind, time.perf_counter, in_one_stream=True), link_s)
+        return time_round(self._library, kind, time.perf_counter, in_one_stream=True), link_s
 
     def _kernels(self, workload: Workload, stand_in: Callable[..., object], times: int) -> Callable[..., None]:
         """Return the function that the program calls on a chunk's part of each array, and the rounds."""
@@ -262,7 +258,7 @@ class _PacedClock:
     """
 
     def __init__(self, pace: Callable[[], Pace]) -> None:
-        self._pace, self._moments, self._before = pace, cycle(("begins", "is issued", "is done")), Pace(0.0, 0.0)
+        self._pace, self._moments, self._before = pace, cycle(("begins", "is issued", "is done")), (0.0, 0.0)
         self.paces: list[Pace] = []
 
     def perf_counter(self) -> float:
@@ -272,7 +268,8 @@ class _PacedClock:
             self._before = self._pace()
         now_s = time.perf_counter()
         if moment == "is done":
-            self.paces.append(Pace(*map(fmean, zip(self._before, self._pace(), strict=True))))
+            (before_s, link_before_s), (after_s, link_after_s) = self._before, self._pace()
+            self.paces.append((fmean((before_s, after_s)), fmean((link_before_s, link_after_s))))
         return now_s
 
 
