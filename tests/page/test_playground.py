@@ -6,6 +6,8 @@ import os
 import random
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 import tempfile
 import zipfile
@@ -15,7 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+import simpy
 from pages import TINY_PYODIDE, data_of, tiny_pyodide
 
 from streamsim.advice import explain
@@ -79,6 +83,24 @@ def test_a_page_holds_the_files_and_the_model_and_loads_nothing(tiny: Path) -> N
         policy,
     )
     assert not re.search(r"\s(src|href|onclick|style)=", html.partition('<script type="application/json"')[0])
+
+
+def test_the_packed_model_needs_nothing_but_msgspec_and_simpy(tiny: Path) -> None:
+    packed = zipfile.ZipFile(io.BytesIO(read_browser_python(tiny).files["site.zip"]))
+    packed.extractall(tiny, [name for name in packed.namelist() if not name.startswith(("msgspec", "simpy"))])
+    for package in (msgspec, simpy):
+        shutil.copytree(Path(package.__file__ or "").parent, tiny / package.__name__)
+    code = "import absent; from streamsim.playground import answer; print(answer(*__import__('sys').argv[1:]))"
+    for asked in ("shown", "reason"):
+        question = (asked, json.dumps(LESSONS[0].choice))
+        run = subprocess.run(
+            [sys.executable, "-S", "-c", code, *question],
+            env={**os.environ, "PYTHONPATH": str(tiny)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert run.stdout.strip() == answer(*question)
 
 
 def _no_npm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
