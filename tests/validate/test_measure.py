@@ -180,7 +180,7 @@ def test_a_cuda_error_in_one_schedule_is_one_line_and_the_others_go_on() -> None
 
     cuda.fail_at = fail
     bad, good = replayed([Planned("bad", SMALL_COPY), Planned("good", depth_first(SMALL, 2, 2))], gpu, 2)
-    assert bad.status == "failed: the schedule: CUDA refuses it (invalid argument)"
+    assert bad.status == "failed: the schedule: FakeError: invalid argument"
     assert good.status == "ok"
 
 

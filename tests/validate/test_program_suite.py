@@ -30,7 +30,7 @@ from streamsim.errors import InputError
 from streamsim.program import Copy, Kernel, Synchronize
 from streamsim_validate.compare import compare
 from streamsim_validate.compare.predictions import device_of, schedule_of
-from streamsim_validate.gpu import LostGpuError
+from streamsim_validate.gpu import LostGpuError, one_line_errors
 from streamsim_validate.gpu.libraries import LinearLayers
 from streamsim_validate.records import (
     CHUNK_ROUND,
@@ -49,7 +49,7 @@ from streamsim_validate.records import (
 from streamsim_validate.run import Plan, Planned, campaign, measure, programs, run
 from streamsim_validate.run.campaign import measure_plan, planned_programs
 from streamsim_validate.run.measuring import Ready
-from streamsim_validate.run.programs import Link, Programs, Python, run_on
+from streamsim_validate.run.programs import Link, Programs, Python
 from streamsim_validate.suites import drawn_programs
 
 # Drawn
@@ -257,12 +257,8 @@ def test_a_program_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_program_that_breaks_the_card_ends_it() -> None:
     gpu, cuda = fake_gpu()
-
-    def broken() -> None:
+    with pytest.raises(InputError, match="FakeError: illegal address") as caught, one_line_errors(gpu, "it", Exception):
         raise FakeError("illegal address")
-
-    with pytest.raises(InputError, match="FakeError: illegal address") as caught:
-        run_on(gpu, "it", broken)
     assert not isinstance(caught.value, LostGpuError)
 
     def fail(name: str, _arguments: tuple[object, ...]) -> None:
@@ -270,8 +266,9 @@ def test_a_program_that_breaks_the_card_ends_it() -> None:
             raise FakeError("gone")
 
     cuda.fail_at = fail
-    with pytest.raises(LostGpuError, match=r"it: FakeError: illegal address; the GPU's context is lost \(gone\)"):
-        run_on(gpu, "it", broken)
+    message = r"it: FakeError: illegal address; the GPU's context is lost \(gone\)"
+    with pytest.raises(LostGpuError, match=message), one_line_errors(gpu, "it", Exception):
+        raise FakeError("illegal address")
 
 
 def test_an_interrupted_run_of_programs_measures_the_others_only(

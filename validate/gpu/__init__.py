@@ -9,4 +9,4 @@ from streamsim_validate.gpu.kernels import THREADS_PER_BLOCK, Arrays, load_kerne
 from streamsim_validate.gpu.libraries import Calls, Library, LinearLayers, installed_libraries, recorded_works
 from streamsim_validate.gpu.memory import Key, buffers_of, check_fits, free_host_bytes, union
 from streamsim_validate.gpu.nvcc import Compiled, CudaRounds, compiled_rounds, has_nvcc, paced, probes
-from streamsim_validate.gpu.replayer import LostGpuError, Meter, Replayer, Sample, refuse_races
+from streamsim_validate.gpu.replayer import LostGpuError, Replayer, one_line_errors, refuse_races

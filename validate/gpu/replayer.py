@@ -33,7 +33,9 @@ from streamsim.program import (
     WaitThread,
 )
 from streamsim.races import check
+from streamsim.text import one_line
 from streamsim_validate.gpu.bench import Bench
+from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.kernels import (
     NS,
     SPIN,
@@ -151,6 +153,26 @@ class LostGpuError(InputError):
     """The card's context is dead, perhaps because a kernel touched foreign memory: nothing more can be measured."""
 
 
+@contextlib.contextmanager
+def one_line_errors(gpu: Gpu, what: str, kind: type[Exception]) -> Iterator[None]:
+    """Raise errors of ``kind`` as InputError, or as LostGpuError if nothing more can run.
+
+    CuPy's CUDARuntimeError and CUDADriverError are RuntimeErrors.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except kind as error:
+        reason = one_line(f"{type(error).__name__}: {error}")
+        try:
+            gpu.cuda.deviceSynchronize()
+        except Exception as lost:
+            remedy = "start again, without it"
+            raise LostGpuError(f"{what}: {reason}; the GPU's context is lost ({lost}); {remedy}") from error
+        raise InputError(reason) from error
+
+
 def refuse_races(schedule: Schedule, name: str) -> None:
     """Raise InputError if two ops of the schedule race: then its output, and so its time, means nothing."""
     races = [finding for finding in check(schedule) if finding.severity == "error"]
@@ -242,21 +264,15 @@ class Replayer:
 
     @contextlib.contextmanager
     def _named_errors(self) -> Iterator[None]:
-        """Raise CUDA's errors as one line that names the schedule."""
+        """Raise errors as one line that names the schedule."""
         name = self.schedule.name or "the schedule"
         try:
-            yield
+            with one_line_errors(self._bench.gpu, name, RuntimeError):
+                yield
         except LostGpuError:
             raise
         except InputError as error:
             raise type(error)(f"{name}: {error}") from error
-        except RuntimeError as error:  # CuPy's CUDARuntimeError and CUDADriverError
-            try:
-                self._cuda.deviceSynchronize()
-            except RuntimeError as lost:
-                remedy = "start again, without this schedule"
-                raise LostGpuError(f"{name}: the GPU's context is lost ({lost}); {remedy}") from error
-            raise InputError(f"{name}: CUDA refuses it ({error})") from error
 
     def replay(self) -> None:
         """Run the program once without timing events, untimed, and nothing else: for a profiler."""

@@ -224,18 +224,14 @@ def raise_for(code: int, complaint: str) -> None:
     """Raise what the process that ended with ``code`` would have raised here."""
     if code == INTERRUPTED:
         raise KeyboardInterrupt
-    lines = [line.removeprefix(COMPLAINT) for line in complaint.splitlines() if line.startswith(COMPLAINT)]
-    message = lines[-1] if lines else _last_words(code, complaint)
+    lines = [line for line in complaint.splitlines() if line.strip()]
+    complaints = [line.removeprefix(COMPLAINT) for line in lines if line.startswith(COMPLAINT)]
+    died = ": ".join([f"the measuring process died (exit code {code})", *lines[-1:]])
+    message = complaints[-1] if complaints else f"{died}; the same command goes on from its journal"
     if code == NO_GPU:
         raise NoGpuError(message)
     if code:
         raise InputError(message)
-
-
-def _last_words(code: int, complaint: str) -> str:
-    lines = [line for line in complaint.splitlines() if line.strip()]
-    reason = f": {lines[-1]}" if lines else ""
-    return f"the measuring process died (exit code {code}){reason}; the same command goes on from its journal"
 
 
 def measure_plan(

@@ -16,12 +16,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import cycle
 from statistics import fmean, median
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -38,10 +38,10 @@ from streamsim_validate.gpu import (
     Gpu,
     Library,
     LinearLayers,
-    LostGpuError,
     Replayer,
     has_nvcc,
     installed_libraries,
+    one_line_errors,
     paced,
     prepare,
     probes,
@@ -50,7 +50,6 @@ from streamsim_validate.progress import OnStep
 from streamsim_validate.records import CHUNK_ROUND, LINEAR_ROUND, LINK_PAIR, PACE_ROUND, Program, to_times
 from streamsim_validate.run.measuring import Planned, Ready, Runner, Seconds, SkippedError
 
-T = TypeVar("T")
 CUDA: Language = "cuda-c++"
 MODULES: dict[Language, str] = {"cupy": "cupy", "pytorch": "torch"}
 INSTALL: dict[Language, str] = {"cupy": install("cuda13"), "pytorch": "pip install torch"}
@@ -430,34 +429,19 @@ class _Program(Ready):
         self._gpu, self._item, self._runner = gpu, item, runner
         if item.is_probed:
             elements = item.workload.elements or 1
-            whole, part = (
-                run_on(gpu, item.key, partial(runner.kernels_s, item.workload, size))
-                for size in (elements, -(-elements // item.config.chunks))
-            )
+            with one_line_errors(gpu, item.key, Exception):  # the library's own, the user's kernels'
+                whole, part = (
+                    runner.kernels_s(item.workload, size) for size in (elements, -(-elements // item.config.chunks))
+                )
             self.program = Program(str(item.language), to_times(whole), to_times(part))
 
     def run(self, repeats: int) -> Seconds:
         item = self._item
-        asked = item.workload, item.config, repeats, item.work, item.times, item.is_probed
-        found = run_on(self._gpu, item.key, lambda: self._runner.run(*asked))
+        with one_line_errors(self._gpu, item.key, Exception):
+            found = self._runner.run(item.workload, item.config, repeats, item.work, item.times, item.is_probed)
         if not found.verified:
             raise InputError("its output is not that of the serial program; its time does not count")
         if self.program is None:
             return {"wall_s": found.wall_s}
         self.program = replace(self.program, pace=found.pace, run_links_s=to_times(found.links_s))
         return {"wall_s": found.wall_s, "issue_s": found.issue_s, "paces_s": found.paces_s}
-
-
-def run_on(gpu: Gpu, what: str, run: Callable[[], T]) -> T:
-    """Return what ``run`` returns. Raises InputError for any error, or LostGpuError if nothing more can run."""
-    try:
-        return run()
-    except InputError:
-        raise
-    except Exception as error:  # the library's own, the user's kernels'
-        reason = one_line(f"{type(error).__name__}: {error}")
-        try:
-            gpu.cuda.deviceSynchronize()
-        except Exception as lost:
-            raise LostGpuError(f"{what}: {reason}; the GPU's context is lost ({lost}); start again") from error
-        raise InputError(reason) from error
