@@ -13,7 +13,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import click
 import msgspec
 
 from streamsim.device.profile import CALLS, IN_LOOPS, RETIRED, TIMES, Device, FrontEnd, Recorder
@@ -34,7 +33,9 @@ def device_names() -> list[str]:
 
 def own_folder() -> Path:
     """Return the folder of the user's own profiles: ``streamsim/devices`` in the system's configuration folder."""
-    return Path(click.get_app_dir("streamsim"), "devices")
+    from click import get_app_dir  # loaded with the commands, where Ctrl-C is expected
+
+    return Path(get_app_dir("streamsim"), "devices")
 
 
 def own_device_names() -> list[str]:
