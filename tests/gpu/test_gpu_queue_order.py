@@ -6,16 +6,14 @@ import sys
 
 import pytest
 
-from streamsim_validate.gpu.card import CONNECTIONS_VARIABLE
+from streamsim_validate.gpu import CONNECTIONS_VARIABLE
 
 # The driver reads the number of queues once, so each of these is a process. Prints the median time, us.
 SCRIPT = """
 import sys
 from statistics import median
 from streamsim.program.config import depth_first
-from streamsim_validate.gpu.card import open_gpu
-from streamsim_validate.gpu.bench import Bench, prepare
-from streamsim_validate.gpu.replayer import Replayer
+from streamsim_validate.gpu import Bench, Replayer, open_gpu, prepare
 from streamsim_validate.records.recipe import relay
 from streamsim_validate.suites import MI, sincos
 

@@ -12,9 +12,7 @@ from fake_cuda import fake_gpu, replayed
 from streamsim.errors import InputError
 from streamsim.program import Buffer, Copy, Kernel, Op, Region, Schedule, Synchronize
 from streamsim.races import check, repaired
-from streamsim_validate.gpu.bench import Bench, prepare
-from streamsim_validate.gpu.card import Gpu
-from streamsim_validate.gpu.replayer import Replayer
+from streamsim_validate.gpu import Bench, Gpu, Replayer, prepare
 from streamsim_validate.records import Entry, read_record
 from streamsim_validate.run import Planned
 

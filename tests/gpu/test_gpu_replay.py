@@ -23,11 +23,8 @@ from streamsim.program import (
     ring,
     serial,
 )
-from streamsim_validate.gpu import kernels, profiler
-from streamsim_validate.gpu.bench import Bench, prepare
-from streamsim_validate.gpu.card import Gpu
-from streamsim_validate.gpu.kernels import KernelSpec, register, sincos_reference
-from streamsim_validate.gpu.replayer import Replayer
+from streamsim_validate.gpu import Bench, Gpu, KernelSpec, Replayer, kernels, prepare, profiler, register
+from streamsim_validate.gpu.kernels import sincos_reference
 from streamsim_validate.records.recipe import PATTERNS, Recipe
 from streamsim_validate.run import Planned
 from streamsim_validate.suites import KI, MI, sincos

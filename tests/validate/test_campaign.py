@@ -15,7 +15,7 @@ from stand_in import environment
 from streamsim.errors import InputError
 from streamsim.program import Schedule, WaitEvent, depth_first, ring, write_schedule
 from streamsim_validate.calibrate import PlainSamples, Samples, fits, read_samples
-from streamsim_validate.gpu.card import Gpu, NoGpuError
+from streamsim_validate.gpu import Gpu, NoGpuError
 from streamsim_validate.records.files import (
     Journal,
     RunBegins,
@@ -28,8 +28,8 @@ from streamsim_validate.records.files import (
 )
 from streamsim_validate.records.recipe import digest
 from streamsim_validate.records.record import Entry
-from streamsim_validate.run import campaign
-from streamsim_validate.run.campaign import Plan, measure_plan, planned, raise_for, run, with_profiles
+from streamsim_validate.run import Plan, campaign, run
+from streamsim_validate.run.campaign import measure_plan, planned, raise_for, with_profiles
 from streamsim_validate.suites import sincos
 
 RECORDED = Path(__file__).parents[2] / "validate" / "campaigns" / "records" / "calibration-h200.samples.gz"

@@ -20,8 +20,9 @@ from streamsim.program import (
     prefetch,
     ring,
 )
-from streamsim_validate.gpu.kernels import PERIOD, elements_of, find_kernel
-from streamsim_validate.gpu.memory import DEVICE_POISON, HOST_POISON, buffers_of, data
+from streamsim_validate.gpu import buffers_of, find_kernel
+from streamsim_validate.gpu.kernels import PERIOD, elements_of
+from streamsim_validate.gpu.memory import DEVICE_POISON, HOST_POISON, data
 from streamsim_validate.gpu.reference import Content, WrongOutputError, host_buffers, outputs, run_reference
 
 

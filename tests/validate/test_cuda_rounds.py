@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from streamsim.device import COMPILED, front_end_names, load_device, with_front_end
 from streamsim.errors import InputError
 from streamsim_validate.calibrate.front_ends import KINDS, REPEATS, fit_front_end, measure_front_ends
-from streamsim_validate.gpu.nvcc import CudaRounds, compiled_rounds, probes
+from streamsim_validate.gpu import CudaRounds, compiled_rounds, probes
 
 SLICE = 32 << 10  # bytes
 

@@ -22,19 +22,9 @@ from streamsim.program import (
     prefetch,
     ring,
 )
-from streamsim_validate.gpu import kernels
-from streamsim_validate.gpu.kernels import (
-    PERIOD,
-    SPIN,
-    Argument,
-    Arrays,
-    KernelSpec,
-    compute_reference,
-    find_kernel,
-    register,
-    stand_in,
-)
-from streamsim_validate.gpu.memory import DEVICE_POISON, HOST_POISON, Key, data
+from streamsim_validate.gpu import Arrays, KernelSpec, Key, find_kernel, kernels, register
+from streamsim_validate.gpu.kernels import PERIOD, SPIN, Argument, compute_reference, stand_in
+from streamsim_validate.gpu.memory import DEVICE_POISON, HOST_POISON, data
 from streamsim_validate.gpu.reference import Content, WrongOutputError, run_reference
 
 
@@ -217,7 +207,7 @@ def test_kernels_of_ones_own_come_from_cuda_source(tmp_path: Path) -> None:
 def test_kernels_of_ones_own_come_from_python(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
-        "from streamsim_validate.gpu.kernels import KernelSpec, register\n"
+        "from streamsim_validate.gpu import KernelSpec, register\n"
         "register(KernelSpec('forward', 'its source', reference=lambda inputs, widths, elements, parameter: inputs))\n"
     )
     assert kernels.load_kernels(str(path)) == ["forward"]

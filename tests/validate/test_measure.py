@@ -9,7 +9,8 @@ from strategies import pipeline_of
 
 from streamsim.errors import InputError
 from streamsim.program import Buffer, Copy, Region, Schedule, depth_first
-from streamsim_validate.gpu.replayer import LostGpuError, Replayer, Sample
+from streamsim_validate.gpu import LostGpuError, Replayer
+from streamsim_validate.gpu.replayer import Sample
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import Entry
 from streamsim_validate.run import Planned, Replays

@@ -14,14 +14,8 @@ from pathlib import Path
 import pytest
 
 from streamsim.errors import InputError
-from streamsim_validate.gpu.card import (
-    CONNECTIONS_VARIABLE,
-    NoGpuError,
-    connections,
-    device_lock,
-    first_error_line,
-    import_cupy,
-)
+from streamsim_validate.gpu import CONNECTIONS_VARIABLE, NoGpuError, connections, import_cupy
+from streamsim_validate.gpu.card import device_lock, first_error_line
 
 HOLD = """
 import sys, time

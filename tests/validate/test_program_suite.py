@@ -30,8 +30,7 @@ from streamsim.errors import InputError
 from streamsim.program import Copy, Kernel, Synchronize
 from streamsim_validate.compare import compare
 from streamsim_validate.compare.predictions import device_of, schedule_of
-from streamsim_validate.gpu import LostGpuError, one_line_errors
-from streamsim_validate.gpu.libraries import LinearLayers
+from streamsim_validate.gpu import LinearLayers, LostGpuError, one_line_errors
 from streamsim_validate.records import (
     CHUNK_ROUND,
     LINEAR_ROUND,

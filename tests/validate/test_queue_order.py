@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from streamsim.lowering import QueueOwners
 from streamsim.program import Schedule, Workload, WorkloadKernel, depth_first, serial
+from streamsim_validate.gpu import CONNECTIONS_VARIABLE, Gpu
 from streamsim_validate.gpu.bench import QueueOrder
-from streamsim_validate.gpu.card import CONNECTIONS_VARIABLE, Gpu, equal_queues
+from streamsim_validate.gpu.card import equal_queues
 from streamsim_validate.records.recipe import legacy
 
 ENGINES = (HOST_TO_DEVICE, DEVICE_TO_HOST, "kernels")

@@ -32,11 +32,10 @@ from streamsim.program import (
     ring,
     serial,
 )
-from streamsim_validate.gpu import kernels
-from streamsim_validate.gpu.bench import Bench, each_launch_s, prepare
+from streamsim_validate.gpu import Bench, KernelSpec, Replayer, kernels, prepare, register
+from streamsim_validate.gpu.bench import each_launch_s
 from streamsim_validate.gpu.cuda_source import NS_BITS
-from streamsim_validate.gpu.kernels import Busy, KernelSpec, pass_through_reference, register
-from streamsim_validate.gpu.replayer import Replayer
+from streamsim_validate.gpu.kernels import Busy, pass_through_reference
 from streamsim_validate.records.recipe import (
     blocking_streams,
     legacy,

@@ -14,8 +14,8 @@ from streamsim.device import load_device
 from streamsim.model import simulate
 from streamsim.program import Copy, Kernel, RecordEvent, Schedule, WaitEvent, Workload, depth_first
 from streamsim_validate.calibrate.probes import KERNELS
-from streamsim_validate.gpu.kernels import PERIOD, SPIN, find_kernel, widths_of
-from streamsim_validate.gpu.memory import buffers_of
+from streamsim_validate.gpu import buffers_of, find_kernel
+from streamsim_validate.gpu.kernels import PERIOD, SPIN, widths_of
 from streamsim_validate.gpu.reference import run_reference
 from streamsim_validate.records.recipe import Recipe, digest, relay, stages
 from streamsim_validate.suites import (

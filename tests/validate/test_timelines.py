@@ -11,12 +11,11 @@ from streamsim.model import simulate
 from streamsim.program import Workload, WorkloadKernel, depth_first
 from streamsim.timeline import Timeline
 from streamsim_validate.calibrate import Samples
-from streamsim_validate.gpu import profiler
-from streamsim_validate.gpu.card import Gpu
-from streamsim_validate.gpu.replayer import Replayer
+from streamsim_validate.gpu import Gpu, Replayer, profiler
 from streamsim_validate.records.files import Traced, finish, journal_path, read_journal, read_record
 from streamsim_validate.records.record import Entry, Spans, spans_of, timeline_of
-from streamsim_validate.run.campaign import Plan, measure_plan, run
+from streamsim_validate.run import Plan, run
+from streamsim_validate.run.campaign import measure_plan
 from streamsim_validate.suites import sincos
 
 SCHEDULES = (depth_first(sincos(500, 2), 4, 2), depth_first(sincos(700, 1), 1, 1))

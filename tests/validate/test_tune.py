@@ -18,7 +18,7 @@ from streamsim import Config, Workload, WorkloadKernel
 from streamsim.errors import InputError
 from streamsim.search import Grid, candidates, default_grid
 from streamsim_validate.compare import compare
-from streamsim_validate.gpu.kernels import load_kernels
+from streamsim_validate.gpu import load_kernels
 from streamsim_validate.gpu.memory import SPARE_DEVICE_BYTES
 from streamsim_validate.records import journal_path, read_record, recipe_of
 from streamsim_validate.records.files import read_journal

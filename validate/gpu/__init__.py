@@ -5,7 +5,15 @@ Only functions import CuPy. So code that needs no card, such as ``fit`` on kept 
 
 from streamsim_validate.gpu.bench import Bench, prepare
 from streamsim_validate.gpu.card import CONNECTIONS_VARIABLE, Gpu, NoGpuError, connections, import_cupy, open_gpu
-from streamsim_validate.gpu.kernels import THREADS_PER_BLOCK, Arrays, load_kernels, read_source
+from streamsim_validate.gpu.kernels import (
+    THREADS_PER_BLOCK,
+    Arrays,
+    KernelSpec,
+    find_kernel,
+    load_kernels,
+    read_source,
+    register,
+)
 from streamsim_validate.gpu.libraries import Calls, Library, LinearLayers, installed_libraries, recorded_works
 from streamsim_validate.gpu.memory import Key, buffers_of, check_fits, free_host_bytes, union
 from streamsim_validate.gpu.nvcc import Compiled, CudaRounds, compiled_rounds, has_nvcc, paced, probes
