@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import count
 from typing import Any
 
 import msgspec
 from msgspec import to_builtins
 
 from streamsim.answer.document import Answer, Pictures
-from streamsim.page import Shown
+from streamsim.page import Beside, Shown
 from streamsim.recorded import (
     PREDICTED,
     TAKEN,
+    AnnotationKind,
     EngineReplay,
     Misplaced,
     NamedSpan,
@@ -25,7 +27,7 @@ from streamsim.recorded import (
     Unrecorded,
     warnings_of,
 )
-from streamsim.report import LONGEST_CELL, Row, Table, cut, facts
+from streamsim.report import ANNOTATION, LONGEST_CELL, Row, Table, cut, facts
 from streamsim.text import counted, format_bytes, format_change, format_seconds, one_line
 
 MOST_CALLS, MOST_REASONS, MOST_SPANS = 8, 6, 50
@@ -195,7 +197,22 @@ def _rows(summary: RecordingSummary) -> Iterator[dict[str, Any]]:
 
 
 def _lines(found: Replay) -> tuple[Shown, ...]:
-    return Shown("recorded", found.recorded), Shown("replayed", found.timeline)
+    return Shown("recorded", found.recorded, beside=_annotations(found)), Shown("replayed", found.timeline)
+
+
+def _annotations(found: Replay) -> tuple[Beside, ...]:
+    """Return the ranges and steps that the program named: a row for each thread, with a level for each depth."""
+    notes, names, first_ns = found.recording.annotations, found.recording.names, found.program.first_ns
+    last_ns, threads = first_ns + round(found.recorded_s * 1e9), dict[int, list[tuple[int, str, int, int]]]()
+    columns = (notes.thread, notes.start_ns, -notes.end_ns, notes.kind, notes.name)
+    for thread, start, minus_end, kind, name in sorted(zip(*(column.tolist() for column in columns), strict=True)):
+        begin, end = max(start, first_ns) - first_ns, min(-minus_end, last_ns) - first_ns
+        if kind in (AnnotationKind.RANGE, AnnotationKind.STEP) and begin < end:
+            spans = threads.setdefault(thread, [])
+            ends = dict(zip((span[0] for span in spans), (span[3] for span in spans), strict=True))
+            level = next(level for level in count() if ends.get(level, 0) <= begin)
+            spans.append((level, names[name], begin, end))
+    return tuple(Beside(f"annotations {thread}", ANNOTATION, spans) for thread, spans in threads.items())
 
 
 def replay_tables(found: Replay, without: Unrecorded | None = None) -> tuple[Table, Table]:

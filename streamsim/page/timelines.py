@@ -18,13 +18,25 @@ BECAUSE = ("start", "host", "stream", "event", "engine")  # the viewer has these
 LONGEST_NAME = 200
 
 
+class Beside(msgspec.Struct, frozen=True):
+    """A row of spans that are no ops. ``kind``: one of KINDS. A span: its level in the row, its name, its ticks."""
+
+    name: str
+    kind: str
+    spans: Sequence[tuple[int, str, int, int]]
+
+
 class Shown(msgspec.Struct, frozen=True):
-    """A time line on a page. ``bound_s``: the lower bound to mark. ``interval_s``: the ends of the part to shade."""
+    """A time line on a page.
+
+    ``bound_s``: the lower bound to mark. ``interval_s``: the ends of the part to shade. ``beside``: more rows.
+    """
 
     name: str
     timeline: Timeline
     bound_s: float = 0.0
     interval_s: tuple[float, float] = (0.0, 0.0)
+    beside: tuple[Beside, ...] = ()
 
     @property
     def title(self) -> str:
@@ -36,12 +48,20 @@ def line_data(shown: Shown) -> dict[str, Any]:
     """Return the time line as plain numbers and texts. ``columns`` has its ops."""
     timeline = shown.timeline
     of_ops, number = _named(timeline.schedule)
-    names = [*of_ops, *(lane.name for lane in timeline.tracks for _ in lane.start)]
+    tracks = [
+        Beside(lane.name, PAGES, [(0, lane.name, *span) for span in zip(lane.start, lane.end, strict=True)])
+        for lane in timeline.tracks
+    ]
+    beside = (*tracks, *shown.beside)
+    names = [*of_ops, *(name for row in beside for _, name, *_ in row.spans)]
     distinct = {name: k for k, name in enumerate(dict.fromkeys(names))}
-    whole_s, busy = timeline.makespan_s or 1.0, timeline.utilisation
+    busy, whole = timeline.utilisation, timeline.makespan_s * TICKS_PER_S or 1.0
     engines = sorted(enumerate(timeline.engine_names), key=lambda engine: engine_place(engine[1]))
     rows = [(index, name, busy[name]) for index, name in engines]
-    rows += [(k, one_line(lane.name), lane.busy_s / whole_s) for k, lane in enumerate(timeline.tracks, len(rows))]
+    for k, row in enumerate(beside, len(rows)):
+        busy_ticks = sum(end - start for level, _, start, end in row.spans if level == 0)
+        rows.append((k, one_line(row.name), busy_ticks / whole))
+    columns = [[distinct[name] for name in names], *_with_rows(timeline, _columns(timeline, number), beside)]
     return {
         "name": one_line(shown.name),
         "title": shown.title,
@@ -55,7 +75,7 @@ def line_data(shown: Shown) -> dict[str, Any]:
         "bound": round(shown.bound_s * TICKS_PER_S),
         "low": round(shown.interval_s[0] * TICKS_PER_S),
         "high": round(shown.interval_s[1] * TICKS_PER_S),
-        "columns": packed(_with_lanes(timeline, _columns(timeline, number), [distinct[name] for name in names])),
+        "columns": packed(columns),
     }
 
 
@@ -85,16 +105,16 @@ def _named(schedule: Schedule) -> tuple[list[str], list[int]]:
     return names, found
 
 
-def _with_lanes(timeline: Timeline, columns: list[Sequence[int]], name: list[int]) -> list[Sequence[int]]:
-    """Return the columns with the spans of lanes behind the ops: each is an op without a stream, on its lane."""
+def _with_rows(timeline: Timeline, columns: list[Sequence[int]], beside: Sequence[Beside]) -> list[Sequence[int]]:
+    """Return the columns with the spans beside the ops behind them: each is an op without a stream."""
     found, no_stream = [*zip(*columns, strict=True)], -1
     back_to_0 = -timeline.issued[-1] if len(timeline) else 0
-    for engine, lane in enumerate(timeline.tracks, len(timeline.engine_names)):
-        for start, end in zip(lane.start, lane.end, strict=True):
-            place = (KINDS.index(PAGES), 0, engine, 0, no_stream, 0, 0, 0, 0)
+    for engine, row in enumerate(beside, len(timeline.engine_names)):
+        for level, _, start, end in row.spans:
+            place = (KINDS.index(row.kind), 0, engine, level, no_stream, 0, 0, 0, 0)
             found.append((*place, back_to_0, 0, 0, start, end - start, 0, 0))
             back_to_0 = 0
-    return [name, *zip(*found, strict=True)]
+    return [*zip(*found, strict=True)]
 
 
 def _columns(timeline: Timeline, number: list[int]) -> list[Sequence[int]]:

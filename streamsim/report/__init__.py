@@ -18,6 +18,7 @@ from streamsim.report.gantt import (
     save_gantts,
 )
 from streamsim.report.kinds import (
+    ANNOTATION,
     COLOURS,
     D2H,
     H2D,

@@ -16,9 +16,10 @@ COLOURS = {
     "host waits": "#888D93",
     "host work": "#7A3B12",
     "unified memory": "#00805C",
+    "annotation": "#0F6E84",
     "ready, engine busy": "#AA3377",
 }
-H2D, KERNEL, D2H, HOST_CALL, HOST_WAITS, HOST_WORK, PAGES, WAITS = KINDS = tuple(COLOURS)
+H2D, KERNEL, D2H, HOST_CALL, HOST_WAITS, HOST_WORK, PAGES, ANNOTATION, WAITS = KINDS = tuple(COLOURS)
 INK = {H2D: "white", KERNEL: "black", D2H: "black"}  # of the numbers on the bars
 PIPELINE = ("h2d", "copy", "gpu", "compute", "d2h")  # engines from top to bottom, as the work goes through them
 

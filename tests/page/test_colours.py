@@ -11,7 +11,7 @@ from streamsim.report import COLOURS
 STYLE = viewer_text(["style.css"])
 LIGHT = dict(re.findall(r"--([\w-]+): (#\w{6});", STYLE.partition("@media")[0]))
 DARK = LIGHT | dict(re.findall(r"--([\w-]+): (#\w{6});", STYLE.partition("@media")[2].partition("* {")[0]))
-KINDS = ("h2d", "kernel", "d2h", "call", "held", "work", "pages", "wait")  # in the order of COLOURS
+KINDS = ("h2d", "kernel", "d2h", "call", "held", "work", "pages", "note", "wait")  # in the order of COLOURS
 TOGETHER = (("h2d", "kernel", "d2h"), ("call", "held", "work"))  # in one row
 # What an eye without M cones sees of linear red, green and blue (Machado, Oliveira and Fernandes, 2009).
 DEUTERANOPE = ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881))

@@ -17,17 +17,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from pages import CONFIGS, HOSTILE, PIPELINE, irregular, lines_of, said_by, saved
+from perfect_profiler import recorded
 from strategies import h2d, kernel, make_device, program, runs
 
 from streamsim.advice import explain
 from streamsim.analysis import CAUSES, predict
-from streamsim.answer import Answer, Pictures, explanation_answer, html, page_of, prediction_answer, write_page
+from streamsim.answer import (
+    Answer,
+    Pictures,
+    answer_of,
+    explanation_answer,
+    html,
+    page_of,
+    prediction_answer,
+    write_page,
+)
 from streamsim.cli import main
 from streamsim.device import Device, load_device
 from streamsim.lowering import lower
 from streamsim.model import simulate
 from streamsim.page import BECAUSE, Shown, line_data, losses_of, packed
 from streamsim.program import Layer, Layers, Offload, Schedule, WorkloadKernel
+from streamsim.recorded import AnnotationKind, Annotations, replay
 from streamsim.report import Table
 from streamsim.timeline import causes_of, critical_path
 
@@ -252,3 +263,31 @@ def test_a_page_of_the_best_layers_has_their_time_line(tmp_path: Path) -> None:
     assert main([*command, "--page", str(tmp_path / "page.html"), "--json"]) == 0
     (line,) = lines_of((tmp_path / "page.html").read_text())
     assert "block.0 H2D" in line["names"]
+
+
+def test_a_recorded_line_has_the_steps_and_ranges_of_each_thread_by_depth() -> None:
+    recording = recorded(predict(PIPELINE, "h200").timeline)
+    found = replay(recording, "h200")
+    at = found.program.first_ns
+    rows = {"step": (AnnotationKind.STEP, 0, 0, 10**12), "forward": (AnnotationKind.RANGE, 0, 10, 40)}
+    rows |= {"aten::add": (AnnotationKind.OP, 0, 12, 15), "loader": (AnnotationKind.RANGE, 1, 20, 30)}
+    kinds, threads, starts, ends = zip(*rows.values(), strict=True)
+    notes = Annotations.of(
+        {
+            "kind": kinds,
+            "name": [len(recording.names) + k for k in range(len(rows))],
+            "thread": threads,
+            "start_ns": [at + start for start in starts],
+            "end_ns": [at + end for end in ends],
+        }
+    )
+    threads_of = (*recording.threads, replace(recording.threads[0], id=99))
+    named = replace(recording, names=(*recording.names, *rows), threads=threads_of, annotations=notes)
+    line = answer_of(replace(found, recording=named)).pictures().lines[0]
+    assert [(row.name, list(row.spans)) for row in line.beside] == [
+        ("annotations 0", [(0, "step", 0, round(found.recorded_s * 1e9)), (1, "forward", 10, 40)]),
+        ("annotations 1", [(0, "loader", 20, 30)]),
+    ]
+    about = line_data(line)
+    assert {"step", "forward", "loader"} <= set(about["names"])
+    assert about["ops"] == len(line.timeline) + 3

@@ -196,6 +196,30 @@ def test_the_table_behind_the_picture_has_every_op(look: Look) -> None:
         ]
 
 
+def test_names_tables_and_calls_lead_to_ops(look: Look) -> None:
+    ops = (h2d(1, 100), kernel(1, 30, name="scale"), kernel(1, 20, name="add"), kernel(2, 20, name="add"))
+    page = look(html_of(simulate(program(*ops), make_device(kernel=3))))
+    selected = f"[{CHART}.selected?.op, {CHART}.selected?.row.group]"
+    found = []
+    for text in ("ADD", "add", "add", "nothing"):
+        page.fill("[type=search]", text)
+        page.press("[type=search]", "Enter")
+        found.append(page.evaluate(selected)[0])
+    assert found == [2, 3, 2, 2]
+    assert page.get_attribute("[type=search]", "aria-invalid") == "true"
+    page.click("summary:has-text('Table of the ops')")
+    page.click(".ops tbody tr:nth-child(2) button")
+    assert page.evaluate(selected) == [1, "engine"]
+    page.click("text=To the call that issued it")
+    assert page.evaluate(selected) == [1, "host"]
+    page.focus(".picture")
+    page.keyboard.press("l")
+    assert page.evaluate(selected) == [1, "engine"]
+    page.click("text=Colours by name")
+    hues = page.evaluate(f"[1, 2, 3].map(op => {CHART}.line.hue.get({CHART}.line.name[op]))")
+    assert hues[0] != hues[1] == hues[2]
+
+
 def test_a_hostile_name_is_shown_and_not_run(look: Look) -> None:
     timeline = simulate(program(kernel(1, 50, name=HOSTILE), name=HOSTILE), make_device())
     page = look(

@@ -44,7 +44,9 @@ function textWidth(pen, text) {
 }
 /* The first words that fit, or the first letters. */
 function cut(pen, text, room) {
-  while (text.includes(" ") && textWidth(pen, text) > room) text = text.slice(0, text.lastIndexOf(" "));
+  let words = text;
+  while (words.includes(" ") && textWidth(pen, words) > room) words = words.slice(0, words.lastIndexOf(" "));
+  if (words.length > 3 && textWidth(pen, words) <= room) return words;
   while (text.length > 1 && textWidth(pen, text) > room)
     text = text.slice(0, Math.max(0, Math.ceil(text.length * 0.8) - 2)) + "\u2026";
   return text;

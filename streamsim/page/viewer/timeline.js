@@ -1,7 +1,7 @@
 // A time line
 
-const KINDS = ["h2d", "kernel", "d2h", "call", "held", "work", "pages", "wait"];
-const [, KERNEL, , CALL, HELD, WORK, PAGES, WAIT] = KINDS.keys();
+const KINDS = ["h2d", "kernel", "d2h", "call", "held", "work", "pages", "note", "wait"];
+const [, KERNEL, , CALL, HELD, WORK, PAGES, , WAIT] = KINDS.keys();
 const [, HOST, STREAM, EVENT, ENGINE] = Array(5).keys();
 const COLUMNS = ["name", "kind", "host", "engine", "lane", "stream", "streamLane", "thread", "number", "amount"].concat(
   ["issued", "returned", "ready", "start", "end", "cause", "because"],
@@ -31,7 +31,7 @@ class TimeLine {
       const cause = (this.cause[op] = this.cause[op] ? op - this.cause[op] : -1);
       this.start[op] += this.because[op] === ENGINE && cause >= 0 && cause < op ? this.end[cause] : this.ready[op];
       this.end[op] += this.start[op];
-      if (this.engine[op] >= 0 && this.kind[op] !== PAGES) ended.set(this.stream[op], this.end[op]);
+      if (this.engine[op] >= 0 && this.kind[op] < PAGES) ended.set(this.stream[op], this.end[op]);
     }
   }
 
@@ -48,7 +48,7 @@ class TimeLine {
       const place = [this.start[op], this.end[op]],
         stream = this.stream[op];
       engines.get(this.engine[op]).add(op, this.kind[op], this.lane[op], ...place);
-      if (this.kind[op] === PAGES) continue;
+      if (this.kind[op] >= PAGES) continue;
       if (!streams.has(stream)) streams.set(stream, new Row(streamName(stream), "stream"));
       streams.get(stream).add(op, this.kind[op], this.streamLane[op], ...place);
     }
@@ -132,7 +132,7 @@ class Row {
     let reach = 0;
     this.reach = this.to.map(to => (reach = Math.max(reach, to)));
     this.until = reach;
-    this.height = Math.max(1, Math.min(this.lanes, 8) * 0.5) * ROW;
+    this.height = Math.max(1, Math.min(this.lanes, 8) * 0.6) * ROW;
     this.bar = (this.height * BAR) / this.lanes;
     delete this.items;
     return this;

@@ -49,7 +49,7 @@ function shortened(text) {
 
 function where(line, op) {
   const engine = line.about.engines.find(([index]) => index === line.engine[op]);
-  if (line.kind[op] === PAGES) return "unified memory";
+  if (line.kind[op] >= PAGES) return engine[1];
   const stream = line.stream[op] < 0 ? "host" : streamName(line.stream[op]);
   return engine ? `${stream}, ${engine[1]} engine` : stream;
 }
@@ -79,7 +79,7 @@ function about(line, {op, row, k}) {
       made("p", said[line.host[op]] ?? "A call of the host."),
     ];
   }
-  if (line.kind[op] === PAGES) return [made("b", title), made("p", where(line, op), "soft"), times];
+  if (line.kind[op] >= PAGES) return [made("b", title), made("p", where(line, op), "soft"), times];
   const rate = `${bytes(line.amount[op])}, ${(line.amount[op] / Math.max(1, to - from)).toPrecision(4)} GB/s`,
     amount = line.kind[op] !== KERNEL ? rate : line.amount[op] ? `${line.amount[op]} elements` : "";
   return [
@@ -123,7 +123,7 @@ function opsTable(line, first, follow) {
     rows = Array.from({length: last - first}, (_, k) => {
       const op = first + k,
         on = line.engine[op] >= 0,
-        isWork = line.kind[op] !== PAGES,
+        isWork = line.kind[op] < PAGES,
         times = [line.start[op], line.end[op], line.end[op] - line.start[op]];
       return [
         pressed(op, () => follow(op)),

@@ -77,14 +77,20 @@ class View {
     this.place.querySelector(`[data-do=${button}]`).setAttribute("aria-pressed", this[what]);
   }
 
-  /* Choose the next op whose name holds `text`, after the chosen one. */
+  /* Choose the next op whose name holds `text`, after the chosen one, then those of the next time line. */
   find(text) {
-    const chart = this.charts.find(one => one.selected) ?? this.charts.at(-1),
-      {line, selected} = chart;
-    for (let k = 1; k <= line.count; k++) {
-      const op = ((selected?.op ?? -1) + k) % line.count,
-        span = line.title(op).toLowerCase().includes(text) && line.spanOf(op);
-      if (span) return this.choose(chart, span, true);
+    const {charts} = this,
+      from = Math.max(
+        0,
+        charts.findIndex(one => one.selected),
+      );
+    for (let k = 0; k <= charts.length; k++) {
+      const chart = charts[(from + k) % charts.length],
+        {line, selected} = chart;
+      for (let op = k ? 0 : (selected?.op ?? -1) + 1; op < line.count; op++) {
+        const span = line.title(op).toLowerCase().includes(text) && line.spanOf(op);
+        if (span) return this.choose(chart, span, true);
+      }
     }
     return false;
   }
