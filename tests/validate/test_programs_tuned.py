@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from fake_arrays import CALL_S, MINE, ROUND_S, Card, installed
-from fake_cuda import FakeError, fake_gpu
+from fake_cuda import fake_gpu
 from msgspec.structs import replace
 from strategies import make_device
 
@@ -19,10 +19,8 @@ from streamsim.program import Point
 from streamsim.search import Grid, candidates, default_grid
 from streamsim.text import one_line
 from streamsim_validate.compare import compare
-from streamsim_validate.gpu import Gpu, LostGpuError
-from streamsim_validate.records import journal_path, read_record, recipe_of
-from streamsim_validate.records.files import read_journal
-from streamsim_validate.records.record import Entry
+from streamsim_validate.gpu import Gpu
+from streamsim_validate.records import read_record, recipe_of
 from streamsim_validate.run import Planned, Task, Tuned, measure, tune
 from streamsim_validate.run.kernels import FEW, MANY
 from streamsim_validate.run.programs import Programs, Python, Result
@@ -239,26 +237,6 @@ def test_what_pytorch_cannot_is_left_out(tmp_path: Path) -> None:
     found = tune(replace(task, language="pytorch"), fake_gpu()[0])
     (why,) = found.left_out.values()
     assert why.startswith("failed: streams = 40: PyTorch has 32")
-
-
-def test_a_lost_card_ends_it_and_the_next_call_leaves_that_program_out(tmp_path: Path) -> None:
-    gpu, cuda = fake_gpu()
-
-    def fails(config: Config) -> None:
-        if config.chunks == 4:
-            cuda.fail_at = lost
-            raise RuntimeError("an illegal memory access was encountered")
-
-    def lost(_name: str, _arguments: tuple[object, ...]) -> None:
-        raise FakeError("unspecified launch failure")
-
-    task = a_task(tmp_path)
-    with pytest.raises(LostGpuError, match=r"illegal memory access.*context is lost"):
-        tune(task, gpu, runner=scripted(gpu, fails=fails))
-    lines = read_journal(journal_path(task.output))
-    (key,) = [line.key for line in lines if isinstance(line, Entry) and line.status.startswith("lost")]
-    found = tune(task, fake_gpu()[0], runner=scripted())
-    assert list(found.left_out) == [key]
 
 
 def test_side_by_side_programs_run_in_turns() -> None:

@@ -114,22 +114,6 @@ def test_interrupted_it_says_how_to_go_on_and_goes_on(
     assert "going on from t.json.gz.journal" in capsys.readouterr().err
 
 
-def test_a_program_that_fails_is_named_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def wrong(launch: Launch) -> None:
-        for array in launch.writes:
-            array[:] = 1
-
-    open_on(monkeypatch, kernels={"streamsim_spin": wrong})
-    assert main(["tune", *QUICK]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.splitlines()[-1].startswith("streamsim-validate: error: no candidate could be measured; ")
-    assert "wrong output" in said.err
-    assert not os.path.exists("t.json.gz")
-
-
 # Programs in a language
 
 

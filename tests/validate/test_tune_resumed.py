@@ -7,7 +7,6 @@ from typing import Any, NoReturn
 
 import pytest
 from effort import examples
-from fake_cuda import CARD
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -16,7 +15,7 @@ from tuned import WORK, Cards, Spy, a_task, ctrl_c_on, ticking
 from streamsim import Config
 from streamsim.errors import InputError
 from streamsim_validate.records import journal_path, read_record
-from streamsim_validate.records.files import Journal, header, read_journal
+from streamsim_validate.records.files import read_journal
 from streamsim_validate.records.record import Entry
 from streamsim_validate.run import Tuned, tune
 from streamsim_validate.suites import sincos
@@ -181,14 +180,6 @@ def test_another_tasks_journal_is_refused(tmp_path: Path, card: Cards, what: dic
         tune(a_task(tmp_path, **what), gpu)
     assert journal_path(task.output).read_bytes() == before
     assert cuda.log == []
-
-
-def test_the_journal_of_a_suite_is_refused(tmp_path: Path, card: Cards) -> None:
-    task = a_task(tmp_path)
-    with Journal(journal_path(task.output), header(CARD, "quick")):
-        pass
-    with pytest.raises(InputError, match="its suite is 'quick' and this one 'tune'"):
-        tune(task, card()[0])
 
 
 def test_a_journal_whose_programs_are_built_otherwise_now_is_refused(
