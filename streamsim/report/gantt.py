@@ -192,7 +192,8 @@ def plot_remedied(explanation: Explanation) -> list[Axes]:
     rows = _rows(timeline)
     rows[0] = rows[0]._replace(above=GAP)
     charts = [[lost, *rows], *([] if after is None else [_rows(after)])]
-    panels, until_s = _new_axes(charts, _legend_lines(lost)), max(map(_last_s, charts))
+    legend_lines = 1 + (len(COLOURS) + len(lost.bars)) // LEGEND_COLUMNS
+    panels, until_s = _new_axes(charts, legend_lines), max(map(_last_s, charts))
     _Chart(charts[0], panels[0], until_s, COLOURS | _lost_colours(explanation)).draw(path_of=timeline)
     above = format_seconds(explanation.gap_s, explanation.known_within)
     set_title(panels[0], f"{_title(timeline, None, '')}, of which {above} above the {BUSIEST_ENGINE}")
@@ -200,11 +201,6 @@ def plot_remedied(explanation: Explanation) -> list[Axes]:
         _Chart(charts[1], panels[1], until_s).draw(legend_of=())
         set_title(panels[1], f"with the first change: {_title(after, None, '')}")
     return panels
-
-
-def _legend_lines(lost: _Row) -> int:
-    """Return the lines of the legend of an explanation."""
-    return 1 + (len(COLOURS) + len(lost.bars)) // LEGEND_COLUMNS
 
 
 def _new_axes(charts: Sequence[Sequence[_Row]], legend_lines: int = 1) -> list[Axes]:

@@ -241,23 +241,15 @@ class Chart {
   /* Lines from the end of each op of the chain to the start of the next, between the rows of the engines. */
   drawLinks() {
     const {line, chainOps} = this,
-      middle = op => {
-        const row = line.spanOf(op).row;
-        return row.top + row.height / 2;
-      };
-    const pairs = chainOps.slice(1).map((b, k) => [chainOps[k], b]);
-    const crossing = pairs.filter(([a, b]) => line.engine[a] !== line.engine[b] && line.spanOf(a) && line.spanOf(b));
-    const points = crossing.map(([a, b]) => [
-      this.x(Math.min(line.end[a], line.start[b])),
-      middle(a),
-      this.x(line.start[b]),
-      middle(b),
-    ]);
-    this.stroke(
-      colours.mark,
-      1.5,
-      points.filter(([x0, , x1]) => x1 >= this.left && x0 <= this.right),
-    );
+      points = [];
+    for (let k = 1; k < chainOps.length; k++) {
+      const [a, b] = [chainOps[k - 1], chainOps[k]],
+        [one, other] = [a, b].map(op => line.engines.get(line.engine[op])),
+        [x0, x1] = [this.x(Math.min(line.end[a], line.start[b])), this.x(line.start[b])];
+      if (one && other && one !== other && x1 >= this.left && x0 <= this.right)
+        points.push([x0, one.top + one.height / 2, x1, other.top + other.height / 2]);
+    }
+    this.stroke(colours.mark, 1.5, points);
   }
 
   drawMarks() {

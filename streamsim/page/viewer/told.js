@@ -42,11 +42,6 @@ function showTip(tip, found, x, y) {
   tip.style.top = y + 18 + "px";
 }
 
-/* A name that fits on a line: its beginning and its end. */
-function shortened(text) {
-  return text.length > 70 ? `${text.slice(0, 50)}\u2026${text.slice(-19)}` : text;
-}
-
 function where(line, op) {
   const engine = line.about.engines.find(([index]) => index === line.engine[op]);
   if (line.kind[op] >= PAGES) return engine[1];

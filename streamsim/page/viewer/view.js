@@ -80,12 +80,12 @@ class View {
   /* Choose the next op whose name holds `text`, after the chosen one, then those of the next time line. */
   find(text) {
     const {charts} = this,
-      from = Math.max(
+      chosen = Math.max(
         0,
         charts.findIndex(one => one.selected),
       );
     for (let k = 0; k <= charts.length; k++) {
-      const chart = charts[(from + k) % charts.length],
+      const chart = charts[(chosen + k) % charts.length],
         {line, selected} = chart;
       for (let op = k ? 0 : (selected?.op ?? -1) + 1; op < line.count; op++) {
         const span = line.title(op).toLowerCase().includes(text) && line.spanOf(op);
@@ -235,7 +235,7 @@ class View {
     for (const op of before.slice(0, 40)) {
       const item = document.createElement("li");
       item.append(
-        go(`${shortened(line.title(op))}, ${where(line, op)}`, line.spanOf(op)),
+        go(`${line.title(op)}, ${where(line, op)}`, line.spanOf(op)),
         ` ${exact(line.start[op])} to ${exact(line.end[op])}`,
       );
       list.append(item);
