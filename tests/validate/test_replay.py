@@ -32,7 +32,7 @@ from streamsim.program import (
     ring,
     serial,
 )
-from streamsim_validate.gpu import Bench, KernelSpec, Replayer, kernels, prepare, register
+from streamsim_validate.gpu import Bench, KernelSpec, Replayer, kernels, prepare, register, replayer
 from streamsim_validate.gpu.bench import each_launch_s
 from streamsim_validate.gpu.cuda_source import NS_BITS
 from streamsim_validate.gpu.kernels import Busy, pass_through_reference
@@ -389,6 +389,17 @@ def test_a_kernel_without_reference_is_compared_with_its_ops_one_at_a_time() -> 
             gpu, _ = fake_gpu(seed, kernels={"mine": emulated})
             found.add(replayed([Planned("x", program)], gpu, 1, allow_races=True)[0].status.partition(":")[0])
         assert found == expected
+
+
+def test_without_room_for_a_reference_the_output_is_compared_with_the_ops_one_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replayer, "free_host_bytes", lambda: 0)
+    monkeypatch.setattr(replayer, "run_reference", lambda _: pytest.fail("computed in NumPy"))
+    schedule = ring(SMALL, 8, 3, 2)
+    assert set(_statuses(schedule)) == {"ok"}
+    racing = msgspec.structs.replace(schedule, ops=tuple(op for op in schedule.ops if not isinstance(op, WaitEvent)))
+    assert any("wrong output" in status for status in _statuses(racing))
 
 
 def test_a_wait_for_an_event_not_yet_recorded_is_a_no_op_live_and_in_a_graph() -> None:

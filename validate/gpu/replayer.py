@@ -45,9 +45,11 @@ from streamsim_validate.gpu.kernels import (
     find_kernel,
     widths_of,
 )
-from streamsim_validate.gpu.memory import Bytes, Key, buffers_of, scratch_of
+from streamsim_validate.gpu.memory import Bytes, Key, buffers_of, free_host_bytes, scratch_of
 from streamsim_validate.gpu.reference import Content, has_reference, host_buffers, initial, outputs, run_reference
 from streamsim_validate.records import closed, first_closing, with_timing_events
+
+REFERENCE_COPIES = 3  # of all buffers: their bytes, their tolerances, and what is compared or computed
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -329,8 +331,12 @@ class Replayer:
         return True
 
     def _reference(self) -> dict[Key, Content]:
-        """Return the outputs in NumPy, or of the ops each waited for if a kernel has no reference in NumPy."""
-        if has_reference(self.schedule):
+        """Return the outputs in NumPy, or of the ops each waited for.
+
+        The latter if a kernel has no reference in NumPy, or the host has no room for the content of all buffers.
+        """
+        sizes = buffers_of(self.schedule)
+        if has_reference(self.schedule) and REFERENCE_COPIES * sum(sizes.values()) <= free_host_bytes():
             return run_reference(self.schedule)
         if not self._one_at_a_time:
             self._reset()
@@ -340,8 +346,7 @@ class Replayer:
                 call(*arguments)
                 self._cuda.deviceSynchronize()
             kernels = [op for op in self.schedule.ops if isinstance(op, Kernel)]
-            tolerance = max(find_kernel(op).tolerance(op.parameter) for op in kernels)
-            sizes = buffers_of(self.schedule)
+            tolerance = max((find_kernel(op).tolerance(op.parameter) for op in kernels), default=0.0)
             self._one_at_a_time = {
                 key: Content.of(self._read(key, sizes[key]).copy(), tolerance) for key in outputs(self.schedule)
             }
