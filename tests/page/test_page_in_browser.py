@@ -86,6 +86,23 @@ def test_thirty_thousand_spans_cover_each_row_as_long_as_its_engine_is_busy(look
     assert page.evaluate("streamsim.views[0].charts[0].line.count") == len(many)
 
 
+def test_a_row_has_no_ink_where_nothing_runs(look: Look) -> None:
+    """Beside a copy that ends just behind the edge of a pixel, whose share of that pixel is next to nothing."""
+    page = look(html_of(simulate(program(h2d(1, 2000), kernel(2, 2 * 10**6)), make_device())))
+    page.evaluate(f"(c => c.view.set(0, 2000 * (c.right - c.left) / 2.006) ?? c.draw())({CHART})")
+    are_equal = page.evaluate(
+        f"""() => {{
+        const chart = {CHART}, ratio = devicePixelRatio, pen = chart.canvas.getContext("2d");
+        const [one, other] = ["h2d", "d2h"].map(name => {{
+            const row = chart.line.rows.find(one => one.name === name);
+            const box = [chart.x(2000) + 2, row.top, chart.right - chart.x(2000) - 4, row.height];
+            return pen.getImageData(...box.map(part => Math.round(part * ratio))).data.join();
+        }});
+        return one === other; }}"""
+    )
+    assert are_equal  # nothing runs on d2h
+
+
 def test_pointing_at_an_op_names_it_and_says_when_and_why(look: Look, many: Timeline) -> None:
     page = look(html_of(many))
     assert many.device is not None
