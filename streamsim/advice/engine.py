@@ -45,6 +45,7 @@ HALF = 0.5
 STRONG = TO_BE_SAID | {SAME_CALLS}
 MUCH_MORE = 0.1  # of the time: what saves so much more than the first changes is told beside them
 LEAST_MORE = 0.01  # of the time: one change more must gain it, and one that does not is left out
+SHAPES = {("--chunks",), ("--streams",)}  # that are tried in pairs, too
 SEEDS = 8  # changes of which pairs are made
 BUDGET_OPS = 400_000  # simulated, of programs with several changes
 MANY = 100  # programs simulated of one schedule, or about
@@ -297,14 +298,21 @@ class Tries:
         for one, two in combinations(seeds, 2):
             found += (trial for trial in self._more(one, [two.changes]) if not trial.is_strong)
         best = _fastest(found) or self.before
-        while best.changes:
-            tried = (changes for _, changes in changes_to_try(best.made.case, values))
-            several = (changes for changes in tried if self._open.get(_kinds(changes), True))
-            more = _fastest(trial for trial in self._more(best, several) if not trial.is_strong)
-            if more is None or more.takes_s > (1 - LEAST_MORE) * best.takes_s:
-                break
+        while best.changes and (more := self._one_more(best, values)) is not None:
             best = more
         return self._without_needless(best)
+
+    def _one_more(self, best: Trial, values: Values) -> Trial | None:
+        """Return the fastest of the lists with one change more, or with two; None if it gains next to nothing."""
+        tried = (changes for _, changes in changes_to_try(best.made.case, values))
+        singles = [changes for changes in tried if self._open.get(_kinds(changes), True)]
+        shapes = [changes for changes in singles if _kinds(changes) in SHAPES]
+        pairs = ((*one, *two) for one, two in combinations(shapes, 2) if values.in_pairs and _kinds(one) != _kinds(two))
+        for several in (singles, pairs):
+            more = _fastest(trial for trial in self._more(best, several) if not trial.is_strong)
+            if more is not None and more.takes_s <= (1 - LEAST_MORE) * best.takes_s:
+                return more
+        return None
 
     def _more(self, trial: Trial, several: Iterable[tuple[Change, ...]]) -> Iterator[Trial]:
         """Yield ``trial`` with each of ``several`` more; a change of a kind that it has takes the place of that.

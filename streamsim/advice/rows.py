@@ -49,12 +49,16 @@ MOST_OPS = 20_000  # of a schedule with finer chunks
 
 
 class Values(NamedTuple):
-    """The values that are tried: factors by which chunks are made finer or coarser, streams, steps copied ahead."""
+    """The values that are tried: factors by which chunks are made finer or coarser, streams, steps copied ahead.
+
+    ``in_pairs``: where no single change gains more, other chunks and streams are tried together.
+    """
 
     factors: tuple[int, ...] = (2, 4, 8)
     streams: tuple[int, ...] = (2, 3, 4, 8)
     depths: tuple[int, ...] = (1,)
     most_chunks: int = 1 << 20
+    in_pairs: bool = False
 
 
 def changes_to_try(case: Case, values: Values) -> Iterator[tuple[Key, tuple[Change, ...]]]:
@@ -95,12 +99,13 @@ class _Rows:
         self._pipeline = case.pipeline
         self._needs = dependences_of(case.schedule)
         self._holds = has_host_waits(case.schedule)
+        self._release = _release(case)
 
     def _held(self, several: Iterable[tuple[Change, ...]]) -> Tries:
-        """Changes with the host waiting where it does now, and if that is early, without it too."""
+        """Changes with the host waiting where it does now, and if that is early, with its release too."""
         for changes, holds in product(several, (True, False) if self._holds else (True,)):
             if changes or not holds:
-                yield changes if holds else (make.drop_sync(), *changes)
+                yield changes if holds else (self._release, *changes)
 
     def warmed(self) -> Tries:
         if slow_calls(self._case.scenario):
@@ -176,7 +181,7 @@ class _Rows:
             if buffers:
                 yield buffers
             for n in several:
-                yield (*[make.drop_sync()] * self._holds, *buffers, make.streams(n))
+                yield (*[self._release] * self._holds, *buffers, make.streams(n))
 
     def buffered(self) -> Tries:
         """Layers that take turns over more buffers: one more, twice as many, one for each."""
@@ -200,7 +205,7 @@ class _Rows:
             if is_one and in_order:
                 yield (finer, make.prefetch(1))
             elif is_one and self._pipeline:
-                yield from ((*[make.drop_sync()] * self._holds, finer, make.streams(n)) for n in SEVERAL)
+                yield from ((*[self._release] * self._holds, finer, make.streams(n)) for n in SEVERAL)
             else:
                 yield from self._held(
                     (finer, make.streams(n)) if n else (finer,) for n in (SEVERAL if is_one else (0,))
@@ -251,6 +256,14 @@ class _Rows:
             yield (graph,)
         if self._pipeline is None:
             yield (make.step_graphs(),)
+
+
+def _release(case: Case) -> Change:
+    """Return the change that lets the host go on: asynchronous copies, or if it waits for more, a wait at the end."""
+    with suppress(InputError):
+        if not has_host_waits(make.changed_by([make.make_async()], case).case.schedule):
+            return make.make_async()
+    return make.drop_sync()
 
 
 def _has_queues(device: Device) -> bool:

@@ -42,7 +42,8 @@ def best_program(
     check_schedule("schedule", schedule)
     steps, device = chunk_count(schedule), as_device(device)
     streams = tuple(count for count in STREAMS if count <= most_streams)
-    values = Values(streams=streams, depths=tuple(depth for depth in DEPTHS if depth < steps), most_chunks=most_chunks)
+    depths = tuple(depth for depth in DEPTHS if depth < steps)
+    values = Values(streams=streams, depths=depths, most_chunks=most_chunks, in_pairs=True)
     advice = advise(schedule, device, None, independent, values, budget_ops)
     found = [advice.before, *(trial for trial in advice.trials if not trial.is_strong)]
     best = min(found, key=lambda trial: (trial.takes_s, len(trial.changes)))

@@ -307,6 +307,7 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
         return {
             **{name: found.to_json() for name, found in self._configs().items()},
             **self._compared_json(),
+            "first": self._first(),
             "speedup": self.speedup,
             **(bound_json("work", self.work_bound) if self.work_bound else {}),
             **bound_json("issued", self.issued_bound),
@@ -318,6 +319,18 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
             **self._other_json(),
             "inputs": {"device": self.device},
         }
+
+    def _first(self) -> dict[str, Any]:
+        """What to use: in words, as options of ``predict`` or ``whatif``, with its gain and its condition."""
+        use, more = self.simplest, self.simplest.more
+        words, options, gain, condition = use.words, more.get("options"), more.get("gain"), more.get("condition", "")
+        if options is None:
+            usual, now = type(use.config)(), msgspec.structs.asdict(use.config)  # type: ignore[arg-type]
+            other = ((name, value) for name, value in now.items() if value != getattr(usual, name))
+            options = [word for name, value in other for word in (f"--{name.replace('_', '-')}", _as_word(value))]
+            before_s = use.serial_s or next(iter(self.compared.values())).makespan_s
+            gain = before_s / use.makespan_s if use.makespan_s else 1.0
+        return {"words": more.get("words", words), "options": options, "gain": gain, "condition": condition}
 
     def _configs(self) -> dict[str, SimulatedProgram[Any]]:
         candidates = {name: found for name, found in self.compared.items() if found.config is not None}
@@ -349,6 +362,10 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
             {"alone": [], "words": [], "assumed": [], "notes": []} if self.changes is None else self.changes.to_json()
         )
         return {**{name: said[name] for name in ("alone", "words", "assumed", "notes")}, "not_tried": self.not_tried}
+
+
+def _as_word(value: Any) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 def with_one_thing_faster(work: W, with_faster_kernels: W, device: Device) -> Mapping[str, tuple[W, Device]]:

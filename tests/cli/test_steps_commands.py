@@ -111,15 +111,16 @@ def test_best_says_what_to_change_and_writes_it(capsys: pytest.CaptureFixture[st
     found = json.loads(capsys.readouterr().out)
     use = found["simplest"]
     assert found["before"]["chunks"] == 8
-    assert use["options"] == f"--streams {use['streams']}"
+    assert use["options"][0] == "--streams"
+    assert found["first"] == {name: use[name] for name in ("words", "options", "gain", "condition")}
     assert use["makespan_s"] < found["before"]["makespan_s"]
     assert found["assumed"] == ["your steps are independent"]
-    again = ["whatif", "p.json", "--device", "ideal", *use["options"].split(), "--independent", "--json"]
+    again = ["whatif", "p.json", "--device", "ideal", *use["options"], "--independent", "--json"]
     assert main([*again, "--as", "cupy", "-o", "again.py"]) == 0
     assert json.loads(capsys.readouterr().out)["together"]["makespan_s"] == use["makespan_s"]
     assert Path("best.py").read_text() == Path("again.py").read_text()
     assert main([*asked, "--all"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert f"{use['options']}: the simplest found within 1 % of the best found" in printed
+    assert f"{' '.join(use['options'])}: the simplest found within 1 % of the best found" in printed
     assert f"{found['simulated']} programs: {found['simulated']} simulated." in printed
     assert "Not exact:" in printed
