@@ -40,7 +40,7 @@ from streamsim.transform import (
 )
 
 WORTH = 0.03  # of the time: what gains less is not worth a change
-NEAR = 0.05  # of the time: changes that save so much less than the best, but half of it, save nearly as much
+NEAR = 0.05  # changes that take so much longer than the best, but save half of what it saves, save nearly as much
 HALF = 0.5
 STRONG = TO_BE_SAID | {SAME_CALLS}
 MUCH_MORE = 0.1  # of the time: what saves so much more than the first changes is told beside them
@@ -140,7 +140,7 @@ class Advice(Result, msgspec.Struct, frozen=True):
         most_s = max((trial.saved_s() for trial in trials), default=0.0)
         if most_s < WORTH * self.before.takes_s or not most_s:
             return None
-        least_s = max(WORTH * self.before.takes_s, HALF * most_s, most_s - NEAR * self.before.takes_s)
+        least_s = max(WORTH * self.before.takes_s, HALF * most_s, most_s - NEAR * (self.before.takes_s - most_s))
         near = [trial for trial in trials if trial.saved_s() >= least_s]
         return min(near, key=lambda trial: len(trial.changes))  # of as many the easiest, which is tried first
 

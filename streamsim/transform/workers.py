@@ -29,7 +29,7 @@ def _loads_of(schedule: Schedule) -> list[list[int]]:
             between, has_worked = [], not is_load(op)
         elif isinstance(op, HostWork) and not is_of_a_call(op):
             between.append(i)
-    if not any(loads):
+    if not own_work_s(schedule.ops[i] for load in loads for i in load):
         raise InputError("the host does no work of its own before the first copy of a step, such as loading its data")
     return loads
 

@@ -54,7 +54,7 @@ H200 = load_device("h200")
 def test_what_is_said_first_is_worth_it_and_nearly_the_best(schedule: Schedule, device: Device) -> None:
     """In the words of the guide, of any program.
 
-    What is said first gains 3 % or more, half of what the best does, and no 5 % of the time less, with its condition.
+    What is said first gains 3 % or more, half of what the best does, and takes no 5 % longer, with its condition.
     One that somebody must know to hold is first only if no other change gains 3 %.
     """
     found = explain(schedule, device)
@@ -67,7 +67,7 @@ def test_what_is_said_first_is_worth_it_and_nearly_the_best(schedule: Schedule, 
     assert first.saved_s() >= 0.03 * took * (1 - 1e-9)
     assert not first.is_strong or max(weak, default=0.0) < 0.03 * took
     most = max(every if first.is_strong else weak)
-    assert first.saved_s() >= max(most / 2, most - 0.05 * took) - 1e-15
+    assert first.saved_s() >= max(most / 2, most - 0.05 * (took - most)) - 1e-15
     assert found.advice.startswith(f"if {first.condition}: {first.text}: " if first.condition else f"{first.text}: ")
 
 
@@ -284,7 +284,7 @@ def test_the_cause_that_binds_is_named_where_no_change_removes_it() -> None:
     schedule = loop(8, host_s=1.5e-3)
     loads = explain(schedule, H200).first
     assert loads is not None
-    assert loads.options == ("--workers", "6")
+    assert loads.options[:2] == ("--workers", "6")
     ops = [schedule.ops[k + i] for k in range(0, 24, 3) for i in (1, 0, 2)]
     found = explain(replace(schedule, ops=(*ops, schedule.ops[-1])), H200)
     first = found.losses[0]

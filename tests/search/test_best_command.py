@@ -81,6 +81,10 @@ def test_json_has_all_that_is_known() -> None:
         "best": best,
         "simplest": best,
         "usual": best | {"chunks": 4, "streams": 4, "makespan_s": pytest.approx(18 * NS), "speedup": pytest.approx(2)},
+        "first": {
+            **{"words": "12 chunks on 3 streams, depth-first", "options": ["--chunks", "12", "--streams", "3"]},
+            **{"gain": pytest.approx(36 / 14), "condition": ""},
+        },
         "serial_s": pytest.approx(36 * NS),
         "serial_program": "unchunked",
         "usual_fits": True,
