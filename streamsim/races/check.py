@@ -27,7 +27,7 @@ one thread alone never races for pageable memory) but may still be under way to 
 pageable memory (``blocking`` in stream 0). Source: CUDA Runtime API, "API synchronization behavior".
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Literal, NamedTuple, get_args
@@ -165,59 +165,83 @@ class _ByteRange:
     __slots__ = ("end", "readers", "writer")
 
     def __init__(self, end: int, writer: int = NEVER, readers: dict[int, int] | None = None) -> None:
-        self.end, self.writer = end, writer
+        self.end = end
+        self.writer = writer
         self.readers: dict[int, int] = readers or {}
 
 
 class History:
-    """Who touched the bytes of a buffer last: ranges that never overlap, in order, and where each starts."""
+    """Who touched the bytes of a buffer last: ranges, by where they start, that never overlap."""
 
     def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._ranges: list[_ByteRange] = []
+        self._starts: list[int] = []  # sorted
+        self._at: dict[int, _ByteRange] = {}
+        self._reach = 0  # the end of the last part
 
     def read(self, op: int, stream: int, start: int, end: int) -> list[int]:
         """Return the ops that must have ended before ``op`` reads these bytes."""
-        first, last = self._places(start, end)
-        ranges = self._ranges[first:last]
-        for part in ranges:
+        found = []
+        for part in self._ranges(start, end):
+            if part.writer != NEVER:
+                found.append(part.writer)
             part.readers[stream] = op
-        return [part.writer for part in ranges if part.writer != NEVER]
+        return found
 
     def write(self, op: int, start: int, end: int) -> list[int]:
         """Return the ops that must have ended before ``op`` overwrites these bytes."""
-        first, last = self._places(start, end)
-        ranges = self._ranges[first:last]
-        found = [k for part in ranges for k in (part.writer, *part.readers.values()) if k != NEVER]
-        del self._starts[first + 1 : last], self._ranges[first + 1 : last]
-        ranges[0].end, ranges[0].writer, ranges[0].readers = end, op, {}
+        found = []
+        ranges = self._ranges(start, end)
+        for part in ranges:
+            if part.writer != NEVER:
+                found.append(part.writer)
+            found += part.readers.values()
+            part.writer, part.readers = op, {}
+        if len(ranges) > 1:
+            self._merge(start, end, len(ranges))
         return found
 
-    def _places(self, start: int, end: int) -> tuple[int, int]:
-        """Cut and add ranges so that some make up these bytes. Return the place of the first, and that behind them."""
-        first = place = self._cut(start)
+    def _merge(self, start: int, end: int, count: int) -> None:
+        """Make one of the ``count`` ranges that have one history now."""
+        first = bisect_left(self._starts, start)
+        for merged in self._starts[first + 1 : first + count]:
+            del self._at[merged]
+        del self._starts[first + 1 : first + count]
+        self._at[start].end = end
+
+    def _ranges(self, start: int, end: int) -> list[_ByteRange]:
+        """Return the ranges that make up these bytes, cut and added where need be."""
+        same = self._at.get(start)
+        if same is not None and same.end == end:  # nearly always
+            return [same]
+        if start >= self._reach:  # beyond all so far
+            self._starts.append(start)
+            self._at[start] = _ByteRange(end)
+            self._reach = end
+            return [self._at[start]]
+        self._reach = max(self._reach, end)
+        self._cut(start)
+        self._cut(end)
+        found = []
         while start < end:
-            following = self._starts[place] if place < len(self._starts) else end
-            if start < following:
-                self._insert(place, start, _ByteRange(min(end, following)))
-            elif self._ranges[place].end > end:
-                self._cut(end)
-            start = self._ranges[place].end
-            place += 1
-        return first, place
+            if start not in self._at:
+                place = bisect_left(self._starts, start)
+                following = self._starts[place] if place < len(self._starts) else end
+                self._starts.insert(place, start)
+                self._at[start] = _ByteRange(min(end, following))
+            found.append(self._at[start])
+            start = found[-1].end
+        return found
 
-    def _cut(self, at: int) -> int:
-        """Let no range reach across ``at``. Return the place of the first range from there on."""
-        place = bisect_left(self._starts, at)
-        before = self._ranges[place - 1] if place else None
-        if before and before.end > at:
-            self._insert(place, at, _ByteRange(before.end, before.writer, dict(before.readers)))
-            before.end = at
-        return place
-
-    def _insert(self, place: int, start: int, part: _ByteRange) -> None:
-        self._starts.insert(place, start)
-        self._ranges.insert(place, part)
+    def _cut(self, at: int) -> None:
+        place = bisect_right(self._starts, at) - 1
+        if place < 0:
+            return
+        start = self._starts[place]
+        part = self._at[start]
+        if start < at < part.end:
+            self._starts.insert(place + 1, at)
+            self._at[at] = _ByteRange(part.end, part.writer, dict(part.readers))
+            part.end = at
 
 
 def earlier_ops(ops: Iterable[Op], buffers: Iterable[Buffer]) -> Iterator[list[tuple[Region, bool, list[int]]]]:
@@ -273,9 +297,7 @@ class _Checker:
             elif isinstance(op, WaitEvent):
                 yield from self._wait(i, op)
             elif isinstance(op, Synchronize):
-                if op.event is not None and op.event not in self._records:
-                    yield self._unrecorded(i, op.event)
-                self._order.synchronize(op)
+                yield from self._synchronize(i, op)
             else:
                 self._order.call(op)
         yield from self._unsynchronised()
@@ -397,6 +419,11 @@ class _Checker:
         elif order.waits_in_vain(op.stream, op.event, op.thread, record.completes):
             yield self._redundant(i, op, record)
         order.wait(op.stream, op.event, op.thread)
+
+    def _synchronize(self, i: int, op: Synchronize) -> Iterator[Finding]:
+        if op.event is not None and op.event not in self._records:
+            yield self._unrecorded(i, op.event)
+        self._order.synchronize(op)
 
     def _unrecorded(self, i: int, event: int) -> Finding:
         later = self._first_records.get(event)

@@ -144,8 +144,20 @@ def test_finds_what_brute_force_finds(schedule: Schedule) -> None:
     assert {finding.ops[0] for finding in of_rule(findings, "redundant-wait")} == redundant(graph)
 
 
-def test_having_waited_for_one_stream_says_nothing_of_another() -> None:
+@examples(100)
+@given(ANY)
+def test_clocks_of_several_levels_find_the_same(schedule: Schedule) -> None:
+    """With two streams to a node the few of these programs make a tree of two to four levels."""
+    findings = check(schedule)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streamsim.races.happens_before.NODE_BITS", 1)
+        assert check(schedule) == findings
+
+
+@pytest.mark.parametrize("bits", [1, 2, 6])
+def test_having_waited_for_one_stream_says_nothing_of_another(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel reads what one stream copies, and has waited for a later op of another: all ways to choose three."""
+    monkeypatch.setattr("streamsim.races.happens_before.NODE_BITS", bits)
     for copies, waited_for, reads in permutations(range(1, 9), 3):
         ops = (into(copies), work(waited_for), RecordEvent(0, waited_for), WaitEvent(0, reads))
         schedule = program(*ops, work(reads, reads=(ON_CARD,)), Synchronize(), streams=8)
@@ -329,21 +341,22 @@ def test_the_work_is_in_proportion_to_the_ops_where_all_of_them_race() -> None:
     assert growth(checking, 300) < 2.1
 
 
-def test_a_chain_of_1000_streams_takes_little_memory() -> None:
-    """Every op waits for the one before it, in a stream of its own: 1,000 clocks, all different, of 0 to 999 streams.
+def test_a_chain_of_2000_streams_takes_little_memory() -> None:
+    """Every op waits for the one before it, in a stream of its own: 2,000 clocks, all different.
 
-    A dict has some 40 to 70 bytes for each: 500,000 of them are 20 to 35 MB.
+    A number for each stream would be 2,000 x 2,000 x 8 bytes: 32 MB. As trees they share all but a path of two nodes
+    of 64 places: 2,000 x 2 x 64 x 8 bytes, 2 MB.
     """
     ops: list[Op] = []
-    for i in range(1000):
+    for i in range(2000):
         wait = [WaitEvent(i - 1, i + 1)] if i else []
         ops += [*wait, work(i + 1, reads=(ON_CARD,), writes=(ON_CARD,)), RecordEvent(i, i + 1)]
-    schedule = program(*ops, Synchronize(), streams=1000)
+    schedule = program(*ops, Synchronize(), streams=2000)
     tracemalloc.start()
     assert check(schedule) == ()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 40 << 20
+    assert peak < 8 << 20
 
 
 def test_no_repair_is_needed_where_nothing_is_missing() -> None:
