@@ -21,7 +21,7 @@ from streamsim.analysis.bounds import (
 )
 from streamsim.analysis.causes import BEHIND, CAUSES, KEYS, LIMITS, Key
 from streamsim.analysis.counterfactual import has_few_connections, without_latencies
-from streamsim.analysis.engine_loads import limits_of
+from streamsim.analysis.engine_loads import limits_of, loads_of
 from streamsim.analysis.formulas import (
     FORMULA_WORDS,
     Stages,

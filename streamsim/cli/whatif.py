@@ -53,6 +53,7 @@ COUNT = click.IntRange(1, 1024)
 )
 @click.option("--drop-sync", is_flag=True, help="Let the host wait at the end only.")
 @click.option("--off-legacy", is_flag=True, help="Use no legacy default stream; make all streams non-blocking.")
+@click.option("--pool", is_flag=True, help="Allocate memory once before, or from a pool; free none in between.")
 @click.option("--warm-calls", is_flag=True, help="Make single calls that hold the host for long once before.")
 @click.option("--drop-waits", is_flag=True, help="Drop all waits that the data does not need.")
 @click.option(
@@ -200,7 +201,10 @@ def _changes(
 ) -> Iterator[Change]:
     """Yield the changes in the order in which they are made: memory and calls, order of work, its times, the device."""
     yield from _asked(options, {"pin": make.pin, "off_legacy": make.off_legacy, "is_async": make.make_async})
-    yield from _asked(options, {"drop_sync": make.drop_sync, "warm_calls": make.warm_calls, "workers": make.workers})
+    yield from _asked(
+        options,
+        {"drop_sync": make.drop_sync, "pool": make.pool, "warm_calls": make.warm_calls, "workers": make.workers},
+    )
     yield from _asked(options, {"drop_waits": make.drop_waits, "buffers": make.buffers, "depth": make.depth})
     yield from _asked(options, {"chunks": make.chunks})
     yield from _asked(options, {"streams": make.streams, "order": make.order, "prefetch": make.prefetch})

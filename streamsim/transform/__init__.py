@@ -9,7 +9,15 @@ condition for each. ``calls_and_memory`` changes how the host calls and where it
 ``repeated_step`` is a program read as a workload again.
 """
 
-from streamsim.transform.calls_and_memory import has_host_waits, has_pageable, holds_host, pinned, slow_calls, unblocked
+from streamsim.transform.calls_and_memory import (
+    allocates,
+    has_host_waits,
+    has_pageable,
+    holds_host,
+    pinned,
+    slow_calls,
+    unblocked,
+)
 from streamsim.transform.changes import (
     CAN_BE_CUT,
     IN_TIME,
@@ -27,6 +35,7 @@ from streamsim.transform.changes import (
     listed,
     make_async,
     pin,
+    pool,
     prefetch,
     streams,
 )

@@ -20,6 +20,8 @@ from streamsim.transform.scenario import Scenario
 # Staging a copy of so many bytes flushes a core's own caches. What the host does behind it takes so many times as long
 # for so long: 1.6 to 2.2 times a step in four pairs of programs, pageable and pinned, on an H100.
 FLUSHING_BYTES, COLD, COLD_S = 1 << 20, 2.0, 160e-6
+ALLOCATIONS = ("cudaMalloc", "cudaFree", "hipMalloc", "hipFree", "cudaHostAlloc", "hipHostMalloc")
+MEMSET = "memset"  # how recordings name one
 SLOW_TIMES, SLOW_S, LEAST_CALLS = 10, 20e-6, 3
 ONLY_SLOW_S = 100e-6  # where fewer calls of a kind say what is usual
 
@@ -102,18 +104,34 @@ def _awaited(schedule: Schedule) -> Schedule:
     return replace(schedule, ops=(*schedule.ops, Synchronize()))
 
 
+def allocates(schedule: Schedule) -> bool:
+    """Return True if the host allocates or frees memory before the last copy or kernel."""
+    return any(map(_is_allocation, schedule.ops[: last_work(schedule)]))
+
+
+def pooled(schedule: Schedule) -> Schedule:
+    """Return the schedule in which the host neither allocates nor frees memory before the last copy or kernel."""
+    last = last_work(schedule)
+    return replace(schedule, ops=tuple(op for i, op in enumerate(schedule.ops) if i > last or not _is_allocation(op)))
+
+
+def _is_allocation(op: Op) -> bool:
+    return isinstance(op, HostWork | Synchronize) and op.name.startswith(ALLOCATIONS)
+
+
 def slow_calls(scenario: Scenario) -> dict[int, float]:
     """Return the ops whose calls hold the host far longer than usual, and the usual time of each in seconds.
 
-    Of the calls before the last work that say what they cost, those of ten times the usual time. A kernel's first
-    launch may load its module, so that the usual launch is the median of later ones. Where at least three calls of a
-    kind say what is usual, slow ones take at least 20 us, else 100 us, and the profile says what is usual.
+    Of the copies and launches before the last work that say what they cost, those of ten times the usual time. A wait
+    is none. A kernel's first launch may load its module, so that the usual launch is the median of later ones. Where
+    at least three calls of a kind say what is usual, slow ones take at least 20 us, else 100 us, and the profile says
+    what is usual.
     """
     schedule, device = scenario
     costs: dict[type[Op], list[tuple[int, float]]] = {}
     repeated, launched = dict[type[Op], list[float]](), set[str]()
     for i, op in enumerate(schedule.ops[: last_work(schedule) + 1]):
-        if op.call_s is not None and not isinstance(op, HostWork | WaitThread):
+        if op.call_s is not None and isinstance(op, Copy | Kernel) and getattr(op, "name", "") != MEMSET:
             costs.setdefault(type(op), []).append((i, op.call_s))
             if not isinstance(op, Kernel) or op.name in launched:
                 repeated.setdefault(type(op), []).append(op.call_s)

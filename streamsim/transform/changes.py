@@ -33,7 +33,7 @@ from streamsim.transform.chunks import (
 from streamsim.transform.dependences import IN_ROUNDS, dependences_of, still_ordered
 from streamsim.transform.guard import INDEPENDENT, NEEDS_NO_LEGACY, NEVER, Lost, lost_orders
 from streamsim.transform.legacy_stream import has_legacy, legacy_apart, orders_unknown, without_legacy
-from streamsim.transform.ops import is_load, is_of_a_call, is_work, names_memory, working_streams
+from streamsim.transform.ops import COPIES_BACK, is_load, is_of_a_call, is_work, names_memory, stage_of, working_streams
 from streamsim.transform.repeated_step import is_recorded
 from streamsim.transform.scenario import Case, LayersSource, LoopSource, Scenario
 from streamsim.transform.steps import prefetched
@@ -56,7 +56,17 @@ NEEDS_NO_HOST = "nothing that the host does between its calls is needed by them"
 TO_BE_SAID = {INDEPENDENT, CAN_BE_CUT, NEEDS_NO_LEGACY}  # before a change is made by whoever asks for it
 # Changes are made in this order: of memory and calls, of the order of work, of its times, of graphs, of the device.
 MAKING_ORDER = (
-    *("--pin", "--off-legacy", "--async", "--drop-sync", "--warm-calls", "--workers", "--drop-waits", "--buffers"),
+    *(
+        "--pin",
+        "--off-legacy",
+        "--async",
+        "--drop-sync",
+        "--pool",
+        "--warm-calls",
+        "--workers",
+        "--drop-waits",
+        "--buffers",
+    ),
     *("--depth", "--chunks", "--streams", "--order", "--prefetch", "--front-end-cost", "--kernel"),
     *("--graph", "--step-graphs", "--live", "--set-connections", "--on-device"),
 )
@@ -266,6 +276,16 @@ def _depth_first(case: Case) -> Case | None:
     if pipeline is None:
         return None
     return case.with_options(order="depth-first") if pipeline.config.is_blocking else case
+
+
+def pool() -> Change:
+    """Allocate memory once before, or from a pool. No free then waits for the card."""
+    return Change(
+        "--pool",
+        lambda case: case.issued(calls.pooled(case.schedule)),
+        lambda _: "allocate memory once, or from a pool (cudaMallocAsync), and free nothing in between",
+        lambda case: READS_NO_RESULT if any(stage_of(op) == COPIES_BACK for op in case.schedule.ops) else "",
+    )
 
 
 def warm_calls() -> Change:

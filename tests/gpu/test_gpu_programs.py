@@ -82,9 +82,11 @@ def test_programs_are_run_verified_and_compared(tmp_path: Path) -> None:
         assert here or all(status.startswith("skipped: ") for status in statuses), (language, said)
     found = json.loads(typed(tmp_path, "compare programs.json.gz --json"))
     assert found["unpredicted"] == []
-    for language, own in found["programs"].items():
-        errors = own["errors"]
+    languages = [language for language, statuses in by_language.items() if set(statuses) == {"ok"}]
+    for language in languages:
+        errors = {name: one for name, one in found["at_speed"].items() if name.startswith(f"{language} ")}
         assert sum(one["n"] for one in errors.values()) == COUNT
-        if "device-bound" in errors:
-            assert errors["device-bound"]["median_percent"] < 15, (language, own)
-        assert 0.3 < own["host"]["low"] <= own["host"]["high"] < 4
+        if (bound := errors.get(f"{language} device-bound")) is not None:
+            assert bound["median_percent"] < 15, (language, bound)
+        low, high = found["host_speeds"][language]
+        assert 0.3 < low <= high < 4

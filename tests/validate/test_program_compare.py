@@ -364,7 +364,10 @@ def written(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_the_comparison_is_by_front_end(written: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_comparison_is_by_front_end(
+    written: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
     assert main(["compare", written, "--samples", "20", "--worst", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Emulated, programs: 2 programs, profile calibrated with the record"
