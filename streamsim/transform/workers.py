@@ -1,5 +1,6 @@
 """Workers that load the data of a program's steps: threads of the host that load in turn."""
 
+import re
 from itertools import chain
 from math import ceil
 
@@ -12,12 +13,14 @@ from streamsim.transform.ops import is_load, is_of_a_call, is_work
 from streamsim.transform.scenario import Case, LoopSource
 from streamsim.transform.steps import own_work_s, steps_of
 
+CALL = re.compile(r"(?:cuda|cu|hip)[A-Z]")  # how the name of a call of CUDA or HIP begins
+
 
 def _loads_of(schedule: Schedule) -> list[list[int]]:
     """Return for each step the ops in which the host loads its data.
 
-    These are the host's own work on the thread of the step's first copy to the card, behind all work of the step
-    before. Raises InputError as :func:`steps_of`, and if no step has such work.
+    These are the host's own work, except calls, on the thread of the step's first copy to the card, behind all work of
+    the step before. Raises InputError as :func:`steps_of`, and if fewer than half of the steps have such work.
     """
     steps_of(schedule)
     loads, between = list[list[int]](), list[int]()
@@ -27,9 +30,9 @@ def _loads_of(schedule: Schedule) -> list[list[int]]:
             loads.append([k for k in between if schedule.ops[k].thread == op.thread])
         if is_work(op):
             between, has_worked = [], not is_load(op)
-        elif isinstance(op, HostWork) and not is_of_a_call(op):
+        elif isinstance(op, HostWork) and op.duration_s and not is_of_a_call(op) and not CALL.match(op.name):
             between.append(i)
-    if not own_work_s(schedule.ops[i] for load in loads for i in load):
+    if 2 * sum(map(bool, loads)) < len(loads):
         raise InputError("the host does no work of its own before the first copy of a step, such as loading its data")
     return loads
 

@@ -151,6 +151,8 @@ STEP: tuple[Any, ...] = (h2d(1, 4), kernel(1, 5))
         ((*STEP, *STEP), "the host does no work of its own before the first copy of a step"),
         ((*STEP, load(9, name=""), *STEP), "the host does no work of its own"),  # what the front end does for a call
         ((h2d(1, 4), load(9), kernel(1, 5), *STEP), "the host does no work of its own"),
+        ((*STEP, load(9, name="cudaMalloc"), *STEP), "the host does no work of its own"),
+        ((*STEP, load(9), *STEP, *STEP), "the host does no work of its own"),  # once: no loading of a step
     ],
 )
 def test_programs_whose_host_loads_nothing_between_steps_are_refused(ops: tuple[Any, ...], refusal: str) -> None:
