@@ -516,7 +516,8 @@ def _resumed(sweep: Sweep, path: Path, form: str, tally: Tally) -> int:
                 row = _read(form, columns, line)
             except (ValueError, csv.Error):
                 raise other from None
-            if tuple(row) != columns or not isinstance(row["makespan_s"], int | float):
+            times = [row.get(name) for name in RESULTS if row.get(name) is not None or name != WITHIN]
+            if tuple(row) != columns or not all(isinstance(value, int | float) for value in times):
                 raise other
             tally.add([tuple(row.values())])
             last, end = line, end + len(line)
