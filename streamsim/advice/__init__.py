@@ -5,7 +5,7 @@ alone and several together, and says which to make first. ``explain`` adds what 
 ``what_if`` a user says which changes are made. ``search.best_program`` lets the engine go on with more values.
 """
 
-from streamsim.advice.engine import WORTH, Advice, Trial, Tries, advise, case_of, loop_advice
+from streamsim.advice.engine import WORTH, Advice, Trial, advise, loop_advice
 from streamsim.advice.explanation import LOSS_FIELDS, Explanation, Loss, explain
-from streamsim.advice.rows import Values, changes_to_try
+from streamsim.advice.rows import Values
 from streamsim.advice.what_if import Outcome, WhatIf, what_if

@@ -70,7 +70,7 @@ class Trial(NamedTuple):
     @property
     def options(self) -> tuple[str, ...]:
         """The words of the command line that make the changes with ``streamsim whatif``."""
-        return tuple(word for option in self.made.options for word in option.split())
+        return self.made.option_words
 
     @property
     def text(self) -> str:
@@ -104,7 +104,7 @@ class Trial(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain numbers and strings."""
-        return {"words": self.text, "options": list(self.options), "gain": self.gain, "condition": self.condition}
+        return self.made.to_json(self.gain)
 
 
 class Advice(Result, msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from streamsim.errors import InputError
 from streamsim.program import FIRST_TOUCH, Copy, HostWork, Schedule, check_schedule
 from streamsim.text import format_bytes, format_ratio, format_seconds, short
 from streamsim.timeline import Timeline
-from streamsim.transform import Case, Change, Changed, Origin, Scenario, changed_by, has_pageable, listed
+from streamsim.transform import Case, Change, Changed, Origin, Scenario, changed_by, has_pageable
 
 replace = msgspec.structs.replace
 FEW = 10  # changes of a program, or about
@@ -68,12 +68,8 @@ class WhatIf(Result, msgspec.Struct, frozen=True):
     def _json(self) -> dict[str, Any]:
         device = self.as_it_is.device
         said = attributes(self, "before", "alone", "together", "words", "assumed", "notes")
-        return {"device": device and device.name, "first": self._first(), **said}
-
-    def _first(self) -> dict[str, Any]:
-        options = [word for option in self.options for word in option.split()]
-        words, condition = listed(self.words), " and ".join(self.assumed)
-        return {"words": words, "options": options, "gain": self.together.gain, "condition": condition}
+        made = Changed(self.case, self.options, self.words, self.assumed)
+        return {"device": device and device.name, "first": made.to_json(self.together.gain), **said}
 
 
 def what_if(

@@ -64,12 +64,7 @@ def prediction_answer(
     if explanation is not None:
         data["explanation"] = explanation.to_json(inputs)
         row["lost_s"] = {loss.cause: loss.lost_s for loss in explanation.losses}
-    bound = (
-        []
-        if p.work_bound is None
-        else [bound_fact(BOUND_OF_WORK, p.work_bound, "predicted", p.makespan_s, p.known_within)]
-    )
-    groups = (_headline(p, interval), bound, _engines(p), _memory(p), _formulas(p) if formulas else [])
+    groups = (_headline(p, interval), _work_bound(p), _engines(p), _memory(p), _formulas(p) if formulas else [])
     notes, link = link_notes(p.device, p.link)
     return Answer(
         title=title_of(p.timeline),

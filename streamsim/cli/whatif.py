@@ -37,10 +37,16 @@ from streamsim.errors import InputError
 from streamsim.files import write_text
 from streamsim.program import MOST_WORKERS, RecordedTimes, write_schedule
 from streamsim.timeline import Timeline, recorded_timeline
-from streamsim.transform import IN_ROUNDS, ISSUE_ORDERS, Case, Change, changed_by, kernels
+from streamsim.transform import IN_ROUNDS, ISSUE_ORDERS, Case, Change, changed_by, in_making_order, kernels
 from streamsim.transform import changes as make
 
 COUNT = click.IntRange(1, 1024)
+SAME_NAME = (  # options that are called as what makes their change
+    *("pin", "off_legacy", "drop_sync", "pool", "warm_calls", "workers", "drop_waits", "buffers", "depth"),
+    *("chunks", "streams", "order", "prefetch", "graph", "step_graphs", "live"),
+)
+MAKERS: dict[str, Callable[..., Change]] = {name: getattr(make, name) for name in SAME_NAME}
+MAKERS |= {"is_async": make.make_async, "set_connections": make.connections}
 
 
 @click.command("whatif", cls=BriefCommand)
@@ -137,7 +143,7 @@ def whatif_command(
     if language is not None and output is None:
         raise InputError(f"--as {language}: the program needs its file; give --output too")
     case, recorded, card = _program(click.get_current_context(), schedule, taken(Chosen, options))
-    changes = list(_changes(**options))
+    changes = _changes(**options)
     if not changes:
         raise InputError("nothing to change; give --pin, --async, --streams 2 or another change of --help")
     found = what_if(case.schedule, case.device, changes, options["independent"], case.source)
@@ -198,28 +204,19 @@ def _beside(found: WhatIf, recorded: RecordedTimes | None) -> dict[str, Timeline
 
 def _changes(
     kernel: tuple[str, ...], front_end_cost: str | None, on_device: str | None, **options: Any
-) -> Iterator[Change]:
-    """Yield the changes in the order in which they are made: memory and calls, order of work, its times, the device."""
-    yield from _asked(options, {"pin": make.pin, "off_legacy": make.off_legacy, "is_async": make.make_async})
-    yield from _asked(
-        options,
-        {"drop_sync": make.drop_sync, "pool": make.pool, "warm_calls": make.warm_calls, "workers": make.workers},
-    )
-    yield from _asked(options, {"drop_waits": make.drop_waits, "buffers": make.buffers, "depth": make.depth})
-    yield from _asked(options, {"chunks": make.chunks})
-    yield from _asked(options, {"streams": make.streams, "order": make.order, "prefetch": make.prefetch})
+) -> tuple[Change, ...]:
+    """Return the changes in the order in which they are made."""
+    found = [*_asked(options), *map(_kernels, kernel)]
     if front_end_cost is not None:
-        yield make.front_end_cost(_factor("--front-end-cost", front_end_cost), front_end_cost)
-    yield from map(_kernels, kernel)
-    yield from _asked(options, {"graph": make.graph, "step_graphs": make.step_graphs, "live": make.live})
-    yield from _asked(options, {"set_connections": make.connections})
+        found.append(make.front_end_cost(_factor("--front-end-cost", front_end_cost), front_end_cost))
     if on_device is not None:
-        yield make.on_device(load_device(on_device))
+        found.append(make.on_device(load_device(on_device)))
+    return in_making_order(found)
 
 
-def _asked(options: dict[str, Any], makers: dict[str, Callable[..., Change]]) -> Iterator[Change]:
+def _asked(options: dict[str, Any]) -> Iterator[Change]:
     """Yield the changes that are asked for, by a flag or a value."""
-    for name, maker in makers.items():
+    for name, maker in MAKERS.items():
         value = options[name]
         if value is True:
             yield maker()

@@ -140,6 +140,15 @@ class Changed(NamedTuple):
         """Return all assumptions in words behind "if"; "" for none."""
         return " and ".join(self.assumes)
 
+    @property
+    def option_words(self) -> tuple[str, ...]:
+        """Return the words of the command line that make the changes with ``streamsim whatif``."""
+        return tuple(word for option in self.options for word in option.split())
+
+    def to_json(self, gain: float) -> dict[str, Any]:
+        """Return what a command says first, with the ``gain`` of the changes: the time before over that with them."""
+        return {"words": self.text, "options": list(self.option_words), "gain": gain, "condition": self.condition}
+
 
 def in_making_order(changes: Iterable[Change]) -> tuple[Change, ...]:
     """Return the changes in the order in which they are made; of several of a kind, the last one."""
