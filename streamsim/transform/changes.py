@@ -56,19 +56,9 @@ NEEDS_NO_HOST = "nothing that the host does between its calls is needed by them"
 TO_BE_SAID = {INDEPENDENT, CAN_BE_CUT, NEEDS_NO_LEGACY}  # before a change is made by whoever asks for it
 # Changes are made in this order: of memory and calls, of the order of work, of its times, of graphs, of the device.
 MAKING_ORDER = (
-    *(
-        "--pin",
-        "--off-legacy",
-        "--async",
-        "--drop-sync",
-        "--pool",
-        "--warm-calls",
-        "--workers",
-        "--drop-waits",
-        "--buffers",
-    ),
-    *("--depth", "--chunks", "--streams", "--order", "--prefetch", "--front-end-cost", "--kernel"),
-    *("--graph", "--step-graphs", "--live", "--set-connections", "--on-device"),
+    *("--pin", "--off-legacy", "--async", "--drop-sync", "--pool", "--warm-calls", "--workers"),
+    *("--drop-waits", "--buffers", "--depth", "--chunks", "--streams", "--order", "--prefetch"),
+    *("--front-end-cost", "--kernel", "--graph", "--step-graphs", "--live", "--set-connections", "--on-device"),
 )
 
 
