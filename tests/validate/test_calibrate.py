@@ -24,11 +24,9 @@ from streamsim_validate.calibrate.probes import (
     COLD_KINDS,
     KERNELS,
     KI,
-    PAGEABLE_BYTES,
     PROGRAM_KINDS,
     RULES,
     elements_of,
-    programs,
     rules,
 )
 from streamsim_validate.calibrate.samples import NOTHING_ON_CARD, PARTS, REPEATS
@@ -167,45 +165,9 @@ def test_programs_are_measured_with_the_pace_beside_each_run_and_other_probes_wi
     assert Samples.from_plain(found.plain()) == found
 
 
-def test_a_program_is_called_by_the_number_of_its_streams() -> None:
-    assert all(len(schedule.used_streams) == chain.size for chain, schedule in programs())
-
-
 def test_programs_that_took_less_than_their_first_calls_are_refused() -> None:
     with pytest.raises(InputError, match="issued sooner than its first calls alone take"):
         fit_calls(samples(), after_wait_s=1e-3)
-
-
-def test_no_call_takes_less_than_nothing_and_the_others_explain_the_programs_without_it() -> None:
-    """Over 32 streams the mix takes less than over 4: then streams cost nothing, and what is nearest to all counts."""
-    few, both, many = Chain("mix hd", 4, 64), Chain("mix hkd", 4, 64), Chain("mix hkd", 32, 64)
-    took = {few: 128 * 2e-6, both: 128 * 2e-6 + 64 * 5e-6, many: 0.9 * (128 * 2e-6 + 64 * 5e-6)}
-    older = {chain: runs for chain, runs in samples().timings.items() if not is_program(chain)}
-    older |= {chain: [older[chain][0]._replace(issue_s=seconds)] for chain, seconds in took.items()}
-    calls = fit_calls(Samples(CARD, "2026-01-01", older))
-    assert calls.first_on_stream_s == 0
-    # Two chains of one make, 576 and 518.4 us, relative errors squared: their mean is weighed by 1 / time squared.
-    weights = [1 / took[chain] ** 2 for chain in (both, many)]
-    nearest_s = sum(w * took[chain] for w, chain in zip(weights, (both, many), strict=True)) / sum(weights)
-    assert calls.copy_s == pytest.approx(2e-6)
-    assert calls.kernel_s == pytest.approx((nearest_s - 128 * 2e-6) / 64)
-
-
-def test_samples_of_before_there_were_programs_have_the_calls_of_the_mixes() -> None:
-    """By hand. Over 32 streams 84 first calls more than over 4; what they leave of the mixes is divided.
-
-    Two calls of each mix that has kernels are after a wait.
-    """
-    older = {chain: runs for chain, runs in samples().timings.items() if not is_program(chain)}
-    calls = fits.fit(Samples(CARD, "2026-01-01", older)).host
-    mixes = (("mix hd", 4), ("mix hkd", 4), ("mix hkd", 32))
-    few, both, many = (older[Chain(*mix, 64)][0].issue_s for mix in mixes)
-    first_s = (many - both) / (3 * (32 - 4))
-    copy_s = (few - 8 * first_s) / 128
-    assert calls.first_on_stream_s == pytest.approx(first_s)
-    assert calls.copy_s == pytest.approx(copy_s)
-    assert calls.kernel_s == pytest.approx((both - 2 * calls.after_wait_s - 12 * first_s) / 64 - 2 * copy_s)
-    assert calls.record_s == pytest.approx(truth().host.record_s, rel=0.01)
 
 
 def test_queues_and_rules_of_a_known_card_are_found_again() -> None:
@@ -351,19 +313,6 @@ def test_of_the_runs_of_copies_the_faster_half_counts_and_of_others_the_middle()
     assert Samples(CARD, "2026-01-01", timings).per_link("cycle hk", 64) == pytest.approx(9.5 / 8)
 
 
-def test_small_pageable_copies_out_of_the_hosts_caches_do_not_set_the_rate() -> None:
-    """256 KiB at 24 GB/s, 1 to 16 MiB at 8 GB/s behind 2 us: a line through them would start below 0 us."""
-    host = truth().host
-    held_s = host.copy_s + host.submit_s + host.wake_s
-    link_s = {n: held_s + 2e-6 + n / (24e9 if n == min(PAGEABLE_BYTES) else 8e9) for n in PAGEABLE_BYTES}
-    timings = {
-        Chain("pageable h2d", n, length): [Timing(length * s, 0, 0)] for n, s in link_s.items() for length in (1, 3)
-    }
-    found = warm_link(Samples(CARD, "2026-01-01", timings), "h2d", host, Link(2e-6, 1 / 54e9))
-    assert found.latency_s == 2e-6
-    assert 1 / found.s_per_byte == pytest.approx(8e9)
-
-
 def test_a_card_that_is_as_the_model_thinks_has_next_to_no_spread() -> None:
     """No scatter; no misfit but whole nanoseconds, and what the timing events of few streams or many add."""
     found = spread_of(truth())
@@ -393,33 +342,6 @@ def test_a_wrong_latency_becomes_spread() -> None:
     assert found["d2h.latency_s"] == pytest.approx(UNFITTED * 0.1 / 1.1, rel=0.01)
     assert found["d2h.bandwidth_bytes_per_s"] < 0.002
     assert found["h2d.latency_s"] < 1e-3
-
-
-def test_a_wrong_shared_bandwidth_becomes_spread() -> None:
-    """Of two copies in series in "duplex h2d" one is beside the other direction: it is 3 % longer, the other not."""
-    device = truth()
-    slow = {
-        d: msgspec.structs.replace(link, duplex_bandwidth_bytes_per_s=link.duplex_bandwidth_bytes_per_s / 1.03)
-        for d, link in (("h2d", device.h2d), ("d2h", device.d2h))
-    }
-    found = spread_of(msgspec.structs.replace(device, **slow))
-    for d in ("h2d", "d2h"):
-        assert found[f"{d}.duplex_bandwidth_bytes_per_s"] == pytest.approx(UNFITTED * 0.03, rel=0.1)
-    assert found["d2h.bandwidth_bytes_per_s"] < 2e-3
-
-
-def test_the_spread_of_a_hand_over_is_that_of_the_mean_of_a_run() -> None:
-    # Two runs that differ by 2 e have the variance 2 e^2. With e = 6 us over the 40 turns of "hk", of two hand-overs
-    # each, the mean of a run scatters by sqrt(72) / 80 us. The other four cycles do not: 1 / sqrt(5) of that over all.
-    changed = with_runs("cycle hk", lambda s: [s - 6e-6, s + 6e-6])
-    steps = [getattr(truth().hand_over, f"{a}_to_{b}_s") for a in LANES for b in LANES if a != b]
-    found = spread_of(truth(), changed)
-    for name in ("h2d_to_kernel_s", "d2h_to_h2d_s"):
-        assert found[f"hand_over.{name}"] == pytest.approx((72 / 5) ** 0.5 / 80 * 1e-6 / (sum(steps) / 6))
-    assert "hand_over.kernel_to_kernel_s" not in found  # it is 0
-
-
-LANES = ("h2d", "d2h", "kernel")
 
 
 def test_what_a_profile_spreads_are_numbers_that_it_has() -> None:

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -176,17 +175,6 @@ def test_a_run_that_has_measured_all_is_ended_by_the_next_call(tmp_path: Path) -
     assert sum(isinstance(line, Entry) for line in lines) == len(SCHEDULES)
 
 
-def test_of_other_connections_no_run_is_ended(tmp_path: Path) -> None:
-    plan, samples = a_plan(tmp_path), read_samples(RECORDED)
-    gpu, cuda = fake_gpu()
-    cuda.fail_at = ctrl_c_at(2 * len(SCHEDULES) + 2)
-    with pytest.raises(KeyboardInterrupt):
-        measure_plan(plan, 8, gpu, lambda _: samples)
-    measure_plan(plan, 1, fake_gpu()[0], lambda _: samples)
-    lines = [line for line in read_journal(journal_path(plan.output)) if isinstance(line, RunBegins | RunEnds)]
-    assert [getattr(line, "connections", "end") for line in lines] == [8, 1, "end"]
-
-
 def test_samples_that_cannot_be_fitted_lose_no_measurement(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     plan, samples = a_plan(tmp_path), read_samples(RECORDED)
     short = Samples(samples.card, samples.date, dict(list(samples.timings.items())[1:]))
@@ -226,26 +214,6 @@ def test_the_process_without_cupy_ends_with_its_own_code_and_one_line(tmp_path: 
         " (or '.[cuda12]', to match the driver)"
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["site"]
-
-
-def test_a_run_without_cupy_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
-    with pytest.raises(NoGpuError):
-        run(a_plan(tmp_path))
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [({"kernels": ("nope.cu",)}, "nope.cu: cannot read it"), ({"repeats": 10_000_000}, "more than a record holds")],
-)
-def test_what_is_wrong_with_a_plan_is_said_before_cupy_is_looked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], message: str
-) -> None:
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(InputError, match=message):
-        run(msgspec.structs.replace(a_plan(tmp_path), **changes))
 
 
 def test_the_process_passes_its_complaint_on() -> None:

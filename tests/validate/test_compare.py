@@ -6,7 +6,6 @@ import json
 import math
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,7 +19,7 @@ from small_record import NOBODY_KNOWS, ONE, RECORD, TWO, US, WORKLOAD, a_device,
 
 from streamsim.device import KernelCost, load_device
 from streamsim.errors import InputError
-from streamsim.program import Config, Copy, Kernel, RecordEvent, Schedule, Synchronize, depth_first, serial
+from streamsim.program import Copy, Kernel, RecordEvent, Schedule, Synchronize, depth_first, serial
 from streamsim.report import to_csv
 from streamsim_validate.cli import main
 from streamsim_validate.compare.comparison import EVERYTHING, Choice, Row, choose, percentile95, summarise
@@ -134,18 +133,6 @@ def test_a_record_in_which_nothing_was_measured_is_one_clear_line(
     assert f"the record of suite 'test' on {CARD.name} has no measured schedule{reason}; measure again" in line
 
 
-def test_a_record_of_which_every_time_is_zero_is_shown_without_rows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a schedule lacks is said in its line, whether or not others can be compared."""
-    monkeypatch.delenv("COLUMNS", raising=False)  # xdist sets it: lines are whole
-    entry = an_entry(a_recipe(**ONE), (4.0, 4.0), wall_s=(0.0, 0.0))
-    write_record(a_record(entry, profile=a_device()), tmp_path / "r.json.gz")
-    for form in ("table", "json", "csv"):
-        assert main(["compare", str(tmp_path / "r.json.gz"), "--format", form, "--samples", "20"]) == 0
-        assert entry.key in capsys.readouterr().out
-
-
 # Classes
 
 
@@ -234,34 +221,6 @@ def test_a_choice_among_equal_predictions_is_the_simplest_and_of_equally_simple_
     assert choose(simple).picked == "a"
 
 
-@given(st.data())
-def test_what_is_simpler_is_what_the_search_for_the_best_takes_of_equals(data: st.DataObject) -> None:
-    """Two configurations of the patterns that both know, in the suites' words and in the search's."""
-    recipes, configs = [], []
-    for _ in range(2):
-        chunks, streams = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 8))
-        order: Any = data.draw(st.sampled_from(("depth-first", "breadth-first", "ring", "serial")))
-        arguments: dict[str, Any] = {"chunks": chunks}
-        if order == "serial":
-            config = Config("serial", chunks)
-        else:
-            launch: Any = data.draw(st.sampled_from(("live", "graph")))
-            buffers = data.draw(st.integers(2, 4)) if order == "ring" else None
-            if buffers is not None:
-                arguments["buffers"] = buffers
-                streams = data.draw(st.sampled_from((streams, buffers)))  # a ring's own number, if none is given
-            if buffers != streams or data.draw(st.booleans()):
-                arguments["streams"] = streams
-            arguments["launch"] = launch
-            config = Config("depth-first" if order == "ring" else order, chunks, streams, buffers, launch=launch)
-        recipes.append(a_recipe(order, **arguments))
-        configs.append(config)
-    first, second = recipes
-    one, other = configs
-    assert (first.simplicity < second.simplicity) == (one.simplicity < other.simplicity)
-    assert first.simplicity < a_recipe("stages", chunks=1, lanes=1).simplicity
-
-
 def test_choices_are_made_for_each_workload_and_number_of_connections() -> None:
     """Predicted 4 and 3 us, measured 5 and 2.5: the pick is the best. The other workload has one configuration."""
     lonely = an_entry(a_recipe(workload=msgspec.structs.replace(WORKLOAD, elements=8_000), **ONE), (2.0,))
@@ -285,23 +244,6 @@ def test_formulas_take_whole_stages_and_know_when_nothing_overlaps() -> None:
     assert found["van Werkhoven 2014"] == pytest.approx(3 * US)
     for schedule in (depth_first(WORKLOAD, 2, 1), serial(WORKLOAD, 2), depth_first(WORKLOAD, 1, 1)):
         assert list(formulas(schedule, device, WORKLOAD).values()) == pytest.approx([4 * US] * 5)
-
-
-def test_formulas_take_pageable_copies_at_the_pageable_rate() -> None:
-    """A quarter of the pinned rate and 0.5 us latency: 4.5 us each way beside a kernel of 2 us."""
-    device = a_device()
-    slow = {"pageable_bandwidth_bytes_per_s": 16e9, "pageable_latency_s": 0.5 * US}
-    links = {name: msgspec.structs.replace(getattr(device, name), **slow) for name in ("h2d", "d2h")}
-    device = msgspec.structs.replace(device, **links)
-    schedule = depth_first(WORKLOAD, 2, 2, memory="pageable")
-    found = formulas(schedule, device, WORKLOAD)
-    assert found["simpleMultiCopy"] == pytest.approx(4.5 * US)
-    assert found["van Werkhoven 2014"] == pytest.approx(5 * US + (5 + 2) / 2 * US)  # two copies have two latencies
-    ops = (
-        msgspec.structs.replace(op, direction="".join([*op.direction])) if isinstance(op, Copy) else op
-        for op in schedule
-    )
-    assert formulas(msgspec.structs.replace(schedule, ops=tuple(ops)), device, WORKLOAD) == found  # equal, not the same
 
 
 def test_formulas_kernel_time_is_that_of_one_launch() -> None:
@@ -355,15 +297,6 @@ def test_a_time_line_of_another_schedule_is_refused() -> None:
 
 
 # What ``streamsim-validate compare`` says of a record, and the tolerances that it judges by.
-
-
-@pytest.mark.parametrize("command", ["calibrate", "capture", "compare", "run", "tune"])
-def test_the_help_fits_a_screen(
-    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-    assert main([command, "--help"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) <= 40
 
 
 # Tolerances

@@ -1,6 +1,5 @@
 """How many measured medians the predicted intervals hold: by hand, and on the committed records."""
 
-import json
 from pathlib import Path
 from statistics import median
 
@@ -12,12 +11,11 @@ from strategies import h2d, make_device, program
 
 from streamsim.device import Device
 from streamsim.errors import InputError
-from streamsim_validate.cli import main
 from streamsim_validate.compare.comparison import DEVICE_BOUND
 from streamsim_validate.compare.coverage import Coverage, by_class, expectations
 from streamsim_validate.compare.predictions import classify, compare
 from streamsim_validate.compare.profiles import predict_device_s
-from streamsim_validate.records.files import read_record, write_record
+from streamsim_validate.records.files import read_record
 from streamsim_validate.records.recipe import digest
 from streamsim_validate.records.record import Entry, Machine, Record, Run
 
@@ -65,33 +63,9 @@ def test_intervals_are_as_wide_as_the_profiles_spread(sigma: float, inside: floa
     assert coverage(a_record(device))[DEVICE_BOUND].inside == inside
 
 
-def test_only_the_rows_asked_for() -> None:
-    record = a_record()
-    found = expectations(record, compare(record).rows[1:3], samples=20)
-    assert [one.row.key for one in found] == ["20 ms", "30 ms"]
-    assert by_class(found)[DEVICE_BOUND].n == 2
-
-
 def test_a_profile_without_spread_is_one_clear_line() -> None:
     with pytest.raises(InputError, match="has no spread"):
         coverage(a_record(msgspec.structs.replace(DEVICE, spread={})))
-
-
-def test_the_command_says_the_coverage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = str(tmp_path / "r.json.gz")
-    write_record(a_record(), path)
-    assert main(["compare", path, "--samples", "200", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)["coverage"]
-    expected = coverage(a_record(), 200)[DEVICE_BOUND]
-    percents = {f"{name}_percent": 100 * getattr(expected, name) for name in Coverage.__struct_fields__[1:]}
-    assert said == {DEVICE_BOUND: {"n": 5, **percents}}
-    assert main(["compare", path, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["coverage"] is None
-    assert main(["compare", path, "--samples", "200"]) == 0
-    assert any(
-        line.split()[:5] == [DEVICE_BOUND, "5", "40.0%", "20.0%", "40.0%"]
-        for line in capsys.readouterr().out.splitlines()
-    )
 
 
 def some_device_bound(record: Record) -> Record:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 from emulated_nvcc import COMPILER, write_nvcc
-from msgspec.structs import replace
 
-from streamsim.device import COMPILED, front_end_names, load_device, with_front_end
+from streamsim.device import COMPILED
 from streamsim.errors import InputError
 from streamsim_validate.calibrate.front_ends import KINDS, REPEATS, fit_front_end, measure_front_ends
-from streamsim_validate.gpu import CudaRounds, compiled_rounds, probes
+from streamsim_validate.gpu import compiled_rounds, probes
 
 SLICE = 32 << 10  # bytes
 
@@ -89,29 +88,3 @@ def test_a_compiler_that_does_not_work_stops_no_calibration() -> None:
     told: list[str] = []
     assert measure_front_ends([], Broken(), lambda what, *_: told.append(what)) == {}
     assert told == [f"calibrating {COMPILED}", f"leaving {COMPILED} out: it does not compile: no g++"]
-
-
-def test_compiled_programs_have_the_bare_calls_of_a_profile_that_has_none_of_theirs() -> None:
-    device = load_device("h200")
-    assert COMPILED not in device.front_ends
-    assert with_front_end(device, COMPILED) is device
-    assert load_device(f"h200:{COMPILED}") == device
-    assert COMPILED in front_end_names(device)
-    assert CudaRounds.name == COMPILED
-
-
-def test_a_profile_may_have_their_calls() -> None:
-    """Those of each round by hand: a copy takes 2 us, a kernel 4, an event 1, and entering a stream is no call."""
-    costs = {"i": 2e-6, "o": 2e-6, "k": 4e-6, "r": 1e-6, "w": 1e-6, "s": 1e-6, "|": 0.0}
-
-    class Known:
-        name, version = COMPILED, "C++"
-
-        def rounds_s(self, kinds: Sequence[str], _turns: int) -> list[float]:
-            return [sum(costs[letter] for letter in kind) for kind in kinds]
-
-    found = fit_front_end(measure_front_ends([], Known())[COMPILED].rounds, "measured: by hand")
-    device = load_device("h200")
-    own = with_front_end(replace(device, front_ends={COMPILED: found}), COMPILED)
-    assert own.name == f"h200:{COMPILED}"
-    assert (own.host.copy_s, own.host.kernel_s, own.host.enter_s) == pytest.approx((2e-6, 4e-6, 0.0), abs=1e-12)

@@ -117,16 +117,6 @@ def test_a_host_that_got_slower_is_found_again() -> None:
     assert profiles_of(drifted().runs[0]).speeds == pytest.approx({1: 1.0, 2: SLOWER}, rel=0.01)
 
 
-def test_a_groups_speed_is_set_beside_the_mean_of_both_calibrations() -> None:
-    """The host calibrated twice as slow afterwards: at its first speed it takes 1 / 1.5 times as long as usual."""
-    run = msgspec.structs.replace(drifted().runs[0], samples_after=calibrated(2.0))
-    assert profiles_of(run).speeds == pytest.approx({1: 1 / 1.5, 2: SLOWER / 1.5}, rel=0.01)
-    samples: tuple[dict[str, Any] | None, ...] = (None, {}, {"timings": []}, {"timings": "none"})
-    for nothing in samples:
-        alone = msgspec.structs.replace(drifted().runs[0], samples=nothing, samples_after=nothing)
-        assert profiles_of(alone).speeds == {}
-
-
 def test_predictions_follow_the_host() -> None:
     assert [row.error for row in compare(drifted()).rows] == pytest.approx([0, 0], abs=0.005)
     without = compare(a_record(a_run(early_and_late(), ()))).rows
@@ -164,46 +154,12 @@ def test_where_the_host_is_known_beside_each_sample_its_calibration_may_scatter(
     assert widths[0] == widths[1] < widths[2] / 2
 
 
-def test_a_pace_is_set_beside_the_one_of_the_calibrations_programs() -> None:
-    """Not beside the same chain among others, which takes longer: in calibrations nor in the entry's group."""
-    entry = msgspec.structs.replace(a_paced_entry(1, SLOWER, 1), group=1)
-    run = a_run((entry,), (a_group(1, 1.0),))
-    assert profiles_of(run).speeds_of(entry) == pytest.approx([1, SLOWER, 1], rel=0.01)
-    (row,) = compare(a_record(run)).rows
-    assert row.error == pytest.approx(0, abs=0.01)
-
-
-def test_without_paces_beside_a_calibrations_programs_the_groups_say_how_fast_the_host_was() -> None:
-    entry = msgspec.structs.replace(a_paced_entry(SLOWER, SLOWER, SLOWER), group=2)
-    before = {"timings": calibrated()["timings"]}
-    run = msgspec.structs.replace(a_run((entry,), GROUPS), samples=before, samples_after=before)
-    assert profiles_of(run).speeds_of(entry) == []
-    assert profiles_of(run).of(entry) == profiles_of(run).at_speed(profiles_of(run).speeds[2])
-
-
-def test_a_given_device_is_taken_as_it_is_whatever_the_pace() -> None:
-    entry = a_paced_entry(SLOWER, SLOWER, SLOWER)
-    (row,) = compare(a_record(a_run((entry,), ())), H200).rows
-    assert row.error == pytest.approx(1 / SLOWER - 1, abs=0.03)
-
-
 def test_a_pace_of_no_time_or_of_few_samples_says_nothing() -> None:
     """Fewer than three, or one that no clock has seen: the run's own profile then."""
     for entry in (a_paced_entry(SLOWER, SLOWER), a_paced_entry(SLOWER, SLOWER, SLOWER)):
         known = msgspec.structs.replace(entry, paces_s=(0.0, *entry.paces_s[1:]))
         assert profiles_of(a_run((), ())).speeds_of(known) == []
         assert profiles_of(a_run((), ())).of(known) == H200.with_connections(CONNECTIONS)
-
-
-def test_paces_that_say_nothing_leave_a_group_the_speed_of_its_own_chains() -> None:
-    """However many entries of the group have them: 0 s, below 0, or of too few samples."""
-    entry = msgspec.structs.replace(a_paced_entry(SLOWER, SLOWER, SLOWER), group=2)
-    for paces_s in ((0.0, 0.0, 0.0), (-1.0, 1e-4, 1e-4)):
-        wrong = msgspec.structs.replace(entry, paces_s=paces_s)
-        assert profiles_of(a_run((wrong,), GROUPS)).speeds == pytest.approx({1: 1.0, 2: SLOWER}, rel=0.01)
-    few = msgspec.structs.replace(a_paced_entry(1, 1), group=2)
-    assert profiles_of(a_run((few,), GROUPS)).speeds == pytest.approx({1: 1.0, 2: SLOWER}, rel=0.01)
-    assert profiles_of(a_run((entry,), (GROUPS[0],))).speeds == pytest.approx({1: 1.0, 2: SLOWER}, rel=0.01)
 
 
 # What others leave of the link

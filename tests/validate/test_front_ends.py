@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain, combinations
 from random import Random
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import make_device
 
-from streamsim.device import TIMES, Recorder, dump_device, mean_of, parse_device, recorder_of
+from streamsim.device import TIMES
 from streamsim.errors import InputError
 from streamsim_validate.calibrate.front_ends import (
     ALONE_KINDS,
-    FIRST,
-    KINDS,
-    LINEAR_KINDS,
-    NEW,
     RECORDINGS,
     REPEATS,
     fit_front_end,
@@ -35,7 +27,6 @@ from streamsim_validate.calibrate.front_ends import (
     measure_recorders,
     non_negative,
 )
-from streamsim_validate.gpu.libraries import CupyCalls, PytorchCalls, PytorchEagerCalls
 
 SOURCE = "measured: by hand"
 
@@ -176,31 +167,6 @@ def test_compiled_programs_enter_nothing() -> None:
     assert fit_front_end(slower, SOURCE).enter_s > 0
 
 
-def test_of_rounds_without_a_single_turn_nothing_says_what_first_calls_take() -> None:
-    rounds = rounds_of(Costs(1e-5, 1e-5, 1e-6, 1e-6, 1e-6, 1e-5, after_wait=1e-5))
-    del rounds[NEW]
-    assert fit_front_end(rounds, SOURCE).first_launch_s == 0
-    assert fit_front_end(rounds, SOURCE).after_wait_s > 0
-    del rounds[FIRST]
-    assert fit_front_end(rounds, SOURCE).after_wait_s == 0
-
-
-def test_every_round_is_measured_as_often_as_any_other() -> None:
-    rounds = rounds_of(Costs(1e-5, 1e-5, 1e-6, 1e-6, 1e-6, 1e-5))
-    assert {kind: len(seconds) for kind, seconds in rounds.items()} == dict.fromkeys((*KINDS, *ALONE_KINDS), REPEATS)
-    rounds = rounds_of(Costs(1e-5, 1e-5, 1e-6, 1e-6, 1e-6, 1e-5, 2e-5))
-    assert {kind: len(seconds) for kind, seconds in rounds.items()} == dict.fromkeys(
-        (*KINDS, *ALONE_KINDS, *LINEAR_KINDS), REPEATS
-    )
-
-
-def test_a_cost_that_would_be_negative_is_none() -> None:
-    """Entering takes less than no time by these rounds: a block made its calls cheaper."""
-    rounds = rounds_of(Costs(1e-5, 1e-5, 1e-6, 1e-6, 1e-6, 0.0))
-    cheaper = {kind: tuple(s * (0.8 if "|" in kind else 1) for s in seconds) for kind, seconds in rounds.items()}
-    assert fit_front_end(cheaper, SOURCE).enter_s == 0.0
-
-
 @pytest.mark.parametrize("damage", ["missing", "empty", "no time"])
 def test_rounds_that_are_no_calibration_are_refused(damage: str) -> None:
     rounds = rounds_of(Costs(1e-5, 1e-5, 1e-6, 1e-6, 1e-6, 1e-5))
@@ -213,68 +179,6 @@ def test_rounds_that_are_no_calibration_are_refused(damage: str) -> None:
 
 
 # What is called
-
-
-class Tensor:
-    """As much of a tensor as is touched, and what was done with it."""
-
-    def __init__(self, log: list[str], name: str) -> None:
-        self._log, self._name = log, name
-
-    def __getitem__(self, _: slice) -> Tensor:
-        return Tensor(self._log, f"{self._name}[]")
-
-    def pin_memory(self) -> Tensor:
-        return Tensor(self._log, "host")
-
-    def to(self, where: str, non_blocking: bool) -> Tensor:
-        self._log.append(f"{self._name}.to({where}, {non_blocking})")
-        return Tensor(self._log, "new")
-
-    def copy_(self, source: Tensor, non_blocking: bool) -> None:
-        self._log.append(f"{self._name}.copy_({source._name}, {non_blocking})")
-
-
-def torch_of(log: list[str]) -> Any:
-    def operation(name: str) -> Any:
-        def call(*arguments: Tensor, out: Tensor | None = None) -> Tensor:
-            given = [argument._name for argument in arguments] + ([] if out is None else [f"out={out._name}"])
-            log.append(f"{name}({', '.join(given)})")
-            return Tensor(log, "new")
-
-        return call
-
-    cuda = SimpleNamespace(
-        set_device=lambda _: None, stream=nullcontext, Stream=object, Event=object, synchronize=lambda: None
-    )
-    return SimpleNamespace(
-        __version__="0",
-        cuda=cuda,
-        zeros=lambda *_, device="cpu": Tensor(log, "card" if device == "cuda" else "host"),
-        sin=operation("sin"),
-        nn=SimpleNamespace(functional=SimpleNamespace(linear=operation("linear"))),
-    )
-
-
-def test_pytorch_is_called_in_two_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slices of memory that is there, or new memory for all; a linear layer has new memory either way."""
-    for library, expected in (
-        (PytorchCalls, ["card[].copy_(host[], True)", "sin(card[], out=card[])", "host[].copy_(card[], True)"]),
-        (PytorchEagerCalls, ["host[].to(cuda, True)", "sin(new)", "host[].copy_(new, True)"]),
-    ):
-        log: list[str] = []
-        monkeypatch.setitem(sys.modules, "torch", torch_of(log))
-        calls = library(0)
-        calls.copy_in(3)
-        calls.kernel(3)
-        calls.copy_out(3)
-        calls.linear(3)
-        assert log == [*expected, "linear(card, card, card)"]
-
-
-def test_cupy_has_no_linear_layer() -> None:
-    with pytest.raises(NotImplementedError):
-        CupyCalls.linear(None, 0)  # type: ignore[arg-type]
 
 
 # Least squares without negative numbers, held to what makes a solution the best one, and to every other one.
@@ -382,19 +286,3 @@ def test_a_ratio_is_that_of_calls_in_turn_whatever_the_hosts_speed(
     assert recorder.backward == pytest.approx(known["forward and backward"], rel=1e-6)
     assert recorder.least <= min(recorder.ratio, recorder.backward)
     assert recorder.most >= max(recorder.ratio, recorder.backward)
-
-
-def test_a_profile_keeps_them_and_those_of_two_hosts_have_a_mean() -> None:
-    one, other = (
-        Recorder(ratio=r, backward=r + 0.1, least=r, most=r + 0.2, source="measured: by hand") for r in (1.2, 1.4)
-    )
-    devices = [msgspec.structs.replace(make_device(), recorders={"pytorch": it}) for it in (one, other)]
-    assert parse_device(dump_device(devices[0])) == devices[0]
-    both = mean_of(*devices).recorders["pytorch"]
-    assert (both.ratio, both.backward, both.least, both.most) == pytest.approx((1.3, 1.4, 1.2, 1.6))
-    assert recorder_of(devices[0], "pytorch") == one
-    assert recorder_of(make_device(), "pytorch").source.startswith("measured")
-
-
-def test_a_call_that_is_recorded_faster_by_chance_costs_nothing() -> None:
-    assert fit_recorder({"forward": ((2.0, 1.0),) * 3}, "measured: by hand").ratio == 1.0

@@ -55,13 +55,6 @@ def test_repeats_are_interleaved_in_an_order_shuffled_by_the_seed(order: list[st
     assert first == again != other
 
 
-def test_results_come_as_they_settle_and_are_returned_in_order() -> None:
-    settled: list[Entry] = []
-    results = replayed(_items(3), fake_gpu()[0], 2, on_entry=settled.append)
-    assert [result.key for result in results] == ["0", "1", "2"]
-    assert sorted(result.key for result in settled) == ["0", "1", "2"]
-
-
 SMALL_COPY = Schedule((Copy("h2d", N, 1, HOST, DEVICE),), ("non-blocking",), BUFFERS)
 
 
@@ -147,13 +140,6 @@ def test_a_sample_that_fails_leaves_nothing_that_was_beside_it(meter: str, monke
     assert result.paces_s == result.links_s == ()
 
 
-def test_ctrl_c_before_the_first_sample_leaves_nothing_ok() -> None:
-    settled: list[Entry] = []
-    with pytest.raises(KeyboardInterrupt):
-        replayed(_items(3), fake_gpu()[0], 4, on_entry=settled.append, on_step=interrupt_after(1))
-    assert sorted(result.status for result in settled) == ["interrupted", "interrupted", "ok"]
-
-
 def test_a_lost_context_loses_nothing_measured_before(order: list[str]) -> None:
     gpu, cuda = fake_gpu()
     settled: list[Entry] = []
@@ -183,14 +169,6 @@ def test_a_cuda_error_in_one_schedule_is_one_line_and_the_others_go_on() -> None
     bad, good = replayed([Planned("bad", SMALL_COPY), Planned("good", depth_first(SMALL, 2, 2))], gpu, 2)
     assert bad.status == "failed: the schedule: FakeError: invalid argument"
     assert good.status == "ok"
-
-
-def test_too_many_streams_is_one_line() -> None:
-    gpu, cuda = fake_gpu()
-    cuda.most_streams = 4
-    many, few = replayed([Planned("many", depth_first(SMALL, 9, 9)), Planned("few", depth_first(SMALL, 2, 2))], gpu, 1)
-    assert "streams = 9: the driver gave 4 and no more" in many.status
-    assert few.status == "ok"
 
 
 def test_memory_is_checked_before_it_is_allocated() -> None:

@@ -164,13 +164,6 @@ def test_the_package_nvtx(load: Any) -> None:
     assert found[3:] == [("work", 8, 9), ("work", 7, 10), ("d", 11, 12)]
 
 
-def test_a_version_without_such_functions_is_imported_as_it_is(load: Any, tmp_path: Path) -> None:
-    (tmp_path / "nvtx" / "nvtx.py").write_text("mark = 1\n")
-    nvtx, ranges = load("nvtx.nvtx")
-    assert nvtx.mark == 1
-    assert ranges.rows == []
-
-
 def test_the_card_is_waited_for_at_both_ends_of_the_window_alone(load: Any, clock: Clock) -> None:
     """The second of that name, counted as they open: 1 and 4 are the first's, the wait is 5, then 6 to 8."""
     nvtx, ranges = load("torch.cuda.nvtx", step=2)

@@ -2,7 +2,6 @@
 
 import math
 import statistics
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,12 +9,11 @@ from documents import ROOT
 from fake_cuda import fake_gpu
 from once import compare_once
 from small_record import MACHINE
-from strategies import COST, make_device
+from strategies import make_device
 
 from streamsim.device import Device, FrontEnd, changed
 from streamsim.errors import InputError
 from streamsim.program import Kernel
-from streamsim_validate.cli import main
 from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, expectations
 from streamsim_validate.compare.comparison import GOOD_CHOICE, share_within
 from streamsim_validate.compare.predictions import links_beside, schedule_of
@@ -33,7 +31,6 @@ from streamsim_validate.records import (
     digest,
     key_of,
     read_record,
-    write_record,
 )
 from streamsim_validate.suites import stand_ins
 
@@ -191,16 +188,6 @@ def test_with_what_issuing_took_a_miss_is_told_from_one_of_the_calls() -> None:
     assert row.at_speed_error == pytest.approx(0, abs=1e-6)
 
 
-def test_where_calls_cost_nothing_nothing_says_how_fast_the_host_was() -> None:
-    free = FrontEnd(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, "assumed: by hand")
-    record = a_record(an_entry(1, 100, ONE_US), a_paced_entry(2.0, 2.0, 2.0))
-    card = msgspec.structs.replace(CARD, front_ends={"cupy": free}, spread={"h2d.bandwidth_bytes_per_s": 0.01})
-    found = compare(record, card)
-    assert [row.speeds for row in found.rows] == [(), ()]
-    assert found.rows[0].predicted_s == pytest.approx((16.384 + 100 + 16.384) * US)
-    assert len(expectations(record, found.rows, 20, device=card)) == 2
-
-
 def test_kernels_take_what_they_took_in_chains_less_the_hand_over_by_hand() -> None:
     """Of 100 us in one piece and 40 us in one of three, each in a chain that hands on in 2 us: 98 and 38 us.
 
@@ -237,11 +224,6 @@ def test_a_program_without_the_times_of_its_kernels_is_not_predicted() -> None:
     found = compare(a_record(good, bad))
     assert len(found.rows) == 1
     assert "the times of its kernels are missing" in found.unpredicted[0].reason
-
-
-def test_a_program_that_does_not_say_how_it_was_cut_is_no_entry() -> None:
-    with pytest.raises(InputError, match=r"^entry '.*': is a program and has no case; measure it again$"):
-        msgspec.structs.replace(an_entry(1, 100, 140), recipe=None)
 
 
 def test_the_choice_is_among_the_programs_of_a_workload() -> None:
@@ -310,76 +292,12 @@ def test_intervals_are_as_wide_as_the_link_varied_from_run_to_run() -> None:
     assert width(both_ways, "steady") < 0.055 < 0.2 < width(both_ways, "varied") < 0.5
 
 
-def test_intervals_are_as_wide_as_kernels_are_known_from_the_calibration() -> None:
-    """A kernel of 1 ms of 1.04 in all, known to 2 % as those of the profile: 3.29 times that, 0.066 * 1000 / 1040.
-
-    What the model misses of 3 copies and kernels in that time is 0.02 wide. Of programs whose calls take all of the
-    time the kernels do not count.
-    """
-    spread = {"h2d.latency_s": 1e-6, "compute.kernels": 0.02}
-    profile = make_device(kernels=(COST,), floor=2000)
-    card = msgspec.structs.replace(profile, front_ends={"cupy": LIBRARY}, spread=spread)
-    blind = msgspec.structs.replace(card, spread=spread | {"compute.kernels": 0.0})
-    heavy, light = a_record(an_entry(1, 1000, 1040)), a_record(an_entry(64, 64, MANY_US))
-    width, without, of_light, light_without = (
-        expectations(record, compare(record, known).rows, 150, device=known)[0].width
-        for record in (heavy, light)
-        for known in (card, blind)
-    )
-    assert without < 0.03
-    assert width == pytest.approx(math.hypot(0.066 * 1000 / 1040, without), rel=0.15)
-    assert of_light == pytest.approx(light_without, rel=0.01)
-
-
 def with_links(entry: Entry, links_s: tuple[float, ...]) -> Entry:
     """The entry with three runs, and so many seconds of a copy each way beside each."""
     assert entry.program is not None
     program = msgspec.structs.replace(entry.program, run_links_s=links_s)
     walls = entry.wall_s[:1] * 3
     return msgspec.structs.replace(entry, wall_s=walls, issue_s=(12 * US,) * 3, paces_s=(7 * US,) * 3, program=program)
-
-
-def test_an_interval_is_about_what_is_predicted_with_the_host_beside_each_run() -> None:
-    """At half the speed calibrated, twice what bare calls would say; and as wide as of one at its own speed."""
-    card = msgspec.structs.replace(CARD, spread={"h2d.bandwidth_bytes_per_s": 0.001})
-    found = []
-    for speed in (1.0, 2.0):
-        record = own_profile(a_record(a_paced_entry(*(speed,) * 3)), card)
-        found += expectations(record, compare(record).rows, 100)
-    usual, slow = found
-    assert slow.row.predicted_s == pytest.approx(2 * usual.row.predicted_s, rel=0.01)
-    for end in ("low_s", "high_s"):
-        of_usual, of_slow = (getattr(one.interval, end) / one.row.predicted_s for one in found)
-        assert of_slow == pytest.approx(of_usual)
-    assert slow.interval.low_s < slow.row.predicted_s < slow.interval.high_s
-
-
-@pytest.fixture
-def written(tmp_path: Path) -> str:
-    path = tmp_path / "programs.json.gz"
-    card = msgspec.structs.replace(CARD, spread={"h2d.bandwidth_bytes_per_s": 0.01})
-    issued = msgspec.structs.replace(an_entry(64, 6.4, 1.5 * MANY_US, (1.5,) * 2), paces_s=(7 * US,) * 2)
-    record = a_record(an_entry(1, 100, 1.01 * ONE_US), issued)
-    write_record(own_profile(record, card), path)
-    return str(path)
-
-
-def test_the_comparison_is_by_front_end(
-    written: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "140")
-    assert main(["compare", written, "--samples", "20", "--worst", "1"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Emulated, programs: 2 programs, profile calibrated with the record"
-    rows = [line.split() for line in lines if line.startswith("  cupy ")]
-    assert rows[0][:7] == ["cupy", "device-bound", "1", "0.99%", "0.99%", "0.99%", "-0.99%"]
-    assert rows[1][:7] == ["cupy", "host-bound", "1", "33.33%", "33.33%", "33.33%", "-33.33%"]
-    assert rows[3][:3] == ["cupy", "host-bound", "1"]
-    assert float(rows[3][3].rstrip("%")) < 0.1  # at its speed
-    assert sum(len(row) == 8 and row[2] == "1" for row in rows) == 2  # of intervals: inside, below, above, widths
-    assert "choice, cupy: within 5% of the best measured for 1 of 1 workloads (100.0%), 0.00% off at worst" in lines
-    assert "host, cupy: calls took 1.00 to 1.00 times as long as calibrated" in lines
-    assert not any("formula" in line for line in lines)
 
 
 # Records of the suite

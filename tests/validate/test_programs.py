@@ -4,8 +4,6 @@ Those in C++ are compiled for the host (``emulated_nvcc``).
 """
 
 import os
-import shutil
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -23,7 +21,7 @@ from streamsim.device import KernelCost
 from streamsim.errors import InputError
 from streamsim_validate.gpu import Compiled
 from streamsim_validate.records import recipe_of
-from streamsim_validate.run import Planned, check_language
+from streamsim_validate.run import Planned
 from streamsim_validate.run.kernels import FEW, NEAR, TRIES, rounds_for, said_s
 from streamsim_validate.run.programs import Cuda, Python, Result, function_of
 from streamsim_validate.suites import stand_ins
@@ -63,14 +61,6 @@ def test_a_program_of_every_pattern_is_run_and_verified(language: Language, conf
     assert len(once.issue_s) == len(once.wall_s) == len(thrice.wall_s) == 5
     calls_s = 0.0 if config.launch == "graph" else 2 * config.chunks * CALL_S  # a graph is one call, whatever is in it
     assert thrice.wall_s[0] - once.wall_s[0] == pytest.approx(2 * 1024 * 40 * ROUND_S + calls_s)
-
-
-@pytest.mark.usefixtures("library")
-@pytest.mark.parametrize("language", PYTHON)
-def test_a_workload_without_kernels_is_run(language: Language) -> None:
-    found = Python(language).run(Workload(64, (4,), ()), Config(chunks=4, streams=2), 2)
-    assert found.verified
-    assert len(found.wall_s) == 2
 
 
 @pytest.mark.parametrize("language", PYTHON)
@@ -231,18 +221,6 @@ def test_rounds_are_found_that_take_the_time(floor_s: float, launch_s: float, ro
         assert abs(seconds - wanted_s) <= max(NEAR * wanted_s, round_s) * (1 + 1e-9)
 
 
-def test_where_rounds_have_no_effect_the_search_ends() -> None:
-    """The first operation of two arrays in PyTorch is no stand-in."""
-    asked: list[int] = []
-
-    def time_of(work: int) -> float:
-        asked.append(work)
-        return 1e-3
-
-    assert rounds_for(2e-3, time_of) == (FEW, 1e-3)
-    assert len(asked) <= TRIES
-
-
 def test_what_kernels_are_said_to_take() -> None:
     """By hand: one by its time, one of three launches by theirs together, one by the profile's cost of its elements."""
     cost = KernelCost("sincos", 2, (1000, 2000), (1e-6, 3e-6))
@@ -254,18 +232,3 @@ def test_what_kernels_are_said_to_take() -> None:
 
 
 # What is refused
-
-
-def test_without_nvcc_there_are_no_programs_in_cpp(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda _: None)
-    with pytest.raises(InputError, match="--as cuda-c\\+\\+: no nvcc to compile it with; install the CUDA toolkit"):
-        check_language("cuda-c++", ())
-
-
-@pytest.mark.usefixtures("library")
-def test_another_card_than_the_first_is_told_to_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen: list[int] = []
-    monkeypatch.setattr(sys.modules["torch"].cuda, "set_device", chosen.append, raising=False)
-    Python("pytorch", card=2)
-    Python("pytorch")
-    assert chosen == [2]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from fake_arrays import CALL_S, MINE, ROUND_S, Card, installed
 from fake_cuda import fake_gpu
-from msgspec.structs import replace
 from strategies import make_device
 
 from streamsim import Config, Workload, WorkloadKernel
@@ -16,7 +15,7 @@ from streamsim.code import Language
 from streamsim.device import KernelCost
 from streamsim.errors import InputError
 from streamsim.program import Point
-from streamsim.search import Grid, candidates, default_grid
+from streamsim.search import candidates, default_grid
 from streamsim.text import one_line
 from streamsim_validate.compare import compare
 from streamsim_validate.gpu import Gpu
@@ -110,15 +109,6 @@ def test_several_kernels_keep_their_shares_and_their_points(tmp_path: Path) -> N
     assert second.name == "named"
 
 
-@pytest.mark.usefixtures("library")
-def test_a_workload_without_kernels_is_tuned_at_once(tmp_path: Path) -> None:
-    workload = Workload(1024, (4,), ())
-    found = tune(a_task(tmp_path, workload), fake_gpu()[0])
-    assert found.kernels is None
-    assert found.workload == workload
-    assert len(found.tried) == 4
-
-
 def found_in(folder: Path, stops: int | None = None) -> tuple[Tuned, int]:
     """What tuning finds, and how many programs were run; Ctrl-C in that of the number."""
     with pytest.MonkeyPatch.context() as patch:
@@ -154,21 +144,6 @@ def test_interrupted_a_tuning_of_programs_finds_what_it_would_have_found(
     assert rest <= whole[1] - stops + 5  # of two programs in three turns each, those before it are run again
     keys = [entry.key for run in read_record(tmp_path / "tuned.json.gz").runs for entry in run.entries]
     assert len(keys) == len(set(keys))
-
-
-@pytest.mark.usefixtures("library")
-def test_a_journal_of_another_language_is_refused(tmp_path: Path) -> None:
-    def stop(what: str, _done: int, _of_all: int) -> None:
-        if "side by side" in what:
-            raise KeyboardInterrupt
-
-    task = a_task(tmp_path, budget=1)
-    with pytest.raises(KeyboardInterrupt):
-        tune(task, fake_gpu()[0], stop)
-    with pytest.raises(InputError, match="its suite is 'tune as cupy' and this one 'tune as pytorch'"):
-        tune(replace(task, language="pytorch"), fake_gpu()[0])
-    with pytest.raises(InputError, match="its suite is 'tune as cupy' and this one 'tune'"):
-        tune(replace(task, language=None), fake_gpu()[0])
 
 
 # What fails
@@ -220,23 +195,6 @@ def test_a_program_that_fails_is_left_out_with_the_reason(tmp_path: Path, error:
 def test_output_that_is_not_verified_is_no_time(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^kernels: failed: its output is not that of the serial program; its time"):
         tune(a_task(tmp_path), fake_gpu()[0], runner=scripted(verified=False))
-
-
-def test_kernels_that_could_not_be_timed_are_timed_by_the_next_call(tmp_path: Path) -> None:
-    task = a_task(tmp_path)
-    with pytest.raises(InputError):
-        tune(task, fake_gpu()[0], runner=scripted(verified=False))
-    assert len(tune(task, fake_gpu()[0], runner=scripted()).tried) == 4
-
-
-@pytest.mark.usefixtures("library")
-def test_what_pytorch_cannot_is_left_out(tmp_path: Path) -> None:
-    """More than 32 streams."""
-    grid = Grid((40,), (1, 40), ("depth-first",))
-    task = a_task(tmp_path, configs=tuple(grid.configs(WORKLOAD)))
-    found = tune(replace(task, language="pytorch"), fake_gpu()[0])
-    (why,) = found.left_out.values()
-    assert why.startswith("failed: streams = 40: PyTorch has 32")
 
 
 def test_side_by_side_programs_run_in_turns() -> None:

@@ -145,19 +145,6 @@ def test_with_one_queue_or_an_unknown_number_nothing_is_done(queues: int) -> Non
     assert cuda.uses == 0
 
 
-def test_what_it_takes_it_gives_back() -> None:
-    order, cuda, streams = emulated(4)
-    free = cuda.device_bytes
-    order.before(program(4))
-    assert cuda.device_bytes > free
-    order.close()
-    assert cuda.device_bytes == free
-    assert len(cuda._streams) == 1 + len(streams)
-    assert not cuda._event_time
-    order.lose()
-    order.before(program(4))  # and it can be used again
-
-
 @pytest.mark.parametrize(("value", "found"), [("", 0), ("1", 1), ("8", 8), ("99", 32), ("many", 0)])
 def test_the_number_of_queues_is_known_only_when_it_is_set(
     monkeypatch: pytest.MonkeyPatch, value: str, found: int

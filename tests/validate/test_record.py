@@ -37,7 +37,6 @@ from streamsim_validate.records.record import (
     Record,
     Run,
     check_same_card,
-    median_and_spread,
     to_times,
 )
 from streamsim_validate.suites import sincos, suite
@@ -224,12 +223,6 @@ def test_a_card_whose_name_contains_the_records_is_another(description: str, acc
             check_same_card(record.card, profile)
 
 
-def test_median_and_spread() -> None:
-    """Of 1, 2, 3, 4, 100 the quartiles are 2 and 4."""
-    assert median_and_spread((100.0, 1.0, 2.0, 3.0, 4.0)) == (3.0, 1.0)
-    assert median_and_spread((5.0,)) == (5.0, 0.0)
-
-
 # Journals
 
 
@@ -276,29 +269,6 @@ def test_a_schedule_measured_again_keeps_its_fuller_entry() -> None:
     found = fold(lines)
     assert [[(one.key, len(one.wall_s)) for one in run.entries] for run in found.runs] == [[("b", 3)], [("a", 3)]]
     assert [one.key for _, one in found.measured()] == ["b", "a"]
-
-
-def test_a_torn_header_is_written_again(tmp_path: Path) -> None:
-    """The program died in its first line: nothing is lost, and what comes next does not stand behind the torn piece."""
-    path = tmp_path / "x.journal"
-    path.write_bytes(msgspec.json.encode(HEADER)[:20])
-    with Journal(path, HEADER) as again:
-        again.append(BEGINS)
-    assert read_journal(path) == [HEADER, BEGINS]
-
-
-def test_a_resumed_run_numbers_its_groups_on(tmp_path: Path) -> None:
-    grouped = [msgspec.structs.replace(entry(key), group=number) for key, number in (("a", 1), ("b", 2))]
-    with Journal(journal(tmp_path / "x.journal", [HEADER, BEGINS, *grouped]), HEADER) as open_journal:
-        assert open_journal.next_group == 3
-    with Journal(tmp_path / "y.journal", HEADER) as empty:
-        assert empty.next_group == 1
-
-
-def test_runs_with_different_connections_stay_apart() -> None:
-    other = msgspec.structs.replace(BEGINS, connections=1)
-    found = fold([HEADER, BEGINS, entry("a"), other, entry("a", 1)])
-    assert [(run.connections, len(run.entries[0].wall_s)) for run in found.runs] == [(8, 3), (1, 1)]
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,11 @@ from itertools import product
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 from effort import examples
 from fake_cuda import LEGACY, Launch, fake_gpu, replayed
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from streamsim.errors import InputError
 from streamsim.program import (
@@ -42,7 +40,6 @@ from streamsim_validate.records.recipe import (
     legacy_kernels,
     relay,
     stages,
-    with_timing_events,
 )
 from streamsim_validate.run import Planned
 from streamsim_validate.suites import sincos
@@ -232,16 +229,6 @@ def test_a_graph_is_launched_once_between_two_timing_events() -> None:
     assert [calls[3][1], calls[5][1]] == ["start", "stop"]
 
 
-def test_timing_events_leave_the_program_as_it_is() -> None:
-    schedule = ring(SMALL, 7, 3, 2)
-    timed = with_timing_events(schedule)
-    added = {schedule.events, schedule.events + 1, schedule.events + 2}
-    own = tuple(op for op in timed.ops if not (isinstance(op, RecordEvent | WaitEvent) and op.event in added))
-    assert own == schedule.ops
-    assert timed.events == schedule.events + 3  # start, stop, the end of the second stream
-    assert with_timing_events(depth_first(SMALL, 3, 1)).events == 2
-
-
 @st.composite
 def programs(draw: st.DrawFn) -> Schedule:
     """Any pattern of any small workload."""
@@ -361,20 +348,6 @@ def test_a_kernel_that_goes_wrong_later_loses_its_samples() -> None:
     assert result.wall_s == ()
 
 
-def test_a_reference_that_raises_fails_its_schedule_alone() -> None:
-    def reference(*_: object) -> list[NDArray[np.uint8]]:
-        raise ValueError("boom")
-
-    register(KernelSpec("mine", 'extern "C" __global__ void mine(const Arrays a) {}', reference=reference))
-    jobs = [
-        Planned(name, depth_first(Workload(300, (4,), (4,), (WorkloadKernel(name, parameter=1),)), 2, 1))
-        for name in ("mine", "sincos")
-    ]
-    broken, fine = replayed(jobs, fake_gpu()[0], 2)
-    assert broken.status.endswith("kernel 'mine': its reference raises ValueError: boom")
-    assert (fine.status, len(fine.wall_s)) == ("ok", 2)
-
-
 def test_a_kernel_without_reference_is_compared_with_its_ops_one_at_a_time() -> None:
     register(KernelSpec("mine", 'extern "C" __global__ void mine(const Arrays a) {}'))
 
@@ -430,16 +403,3 @@ def test_a_buffer_that_one_schedule_writes_is_fresh_input_of_another() -> None:
     jobs = [Planned(schedule.name, schedule) for schedule in (there, back, only)]
     for order in (jobs, jobs[::-1]):
         assert [(found.status, found.verified) for found in replayed(order, fake_gpu()[0], 2)] == [("ok", True)] * 3
-
-
-def test_anonymous_copies_are_timed_but_have_no_output_to_verify() -> None:
-    (result,) = replayed([Planned("x", Schedule((Copy("h2d", 4096, 1),), ("non-blocking",)))], fake_gpu()[0], 2)
-    assert (result.status, result.verified, len(result.wall_s)) == ("ok", False, 2)
-
-
-def test_the_samples_are_of_the_program() -> None:
-    (result,) = replayed([Planned("x", depth_first(SMALL, 4, 2))], fake_gpu()[0], 5)
-    assert len(result.wall_s) == 5
-    for device_s, issue_s, wall_s in zip(result.device_s, result.issue_s, result.wall_s, strict=True):
-        assert 0 < issue_s <= wall_s
-        assert 0 < device_s < 1

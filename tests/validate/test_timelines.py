@@ -14,7 +14,7 @@ from streamsim_validate.calibrate import Samples
 from streamsim_validate.gpu import Gpu, Replayer, profiler
 from streamsim_validate.records.files import Traced, finish, journal_path, read_journal, read_record
 from streamsim_validate.records.record import Entry, Spans, spans_of, timeline_of
-from streamsim_validate.run import Plan, run
+from streamsim_validate.run import Plan
 from streamsim_validate.run.campaign import measure_plan
 from streamsim_validate.suites import sincos
 
@@ -78,13 +78,6 @@ def test_one_that_cannot_be_traced_stops_nothing_and_is_tried_again(
     record = finish(journal_path(plan.output), plan.output)
     assert all(entry.timeline is not None for _, entry in record.measured())
     assert [len(entry.wall_s) for _, entry in record.measured()] == [2, 2]
-
-
-def test_without_the_profiler_library_nothing_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profiler, "is_available", lambda: False)
-    with pytest.raises(InputError, match=r"--timelines: install NVIDIA's profiler library"):
-        run(a_plan(tmp_path))
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_interrupted_trace_loses_no_calibration_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

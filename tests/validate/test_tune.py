@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import fake_cuda
 import pytest
@@ -216,27 +215,6 @@ def test_a_recipe_builds_the_program_of_its_configuration(config: Config, worklo
 # Kernels of one's own
 
 
-MINE = 'extern "C" __global__ void twice(const Arrays a) {}'
-
-
-def test_kernels_of_ones_own_are_what_is_measured(tmp_path: Path, card: Cards) -> None:
-    (tmp_path / "mine.cu").write_text(MINE)
-    assert load_kernels(str(tmp_path / "mine.cu")) == ["twice"]
-    launched: list[int] = []
-
-    def twice(launch: Launch) -> None:
-        launched.append(launch.elements)
-        launch.store(2 * launch.total())
-
-    workload = Workload(500, (4,), (4,), (WorkloadKernel("twice", duration_s=5e-6),))
-    task = a_task(tmp_path, workload=workload, kernels=(str(tmp_path / "mine.cu"),))
-    gpu, cuda = card(kernels={"twice": twice})
-    found = tune(task, gpu)
-    sizes = {part.elements for tried in found.tried for part in workload.cut(tried.config.chunks)}
-    assert set(launched) == sizes
-    assert {name for name, _ in cuda.threads_launched} == {"twice"}
-
-
 def test_a_kernel_that_does_not_compile_is_one_error(tmp_path: Path, card: Cards) -> None:
     (tmp_path / "bad.cu").write_text('extern "C" __global__ void bad(const Arrays a) { nonsense }')
     load_kernels(str(tmp_path / "bad.cu"))
@@ -257,10 +235,3 @@ def test_a_kernel_that_does_not_compile_is_one_error(tmp_path: Path, card: Cards
 
 
 # Bad tasks
-
-
-@pytest.mark.parametrize("what", [{"configs": ()}, {"budget": 0}, {"repeats": 0}])
-def test_a_task_of_nothing_is_refused(tmp_path: Path, what: dict[str, Any]) -> None:
-    (name,) = what
-    with pytest.raises(InputError, match=f"{name} = .*: nothing to measure; give at least one"):
-        a_task(tmp_path, **what)

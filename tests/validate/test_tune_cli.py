@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +11,7 @@ from typing import Any
 
 import pytest
 from fake_arrays import CALL_S, ROUND_S, installed
-from fake_cuda import CARD, Launch, fake_gpu
+from fake_cuda import Launch, fake_gpu
 
 from streamsim_validate.cli import main
 from streamsim_validate.cli import tune as cli
@@ -47,21 +44,6 @@ def card(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("card")
-def test_it_says_what_it_measured_and_what_that_gained(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tune", *QUICK]) == 0
-    said = capsys.readouterr()
-    lines = said.out.splitlines()
-    assert sum(" +- " in line for line in lines) == 3
-    assert any(line.startswith("  model ") for line in lines)
-    assert any(line.startswith("  found ") for line in lines)
-    assert lines[0] == "3 of 13 programs measured"
-    assert lines[-2:] == ["record: t.json.gz", "no --device given: h200"]
-    assert f"another card than this {CARD.name}" in said.err
-    assert len(list(read_record("t.json.gz").measured())) in (4, 5)
-    assert not journal_path("t.json.gz").exists()
-
-
-@pytest.mark.usefixtures("card")
 def test_the_json_is_one_object_of_what_was_found(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", *QUICK, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -77,23 +59,6 @@ def test_the_json_is_one_object_of_what_was_found(capsys: pytest.CaptureFixture[
     assert 0 <= found["promise"] < 1
     assert found["left_out"] == {}
     assert found["workload"]["inputs"] == [65536]
-
-
-@pytest.mark.usefixtures("card")
-def test_the_csv_has_a_row_for_each_that_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tune", *QUICK, "--format", "csv"]) == 0
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    assert len(rows) == 3
-    assert all(float(row["measured_s"]) > 0 and float(row["predicted_s"]) > 0 for row in rows)
-    assert {row["order"] for row in rows} <= {"depth-first", "breadth-first"}
-
-
-@pytest.mark.usefixtures("card")
-def test_the_grid_is_what_the_options_say(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tune", *QUICK, "--order", "depth-first", "--buffers", "2", "--launch", "graph", "--json"]) == 0
-    tried = json.loads(capsys.readouterr().out)["tried"]
-    ways = {(one["order"], one["buffers"], one["launch"]) for one in tried}
-    assert ways <= {("depth-first", 2, "graph"), ("depth-first", 1, "graph")}  # of one chunk there is one buffer
 
 
 def test_interrupted_it_says_how_to_go_on_and_goes_on(
@@ -174,25 +139,6 @@ def test_without_nvcc_it_says_so_before_the_card_is_opened(
     monkeypatch.setattr(cli, "open_gpu", lambda _: pytest.fail("opens the card"))
     monkeypatch.setenv("PATH", "")
     assert_one_line(capsys, [*QUICK, "--as", "cuda-c++"], "--as cuda-c++: no nvcc to compile it with")
-
-
-@pytest.mark.usefixtures("card")
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--as", "cupy", "--kernels", "mine.cu"], "mine.cu: expected a .py file with a function kernels"),
-        (["--as", "pytorch"], "pip install torch"),
-    ],
-)
-def test_what_a_language_lacks_is_said_behind_the_note(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    assert main(["tune", *QUICK, *arguments]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert message in said.err.splitlines()[-1]
-    assert not os.path.exists("t.json.gz.journal")
 
 
 # Bad input

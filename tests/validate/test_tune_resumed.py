@@ -133,31 +133,6 @@ def test_more_budget_goes_on_from_what_was_measured(tmp_path: Path, card: Cards)
     assert len([key for key in spy.asked if not key.startswith("again: ")]) == 2
 
 
-def test_more_repeats_measure_again(tmp_path: Path, card: Cards) -> None:
-    task = a_task(tmp_path, budget=2)
-    with pytest.raises(KeyboardInterrupt):
-        tune(task, card()[0], ctrl_c_on("side by side"))
-    tune(replace(task, repeats=5), card()[0])
-    (run,) = read_record(task.output).runs
-    assert {len(entry.wall_s) for entry in run.entries} == {5, 15}
-
-
-def test_under_another_number_of_queues_it_is_another_run(
-    tmp_path: Path, card: Cards, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = a_task(tmp_path, budget=2)
-    with pytest.raises(KeyboardInterrupt):
-        tune(task, card()[0], ctrl_c_on("side by side"))
-    monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1")
-    tune(task, card()[0])
-    one, other = read_record(task.output).runs
-    assert (one.connections, other.connections) == (8, 1)
-    assert [len(run.entries) for run in (one, other)] == [
-        2,
-        2 + len({e.key for e in other.entries if "again" in e.key}),
-    ]
-
-
 @pytest.mark.parametrize(
     ("what", "said"),
     [
@@ -191,13 +166,3 @@ def test_a_journal_whose_programs_are_built_otherwise_now_is_refused(
     monkeypatch.setattr("streamsim_validate.run.tuning.digest", lambda _: "another")
     with pytest.raises(InputError, match="has measured another schedule '"):
         tune(task, card()[0])
-
-
-def test_a_record_is_not_overwritten_and_the_card_is_not_touched(tmp_path: Path, card: Cards) -> None:
-    task = a_task(tmp_path)
-    Path(task.output).write_bytes(b"precious")
-    gpu, cuda = card()
-    with pytest.raises(InputError, match=r"tuned\.json\.gz: there is such a file already; move it away, or"):
-        tune(task, gpu)
-    assert Path(task.output).read_bytes() == b"precious"
-    assert cuda.log == []

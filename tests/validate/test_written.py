@@ -8,13 +8,11 @@ is. Formula f is 10 and 20 % too long, g is 40 % too short and right.
 import csv
 import io
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from streamsim.report import Table, to_csv
-from streamsim.timeline import Timeline
+from streamsim.report import to_csv
 from streamsim_validate.cli.compare import _plain
 from streamsim_validate.compare.comparison import Absent, Comparison, Row
 from streamsim_validate.compare.coverage import Coverage, Verdict
@@ -170,13 +168,3 @@ def test_csv_by_hand() -> None:
     percents = ("error_percent", "noise_percent", "wall_error_percent")
     assert [float(rows[0][name]) for name in percents] == pytest.approx([30, 1, -5])
     assert [rows[0][name] for name in ("class", "pattern", "effect")] == ["device-bound", "ring", "grid"]
-
-
-def rows(tables: Sequence[Table | str | Timeline]) -> dict[str, list[str]]:
-    """The lines of each table, by its title or first head; sentences under ""."""
-    found: dict[str, list[str]] = {"": [one for one in tables if isinstance(one, str)]}
-    for table in tables:
-        if isinstance(table, Table):
-            lines = [" ".join(row) for row in (table.heads, *(row for group in table.groups for row in group))]
-            found[table.title or table.heads[0]] = lines
-    return found
