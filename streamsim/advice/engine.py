@@ -270,7 +270,7 @@ class Tries:
 
     def alone(self, values: Values) -> Iterator[Trial]:
         """Yield each change by itself, the easiest first."""
-        for key, changes in changes_to_try(self._first, values):
+        for key, changes in changes_to_try(self._first, values, self._independent):
             trial, kinds = self.of(changes, key), _kinds(changes)
             self._open[kinds] = self._open.get(kinds, False) or (trial is not None and not trial.is_strong)
             if trial is not None and trial.against == key:
@@ -304,7 +304,7 @@ class Tries:
 
     def _one_more(self, best: Trial, values: Values) -> Trial | None:
         """Return the fastest of the lists with one change more, or with two; None if it gains next to nothing."""
-        tried = (changes for _, changes in changes_to_try(best.made.case, values))
+        tried = (changes for _, changes in changes_to_try(best.made.case, values, self._independent))
         singles = [changes for changes in tried if self._open.get(_kinds(changes), True)]
         shapes = [changes for changes in singles if _kinds(changes) in SHAPES]
         pairs = ((*one, *two) for one, two in combinations(shapes, 2) if values.in_pairs and _kinds(one) != _kinds(two))

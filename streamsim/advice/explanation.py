@@ -41,6 +41,7 @@ that of its busiest stream, the bound is max W, the mean of W is what is left wi
 gives (W - U) / n to its ops that queue.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,9 +53,9 @@ from streamsim.analysis import CAUSES, KEYS, Key, Removals, limits_of, split_of
 from streamsim.device import Device, as_device, known_within, link_words
 from streamsim.displayed import Result, attributes
 from streamsim.errors import InputError
-from streamsim.program import Schedule, check_schedule
+from streamsim.program import Kernel, Schedule, check_schedule
 from streamsim.rules import TICKS_PER_S
-from streamsim.text import format_seconds, short
+from streamsim.text import format_seconds, short, shown
 from streamsim.timeline import Timeline
 from streamsim.transform import Origin, Scenario
 
@@ -188,26 +189,32 @@ class Explanation(Result):
 
     @property
     def largest(self) -> Loss | None:
-        """The cause that has lost most; or, where next to nothing is lost, the largest limit."""
-        is_lost = self.gap_s >= NEGLIGIBLE * self.makespan_s
-        return max((is_lost and self.losses) or self.limits or self.losses, key=lambda loss: loss.ticks, default=None)
+        """The cause that has lost most; or, where next to nothing is lost, the largest limit, if any."""
+        found = self.losses if self.gap_s >= NEGLIGIBLE * self.makespan_s else self.limits
+        return max(found, key=lambda loss: loss.ticks, default=None)
 
     @property
     def advice(self) -> str:
         """What to change first, in a sentence; or what sets the time, or that nothing is worth changing."""
         first, largest = self.first, self.largest
-        if largest is None and first is None:
-            return "nothing is lost"
         lost_s = largest.lost_s if largest in self.losses and largest else 0.0
         says_more = largest is not None and lost_s >= WORTH * self.makespan_s and _says_more(largest)
         if first is None:
             if says_more and largest is not None:
                 return f"{largest.title}: {largest.meaning}; {self.tried.most}"
-            limit = f"; what limits it is {largest.title}" if largest else ""
-            return f"{self.tried.words}{limit}"
+            return f"{self.tried.words}; what limits it is {largest.title if largest else self._longest()}"
         if says_more and largest is not None and lost_s >= THIRDS * first.saved_s():
             return f"{self.tried.words}; most is lost to {largest.title}: {largest.meaning}"
         return self.tried.words
+
+    def _longest(self) -> str:
+        """Return the engine that sets the bound, and of kernels the name of those that take longest."""
+        took_s = Counter[str]()
+        for op, start, end in zip(self.timeline.schedule.ops, self.timeline.start, self.timeline.end, strict=True):
+            if isinstance(op, Kernel):
+                took_s[op.name] += end - start
+        longest = max(took_s, key=took_s.__getitem__, default="")
+        return f"the {self.bound_by}" + f", above all {shown(longest)}" * (bool(longest) and "compute" in self.bound_by)
 
     def _json(self) -> dict[str, Any]:
         return {

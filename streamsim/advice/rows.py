@@ -25,6 +25,7 @@ from streamsim.transform import (
     LayersSource,
     LoopSource,
     allocates,
+    bounced,
     changed_by,
     chunk_count,
     dependences_of,
@@ -63,14 +64,17 @@ class Values(NamedTuple):
     in_pairs: bool = False
 
 
-def changes_to_try(case: Case, values: Values) -> Iterator[tuple[Key, tuple[Change, ...]]]:
-    """Yield the changes to try of a program, with the cause against which each is tried."""
+def changes_to_try(case: Case, values: Values, independent: bool = False) -> Iterator[tuple[Key, tuple[Change, ...]]]:
+    """Yield the changes to try of a program, with the cause against which each is tried.
+
+    ``independent``: its steps are said to need nothing of each other.
+    """
     if not any(map(is_work, case.schedule.ops)):
         return
     if isinstance(case.source, LoopSource):
         yield from _of_loop(case)
         return
-    found = _Rows(case, values)
+    found = _Rows(case, values, independent)
     for key, tries in (_OF_LAYERS if isinstance(case.source, LayersSource) else _TRIES).items():
         with suppress(InputError):  # no chunks are shown
             for changes in tries(found):
@@ -96,8 +100,8 @@ def _of_loop(case: Case) -> Iterator[tuple[Key, tuple[Change, ...]]]:
 class _Rows:
     """The changes to try of one program."""
 
-    def __init__(self, case: Case, values: Values) -> None:
-        self._case, self._values = case, values
+    def __init__(self, case: Case, values: Values, independent: bool) -> None:
+        self._case, self._values, self._independent = case, values, independent
         self._pipeline = case.pipeline
         self._needs = dependences_of(case.schedule)
         self._holds = has_host_waits(case.schedule)
@@ -141,7 +145,9 @@ class _Rows:
         if self._pipeline is not None:
             yield from self._pipeline_apart()
             return
-        if self._has_one_working_stream() and not all(map(names_memory, filter(is_work, self._case.schedule.ops))):
+        if not self._independent and bounced(self._case.schedule):
+            yield (make.keep(),)  # copied ahead, it would be old
+        elif self._has_one_working_stream() and not all(map(names_memory, filter(is_work, self._case.schedule.ops))):
             yield from ((make.prefetch(depth),) for depth in self._values.depths)
         more = tuple((make.streams(n),) for n in self._more_streams())
         if not self._needs.has_needless_order:

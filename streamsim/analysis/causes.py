@@ -16,6 +16,7 @@ Key = Literal[
     "host-issue",
     "small-chunks",
     "duplex",
+    "few-blocks",
     "few-chunks",
     "same-direction",
     "full-kernels",
@@ -105,6 +106,11 @@ CAUSES: dict[Key, Cause] = {
         "both directions share the link, whatever the schedule: move fewer bytes",
         "both directions share the link, whatever the schedule; move fewer bytes",
     ),
+    "few-blocks": Cause(
+        "kernels of too few blocks",
+        "they leave multiprocessors of the card without work: launch more blocks, or several such kernels side by side",
+        "launch more blocks, or several such kernels side by side",
+    ),
     "few-chunks": Cause(
         "too few chunks (fill and drain)",
         "the first copy in and the last copy out run alone: cut the work finer where it can be cut",
@@ -127,7 +133,6 @@ CAUSES: dict[Key, Cause] = {
     ),
 }
 LIMITS: tuple[Key, ...] = ("same-direction", "full-kernels", "unbalanced")
-LAST: Key = "few-chunks"
 # Removed after it: to blame for what is then left.
 BEHIND: dict[Key, Key] = {
     "needless-order": "issue-order",

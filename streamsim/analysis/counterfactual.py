@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from streamsim.checks import LARGEST_BYTES
+from streamsim.checks import LARGEST_BYTES, SHORTEST_KERNEL_S
 from streamsim.device import MOST_CONNECTIONS, Device, with_values, without
 from streamsim.program import Copy, HostWork, Kernel, Op, Region, Schedule, WaitThread
 from streamsim.transform import NON_BLOCKING, Scenario, last_work, working_streams
@@ -90,6 +90,17 @@ def without_latencies(scenario: Scenario) -> Scenario:
 def _bare(kernel: Kernel, device: Device) -> Kernel:
     alone_s, share, *_ = device.occupancy(kernel)
     return replace(kernel, duration_s=alone_s * share, fill=1.0, share=1.0, threads=0, parts=())
+
+
+def with_enough_blocks(schedule: Schedule) -> Schedule:
+    """Return the schedule whose kernels all fill the card, and end so much earlier."""
+
+    def filled(op: Op) -> Op:
+        if not isinstance(op, Kernel) or op.fill is None or op.duration_s is None:
+            return op
+        return replace(op, fill=1.0, threads=0, duration_s=max(SHORTEST_KERNEL_S, op.duration_s * op.fill))
+
+    return replace(schedule, ops=tuple(map(filled, schedule.ops)))
 
 
 # Other amounts of work

@@ -88,7 +88,14 @@ class Removals:
         """The makespan in ticks without one cause, or with its limit out of the way."""
         if key in self.present:
             return self.time(frozenset((key,)))
+        if key == "few-blocks":
+            return self.with_enough_blocks(self.case)
         return self.run(self._without_limit(key)) if key in LIMITS else self.makespan
+
+    def with_enough_blocks(self, scenario: Scenario) -> int:
+        """The makespan in ticks of a scenario whose kernels fill the card."""
+        schedule, device = scenario
+        return self.run(Scenario(without.with_enough_blocks(schedule), device))
 
     def scenario(self, removed: frozenset[Key]) -> Scenario:
         """The schedule and the device without the causes ``removed``."""

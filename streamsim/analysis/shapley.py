@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from streamsim.analysis.bounds import ENGINE_WORDS, Bound, lower_bound
-from streamsim.analysis.causes import BEHIND, LAST, Key
+from streamsim.analysis.causes import BEHIND, Key
 from streamsim.analysis.removals import Removals
 from streamsim.rules import ticks
 
@@ -26,11 +26,12 @@ class Split(NamedTuple):
 def split_of(removals: Removals) -> Split:
     """What each cause that is present has lost, in ticks; the parts and the floor add up to the makespan."""
     values = shares_of(removals)
-    best, own = removals.best(), lower_bound(*removals.case)
-    work = _work_s(own, lower_bound(*removals.scenario(frozenset(removals.present))))
+    best, own, everything = removals.best(), lower_bound(*removals.case), removals.scenario(frozenset(removals.present))
+    work = _work_s(own, lower_bound(*everything))
     bound_by = max(ENGINE_WORDS.values(), key=work.__getitem__)
     floor = min(best, *map(ticks, (work[bound_by], own.seconds)))
-    values[LAST] = Fraction(best - floor)
+    filled = max(floor, min(best, removals.with_enough_blocks(everything)))
+    values |= {"few-blocks": Fraction(best - filled), "few-chunks": Fraction(filled - floor)}
     return Split(_whole(values, removals.makespan - floor), floor, bound_by, own.seconds)
 
 

@@ -42,7 +42,7 @@ from streamsim.transform import changes as make
 
 COUNT = click.IntRange(1, 1024)
 SAME_NAME = (  # options that are called as what makes their change
-    *("pin", "off_legacy", "drop_sync", "pool", "warm_calls", "workers", "drop_waits", "buffers", "depth"),
+    *("keep", "pin", "off_legacy", "drop_sync", "pool", "warm_calls", "workers", "drop_waits", "buffers", "depth"),
     *("chunks", "streams", "order", "prefetch", "graph", "step_graphs", "live"),
 )
 MAKERS: dict[str, Callable[..., Change]] = {name: getattr(make, name) for name in SAME_NAME}
@@ -53,6 +53,7 @@ MAKERS |= {"is_async": make.make_async, "set_connections": make.connections}
 @click.argument("schedule", metavar="PROGRAM", type=FILE)
 @device_options
 @part_options
+@click.option("--keep", is_flag=True, help="Keep on the card what comes back and goes up again at once.")
 @click.option("--pin", is_flag=True, help="Pin all host memory.")
 @click.option(
     "--async", "is_async", is_flag=True, help="Let no copy hold the host, nor a synchronisation right behind one."

@@ -63,6 +63,7 @@ CAUSE_COLOURS = {
     "host-issue": "#999999",
     "small-chunks": "#EECC66",
     "duplex": "#44AA99",
+    "few-blocks": "#6699CC",
     "few-chunks": "#EE99AA",
 }
 BOUND_COLOUR, PATH_COLOUR, PATH = "#DDDDDD", "#222222", "critical path"

@@ -11,6 +11,7 @@ condition for each. ``calls_and_memory`` changes how the host calls and where it
 
 from streamsim.transform.calls_and_memory import (
     allocates,
+    bounced,
     has_host_waits,
     has_pageable,
     holds_host,
@@ -31,6 +32,7 @@ from streamsim.transform.changes import (
     drop_sync,
     graph,
     in_making_order,
+    keep,
     kernels,
     listed,
     make_async,

@@ -13,8 +13,9 @@ from statistics import median
 from msgspec.structs import replace
 
 from streamsim.device import Device
+from streamsim.errors import InputError
 from streamsim.program import Copy, HostWork, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent, WaitThread
-from streamsim.transform.ops import is_load, is_of_a_call, is_work, last_work
+from streamsim.transform.ops import is_load, is_of_a_call, is_work, last_work, working_streams
 from streamsim.transform.scenario import Scenario
 
 # Staging a copy of so many bytes flushes a core's own caches. What the host does behind it takes so many times as long
@@ -102,6 +103,59 @@ def _awaited(schedule: Schedule) -> Schedule:
     if any(isinstance(op, Synchronize) and op.stream is None and op.event is None for op in behind):
         return schedule
     return replace(schedule, ops=(*schedule.ops, Synchronize()))
+
+
+def bounced(schedule: Schedule) -> set[int]:
+    """Return the copies back, and the copies to the card behind them, that may carry the same bytes.
+
+    They are those of a program in one stream that names no memory: a copy back for which the host waits, then one of as
+    many bytes to the card, and no kernel in between. There are none if most of what goes to the card did not come back.
+    """
+    if len(working_streams(schedule)) != 1:
+        return set()
+    found, loaded, again, pageable = set[int](), 0, 0, schedule.pageable_names
+    back, on_its_way = list[int](), list[int]()  # since the last kernel, with and without the host waiting
+    has_run = False
+    for i, op in enumerate(schedule.ops):
+        if isinstance(op, Kernel):
+            back, on_its_way, has_run = [], [], True
+        elif isinstance(op, Synchronize):
+            back, on_its_way = back + on_its_way, []
+        elif isinstance(op, Copy) and op.direction == "h2d":
+            loaded += op.bytes
+            same = next((k for k in back if _may_be_alike(schedule.ops[k], op)), None)
+            if same is not None:
+                back.remove(same)
+                found |= {same, i}
+                again += op.bytes
+        elif isinstance(op, Copy) and has_run and op.device is None:
+            (back if op.is_done_on_return(pageable) else on_its_way).append(i)
+    return found if 2 * again >= loaded else set()
+
+
+def _may_be_alike(back: Op, load: Copy) -> bool:
+    return isinstance(back, Copy) and back.bytes == load.bytes and load.device is None
+
+
+def kept_on_card(schedule: Schedule) -> tuple[Schedule, list[tuple[int, ...]]]:
+    """Return the schedule without its ``bounced`` copies; and what each copy and kernel does, or has on the card now.
+
+    Raises InputError if there are no such copies.
+    """
+    dropped = bounced(schedule)
+    if not dropped:
+        raise InputError("no bytes that come back are copied to the card again at once")
+    does, loads = list[tuple[int, ...]](), tuple[int, ...]()
+    for i, op in enumerate(schedule.ops):
+        if is_work(op) and i not in dropped:
+            does.append((*loads, i))
+            loads = ()
+        elif is_load(op):
+            loads += (i,)
+        elif is_work(op):
+            does[-1] += (i,)
+    does[-1] += loads
+    return replace(schedule, ops=tuple(op for i, op in enumerate(schedule.ops) if i not in dropped)), does
 
 
 def allocates(schedule: Schedule) -> bool:

@@ -45,6 +45,7 @@ GAP_IN_A_RECORDED_TIME = 0.6
 ISSUE_ORDERS = {"depth-first", "breadth-first"}
 CAN_BE_CUT = "your steps can be cut"
 NEEDS_NO_RESULT = "the host needs no result before the end"
+ONLY_PASSED_ON = "the host passes on what comes back as it is"
 READS_NO_RESULT = "the host reads no result before the next synchronisation that is left"
 IN_TIME = "the next step's input does not depend on this step's result"
 LATER = "nothing needs the loss at once"
@@ -56,7 +57,7 @@ NEEDS_NO_HOST = "nothing that the host does between its calls is needed by them"
 TO_BE_SAID = {INDEPENDENT, CAN_BE_CUT, NEEDS_NO_LEGACY}  # before a change is made by whoever asks for it
 # Changes are made in this order: of memory and calls, of the order of work, of its times, of graphs, of the device.
 MAKING_ORDER = (
-    *("--pin", "--off-legacy", "--async", "--drop-sync", "--pool", "--warm-calls", "--workers"),
+    *("--keep", "--pin", "--off-legacy", "--async", "--drop-sync", "--pool", "--warm-calls", "--workers"),
     *("--drop-waits", "--buffers", "--depth", "--chunks", "--streams", "--order", "--prefetch"),
     *("--front-end-cost", "--kernel", "--graph", "--step-graphs", "--live", "--set-connections", "--on-device"),
 )
@@ -233,6 +234,16 @@ def pin() -> Change:
 
     words = "allocate the host buffers as pinned memory"
     return Change("--pin", make, lambda _: words, of_loop=_setting("pin_memory=True", is_pinned=True))
+
+
+def keep() -> Change:
+    """Keep on the card what a step copies back and the next one copies to the card again."""
+    return Change(
+        "--keep",
+        lambda case: case.issued(*calls.kept_on_card(case.schedule)),
+        lambda _: "keep on the card what comes back and goes up again",
+        lambda _: ONLY_PASSED_ON,
+    )
 
 
 def off_legacy() -> Change:

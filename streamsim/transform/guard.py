@@ -86,7 +86,8 @@ class _Kept:
             last = {order.stream_of[k]: k for k in before}.values()
             first = {order.stream_of[i]: i for i in reversed(after)}.values()
             pairs = [(k, i) for i in first for k in last]
-        return all(order.last_before(i, order.stream_of[k]) >= k for k, i in pairs)
+        is_one = self._steps[earlier] == self._steps[later]  # what is kept on the card is copied by no op of its own
+        return all((k == i and is_one) or order.last_before(i, order.stream_of[k]) >= k for k, i in pairs)
 
 
 @remembered

@@ -129,6 +129,8 @@ OTHERS: dict[str, tuple[Schedule, Device, int, int, str, int]] = {
     "host issue": (program(*[h2d(1, 1)] * 3), make_device(copy=10), 31, 3, "host-issue", 28),
     # One chunk: the kernel waits for its copy. Cut into many, the two would run side by side.
     "too few chunks": (program(h2d(1, 10), kernel(1, 10)), PLAIN, 20, 10, "few-chunks", 10),
+    # One block of four that would fill the card: all of the work on all of the card takes 10.
+    "too few blocks": (program(kernel(1, 40, fill=0.25)), make_device(concurrent_kernels=16), 40, 10, "few-blocks", 30),
     # 18 ticks of copy beside 2 of kernel: the bound is 18, and an even load is 10.
     "unbalanced pipeline": (program(h2d(1, 18), kernel(2, 2)), PLAIN, 18, 18, "unbalanced", 8),
     # The kernel waits for an event after a copy of bytes that it does not read.
@@ -203,7 +205,7 @@ GAINS = {"too few chunks": 9, "unbalanced pipeline": 8}
 # No order, number of chunks or streams, and no buffer makes a card of two; ops without named memory cannot be merged.
 BEYOND_REMEDY = {
     "same-direction copies", "the kernel fills the card", "duplex contention", "unbalanced pipeline",
-    "chunks too small", "kernel floor", "a table copied once", "a sum copied back once",
+    "chunks too small", "kernel floor", "too few blocks", "a table copied once", "a sum copied back once",
 }  # fmt: skip
 OF_THE_CARD = {"same-direction copies", "the kernel fills the card", "duplex contention", "unbalanced pipeline"}
 

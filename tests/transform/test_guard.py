@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -296,6 +296,21 @@ def test_copies_of_a_loop_that_copies_nothing_back_are_made_ahead_without_a_cond
 
 
 HELD = replace(BACK, blocking=True)
+
+
+@examples(30)
+@given(st.integers(2, 4), CHANGES)
+def test_what_is_kept_on_the_card_is_used_in_its_order(steps: int, change: Change) -> None:
+    """Each step works on what the step before has left there, if no condition says that the two are independent."""
+    ops = [op for k in range(steps) for op in (IN, kernel(1, 100, name=f"k{k}"), HELD)]
+    with suppress(InputError):
+        made = changed_by([make.keep(), change], Scenario(program(*ops, Synchronize(), streams=1), DEVICE))
+        assert "--keep" in made.options
+        graph = Graph(made.case.schedule)
+        for a, b in pairwise(_images(op, made.case.schedule) for op in ops if isinstance(op, Kernel)):
+            assert INDEPENDENT in made.assumes or all(graph.is_behind(end(k), start(i)) for k, i in product(a, b))
+
+
 LEGACY = (kernel(1, 100), kernel(2, 10), kernel(0, 10), kernel(2, 1))
 
 
