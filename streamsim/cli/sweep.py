@@ -120,10 +120,10 @@ def sweep_command(
         if as_table:
             emit(rows_answer(rows_for_table(sweep, executor), list(taken_for_granted(sweep))))
         elif output is None:
-            tally = Tally(sweep.columns)
+            tally = Tally()
             print_data(header(kind, sweep.columns))
-            for rows in tally.counted(sweep_blocks(sweep, 0, executor)):
-                print_data(encoded(kind, sweep.columns, rows.rows))
+            for block in tally.counted(sweep_blocks(sweep, 0, executor)):
+                print_data(encoded(kind, block.rows))
             _say_left_out(tally)
             for line in taken_for_granted(sweep):
                 note(line)
@@ -197,9 +197,8 @@ def rows_for_table(sweep: Sweep, executor: Any = None) -> list[dict[str, Any]]:
     """Predict the rows, and note which combinations were left out. Raises InputError for too many."""
     if len(sweep) > MOST_IN_TABLE:
         raise InputError(f"{len(sweep):,} combinations are too many for a table; give --output FILE or --format csv")
-    tally = Tally(sweep.columns)
-    blocks = tally.counted(sweep_blocks(sweep, 0, executor))
-    rows = [dict(zip(sweep.columns, row, strict=True)) for block in blocks for row in block.rows]
+    tally = Tally()
+    rows = [row for block in tally.counted(sweep_blocks(sweep, 0, executor)) for row in block.rows]
     _say_left_out(tally)
     return rows
 
@@ -218,16 +217,15 @@ def _predicting(rows: list[dict[str, Any]], given: dict[str, list[str]], sweep: 
 
 
 def _say_left_out(tally: Tally) -> None:
-    for why, count in sorted(tally.left_out.items()):
-        note(f"{count} combinations that {why} were left out, the first because {tally.reasons[why]}")
+    for why, (count, reason) in sorted(tally.left_out.items()):
+        note(f"{count} combinations that {why} were left out, the first because {reason}")
 
 
 def _summarise(sweep: Sweep, tally: Tally, output: Path) -> None:
     _say_left_out(tally)
     if not output.is_file():  # the rows went where this would go
         return
-    if tally.fastest is not None:
-        row = dict(zip(sweep.columns, tally.fastest, strict=True))
+    if (row := tally.fastest) is not None:
         found = ", ".join(f"{name} {row[name]}" for name in ("device", "chunks", "streams", "order"))
         within = row[WITHIN] or 0.0
         took, gain = format_seconds(row["makespan_s"], within), format_ratio(row["speedup"], within)

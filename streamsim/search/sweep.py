@@ -10,26 +10,26 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from importlib import import_module
-from itertools import chain
+from itertools import chain, groupby, islice
 from math import prod
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from streamsim.checks import check_number
 from streamsim.device import Device, changed, known_within
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError, NoRoomError
 from streamsim.files import file_error
-from streamsim.program import Config, Workload, WorkloadKernel, per_element, workload_of_sizes
+from streamsim.program import Config, Workload, WorkloadKernel, per_element
 from streamsim.rules import TICKS_PER_S
 from streamsim.search.evaluate import evaluate_ticks, is_fast
 from streamsim.text import from_cell, one_line, short, to_cell
@@ -46,10 +46,11 @@ UNISSUED, NO_ROOM = "cannot be issued", "have no room on the card"  # why combin
 BLOCK_OPS = {False: 20_000, True: 10_000_000}  # ops of a block, a fraction of a second: on SimPy, on the compiled twin
 BLOCK_ROWS = 8192
 IN_FLIGHT = 64  # blocks given to an executor at a time
-LOST_S = 10.0  # after so long without a result, a Dask client is asked whether its scheduler is still there
 CACHED = 4096
 MOST_COMBINATIONS = 100_000_000  # an hour of the compiled twin, and ten gigabytes of rows
 MOST_REFUSED = 100_000  # combinations tried in search of one that can be issued
+
+Row = dict[str, Any]
 
 
 class Axis(msgspec.Struct, frozen=True):
@@ -65,20 +66,14 @@ class Sweep(Displayed, msgspec.Struct, frozen=True):
     Iteration predicts the combinations: see :meth:`rows`. ``len()`` counts them, with those that cannot be issued.
 
     - ``device_axes``, ``work_axes``, ``config_axes``: the axes, the outermost first; the last one counts fastest.
-    - ``workload``: the work that the axes change. If it is None, arrays and kernels are axes, and ``elements``,
-      ``h2d_once`` and ``d2h_once`` are those of :func:`workload_of_sizes`.
-
-    Raises InputError for more than a hundred million combinations, and if none of them can be issued.
+    - ``workload``: the work that the axes change.
     """
 
     device_axes: tuple[Axis, ...]
     work_axes: tuple[Axis, ...]
     config_axes: tuple[Axis, ...]
     devices: tuple[Device, ...]
-    workload: Workload | None = None
-    elements: int | None = None
-    h2d_once: tuple[int, ...] = ()
-    d2h_once: tuple[int, ...] = ()
+    workload: Workload
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -95,34 +90,21 @@ class Sweep(Displayed, msgspec.Struct, frozen=True):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of a row's values."""
-        return (*self.head_columns, *CONFIG, *RESULTS)
-
-    @property
-    def head_columns(self) -> tuple[str, ...]:
-        """The columns of the device and of the work.
+        """The names of a row's values.
 
         Bytes that are copied once, launches of kernels and host work have columns only if there are any.
         """
-        arrays: dict[str, Sequence[Any]] = {
-            name: getattr(self.workload, field) if self.workload else self._axes_of(name)
-            for name, field in ARRAYS.items()
-        }
-        swept = (value for axis in self._axes_of("kernel_s") for value in axis.values)
-        kernels = chain(self.workload.kernels if self.workload else (), swept)
+        axes, work = {axis.name: axis.values for axis in self.axes}, self.workload
+        kernels = chain(work.kernels, *(values for name, values in axes.items() if name.startswith("kernel_s")))
         launched = any(isinstance(kernel, WorkloadKernel) and kernel.launches > 1 for kernel in kernels)
-        return (
-            *("device", "connections"),
-            *(axis.name for axis in self.device_axes if "." in axis.name),
-            "elements",
-            *(column for name, some in arrays.items() for column in numbered(name, some)),
-            *(f"{name}_bytes" for name in ONCE if getattr(self.workload or self, name)),
-            *(numbered("kernel_launches", arrays["kernel_s"]) if launched else ()),
-            *(axis.name for axis in self.work_axes if axis.name in HOST),
-        )
-
-    def _axes_of(self, kind: str) -> list[Axis]:
-        return [axis for axis in self.work_axes if axis.name.startswith(kind)]
+        left_out = {
+            *(f"{name}_bytes" for name in ONCE if not getattr(work, name)),
+            *(() if launched else numbered("kernel_launches", work.kernels)),
+            *(name for name in HOST if name not in axes),
+        }
+        settings = (name for name in axes if "." in name)
+        works = (name for name in _work_cells(work) if name not in left_out)
+        return ("device", "connections", *settings, *works, *CONFIG, *RESULTS)
 
     def values_of(self, name: str) -> tuple[Any, ...]:
         """Return the values of the axis ``name``; empty without this axis."""
@@ -141,35 +123,29 @@ class Sweep(Displayed, msgspec.Struct, frozen=True):
 
     def workload_at(self, point: Mapping[str, Any]) -> Workload:
         """Return the workload of a combination. Raises InputError if its sizes contradict each other."""
-        given = {kind: [point[axis.name] for axis in self._axes_of(kind)] for kind in ARRAYS}
-        if self.workload is None:
-            sizes = (given["h2d_bytes"], given["kernel_s"], given["d2h_bytes"])
-            workload = workload_of_sizes(*sizes, self.elements, self.h2d_once, self.d2h_once)
-        else:
-            workload = _with_arrays(self.workload, given)
-        workload = replace(workload, **{name: point[name] for name in HOST if name in point})
+        base, new = self.workload, {name: point[name] for name in HOST if name in point}
+        size_of = partial(per_element, elements=base.elements or 1)
+        for column, field_name in ARRAYS.items():
+            old = getattr(base, field_name)
+            values = [point[axis.name] for axis in self.work_axes if axis.name.startswith(column)]
+            if values and len(values) != len(old):
+                raise InputError(f"{column}: {len(values)} given; the workload has {len(old)}")
+            if values and field_name == "kernels":
+                new[field_name] = tuple(map(_retimed, old, values))
+            elif values:
+                new[field_name] = tuple(size_of(column.removesuffix("_bytes"), size) for size in values)
+        workload = replace(base, **new)
         return scaled(workload, point["scale"]) if "scale" in point else workload
 
-    def rows(self, executor: Any = None, fast: bool | None = None) -> Iterator[dict[str, Any]]:
+    def rows(self, executor: Any = None, fast: bool | None = None) -> Iterator[Row]:
         """Predict the combinations in order. Yield a row, a dict with the keys ``columns``, for each of them.
 
         Times are in seconds. Combinations that cannot be issued, or do not fit on the card, are left out. Arguments and
         errors are those of :func:`sweep_blocks`.
         """
-        for block in sweep_blocks(self, 0, executor, fast):
-            for row in block.rows:
-                yield dict(zip(self.columns, row, strict=True))
+        return chain.from_iterable(block.rows for block in sweep_blocks(self, 0, executor, fast))
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return self.rows()
-
-    def to_pandas(self) -> Any:
-        """Return the predicted combinations as a pandas data frame. Raises InputError if pandas is not installed."""
-        try:
-            pandas = import_module("pandas")
-        except ImportError:
-            raise InputError("a data frame needs pandas: pip install pandas") from None
-        return pandas.DataFrame.from_records(list(self), columns=list(self.columns))
+    __iter__ = rows
 
 
 def checked(sweep: Sweep) -> Sweep:
@@ -185,80 +161,49 @@ def checked(sweep: Sweep) -> Sweep:
         )
     axes = (Axis(axis.name, (min(axis.values),)) if axis.name == "streams" else axis for axis in sweep.config_axes)
     fewest = replace(sweep, config_axes=tuple(axes))
-    reason = ""
-    for start in range(0, min(len(fewest), MOST_REFUSED), 256):
-        some = Combinations(fewest, start, min(start + 256, len(fewest)))
-        if some.numbers:
+    refused = None
+    for found in islice(combinations(fewest), MOST_REFUSED):
+        if isinstance(found, Combination):
             return sweep
-        reason = reason or next(iter(some.reasons.values()))
+        refused = refused or found
     if len(fewest) > MOST_REFUSED:
         return sweep
-    raise InputError(one_line(f"an empty grid: none of its {count} combinations can be issued: {reason}"))
+    raise InputError(one_line(f"an empty grid: none of its {count} combinations can be issued: {refused}"))
 
 
-class Rows(NamedTuple):
-    """The rows of a block of combinations, which ends before ``stop``, in order.
+class Combination(NamedTuple):
+    """A combination that can be issued: its number, that of its pair of device and workload, and what it is."""
 
-    ``left_out``: the number of combinations without a row, by why; ``reasons``: the message of the first one.
-    """
-
-    stop: int
-    rows: list[tuple[Any, ...]]
-    left_out: Counter[str]
-    reasons: dict[str, str]
+    number: int
+    pair: int
+    device: Device
+    workload: Workload
+    config: Config
 
 
-class Combinations:
-    """The combinations from ``start`` to ``stop`` that can be issued, and why others cannot.
+def combinations(sweep: Sweep, start: int = 0, stop: int | None = None) -> Iterator[Combination | InputError]:
+    """Yield the combinations from ``start`` to ``stop`` (None: all), or for some the error that says why not."""
+    works, configs = _count(sweep.work_axes), _count(sweep.config_axes)
+    device_at = lru_cache(CACHED)(lambda card: sweep.device(_point(sweep.device_axes, card)))
+    workload_at = lru_cache(CACHED)(lambda work: sweep.workload_at(_point(sweep.work_axes, work)))
+    config_at = lru_cache(CACHED)(lambda config: Config(**_point(sweep.config_axes, config)))
 
-    - ``groups``: their device, workload and configurations, by the number of the device and that of the workload.
-    - ``numbers``: the numbers of those that have a row; ``left_out`` and ``reasons`` are those of :class:`Rows`.
-    """
+    @lru_cache(CACHED)
+    def check_kernels(pair: int) -> None:
+        for kernel in workload_at(pair % works).launches(workload_at(pair % works).cut(1)[0]):
+            device_at(pair // works).occupancy(kernel)
 
-    def __init__(self, sweep: Sweep, start: int, stop: int) -> None:
-        self.sweep, self.stop = sweep, stop
-        self.left_out, self.reasons = Counter[str](), dict[str, str]()
-        self.groups: dict[tuple[int, int], tuple[Device, Workload, list[Config]]] = {}
-        self.numbers: list[int] = []
-        axes = (sweep.device_axes, sweep.work_axes, sweep.config_axes)
-        cached = lru_cache(CACHED)
-        device_at = cached(lambda card: sweep.device(_point(axes[0], card)))
-        workload_at = cached(lambda work: sweep.workload_at(_point(axes[1], work)))
-        config_at = cached(lambda config: Config(**_point(axes[2], config)))
-        _, works, configs = map(_count, axes)
-        for number in range(start, stop):
-            (card, work), config = divmod(number // configs, works), number % configs
-            try:
-                self._add((card, work), device_at(card), workload_at(work), config_at(config))
-            except InputError as error:
-                kind = NO_ROOM if isinstance(error, NoRoomError) else UNISSUED
-                self.left_out[kind] += 1
-                self.reasons.setdefault(kind, str(error))
-            else:
-                self.numbers.append(number)
-
-    def _add(self, group: tuple[int, int], device: Device, workload: Workload, config: Config) -> None:
-        config.check(workload)
-        device.check_room(config.device_bytes(workload))
-        if group not in self.groups:
-            for kernel in workload.launches(workload.cut(1)[0]):
-                device.occupancy(kernel)
-        self.groups.setdefault(group, (device, workload, []))[2].append(config)
-
-    def predict(self, fast: bool, threads: int | None = None) -> Rows:
-        """Return the rows; ``fast``, ``threads``: as for :func:`evaluate`."""
-        rows: list[tuple[Any, ...]] = []
-        columns = self.sweep.head_columns
-        for (card, _), (device, workload, configs) in self.groups.items():
-            cells = _point(self.sweep.device_axes, card) | _work_cells(workload)
-            cells |= {"device": device.name, "connections": device.connections}
-            head, within = [cells[name] for name in columns], known_within(device) or None
-            ticks = _with_serial(workload, configs, partial(evaluate_ticks, device=device, fast=fast, threads=threads))
-            for config, pair in zip(configs, ticks, strict=True):
-                took_s, serial_s = (n / TICKS_PER_S for n in pair)
-                speedup = serial_s / took_s if took_s else 1.0
-                rows.append((*head, *msgspec.structs.astuple(config), took_s, serial_s, speedup, within))
-        return Rows(self.stop, rows, self.left_out, self.reasons)
+    for number in range(start, len(sweep) if stop is None else stop):
+        pair, config = divmod(number, configs)
+        try:
+            found = Combination(number, pair, device_at(pair // works), workload_at(pair % works), config_at(config))
+            found.config.check(found.workload)
+            found.device.check_room(found.config.device_bytes(found.workload))
+            check_kernels(pair)
+        except InputError as error:
+            yield error
+        else:
+            yield found
 
 
 def _count(axes: Iterable[Axis]) -> int:
@@ -291,38 +236,6 @@ def _work_cells(workload: Workload) -> dict[str, Any]:
     }
 
 
-def _with_serial(
-    workload: Workload, configs: list[Config], ticks_of: Callable[[Workload, list[Config]], list[int]]
-) -> Iterator[tuple[int, int]]:
-    """Yield the ticks of each config and of its unchunked program.
-
-    Configs share an unchunked program if they have the same host work and memory.
-    """
-    keys = [(config.chunks if workload.host_work_s else 1, config.memory) for config in configs]
-    serial = {key: Config(order="serial", memory=key[1]) for key in keys}
-    if workload.host_work_s:
-        ticks = ticks_of(workload, configs)
-        ticks += [ticks_of(workload.loaded_once(key[0]), [config])[0] for key, config in serial.items()]
-    else:
-        ticks = ticks_of(workload, configs + list(serial.values()))
-    serial_ticks = dict(zip(serial, ticks[len(configs) :], strict=True))
-    return zip(ticks, map(serial_ticks.__getitem__, keys), strict=False)
-
-
-def _with_arrays(workload: Workload, given: Mapping[str, list[Any]]) -> Workload:
-    """Return the workload with other sizes or times. Raises InputError for another number of them than it has."""
-    new: dict[str, Any] = {}
-    for name, field in ARRAYS.items():
-        values, old = given[name], getattr(workload, field)
-        if values and len(values) != len(old):
-            raise InputError(f"{name}: {len(values)} given; the workload has {len(old)}")
-        if values and field == "kernels":
-            new[field] = tuple(map(_retimed, old, values))
-        elif values:
-            new[field] = tuple(per_element(name, size, workload.elements or 1) for size in values)
-    return replace(workload, **new)
-
-
 def _retimed(kernel: WorkloadKernel, given: float | WorkloadKernel) -> WorkloadKernel:
     """Return the kernel with another time in all, or a ``given`` kernel in its place, under its name."""
     if not isinstance(given, WorkloadKernel):
@@ -341,17 +254,91 @@ def scaled(workload: Workload, factor: float) -> Workload:
     if workload.elements:
         new["elements"] = max(1, round(workload.elements * factor))
     else:
-        for field in ("inputs", "outputs"):
-            new[field] = tuple(max(1, round(n * factor)) for n in getattr(workload, field))
+        for name in ("inputs", "outputs"):
+            new[name] = tuple(max(1, round(n * factor)) for n in getattr(workload, name))
     return replace(workload, **new)
 
 
-def block_ranges(sweep: Sweep, start: int, fast: bool, block: int | None = None) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of blocks with ``block`` combinations each, or with what takes a fraction of a second."""
-    chunks = sweep.values_of("chunks") or (1,)
-    ops = sum(chunks) / len(chunks) * max(1, len(sweep.head_columns) - 3)
-    size = block or max(1, min(BLOCK_ROWS, round(BLOCK_OPS[fast] / ops)))
-    return ((at, min(at + size, len(sweep))) for at in range(start, len(sweep), size))
+# Prediction
+
+
+@dataclass
+class Tally:
+    """The rows of a sweep so far: their number, the fastest one, and the combinations without a row.
+
+    ``left_out``: by why, how many there are, and the message of the first one.
+    """
+
+    rows: int = 0
+    fastest: Row | None = None
+    left_out: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def counted(self, blocks: Iterable[Rows]) -> Iterator[Rows]:
+        """Yield the blocks, each once it is counted."""
+        for block in blocks:
+            self.add(block.rows)
+            for why, (count, reason) in block.left_out.items():
+                self.leave_out(why, reason, count)
+            yield block
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Count more rows."""
+        self.rows += len(rows)
+        self.fastest = min(filter(None, (self.fastest, *rows)), key=itemgetter("makespan_s"), default=None)
+
+    def leave_out(self, why: str, reason: str, count: int = 1) -> None:
+        """Count combinations that have no row."""
+        before, first = self.left_out.get(why, (0, reason))
+        self.left_out[why] = before + count, first
+
+    def issued(self, some: Iterable[Combination | InputError]) -> Iterator[Combination]:
+        """Yield the combinations that can be issued; count the others."""
+        for found in some:
+            if isinstance(found, Combination):
+                yield found
+            else:
+                self.leave_out(NO_ROOM if isinstance(found, NoRoomError) else UNISSUED, str(found))
+
+
+class Rows(NamedTuple):
+    """The rows of a block of combinations, which ends before ``stop``, in order; ``left_out``: see :class:`Tally`."""
+
+    stop: int
+    rows: list[Row]
+    left_out: dict[str, tuple[int, str]]
+
+
+def predict_block(sweep: Sweep, start: int, stop: int, fast: bool, threads: int | None = 1) -> Rows:
+    """Predict the combinations from ``start`` to ``stop``. ``fast``, ``threads``: as for :func:`evaluate`."""
+    tally, rows, columns = Tally(), list[Row](), sweep.columns
+    for pair, some in groupby(tally.issued(combinations(sweep, start, stop)), key=attrgetter("pair")):
+        issued = list(some)
+        device, workload, configs = issued[0].device, issued[0].workload, [one.config for one in issued]
+        cells = _point(sweep.device_axes, pair // _count(sweep.work_axes)) | _work_cells(workload)
+        cells |= {"device": device.name, "connections": device.connections}
+        head = {name: cells[name] for name in columns if name in cells}
+        within = known_within(device) or None
+        ticks_of = partial(evaluate_ticks, device=device, fast=fast and is_fast(), threads=threads)
+        for config, pair_ticks in zip(configs, _with_serial(workload, configs, ticks_of), strict=True):
+            took_s, serial_s = (n / TICKS_PER_S for n in pair_ticks)
+            times = took_s, serial_s, serial_s / took_s if took_s else 1.0, within
+            rows.append({**head, **asdict(config), **dict(zip(RESULTS, times, strict=True))})
+    return Rows(stop, rows, tally.left_out)
+
+
+def _with_serial(
+    workload: Workload, configs: list[Config], ticks_of: Callable[[Workload, list[Config]], list[int]]
+) -> Iterator[tuple[int, int]]:
+    """Yield the ticks of each config and of its unchunked program, which has the same host work and memory."""
+    keys = [(config.chunks if workload.host_work_s else 1, config.memory) for config in configs]
+    serial = {key: Config(order="serial", memory=key[1]) for key in keys}
+    if workload.host_work_s:
+        took = ticks_of(workload, configs)
+        took += [ticks_of(workload.loaded_once(key[0]), [config])[0] for key, config in serial.items()]
+    else:
+        took = ticks_of(workload, [*configs, *serial.values()])
+    alone = dict(zip(serial, took[len(configs) :], strict=True))
+    return zip(took, map(alone.__getitem__, keys), strict=False)
 
 
 def sweep_blocks(
@@ -366,27 +353,33 @@ def sweep_blocks(
     - ``executor``: any ``concurrent.futures.Executor`` (processes, MPI, ...), or a Dask ``Client``, whose workers can
       import streamsim. None: this process.
     - ``fast``: as for :func:`evaluate`.
-    - ``block``: the number of combinations in a block (None: chosen by their cost).
+    - ``block``: the number of combinations in a block (None: what takes a fraction of a second).
 
     Raises InputError if the executor fails.
     """
     fast = is_fast() if fast is None else fast
-    ranges = block_ranges(sweep, start, fast, block)
+    chunks, work = sweep.values_of("chunks") or (1,), sweep.workload
+    ops = sum(chunks) / len(chunks) * len((*work.inputs, *work.kernels, *work.outputs))
+    size = block or max(1, min(BLOCK_ROWS, round(BLOCK_OPS[fast] / ops)))
+    spans = ((at, min(at + size, len(sweep))) for at in range(start, len(sweep), size))
     if executor is None:
-        return (Combinations(sweep, *span).predict(fast) for span in ranges)
-    return _submitted(sweep, ranges, executor, fast)
+        return (predict_block(sweep, *span, fast, threads=None) for span in spans)
+    return _submitted(sweep, spans, executor, fast)
 
 
-def _submitted(sweep: Sweep, ranges: Iterable[tuple[int, int]], executor: Any, fast: bool) -> Iterator[Rows]:
-    """Yield the rows of blocks that an executor predicts, in order; at most ``IN_FLIGHT`` blocks are on their way."""
+def _submitted(sweep: Sweep, spans: Iterable[tuple[int, int]], executor: Any, fast: bool) -> Iterator[Rows]:
+    """Yield the rows of blocks that an executor predicts, in order; at most ``IN_FLIGHT`` blocks are on their way.
+
+    A worker has one thread because other workers run on the same machine.
+    """
     waiting: deque[Any] = deque()
     try:
-        for span in ranges:
-            waiting.append(executor.submit(_on_worker, sweep, *span, fast))
+        for span in spans:
+            waiting.append(executor.submit(predict_block, sweep, *span, fast))
             if len(waiting) == IN_FLIGHT:
-                yield _result(executor, waiting.popleft())
+                yield waiting.popleft().result()
         while waiting:
-            yield _result(executor, waiting.popleft())
+            yield waiting.popleft().result()
     except InputError:
         raise
     except Exception as error:  # which one depends on the executor
@@ -396,51 +389,7 @@ def _submitted(sweep: Sweep, ranges: Iterable[tuple[int, int]], executor: Any, f
             future.cancel()
 
 
-def _result(executor: Any, future: Any) -> Any:
-    """Return the rows of a block. Raises TimeoutError if the executor is a Dask client that has lost its scheduler."""
-    while not isinstance(executor, Executor):
-        try:
-            return future.result(LOST_S)
-        except TimeoutError:
-            scheduler = executor.scheduler_comm
-            if future.status == "error" or executor.status != "running" or not scheduler or scheduler.closed():
-                raise TimeoutError("Dask's scheduler is lost") from None
-    return future.result()
-
-
-def _on_worker(sweep: Sweep, start: int, stop: int, fast: bool) -> Rows:
-    """Predict a block on a worker, with one thread because other workers run on the same machine."""
-    return Combinations(sweep, start, stop).predict(fast and is_fast(), threads=1)
-
-
 # Files
-
-
-class Tally:
-    """The rows of a sweep so far: their number, the fastest one, and the combinations without a row by why."""
-
-    def __init__(self, columns: tuple[str, ...]) -> None:
-        self._time = itemgetter(columns.index("makespan_s"))
-        self.rows = 0
-        self.fastest: tuple[Any, ...] | None = None
-        self.left_out, self.reasons = Counter[str](), dict[str, str]()
-
-    def counted(self, blocks: Iterable[Rows]) -> Iterator[Rows]:
-        """Yield the blocks, each once it is counted."""
-        for block in blocks:
-            self.add(block.rows)
-            self.leave_out(block)
-            yield block
-
-    def add(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Count more rows."""
-        self.rows += len(rows)
-        self.fastest = min(filter(None, (self.fastest, *rows)), key=self._time, default=None)
-
-    def leave_out(self, some: Rows | Combinations) -> None:
-        """Count the combinations of ``some`` that have no row."""
-        self.left_out += some.left_out
-        self.reasons = {**some.reasons, **self.reasons}
 
 
 def format_of(path: str | os.PathLike[str], given: str | None = None) -> str:
@@ -452,18 +401,18 @@ def format_of(path: str | os.PathLike[str], given: str | None = None) -> str:
     raise InputError(one_line(f"{path}: expected a file name that ends in one of {known}, or --format"))
 
 
-def encoded(form: str, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> bytes:
+def encoded(form: str, rows: Iterable[Row]) -> bytes:
     """Return rows as lines of CSV, without a header, or of JSON."""
     if form == "jsonl":
-        return msgspec.json.Encoder().encode_lines([dict(zip(columns, row, strict=True)) for row in rows])
+        return msgspec.json.Encoder().encode_lines(rows)
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(map(to_cell, row) for row in rows)
+    csv.writer(text, lineterminator="\n").writerows(map(to_cell, row.values()) for row in rows)
     return text.getvalue().encode()
 
 
 def header(form: str, columns: tuple[str, ...]) -> bytes:
     """Return the bytes before the first row."""
-    return encoded(form, columns, [columns]) if form == "csv" else b""
+    return encoded(form, [dict(zip(columns, columns, strict=True))]) if form == "csv" else b""
 
 
 def write_sweep(
@@ -484,13 +433,13 @@ def write_sweep(
     Rows do not depend on when or where they are made, so the file ends up the same, byte for byte. Return the count of
     all rows. Raises InputError if ``path`` holds anything else or cannot be written.
     """
-    form, path, tally = format_of(path, form), Path(path), Tally(sweep.columns)
+    form, path, tally = format_of(path, form), Path(path), Tally()
     try:
         start = _resumed(sweep, path, form, tally) if path.is_file() else 0
         with open(path, "ab") as file:
-            file.write(b"" if start else header(form, sweep.columns))
+            file.write(b"" if tally.rows else header(form, sweep.columns))
             for rows in tally.counted(sweep_blocks(sweep, start, executor, fast, block)):
-                file.write(encoded(form, sweep.columns, rows.rows))
+                file.write(encoded(form, rows.rows))
                 file.flush()
                 if progress is not None:
                     progress(rows.stop, len(sweep))
@@ -502,15 +451,14 @@ def write_sweep(
 
 
 def _resumed(sweep: Sweep, path: Path, form: str, tally: Tally) -> int:
-    """Return the combination behind the file's last whole row, with all before it in ``tally``; 0 without a whole row.
+    """Return the combination to go on from, with all before it in ``tally``; what is behind the last row is cut off.
 
-    The bytes behind that row are cut off. Raises InputError for a file that this sweep did not write.
+    The last whole row is made anew; without one, the first is. Raises InputError for a file of anything else.
     """
-    columns, head, last, line = sweep.columns, header(form, sweep.columns), b"", b""
     other = InputError(one_line(f"{path}: holds something else than rows of this sweep; choose another name"))
+    columns, head, last, line = sweep.columns, header(form, sweep.columns), b"", b""
     with open(path, "rb") as file:
-        begin = file.read(len(head))
-        end = len(head)
+        begin, end = file.read(len(head)), 0
         while begin == head and (line := file.readline(LONGEST_ROW)).endswith(b"\n"):
             try:
                 row = _read(form, columns, line)
@@ -519,34 +467,17 @@ def _resumed(sweep: Sweep, path: Path, form: str, tally: Tally) -> int:
             times = [row.get(name) for name in RESULTS if row.get(name) is not None or name != WITHIN]
             if tuple(row) != columns or not all(isinstance(value, int | float) for value in times):
                 raise other
-            tally.add([tuple(row.values())])
-            last, end = line, end + len(line)
-    number = _leave_out(sweep, max(1, tally.rows), tally if last else Tally(columns))
-    ours = [] if number is None else Combinations(sweep, number, number + 1).predict(is_fast()).rows
-    expected = encoded(form, columns, ours)
-    if not (expected == last if last else (head + expected).startswith(begin + line)):
+            tally.add([row])
+            last, end = line, file.tell()
+    found = next(islice(tally.issued(combinations(sweep)), max(0, tally.rows - 1), None), None)
+    ours = encoded(form, predict_block(sweep, found.number, found.number + 1, is_fast()).rows) if found else b""
+    if not (ours == last if last else (head + ours).startswith(begin + line)):
         raise other
-    os.truncate(path, end if last else 0)
-    return number + 1 if last and number is not None else 0
+    os.truncate(path, end)
+    return found.number + bool(last) if found else 0
 
 
-def _leave_out(sweep: Sweep, row: int, tally: Tally) -> int | None:
-    """Return the combination of the ``row``-th row, from 1, with those left out before it in ``tally``; None: no such.
-
-    Nothing is predicted.
-    """
-    for start, stop in block_ranges(sweep, 0, is_fast()):
-        found = Combinations(sweep, start, stop)
-        if row <= len(found.numbers):
-            number = found.numbers[row - 1]
-            tally.leave_out(Combinations(sweep, start, number + 1))
-            return number
-        tally.leave_out(found)
-        row -= len(found.numbers)
-    return None
-
-
-def read_rows(path: str | os.PathLike[str], form: str | None = None) -> Iterator[dict[str, Any]]:
+def read_rows(path: str | os.PathLike[str], form: str | None = None) -> Iterator[Row]:
     """Yield the rows of a file, with numbers as numbers and None for empty cells. Raises InputError for other files."""
     form = format_of(path, form)
     try:
@@ -558,10 +489,10 @@ def read_rows(path: str | os.PathLike[str], form: str | None = None) -> Iterator
         raise InputError(one_line(f"{path}: holds something else than rows of a sweep ({error})")) from None
 
 
-def _read(form: str, names: Sequence[str], line: bytes) -> dict[str, Any]:
+def _read(form: str, names: Sequence[str], line: bytes) -> Row:
     """Return the row in a line of a file. Raises ValueError or csv.Error for other lines."""
     if form == "jsonl":
-        return msgspec.json.decode(line, type=dict[str, Any])
+        return msgspec.json.decode(line, type=Row)
     (cells,) = csv.reader([line.decode()])
     return {name: _value(name, text) for name, text in zip(names, cells, strict=True)}
 

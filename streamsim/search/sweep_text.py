@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ from streamsim.program import (
     parse_kernel,
     read_plan,
     read_workload,
+    workload_of_sizes,
 )
 from streamsim.search.sweep import Axis, Sweep, checked, numbered
 from streamsim.text import (
@@ -68,13 +70,10 @@ Asked = dict[str, list[str]]  # the texts under each of NAMES; under "set" texts
 
 
 def _scale(text: str, field: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 1e-9 <= value <= 1e9:
-        raise InputError(f"{field} = {shown(text)}: expected a number from 1e-09 to 1e+09")
-    return value
+    with suppress(ValueError):
+        if 1e-9 <= float(text) <= 1e9:
+            return float(text)
+    raise InputError(f"{field} = {shown(text)}: expected a number from 1e-09 to 1e+09")
 
 
 def _kernels(text: str, name: str) -> tuple[float | WorkloadKernel, ...]:
@@ -118,11 +117,7 @@ def read_asked(path: str | os.PathLike[str]) -> Asked:
     """Return the texts in a sweep's or a workload's file. Raises InputError naming the file, the name and the value."""
     if kind_of(read_bytes(path, LARGEST_TOML_BYTES)) == "workload":
         return {"workload": [str(path)]}
-    asked: Asked = {}
-    for name, value in read_table(path).items():
-        if name not in NAMES:
-            raise InputError(one_line(f"{path}: {name} = {shown(value)}: unknown; expected one of {', '.join(NAMES)}"))
-        asked[name] = _asked(name, value, f"{path}: ")
+    asked = {name: _asked(name, value, f"{path}: ") for name, value in read_table(path).items()}
     if "workload" in asked:  # beside the file that names it
         asked["workload"] = [str(Path(path).parent / asked["workload"][0])]
     return asked
@@ -130,6 +125,8 @@ def read_asked(path: str | os.PathLike[str]) -> Asked:
 
 def _asked(name: str, value: Any, place: str) -> list[str]:
     """Return the values under ``name`` as texts; an error message begins with ``place``."""
+    if name not in NAMES:
+        raise InputError(one_line(f"{place}{name} = {shown(value)}: unknown; expected one of {', '.join(NAMES)}"))
     if name == "set" and isinstance(value, Mapping):
         return [f"{key}={','.join(_texts(f'set.{key}', item, place))}" for key, item in value.items()]
     texts = _texts(name, value, place)
@@ -147,12 +144,10 @@ def _texts(name: str, value: Any, place: str) -> list[str]:
         texts = [str(item) for item in values]
     except ValueError:  # a number of more digits than Python is willing to write
         raise InputError(one_line(f"{place}{name} = {shown(value)}: expected a number of fewer digits")) from None
-    if name not in ("kernel", *HOST) and not name.startswith("set."):
-        return texts
-    # A number is in seconds where text would need its unit: 0.001e0.
-    return [
-        text if isinstance(item, str) or "e" in text else f"{text}e0" for item, text in zip(values, texts, strict=True)
-    ]
+    if name in ("kernel", *HOST) or name.startswith("set."):  # a number is in seconds where text needs its unit: 1e0
+        pairs = zip(values, texts, strict=True)
+        return [text if isinstance(item, str) or "e" in text else f"{text}e0" for item, text in pairs]
+    return texts
 
 
 def sweep(
@@ -180,14 +175,9 @@ def sweep(
     Raises InputError naming the axis.
     """
     devices = [device] if isinstance(device, Device | str | Path) else list(device)
-    texts: Asked = {}
-    for name, value in axes.items():
-        if name not in NAMES or name in ("workload", "device"):
-            raise InputError(one_line(f"{shown(name)}: no axis of that name; expected one of {', '.join(NAMES)}"))
-        texts[name] = _asked(name, value, "")
-    if workload is None and not texts.keys() & set(ARRAYS):
-        raise InputError("no workload: give one, or what it copies and runs as h2d, kernel and d2h")
-    return _sweep(texts, workload, devices)
+    if "workload" in axes:
+        raise InputError("workload: a sweep takes one; give it first")
+    return _sweep({name: _asked(name, value, "") for name, value in axes.items()}, workload, devices)
 
 
 def sweep_of(asked: Mapping[str, Sequence[str]]) -> Sweep:
@@ -198,50 +188,48 @@ def sweep_of(asked: Mapping[str, Sequence[str]]) -> Sweep:
         path = texts["workload"][0]
         plan = {name: _asked(name, value, f"{path}: ") for name, value in read_plan(path).items() if name in NAMES}
         texts, workload = {**plan, **texts}, read_workload(path)
-    elif not texts.keys() & set(ARRAYS):
-        nothing = ", as nothing is cut of what is copied once" if texts.keys() & set(ONCE) else ""
-        raise InputError(f"no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE{nothing}, or a workload file")
     return _sweep(texts, workload, _split(texts, "device") or [USUAL_DEVICE])
 
 
 def _sweep(texts: Asked, workload: Workload | None, asked: Sequence[Device | str | Path]) -> Sweep:
     if not asked:
         raise InputError("devices = []: a sweep needs at least one")
-    devices = _devices(texts, workload.front_end if workload else "", asked)
+    workload = _workload(texts, workload)
+    devices = _devices(texts, workload.front_end, asked)
+    settings = _set_axes(texts.get("set", ()), devices[0])
+    cards = (Axis("device", tuple(device.name for device in devices)), *_axes(texts, DEVICE_AXES), *settings)
+    return checked(Sweep(cards, _axes(texts, WORK_AXES), _axes(texts, CONFIG_AXES), devices, workload))
+
+
+def _workload(texts: Asked, given: Workload | None) -> Workload:
+    """Return the ``given`` workload, or one with as many arrays and kernels as ``texts`` have, which are axes."""
+    own = [name for name in ("elements", *ONCE) if name in texts]
+    if given is not None:
+        for name in own:
+            raise InputError(f"{name}: the workload says it; leave it out, or use scale for other sizes")
+        return given
+    if not texts.keys() & {*ARRAYS}:
+        nothing = ", as nothing is cut of what is copied once" if texts.keys() & {*ONCE} else ""
+        raise InputError(f"no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE{nothing}, or a workload file")
     elements = parse_count(texts["elements"][0], "elements") if "elements" in texts else None
-    once = {name: tuple(_one_for_all(name, text) for text in texts.get(name, ())) for name in ONCE}
-    if workload is not None and elements is not None:
-        raise InputError("elements: the workload says how many; use scale for other sizes")
-    if workload is not None and any(once.values()):
-        raise InputError("h2d_once, d2h_once: the workload says what is copied once")
-    cards = (Axis("device", tuple(device.name for device in devices)), *_axes(texts, DEVICE_AXES))
-    cards += tuple(_set_axes(texts.get("set", ()), devices[0]))
-    work, config = _axes(texts, WORK_AXES), _axes(texts, CONFIG_AXES)
-    return checked(Sweep(cards, work, config, devices, workload, elements, **once))
+    h2d, kernels, d2h = (len(texts.get(name, ())) for name in ARRAYS)
+    size, (h2d_once, d2h_once) = elements or 1, (texts.get(name, ()) for name in ONCE)
+    kernels_s = [SHORTEST_KERNEL_S] * kernels
+    return workload_of_sizes([size] * h2d, kernels_s, [size] * d2h, elements, h2d_once, d2h_once)
 
 
 def _devices(texts: Asked, front_end: str, asked: Sequence[Device | str | Path]) -> tuple[Device, ...]:
     """Return the devices: of the front ends in ``texts``, else of the workload's unless a device names its own."""
-    devices = [as_device(one) for one in asked]
-    if names := _split(texts, "front_end"):
-        devices = [with_front_end(card, name.lower()) for card in devices for name in names]
-    elif front_end:
-        is_told = [not isinstance(one, Device) and names_front_end(one) for one in asked]
-        devices = [card if told else written_in(card, front_end) for card, told in zip(devices, is_told, strict=True)]
-    twins = [card.name for k, card in enumerate(devices) if card.name in {other.name for other in devices[:k]}]
-    if twins:
-        raise InputError(f"device = {shown(twins[0])}: two profiles of this name; rename one (name = in its file)")
-    if "memory_limit" in texts:
-        limit = _one_for_all("memory_limit", texts["memory_limit"][0])
-        devices = [with_memory_limit(device, limit) for device in devices]
-    return tuple(devices)
-
-
-def _one_for_all(name: str, text: str) -> int:
-    """Return a size in bytes that is no axis. Raises InputError for a range or a list."""
-    if ".." in text or "," in text:
-        raise InputError(f"{name} = {shown(text)}: one size for all rows; sweep again for another")
-    return parse_bytes(text, name)
+    limit = parse_bytes(texts["memory_limit"][0], "memory_limit") if "memory_limit" in texts else None
+    found: dict[str, Device] = {}
+    for one in asked:
+        card, is_told = as_device(one), not isinstance(one, Device) and names_front_end(one)
+        usual = card if is_told else written_in(card, front_end)
+        for device in [with_front_end(card, name.lower()) for name in _split(texts, "front_end")] or [usual]:
+            if (name := device.name) in found:
+                raise InputError(f"device = {shown(name)}: two profiles of this name; rename one (name = in its file)")
+            found[name] = with_memory_limit(device, limit)
+    return tuple(found.values())
 
 
 def _axes(texts: Asked, known: Mapping[str, Values]) -> tuple[Axis, ...]:
@@ -264,15 +252,14 @@ def _set_axes(texts: Sequence[str], device: Device) -> list[Axis]:
     for text in texts:
         given, values = split_setting(text, "NAME=VALUES such as h2d.latency_s=1us,2us")
         name, parse = full_name(device, given), parser_of(device, given)
-        if parse is None:
-            axes.append(Axis(name, tuple(part.strip() for part in values.split(","))))
+        if parse is not None:
+            whole = isinstance(current(device, name), int)
+            axes.append(Axis(name, expand(values, name, parse, whole=whole, step_by_one=whole)))
             continue
-        whole = isinstance(current(device, name), int)
-        axes.append(Axis(name, expand(values, name, parse, whole=whole, step_by_one=whole)))
+        axes.append(Axis(name, tuple(part.strip() for part in values.split(","))))
+        for value in axes[-1].values:
+            changed(device, {name: value})
     targets_of(device, dict.fromkeys(axis.name for axis in axes))
-    for axis in axes:
-        for value in axis.values if isinstance(axis.values[0], str) else ():
-            changed(device, {axis.name: value})
     return axes
 
 

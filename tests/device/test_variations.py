@@ -26,7 +26,7 @@ from streamsim.device import (
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Workload, WorkloadKernel, depth_first, ring
-from streamsim.search import sweep_blocks, sweep_of
+from streamsim.search import sweep_of
 
 H200, A100 = load_device("h200"), load_device("a100")
 PIPELINE = ["--h2d", "1MiB", "--kernel", "20us", "--d2h", "1MiB"]
@@ -133,7 +133,7 @@ def test_pcie_generations_are_one_sweep_of_three_rows() -> None:
     """Each row is the prediction on a device made by hand, and the column has the unit in its name."""
     asked = {"h2d": ["1MiB"], "kernel": ["20us"], "d2h": ["1MiB"], "device": ["a100"], "chunks": ["4"]}
     sweep = sweep_of({**asked, "streams": ["2"], "set": ["link.bandwidth=25GB/s,50GB/s,100GB/s"]})
-    rows = [dict(zip(sweep.columns, row, strict=True)) for block in sweep_blocks(sweep) for row in block.rows]
+    rows = list(sweep)
     assert [row["link.bandwidth_bytes_per_s"] for row in rows] == [25e9, 50e9, 100e9]
     schedule = depth_first(Workload(None, (1 << 20,), (1 << 20,), (WorkloadKernel(duration_s=20e-6),)), 4, 2)
     for row in rows:

@@ -96,7 +96,7 @@ CONFIGS: list[tuple[dict[str, Any], str]] = [
     ({"memory": "pageable", "launch": "graph"}, "launch = 'graph': pageable copies"),
 ]
 SWEPT: list[tuple[dict[str, Any], str]] = [
-    ({"chunk": 4}, "'chunk': no axis of that name; expected one of "),
+    ({"chunk": 4}, "chunk = 4: unknown; expected one of "),
     ({"chunks": []}, "chunks = []: expected a text, a number or a list of them"),
     ({"chunks": 2, "device": "h20o"}, "device = 'h20o': neither a shipped profile"),
 ]

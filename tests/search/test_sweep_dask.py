@@ -7,11 +7,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sweeps import rows_of, small
+from sweeps import small
 
 from streamsim.cli import main
 from streamsim.errors import InputError
@@ -85,33 +84,6 @@ def test_a_cluster_that_goes_away_is_one_line_and_the_sweep_goes_on_later(whole:
     assert "\n" not in said[0]
     write_sweep(small(), path)
     assert path.read_bytes() == (whole / "out.csv").read_bytes()
-
-
-class Slow:
-    """A Dask client, and the future of each of its blocks, whose result comes late or never."""
-
-    def __init__(self, status: str, late: int) -> None:
-        self.status, self.late = status, late
-        self.scheduler_comm = SimpleNamespace(closed=lambda: False)
-
-    def submit(self, function: Any, *arguments: Any) -> Any:
-        late = iter(range(self.late))
-
-        def result(_timeout: float) -> Any:
-            if next(late, None) is not None:
-                raise TimeoutError
-            return function(*arguments)
-
-        return SimpleNamespace(result=result, status="pending")
-
-
-def test_a_block_that_takes_long_is_waited_for_as_long_as_the_scheduler_is_there() -> None:
-    assert rows_of(small("1..3"), executor=Slow("running", 5)) == rows_of(small("1..3"))
-    lost = Slow("running", 1000)
-    lost.scheduler_comm.closed = lambda: True
-    for client in (lost, Slow("closed", 1000), Slow("connecting", 1000)):
-        with pytest.raises(InputError, match=r"^the executor failed: TimeoutError: Dask's scheduler is lost"):
-            rows_of(small("1..3"), executor=client)
 
 
 def test_a_cluster_that_is_not_there_is_one_line(
