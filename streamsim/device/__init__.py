@@ -1,45 +1,39 @@
 """Device profiles: the numbers of a card, its link and its host; the shipped profiles; changed profiles."""
 
 from streamsim.device.fields import SLOWEST_BYTES_PER_S, Field, FieldSpec, SameAs, Table, fields_of
-from streamsim.device.generations import (
-    GENERATIONS,
-    OTHER_LINKS,
+from streamsim.device.front_ends import (
+    CALLS,
+    COMPILED,
+    LINEAR,
+    front_end_names,
+    front_end_of,
+    recorder_of,
+    shipped_front_ends,
+    with_front_end,
+    written_in,
+)
+from streamsim.device.kernel_costs import KernelCost, bends, part_s
+from streamsim.device.library import (
+    KINDS,
     PUBLISHED_WITHIN,
     as_device,
-    as_recorded,
     assumptions_of,
-    generation_of,
+    device_names,
+    digest_of,
+    dump_device,
     known_within,
     link_limit,
     link_words,
     load_device,
     names_front_end,
-    profile_from_name,
-    profile_named,
-    profile_of_card,
-    within_words,
-)
-from streamsim.device.kernel_costs import KernelCost, bends, part_s
-from streamsim.device.library import (
-    CALLS,
-    COMPILED,
-    KINDS,
-    LINEAR,
-    device_names,
-    digest_of,
-    dump_device,
-    front_end_names,
-    front_end_of,
     own_device_names,
     parse_device,
+    profile_of_card,
     read_device,
-    recorder_of,
     schema,
-    shipped_front_ends,
-    with_front_end,
+    within_words,
     without_retired,
     write_device,
-    written_in,
 )
 from streamsim.device.profile import (
     ARBITRATIONS,
@@ -49,9 +43,7 @@ from streamsim.device.profile import (
     LARGEST_RATIO,
     MOST_CONNECTIONS,
     PYTORCH,
-    RETIRED,
     SHAPES,
-    SOURCE_KINDS,
     STACK,
     TIMES,
     Arbitration,
@@ -64,7 +56,6 @@ from streamsim.device.profile import (
     LinkDirection,
     Occupancy,
     Recorder,
-    left_out,
     number_names,
     tables_of,
     with_values,

@@ -6,7 +6,8 @@ its unit: ``_bytes_per_s``, ``_bytes`` or ``_s``. A count has no unit.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as declared
 from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
@@ -29,7 +30,7 @@ class SameAs(NamedTuple):
 class FieldSpec:
     """The declaration of a field.
 
-    - ``least``, ``most``: limits of a whole number.
+    - ``least``, ``most``: limits of a number, if they are not those of its unit.
     - ``at_least``: fields of the same table, declared earlier, that are lower limits of this field. If one of them
       changes, this field changes by the same amount.
     - ``at_most``: fields of the same table, declared earlier, that are upper limits of this field. If one of them
@@ -42,12 +43,12 @@ class FieldSpec:
     - ``drawn_with``: the field of the same table whose random factor this field shares.
     """
 
-    least: int = 0
-    most: int = LARGEST_BYTES
+    least: int | None = None
+    most: int | None = None
     at_least: tuple[str, ...] = ()
     at_most: tuple[str, ...] = ()
     gives_way: bool = False
-    off: Mapping[str, float | str | SameAs] = field(default_factory=dict)
+    off: Mapping[str, float | str | SameAs] = declared(default_factory=dict)
     is_measured: bool = False
     sped_up_with: str = ""
     drawn_with: str = ""
@@ -76,36 +77,44 @@ class Field(NamedTuple):
 
     def check(self, value: object) -> None:
         """Raise InputError unless ``value`` has the field's type and lies within its limits."""
-        if self.kind is float:
+        origin, of = get_origin(self.kind), get_args(self.kind)
+        if self.kind is int:
+            check_whole(self.name, value, *self._limits)
+        elif self.kind is float:
             check_number(self.name, value, *self._limits)
-        elif self.kind is int:
-            check_whole(self.name, value, self.spec.least, self.spec.most)
-        elif get_origin(self.kind) is Literal:
-            check_choice(self.name, value, get_args(self.kind))
-        elif get_origin(self.kind) is tuple:
-            item = get_args(self.kind)[0]
-            check_tuple(self.name, value, item, *([int] if item is float else []))
-        elif isinstance(self.kind, type):
-            check_is(self.name, value, self.kind)
+        elif origin is Literal:
+            check_choice(self.name, value, of)
+        elif origin is tuple:
+            check_tuple(self.name, value, of[0], *([int] if of[0] is float else []))
+        elif isinstance(kind := dict if origin is dict else self.kind, type):
+            check_is(self.name, value, kind)
 
     def within(self, value: float) -> float:
         """Return the rate or time nearest to ``value`` that a profile may hold."""
         least, most = self._limits
-        return max(least, min(value, most))
+        return float(max(least, min(value, most)))
+
+    def tied(self, values: Mapping[str, Any]) -> Any:
+        """Return the field's value in a table's ``values``, moved to the nearest limit that its ties set."""
+        value, spec = values[self.name], self.spec
+        value = min([value, *(values[name] for name in spec.at_most)])
+        return max([value, *(values[name] for name in spec.at_least)])
 
     @property
-    def _limits(self) -> tuple[float, float]:
-        return (SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S) if self.unit == RATE else (0.0, LONGEST_S)
+    def _limits(self) -> tuple[Any, Any]:
+        rate, time = (SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S), (0.0, LONGEST_S)
+        least, most = (0, LARGEST_BYTES) if self.kind is int else rate if self.unit == RATE else time
+        spec = self.spec
+        return least if spec.least is None else spec.least, most if spec.most is None else spec.most
 
 
 @lru_cache
 def fields_of(table: type[msgspec.Struct]) -> tuple[Field, ...]:
     """Return the fields of a profile's table, in the order of their declaration."""
     found = []
-    for declared in msgspec.structs.fields(table):
-        is_spec = get_origin(declared.type) is Annotated
-        kind, spec = get_args(declared.type) if is_spec else (declared.type, NO_SPEC)
-        found.append(Field(declared.name, spec, kind, declared.default))
+    for one in msgspec.structs.fields(table):
+        kind, spec = get_args(one.type) if get_origin(one.type) is Annotated else (one.type, NO_SPEC)
+        found.append(Field(one.name, spec, kind, one.default))
     return tuple(found)
 
 
@@ -113,31 +122,23 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """A table of a profile. It checks every field's type, limits and ties against its declaration."""
 
     def __post_init__(self) -> None:
-        fields = fields_of(type(self))
-        for one in fields:
-            one.check(getattr(self, one.name))
-        for one in fields:
-            if not one.spec.gives_way:
-                self._check_ties(one)
-
-    def _check_ties(self, tied: Field) -> None:
-        value = getattr(self, tied.name)
-        for names, word, sign in ((tied.spec.at_least, "below", 1), (tied.spec.at_most, "above", -1)):
-            for name in names:
-                other = getattr(self, name)
-                if sign * value < sign * other:
-                    raise InputError(
-                        f"{tied.name} = {value:g}: {word} {name} = {other:g}; sharing cannot make a link faster"
-                    )
+        fields, values = fields_of(type(self)), msgspec.structs.asdict(self)
+        for field in fields:
+            field.check(values[field.name])
+        for field in fields:
+            value, nearest = values[field.name], field.tied(values)
+            if value != nearest and not field.spec.gives_way:
+                below = value < nearest
+                ties = field.spec.at_least if below else field.spec.at_most
+                other = next(name for name in ties if values[name] == nearest)
+                word, remedy = ("below", "least") if below else ("above", "most")
+                raise InputError(f"{field.name} = {value:g}: {word} {other} = {nearest:g}; give at {remedy} that")
 
 
-def restored(table: type[Table], values: dict[str, Any]) -> dict[str, Any]:
+def restored(table: type[Table], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``values``, of every field of a table, with each value moved to the nearest limit that its ties set."""
     found = dict(values)
-    for one in fields_of(table):
-        if not one.spec.gives_way:
-            for name in one.spec.at_least:
-                found[one.name] = max(found[one.name], found[name])
-            for name in one.spec.at_most:
-                found[one.name] = min(found[one.name], found[name])
+    for field in fields_of(table):
+        if not field.spec.gives_way:
+            found[field.name] = field.tied(found)
     return found

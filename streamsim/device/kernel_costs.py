@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-import msgspec
+from msgspec.structs import replace
 
 from streamsim.checks import LARGEST_BYTES, LEAST_SHARE, LONGEST_S, SHORTEST_KERNEL_S, check_number, check_whole
 from streamsim.device.fields import Table
@@ -190,20 +190,7 @@ def multiplied_costs(costs: Costs, factor: float) -> tuple[Costs, float]:
     def times(seconds: float) -> float:  # the last digit may reach beyond what a profile may hold
         return max(SHORTEST_KERNEL_S, min(seconds * factor, LONGEST_S))
 
-    return tuple(_with_times(cost, tuple(map(times, cost.duration_s))) for cost in costs), factor
-
-
-def faster_costs(costs: Costs, factor: float) -> Costs:
-    """Return ``costs`` with all times divided by ``factor``.
-
-    A kernel stays unchanged if one of its times would be too short for a profile.
-    """
-    return tuple(
-        cost
-        if min(cost.duration_s) < SHORTEST_KERNEL_S * factor
-        else _with_times(cost, tuple(seconds / factor for seconds in cost.duration_s))
-        for cost in costs
-    )
+    return tuple(replace(cost, duration_s=tuple(map(times, cost.duration_s))) for cost in costs), factor
 
 
 def mean_costs(one: Costs, other: Costs) -> Costs:
@@ -213,9 +200,5 @@ def mean_costs(one: Costs, other: Costs) -> Costs:
     for cost in one:
         again = costs.pop((cost.name, cost.parameter), cost)
         others = again.duration_s if again.elements == cost.elements else map(again.at, cost.elements)
-        means.append(_with_times(cost, tuple((a + b) / 2 for a, b in zip(cost.duration_s, others, strict=True))))
+        means.append(replace(cost, duration_s=tuple((a + b) / 2 for a, b in zip(cost.duration_s, others, strict=True))))
     return (*means, *costs.values())
-
-
-def _with_times(cost: KernelCost, duration_s: tuple[float, ...]) -> KernelCost:
-    return msgspec.structs.replace(cost, duration_s=duration_s)

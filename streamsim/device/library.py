@@ -1,29 +1,104 @@
-"""Device profiles in TOML files: the shipped profiles and the user's own, front ends, and the forms of all files.
+"""Device profiles by name: shipped ones, the user's own, those in TOML files, and those made from a card's name.
 
 In a shipped profile, every number has a source. The user's profiles are in :func:`own_folder`.
+
+The name of a card without a profile shows the generation of PCIe, the lanes, and the threads that a multiprocessor
+holds. The rates of pinned copies follow from the link. They are assumed, and the profile's sources say so. Numbers that
+need a calibration (latencies, hand-overs, the host) are those of the other profiles without one.
 """
 
 import os
+import re
 import warnings
-from collections.abc import Mapping
-from functools import cache
+from difflib import get_close_matches
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from streamsim.device.profile import CALLS, IN_LOOPS, RETIRED, TIMES, Device, FrontEnd, Recorder
+from streamsim.device.front_ends import COMPILED, SEPARATOR, with_front_end
+from streamsim.device.profile import RETIRED, Device, with_values
 from streamsim.errors import InputError, Notice
 from streamsim.files import dump_toml, parse_toml, read_bytes, write_text
 from streamsim.program import Layers, Point, ScheduleFile, WorkloadFile, WorkloadKernel
 from streamsim.text import LARGEST_TOML_BYTES, one_line, shown
 
 SUFFIX = ".toml"
-SHIPPED = files("streamsim.device")
-PROFILES = SHIPPED / "profiles"
+PROFILES = files("streamsim.device") / "profiles"
+
+PATTERN = "t4"  # a profile of published figures, for all numbers that do not depend on the card
+# The share of the link's raw rate that pinned copies reach on cards with published figures: gen 3 and 4 about 0.8, gen
+# 5 0.87.
+REACHED = {1: 0.8, 2: 0.8, 3: 0.8, 4: 0.8, 5: 0.87, 6: 0.87}
+LANE_BYTES_PER_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}  # by generation of PCIe
+# The rate beside the other direction over the rate alone, for H2D and D2H. An RTX 5060 Ti has 18.0 of 25.6 and all of
+# 25.8 GB/s, an RTX 4090 nearly all of 23.9 and 13 of 26.6 GB/s. Other cards have the pattern's ratios.
+BESIDE = {"GeForce RTX 50": (0.703, 1.0), "GeForce RTX 40": (0.975, 0.49)}
+PAGEABLE_SHARE = 0.5  # rate of pageable copies over that of pinned copies
+IN_FLIGHT_S = 1.75e-6  # the bytes in flight are those that the link carries in this time
+_LINK = re.compile(r"PCIe gen ([1-6]) x(\d+)")
+# Words that make another card of it behind a model's number.
+VARIANTS = {"ti", "super", "laptop", "max", "mobile", "d", "nvl", "ada", "pcie", "gx"}
+MAKERS = ("nvidia", "geforce", "tesla", "gpu", "amd", "graphics")  # words that a profile's name does without
+SAME_ON_PCIE = ("a100", "v100", "p100")  # cards whose PCIe form has the same link as their SXM form
+
+
+class Generation(NamedTuple):
+    """Cards of one generation with one link.
+
+    ``names``: a regular expression for their names. ``threads``: those that a multiprocessor holds (0: unknown).
+    """
+
+    names: str
+    words: str
+    link: str
+    threads: int
+
+
+# The first entry that matches a name counts. Links: NVIDIA's and AMD's data sheets of the cards. Threads: the CUDA
+# programming guide, technical specifications by compute capability.
+GENERATIONS = (
+    Generation(r"\bgh200\b", "Grace Hopper", "NVLink-C2C", 2048),
+    Generation(r"\bgb[23]00\b", "Grace Blackwell", "NVLink-C2C of Blackwell", 2048),
+    Generation(
+        r"\b[hb][12348]\d{0,2}0?\b.*\bnvl\b|\bh100\b|\bh200\b|\bh800\b|\bh20\b", "Hopper", "PCIe gen 5 x16", 2048
+    ),
+    Generation(r"\bb[123]00\b", "Blackwell", "PCIe gen 5 x16", 2048),
+    Generation(r"\brtx pro \d+", "RTX PRO Blackwell", "PCIe gen 5 x16", 1536),
+    Generation(r"\brtx50(50|60).*|\brtx50\d\d.*laptop", "GeForce RTX 50", "PCIe gen 5 x8", 1536),
+    Generation(r"\brtx50\d\d", "GeForce RTX 50", "PCIe gen 5 x16", 1536),
+    Generation(r"\brtx40(50|60).*|\brtx40\d\d.*laptop", "GeForce RTX 40", "PCIe gen 4 x8", 1536),
+    Generation(r"\brtx40\d\d", "GeForce RTX 40", "PCIe gen 4 x16", 1536),
+    Generation(r"\brtx3050|\brtx30\d\d.*laptop", "GeForce RTX 30", "PCIe gen 4 x8", 1536),
+    Generation(r"\brtx30\d\d", "GeForce RTX 30", "PCIe gen 4 x16", 1536),
+    Generation(r"\brtx20\d\d|\bgtx16\d\d|\btitan rtx|\bquadro (rtx|t\d)", "Turing", "PCIe gen 3 x16", 1024),
+    Generation(r"\bgtx1030|\bgt1030|\bmx\d\d\d", "GeForce MX", "PCIe gen 3 x4", 2048),
+    Generation(r"\bgtx10\d\d|\btitan xp?\b|\bp40\b|\bp4\b|\bquadro p", "Pascal", "PCIe gen 3 x16", 2048),
+    Generation(r"\bgtx9\d\d|\bm60\b|\bm40\b|\bquadro m", "Maxwell", "PCIe gen 3 x16", 2048),
+    Generation(r"\bgtx7\d\d|\bk[1-8]0m?\b|\btitan\b", "Kepler", "PCIe gen 3 x16", 2048),
+    Generation(r"\bp100\b", "Pascal", "PCIe gen 3 x16", 2048),
+    Generation(r"\bv100s?\b|\btitan v\b|\bgv100\b", "Volta", "PCIe gen 3 x16", 2048),
+    Generation(r"\bt4g?\b|\bt10\b|\bt1000\b|\bt600\b|\bt400\b", "Turing", "PCIe gen 3 x16", 1024),
+    Generation(r"\ba100\b|\ba800\b|\ba30\b", "Ampere", "PCIe gen 4 x16", 2048),
+    Generation(r"\ba2\b", "Ampere", "PCIe gen 4 x8", 1536),
+    Generation(r"\brtxa?\d000 ada|\bl4\b|\bl20\b|\bl40s?\b|\bl2\b", "Ada", "PCIe gen 4 x16", 1536),
+    Generation(r"\ba10g?\b|\ba16\b|\ba40\b|\b(rtx)?a[2456]\d00\b|\brtxa\d000", "Ampere", "PCIe gen 4 x16", 1536),
+    Generation(r"\borin\b|\bxavier\b|\bjetson\b|\btegra\b|\bthor\b", "Jetson", "memory of the host", 1536),
+    Generation(r"\bmi3\d\dx?\b", "AMD Instinct", "PCIe gen 5 x16", 2048),
+    Generation(r"\bmi[12]\d\dx?\b|\bgfx9", "AMD Instinct", "PCIe gen 4 x16", 2048),
+    Generation(r"\bamd\b|\bradeon\b|\brx \d\d\d\d|\bgfx1", "AMD Radeon", "PCIe gen 4 x16", 2048),
+)
+UNKNOWN = Generation("", "unknown generation", "", 0)
+_GEN_3 = REACHED[3] * 16 * LANE_BYTES_PER_S[3]
+OTHER_LINKS = {  # the rates of pinned copies, H2D and D2H, and the reason
+    "NVLink-C2C": (411e9, 170e9, "NVLink-C2C, as reported of two GH200"),
+    "NVLink-C2C of Blackwell": (359e9, 377e9, "NVLink-C2C, as reported of a GB300"),
+    "memory of the host": (10e9, 10e9, "card and host share their memory"),
+    "": (_GEN_3, _GEN_3, "as PCIe gen 3 x16, as nothing tells its link"),
+}
 
 
 def device_names() -> list[str]:
@@ -77,32 +152,256 @@ def dump_device(device: Device) -> str:
 
 def parse_device(text: str | bytes, where: str = "device") -> Device:
     """Return the profile in the TOML ``text``. Raises InputError whose message begins with ``where``."""
-    retired: list[str] = []
 
     def prepared(plain: dict[str, Any]) -> dict[str, Any]:
-        kept, names = without_retired(plain)
-        retired.extend(names)
+        kept = without_retired(plain)
+        if kept != plain:
+            words = f"{where}: {', '.join(RETIRED)}: no longer part of a profile, left out"
+            warnings.warn(words, Notice, stacklevel=5)
         return kept
 
-    device = parse_toml(text.encode() if isinstance(text, str) else text, Device, "device", where, prepared=prepared)
-    if retired:
-        warnings.warn(f"{where}: {', '.join(retired)}: no longer part of a profile, left out", Notice, stacklevel=2)
-    return device
+    return parse_toml(text.encode() if isinstance(text, str) else text, Device, "device", where, prepared=prepared)
 
 
-def without_retired(profile: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return a profile, as plain data, without the retired numbers, and the names of the numbers left out.
+def without_retired(profile: dict[str, Any]) -> dict[str, Any]:
+    """Return a profile, as plain data, without the retired numbers, their sources and spreads."""
 
-    The sources and spreads of these numbers are left out as well.
+    def kept(table: str, values: dict[str, Any]) -> dict[str, Any]:
+        prefix = "" if table in ("sources", "spread") else f"{table}."
+        return {name: value for name, value in values.items() if prefix + name not in RETIRED}
+
+    return {name: kept(name, part) if isinstance(part, dict) else part for name, part in profile.items()}
+
+
+# Cards by name
+
+
+def load_device(name_or_path: str | Path) -> Device:
+    """Load a device profile by its name or from a TOML file.
+
+    A shipped profile's name comes first, in upper or lower case, then the name of one of the user's own profiles, then
+    a path, then a card's name as a recording has it, such as ``NVIDIA GeForce GTX 1060``. ``h200:cupy`` is the profile
+    ``h200`` with the calls of CuPy programs: :mod:`streamsim.device.front_ends`. Raises InputError for an unknown name
+    (listing the known names and the nearest one) and for a bad file.
+
+    Warns with a :class:`streamsim.errors.Notice` if the profile is made from a card's name.
     """
-    plain, dropped = dict(profile), []
-    for name in RETIRED:
-        part, _, field = name.partition(".")
-        for table, key in ((part, field), ("sources", name), ("spread", name)):
-            if isinstance(plain.get(table), dict) and key in plain[table]:
-                plain[table] = {own: value for own, value in plain[table].items() if own != key}
-                dropped.append(name)
-    return plain, list(dict.fromkeys(dropped))
+    name, path = str(name_or_path), Path(name_or_path)
+    if names_front_end(name):
+        card, _, front_end = name.rpartition(SEPARATOR)
+        return with_front_end(load_device(card), front_end.lower())
+    if (file := f"{name.lower()}{SUFFIX}") and name.lower() in device_names():
+        return parse_device((PROFILES / file).read_bytes(), file)
+    if os.path.isfile(path):
+        return read_device(path)
+    if name in own_device_names():
+        return read_device(own_folder() / f"{name}{SUFFIX}")
+    return read_device(path) if path.suffix == SUFFIX else _card_named(name)
+
+
+def _card_named(name: str) -> Device:
+    """Return the profile of a card's name. Raises InputError if the name shows no card."""
+    if Path(name).name == name and name.isprintable():
+        if profile_named(name) is not None:
+            return profile_of_card(name)
+        if generation_of(name) != UNKNOWN:
+            made = profile_of_card(name)
+            warnings.warn(assumptions_of(made), Notice, stacklevel=3)
+            return made
+    names = [*device_names(), *own_device_names()]
+    nearest = get_close_matches(name.lower(), names, n=1)
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+    raise InputError(f"device = {shown(name)}: neither a shipped profile ({', '.join(names)}) nor a file{hint}")
+
+
+def names_front_end(name_or_path: str | Path) -> bool:
+    """Return True if the name ends in a front end, such as ``h200:cupy``."""
+    _, separator, front_end = str(name_or_path).rpartition(SEPARATOR)
+    is_name = front_end.isidentifier() or front_end.lower() == COMPILED
+    return bool(separator) and is_name and not os.path.isfile(name_or_path)
+
+
+def as_device(device: Device | str | Path) -> Device:
+    """Return ``device`` if it is a Device, else load the profile of this name or path with :func:`load_device`.
+
+    Raises InputError for anything else, and as :func:`load_device` does.
+    """
+    if isinstance(device, Device):
+        return device
+    if isinstance(device, str | Path):
+        return load_device(device)
+    raise InputError(f"device = {shown(device)}: expected a Device, the name of one or the path of its file")
+
+
+def words_of(card: str) -> str:
+    """Return a card's name in lower case with its model as one word: ``NVIDIA GeForce RTX 3080`` ends in rtx3080."""
+    words = re.sub(r"[^a-z0-9]+", " ", card.lower()).strip()
+    return re.sub(r"\b(rtx|gtx|gt) (a?\d)", r"\1\2", words)
+
+
+def profile_named(card: str) -> str | None:
+    """Return the name of the shipped profile of a card, or None if there is none.
+
+    For example, ``"NVIDIA A100-SXM4-40GB"`` gives ``a100``. A variant such as ``RTX 3080 Ti`` is another card.
+    """
+    words, shipped = words_of(card).split(), set(device_names())
+    for k, word in enumerate(words):
+        following = words[k + 1 : k + 2]
+        for used, name in ((2, "".join((word, *following))), (2, "-".join((word, *following))), (1, word)):
+            variants = VARIANTS & set(words[k + used :]) - ({"pcie"} if name in SAME_ON_PCIE else set())
+            if name in shipped and not name.startswith("ideal"):
+                return None if variants else name
+    return None
+
+
+def generation_of(card: str) -> Generation:
+    """Return the generation that a card's name shows, or UNKNOWN."""
+    words = words_of(card)
+    return next((kind for kind in GENERATIONS if re.search(kind.names, words)), UNKNOWN)
+
+
+def link_limit(link: str) -> float:
+    """Return the raw rate of a link such as ``PCIe gen 4 x16``, bytes per second; infinite for an unknown link."""
+    match = _LINK.search(link)
+    return float("inf") if match is None else LANE_BYTES_PER_S[int(match[1])] * int(match[2])
+
+
+def pinned_rates(link: str) -> tuple[float, float, str]:
+    """Return the assumed rates of pinned copies over a link, H2D and D2H in bytes per second, and the reason."""
+    match = _LINK.search(link)
+    if match is None:
+        return OTHER_LINKS[link]
+    share = REACHED[int(match[1])]
+    rate = share * link_limit(link)
+    return rate, rate, f"{link}, of which pinned copies of other cards reach {share:.0%}"
+
+
+def profile_of_card(card: str, multiprocessors: int = 0, memory_bytes: int = 0, copy_engines: int = 0) -> Device:
+    """Return the shipped profile of a card's name, or one made from the name, with what a recording says of the card.
+
+    ``multiprocessors``, ``memory_bytes``, ``copy_engines``: 0 if unknown.
+    """
+    name = profile_named(card)
+    device = _made_from_name(card, multiprocessors) if name is None else load_device(name)
+    sources, values, count = dict(device.sources), {}, min(copy_engines, 2)
+    if memory_bytes:
+        sources["memory_bytes"] = "measured: as the recording says"
+        device = replace(device, memory_bytes=memory_bytes, sources=sources)
+    if count not in (0, device.copy_engines.count):
+        sources["copy_engines.count"] = f"measured: {copy_engines}, as the recording says"
+        values["copy_engines.count"] = count
+    return replace(with_values(device, values), sources=sources)
+
+
+def _made_from_name(card: str, multiprocessors: int) -> Device:
+    """Return a profile made from the name of a card that has none."""
+    kind = generation_of(card)
+    *both, why = pinned_rates(kind.link)
+    pattern = load_device(PATTERN)
+    values: dict[str, float | int] = {}
+    sources = {name: text for name, text in pattern.sources.items() if name != "memory_bytes"}
+    for k, (direction, rate) in enumerate(zip(("h2d", "d2h"), both, strict=True)):
+        link = getattr(pattern, direction)
+        loss = link.duplex_bandwidth_bytes_per_s / link.bandwidth_bytes_per_s
+        loss = BESIDE[kind.words][k] if kind.words in BESIDE else loss
+        rates = {"": 1.0, "crowded_": 1.0, "duplex_": loss, "pageable_": PAGEABLE_SHARE}
+        values |= {f"{direction}.{name}bandwidth_bytes_per_s": rate * share for name, share in rates.items()}
+        values[f"{direction}.in_flight_bytes"] = round(rate * IN_FLIGHT_S)
+        sources[f"{direction}.bandwidth_bytes_per_s"] = f"assumed: {why}"
+    threads = values["compute.resident_threads"] = multiprocessors * kind.threads
+    known = f"{multiprocessors} multiprocessors as recorded, with {kind.threads} threads each"
+    unknown = "unknown for this card; no chunk is too small to fill it"
+    sources["compute.resident_threads"] = f"assumed: {known if threads else unknown}"
+    sources["copy_engines.count"] = "assumed: two, as cards since Kepler have them"
+    sources["compute.concurrent_kernels"] = "assumed: 128, as cards since Volta"
+    return replace(
+        with_values(replace(pattern, memory_bytes=None, sources=sources), values),
+        name="-".join(word for word in words_of(card).split() if word not in MAKERS)[:40] or "unknown-card",
+        description=f"{card or 'a card without a name'}: made from its name ({kind.words}), not measured",
+        link=kind.link,
+    )
+
+
+def assumptions_of(device: Device) -> str:
+    """Return the assumed rates of a profile on one line, or "" if its rates are measured or published."""
+    names = [f"{name}.bandwidth_bytes_per_s" for name in ("h2d", "d2h")]
+    assumed = [name for name in names if device.source(name)[0] == "assumed"]
+    if not assumed:
+        return ""
+    which = " and ".join(name.partition(".")[0].upper() for name in assumed)
+    rates = dict.fromkeys(f"{getattr(device, name[:3]).bandwidth_bytes_per_s / 1e9:.3g}" for name in assumed)
+    paces, why = " and ".join(rates), device.source(assumed[0])[1]
+    return f"{device.name}: nobody measured its pinned copies; {which} are assumed to run at {paces} GB/s ({why})"
+
+
+# The link that a prediction assumes, and how well it is known
+
+BYTES_PER_GB = 1e9
+REPORT = re.compile(r"https?://|\boutput of\b")  # what a published source names is a report
+PUBLISHED_WITHIN = 0.10  # how far predictions with assumed latencies were off: figures/published.py
+COUNTS = ("no", "one", "two", "three", "four")
+
+
+def known_within(device: Device | None) -> float:
+    """Return the relative error of predictions on ``device`` if its latencies are assumed, else 0.
+
+    The error was seen in published cases: 0.10 is 10 %. A recorded time line has no device, and no error.
+    """
+    if device is None:
+        return 0.0
+    has_latencies = "h2d.latency_s" in device.sources
+    return PUBLISHED_WITHIN if has_latencies and device.source("h2d.latency_s")[0] == "assumed" else 0.0
+
+
+def within_words(device: Device | None) -> list[str]:
+    """Return a line that says how far predictions may be off if the latencies of ``device`` are assumed, else none."""
+    if device is None or not (within := known_within(device)):
+        return []
+    return [f"{device.name}: times may be off by {within * 100:g} %; its latencies are assumed"]
+
+
+def link_words(device: Device | str | Path, pageable: bool = False) -> str:
+    """Return the link's name and rates, each with the kind of its source, on one line.
+
+    For example ``PCIe gen 4 x16; H2D 25.7, D2H 25.8 GB/s published (one report); both at once H2D 12, ...``.
+    A measured rate has its relative spread behind it, if known. A published rate has the number of reports, an assumed
+    rate the reason. With ``pageable``, the line also has the rates of pageable memory.
+    """
+    device = as_device(device)
+    parts = [device.link] if device.link else []
+    parts.append(_both(device, "bandwidth_bytes_per_s"))
+    if device.copy_engines.count < 2:
+        parts.append("one direction at a time")
+    else:
+        parts.append(f"both at once {_both(device, 'duplex_bandwidth_bytes_per_s')}")
+    if pageable:
+        parts.append(f"pageable {_both(device, 'pageable_bandwidth_bytes_per_s')}")
+    return "; ".join(parts)
+
+
+def _both(device: Device, field: str) -> str:
+    there, back = _known(device, f"h2d.{field}"), _known(device, f"d2h.{field}")
+    rates = [f"{getattr(link, field) / BYTES_PER_GB:.3g}" for link in (device.h2d, device.d2h)]
+    if there[0] != back[0]:
+        return f"H2D {rates[0]} GB/s {_words(*there)}, D2H {rates[1]} GB/s {_words(*back)}"
+    how = " and ".join(dict.fromkeys((there[1], back[1])))
+    return f"H2D {rates[0]}, D2H {rates[1]} GB/s {_words(there[0], how)}"
+
+
+def _words(kind: str, how: str) -> str:
+    return f"{kind} ({how})" if how else kind
+
+
+def _known(device: Device, name: str) -> tuple[str, str]:
+    """Return the kind of a number's source, and its spread, number of reports or reason ("" if unknown)."""
+    kind, text = device.source(name)
+    if kind == "measured":
+        return kind, f"+- {device.spread[name]:.1%}" if name in device.spread else ""
+    if kind == "published":
+        reports = max(1, len(REPORT.findall(text)))
+        count = COUNTS[reports] if reports < len(COUNTS) else str(reports)
+        return kind, f"{count} report{'' if reports == 1 else 's'}"
+    return kind, re.split("[;:,]", text, maxsplit=1)[0].strip()
 
 
 # Forms of files
@@ -144,92 +443,3 @@ def _or_text(node: Any) -> Any:
         return {"anyOf": [node, *({"type": kind} for kind in other)]}
     unchanged = ("default", "additionalProperties")  # a spread has arbitrary names, and its values must be numbers
     return {key: value if key in unchanged else _or_text(value) for key, value in node.items()}
-
-
-# Front ends
-#
-# The library or language that a program is written in sets the host's seconds in each call. A call of an array library
-# takes several times as long as the bare CUDA call that it makes. The library also has to make the call's stream the
-# current one. A profile's ``host`` has the times of bare calls, made through CuPy's ``runtime``. A FrontEnd has the
-# times of a library, or of compiled programs, on the same host. A profile without a front end uses the one in
-# ``front_ends.toml``: the mean of the calibrated hosts.
-#
-# A profiler that records makes calls longer, by a ratio. A fast host also records faster, so a ratio holds on other
-# hosts. A profile may have recorders measured on its own host. Without them, those of ``front_ends.toml`` count.
-
-COMPILED = "cuda-c++"  # the front end of compiled programs; without it, a profile uses its bare calls
-SEPARATOR = ":"  # between the name of a device and that of a front end
-
-# Only bare calls and compiled programs have it. A library's calls are measured in rounds over streams: their mean
-# includes the first calls on each stream.
-FIRST_ON_STREAM = "first_on_stream_s"
-LINEAR = "linear"  # the name of a kernel whose call is ``linear_s``
-
-
-class _Shipped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    front_ends: dict[str, FrontEnd]
-    recorders: dict[str, Recorder]
-
-
-@cache
-def _shipped() -> _Shipped:
-    return parse_toml((SHIPPED / "front_ends.toml").read_bytes(), _Shipped, "front_ends", "front_ends.toml")
-
-
-def shipped_front_ends() -> Mapping[str, FrontEnd]:
-    """Return the shipped front ends by name, for profiles that have none of their own."""
-    return MappingProxyType(_shipped().front_ends)
-
-
-def recorder_of(device: Device, name: str) -> Recorder:
-    """Return the recorder ``name``: the profile's own, or else the shipped one."""
-    return device.recorders.get(name) or _shipped().recorders[name]
-
-
-def front_end_names(device: Device) -> list[str]:
-    """Return the names of all front ends for ``device``: "calls", its own front ends and the shipped ones."""
-    return [CALLS, *sorted({COMPILED, *device.front_ends, *shipped_front_ends()})]
-
-
-def with_front_end(device: Device, name: str) -> Device:
-    """Return ``device`` with the call times of the front end ``name``, such as "cupy" or "pytorch".
-
-    The result is named ``DEVICE:NAME``. "calls" returns ``device`` unchanged. "cuda-c++" uses the times of compiled
-    programs if the profile has them, and otherwise returns ``device`` unchanged. Raises InputError for an unknown front
-    end, and for a device that already has another front end's calls.
-    """
-    if (has := front_end_of(device)) not in (CALLS, name):
-        raise InputError(
-            f"front end = {shown(name)}: {device.name} has the calls of {has!r} already; name one of the two"
-        )
-    if name in (CALLS, has) or (name == COMPILED and COMPILED not in device.front_ends):
-        return device
-    found = device.front_ends.get(name) or shipped_front_ends().get(name)
-    if found is None:
-        known = ", ".join(front_end_names(device))
-        raise InputError(f"front end = {shown(name)}: expected one of {known}")
-    calls = {field: getattr(found, field) for field in TIMES if field in IN_LOOPS or getattr(found, field)}
-    if name != COMPILED:
-        calls[FIRST_ON_STREAM] = 0.0
-    names = [f"host.{field}" for field in calls]
-    return msgspec.structs.replace(
-        device,
-        name=f"{device.name}{SEPARATOR}{name}",
-        host=msgspec.structs.replace(device.host, **calls),
-        sources={**device.sources, **dict.fromkeys(names, found.source)},
-        spread={**device.spread, **dict.fromkeys(names, found.spread)} if device.spread else {},
-    )
-
-
-def front_end_of(device: Device) -> str:
-    """Return the name of the front end whose calls ``device`` has: "calls" for bare calls."""
-    _, separator, name = device.name.rpartition(SEPARATOR)
-    return name if separator and name in front_end_names(device) else CALLS
-
-
-def written_in(device: Device, name: str) -> Device:
-    """Return ``device`` with the calls of the front end that a workload names ("": none).
-
-    A device that already has a front end's calls is returned unchanged. Raises InputError as :func:`with_front_end`.
-    """
-    return with_front_end(device, name.lower()) if name and front_end_of(device) == CALLS else device

@@ -26,7 +26,7 @@ ARBITRATIONS = get_args(Arbitration)
 SCHEMA_VERSION = 1
 SOURCE_KINDS = ("measured", "published", "assumed")
 MOST_CONNECTIONS = 32
-LARGEST_SPREAD, LARGEST_RATIO = 10.0, 10.0
+LARGEST_SPREAD = LARGEST_RATIO = 10
 PYTORCH, SHAPES, STACK, CALLS = "pytorch", "pytorch-shapes", "pytorch-stack", "calls"
 RECORDERS = (PYTORCH, SHAPES, STACK, CALLS)
 LIMITED = "what the memory limit allows"  # the source of a card's memory if a limit makes it smaller
@@ -51,6 +51,19 @@ RETIRED = ("h2d.crowded_bytes", "d2h.crowded_bytes", "host.graph_edge_s")
 HostTime = Annotated[float, FieldSpec(off={"host": 0.0})]
 IssueTime = Annotated[float, FieldSpec(off={"host": 0.0}, sped_up_with="launch")]
 HandOverTime = Annotated[float, FieldSpec(off={"hand-over": 0.0})]
+Ratio = Annotated[float, FieldSpec(least=1, most=LARGEST_RATIO, at_least=("least",), at_most=("most",))]
+
+
+def _latency(**off: str) -> FieldSpec:
+    """Return the declaration of a copy's latency, with the shorter latency that it is without each effect."""
+    same: dict[str, Any] = {effect: SameAs(shorter) for effect, shorter in off.items()}
+    return FieldSpec(at_least=tuple(off.values()), off=same | {"copy-latency": 0.0})
+
+
+def _rate(**off: str) -> FieldSpec:
+    """Return the declaration of a copy's rate, with the higher rate that it is without each effect."""
+    same = {effect: SameAs(higher) for effect, higher in off.items()}
+    return FieldSpec(at_most=tuple(off.values()), off=same, sped_up_with="link")
 
 
 class LinkDirection(Table, frozen=True):
@@ -70,34 +83,14 @@ class LinkDirection(Table, frozen=True):
     - Pageable memory goes through a staging buffer: ``pageable_latency_s``, then ``pageable_bandwidth_bytes_per_s``.
     """
 
-    latency_s: Annotated[float, FieldSpec(off={"copy-latency": 0.0})]
-    duplex_latency_s: Annotated[
-        float, FieldSpec(at_least=("latency_s",), off={"duplex": SameAs("latency_s"), "copy-latency": 0.0})
-    ]
-    crowded_latency_s: Annotated[
-        float, FieldSpec(at_least=("latency_s",), off={"crowd": SameAs("latency_s"), "copy-latency": 0.0})
-    ]
-    crowded_duplex_latency_s: Annotated[
-        float,
-        FieldSpec(
-            at_least=("duplex_latency_s", "crowded_latency_s"),
-            off={"duplex": SameAs("crowded_latency_s"), "crowd": SameAs("duplex_latency_s"), "copy-latency": 0.0},
-        ),
-    ]
+    latency_s: Annotated[float, _latency()]
+    duplex_latency_s: Annotated[float, _latency(duplex="latency_s")]
+    crowded_latency_s: Annotated[float, _latency(crowd="latency_s")]
+    crowded_duplex_latency_s: Annotated[float, _latency(duplex="crowded_latency_s", crowd="duplex_latency_s")]
     in_flight_bytes: Annotated[int, FieldSpec(least=1, is_measured=True)]
-    bandwidth_bytes_per_s: Annotated[float, FieldSpec(sped_up_with="link")]
-    duplex_bandwidth_bytes_per_s: Annotated[
-        float,
-        FieldSpec(
-            at_most=("bandwidth_bytes_per_s",), off={"duplex": SameAs("bandwidth_bytes_per_s")}, sped_up_with="link"
-        ),
-    ]
-    crowded_bandwidth_bytes_per_s: Annotated[
-        float,
-        FieldSpec(
-            at_most=("bandwidth_bytes_per_s",), off={"crowd": SameAs("bandwidth_bytes_per_s")}, sped_up_with="link"
-        ),
-    ]
+    bandwidth_bytes_per_s: Annotated[float, _rate()]
+    duplex_bandwidth_bytes_per_s: Annotated[float, _rate(duplex="bandwidth_bytes_per_s")]
+    crowded_bandwidth_bytes_per_s: Annotated[float, _rate(crowd="bandwidth_bytes_per_s")]
     pageable_latency_s: Annotated[float, FieldSpec(at_least=("latency_s",), gives_way=True, off={"copy-latency": 0.0})]
     pageable_bandwidth_bytes_per_s: Annotated[
         float, FieldSpec(at_most=("bandwidth_bytes_per_s",), gives_way=True, sped_up_with="link")
@@ -239,15 +232,11 @@ class FrontEnd(Table, frozen=True):
     synchronize_s: float
     enter_s: float
     source: str
-    spread: float = 0.0
+    spread: Annotated[float, FieldSpec(most=LARGEST_SPREAD)] = 0.0
     linear_s: float = 0.0
     turn_s: float = 0.0
     after_wait_s: float = 0.0
     first_launch_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        Table.__post_init__(self)
-        check_number("spread", self.spread, 0.0, LARGEST_SPREAD)
 
 
 TIMES = tuple(name for name in FrontEnd.__struct_fields__ if name.endswith("_s"))
@@ -256,26 +245,18 @@ COLD = "after_wait_s", "first_launch_s"
 IN_LOOPS = tuple(name for name in TIMES if name not in COLD)
 
 
-class Recorder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Recorder(Table, frozen=True):
     """The cost of a profiler: ratios of the host's own time, recorded over plain, from 1 to 10.
 
     ``ratio`` holds for programs without a backward pass, ``backward`` for programs with one. Both lie between ``least``
     and ``most``. ``source``: the origin of the ratios, as in a profile's ``sources``.
     """
 
-    ratio: float
-    backward: float
-    least: float
-    most: float
+    least: Annotated[float, FieldSpec(least=1, most=LARGEST_RATIO)]
+    most: Annotated[float, FieldSpec(least=1, most=LARGEST_RATIO)]
+    ratio: Ratio
+    backward: Ratio
     source: str
-
-    def __post_init__(self) -> None:
-        for name in ("least", "most", "ratio", "backward"):
-            value = getattr(self, name)
-            check_number(name, value, 1.0, LARGEST_RATIO)
-            if not self.least <= value <= self.most:
-                raise InputError(f"{name} = {value:g}: expected it from least = {self.least:g} to most = {self.most:g}")
-        check_is("source", self.source, str)
 
 
 class Occupancy(NamedTuple):
@@ -300,7 +281,7 @@ class Occupancy(NamedTuple):
     resident: float = 0.0
 
 
-class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Device(Displayed, Table, frozen=True):
     """A device profile: a card, its link and its host.
 
     - ``h2d``, ``d2h``, ``copy_engines``, ``compute``, ``hand_over``, ``host``: tables of numbers and rules.
@@ -318,7 +299,7 @@ class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
     name: str
     description: str
-    connections: int
+    connections: Annotated[int, FieldSpec(least=1, most=MOST_CONNECTIONS)]
     h2d: LinkDirection
     d2h: LinkDirection
     copy_engines: CopyEngines
@@ -326,23 +307,19 @@ class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     hand_over: HandOver
     host: Host
     sources: dict[str, str]
-    spread: dict[str, float] = {}
+    spread: dict[str, float] = msgspec.field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
     memory_bytes: int | None = None
     link: str = ""
-    front_ends: dict[str, FrontEnd] = {}
-    recorders: dict[str, Recorder] = {}
+    front_ends: dict[str, FrontEnd] = msgspec.field(default_factory=dict)
+    recorders: dict[str, Recorder] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:
             raise InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
-        for field in ("name", "description", "link"):
-            check_is(field, getattr(self, field), str)
-        for field in ("sources", "spread", "front_ends", "recorders"):
-            check_is(field, getattr(self, field), dict)
+        Table.__post_init__(self)
         if not self.name.strip() or "," in self.name:
             raise InputError(f"name = {shown(self.name)}: expected a name without commas, which stand between devices")
-        check_whole("connections", self.connections, 1, MOST_CONNECTIONS)
         for name in self.recorders:
             check_choice(f"recorders: {name}", name, RECORDERS)
         for field, kind in (("front_ends", FrontEnd), ("recorders", Recorder)):
@@ -361,7 +338,7 @@ class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
         Both are empty if the profile does not say where the number is from.
         """
-        kind, _, text = (self.sources.get(name) or self.sources.get(name.rpartition(".")[0], "")).partition(":")
+        kind, _, text = self.sources.get(name, self.sources.get(name.rpartition(".")[0], "")).partition(":")
         return kind, text.strip()
 
     def has_room(self, n_bytes: int) -> bool:
@@ -457,12 +434,11 @@ def _share(work_s: float, alone_s: float) -> float:
     return min(1.0, work_s / alone_s) if alone_s > 0 else 1.0
 
 
-def number_names(value: object, path: str = "") -> set[str]:
-    """Return the dotted names of the numbers in a profile or one of its tables (kernel costs count as one number)."""
-    if isinstance(value, msgspec.Struct):
-        fields = (f for f in value.__struct_fields__ if f not in ("schema_version", "spread", "sources"))
-        return {name for f in fields for name in number_names(getattr(value, f), f"{path}.{f}".lstrip("."))}
-    return {path} if (value and isinstance(value, tuple)) or type(value) in (int, float) else set()
+def number_names(device: Device) -> set[str]:
+    """Return the dotted names of the numbers in a profile (kernel costs count as one number)."""
+    values: dict[str, Any] = {name: getattr(table, field.name) for name, table, field in declared(device)}
+    values |= {"connections": device.connections, "memory_bytes": device.memory_bytes}
+    return {name for name, value in values.items() if type(value) in (int, float) or (value and type(value) is tuple)}
 
 
 def tables_of(device: Device) -> dict[str, Table]:
@@ -492,17 +468,17 @@ def _check_source(name: str, source: str) -> None:
 def _check_sources(device: Device) -> None:
     known = number_names(device)
     sections = {name.rpartition(".")[0] for name in known}
+    for table, own in (("sources", known | sections), ("spread", known)):
+        for name, value in getattr(device, table).items():
+            if name not in own:
+                raise InputError(f"{table}.{name} = {value!r}: the profile has no number of that name")
     for name, source in device.sources.items():
-        if name not in known | sections:
-            raise InputError(f"sources.{name} = {source!r}: the profile has no number of that name")
         _check_source(f"sources.{name}", source)
+    for name, spread in device.spread.items():
+        check_number(f"spread.{name}", spread, 0.0, 1e9)
     for name in sorted(known - left_out(device)):
-        if name not in device.sources and name.rpartition(".")[0] not in device.sources:
+        if device.source(name) == ("", ""):
             raise InputError(f"{name}: has no source; add sources.{name!r} = 'measured|published|assumed: ...'")
-    for name, value in device.spread.items():
-        if name not in known:
-            raise InputError(f"spread.{name} = {value!r}: the profile has no number of that name")
-        check_number(f"spread.{name}", value, 0.0, 1e9)
 
 
 def with_values(device: Device, values: Mapping[str, Any]) -> Device:

@@ -26,16 +26,14 @@ from typing import Any
 import msgspec
 
 from streamsim.device.fields import Field, SameAs, Table, fields_of, restored
-from streamsim.device.generations import as_device
-from streamsim.device.kernel_costs import faster_costs, mean_costs, multiplied_costs
+from streamsim.device.kernel_costs import mean_costs, multiplied_costs
+from streamsim.device.library import as_device
 from streamsim.device.profile import (
     EFFECTS,
     LIMITED,
-    RETIRED,
     TIMES,
     Device,
     FrontEnd,
-    Recorder,
     declared,
     tables_of,
     with_values,
@@ -73,8 +71,6 @@ def full_name(device: Device, name: str) -> str:
     short = {full.removesuffix(unit_of(full)): full for full in known}
     if wanted in short:
         return short[wanted]
-    if wanted in {name.removesuffix(unit_of(name)) for name in RETIRED} | {*RETIRED}:
-        raise InputError(f"{shown(name)}: is no longer part of a profile; leave it out")
     if wanted in ELSEWHERE:
         raise InputError(f"{shown(name)}: cannot be set here; use {ELSEWHERE[wanted]}")
     nearest = get_close_matches(wanted, [*short, *known], n=1)
@@ -189,18 +185,18 @@ def _followers(device: Device, given: Mapping[str, Any]) -> dict[str, float]:
 
 def _followed(field: Field, table: Table, moved: Mapping[str, Any]) -> float | None:
     """Return the new value of a field if other fields of its table have ``moved``; None: it stays."""
-    spec, value = field.spec, getattr(table, field.name)
-    if not moved.keys() & {*spec.at_least, *spec.at_most}:
+    spec, before = field.spec, msgspec.structs.asdict(table)
+    value, ties = before[field.name], [name for name in (*spec.at_least, *spec.at_most) if name in moved]
+    if not ties:
         return None
-    least = max((moved.get(name, getattr(table, name)) for name in spec.at_least), default=0.0)
-    most = min((moved.get(name, getattr(table, name)) for name in spec.at_most), default=math.inf)
     if spec.gives_way:
-        pushed = max(least, min(value, most))
-        return None if pushed == value else float(pushed)
-    if spec.at_most:
-        return float(min(moved[name] * (value / getattr(table, name)) for name in spec.at_most if name in moved))
-    more = max(moved[name] - getattr(table, name) for name in spec.at_least if name in moved)
-    return float(max(value + more, least))  # the sum is rounded, perhaps below the limit
+        found = value
+    elif spec.at_most:
+        found = min(moved[name] * (value / before[name]) for name in ties)
+    else:
+        found = value + max(moved[name] - before[name] for name in ties)
+    found = float(field.tied({**before, **moved, field.name: found}))
+    return None if spec.gives_way and found == value else found
 
 
 def with_memory_limit(device: Device, limit: int | None) -> Device:
@@ -239,7 +235,7 @@ def faster(device: Device, what: str, factor: float) -> Device:
         if field.spec.sped_up_with == what:
             value = getattr(table, field.name)
             times = factor if field.unit == RATE else 1 / factor
-            values[name] = field.within(value * times) if field.is_number else faster_costs(value, factor)
+            values[name] = field.within(value * times) if field.is_number else multiplied_costs(value, times)[0]
     return with_values(device, values)
 
 
@@ -282,37 +278,24 @@ def mean_of(one: Device, other: Device) -> Device:
     profile has stay unchanged. The spread of a front end in both profiles also includes half of their relative
     difference, as the host changed its speed between the two calibrations.
     """
-    others = tables_of(other)
-    values: dict[str, dict[str, Any]] = {"front_ends": {**other.front_ends, **one.front_ends}}
-    values["recorders"] = {**other.recorders, **one.recorders}
-    for name in one.front_ends.keys() & other.front_ends.keys():
-        values["front_ends"][name] = _mean_front_end(one.front_ends[name], other.front_ends[name])
-    for name in one.recorders.keys() & other.recorders.keys():
-        values["recorders"][name] = _mean_recorder(one.recorders[name], other.recorders[name])
-    tables = {
-        name: replace(table, **{f.name: _mean(f, table, others[name]) for f in fields_of(type(table))})
-        for name, table in tables_of(one).items()
-    }
-    return replace(one, **tables, **values)
+    tables: dict[str, Any] = {name: _mean(table, tables_of(other)[name]) for name, table in tables_of(one).items()}
+    for name in ("front_ends", "recorders"):
+        own, others = getattr(one, name), getattr(other, name)
+        both = {key: _mean(own[key], others[key]) for key in own.keys() & others.keys()}
+        tables[name] = {**others, **own, **both}
+    return replace(one, **tables)
 
 
-def _mean_recorder(one: Recorder, other: Recorder) -> Recorder:
-    """Return the mean of two hosts' ratios, with the least and the most of both."""
-    ratios = {name: (getattr(one, name) + getattr(other, name)) / 2 for name in ("ratio", "backward")}
-    return replace(one, **ratios, least=min(one.least, other.least), most=max(one.most, other.most))
-
-
-def _mean_front_end(one: FrontEnd, other: FrontEnd) -> FrontEnd:
-    sums = [sum(getattr(front_end, name) for name in TIMES) for front_end in (one, other)]
-    apart = abs(sums[0] - sums[1]) / sum(sums) if sum(sums) else 0.0
-    times = {name: (getattr(one, name) + getattr(other, name)) / 2 for name in TIMES}
-    return replace(one, **times, spread=math.hypot((one.spread + other.spread) / 2, apart))
-
-
-def _mean(field: Field, one: Table, other: Table) -> Any:
-    """Return the mean of a field of two tables; for a count or rule, the value of ``one``."""
-    value, again = getattr(one, field.name), getattr(other, field.name)
-    if field.is_number or field.spec.is_measured:
-        mean = (value + again) / 2
-        return mean if field.is_number else round(mean)
-    return mean_costs(value, again) if isinstance(value, tuple) else value
+def _mean(one: Table, other: Table) -> Table:
+    """Return a table with the mean of every measured number of two; its counts and rules are those of ``one``."""
+    values = {}
+    for field in fields_of(type(one)):
+        value, again = getattr(one, field.name), getattr(other, field.name)
+        if field.is_number or field.spec.is_measured:
+            values[field.name] = (value + again) / 2 if field.is_number else round((value + again) / 2)
+        elif isinstance(value, tuple):
+            values[field.name] = mean_costs(value, again)
+    if isinstance(one, FrontEnd):
+        sums = [sum(getattr(calls, name) for name in TIMES) for calls in (one, other)]
+        values["spread"] = math.hypot(values["spread"], abs(sums[0] - sums[1]) / sum(sums) if sum(sums) else 0.0)
+    return replace(one, **values)

@@ -1,4 +1,4 @@
-"""Device profiles: what they refuse, that every number has a source, and the cost of kernels."""
+"""Device profiles as values, and the cost of kernels."""
 
 import copy
 
@@ -8,23 +8,12 @@ import strategies as card
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.device import Device, HandOver, Host, KernelCost, LinkDirection, number_names
+from streamsim.device import Device, KernelCost
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Kernel
 
-DEVICE = card.make_device()
 COST = KernelCost("table", 7, (10, 20, 40), (5e-6, 7e-6, 17e-6))
-
-
-SECONDS = [
-    *(f"{d}.{f}" for d in ("h2d", "d2h") for f in LinkDirection.__struct_fields__ if f.endswith("latency_s")),
-    *(f"host.{f}" for f in Host.__struct_fields__ if f.endswith("_s")),
-    *(f"hand_over.{f}" for f in HandOver.__struct_fields__),
-    "compute.floor_s",
-    "compute.graph_gap_s",
-]
-BANDWIDTHS = [f"{d}.{f}" for d in ("h2d", "d2h") for f in LinkDirection.__struct_fields__ if f.endswith("_bytes_per_s")]
 
 
 @given(card.devices())
@@ -35,22 +24,6 @@ def test_a_device_is_frozen_and_comes_back_from_json_as_it_was(device: Device) -
             with pytest.raises(AttributeError):
                 setattr(value, field, None)
     assert msgspec.json.decode(msgspec.json.encode(device), type=Device) == device
-
-
-def test_every_number_of_a_profile_is_known_by_name() -> None:
-    names = number_names(DEVICE)
-    assert {*SECONDS, *BANDWIDTHS} < names
-    assert names - {*SECONDS, *BANDWIDTHS} == {
-        "connections", "copy_engines.count", "copy_engines.connections", "h2d.in_flight_bytes", "d2h.in_flight_bytes",
-        "compute.concurrent_kernels", "compute.resident_threads", "host.pageable_immediate_bytes",
-    }  # fmt: skip
-    with_costs = card.make_device(kernels=(COST,))
-    assert number_names(with_costs) - names == {"compute.kernels"}
-
-
-def test_a_source_of_its_own_stands_beside_that_of_its_section() -> None:
-    sources = {**DEVICE.sources, "host.copy_s": "measured: by hand"}
-    assert msgspec.structs.replace(DEVICE, sources=sources, spread={"host.copy_s": 0.1}).sources == sources
 
 
 def test_kernel_costs_are_linear_between_the_points() -> None:

@@ -154,10 +154,6 @@ FRONT_ENDS: list[tuple[Callable[[], object], str, str]] = [
 HUGE = (16**5000, math.nan, True)  # no field holds them, so that nothing follows them
 SETTINGS: list[tuple[Callable[[], object], str, str]] = [
     *(
-        (partial(changed, H200, {name: 1e-6}), f"'{name}': is no longer part of a profile; leave it out", "")
-        for name in ("host.graph_edge", "host.graph_edge_s", "d2h.crowded_bytes")
-    ),
-    *(
         (partial(changed, H200, {name: value}), begins, "number from")
         for name, begins in (
             ("h2d.latency", "h2d.latency_s = "),

@@ -385,7 +385,7 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
         if plain is None:
             return None
         try:
-            return msgspec.convert(without_retired(plain)[0], Device)
+            return msgspec.convert(without_retired(plain), Device)
         except (msgspec.ValidationError, InputError) as error:
             raise InputError(one_line(f"the record's profile {when} the run: {error}; calibrate again")) from None
 
