@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 from shared import STANDARD, Runs, legend, main
 
 from streamsim.errors import InputError
-from streamsim.report import plot_gantt, spelled_out
-from streamsim.report.pictures import set_title
+from streamsim.report import plot_gantt, set_title, spelled_out
 from streamsim.timeline import Timeline
 from streamsim_validate.compare import DEVICE_BOUND, Row, compare, time_lines
 from streamsim_validate.records import Record

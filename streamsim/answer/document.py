@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from streamsim.page import Losses, Map, Shown
-from streamsim.report import Table
+from streamsim.page import Map, Shown
+from streamsim.report import Losses, Table
 from streamsim.timeline import Timeline
 
 

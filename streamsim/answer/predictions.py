@@ -21,8 +21,8 @@ from streamsim.analysis import (
 from streamsim.answer.document import Answer, Pictures
 from streamsim.device import within_words
 from streamsim.model import simulate
-from streamsim.page import Shown, losses_of
-from streamsim.report import SERIAL_WORDS, Fact, Row, Table, cut, facts, serial_timeline, title_of
+from streamsim.page import Shown
+from streamsim.report import SERIAL_WORDS, Fact, Row, Table, cut, facts, losses_of, serial_timeline, title_of
 from streamsim.text import (
     counted,
     format_between,

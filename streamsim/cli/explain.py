@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,7 +43,7 @@ from streamsim.diagnosis import Measured, diagnose
 from streamsim.errors import OK, InputError
 from streamsim.model import simulate
 from streamsim.program import Config, Schedule, Workload, write_schedule
-from streamsim.report import save_explanation
+from streamsim.report import plot_remedied, save_picture
 from streamsim.text import one_line
 from streamsim.transform import LayersSource, Origin, Source
 
@@ -186,7 +187,7 @@ def _explain(context: click.Context, path: Path | None, asked: Asked, files: dic
     else:
         write_beside({"predicted": explanation.timeline}, None, trace)
         if plot is not None:
-            save_explanation(explanation, plot)
+            save_picture(partial(plot_remedied, explanation), plot)
     if remedied is not None:
         write_schedule(_remedied(explanation, remedied), remedied)
     return answer

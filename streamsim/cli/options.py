@@ -54,7 +54,7 @@ from streamsim.program import (
     read_workload,
     workload_of_sizes,
 )
-from streamsim.report.pictures import picture_format
+from streamsim.report import picture_format
 from streamsim.text import (
     chosen,
     format_seconds,

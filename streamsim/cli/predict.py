@@ -1,5 +1,6 @@
 """``streamsim predict``: any work, or several side by side."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ from streamsim.cli.side_by_side import (
 from streamsim.errors import OK, InputError
 from streamsim.program import Config
 from streamsim.recorded import write_recording
-from streamsim.report import save_compared, save_explanation, write_trace
+from streamsim.report import plot_compared, plot_remedied, save_picture, write_trace
 from streamsim.transform import Source
 
 explain_option = click.option(
@@ -183,10 +184,8 @@ def _report(prediction: Prediction, asked: Asked, wanted: _Wanted) -> int:
         if wanted.explain:
             explanation = explain(asked.schedule, asked.device, asked.source)
     if wanted.plot is not None:
-        if explanation is None:
-            save_compared(prediction, wanted.plot)
-        else:
-            save_explanation(explanation, wanted.plot)
+        compared = partial(plot_compared, prediction)
+        save_picture(partial(plot_remedied, explanation) if explanation else compared, wanted.plot)
     if wanted.trace is not None:
         write_trace(prediction.timeline, wanted.trace)
     if wanted.recording is not None:

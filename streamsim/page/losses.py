@@ -1,48 +1,10 @@
 """The losses of an explained schedule: a bar of amounts of time, and below it each cause, which opens to its remedy."""
 
-import msgspec
-
-from streamsim.advice import Explanation
-from streamsim.analysis import BUSIEST_ENGINE
-from streamsim.report import BOUND_COLOUR, CAUSE_COLOURS, in_html
+from streamsim.report import Losses, Part, in_html
 from streamsim.text import format_seconds, format_share
 
 HEIGHT = 34  # of the bar, in pixels
 LEAST_NUMBERED = 0.025  # the least share of the bar that has room for a number
-
-
-class Part(msgspec.Struct, frozen=True):
-    """A part of the makespan: its ``title``, and its ``remedy`` in words."""
-
-    title: str
-    seconds: float
-    colour: str
-    remedy: str
-
-
-class Losses(msgspec.Struct, frozen=True):
-    """Parts that add up to the makespan: first the busiest engine alone, then the losses by cause, largest first.
-
-    ``within``: the relative error of the times; 0 if it is unknown.
-    """
-
-    parts: tuple[Part, ...]
-    within: float = 0.0
-
-    @property
-    def whole_s(self) -> float:
-        """The makespan, in seconds."""
-        return sum(part.seconds for part in self.parts)
-
-
-def losses_of(explanation: Explanation) -> Losses:
-    """Return the time of the busiest engine alone, and the time that each cause loses above it."""
-    within = explanation.known_within
-    bound = f"these ops take the {explanation.bound_by} this long, even if it never waits"
-    first = Part(BUSIEST_ENGINE, explanation.bound_s, BOUND_COLOUR, bound)
-    lost = sorted((loss for loss in explanation.losses if loss.ticks > 0), key=lambda loss: -loss.ticks)
-    parts = (Part(loss.title, loss.lost_s, CAUSE_COLOURS[loss.cause], loss.remedies(within)) for loss in lost)
-    return Losses((first, *parts), within)
 
 
 def losses_html(losses: Losses) -> str:

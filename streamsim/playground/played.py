@@ -17,8 +17,9 @@ from streamsim.analysis import Prediction, predict, work_bound
 from streamsim.answer import lines_of, prediction_answer
 from streamsim.device import Device, changed, device_names, load_device, parse_settings
 from streamsim.errors import InputError
-from streamsim.page import headline_html, line_data, losses_html, losses_of
+from streamsim.page import headline_html, line_data, losses_html
 from streamsim.program import HOST_MEMORIES, ORDERS, Config, HostMemory, Order, useful_streams, workload_of_sizes
+from streamsim.report import losses_of
 from streamsim.text import parse_bandwidth, parse_bytes, parse_number, parse_seconds
 from streamsim.transform import Source
 

@@ -2,8 +2,6 @@
 
 from streamsim.report.gantt import (
     BAR,
-    BOUND_COLOUR,
-    CAUSE_COLOURS,
     MOMENTS,
     MOST_BARS,
     MOST_STREAMS,
@@ -12,10 +10,7 @@ from streamsim.report.gantt import (
     plot_gantt,
     plot_gantts,
     plot_remedied,
-    save_compared,
-    save_explanation,
     save_gantt,
-    save_gantts,
 )
 from streamsim.report.kinds import (
     ANNOTATION,
@@ -36,9 +31,11 @@ from streamsim.report.kinds import (
     numbers,
     stream_name,
 )
+from streamsim.report.losses import LOSS_COLOURS, Losses, Part, losses_of
 from streamsim.report.overlapping_ops import lane_of_each_op
+from streamsim.report.pictures import picture_format, save_picture, set_title
 from streamsim.report.serial import SERIAL_WORDS, serial_timeline
 from streamsim.report.tables import LONGEST_CELL, Fact, Row, Table, cut, facts, in_html, in_markdown
 from streamsim.report.text import IDLE, PARTLY, STREAM_LETTERS, gantt, to_csv
 from streamsim.report.titles import spelled_out, title_of
-from streamsim.report.trace import ENGINES, HOST, STREAMS, trace_events, write_trace, write_traces
+from streamsim.report.trace import trace_events, write_trace, write_traces

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from streamsim.advice import Explanation, Loss, WhatIf
+from streamsim.advice import Explanation, WhatIf
 from streamsim.analysis import BUSIEST_ENGINE, Prediction
 from streamsim.errors import InputError
 from streamsim.model import simulate
@@ -32,41 +32,23 @@ from streamsim.report.kinds import (
     numbers,
     stream_name,
 )
+from streamsim.report.losses import losses_of
 from streamsim.report.overlapping_ops import lane_of_each_op
-from streamsim.report.pictures import DisplayedPanels, displayed_axes, new_figure, root_figure, save_axes, set_title
+from streamsim.report.pictures import DisplayedPanels, displayed_axes, root_figure, save_picture, set_title
 from streamsim.report.serial import SERIAL_WORDS, serial_timeline
 from streamsim.report.titles import title_of
 from streamsim.rules import S_PER_TICK, TICKS_PER_S
 from streamsim.text import format_ratio, format_seconds, one_line
-from streamsim.timeline import Timeline, Track, critical_path
+from streamsim.timeline import Timeline, critical_path
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
-Ticks = NDArray[np.int64]
+Drawable = Timeline | Prediction | Explanation | WhatIf
+Spans = NDArray[np.int64]  # a row each: kind, from, to (ticks), lane, number (0: none)
 Times = NDArray[np.floating[Any]]
-Mask = NDArray[np.bool_]
 
-
-# Causes of lost time: light enough for a black number, apart in hue from neighbours of their usual size.
-CAUSE_COLOURS = {
-    "pageable-memory": "#CC3311",
-    "legacy-stream": "#997700",
-    "host-waits": "#EE6677",
-    "issue-order": "#AA88CC",
-    "needless-order": "#66CCEE",
-    "copied-once": "#DDAA77",
-    "connections": "#BBBB33",
-    "many-streams": "#7799CC",
-    "host-work": "#AAAA00",
-    "slow-calls": "#885522",
-    "host-issue": "#999999",
-    "small-chunks": "#EECC66",
-    "duplex": "#44AA99",
-    "few-blocks": "#6699CC",
-    "few-chunks": "#EE99AA",
-}
-BOUND_COLOUR, PATH_COLOUR, PATH = "#DDDDDD", "#222222", "critical path"
+PATH_COLOUR, PATH, LOST_ROW = "#222222", "critical path", "where it goes"
 IDLE_COLOUR, EDGE_COLOUR = "#F3F3F3", "#333333"
 UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "us"), (1.0, 1e3, "ms"), (float("inf"), 1.0, "s"))  # below: per second, name
 
@@ -78,71 +60,41 @@ MOST_LANES = 8  # that a row grows with
 WIDTH_IN, ROW_IN, ROWS_IN, MARGINS_IN = 9.0, 0.28, 8.5, 1.0  # a row, and the most for all of them
 PT_PER_IN, FONT_PT, NUMBER_PT, EDGE_PT = 72, 8.0, 6.5, 0.4
 PATH_PT, PATH_AT = 1.8, 0.85  # its width, and how far down a bar
-LEGEND_COLUMNS, LEGEND_LINE_IN = 3, 0.17
-BELOW_TICKS, BELOW_LABEL = 2.2, 3.6  # from the axis to the legend in font sizes
-HANDLE_IN, LEGEND_LETTER_IN, AXIS_NAME_IN = 0.5, 0.065, 0.7  # of a legend: a colour with its spaces, a letter
+BELOW_TICKS, AXIS_NAME_IN, LEGEND_LINE_IN = 2.2, 0.7, 0.17  # of the legend: its place in font sizes, beside, a line
+HANDLE_IN, LETTER_IN = 0.5, 0.065  # of a legend: a colour with its spaces, a letter
 LEAST_NUMBER = 0.62  # of the usual size of a number
 DIGIT_IN, NUMBERED_IN, EDGED_IN = 0.06, 0.02, 0.03  # a digit, the room around a number, the least bar with an edge
 
 
-def save_gantt(
-    timeline: Timeline, path: str | os.PathLike[str], serial_s: float | None = None, serial_program: str = "serial"
-) -> None:
-    """Draw ``timeline`` into a .png, .svg or .pdf file; the rest as for :func:`plot_gantt`.
+def save_gantt(timeline: Drawable, path: str | os.PathLike[str]) -> None:
+    """Draw ``timeline`` into a .png, .svg or .pdf file, as :func:`plot_gantt` does.
 
     The same time line gives the same bytes. Raises InputError for another suffix, and when the file cannot
     be written.
     """
-    save_axes(lambda: plot_gantt(timeline, serial_s=serial_s, serial_program=serial_program), path)
+    save_picture(lambda: plot_gantt(timeline), path)
 
 
-def save_gantts(timelines: Mapping[str, Timeline], path: str | os.PathLike[str]) -> None:
-    """Draw several time lines, by what they are called, one above the other over one time axis, into a file."""
-    save_axes(lambda: plot_gantts(timelines)[0], path)
-
-
-def save_compared(prediction: Prediction, path: str | os.PathLike[str]) -> None:
-    """Draw a prediction below the program that it is compared with (see :func:`plot_compared`) into a file."""
-    save_axes(lambda: plot_compared(prediction)[0], path)
-
-
-def save_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> None:
-    """Draw ``explanation`` into a file, as :func:`save_gantt` does; below it the program with the first change made."""
-    save_axes(lambda: plot_remedied(explanation)[0], path)
-
-
-def plot_gantt(
-    timeline: Timeline | Prediction | Explanation | WhatIf,
-    ax: Axes | None = None,
-    serial_s: float | None = None,
-    until_s: float | None = None,
-    serial_program: str = "serial",
-) -> Axes:
+def plot_gantt(timeline: Drawable, ax: Axes | None = None, until_s: float | None = None) -> Axes:
     """Draw ``timeline``, or that of a prediction or another value, into ``ax`` and return it.
 
-    Without ``ax`` it is that of a new figure, which a notebook shows.
-    ``serial_s``: what the same work takes without overlap, for the speed-up in the title, and ``serial_program``
-    what that is called there. The numbers on bars are chunks (from 1) where every chunk has the same ops, otherwise
-    the ops of a kind in issue order.
-    ``until_s``: where the time axis ends, to compare time lines (without it: at the last bar's end).
+    Without ``ax`` it is that of a new figure, which a notebook shows. The numbers on bars are chunks (from 1) where
+    every chunk has the same ops, otherwise the ops of a kind in issue order. ``until_s``: where the time axis ends, to
+    compare time lines (without it: at the last bar's end).
     """
-    timeline = timeline_of(timeline)
-    rows = _rows(timeline)
+    rows = _rows(timeline_of(timeline))
     ax = _new_axes([rows])[0] if ax is None else ax
-    _Chart(rows, ax, until_s).draw()
-    set_title(ax, _title(timeline, serial_s, serial_program))
+    _Chart(rows, ax, until_s).draw(rows)
+    set_title(ax, _title(timeline_of(timeline)))
     return ax
 
 
-def timeline_of(value: Timeline | Prediction | Explanation | WhatIf) -> Timeline:
+def timeline_of(value: Drawable) -> Timeline:
     """Return the time line of a value that has one, such as a prediction; a time line is one already."""
     return value if isinstance(value, Timeline) else value.timeline
 
 
-def plot_gantts(
-    timelines: Mapping[str, Timeline | Prediction | Explanation | WhatIf]
-    | Iterable[Timeline | Prediction | Explanation | WhatIf],
-) -> list[Axes]:
+def plot_gantts(timelines: Mapping[str, Drawable] | Iterable[Drawable]) -> list[Axes]:
     """Draw several time lines or predictions into the Axes of a new figure, one above the other, on one scale.
 
     A mapping says what each is called; otherwise it is called what its schedule and its device are. A notebook shows
@@ -154,31 +106,27 @@ def plot_gantts(
         named = [(title_of(timeline), timeline) for timeline in map(timeline_of, timelines)]
     if not named:
         raise InputError("timelines = []: nothing to draw; give at least one")
-    titles = [f"{name}: {_makespan_words(timeline)}" for name, timeline in named]
-    return _plot_several(titles, [_rows(timeline) for _, timeline in named])
+    return _plot_several([(_title(timeline, name), timeline) for name, timeline in named])
 
 
 def plot_compared(prediction: Prediction) -> list[Axes]:
     """Draw a prediction below the program that it is compared with, unchunked or serial, on one scale."""
-    above, name = serial_timeline(prediction), prediction.serial_program
-    what = f"{name} ({SERIAL_WORDS[name]}), on {prediction.device}"
-    titles = [
-        f"{what}: {_makespan_words(above)}",
-        _title(prediction.timeline, above.makespan_s, name),
-    ]
-    return _plot_several(titles, [_rows(above), _rows(prediction.timeline)])
+    above, below, name = serial_timeline(prediction), prediction.timeline, prediction.serial_program
+    over = f", {name} {format_seconds(above.makespan_s, below.known_within)}"
+    if below.makespan_s:
+        over += f", speed-up {format_ratio(above.makespan_s / below.makespan_s, below.known_within)}"
+    called = f"{name} ({SERIAL_WORDS[name]}), on {prediction.device}"
+    return _plot_several([(_title(above, called), above), (f"{_title(below)}{over}", below)])
 
 
-def _plot_several(titles: Sequence[str], charts: Sequence[Sequence[_Row]]) -> list[Axes]:
-    """Draw the rows of each chart one above the other on one scale, with one legend below."""
-    until_s = max(_last_s(rows) for rows in charts)
-    several = _new_axes(charts)
-    for number, (ax, rows, title) in enumerate(zip(several, charts, titles, strict=True), 1):
-        chart = _Chart(rows, ax, until_s)
-        is_last = number == len(charts)
-        chart.draw(legend_of=[row for some in charts for row in some] if is_last else ())
+def _plot_several(titled: Sequence[tuple[str, Timeline]]) -> list[Axes]:
+    """Draw time lines, each with its title, one above the other on one scale, with one legend below."""
+    charts = [_rows(timeline) for _, timeline in titled]
+    panels, until_s = _new_axes(charts), max(map(_last_s, charts))
+    for ax, rows, (title, _) in zip(panels, charts, titled, strict=True):
+        _Chart(rows, ax, until_s).draw([row for some in charts for row in some] if ax is panels[-1] else [])
         set_title(ax, title)
-    return several
+    return panels
 
 
 def plot_remedied(explanation: Explanation) -> list[Axes]:
@@ -188,71 +136,55 @@ def plot_remedied(explanation: Explanation) -> list[Axes]:
     (largest first), by colour and number. These are amounts, not moments: a cause loses its time in many
     places. The dark line through the engines is the critical path: what each op on it waited for is the one before.
     """
-    timeline, first, lost = explanation.timeline, explanation.first, _lost_row(explanation)
-    after = None if first is None else simulate(*first.made.case.scenario)
+    timeline, first, (lost, colours) = explanation.timeline, explanation.first, _lost_row(explanation)
     rows = _rows(timeline)
-    rows[0] = rows[0]._replace(above=GAP)
-    charts = [[lost, *rows], *([] if after is None else [_rows(after)])]
-    legend_lines = 1 + (len(COLOURS) + len(lost.bars)) // LEGEND_COLUMNS
-    panels, until_s = _new_axes(charts, legend_lines), max(map(_last_s, charts))
-    _Chart(charts[0], panels[0], until_s, COLOURS | _lost_colours(explanation)).draw(path_of=timeline)
+    rows = [lost, rows[0]._replace(above=GAP), *rows[1:]]
+    after = None if first is None else simulate(*first.made.case.scenario)
+    charts = [rows, *([] if after is None else [_rows(after)])]
+    panels, until_s = _new_axes(charts, legend_lines=len(colours)), max(map(_last_s, charts))
+    _Chart(rows, panels[0], until_s, COLOURS | colours).draw(rows, path_of=timeline)
     above = format_seconds(explanation.gap_s, explanation.known_within)
-    set_title(panels[0], f"{_title(timeline, None, '')}, of which {above} above the {BUSIEST_ENGINE}")
+    set_title(panels[0], f"{_title(timeline)}, of which {above} above the {BUSIEST_ENGINE}")
     if after is not None:
-        _Chart(charts[1], panels[1], until_s).draw(legend_of=())
-        set_title(panels[1], f"with the first change: {_title(after, None, '')}")
+        _Chart(charts[1], panels[1], until_s).draw([])
+        set_title(panels[1], f"with the first change: {_title(after)}")
     return panels
 
 
 def _new_axes(charts: Sequence[Sequence[_Row]], legend_lines: int = 1) -> list[Axes]:
     """Return Axes one above the other in a new figure, with heights for the rows of each chart."""
+    from matplotlib.figure import Figure
+
     heights_in = [min(ROWS_IN / len(charts), ROW_IN * sum(row.height + row.above for row in rows)) for rows in charts]
-    legends_in = LEGEND_LINE_IN * (legend_lines - 1)
-    size = WIDTH_IN, sum(heights_in) + MARGINS_IN * len(charts) + legends_in
-    kind = {"axes_class": displayed_axes()}
-    panels = new_figure(size).subplots(len(charts), squeeze=False, height_ratios=heights_in, subplot_kw=kind)
+    size = WIDTH_IN, sum(heights_in) + MARGINS_IN * len(charts) + LEGEND_LINE_IN * (legend_lines - 1)
+    figure, kind = Figure(figsize=size, layout="constrained"), {"axes_class": displayed_axes()}
+    panels = figure.subplots(len(charts), squeeze=False, height_ratios=heights_in, subplot_kw=kind)
     return DisplayedPanels(panels[:, 0])
 
 
 def _last_s(rows: Sequence[_Row]) -> float:
     """Return the end of the last bar, in seconds."""
-    return max((int(bars.end.max()) for row in rows for bars in row.bars), default=0) / TICKS_PER_S
+    return max(int(row.spans[2].max(initial=0)) for row in rows) / TICKS_PER_S
 
 
-def _title(timeline: Timeline, serial_s: float | None, serial_program: str) -> str:
-    makespan_s, within = timeline.makespan_s, timeline.known_within
-    title = f"{title_of(timeline)}: {_makespan_words(timeline)}"
-    if serial_s is None:
-        return title
-    speed_up = f", speed-up {format_ratio(serial_s / makespan_s, within)}" if makespan_s else ""
-    return f"{title}, {serial_program} {format_seconds(serial_s, within)}{speed_up}"
-
-
-def _makespan_words(timeline: Timeline) -> str:
-    return f"makespan {format_seconds(timeline.makespan_s, timeline.known_within)}"
+def _title(timeline: Timeline, name: str = "") -> str:
+    return f"{name or title_of(timeline)}: makespan {format_seconds(timeline.makespan_s, timeline.known_within)}"
 
 
 # What to draw
 
 
-class _Bars(NamedTuple):
-    """Bars of one kind in a row: from and to (ticks), the lane and the number of each (0: none)."""
-
-    kind: str
-    start: Ticks
-    end: Ticks
-    lane: Ticks
-    number: Ticks
-
-
 class _Row(NamedTuple):
-    """A row: its bars, how many lanes it has, a note at its right, and the space above it."""
+    """A row: its spans, a note at its right, and the space above it."""
 
     name: str
-    bars: list[_Bars]
-    lanes: int = 1
+    spans: Spans
     note: str = ""
     above: float = 0.0
+
+    @property
+    def lanes(self) -> int:
+        return int(self.spans[3].max(initial=0)) + 1
 
     @property
     def height(self) -> float:
@@ -260,103 +192,67 @@ class _Row(NamedTuple):
         return max(1.0, 0.5 * min(self.lanes, MOST_LANES))
 
 
-class _Spans(NamedTuple):
-    """A span of each op: its kind (in KINDS), from and to (ticks), its lane and number."""
-
-    kind: Ticks
-    start: Ticks
-    end: Ticks
-    lane: Ticks
-    number: Ticks
-
-    def row(self, name: str, chosen: Mask, note: str = "") -> _Row:
-        """Return the row of the ``chosen`` ops."""
-        columns = (self.start, self.end, self.lane, self.number)
-        kinds = {k: chosen & (self.kind == k) for k in np.unique(self.kind[chosen]).tolist()}
-        bars = [_Bars(KINDS[k], *(column[some] for column in columns)) for k, some in kinds.items()]
-        return _Row(name, bars, int(self.lane[chosen].max(initial=0)) + 1, note)
+def _spans(kind: ArrayLike, start: ArrayLike, end: ArrayLike, lane: ArrayLike = 0, number: ArrayLike = 0) -> Spans:
+    """Return spans; a number stands for all of them."""
+    return np.stack(np.broadcast_arrays(*(np.asarray(part, np.int64) for part in (kind, start, end, lane, number))))
 
 
 def _rows(timeline: Timeline) -> list[_Row]:
     """List the host where its calls took time, the engines, and the streams that have copies or kernels."""
     ops, busy = timeline.schedule.ops, timeline.utilisation if timeline.makespan_s else {}
-    start, end, engine = np.array(timeline.start), np.array(timeline.end), np.array(timeline.engine)
-    kind, number = np.array(list(map(kind_of, ops))), np.array(numbers(timeline.schedule))
-    stream = np.array([-1 if op.stream is None else op.stream for op in ops])
-    on_engine, in_stream = (
-        _Spans(kind, start, end, np.array(lane_of_each_op(timeline, row.tolist())), number) for row in (engine, stream)
+    engine, ready, start = map(np.array, (timeline.engine, timeline.ready, timeline.start))
+    stream = np.where(engine >= 0, [-1 if op.stream is None else op.stream for op in ops], -1)
+    by_engine, by_stream = (
+        _spans(list(map(kind_of, ops)), start, timeline.end, lane_of_each_op(timeline, row.tolist()), number)
+        for number in (numbers(timeline.schedule),)
+        for row in (engine, stream)
     )
     engines = [
-        on_engine.row(name, engine == timeline.engine_names.index(name), f"busy {busy.get(name, 0):.0%}")
+        _Row(name, by_engine[:, engine == timeline.engine_names.index(name)], f"busy {busy.get(name, 0):.0%}")
         for name in sorted(timeline.engine_names, key=engine_place)
     ]
-    engines += [_lane_row(beside) for beside in timeline.tracks]
-    streams = _stream_rows(timeline, in_stream, np.where(engine >= 0, stream, -1))
+    engines += [_Row(lane.name, _spans(KINDS.index(PAGES), lane.start, lane.end)) for lane in timeline.tracks]
+    waits = _spans(KINDS.index(WAITS), ready, start, by_stream[3])
+    late, used = (ready >= 0) & (ready < start), np.unique(stream[stream >= 0]).tolist()
+    streams = [
+        _Row(stream_name(one), np.hstack([by_stream[:, stream == one], waits[:, late & (stream == one)]]))
+        for one in used[:MOST_STREAMS]
+    ]
+    if len(used) > MOST_STREAMS:
+        streams.append(_Row(f"{len(used) - MOST_STREAMS} more streams", waits[:, :0]))
     groups = [group for group in (_host_rows(timeline), engines, streams) if group]
     for group in groups[1:]:
         group[0] = group[0]._replace(above=GAP)
     return [row for group in groups for row in group]
 
 
-def _lane_row(lane: Track) -> _Row:
-    """Make the row of recorded spans that belong to no op."""
-    start, end = np.array(lane.start), np.array(lane.end)
-    return _Row(lane.name, [_Bars(PAGES, start, end, 0 * start, 0 * start)])
-
-
-def _stream_rows(timeline: Timeline, spans: _Spans, stream: Ticks) -> list[_Row]:
-    """List the rows of streams, with what their ops waited for their engines. ``stream``: -1 for ops on no engine."""
-    ready, none = np.array(timeline.ready), 0 * spans.number
-    waits = _Spans(none + KINDS.index(WAITS), ready, spans.start, spans.lane, none)
-    late = (ready >= 0) & (ready < spans.start)
-    rows, used = [], np.unique(stream[stream >= 0]).tolist()
-    for one in used[:MOST_STREAMS]:
-        row = spans.row(stream_name(one), stream == one)
-        rows.append(row._replace(bars=row.bars + waits.row("", late & (stream == one)).bars))
-    if len(used) > MOST_STREAMS:
-        rows.append(_Row(f"{len(used) - MOST_STREAMS} more streams", []))
-    return rows
-
-
 def _host_rows(timeline: Timeline) -> list[_Row]:
     """List the threads whose calls, waits and work took time; of a captured graph's calls only its launch."""
     kind, thread = np.array(host_kinds(timeline)), np.array([op.thread for op in timeline.schedule.ops])
-    spans = _Spans(kind, np.array(timeline.issued), np.array(timeline.returned), 0 * kind, 0 * kind)
-    threads = np.unique(thread).tolist()
-    rows = [spans.row(host_name(one, len(threads)), (kind > 0) & (thread == one)) for one in threads]
+    spans, threads = _spans(kind, timeline.issued, timeline.returned), np.unique(thread).tolist()
+    rows = [_Row(host_name(one, len(threads)), spans[:, (kind > 0) & (thread == one)]) for one in threads]
     if timeline.schedule.launch == "graph" and timeline.launched > 0 and rows:
-        none = np.array([0])
-        rows[0].bars.append(_Bars(HOST_CALL, none, np.array([timeline.launched]), none, none))
-    return [row for row in rows if row.bars]
+        launch = _spans([KINDS.index(HOST_CALL)], 0, timeline.launched)
+        rows[0] = rows[0]._replace(spans=np.hstack([rows[0].spans, launch]))
+    return [row for row in rows if row.spans.size]
 
 
-LOST_ROW = "where it goes"
+def _lost_row(explanation: Explanation) -> tuple[_Row, dict[str, str]]:
+    """Return the row with the bound and the losses one after another, and their colours by their legends' words.
 
-
-def _lost_row(explanation: Explanation) -> _Row:
-    """Return the row with the bound and the losses one after another, in ticks, numbered as in the legend."""
-    ends = np.cumsum([round(explanation.bound_s * TICKS_PER_S), *(loss.ticks for loss in _largest_first(explanation))])
-    kinds = list(_lost_colours(explanation))
-    bars = [
-        _Bars(kind, np.array([start]), np.array([end]), np.array([0]), np.array([number]))
-        for number, (kind, start, end) in enumerate(zip(kinds, [0, *ends], ends, strict=False))
-    ]
+    They are numbered, and their kinds follow those of the ops.
+    """
+    losses = losses_of(explanation)
+    bound, *lost = losses.parts
+    colours = {bound.title: bound.colour}
+    for number, part in enumerate(lost, 1):
+        colours[f"{number} {part.title.partition(' (')[0]}: {format_seconds(part.seconds, losses.within)}"] = (
+            part.colour
+        )
+    ends, order = np.cumsum([round(part.seconds * TICKS_PER_S) for part in losses.parts]), np.arange(len(colours))
     share = explanation.gap_s / explanation.makespan_s if explanation.makespan_s else 0.0
-    return _Row(LOST_ROW, bars, note=f"lost {share:.0%}")
-
-
-def _largest_first(explanation: Explanation) -> list[Loss]:
-    """Return the causes that lost time, the largest loss first; equal losses keep the explanation's order."""
-    return sorted((loss for loss in explanation.losses if loss.ticks), key=lambda loss: -loss.ticks)
-
-
-def _lost_colours(explanation: Explanation) -> dict[str, str]:
-    """Return the colours of the bound and of each cause that lost time, by their entry in the legend."""
-    colours = {BUSIEST_ENGINE: BOUND_COLOUR}
-    for number, loss in enumerate(_largest_first(explanation), 1):
-        lost = format_seconds(loss.lost_s, explanation.known_within)
-        colours[f"{number} {loss.title.partition(' (')[0]}: {lost}"] = CAUSE_COLOURS[loss.cause]
-    return colours
+    spans = _spans(len(KINDS) + order, [0, *ends[:-1]], ends, number=order)
+    return _Row(LOST_ROW, spans, f"lost {share:.0%}"), colours
 
 
 # Drawing it
@@ -368,22 +264,21 @@ class _Chart:
     def __init__(
         self, rows: Sequence[_Row], ax: Axes, until_s: float | None, colours: dict[str, str] = COLOURS
     ) -> None:
-        self._rows, self._ax, self._colours = rows, ax, colours
+        self._rows, self._ax, self._colours = rows, ax, list(colours.items())
         self._tops: dict[str, float] = {}
         last_s = _last_s(rows)
         until_s = until_s or last_s or S_PER_TICK
         scale, self.unit = next((scale, unit) for below, scale, unit in UNITS if until_s < below)
         self._per_tick = scale / TICKS_PER_S
         self._last, self._until = last_s * scale, until_s * scale
-        width_in, height_in = ax.get_position().size * root_figure(ax).get_size_inches()
-        self._in_per_unit = float(width_in) / self._until
+        self._width_in, height_in = map(float, ax.get_position().size * root_figure(ax).get_size_inches())
         self._height = sum(row.height + row.above for row in rows)
-        self._font = min(FONT_PT, 0.7 * PT_PER_IN * float(height_in) / self._height)
+        self._font = min(FONT_PT, 0.7 * PT_PER_IN * height_in / self._height)
 
-    def draw(self, path_of: Timeline | None = None, legend_of: Sequence[_Row] | None = None) -> None:
-        """Draw the rows, with the critical path of ``path_of``, and the legend of ``legend_of`` (None: its own rows).
+    def draw(self, named: Sequence[_Row], path_of: Timeline | None = None) -> None:
+        """Draw the rows, with the critical path of ``path_of``, and below them the legend of the rows ``named``.
 
-        Without rows for a legend there is none: it stands below another chart.
+        Without such rows there is no legend: it stands below another chart.
         """
         top, ticks = 0.0, []
         for row in self._rows:
@@ -398,42 +293,28 @@ class _Chart:
         ax.tick_params(axis="x", labelsize=FONT_PT)
         ax.tick_params(axis="y", length=0)
         ax.spines[["top", "right", "left"]].set_visible(False)
-        lines = [] if path_of is None else self._draw_path(path_of)
-        named = self._rows if legend_of is None else legend_of
         ax.set_xlabel(f"time [{self.unit}]", loc="right", fontsize=FONT_PT)
+        lines = [] if path_of is None else self._draw_path(path_of)
         if named:
-            self._draw_legend(named, lines)
+            self._draw_legend({kind for row in named for kind in row.spans[0].tolist()}, lines)
 
-    def _draw_legend(self, rows: Sequence[_Row], lines: list[Line2D]) -> None:
+    def _draw_legend(self, used: set[int], lines: list[Line2D]) -> None:
+        """Draw the legend of kinds and lines below the axis, in as many columns as fit beside the axis's name."""
         from matplotlib.patches import Patch
 
-        used = {bars.kind for row in rows for bars in row.bars}
-        handles: list[Any] = [
-            Patch(facecolor=colour, edgecolor=EDGE_COLOUR, lw=EDGE_PT, label=kind)
-            for kind, colour in self._colours.items()
-            if kind in used
-        ]
-        handles += lines
-        columns, is_beside = self._legend_columns([str(handle.get_label()) for handle in handles])
+        named = [self._colours[kind] for kind in sorted(used)]
+        handles = [Patch(facecolor=colour, edgecolor=EDGE_COLOUR, lw=EDGE_PT, label=words) for words, colour in named]
+        letters = max((len(words) for words, _ in named), default=1)
         self._ax.legend(
-            handles=handles,
-            ncols=columns,
+            handles=[*handles, *lines],
+            ncols=max(1, int((self._width_in - AXIS_NAME_IN) / (HANDLE_IN + LETTER_IN * letters))),
             frameon=False,
             fontsize=FONT_PT,
             handlelength=1.2,
             loc="upper left",
             bbox_to_anchor=(0.0, 0.0),
-            borderaxespad=BELOW_TICKS if is_beside else BELOW_LABEL,
+            borderaxespad=BELOW_TICKS,
         )
-
-    def _legend_columns(self, labels: Sequence[str]) -> tuple[int, bool]:
-        """Return how many entries a line of the legend has room for, and whether the axis's name stands beside it."""
-        width_in = self._in_per_unit * self._until
-        widths_in = [HANDLE_IN + LEGEND_LETTER_IN * len(label) for label in labels]
-        if sum(widths_in) < width_in - AXIS_NAME_IN:
-            return max(1, len(labels)), True
-        columns = max(1, int(width_in / max(widths_in)))
-        return min(columns, LEGEND_COLUMNS if len(labels) > len(COLOURS) else len(labels)), False
 
     def _draw_row(self, row: _Row, top: float) -> None:
         margin = (1 - BAR) / 2
@@ -442,41 +323,41 @@ class _Chart:
         self._ax.broken_barh([(0.0, self._last)], (top, height), color=IDLE_COLOUR, lw=0, zorder=0.5)
         beside = self._ax.get_yaxis_transform()
         self._ax.text(1.005, top + height / 2, row.note, transform=beside, va="center", fontsize=self._font)
-        row = row._replace(bars=[self._seen(bars) for bars in row.bars])
-        if any(len(bars.start) > MOST_BARS for bars in row.bars):
+        kinds, counts = np.unique(row.spans[0], return_counts=True)
+        if counts.max(initial=0) > MOST_BARS:
             self._draw_shares(row, top, height)
         else:
-            for bars in row.bars:
-                self._draw_bars(bars, f"{row.name}: {bars.kind}", top, height / row.lanes)
+            for kind in kinds.tolist():
+                self._draw_bars(kind, row, top, height / row.lanes)
 
-    def _seen(self, bars: _Bars) -> _Bars:
-        """Return the bars; those of no length, such as page faults of the host, last a moment, so that they show."""
-        moment = self._until / self._per_tick / MOMENTS
-        return bars._replace(end=bars.end + moment * (bars.end == bars.start)) if bars.kind == PAGES else bars
+    def _edges(self, row: _Row, kind: int) -> tuple[Times, Times]:
+        """Return where the bars of a kind begin and end; those of pages, such as faults, last a moment at least."""
+        _, start, end, *_ = row.spans[:, row.spans[0] == kind] * self._per_tick
+        return start, np.maximum(end, start + self._until / MOMENTS) if kind == KINDS.index(PAGES) else end
 
-    def _draw_bars(self, bars: _Bars, gid: str, top: float, lane_height: float) -> None:
+    def _draw_bars(self, kind: int, row: _Row, top: float, lane_height: float) -> None:
         from matplotlib.collections import PolyCollection
 
-        left, right = bars.start * self._per_tick, bars.end * self._per_tick
-        middle = top + (bars.lane + 0.5) * lane_height
-        half = (WAITS_BAR if bars.kind == WAITS else lane_height) / 2
+        left, right = self._edges(row, kind)
+        lane, number = row.spans[3:, row.spans[0] == kind]
+        name, colour = self._colours[kind]
+        middle = top + (lane + 0.5) * lane_height
+        half = (WAITS_BAR if name == WAITS else lane_height) / 2
         x = np.stack([left, left, right, right], axis=1)
         y = middle[:, None] + half * np.array([-1, 1, 1, -1])
-        wide = float(np.median(right - left)) * self._in_per_unit > EDGED_IN and bars.kind != WAITS
+        in_per_unit = self._width_in / self._until
+        wide = float(np.median(right - left)) * in_per_unit > EDGED_IN and name != WAITS
         corners: Any = np.stack([x, y], axis=2)
-        polygons = PolyCollection(corners, facecolor=self._colours[bars.kind], gid=gid)
+        polygons = PolyCollection(corners, facecolor=colour, gid=f"{row.name}: {name}")
         polygons.set(edgecolor=EDGE_COLOUR, linewidth=EDGE_PT if wide else 0.0)
         self._ax.add_collection(polygons, autolim=False)
-        self._draw_numbers(bars, left, right, middle)
-
-    def _draw_numbers(self, bars: _Bars, left: Times, right: Times, y: Times) -> None:
-        """Write the numbers that have room, small ones in narrow bars."""
-        digits = 1 + np.floor(np.log10(np.maximum(bars.number, 1)))
-        room = (right - left) * self._in_per_unit / (DIGIT_IN * digits + NUMBERED_IN)
-        ink = {"color": INK.get(bars.kind), "ha": "center", "va": "center_baseline"}
-        for k in ((bars.number > 0) & (room > LEAST_NUMBER)).nonzero()[0].tolist():
+        # Numbers that have room, small ones in narrow bars
+        digits = 1 + np.floor(np.log10(np.maximum(number, 1)))
+        room = (right - left) * in_per_unit / (DIGIT_IN * digits + NUMBERED_IN)
+        ink = {"color": INK.get(name), "ha": "center", "va": "center_baseline"}
+        for k in ((number > 0) & (room > LEAST_NUMBER)).nonzero()[0].tolist():
             size = NUMBER_PT * min(1.0, float(room[k]))
-            self._ax.text((left[k] + right[k]) / 2, y[k], str(bars.number[k]), ink, fontsize=size)
+            self._ax.text((left[k] + right[k]) / 2, middle[k], str(number[k]), ink, fontsize=size)
 
     def _draw_path(self, timeline: Timeline) -> list[Line2D]:
         """Draw the critical path along the lower edge of its bars in the rows of the engines."""
@@ -495,12 +376,12 @@ class _Chart:
         """Stack, from below, the share of each moment that each kind takes."""
         edges = np.linspace(0.0, self._until, MOMENTS + 1)
         base = np.zeros(MOMENTS)
-        for bars in row.bars:
-            share = busy_share(bars.start * self._per_tick, bars.end * self._per_tick, edges)
-            above = np.minimum(base + share, 1.0)
+        for kind in np.unique(row.spans[0]).tolist():
+            above = np.minimum(base + busy_share(*self._edges(row, kind), edges), 1.0)
             lower, upper = (top + height * (1 - np.append(level, level[-1])) for level in (base, above))
-            area = self._ax.fill_between(edges, lower, upper, step="post", color=self._colours[bars.kind], lw=0)
-            area.set_gid(f"{row.name}: {bars.kind} shares")
+            name, colour = self._colours[kind]
+            area = self._ax.fill_between(edges, lower, upper, step="post", color=colour, lw=0)
+            area.set_gid(f"{row.name}: {name} shares")
             base = above
 
 
@@ -509,11 +390,10 @@ def busy_share(start: Times, end: Times, edges: Times) -> Times:
     order = np.argsort(start)
     start, end = start[order], np.maximum.accumulate(end[order])
     start[1:] = np.maximum(start[1:], end[:-1])  # only what no earlier span covers
-
-    def passed(since: Times) -> Any:
-        """Sum over ``since`` (ascending) of the time that has passed since then, at each edge."""
-        count = np.searchsorted(since, edges)
-        return count * edges - np.concatenate([[0.0], np.cumsum(since)])[count]
-
-    share: Times = np.diff(passed(start) - passed(end)) / np.diff(edges)
-    return np.clip(share, 0.0, 1.0)
+    busy = np.cumsum(end - start)
+    until = (
+        np.append(0.0, np.stack([start, end], axis=1)),
+        np.append(0.0, np.stack([busy - (end - start), busy], axis=1)),
+    )
+    share: Times = np.diff(np.interp(edges, *until)) / np.diff(edges)
+    return share

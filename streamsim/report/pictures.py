@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 import textwrap
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamsim.errors import InputError
 from streamsim.files import write_bytes
@@ -20,41 +18,34 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FORMATS = ("png", "svg", "pdf")
 UNDATED: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 DPI, SCREEN_DPI = 200, 96
 TITLE_PT, LETTER_IN, LEAST_TITLE = 10, 0.068, 20  # of a title: its size, a letter, letters in a line
-BACKEND = "MPLBACKEND"
 
 
 def picture_format(path: str | os.PathLike[str]) -> str:
-    """Tell the format by the suffix of ``path``. Raises InputError for one that is not in FORMATS."""
+    """Tell the format by the suffix of ``path``. Raises InputError for one that is not of a picture."""
     form = Path(path).suffix.lower().removeprefix(".")
-    if form not in FORMATS:
-        known = ", ".join(f".{form}" for form in FORMATS)
+    if form not in UNDATED:
+        known = ", ".join(f".{form}" for form in UNDATED)
         raise InputError(one_line(f"{path}: expected a file name that ends in one of {known}"))
     return form
 
 
-def save_axes(draw: Callable[[], Axes], path: str | os.PathLike[str]) -> None:
-    """Save the figure of what ``draw`` draws. Raises InputError for another suffix, and when it cannot be written."""
-    form = picture_format(path)  # before anything is drawn
-    if "matplotlib" not in sys.modules:
-        _import_matplotlib()
+def save_picture(draw: Callable[[], Axes | list[Axes]], path: str | os.PathLike[str]) -> None:
+    """Save the figure of what ``draw`` draws: a .png, .svg or .pdf file, whose bytes depend on the drawing alone.
+
+    Raises InputError for another suffix, before anything is drawn, and if the file cannot be written.
+    """
+    form = picture_format(path)
     from matplotlib import rc_context
 
-    figure = root_figure(draw())
+    drawn = draw()
     picture = io.BytesIO()
     with rc_context({"svg.hashsalt": "streamsim"}):
+        figure = root_figure(drawn[0] if isinstance(drawn, list) else drawn)
         figure.savefig(picture, format=form, dpi=DPI, metadata=UNDATED[form])
     write_bytes(picture.getvalue(), path)
-
-
-def new_figure(size_in: tuple[float, float], **layout: Any) -> Figure:
-    """Return a figure of this size, in inches, whose parts make room for each other."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=size_in, layout="constrained", **layout)
 
 
 @cache
@@ -97,20 +88,3 @@ def root_figure(axes: Axes) -> Figure:
     figure = axes.figure.figure  # get_figure(root=True) needs Matplotlib 3.10
     assert isinstance(figure, Figure)
     return figure
-
-
-def _import_matplotlib() -> None:
-    """Import Matplotlib even if the environment names a backend that is not installed: files need no backend.
-
-    Jupyter, for example, sets ``MPLBACKEND`` to a package of its own. A backend that is there is set as Matplotlib
-    itself would set it.
-    """
-    backend = os.environ.pop(BACKEND, "")
-    try:
-        import matplotlib
-    finally:
-        if backend:
-            os.environ[BACKEND] = backend
-    if backend:
-        with suppress(ValueError):
-            matplotlib.rcParams["backend"] = backend

@@ -20,46 +20,37 @@ def gantt(timeline: Timeline, width: int = 100) -> str:
     Each character is the stream that the engine serves most in that column: 0 to 9, then a to z, then again from 0.
     ``:`` is an engine busy for less than half of the column, ``.`` an idle engine. ``#`` is a lane's span.
     """
-    margin = max(map(len, (*timeline.engine_names, *(lane.name for lane in timeline.tracks)))) + 2
-    columns = max(20, width - margin)
-    rows = _columns(timeline, columns)
-    lines = [f"{name:<{margin}}{''.join(row)}" for name, row in rows.items()]
-    end = format_seconds(timeline.makespan_s, timeline.known_within)
-    return "\n".join([*lines, f"{'':<{margin}}0{end:>{columns - 1}}"])
-
-
-def _columns(timeline: Timeline, columns: int) -> dict[str, list[str]]:
-    """Return the characters of each engine's row, by its name."""
-    busy: dict[str, list[dict[int, float]]] = {name: [{} for _ in range(columns)] for name in timeline.engine_names}
-    scale = columns / timeline.makespan_s if timeline.makespan_s else 0.0
-    by_engine = list(busy.values())
+    spans: dict[str, list[tuple[str, int, int]]] = {name: [] for name in timeline.engine_names}
     ops = zip(timeline.schedule.ops, timeline.engine, timeline.start, timeline.end, strict=True)
     for op, engine, start, end in ops:
         if engine >= 0 and op.stream is not None:
-            for column, share in _shares(start / TICKS_PER_S * scale, end / TICKS_PER_S * scale, columns):
-                cell = by_engine[engine][column]
-                cell[op.stream] = cell.get(op.stream, 0.0) + share
-    rows = {name: [_character(cell) for cell in cells] for name, cells in busy.items()}
-    for lane in timeline.tracks:
-        used = [0.0] * columns
-        for start, end in zip(lane.start, lane.end, strict=True):
-            for column, share in _shares(start * scale / TICKS_PER_S, end * scale / TICKS_PER_S, columns):
-                used[column] += share
-        rows[lane.name] = [LANE if share >= 0.5 else PARTLY if share > SLIVER else IDLE for share in used]
-    return rows
+            letter = STREAM_LETTERS[op.stream % len(STREAM_LETTERS)]
+            spans[timeline.engine_names[engine]].append((letter, start, end))
+    spans |= {lane.name: [(LANE, *at) for at in zip(lane.start, lane.end, strict=True)] for lane in timeline.tracks}
+    margin = max(map(len, spans)) + 2
+    columns = max(20, width - margin)
+    per_tick = columns / timeline.makespan_s / TICKS_PER_S if timeline.makespan_s else 0.0
+    last = format_seconds(timeline.makespan_s, timeline.known_within)
+    lines = [f"{name:<{margin}}{_row(of_row, columns, per_tick)}" for name, of_row in spans.items()]
+    return "\n".join([*lines, f"{'':<{margin}}0{last:>{columns - 1}}"])
 
 
-def _shares(start: float, end: float, columns: int) -> Iterable[tuple[int, float]]:
-    """Yield (column, share of the column) for an interval in units of columns."""
-    for column in range(min(int(start), columns - 1), min(int(end) + 1, columns)):
-        yield column, min(end, column + 1) - max(start, column)
+def _row(spans: Iterable[tuple[str, int, int]], columns: int, per_tick: float) -> str:
+    """Return the characters of a row: the letter that fills most of each column."""
+    cells: list[dict[str, float]] = [{} for _ in range(columns)]
+    for letter, *ticks in spans:
+        start, end = (tick * per_tick for tick in ticks)
+        for column in range(min(int(start), columns - 1), min(int(end) + 1, columns)):
+            share = min(end, column + 1) - max(start, column)
+            cells[column][letter] = cells[column].get(letter, 0.0) + share
+    return "".join(map(_character, cells))
 
 
-def _character(cell: dict[int, float]) -> str:
+def _character(cell: dict[str, float]) -> str:
     busy = sum(cell.values())
     if busy < 0.5:
         return PARTLY if busy > SLIVER else IDLE
-    return STREAM_LETTERS[max(cell, key=lambda stream: cell[stream]) % len(STREAM_LETTERS)]
+    return max(cell, key=lambda letter: cell[letter])
 
 
 # For programs

@@ -36,10 +36,10 @@ from streamsim.cli import main
 from streamsim.device import Device, load_device
 from streamsim.lowering import lower
 from streamsim.model import simulate
-from streamsim.page import BECAUSE, Shown, line_data, losses_of, packed
+from streamsim.page import BECAUSE, Shown, line_data, packed
 from streamsim.program import Layer, Layers, Offload, Schedule, WorkloadKernel
 from streamsim.recorded import AnnotationKind, Annotations, replay
-from streamsim.report import Table
+from streamsim.report import Table, losses_of
 from streamsim.timeline import causes_of, critical_path
 
 

@@ -200,8 +200,8 @@ MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
 def test_the_suffix_decides_the_format_and_the_bytes_are_always_the_same(tmp_path: Path, suffix: str) -> None:
     timeline = simulate(SCHEDULE, DEVICE)
     first, second = tmp_path / f"first.{suffix}", tmp_path / f"second.{suffix}"
-    save_gantt(timeline, first, serial_s=58e-9)
-    save_gantt(timeline, second, serial_s=58e-9)
+    save_gantt(timeline, first)
+    save_gantt(timeline, second)
     assert first.read_bytes().startswith(MAGIC[suffix.lower()])
     assert first.read_bytes() == second.read_bytes()
 
