@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 from msgspec import to_builtins
@@ -21,7 +20,7 @@ from streamsim.timeline import Timeline
 from streamsim.training import waits_for
 from streamsim.transform import LoopSource, steps_of
 
-AS_IT_IS = "as it is"
+AS_IT_IS, AS_MEANT = "as it is", "as it was meant"
 PICTURED = 8  # steps of a pictured loop, plus one for each worker
 MOST_EQUAL, MOST_OTHERS = 8, 3  # explanations of a measured time that are shown
 
@@ -35,7 +34,7 @@ def what_if_answer(found: WhatIf, title: str, timelines: Mapping[str, Timeline] 
     is_same = len(found.alone) == 1 and found.alone[0].change == found.together.change
     told = [(option, "", words) for option, words in zip(found.options, found.words, strict=True) if words]
     told += [("assumed", "", text) for text in found.assumed] + [("note", "", text) for text in found.notes]
-    both = timelines or {"as it is": found.as_it_is, f"with {found.together.change}": found.timeline}
+    both = timelines or {AS_IT_IS: found.as_it_is, f"with {found.together.change}": found.timeline}
     devices = (found.as_it_is.device, found.timeline.device)
     return Answer(
         title=title,
@@ -48,7 +47,7 @@ def what_if_answer(found: WhatIf, title: str, timelines: Mapping[str, Timeline] 
 
 
 def _outcome_row(outcome: Outcome, within: float) -> Row:
-    gain = "" if outcome.change == "as it is" else f"{format_ratio(outcome.gain, within)} as fast; then "
+    gain = "" if outcome.change == AS_IT_IS else f"{format_ratio(outcome.gain, within)} as fast; then "
     return cut((outcome.change, format_seconds(outcome.makespan_s, within), f"{gain}{outcome.binds} binds"))
 
 
@@ -62,15 +61,18 @@ def loop_answer(found: Advice, batch: int = 0, inputs: dict[str, Any] | None = N
     """
     first, within, loop = found.first, found.known_within, _loop_of(found.before)
     rows = _loop_rows(found, loop.batch if loop else batch)
-    then = next(row for row in rows if row["title"] == (first.text if first else AS_IT_IS))
-    headline = [("a step as it is", format_seconds(rows[0]["step_s"], within), f"waits for {listed(rows[0]['binds'])}")]
+    as_it_is, then = rows[0], next(row for row in rows if row["title"] == (first.text if first else AS_IT_IS))
+
+    def step(name: str, row: dict[str, Any], words: str) -> Row:
+        return name, format_seconds(row["step_s"], within), words
+
+    headline = [step("a step as it is", as_it_is, f"waits for {listed(as_it_is['binds'])}")]
     if first is not None:
-        gain = f"{format_ratio(first.gain, within)} as fast: {first.text}"
-        headline.append(("a step then", format_seconds(then["step_s"], within), gain))
-    waits = f"{'then it' if first else 'it'} waits for {listed(then['binds'])}"
-    gaining = [row for row in rows if loop or row is rows[0] or row["gain"] >= 1 + WORTH]
+        headline.append(step("a step then", then, f"{format_ratio(first.gain, within)} as fast: {first.text}"))
+    gaining = [row for row in rows if loop or row is as_it_is or row["gain"] >= 1 + WORTH]
     table, every = (_loop_table(some, "samples" if loop or batch else "batches", within) for some in (gaining, rows))
     conditions = (f"{row['title']}: if {row['assumes']}" for row in rows if row["assumes"])
+    waits = f"{'then it' if first else 'it'} waits for {listed(then['binds'])}"
     return Answer(
         title=f"training loop on {found.device}",
         verdict=(*filter(None, (shown,)), f"first: {found.words}; {waits}"),
@@ -143,53 +145,43 @@ def diagnosis_answer(
 
     ``as_meant``: the time line of the program as it was meant.
     """
+    within = found.known_within
     equal, others = list(found.simplest)[:MOST_EQUAL], list(found.explanations[len(found.fitting) :])
     (meant,) = (one for one in found.explanations if not one.titles)
-    headline = [
-        row
-        for time, predicted in zip(found.measured, meant.times_s, strict=True)
-        for row in (
-            (f"measured {time.words}".rstrip(), format_seconds(time.seconds), ""),
-            ("as it was meant", predicted.words(found.known_within), "predicted"),
-        )
-    ]
-    fit = _candidates(equal, found, f"Explanations within {found.known_within:.0%} of the measured time")
-    nearest = _candidates(others[:MOST_OTHERS], found, "Nearest")
-    left = len(found.explanations) - len(equal) - len(found.open_ended) - (0 if equal else len(others[:MOST_OTHERS]))
-    clock = f"Or the clock was wrong: {'; '.join(one.title for one in found.open_ended)}"
-    lines = () if as_meant is None else (Shown("as it was meant", as_meant),)
+    headline: list[Row] = []
+    for time, predicted in zip(found.measured, meant.times_s, strict=True):
+        headline.append((f"measured {time.words}".rstrip(), format_seconds(time.seconds), ""))
+        headline.append((AS_MEANT, predicted.words(within), "predicted"))
+    shown = _candidates(equal, found, f"Explanations within {within:.0%} of the measured time")
+    tables, clock = (*shown, *_remedies(equal[:1])), "; ".join(one.title for one in found.open_ended)
+    lines = () if as_meant is None else (Shown(AS_MEANT, as_meant),)
     return Answer(
         title=f"diagnosis on {found.device}",
         verdict=(found.verdict,),
         facts=facts("", [headline]),
-        tables=(*((fit, *_remedies(equal[:1])) if equal else (nearest,) if others else ()), *_apart(found)),
-        notes=(
-            *((clock,) if found.open_ended else ()),
-            *((f"{left} more {'was' if left == 1 else 'were'} tried: --all has them.",) if left > 0 else ()),
-        ),
-        more=(*_remedies(equal[1:]), _candidates(found.explanations, found, "All that was tried")),
+        tables=(*(tables if equal else _candidates(others[:MOST_OTHERS], found, "Nearest")), *_apart(found)),
+        notes=(f"Or the clock was wrong: {clock}",) if clock else (),
+        more=(*_remedies(equal[1:]), *_candidates(found.explanations, found, "All that was tried")),
         pictures=lambda: Pictures(lines=lines),
         data=found.to_json(inputs),
         rows=list(map(_candidate_row, found.explanations)),
     )
 
 
-def _candidates(some: Iterable[CandidateProgram], found: Diagnosis, title: str) -> Table:
-    """Return explanations as rows: what the program does, its times, and how far they are off."""
+def _candidates(some: Iterable[CandidateProgram], found: Diagnosis, title: str) -> tuple[Table, ...]:
+    """Return explanations as a table, if there are any: what the program does, its times, and how far they are off."""
     within = found.known_within
-    rows = [
+    rows = tuple(
         (one.title, ", ".join(time.words(within) for time in one.times_s), format_change(one.off, within))
         for one in some
-    ]
-    return Table(title, (tuple(rows),), ("what the program does", "takes", "off"), frozenset({1, 2}), frozenset({1, 2}))
+    )
+    return _table(title, rows, ("what the program does", "takes", "off"), frozenset({1, 2}))
 
 
 def _remedies(explaining: Sequence[CandidateProgram]) -> tuple[Table, ...]:
     """Return what to look for and what to change for each explanation that fits, as a table if there is any."""
-    rows = tuple(
-        (one.title, "; ".join(one.look), "; ".join(one.remedies)) for one in filter(attrgetter("look"), explaining)
-    )
-    return (Table("What to do", (rows,), ("if", "look for", "change")),) if rows else ()
+    rows = tuple((one.title, "; ".join(one.look), "; ".join(one.remedies)) for one in explaining if one.look)
+    return _table("What to do", rows, ("if", "look for", "change"))
 
 
 def _apart(found: Diagnosis) -> tuple[Table, ...]:
@@ -197,17 +189,18 @@ def _apart(found: Diagnosis) -> tuple[Table, ...]:
     if found.next is None:
         return ()
     rows = tuple((title, time.words(found.known_within)) for title, time in found.next.says)
-    title = f"To tell them apart, measure {found.next.what}"
-    return (Table(title, (rows,), ("if", "it takes"), frozenset({1}), frozenset({1})),)
+    return _table(f"To tell them apart, measure {found.next.what}", rows, ("if", "it takes"), frozenset({1}))
+
+
+def _table(title: str, rows: tuple[Row, ...], heads: Row, numbers: frozenset[int] = frozenset()) -> tuple[Table, ...]:
+    return (Table(title, (rows,), heads, numbers, numbers),) if rows else ()
 
 
 def _candidate_row(found: CandidateProgram) -> dict[str, Any]:
     """Return an explanation as a row of CSV; several measured times are numbered from 1."""
-    numbers = [f"_{k}" for k in range(1, len(found.times_s) + 1)] if len(found.times_s) > 1 else [""]
-    times = {
-        f"predicted_{name}{number}_s": seconds
-        for number, time in zip(numbers, found.times_s, strict=True)
-        for name, seconds in (("low", time.low_s), ("high", time.high_s))
-    }
+    times: dict[str, float] = {}
+    for number, time in enumerate(found.times_s, start=1):
+        place = f"_{number}" if len(found.times_s) > 1 else ""
+        times |= {f"predicted_low{place}_s": time.low_s, f"predicted_high{place}_s": time.high_s}
     words = {"look": "; ".join(found.look), "remedies": "; ".join(found.remedies)}
     return {"mistakes": found.title, "fits": found.fits, "off": found.off, **times, **words}

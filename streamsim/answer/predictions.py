@@ -1,7 +1,7 @@
 """Answers to what a program takes and why: predictions and explanations."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from streamsim.answer.document import Answer, Pictures
 from streamsim.device import within_words
 from streamsim.model import simulate
 from streamsim.page import Shown
-from streamsim.report import SERIAL_WORDS, Fact, Row, Table, cut, facts, losses_of, serial_timeline, title_of
+from streamsim.report import SERIAL_WORDS, Fact, Table, cut, facts, losses_of, serial_timeline, title_of
 from streamsim.text import (
     counted,
     format_between,
@@ -33,14 +33,8 @@ from streamsim.text import (
     format_share,
 )
 
-NO_INTERVAL = (0.0, 0.0)
-FOLDED = 0.01  # of the makespan: causes whose part and gain are smaller are one line of the short table
-HEADS = ("cause", "part", "share", "alone", "remedy")
-NUMBERS = frozenset({1, 2, 3})
-ALONE = (
-    "Alone: what the remedy gains if nothing else changes; the changed schedule is simulated. Brackets: no change of"
-    " the schedule removes the cause; without the cause, this much would be gained."
-)
+HEADS, NUMBERS = ("cause", "part", "share", "remedy"), frozenset({1, 2})
+FOLDED = 0.05  # of the makespan: causes whose part and gain are smaller are one line of the short table
 RACY = "The schedule has races (streamsim check): what its data needs is uncertain."
 
 
@@ -56,15 +50,15 @@ def prediction_answer(
 
     ``assumed``: sentences on its kernels; ``inputs``: what was asked, for JSON.
     """
-    p = prediction
-    own = {} if interval is None else {"interval": interval.to_json()}
-    data = {**p.to_json(inputs), **own}
+    p, why = prediction, Answer("")
+    data = {**p.to_json(inputs), **({} if interval is None else {"interval": interval.to_json()})}
     row = {name: value for name, value in data.items() if name != "inputs"}
-    why = Answer("") if explanation is None else explanation_answer(explanation, p.work_bound, inputs=inputs)
     if explanation is not None:
+        why = explanation_answer(explanation, p.work_bound, inputs=inputs)
         data["explanation"] = explanation.to_json(inputs)
         row["lost_s"] = {loss.cause: loss.lost_s for loss in explanation.losses}
-    groups = (_headline(p, interval), _work_bound(p), _engines(p), _memory(p), _formulas(p) if formulas else [])
+    bounds = [] if p.work_bound is None else [bound_fact(BOUND_OF_WORK, p.work_bound, p.makespan_s, p.known_within)]
+    groups = (_headline(p, interval), bounds, _engines(p), _memory(p), _formulas(p) if formulas else [])
     notes, link = link_notes(p.device, p.link)
     return Answer(
         title=title_of(p.timeline),
@@ -73,7 +67,7 @@ def prediction_answer(
         facts=facts("", groups, p.known_within),
         sketch=p.timeline,
         tables=why.tables,
-        notes=(*((ALONE,) if explanation else ()), *notes, *within_words(p.timeline.device), *assumed),
+        notes=(*notes, *within_words(p.timeline.device), *assumed),
         more=(facts("", [_rest(p)], p.known_within), *link, *(part for part in why.more if part not in link)),
         pictures=lambda: Pictures(why.pictures().losses, lines=lines_of(p, interval)),
         data=with_assumed(data, assumed),
@@ -92,20 +86,7 @@ def link_notes(device: str, link: str) -> tuple[tuple[str, ...], tuple[str, ...]
     return (line, ()) if "assumed" in link else ((), line)
 
 
-def _headline(p: Prediction, interval: Interval | None) -> Iterator[Fact]:
-    """Yield the predicted time, what it is compared with, and the interval if there is one."""
-    within, room = p.known_within, ""
-    if not p.serial_fits:
-        room = f"; {format_bytes(p.serial_device_bytes)}, for which there is no room"
-    between = format_between(p.makespan_s * (1 - within), p.makespan_s * (1 + within), within)
-    gain = f"{format_ratio(p.speedup, within)} as fast as {p.serial_program}"
-    yield "predicted", between if within else p.makespan_s, gain
-    if interval is not None:
-        yield f"{interval.level:.0%} interval", interval.between, f"{interval.samples} draws, seed {interval.seed}"
-    yield p.serial_program, p.serial_s, f"{SERIAL_WORDS[p.serial_program]}{room}"
-
-
-def bound_fact(name: str, bound: Bound, what: str, seconds: float, within: float) -> Fact:
+def bound_fact(name: str, bound: Bound, seconds: float, within: float, what: str = "predicted") -> Fact:
     """Return a lower bound, and by how much ``what``, which takes ``seconds``, is above it."""
     above = format_share(seconds / bound.seconds - 1 if bound.seconds else 0.0, within)
     return name, bound.seconds, f"by {bound.bound_by}; {what} is {above} above"
@@ -115,14 +96,21 @@ def critical_facts(critical_s: dict[str, float], within: float) -> list[Fact]:
     """Return the critical path, and the largest of its parts, which are ``critical_s`` by engine; nothing of none."""
     if not critical_s:
         return []
-    waits = max(critical_s, key=lambda name: critical_s[name])
-    place = "waiting for host calls and hand-overs" if waits == ELSEWHERE else f"on {waits}"
-    return [("critical path", sum(critical_s.values()), f"{format_seconds(critical_s[waits], within)} of it {place}")]
+    engine, longest_s = max(critical_s.items(), key=lambda part: part[1])
+    place = "waiting for host calls and hand-overs" if engine == ELSEWHERE else f"on {engine}"
+    return [("critical path", sum(critical_s.values()), f"{format_seconds(longest_s, within)} of it {place}")]
 
 
-def _work_bound(p: Prediction) -> Iterator[Fact]:
-    if p.work_bound is not None:
-        yield bound_fact(BOUND_OF_WORK, p.work_bound, "predicted", p.makespan_s, p.known_within)
+def _headline(p: Prediction, interval: Interval | None) -> Iterator[Fact]:
+    """Yield the predicted time, what it is compared with, and the interval if there is one."""
+    within = p.known_within
+    between = format_between(p.makespan_s * (1 - within), p.makespan_s * (1 + within), within)
+    gain = f"{format_ratio(p.speedup, within)} as fast as {p.serial_program}"
+    yield "predicted", between if within else p.makespan_s, gain
+    if interval is not None:
+        yield f"{interval.level:.0%} interval", interval.between, f"{interval.samples} draws, seed {interval.seed}"
+    room = "" if p.serial_fits else f"; {format_bytes(p.serial_device_bytes)}, for which there is no room"
+    yield p.serial_program, p.serial_s, f"{SERIAL_WORDS[p.serial_program]}{room}"
 
 
 def _engines(p: Prediction) -> Iterator[Fact]:
@@ -157,14 +145,14 @@ def _rest(p: Prediction) -> Iterator[Fact]:
     if p.serial_program != "serial":
         times = format_ratio(p.speedup_over_one_by_one, p.known_within)
         yield "serial", p.one_by_one_s, f"{SERIAL_WORDS['serial']}: {times} as long"
-    yield bound_fact(BOUND_AS_ISSUED, p.issued_bound, "predicted", p.makespan_s, p.known_within)
+    yield bound_fact(BOUND_AS_ISSUED, p.issued_bound, p.makespan_s, p.known_within)
     yield "calls return", p.calls_return_s, "to the host, before it waits for the card"
     yield from critical_facts(p.critical_s, p.known_within)
 
 
 def lines_of(prediction: Prediction, interval: Interval | None = None) -> tuple[Shown, ...]:
     """Return the time lines of a prediction: that of the program that it was cut from, if any, and its own."""
-    p, within = prediction, NO_INTERVAL if interval is None else (interval.low_s, interval.high_s)
+    p, within = prediction, (0.0, 0.0) if interval is None else (interval.low_s, interval.high_s)
     predicted = Shown("predicted", p.timeline, p.issued_bound.seconds, within)
     if p.timeline.device is None or p.serial_program != "unchunked":
         return (predicted,)
@@ -186,7 +174,7 @@ def explanation_answer(
     ``work``: the bound of the work, if known; ``command``: that which makes changes of the program, if any does;
     ``assumed``, ``inputs`` as for :func:`prediction_answer`.
     """
-    e = explanation
+    e, first = explanation, explanation.first
     issued_s = max(e.own_bound_s, work.seconds if work else 0.0)  # neither is beaten
     notes, link = link_notes(e.device, e.link)
     data = {**e.to_json(inputs), **bound_json("work", work)}
@@ -194,22 +182,25 @@ def explanation_answer(
         ("predicted", e.makespan_s, ""),
         ("lost", e.gap_s, f"above the {BUSIEST_ENGINE}"),
         (BUSIEST_ENGINE, e.bound_s, f"the {e.bound_by}"),
+        *([] if work is None else [(BOUND_OF_WORK, work.seconds, f"by {work.bound_by}")]),
     ]
-    bound: list[Fact] = [] if work is None else [(BOUND_OF_WORK, work.seconds, f"by {work.bound_by}")]
-    first = [f"first: {e.advice}"]
-    if command and e.first is not None:
-        first.append(f"try it: {command} {shlex.join(e.first.options)}")
-    lost, short = (_loss_tables(e, folded) for folded in (0.0, FOLDED))
-    rest: list[Fact] = [(BOUND_AS_ISSUED, issued_s, "of this schedule")]
+    tried = () if first is None or not command else (f"try it: {command} {shlex.join(first.options)}",)
+    short, whole = (_losses(e, "Lost", e.losses, e.gap_s, least) for least in (FOLDED, 0.0))
+    limits = _losses(e, f"In the {BUSIEST_ENGINE}", e.limits, e.bound_s - e.even_s)
     rows = [{"where": where, **loss} for where in ("losses", "limits") for loss in data[where]]
     return Answer(
         title=title_of(e.timeline),
-        verdict=tuple(first),
+        verdict=(f"first: {e.advice}", *tried),
         warnings=(RACY,) if e.is_racy else (),
-        facts=facts("", [[*headline, *bound]], e.known_within),
-        tables=short[:1],
-        notes=(ALONE, *notes, *within_words(e.timeline.device), *assumed),
-        more=(facts("", [rest], e.known_within), *(table for table in lost if table not in short[:1]), *link),
+        facts=facts("", [headline], e.known_within),
+        tables=short,
+        notes=(*notes, *within_words(e.timeline.device), *assumed),
+        more=(
+            facts("", [[(BOUND_AS_ISSUED, issued_s, "of this schedule")]], e.known_within),
+            *(whole if whole != short else ()),
+            *limits,
+            *link,
+        ),
         pictures=lambda: Pictures(losses_of(e), lines=(*_changed(e), Shown("predicted", e.timeline, issued_s))),
         data=with_assumed(data, assumed),
         rows=rows or [dict.fromkeys(("where", *LOSS_FIELDS), "")],
@@ -222,58 +213,41 @@ def _changed(explanation: Explanation) -> tuple[Shown, ...]:
     return () if first is None else (Shown(f"changed: {first.text}", simulate(*first.made.case.scenario)),)
 
 
-def _loss_tables(explanation: Explanation, folded: float) -> tuple[Table, ...]:
-    """Return what each cause has lost above the busiest engine and in it, what its removal brings, and its remedy.
+def _losses(
+    explanation: Explanation, title: str, losses: Sequence[Loss], whole_s: float, folded: float = 0.0
+) -> tuple[Table, ...]:
+    """Return what each cause has lost of ``whole_s``, and its remedy; no table of no losses.
 
     Causes that neither lost nor would gain the part ``folded`` of the makespan are one line, except the first.
     """
-    e, inside_s = explanation, explanation.bound_s - explanation.even_s
-    parts = (("Lost", e.losses, e.gap_s), (f"In the {BUSIEST_ENGINE}", e.limits, inside_s))
-    rows = partial(_loss_rows, least_s=folded * e.makespan_s, within=e.known_within)
-    titles = [f"{title}: {format_seconds(whole_s, e.known_within)}" for title, _, whole_s in parts]
-    return tuple(
-        Table(title, (rows(losses, whole_s),), HEADS, NUMBERS, NUMBERS, (3, 0, 0, 0, 4))
-        for title, (_, losses, whole_s) in zip(titles, parts, strict=True)
-        if losses
-    )
+    least_s, time = folded * explanation.makespan_s, partial(format_seconds, within=explanation.known_within)
+    small = [loss for loss in losses[1:] if max(loss.lost_s, *_gains_s(loss)) < least_s]
 
+    def row(name: str, lost_s: float, remedy: str) -> tuple[str, ...]:
+        return name, time(lost_s), f"{lost_s / whole_s if whole_s else 0.0:.0%}", remedy
 
-def _loss_rows(losses: Sequence[Loss], whole_s: float, least_s: float, within: float) -> tuple[Row, ...]:
-    small = [loss for loss in losses[1:] if max(loss.lost_s, _gain_s(loss)) < least_s]
-    rows = [
-        (
-            loss.title,
-            format_seconds(loss.lost_s, within),
-            _share(loss.lost_s, whole_s),
-            _alone(loss, within),
-            loss.remedies(within),
-        )
-        for loss in losses
-        if loss not in small
-    ]
+    rows = [row(loss.title, loss.lost_s, _remedy(loss, least_s, time)) for loss in losses if loss not in small]
     if small:
-        lost_s, most_s = sum(loss.lost_s for loss in small), max(map(_gain_s, small))
-        several = f"{counted(len(small), 'more cause')}, together"
-        gain = f"<= {format_seconds(most_s, within)}" if most_s > 0 else ""
-        rows.append((several, format_seconds(lost_s, within), _share(lost_s, whole_s), gain, "each below 1 %: --all"))
-    return tuple(rows)
+        several, lost_s = f"{counted(len(small), 'more cause')}, together", sum(loss.lost_s for loss in small)
+        rows.append(row(several, lost_s, f"each below {folded:.0%}: --all"))
+    titled = f"{title}: {time(whole_s)}"
+    return (Table(titled, (tuple(rows),), HEADS, NUMBERS, NUMBERS, (2, 0, 0, 5)),) if rows else ()
 
 
-def _gain_s(loss: Loss) -> float:
-    """Return the most that is said to be gained against a cause."""
-    return max(loss.gain_alone_s, loss.assuming.saved_s() if loss.assuming else 0.0)
+def _gains_s(loss: Loss) -> tuple[float, float]:
+    """Return what is gained against a cause, without a condition and with one."""
+    return loss.gain_alone_s, loss.assuming.saved_s() if loss.assuming else 0.0
 
 
-def _alone(loss: Loss, within: float) -> str:
-    """Return what its remedy gains, or in brackets what removing the cause would gain if it could be done."""
-    gain = ("-" if loss.gain_alone_s < 0 else "") + format_seconds(abs(loss.gain_alone_s), within)
-    if loss.made:
-        return gain
-    return f"({gain})" if loss.gain_alone_s > 0 else ""
-
-
-def _share(part_s: float, whole_s: float) -> str:
-    return f"{part_s / whole_s if whole_s else 0.0:.0%}"
+def _remedy(loss: Loss, least_s: float, time: Callable[[float], str]) -> str:
+    """Return the remedy with its gain, or what the cause costs; and one with a condition that gains ``least_s``."""
+    alone_s, assuming_s = _gains_s(loss)
+    gain = f" (gains {time(alone_s)})" if loss.made else f" (without it {time(alone_s)} less)"
+    words = f"{loss.remedy}{gain if alone_s > 0 else ''}"
+    if loss.assuming is None or assuming_s < least_s:
+        return words
+    more = f"if {loss.assuming.condition}: {loss.assuming.text} (gains {time(assuming_s)})"
+    return f"{words}; {more}" if loss.made else more
 
 
 def explanations_answer(explained: Sequence[tuple[str, Explanation]], notes: Sequence[str]) -> Answer:

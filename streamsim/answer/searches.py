@@ -5,8 +5,7 @@ from functools import partial
 from math import ceil
 from typing import Any
 
-import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from streamsim.analysis import BOUND_AS_ISSUED, BOUND_OF_WORK
 from streamsim.answer.document import Answer, Pictures
@@ -19,7 +18,7 @@ from streamsim.program import Config, Layers, Schedule, Workload
 from streamsim.report import Fact, Table, facts
 from streamsim.rules import TICKS_PER_S
 from streamsim.search import CONFIG, FASTER, RESULTS, WITHIN, Best, Sweep, evaluate_ticks, is_fast
-from streamsim.text import counted, format_bytes, format_change, format_ratio, format_seconds, format_share
+from streamsim.text import counted, format_bytes, format_change, format_ratio, format_seconds
 from streamsim.timeline import Timeline
 
 MOST_OPS = 30_000  # of all time lines of a map together
@@ -52,40 +51,27 @@ def best_answer(
     ``command``: predicts the workload on the device if the options of a configuration are added; empty if none does.
     ``mapped``: with the map of the grid among the pictures.
     """
+    work, within = best.work, best.known_within
     counts, *doubts = how_sure(best)
     notes, link = link_notes(best.device, best.link)
     data = best.to_json(inputs)
-    groups = (
-        _times(best),
-        _risk(best),
-        _alone(best),
-        _memory(best),
-        _bound(best),
-        _gains(best, ("link", "kernel")),
-        _assumed(best),
-    )
-    rest = (critical_facts(best.critical_s, best.known_within), _flat(best), _gains(best, ("launch",)))
-    resident = [f"stay on the card: {', '.join(best.simplest.config.resident) or 'none'}"] if _is_layers(best) else []
+    groups = (_times(best), _risk(best), _changes(best), _memory(best), _bound(best), _faster(best))
+    more: list[Table | str] = [facts("", [critical_facts(best.critical_s, within), _flat(best)], within), counts]
+    described, of_layers = "", tuple[str, ...]()
+    if isinstance(work, Schedule):
+        described = f": {best.compared['before'].more['chunks']} chunks of a program"
+    elif isinstance(work, Layers):
+        described, of_layers = f": {work.words}", tuple(work.assumed)
+        more.append(f"stay on the card: {', '.join(best.simplest.config.resident) or 'none'}")
     return Answer(
-        title=f"best on {best.device}{_described(best)}",
-        facts=facts("", groups, best.known_within),
-        notes=(*doubts, *_not_looked_at(best), *notes, *within_words(best.card), *assumed),
-        more=(facts("", rest, best.known_within), counts, *resident, *link),
+        title=f"best on {best.device}{described}",
+        facts=facts("", groups, within),
+        notes=(*doubts, *_not_looked_at(best), *notes, *within_words(best.card), *of_layers, *assumed),
+        more=(*more, *link),
         pictures=partial(_pictures, best, command, mapped),
         data=with_assumed(data, assumed),
         rows=[{name: value for name, value in data.items() if name != "inputs"}],
     )
-
-
-def _is_layers(best: Best[Any]) -> bool:
-    return isinstance(best.work, Layers)
-
-
-def _described(best: Best[Any]) -> str:
-    work = best.work
-    if isinstance(work, Layers):
-        return f": {work.words}"
-    return "" if isinstance(work, Workload) else f": {best.compared['before'].more['chunks']} chunks of a program"
 
 
 def _named(best: Best[Any]) -> str:
@@ -95,12 +81,11 @@ def _named(best: Best[Any]) -> str:
 def _times(best: Best[Any]) -> Iterator[Fact]:
     use, the_best = best.simplest, _named(best)
     found = "" if best.simplest_exact else " found"
-    held = best.best.device_bytes
-    on_card = f"; {format_bytes(held)} on the card" if held else ""
     why = f": the simplest{found} within {best.near_percent} % of {the_best}" if best.programs > 1 else ""
     yield "use", use.makespan_s, f"{use.words}{why}"
     if isinstance(best.work, Layers) and best.work.passes > 1:
         yield "a pass", use.more["pass_s"], f"one of {best.work.passes}"
+    on_card = f"; {format_bytes(best.best.device_bytes)} on the card" if best.best.device_bytes else ""
     yield "optimum" if best.exact else "best found", best.best.makespan_s, f"{best.best.words}{on_card}"
     for name, one in best.compared.items():
         room = "" if best.fits(one) else ", which needs more memory than allowed"
@@ -109,83 +94,71 @@ def _times(best: Best[Any]) -> Iterator[Fact]:
         yield row, one.makespan_s, f"{one.words}{room}: {gain}"
 
 
-def _risk(best: Best[Any]) -> list[Fact]:
-    """Return the time of what to use if the assumption is wrong that would hurt most; of a workload only."""
-    work, use = best.work, best.simplest.config
+def _risk(best: Best[Any]) -> Iterator[Fact]:
+    """Yield the time of what to use if the assumption is wrong that would hurt most; of a workload only."""
+    work, use = best.work, best.simplest
     if not isinstance(work, Workload):
-        return []
-    wrong = {"a kernel cannot be cut": Config(memory=use.memory)}
-    if use.launch == "live":  # a graph copies no pageable memory
-        wrong["the host memory is pageable"] = replace(use, memory="pageable")
+        return
+    wrong = {"a kernel cannot be cut": Config(memory=use.config.memory)}
+    if use.config.launch == "live":  # a graph copies no pageable memory
+        wrong["the host memory is pageable"] = replace(use.config, memory="pageable")
     took = dict(zip(wrong, evaluate_ticks(work, list(wrong.values()), best.card), strict=True))
     worst = max(took, key=lambda name: took[name])
-    seconds, use_s = took[worst] / TICKS_PER_S, best.simplest.makespan_s
-    if seconds <= LEAST_RISK * use_s:
-        return []
-    return [("risk", seconds, f"if {worst}: {format_ratio(seconds / use_s, best.known_within)} as long as what to use")]
+    seconds = took[worst] / TICKS_PER_S
+    if seconds > LEAST_RISK * use.makespan_s:
+        times = format_ratio(seconds / use.makespan_s, best.known_within)
+        yield "risk", seconds, f"if {worst}: {times} as long as what to use"
 
 
-def _alone(best: Best[Any]) -> list[Fact]:
-    alone = best.changes.alone if best.changes else ()
-    ratio = partial(format_ratio, within=best.known_within)
-    return [(one.change, one.makespan_s, f"alone {ratio(one.gain)} as fast; then {one.binds} binds") for one in alone]
+def _changes(best: Best[Any]) -> Iterator[Fact]:
+    """Yield what each change of a program brings alone, and what is assumed of them."""
+    if best.changes is None:
+        return
+    for one in best.changes.alone:
+        gain = format_ratio(one.gain, best.known_within)
+        yield one.change, one.makespan_s, f"alone {gain} as fast; then {one.binds} binds"
+    yield from (("assumed", "", text) for text in best.changes.assumed)
+    yield from (("note", "", text) for text in best.changes.notes)
 
 
-def _memory(best: Best[Any]) -> list[Fact]:
+def _memory(best: Best[Any]) -> Iterator[Fact]:
+    """Yield what layers need on the card and on the host."""
     if not isinstance(best.work, Layers):
-        return []
+        return
     use, reserved = best.simplest, best.simplest.config.reserve_bytes
-    limits = [
-        "" if limit is None else f"at most {format_bytes(limit)} may be"
+    card, host = (
+        [] if limit is None else [f"at most {format_bytes(limit)} may be"]
         for limit in (best.memory_bytes, best.pinned_limit_bytes)
-    ]
-    on_card = (limits[0], f"{format_bytes(reserved)} reserved for context and activations" if reserved else "")
+    )
+    if reserved:
+        card.append(f"{format_bytes(reserved)} reserved for context and activations")
     unless = " in each direction, unless a buffer still holds them" if best.work.direction == "both" else ""
-    on_host = (limits[1], f"{len(use.more['streamed'])} layers, which each pass copies{unless}")
-    return [
-        ("on the card", format_bytes(use.device_bytes), "; ".join(filter(None, on_card))),
-        ("pinned on the host", format_bytes(use.more["pinned_bytes"]), "; ".join(filter(None, on_host))),
-        ("load", use.more["load_s"], "what stays, once, before the first pass; not counted above"),
-    ]
+    host.append(f"{len(use.more['streamed'])} layers, which each pass copies{unless}")
+    yield "on the card", format_bytes(use.device_bytes), "; ".join(card)
+    yield "pinned on the host", format_bytes(use.more["pinned_bytes"]), "; ".join(host)
+    yield "load", use.more["load_s"], "what stays, once, before the first pass; not counted above"
 
 
 def _bound(best: Best[Any]) -> list[Fact]:
     name, bound = (BOUND_OF_WORK, best.work_bound) if best.work_bound else (BOUND_AS_ISSUED, best.issued_bound)
-    return [bound_fact(name, bound, _named(best), best.best.makespan_s, best.known_within)]
+    return [bound_fact(name, bound, best.best.makespan_s, best.known_within, _named(best))]
 
 
-def _gains(best: Best[Any], names: Iterable[str]) -> Iterator[Fact]:
+def _faster(best: Best[Any]) -> Iterator[Fact]:
     took = best.best.makespan_s
-    for name in names:
+    for name in ("link", "kernel"):
         if name in best.faster_s:
-            seconds = best.faster_s[name]
-            change = format_change(seconds / took - 1 if took else 0.0, best.known_within)
-            yield f"{name} {FASTER}x as fast", seconds, f"{change} with the same schedule"
+            change = format_change(best.faster_s[name] / took - 1 if took else 0.0, best.known_within)
+            yield f"{name} {FASTER}x as fast", best.faster_s[name], f"{change} with the same schedule"
 
 
 def _flat(best: Best[Any]) -> list[Fact]:
-    flatness = best.flatness
-    if not flatness.share_within:
+    """Return which numbers of chunks come near to the best."""
+    if best.flatness.chunks_within is None:
         return []
-    known = {margin: share for margin, share in flatness.share_within.items() if share is not None}
-    unknown = [str(margin) for margin in flatness.share_within if margin not in known]
-    shares = [f"{format_share(share, best.known_within)} within {margin} %" for margin, share in known.items()]
-    shares += [f"unknown within {', '.join(unknown)} %"] if unknown else []
-    stay = f"within {flatness.range_percent} % if nothing else changes"
-    reach = f"it is not known which numbers of chunks stay {stay}"
-    if flatness.chunks_within is not None:
-        low, high = flatness.chunks_within
-        reach = f"{low} to {high} chunks stay {stay}"
-    rows: list[Fact] = [("flatness", "", f"{', '.join(shares)} of {_named(best)}")]
-    return [*rows, ("", "", reach)] if known or flatness.chunks_within is not None else rows
-
-
-def _assumed(best: Best[Any]) -> list[Fact]:
-    changes = best.changes
-    told = [("assumed", changes.assumed), ("note", changes.notes)] if changes else []
-    if isinstance(best.work, Layers):
-        told = [("assumed", tuple(best.work.assumed))]
-    return [(name, "", text) for name, texts in told for text in texts]
+    low, high = best.flatness.chunks_within
+    stay = f"stay within {best.flatness.range_percent} % of {_named(best)} if nothing else changes"
+    return [("flatness", "", f"{low} to {high} chunks {stay}")]
 
 
 def how_sure(best: Best[Any]) -> list[str]:
@@ -231,16 +204,15 @@ def _pictures(best: Best[Any], command: str, mapped: bool) -> Pictures:
         return Pictures(lines=(Shown(best.simplest.words, simulate(best.simplest.config.schedule(workload), card)),))
     configs = _some(best.grid.configs(workload), best)
     ticks = evaluate_ticks(workload, configs, card)
-    rows = [{**_row(config), "makespan_s": t / TICKS_PER_S} for config, t in zip(configs, ticks, strict=True)]
+    rows = [
+        {**asdict(config), "buffers": config.slots, "makespan_s": tick / TICKS_PER_S}
+        for config, tick in zip(configs, ticks, strict=True)
+    ]
     shown = map_of(rows, CONFIG, ("chunks", "streams"), _option)
     ones = (best.simplest, best.best, best.compared["usual"])
     kept = [configs.index(one.config) for one in ones if one.config in configs]
-    shown = _with_lines(shown, kept, lambda row: configs[row].schedule(workload), lambda _: card)
+    shown = _with_lines(shown, kept, lambda row: (configs[row].schedule(workload), card))
     return Pictures(map=replace(shown, command=command))
-
-
-def _row(config: Config) -> dict[str, Any]:
-    return {**msgspec.structs.asdict(config), "buffers": config.slots}
 
 
 def _some(configs: list[Config], best: Best[Any]) -> list[Config]:
@@ -253,20 +225,18 @@ def _some(configs: list[Config], best: Best[Any]) -> list[Config]:
     return [one for k, one in enumerate(some) if one in kept or k % step == 0]
 
 
-def _with_lines(
-    found: Map, kept: Iterable[int], schedule: Callable[[int], Schedule], device: Callable[[int], Device]
-) -> Map:
+def _with_lines(found: Map, kept: Iterable[int], program: Callable[[int], tuple[Schedule, Device]]) -> Map:
     """Return the map with the time lines of some rows. The page first shows that of the first row in ``kept``."""
     lines: dict[int, Shown] = {}
     ops = 0
     for row in spread(found, kept):
-        program = schedule(row)
-        ops += len(program.ops)
+        schedule, device = program(row)
+        ops += len(schedule.ops)
         if ops > MOST_OPS and lines:
             break
-        timeline = simulate(program, device(row))
+        timeline = simulate(schedule, device)
         if round(timeline.makespan_s * TICKS_PER_S) == found.ticks[row]:  # a wrong time line is worse than none
-            lines[row] = Shown(program.name or "schedule", timeline)
+            lines[row] = Shown(schedule.name or "schedule", timeline)
     return replace(found, lines=lines, first=next(iter(lines), None))
 
 
@@ -303,7 +273,7 @@ def sweep_answer(rows: Sequence[dict[str, Any]], sweep: Sweep, command: str = ""
         raise InputError("--page: an empty sweep: no rows to show")
     fastest = min(rows, key=lambda row: float(row["makespan_s"]))
     within = fastest[WITHIN] or 0.0
-    where = ", ".join(f"{column_words(name)} {value_words(name, fastest[name])}" for name in _varying(rows))
+    where = ", ".join(_told_of(fastest, name) for name in _varying(rows))
     gain = f"{format_ratio(fastest['speedup'], within)} as fast as its unchunked program with blocking copies"
     headline = ("the fastest", format_seconds(fastest["makespan_s"], within), "; ".join(filter(None, (where, gain))))
     answer = rows_answer(rows, notes)
@@ -324,12 +294,7 @@ def _map_of_rows(rows: Sequence[dict[str, Any]], sweep: Sweep, command: str) -> 
     names = [name for name in sweep.columns if name not in RESULTS]
     found = map_of(rows, names, longest_axes(sweep), _option)
     if points := _points(rows, sweep):
-        found = _with_lines(
-            found,
-            [],
-            lambda row: _config(rows[row]).schedule(sweep.workload_at(points[row])),
-            lambda row: sweep.device(points[row]),
-        )
+        found = _with_lines(found, [], lambda row: _scenario(rows[row], points[row], sweep))
     return Pictures(map=replace(found, command=command))
 
 
@@ -343,13 +308,20 @@ def scenarios_of(rows: Sequence[dict[str, Any]], sweep: Sweep) -> dict[str, tupl
         config, device = _config(row), sweep.device(point)
         others = [name for name in point if name not in (*CONFIG, "device")]
         words = [config.words, *([config.memory] if config.memory != Config().memory else []), f"on {device.name}"]
-        words += [f"{column_words(name)} {value_words(name, row[name])}" for name in others]
-        found[", ".join(words)] = (config.schedule(sweep.workload_at(point)), device)
+        found[", ".join([*words, *(_told_of(row, name) for name in others)])] = _scenario(row, point, sweep)
     return found
+
+
+def _scenario(row: dict[str, Any], point: dict[str, Any], sweep: Sweep) -> tuple[Schedule, Device]:
+    return _config(row).schedule(sweep.workload_at(point)), sweep.device(point)
 
 
 def _config(row: dict[str, Any]) -> Config:
     return Config(**{name: row[name] for name in CONFIG})
+
+
+def _told_of(row: dict[str, Any], name: str) -> str:
+    return f"{column_words(name)} {value_words(name, row[name])}"
 
 
 def _points(rows: Sequence[dict[str, Any]], sweep: Sweep) -> list[dict[str, Any]]:
@@ -362,12 +334,8 @@ def _points(rows: Sequence[dict[str, Any]], sweep: Sweep) -> list[dict[str, Any]
 
 def _common_words(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return a line that says what all rows have in common; none if nothing is. There is at least one row."""
-    varying = _varying(rows)
-    common = [
-        f"{column_words(name)} {value_words(name, value)}"
-        for name in _told(rows)
-        if (value := rows[0][name]) is not None and name not in varying
-    ]
+    varying, row = _varying(rows), rows[0]
+    common = [_told_of(row, name) for name in _told(rows) if row[name] is not None and name not in varying]
     return [f"all with {', '.join(common)}"] if common else []
 
 
