@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 import msgspec
-from click.core import ParameterSource
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from streamsim.analysis import kernel_assumptions
 from streamsim.answer import best_answer
@@ -15,34 +14,38 @@ from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.code import code_of_steps_noted
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.given import Given
-from streamsim.cli.layers import BoundOptions, bound_layers, check_beside_layers
 from streamsim.cli.notes import note, noting_compilation, progress_bar
 from streamsim.cli.options import (
     OUTPUT,
-    PLAIN,
-    Chosen,
-    GridOptions,
-    Pipeline,
+    DeviceOptions,
     device_options,
     format_options,
     grid_options,
     one_of,
     part_options,
-    schedule_given,
-    taken,
-    timed_alone_noted,
+    picked,
     workload_options,
 )
 from streamsim.cli.page import page_asked, page_option, predicting
 from streamsim.cli.printing import emit
+from streamsim.cli.work import (
+    bound_layers,
+    grid_fields,
+    on_own_card,
+    read_issued,
+    refuse,
+    timed_alone_noted,
+    workload_inputs,
+)
 from streamsim.code import FRONT_END_OF, LANGUAGES, Language, code_of_layers
 from streamsim.collector import collector_off
 from streamsim.device import CALLS, COMPILED, Device, front_end_of, names_front_end
 from streamsim.errors import InputError
 from streamsim.files import write_text
-from streamsim.program import Config, Offload, Schedule, Workload
-from streamsim.search import BUDGET_OPS, SLOW, Best, Grid, best, best_program, is_fast
-from streamsim.transform import Scenario, changed_by
+from streamsim.program import Config, Layers, Loop, Offload, Schedule, Workload
+from streamsim.search import BUDGET_OPS, MOST_DEPTH, SLOW, Best, Grid, best, best_offload, best_program, is_fast
+from streamsim.text import one_line
+from streamsim.transform import LayersSource, Scenario, changed_by
 
 SEARCHED = {"--chunks", "--streams", "--order", "--buffers", "--launch"}  # options of predict that a search varies
 NOT_TAKEN = ("exact", "page")  # of a workload's options, besides those of a pipeline
@@ -77,7 +80,7 @@ def best_command(
     output: Path | None,
     independent: bool,
     fail_if: tuple[Condition, ...],
-    **sizes: Any,
+    **_: Any,
 ) -> int:
     """Find the best number of chunks and streams, and the issue order: the optimum of the grid by the full model.
 
@@ -100,28 +103,30 @@ def best_command(
       streamsim best program.json --device h200 --independent
     """  # noqa: D301 - click wants the backspace itself
     program = _program_asked(language, output)
-    axes, device_chosen = taken(GridOptions, sizes), taken(Chosen, sizes)
-    bounds = taken(BoundOptions, sizes)
-    check_beside_layers(context, bounds.layers is not None, BoundOptions)
-    if bounds.layers is not None:
-        return judged(fail_if, _best_layers(bounds, device_chosen, exact, program))
-    pipeline = Pipeline(**sizes, **asdict(PLAIN))
-    given = _program_given(context, pipeline, independent)
-    if given is not None:
-        most, device_chosen = (max_chunks, max_streams), device_chosen.of(context, given)
-        file = pipeline.workload
-        return judged(fail_if, _best_program(given.schedule, file, device_chosen, independent, most, program))
-    workload, device_chosen = device_chosen.written_in(pipeline.load(), language)
-    card = device_chosen.load_for(workload)
+    issued, asked_of = read_issued(context), picked(DeviceOptions, context.params)
+    if isinstance(issued, LayersSource):
+        return judged(fail_if, _best_layers(context.params, issued.layers, asked_of, exact, program))
+    if isinstance(issued, Given):
+        refuse(context, NOT_TAKEN, f"does not go with the program {context.params['workload']}; leave the option out")
+        asked_of, most = on_own_card(context, asked_of, issued), (max_chunks, max_streams)
+        file = context.params["workload"]
+        return judged(fail_if, _best_program(issued.schedule, file, asked_of, independent, most, program))
+    if independent:
+        raise InputError("--independent: needs a program with steps; give a recording or a schedule")
+    if isinstance(issued, Loop):
+        what = "is a training loop, whose best `streamsim loop` finds; expected a workload"
+        raise InputError(one_line(f"{context.params['workload']}: {what}"))
+    workload, asked_of = asked_of.written_in(issued.workload, language)
+    card = asked_of.load_for(workload)
     if program is not None:
         _note_calls_of_another(card, program[0])
     grid = Grid(
         chunks=tuple(range(1, max_chunks + 1)),
         streams=tuple(range(1, max_streams + 1)),
-        memory_limit_bytes=device_chosen.memory_limit,
-        **axes.fields(workload, card, device_chosen.memory_limit),
+        memory_limit_bytes=asked_of.memory_limit,
+        **grid_fields(context.params, workload, card),
     )
-    return judged(fail_if, _best_of_grid(workload, card, grid, exact, device_chosen, program))
+    return judged(fail_if, _best_of_grid(workload, card, grid, exact, asked_of, program))
 
 
 def _program_asked(language: Language | None, output: Path | None) -> tuple[Language, Path] | None:
@@ -135,7 +140,7 @@ def _best_of_grid(
     card: Device,
     grid: Grid,
     exact: bool,
-    asked_of: Chosen,
+    asked_of: DeviceOptions,
     program: tuple[Language, Path] | None,
 ) -> dict[str, Any]:
     workload, of_events = timed_alone_noted(workload, card)
@@ -151,48 +156,36 @@ def _best_of_grid(
         "chunks": [grid.chunks[0], grid.chunks[-1]],
         "streams": [grid.streams[0], grid.streams[-1]],
     }
-    sizes = {"h2d_bytes": workload.h2d_bytes, "d2h_bytes": workload.d2h_bytes}
-    inputs = {"workload": msgspec.to_builtins(workload), **sizes, "grid": asked, **asked_of.inputs()}
+    inputs = {**workload_inputs(workload), "grid": asked, **asked_of.inputs()}
     return _report(found, inputs, program, assumed, predicting(SEARCHED) if page_asked() else "")
 
 
 def _best_layers(
-    bounds: BoundOptions, asked_of: Chosen, exact: bool, program: tuple[Language, Path] | None
+    params: dict[str, Any],
+    layers: Layers,
+    asked_of: DeviceOptions,
+    exact: bool,
+    program: tuple[Language, Path] | None,
 ) -> dict[str, Any]:
-
     if program and asked_of.front_end is None and not names_front_end(str(asked_of.device)):
         asked_of = replace(asked_of, front_end=FRONT_END_OF[program[0]])  # the choice is of that program
-    layers, card = bounds.load(), asked_of.load()
+    card, depth, budget = asked_of.load(), params["max_depth"] or MOST_DEPTH, None if exact else BUDGET_OPS
     if program is not None:
         _note_calls_of_another(card, program[0])
         code_of_layers(layers, Offload(), program[0])  # what cannot be written is an error before a long search
-    with collector_off():
-        found = bounds.best(layers, card, asked_of.memory_limit, exact)
+    limits = asked_of.memory_limit, params["reserve"], params["host_memory_limit"]
+    with collector_off(), progress_bar("searching") as progress, noting_compilation():
+        found = best_offload(layers, card, *limits, depth, progress, budget)
     if program is not None:
         write_text(code_of_layers(layers, found.simplest.config, program[0]), program[1])
-    return _report(found, {**bounds.inputs(layers), **asked_of.inputs()}, program)
-
-
-def _program_given(context: click.Context, pipeline: Pipeline, independent: bool) -> "Given | None":
-    """Return the program in the file, if the file holds one in place of a workload.
-
-    Raises InputError for a program's options beside a workload, and for a workload's options beside a program.
-    """
-    given = schedule_given(context, pipeline)
-    if given is None:
-        if independent:
-            raise InputError("--independent: needs a program with steps; give a recording or a schedule")
-        return None
-    for name in NOT_TAKEN:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise InputError(f"--{name}: does not go with the program {pipeline.workload}; leave the option out")
-    return given
+    inputs = {"layers": msgspec.to_builtins(layers), "max_depth": params["max_depth"], "reserve_bytes": limits[1]}
+    return _report(found, {**inputs, "host_memory_limit_bytes": limits[2], **asked_of.inputs()}, program)
 
 
 def _best_program(
     schedule: Schedule,
     file: Path | None,
-    asked_of: Chosen,
+    asked_of: DeviceOptions,
     independent: bool,
     most: tuple[int, int],
     program: tuple[Language, Path] | None,

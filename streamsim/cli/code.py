@@ -9,18 +9,27 @@ import click
 
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.given import Given
-from streamsim.cli.layers import LayerOptions, layers_given, place_layers
 from streamsim.cli.notes import note
-from streamsim.cli.options import OUTPUT, Pipeline, one_of, pipeline_options, schedule_given, taken
+from streamsim.cli.options import OUTPUT, one_of, pipeline_options
 from streamsim.cli.predict import predict_command
 from streamsim.cli.printing import print_data
-from streamsim.code import LANGUAGES, Language, code_of, code_of_layers, code_of_schedule, code_of_steps, language_of
+from streamsim.cli.work import Issued, place_layers, read_issued
+from streamsim.code import (
+    LANGUAGES,
+    Language,
+    code_of,
+    code_of_layers,
+    code_of_schedule,
+    code_of_steps,
+    language_of,
+    training_program,
+)
 from streamsim.device import dump_device
 from streamsim.errors import InputError
 from streamsim.files import write_text
-from streamsim.program import Layers, Offload, Schedule, dump_schedule
+from streamsim.program import Loop, Schedule, dump_schedule
 from streamsim.text import format_seconds, one_line, shown
-from streamsim.transform import has_more, is_recorded, repeated_step
+from streamsim.transform import LayersSource, Source, has_more, is_recorded, repeated_step
 
 Written = Language | Literal["schedule"]
 SCHEDULE: Final = "schedule"
@@ -41,7 +50,7 @@ WRITTEN_AS[".json"] = SCHEDULE
 )
 @click.option("--output", "-o", type=OUTPUT, help="File to write. Default: standard output.")
 @click.pass_context
-def code_command(context: click.Context, /, language: Written | None, output: Path | None, **options: Any) -> None:
+def code_command(context: click.Context, /, language: Written | None, output: Path | None, **_: Any) -> None:
     """Write the program that the options of predict, a schedule or a recording describe.
 
     It is complete: pinned memory, streams, events, the loop of the pattern, a marked place for your kernels with a
@@ -63,37 +72,53 @@ def code_command(context: click.Context, /, language: Written | None, output: Pa
       streamsim code --layers layers.toml --depth 3 --resident head --as pytorch -o offload.py
       streamsim code --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --as schedule -o schedule.json
     """  # noqa: D301 - click wants the backspace itself
-    of_layers, pipeline = taken(LayerOptions, options), Pipeline(**options)
+    issued, path = read_issued(context), context.params["workload"]
     if language is None and output is not None:
         language = WRITTEN_AS.get(output.suffix)
-    layers, program = layers_given(context, of_layers, pipeline.memory), schedule_given(context, pipeline)
-    if program and output and pipeline.workload and output.exists() and output.samefile(pipeline.workload):
+    if isinstance(issued, Given) and output and path and output.exists() and output.samefile(path):
         raise InputError(one_line(f"-o {output}: is the file that is read; give another name"))
     if language == SCHEDULE:
-        text = _schedule(pipeline, layers, program).decode()
-    elif layers is not None:
-        text = code_of_layers(*layers, _said(language, output=output, languages=("pytorch",)))
-    elif program is not None:
-        write = code_of_steps_noted if is_recorded(program.schedule) else code_of_schedule
-        text = write(program.schedule, _said(language, output=output))
+        text = _schedule(issued).decode()
     else:
-        workload = pipeline.load()
-        said = _said(language or language_of(workload.front_end), workload.front_end, output)
-        text = code_of(workload, pipeline.config(), said)
+        front_end = issued.workload.front_end if isinstance(issued, Source) else ""
+        languages = ("pytorch",) if isinstance(issued, LayersSource | Loop) else LANGUAGES
+        text = code_of_issued(issued, _said(language or language_of(front_end), front_end, output, languages))
     if output is None:
         print_data(text.encode())
     else:
         write_text(text, output)
 
 
-def _schedule(pipeline: Pipeline, layers: tuple[Layers, Offload] | None, program: Given | None) -> bytes:
+def _schedule(issued: Issued) -> bytes:
     """Return the schedule as JSON; of a program also when its ops ran, its card's profile and the notes on it."""
-    if program is not None:
-        for line in program.notes:
-            note(line)
-        profile = dump_device(program.device) if program.device else ""
-        return dump_schedule(program.schedule, program.recorded, profile, program.notes)
-    return dump_schedule(pipeline.schedule(pipeline.load()) if layers is None else layers[1].schedule(layers[0]))
+    match issued:
+        case Given():
+            for line in issued.notes:
+                note(line)
+            profile = dump_device(issued.device) if issued.device else ""
+            return dump_schedule(issued.schedule, issued.recorded, profile, issued.notes)
+        case Loop():
+            raise InputError("--as schedule: a training loop has no end; write it --as pytorch")
+        case Source():
+            return dump_schedule(issued.config.schedule(issued.workload))
+        case LayersSource():
+            return dump_schedule(issued.config.schedule(issued.layers))
+
+
+def code_of_issued(issued: Issued, language: Language) -> str:
+    """Return the program in a language. Raises InputError if it cannot be written in this language."""
+    match issued:
+        case Source():
+            return code_of(issued.workload, issued.config, language)
+        case LayersSource():
+            return code_of_layers(issued.layers, issued.config, language)
+        case Loop():
+            if language != "pytorch":
+                raise InputError(f"--as {language}: a training loop is a program of PyTorch; write it --as pytorch")
+            return training_program(issued, "as it is")
+        case Given():
+            write = code_of_steps_noted if is_recorded(issued.schedule) else code_of_schedule
+            return write(issued.schedule, language)
 
 
 def _said(

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import msgspec
@@ -16,50 +16,33 @@ from streamsim.answer import Answer, diagnosis_answer, explanation_answer, expla
 from streamsim.cli.beside import write_beside
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
-from streamsim.cli.given import Given, NotReplayedError, part_asked, replayed
-from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers, schedule_of_layers
+from streamsim.cli.given import NotReplayedError, part_asked, replayed
 from streamsim.cli.measured import measured_option
 from streamsim.cli.notes import note, noting_compilation
 from streamsim.cli.options import (
     FILE,
     OUTPUT,
     PICTURE,
-    Chosen,
-    Pipeline,
+    DeviceOptions,
     device_options,
     format_options,
     part_options,
+    picked,
     pipeline_options,
-    schedule_given,
-    taken,
-    timed_alone_noted,
 )
 from streamsim.cli.page import page_asked, page_option
 from streamsim.cli.printing import OWN_CARD, emit
 from streamsim.cli.recording import choices_of, not_replayed_answer, recorded_answer
 from streamsim.cli.side_by_side import check_single
-from streamsim.device import Device, within_words, write_device
+from streamsim.cli.work import Work, on_own_card, place_layers, programs_of, work_of
+from streamsim.device import within_words, write_device
 from streamsim.diagnosis import Measured, diagnose
 from streamsim.errors import OK, InputError
 from streamsim.model import simulate
-from streamsim.program import Config, Schedule, Workload, write_schedule
+from streamsim.program import Schedule, Workload, write_schedule
 from streamsim.report import plot_remedied, save_picture
 from streamsim.text import one_line
-from streamsim.transform import LayersSource, Origin, Source
-
-
-class Asked(NamedTuple):
-    """A schedule to explain on a device, and how it was asked for.
-
-    ``source``: what it is made from, and ``assumed``: of its kernels, where it is a pipeline's.
-    """
-
-    schedule: Schedule
-    device: "Device"
-    inputs: dict[str, Any]
-    source: "Origin | None" = None
-    assumed: Sequence[str] = ()
-    given: Given | None = None
+from streamsim.transform import LoopSource, Source
 
 
 @click.command("explain", cls=BriefCommand)
@@ -86,6 +69,7 @@ class Asked(NamedTuple):
 def explain_command(
     context: click.Context,
     /,
+    workload: Path | None,
     plot: Path | None,
     trace: Path | None,
     remedied: Path | None,
@@ -94,7 +78,7 @@ def explain_command(
     others: tuple[Path, ...],
     measured: tuple[Measured, ...] | None,
     as_list: bool,
-    **options: Any,
+    **_: Any,
 ) -> int:
     """Say why a pipeline takes longer than its busiest engine alone: what each cause loses, and what to do first.
 
@@ -128,14 +112,13 @@ def explain_command(
       streamsim explain --h2d 200MB --kernel 4ms --d2h 50MB --chunks 8 --streams 4 --device rtx4090 --measured 14.5ms
       streamsim explain --h2d 200MB --kernel 4ms --d2h 50MB --chunks 8 --device a100 --measured 1:14.4ms,4:11.2ms
     """  # noqa: D301 - click wants the backspace itself
-    chosen, of_layers, pipeline = taken(Chosen, options), taken(LayerOptions, options), Pipeline(**options)
     files = {"plot": plot, "trace": trace, "remedied": remedied, "save-profile": save_profile}
-    path, read = pipeline.workload, {**files, "page": page_asked()}
+    path, read = workload, {**files, "page": page_asked()}
     if others:
         single: dict[str, Any] = {**read, "fail-if": fail_if, "measured": measured, "list": as_list}
-        single |= {"layers": of_layers.layers}
+        single |= {"layers": context.params["layers"]}
         check_single(name for name, value in single.items() if value)
-        _explain_several([path for path in (pipeline.workload, *others) if path], context, pipeline, chosen)
+        _explain_several([path for path in (workload, *others) if path], context)
         return OK
     if as_list:
         context.meta[OWN_CARD] = True  # no device is asked for
@@ -143,7 +126,7 @@ def explain_command(
         return OK
     _spare(path, read)
     try:
-        asked = asked_for(context, pipeline, chosen, of_layers)
+        work = work_of(context)
     except NotReplayedError as error:
         if path is None or fail_if or measured or any(read.values()) or "untraced_time" in part_asked():
             raise
@@ -154,30 +137,28 @@ def explain_command(
         for name, file in files.items():
             if file is not None:
                 raise InputError(one_line(f"--{name} {file}: does not go with --measured; leave one of them out"))
-        answer = _diagnosed(asked, measured)
+        answer = _diagnosed(work, measured)
     else:
-        answer = _explain(context, path, asked, files)
-    emit(answer, asked.device)
+        answer = _explain(context, path, work, files)
+    emit(answer, work.device)
     replay = answer.data.get("replay")
     off = {"replay": {**replay, "error": abs(replay["error"])}} if replay else {}
     return judged(fail_if, {**answer.data, **off})
 
 
-def _explain(context: click.Context, path: Path | None, asked: Asked, files: dict[str, Path | None]) -> Answer:
+def _explain(context: click.Context, path: Path | None, work: Work, files: dict[str, Path | None]) -> Answer:
     """Return why the work takes so long, above it what was recorded of it, and write the files."""
     with noting_compilation():
-        explanation = explain(asked.schedule, asked.device, asked.source)
-    source, work, given = asked.source, None, asked.given
-    if isinstance(source, Source):
-        work = bound_of_work(source.workload, source.config, asked.device)
+        explanation = explain(*work.case[:3])
+    given = work.given
     named = context.get_parameter_source("device") is ParameterSource.COMMANDLINE
     command = whatif_words(context, path) if path is not None else ""
-    answer = explanation_answer(explanation, work, asked.assumed, asked.inputs, command)
+    answer = explanation_answer(explanation, bound_of_work(work), work.assumed, work.inputs, command)
     plot, trace, remedied, save_profile = files.values()
     if path is not None and given is not None and given.replayed is not None:
         if named:
             whole, _, without = given.replayed
-            given = replayed(path.name, whole, without.untraced_s, asked.device)
+            given = replayed(path.name, whole, without.untraced_s, work.device)
         answer, found = recorded_answer(given, answer, named)
         write_beside({"recorded": found.recorded, "replayed": found.timeline}, plot, trace)
         if save_profile is not None:
@@ -211,15 +192,12 @@ def _spare(path: Path | None, written: dict[str, Path | None]) -> None:
             raise InputError(one_line(f"--{option} {file}: is the file that is read; give another name"))
 
 
-def _explain_several(paths: Sequence[Path], context: click.Context, pipeline: Pipeline, chosen: Chosen) -> None:
+def _explain_several(paths: Sequence[Path], context: click.Context) -> None:
     """Explain the programs in several files, and print a row for each."""
     found: list[tuple[str, Explanation]] = []
     notes: dict[str, None] = {}
-    for path in paths:
-        given = schedule_given(context, msgspec.structs.replace(pipeline, workload=path))
-        if given is None:
-            raise InputError(one_line(f"{path}: one of several files is a schedule or a recording; explain it alone"))
-        device = chosen.of(context, given).load()
+    for path, given in programs_of(context, paths):
+        device = on_own_card(context, picked(DeviceOptions, context.params), given).load()
         with noting_compilation():
             found.append((str(path), explain(given.schedule, device, None)))
         notes |= dict.fromkeys(within_words(device))
@@ -237,40 +215,25 @@ def _remedied(explanation: Explanation, path: Path) -> Schedule:
     return schedule
 
 
-def asked_for(context: click.Context, pipeline: Pipeline, chosen: Chosen, of_layers: LayerOptions) -> Asked:
-    """Return what a file, layers, or the options of a pipeline ask for. Raises InputError."""
-    if given := layers_given(context, of_layers, pipeline.memory):
-        device = chosen.load()
-        inputs = {**inputs_of(*given), **chosen.inputs()}
-        schedule = schedule_of_layers(*given, device)
-        return Asked(schedule, device, inputs, LayersSource(*given), given[0].assumed)
-    given_program = schedule_given(context, pipeline)
-    if given_program is not None:
-        chosen = chosen.of(context, given_program)
-        inputs = {"schedule": str(pipeline.workload), **part_asked(), **chosen.inputs()}
-        return Asked(given_program.schedule, chosen.load(), inputs, given=given_program)
-    workload, chosen = chosen.written_in(pipeline.load())
-    device = chosen.load_for(workload)
-    inputs = {**pipeline.inputs(workload), **chosen.inputs()}
-    workload, of_events = timed_alone_noted(workload, device)
-    schedule, assumed = pipeline.on(device, workload)
-    return Asked(schedule, device, inputs, Source(workload, pipeline.config()), [*of_events, *assumed])
-
-
-def _diagnosed(asked: Asked, measured: tuple[Measured, ...]) -> Answer:
-    """Return which mistakes explain the measured times of the work that was asked for."""
-    program: Workload | Schedule = asked.schedule
-    meant, config = asked.schedule, None
-    if isinstance(asked.source, Source):
-        program, config = asked.source.workload, asked.source.config
+def _diagnosed(work: Work, measured: tuple[Measured, ...]) -> Answer:
+    """Return which mistakes explain the measured times of the work."""
+    program: Workload | Schedule = work.schedule
+    meant, config = work.schedule, None
+    if isinstance(work.source, LoopSource):
+        raise InputError("--measured: says nothing of a training loop; give a recording of some steps")
+    if isinstance(work.source, Source):
+        program, config = work.source.workload, work.source.config
         meant = msgspec.structs.replace(config, streams=measured[0].streams or config.streams).schedule(program)
         if config.chunks == 1 and config.streams > 1:
             note(f"--streams {config.streams}: one chunk runs in one stream; give --chunks, the number of its pieces")
     with noting_compilation():
-        found = diagnose(program, asked.device, measured, config)
-    return diagnosis_answer(found, simulate(meant, asked.device) if page_asked() else None, asked.inputs)
+        found = diagnose(program, work.device, measured, config)
+    return diagnosis_answer(found, simulate(meant, work.device) if page_asked() else None, work.inputs)
 
 
-def bound_of_work(workload: Workload, config: Config, device: "Device") -> "Bound":
-    """Return the time that no way to cut and issue the workload beats, with the memory and launch of ``config``."""
-    return work_bound(workload, device, config.memory, config.launch)
+def bound_of_work(work: Work) -> Bound | None:
+    """Return the time that no way to cut and issue a workload beats, with the memory and launch of the work."""
+    if not isinstance(work.source, Source):
+        return None
+    workload, config = work.source.workload, work.source.config
+    return work_bound(workload, work.device, config.memory, config.launch)

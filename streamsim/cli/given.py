@@ -1,6 +1,8 @@
-"""A program that a command is given: the file of a schedule, or what a profiler recorded of a program."""
+"""Files that a command is given: their kind, the options in them, and the program of a schedule or a recording."""
 
 import os
+from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,7 +10,8 @@ import click
 
 from streamsim.device import Device, assumptions_of, parse_device
 from streamsim.errors import InputError
-from streamsim.program import RecordedTimes, Schedule, read_program
+from streamsim.files import read_bytes
+from streamsim.program import RecordedTimes, Schedule, read_plan, read_program
 from streamsim.recorded import (
     Recording,
     Replay,
@@ -24,16 +27,80 @@ from streamsim.recorded import (
     warnings_of,
     without_recording,
 )
-from streamsim.text import one_line
+from streamsim.search import ARRAYS, ONCE, read_asked
+from streamsim.text import LARGEST_TOML_BYTES, kind_of, one_line, shown
 
-# Suffixes of files that hold a program: told by their content which of the formats it is.
+# Suffixes of files that hold a program, whatever their content.
 SUFFIXES = (".json", ".gz", ".sqlite", ".sqlite3", ".db", ".nsys-rep", ".qdrep")
-
-
+PROGRAM, LAYERS, LOOP = "program", "layers", "loop"  # kinds of files
 WRITTEN_BY = "streamsim code --as schedule -o FILE writes a schedule, streamsim predict --recording FILE a recording"
+CUT = ("chunks", "streams", "order", "buffers", "launch")  # what a search looks for itself
+PART = "streamsim.part"  # what a click context knows of the part of a recording
 
 
-PART = "streamsim.part"  # what a click context knows of it
+def kind_of_file(path: Path) -> str:
+    """Return "program" for a schedule or a recording, else what :func:`streamsim.text.kind_of` says of the content."""
+    if path.suffix.lower() in SUFFIXES or kind_given(path):
+        return PROGRAM
+    if path.suffix.lower() == ".csv":
+        return LAYERS
+    return kind_of(read_bytes(path, LARGEST_TOML_BYTES)) if path.is_file() else ""
+
+
+def take_defaults(context: click.Context, param: click.Parameter, path: Path | None) -> Path | None:  # noqa: ARG001
+    """Make what the file says the defaults of the other options, so that an option on the command line wins.
+
+    Return the path of the work: of a sweep's file that of its workload, if any; None for layers, which have an option.
+    A sweep's file is read if each of its axes has one value. Raises InputError naming the file, the name and the value.
+    """
+    if path is None or context.resilient_parsing or not path.is_file():
+        return path
+    kind, known = kind_of_file(path), {option.name: option for option in context.command.params}
+    if kind == LAYERS and LAYERS in known:
+        context.default_map = {LAYERS: path}
+        return None
+    if kind in (PROGRAM, LAYERS, LOOP):
+        return path
+    asked, workload = _options_of_sweep(path) if kind == "sweep" else (read_plan(path), path)
+    searches = "chunks" not in known
+    context.default_map = {
+        name: _value(path, known[name], name, value)
+        for name, value in asked.items()
+        if name in known and not (searches and name in CUT)
+    }
+    return workload
+
+
+def _options_of_sweep(path: Path) -> tuple[Mapping[str, Any], Path | None]:
+    """Return the options in a sweep's file, and the file of their workload."""
+    texts = read_asked(path)
+    if "scale" in texts:
+        raise InputError(one_line(f"{path}: scale = {shown(texts['scale'][0])}: is for streamsim sweep; leave it out"))
+    workload = texts.pop("workload", None)
+    several = {name: texts.pop(name) for name in (*ARRAYS, *ONCE, "set") if name in texts}
+    several["settings"] = several.pop("set", [])
+    return {**several, **{name: values[0] for name, values in texts.items()}}, Path(workload[0]) if workload else None
+
+
+def _value(path: Path, option: click.Parameter, name: str, value: Any) -> Any:
+    """Return the value of an option, read as on the command line. Raises InputError naming the file and the name."""
+    if name == "measured" and isinstance(value, list):
+        value = ",".join(map(str, value))
+    named = copy(option)
+    named.opts = [name]  # in messages
+    try:
+        if option.multiple:
+            return tuple(option.type.convert(str(one), named, None) for one in value)
+        if not isinstance(value, str | int | float) or isinstance(value, bool):
+            raise InputError(f"{name} = {shown(value)}: expected one value; several are for streamsim sweep")
+        return option.type.convert(str(value), named, None)
+    except InputError as error:
+        raise InputError(one_line(f"{path}: {error}")) from None
+    except click.UsageError as error:
+        raise InputError(one_line(f"{path}: {name} = {shown(value)}: {error.message}")) from None
+
+
+# Programs: schedules, and what a profiler recorded
 
 
 def part_asked() -> dict[str, Any]:
@@ -59,10 +126,11 @@ class NotReplayedError(InputError):
 
 
 class Given(NamedTuple):
-    """A program. ``recorded``: when its ops ran; ``device``: the profile of its card; both None where it has none.
+    """A program in a file.
 
-    ``notes``: what to say of a recording before anything else; ``replayed``: the recording of all cards, and the
-    replays of the busiest one, with the cost of recording and without.
+    - ``recorded``: when its ops ran; ``device``: the profile of its card; both None where it has none.
+    - ``notes``: what to say of a recording before anything else; ``replayed``: the recording of all cards, and the
+      replays of the busiest one, with the cost of recording and without.
     """
 
     schedule: Schedule
@@ -72,23 +140,13 @@ class Given(NamedTuple):
     replayed: tuple[Recording, Replay, Unrecorded] | None = None
 
 
-def is_program(path: Path) -> bool:
-    """Return True if a file is a schedule or a recording, by its name or else by its content, and not a workload."""
-    return path.suffix.lower() in SUFFIXES or kind_given(path) != ""
-
-
-def check_there(path: Path) -> None:
-    """Raise InputError if there is no file at ``path``, and say what writes the file of a program."""
+def read_given(path: Path) -> Given:
+    """Read the program in a file. Raises InputError naming the file, and what to do."""
     try:
         os.stat(path)
     except (OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError):  # of the others the reader says what is wrong
             raise InputError(one_line(f"{path}: cannot read it: no such file or directory; {WRITTEN_BY}")) from None
-
-
-def read_given(path: Path) -> Given:
-    """Read the program in a file. Raises InputError naming the file, and what to do."""
-    check_there(path)
     if kind_given(path) == "recording":
         return replayed(path.name, *read_part(path))
     check_no_part()
@@ -120,15 +178,10 @@ def replayed(name: str, recording: Recording, untraced_s: float | None, on: Devi
         found, without = replay(part, device), without_recording(part, device, untraced_s, name)
     except InputError as error:
         raise NotReplayedError(str(error), recording) from None
-    notes = notes_on(device, found, without)
+    notes = [line for line in (assumptions_of(device), *warnings_of(found, without)) if line]
     if others:
         left = ", ".join(map(str, others))
         which = f"this is card {card}; --gpu N takes another one (N: {left})"
         notes.insert(0, f"{name}: work on {len(others) + 1} cards; {which}")
     times = recorded_times(part, without.program)
     return Given(without.program.schedule, times, device, tuple(notes), (recording, found, without))
-
-
-def notes_on(device: Device, found: Replay, without: Unrecorded) -> list[str]:
-    """Return the assumptions on a recording's card, and its replay's bad errors."""
-    return [line for line in (assumptions_of(device), *warnings_of(found, without)) if line]

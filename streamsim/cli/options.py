@@ -1,6 +1,6 @@
 """Options that several commands share, and what they stand for."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial, reduce
 from glob import escape, glob
@@ -12,12 +12,10 @@ import msgspec
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from streamsim.analysis import check_room, kernel_assumptions, timed_alone
 from streamsim.checks import MOST_CHUNKS, SHORTEST_KERNEL_S
-from streamsim.cli.given import PART, Given, check_no_part, is_program, read_given
+from streamsim.cli.given import PART, take_defaults
 from streamsim.cli.notes import note
-from streamsim.cli.one_file import take_defaults
-from streamsim.cli.printing import EVERYTHING, FORM, NOTED, OWN_CARD
+from streamsim.cli.printing import EVERYTHING, FORM
 from streamsim.code import FRONT_END_OF, Language
 from streamsim.device import (
     CALLS,
@@ -44,22 +42,11 @@ from streamsim.program import (
     LAUNCHES,
     ORDERS,
     Config,
-    HostMemory,
-    Launch,
-    Order,
-    Schedule,
     Workload,
-    WorkloadKernel,
     parse_kernel,
-    read_workload,
-    workload_of_sizes,
 )
 from streamsim.report import picture_format
 from streamsim.text import (
-    chosen,
-    format_seconds,
-    one_line,
-    parse_buffers,
     parse_bytes,
     parse_count,
     parse_number,
@@ -116,7 +103,9 @@ COUNT = Quantity("count", parse_count)
 CHUNKS = Quantity("count", partial(parse_number, most=MOST_CHUNKS))
 
 
-SEVERAL = ("device", "connections", "chunks", "streams", "order", "buffers", "memory", "launch")  # options
+SEVERAL = ("device", "connections", *Config.__struct_fields__)  # options that take several values
+SIZES = ("h2d", "kernel", "d2h", "h2d_once", "d2h_once", "elements")
+OF_WORKLOADS = ("workload", *SIZES, "host_work", "host_load")
 
 
 class Listed(str):
@@ -168,7 +157,7 @@ def take_several(command: click.Command) -> None:
 def take_ranges(command: click.Command) -> None:
     """Let the shared options of ``command`` take ranges, without a default; a workload's file says no defaults."""
     for param in command.params:
-        if param.name in {*Pipeline.__struct_fields__, *Chosen.__struct_fields__}:
+        if param.name in {*OF_WORKLOADS, *Config.__struct_fields__, *DeviceOptions.__struct_fields__}:
             param.callback = None
             if isinstance(param, click.Option):
                 param.type, param.default = Ranges(param.type), None
@@ -453,109 +442,7 @@ output_options = all_of(
 )
 
 
-class Pipeline(msgspec.Struct, frozen=True):
-    """The options that describe a workload and how it is cut and issued; sizes in bytes, times in seconds."""
-
-    workload: Path | None
-    h2d: tuple[int, ...]
-    kernel: tuple[WorkloadKernel, ...]
-    d2h: tuple[int, ...]
-    h2d_once: tuple[int, ...]
-    d2h_once: tuple[int, ...]
-    elements: int | None
-    host_work: float | None
-    host_load: float | None
-    chunks: int
-    streams: int
-    order: Order
-    buffers: int | None
-    memory: HostMemory
-    launch: Launch
-
-    def load(self) -> Workload:
-        """Return the workload, from its file or from sizes and times. Options for the host's work win over the file."""
-        given = (self.h2d, self.kernel, self.d2h, self.h2d_once, self.d2h_once)
-        if self.workload is None:
-            if not any(given):
-                raise InputError("no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE, or a workload file")
-            found = workload_of_sizes(self.h2d, self.kernel, self.d2h, self.elements, self.h2d_once, self.d2h_once)
-        elif any(given) or self.elements:
-            raise InputError(f"{self.workload}: give a workload file or --h2d, --kernel, --d2h, --elements, not both")
-        else:
-            found = read_workload(self.workload)
-        host = {"host_work_s": self.host_work, "host_load_s": self.host_load}
-        return msgspec.structs.replace(found, **{name: value for name, value in host.items() if value is not None})
-
-    def config(self) -> Config:
-        """Return how to cut and issue the work. Raises InputError if the options do not go together."""
-        return Config(self.order, self.chunks, self.streams, self.buffers, self.memory, self.launch)
-
-    def schedule(self, workload: Workload) -> Schedule:
-        """Return ``workload``, cut and issued in the pattern that the options name."""
-        return self.config().schedule(workload)
-
-    def on(self, device: Device, workload: Workload) -> tuple[Schedule, list[str]]:
-        """Return the schedule, and what is assumed of its kernels. Raises InputError if the device lacks room."""
-        schedule = self.schedule(workload)
-        check_room(workload, self.config(), device)
-        return schedule, kernel_assumptions(workload, self.chunks, device, self.launch)
-
-    def inputs(self, workload: Workload) -> dict[str, Any]:
-        """Return what was asked, as plain numbers and strings."""
-        sizes = {"h2d_bytes": workload.h2d_bytes, "d2h_bytes": workload.d2h_bytes}
-        return {"workload": msgspec.to_builtins(workload), **sizes, **msgspec.to_builtins(self.config())}
-
-
-def schedule_given(context: click.Context, pipeline: Pipeline) -> Given | None:
-    """Return the program in a file in place of a workload, a schedule or a recording; None without one.
-
-    Raises InputError for options beside it that describe a pipeline.
-    """
-    path = pipeline.workload
-    if path is None or not is_program(path):
-        check_no_part()
-        return None
-    given = [
-        name
-        for name in Pipeline.__struct_fields__
-        if name != "workload" and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    ]
-    if given:
-        raise InputError(one_line(f"--{given[0]}: {path} is a schedule, cut and issued already; leave the option out"))
-    return read_given(path)
-
-
-def programs_given(
-    context: click.Context, pipeline: Pipeline, others: tuple[Path, ...]
-) -> Iterator[tuple[Path, Given]]:
-    """Yield the program in each of several files. Raises InputError for a workload among them, as for options."""
-    for path in (pipeline.workload, *others):
-        given = schedule_given(context, msgspec.structs.replace(pipeline, workload=path))
-        if path is None or given is None:
-            raise InputError(one_line(f"{path}: one of several files is a schedule or a recording; give it alone"))
-        yield path, given
-
-
-class GridOptions(msgspec.Struct, frozen=True):
-    """The options of a grid, without its numbers of chunks and streams."""
-
-    order: str
-    buffers: str | None
-    memory: HostMemory
-    launch: str
-
-    def fields(self, workload: Workload, card: Device, memory_limit: int | None) -> dict[str, Any]:
-        """Return them as fields of a Grid for a workload on a card, with the limit of its memory in bytes."""
-        has_room = card.memory_bytes is None or Config().device_bytes(workload) <= card.memory_bytes
-        return {
-            "order": chosen("order", self.order, ORDERS),
-            "buffers": parse_buffers(self.buffers or ("all" if has_room and memory_limit is None else RINGS)),
-            "memory": self.memory,
-            "launch": tuple(launch for launch in LAUNCHES if self.launch in (launch, "both")),
-        }
-
-
-class Chosen(msgspec.Struct, frozen=True):
+class DeviceOptions(msgspec.Struct, frozen=True):
     """The options that name a device: a profile and what is changed in it."""
 
     device: str | Device
@@ -573,19 +460,6 @@ class Chosen(msgspec.Struct, frozen=True):
             device = device.with_connections(self.connections)
         return with_memory_limit(changed(device, parse_settings(self.settings)), self.memory_limit)
 
-    def of(self, context: click.Context, given: Given) -> "Chosen":
-        """Return the options with the profile of a program's own card, if it has one and --device is not given.
-
-        What is to be said of a recording is noted.
-        """
-        for line in given.notes:
-            note(line)
-        context.meta[NOTED] = (*context.meta.get(NOTED, ()), *given.notes)
-        if given.device is None or context.get_parameter_source("device") is ParameterSource.COMMANDLINE:
-            return self
-        context.meta[OWN_CARD] = True
-        return msgspec.structs.replace(self, device=given.device)
-
     def load_for(self, workload: Workload) -> Device:
         """Return the device for a workload, with a note if one of its linear layers counts as any other operation."""
         device = self.load()
@@ -597,7 +471,7 @@ class Chosen(msgspec.Struct, frozen=True):
             )
         return device
 
-    def written_in(self, workload: Workload, language: Language | None = None) -> "tuple[Workload, Chosen]":
+    def written_in(self, workload: Workload, language: Language | None = None) -> "tuple[Workload, DeviceOptions]":
         """Return the workload and the device, both with the front end of their program.
 
         That of the option ``--front-end``, or of the device's name, or of a ``language`` in which it is to be written,
@@ -621,24 +495,9 @@ class Chosen(msgspec.Struct, frozen=True):
         return found if self.memory_limit is None else {**found, "memory_limit_bytes": self.memory_limit}
 
 
-def timed_alone_noted(workload: Workload, device: Device) -> tuple[Workload, list[str]]:
-    """Return the workload with its kernels' own times, and a line for each kernel that was timed with events."""
-    if all(kernel.timed == "alone" for kernel in workload.kernels):
-        return workload, []
-
-    alone = timed_alone(workload, device)
-    lines = [
-        f"kernel {kernel.name!r}: {format_seconds(kernel.whole_s(workload.work))} between two events is taken for"
-        f" {format_seconds(own.whole_s(workload.work))} on the card: the rest is its launch on this host"
-        for kernel, own in zip(workload.kernels, alone.kernels, strict=True)
-        if kernel.timed == "events"
-    ]
-    return alone, lines
+Picked = TypeVar("Picked", bound=msgspec.Struct)
 
 
-Taken = TypeVar("Taken", bound=msgspec.Struct)
-
-
-def taken(kind: type[Taken], options: dict[str, Any]) -> Taken:
-    """Return a ``kind`` of the options that it has fields for, and take them out of ``options``."""
-    return kind(**{name: options.pop(name) for name in kind.__struct_fields__})
+def picked(kind: type[Picked], options: dict[str, Any]) -> Picked:
+    """Return a ``kind`` of the options that it has fields for."""
+    return kind(**{name: options[name] for name in kind.__struct_fields__})

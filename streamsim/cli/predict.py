@@ -12,29 +12,23 @@ from streamsim.advice import explain
 from streamsim.analysis import Prediction, interval, predict, without_ring
 from streamsim.answer import prediction_answer
 from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.explain import Asked, asked_for, bound_of_work
+from streamsim.cli.explain import bound_of_work
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
-from streamsim.cli.given import is_program
-from streamsim.cli.layers import (
-    LayerOptions,
-    place_layers,
-)
+from streamsim.cli.given import PROGRAM, kind_of_file
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
     COUNT,
     FILE,
     OUTPUT,
-    Chosen,
+    DeviceOptions,
     Listed,
-    Pipeline,
     all_of,
     device_options,
     output_options,
     part_options,
+    picked,
     pipeline_options,
-    programs_given,
     take_several,
-    taken,
 )
 from streamsim.cli.page import page_option
 from streamsim.cli.printing import emit
@@ -45,8 +39,8 @@ from streamsim.cli.side_by_side import (
     print_configurations,
     print_programs,
 )
+from streamsim.cli.work import Work, place_layers, programs_of, work_of
 from streamsim.errors import OK, InputError
-from streamsim.program import Config
 from streamsim.recorded import write_recording
 from streamsim.report import plot_compared, plot_remedied, save_picture, write_trace
 from streamsim.transform import Source
@@ -133,56 +127,46 @@ def predict_command(context: click.Context, /, others: tuple[Path, ...], **optio
       streamsim predict schedule.json --recording trace.json.gz
       streamsim predict schedule.json --device my-card.toml --connections 32 --json
     """  # noqa: D301 - click wants the backspace itself
-    several = bool(listed(options) or others)
-    chosen, wanted, of_layers = taken(Chosen, options), taken(_Wanted, options), taken(LayerOptions, options)
-    pipeline = Pipeline(**options)
-    if several:
-        return _side_by_side(context, pipeline, others, chosen, wanted, of_layers)
-    asked = asked_for(context, pipeline, chosen, of_layers)
-    prediction = predict(asked.schedule, asked.device)
-    if isinstance(asked.source, Source):
-        workload, config = asked.source.workload, asked.source.config
-        prediction = prediction.beside(bound_of_work(workload, config, asked.device))
-        if pipeline.buffers is not None:
-            without = without_ring(config.without_ring().schedule(workload), asked.device)
-            prediction = replace(prediction, without_ring=without)
-    return _report(prediction, asked, wanted)
+    wanted = picked(_Wanted, options)
+    if listed(options) or others:
+        return _side_by_side(context, others, wanted)
+    work = work_of(context)
+    prediction = predict(work.schedule, work.device)
+    if (bound := bound_of_work(work)) is not None:
+        prediction = prediction.beside(bound)
+    if isinstance(work.source, Source) and work.source.config.buffers is not None:
+        without = without_ring(work.source.config.without_ring().schedule(work.source.workload), work.device)
+        prediction = replace(prediction, without_ring=without)
+    return _report(prediction, work, wanted)
 
 
-def _side_by_side(
-    context: click.Context,
-    pipeline: Pipeline,
-    others: tuple[Path, ...],
-    chosen: Chosen,
-    wanted: _Wanted,
-    of_layers: LayerOptions,
-) -> int:
+def _side_by_side(context: click.Context, others: tuple[Path, ...], wanted: _Wanted) -> int:
     """Predict several configurations, or programs on several devices. Return the exit code."""
+    params, asked = context.params, picked(DeviceOptions, context.params)
     single = {name: getattr(wanted, name) for name in ("recording", "explain", "formulas", "samples", "fail_if")}
-    single["layers"] = of_layers.layers
+    single["layers"] = params["layers"]
     check_single(name.replace("_", "-") for name, value in single.items() if value)
-    shown = Shown(wanted.plot, wanted.trace)
-    if not (others or (pipeline.workload and is_program(pipeline.workload))):
-        config = {name: getattr(pipeline, name) for name in Config.__struct_fields__}
-        print_configurations(pipeline.load(), chosen, config, shown)
+    shown, paths = Shown(wanted.plot, wanted.trace), [path for path in (params["workload"], *others) if path]
+    if not others and not (paths and kind_of_file(paths[0]) == PROGRAM):
+        print_configurations(params, asked, shown)
         return OK
-    if isinstance(chosen.connections, Listed):
-        raise InputError(f"--connections {chosen.connections}: a program takes one value at a time; give one")
-    print_programs(programs_given(context, pipeline, others), chosen, shown)
+    if isinstance(asked.connections, Listed):
+        raise InputError(f"--connections {asked.connections}: a program takes one value at a time; give one")
+    print_programs(programs_of(context, paths), asked, shown)
     return OK
 
 
 take_several(predict_command)
 
 
-def _report(prediction: Prediction, asked: Asked, wanted: _Wanted) -> int:
+def _report(prediction: Prediction, work: Work, wanted: _Wanted) -> int:
     """Write the files, then print; if a file fails, only its error is printed. Return the exit code."""
     explanation, between = None, None
     with noting_compilation():
         if wanted.samples is not None:
-            between = interval(asked.schedule, asked.device, wanted.samples, wanted.seed)
+            between = interval(work.schedule, work.device, wanted.samples, wanted.seed)
         if wanted.explain:
-            explanation = explain(asked.schedule, asked.device, asked.source)
+            explanation = explain(work.schedule, work.device, work.source)
     if wanted.plot is not None:
         compared = partial(plot_compared, prediction)
         save_picture(partial(plot_remedied, explanation) if explanation else compared, wanted.plot)
@@ -190,6 +174,6 @@ def _report(prediction: Prediction, asked: Asked, wanted: _Wanted) -> int:
         write_trace(prediction.timeline, wanted.trace)
     if wanted.recording is not None:
         write_recording(prediction.timeline, wanted.recording)
-    answer = prediction_answer(prediction, between, explanation, asked.assumed, wanted.formulas, asked.inputs)
-    emit(answer, asked.device)
+    answer = prediction_answer(prediction, between, explanation, work.assumed, wanted.formulas, work.inputs)
+    emit(answer, work.device)
     return judged(wanted.fail_if, answer.data)

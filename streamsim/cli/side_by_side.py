@@ -11,15 +11,16 @@ from streamsim.analysis import predict
 from streamsim.answer import rows_answer, scenarios_of
 from streamsim.cli.beside import write_beside
 from streamsim.cli.given import Given
-from streamsim.cli.options import Chosen, Listed
+from streamsim.cli.options import DeviceOptions, Listed
 from streamsim.cli.page import page_asked
 from streamsim.cli.printing import emit
 from streamsim.cli.sweep import rows_for_table, taken_for_granted
+from streamsim.cli.work import on_own_card, workload_asked
 from streamsim.device import Device, split_setting, within_words
 from streamsim.displayed import attributes
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program import Workload
+from streamsim.program import Config
 from streamsim.search import WITHIN, Sweep, sweep
 from streamsim.text import one_line
 from streamsim.timeline import Timeline
@@ -45,31 +46,32 @@ class Shown(NamedTuple):
     trace: Path | None
 
 
-def print_configurations(workload: Workload, chosen: Chosen, config: Mapping[str, Any], shown: Shown) -> None:
-    """Predict every combination of the values of ``config`` and of the devices that ``chosen`` names."""
+def print_configurations(params: Mapping[str, Any], chosen: DeviceOptions, shown: Shown) -> None:
+    """Predict every combination of the values of the options that cut a workload, and of the devices."""
     settings = dict(split_setting(text, "NAME=VALUE such as h2d.latency=1us") for text in chosen.settings)
     more = {name: getattr(chosen, name) for name in ("connections", "memory_limit", "front_end")}
-    asked = {name: str(value) for name, value in {**config, **more}.items() if value is not None}
-    found = sweep(workload, names_of(chosen), **asked, **({"set": settings} if settings else {}))
+    more |= {name: params[name] for name in Config.__struct_fields__}
+    asked = {name: str(value) for name, value in more.items() if value is not None}
+    found = sweep(workload_asked(params), names_of(chosen), **asked, **({"set": settings} if settings else {}))
     rows = rows_for_table(found)
     lines = _time_lines(found, rows, shown)
     _show(rows, shown, lines, list(taken_for_granted(found)))
 
 
-def names_of(chosen: Chosen) -> list[Device | str]:
+def names_of(chosen: DeviceOptions) -> list[Device | str]:
     """Return the devices that ``--device`` names, in their order."""
     device = chosen.device
     return [name.strip() for name in device.split(",")] if isinstance(device, str) else [device]
 
 
-def print_programs(programs: Iterable[tuple[Path, Given]], chosen: Chosen, shown: Shown) -> None:
+def print_programs(programs: Iterable[tuple[Path, Given]], chosen: DeviceOptions, shown: Shown) -> None:
     """Predict programs, each with its file, on every device that ``chosen`` names, by default on the programs' own."""
     rows: list[dict[str, Any]] = []
     lines: dict[str, Timeline] = {}
     links: dict[str, None] = {}
     for path, given in programs:
         for name in names_of(chosen):
-            card = replace(chosen, device=name).of(click.get_current_context(), given).load()
+            card = on_own_card(click.get_current_context(), replace(chosen, device=name), given).load()
             p = predict(given.schedule, card)
             times = {**attributes(p, "makespan_s", "serial_s", "speedup"), WITHIN: p.known_within or None}
             rows.append({"schedule": str(path), "device": card.name, "connections": card.connections, **times})

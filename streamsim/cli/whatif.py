@@ -13,31 +13,28 @@ from streamsim.analysis import kernel_assumptions
 from streamsim.answer import what_if_answer
 from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.code import code_of_steps_noted
-from streamsim.cli.explain import asked_for, explain_command
-from streamsim.cli.given import is_program, read_given
-from streamsim.cli.layers import LayerOptions
+from streamsim.cli.code import code_of_issued, code_of_steps_noted
 from streamsim.cli.options import (
     CHUNKS,
     FILE,
-    Chosen,
-    Pipeline,
+    DeviceOptions,
     complete_device,
     device_options,
     format_options,
     one_of,
     part_options,
-    taken,
+    pipeline_options,
 )
 from streamsim.cli.page import page_option
 from streamsim.cli.printing import emit
-from streamsim.code import LANGUAGES, Language, code_of
-from streamsim.device import MOST_CONNECTIONS, Device, dump_device, load_device
+from streamsim.cli.work import Work, place_layers, work_of
+from streamsim.code import LANGUAGES, Language
+from streamsim.device import MOST_CONNECTIONS, dump_device, load_device
 from streamsim.errors import InputError
 from streamsim.files import write_text
 from streamsim.program import MOST_WORKERS, RecordedTimes, write_schedule
 from streamsim.timeline import Timeline, recorded_timeline
-from streamsim.transform import IN_ROUNDS, ISSUE_ORDERS, Case, Change, changed_by, in_making_order, kernels
+from streamsim.transform import IN_ROUNDS, ISSUE_ORDERS, Case, Change, LoopSource, changed_by, in_making_order, kernels
 from streamsim.transform import changes as make
 
 COUNT = click.IntRange(1, 1024)
@@ -125,9 +122,10 @@ def whatif_command(
 ) -> None:
     """Change a program and see what each change brings: alone, and all of them together.
 
-    PROGRAM is the file of a schedule, a recording, or a workload with its chunks and streams. A changed workload is
-    what predict makes of the changed options. In a recording, a step begins with a copy to the card behind a kernel or
-    a copy back. The program decides which ops may move; what is assumed beyond that is printed.
+    PROGRAM is the file of a schedule, a recording, a workload with its chunks and streams, layers, or a training loop.
+    A changed workload is what predict makes of the changed options. The time of a loop is that of a steady step. In a
+    recording, a step begins with a copy to the card behind a kernel or a copy back. The program decides which ops may
+    move; what is assumed beyond that is printed.
 
     \b
     Examples:
@@ -135,6 +133,7 @@ def whatif_command(
       streamsim code trace.json.gz --as schedule -o program.json
       streamsim whatif program.json --device h200 --pin --async --trace both.json --plot both.png
       streamsim whatif workload.toml --chunks 16 --streams 4
+      streamsim whatif loop.toml --pin --workers 8
       streamsim whatif schedule.json --device h200 --prefetch 1 --kernel 'kern*=0.8x'
       streamsim whatif schedule.json --device h200 --streams 4 --independent --as pytorch -o pipeline.py
       streamsim whatif schedule.json --device h200 --chunks 16 --streams 4 --independent --json
@@ -143,40 +142,35 @@ def whatif_command(
     """  # noqa: D301 - click wants the backspace itself
     if language is not None and output is None:
         raise InputError(f"--as {language}: the program needs its file; give --output too")
-    case, recorded, card = _program(click.get_current_context(), schedule, taken(Chosen, options))
+    work = _work(click.get_current_context(), schedule)
+    case, given = work.case, work.given
     changes = _changes(**options)
     if not changes:
         raise InputError("nothing to change; give --pin, --async, --streams 2 or another change of --help")
     found = what_if(case.schedule, case.device, changes, options["independent"], case.source)
     found = replace(found, notes=(*found.notes, *_assumed(found.case)))
     text = None if language is None else _code(found.case, case, language, options)
-    title, beside = f"{schedule.name} on {case.device.name}", _beside(found, recorded)
+    title, beside = f"{schedule.name} on {case.device.name}", _beside(found, given.recorded if given else None)
     write_beside(beside, plot, trace)
     if output is not None and text is not None:
         write_text(text, output)
     elif output is not None:
-        write_schedule(found.case.schedule, output, profile=dump_device(card) if card else "")
+        write_schedule(found.case.schedule, output, profile=dump_device(given.device) if given and given.device else "")
     emit(what_if_answer(found, title, beside), case.device)
 
 
-def _program(context: click.Context, path: Path, own: Chosen) -> tuple[Case, RecordedTimes | None, Device | None]:
-    """Return the program of a file on the chosen device, when its ops ran, and the profile of its own card.
+_of_file = pipeline_options(place_layers(device_options(click.Command("whatif"))))  # the options that a file gives
 
-    A workload is read as explain reads it, with the options that its file gives; the device's options in ``own`` win.
-    """
-    if is_program(path) or not path.is_file():
-        given = read_given(path)
-        device = own.of(context, given).load()
-        return Case(given.schedule, device), given.recorded, given.device
-    of_file = explain_command.make_context("whatif", [str(path)], context.parent)
-    is_own = {name: context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in own.__struct_fields__}
-    chosen = replace(
-        taken(Chosen, of_file.params), **{name: getattr(own, name) for name, mine in is_own.items() if mine}
-    )
-    of_layers = taken(LayerOptions, of_file.params)
-    pipeline = Pipeline(**{name: of_file.params[name] for name in Pipeline.__struct_fields__})
-    asked = asked_for(of_file, pipeline, chosen, of_layers)
-    return Case(asked.schedule, asked.device, asked.source), None, None
+
+def _work(context: click.Context, path: Path) -> Work:
+    """Return the work in a file, with the options that it gives; the device's options of the command win."""
+    of_file = _of_file.make_context("whatif", [str(path)], context.parent)
+    for name in DeviceOptions.__struct_fields__:
+        source = context.get_parameter_source(name)
+        if source is ParameterSource.COMMANDLINE:
+            of_file.params[name] = context.params[name]
+            of_file.set_parameter_source(name, source)
+    return work_of(of_file)
 
 
 def _assumed(case: Case) -> list[str]:
@@ -189,8 +183,9 @@ def _assumed(case: Case) -> list[str]:
 
 def _code(changed: Case, case: Case, language: Language, options: dict[str, Any]) -> str:
     """Return the program of the pipeline with the changes. Raises InputError if the steps of the schedule differ."""
-    if changed.pipeline is not None:
-        return code_of(changed.pipeline.workload, changed.pipeline.config, language)
+    if changed.source is not None:
+        source = changed.source
+        return code_of_issued(source.loop if isinstance(source, LoopSource) else source, language)
     issued = changed_by(_changes(**{**options, "prefetch": None}), case).case.schedule
     return code_of_steps_noted(issued, language, options["prefetch"] or 0)
 

@@ -21,6 +21,7 @@ from streamsim.errors import InputError
 from streamsim.files.atomic_files import read_bytes
 from streamsim.text import (
     LARGEST_TOML_BYTES,
+    WORDS,
     check_listed,
     is_cut_short,
     mistaken_for,
@@ -66,7 +67,8 @@ def parse_toml(
     try:
         return of_table(prepared(tomllib.loads(data.decode())), kind, parsers)
     except (ValueError, RecursionError) as error:
-        reason = str(error) if isinstance(error, InputError) else _malformed(error)
+        expected = f"; expected {WORDS[name].partition(',')[0]}, in TOML"
+        reason = str(error) if isinstance(error, InputError) else _malformed(error) + expected
         raise InputError(one_line(f"{where}: {mistaken_for(name, data) or reason}")) from None
 
 

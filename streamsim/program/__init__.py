@@ -96,5 +96,13 @@ from streamsim.program.schedule import (
     WaitThread,
     check_schedule,
 )
-from streamsim.program.training import MOST_WORKERS, Loop
+from streamsim.program.training import (
+    MOST_WORKERS,
+    SAMPLE_FORM,
+    Loop,
+    LoopFile,
+    parse_sample,
+    read_loop,
+    read_loop_file,
+)
 from streamsim.program.workload import ALIGN_BYTES, Part, Point, Workload, WorkloadKernel

@@ -7,12 +7,15 @@ order in one stream.
 """
 
 import math
+import os
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from streamsim.checks import LARGEST_BYTES, LONGEST_S, check_choice, check_number, check_whole
+from streamsim.errors import InputError
+from streamsim.files import Parsers, parse_toml, read_bytes
 from streamsim.program.schedule import (
     Buffer,
     Copy,
@@ -26,6 +29,15 @@ from streamsim.program.schedule import (
     Synchronize,
     WaitEvent,
     WaitThread,
+)
+from streamsim.text import (
+    LARGEST_TOML_BYTES,
+    one_line,
+    parse_bytes,
+    parse_count,
+    parse_number,
+    parse_seconds,
+    shown,
 )
 
 MOST_WORKERS = 256
@@ -161,3 +173,88 @@ def _loaded(i: int) -> int:
 def _ran(i: int) -> int:
     """The event behind step ``i``."""
     return 2 * i + 1
+
+
+# Files of loops: TOML with the names of the options of ``streamsim loop``. Sizes and times may be text with a unit.
+
+BYTES_OF = {
+    **dict.fromkeys(("float64", "int64"), 8),
+    **dict.fromkeys(("float32", "int32"), 4),
+    **dict.fromkeys(("float16", "bfloat16", "int16"), 2),
+    **dict.fromkeys(("uint8", "int8", "bool"), 1),
+}
+SAMPLE_FORM = f"a shape and a type such as 3x224x224:float32; types are {', '.join(BYTES_OF)}"
+
+
+def parse_sample(text: str, field: str = "sample") -> int:
+    """Return the bytes of an array in a text such as ``"3x224x224:float32"``. Raises InputError naming ``field``."""
+    shape, _, kind = str(text).strip().partition(":")
+    if kind not in BYTES_OF:
+        raise InputError(f"{field} = {shown(text)}: expected {SAMPLE_FORM}")
+    return math.prod(parse_number(part, field) for part in shape.split("x")) * BYTES_OF[kind]
+
+
+class LoopFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of a loop's file: the options of ``streamsim loop`` by their names; ``sample``: bytes of each array.
+
+    Where it says less than a :class:`Loop` needs, :meth:`loop` raises InputError.
+    """
+
+    batch: int | None = None
+    sample: tuple[int, ...] = ()
+    batch_bytes: int | None = None
+    step: float | None = None
+    issue: float | None = None
+    load: float | None = None
+    workers: int | None = None
+    pinned: bool = False
+    non_blocking: bool = False
+    prefetcher: bool = False
+    item: bool = False
+
+    def loop(self) -> Loop:
+        """Return the loop that the file describes."""
+        if self.batch is None or self.step is None:
+            missing = "batch" if self.batch is None else "step"
+            raise InputError(f"--{missing}: is missing; a loop needs --batch and --step")
+        if bool(self.sample) == (self.batch_bytes is not None):
+            raise InputError("--sample, --batch-bytes: give one of the two")
+        return Loop(
+            batch=self.batch,
+            batch_bytes=self.batch_bytes or self.batch * sum(self.sample),
+            step_s=self.step,
+            load_s=self.load or 0.0,
+            workers=self.workers or 0,
+            issue_s=self.issue or 0.0,
+            is_pinned=self.pinned,
+            non_blocking=self.non_blocking or self.prefetcher,
+            reads_loss=self.item,
+            issue="copy first" if self.prefetcher else "in turn",
+        )
+
+
+_PARSERS: Parsers = {
+    **dict.fromkeys(("step", "issue", "load"), parse_seconds),
+    "batch": parse_count,
+    "batch_bytes": parse_bytes,
+    "sample": parse_sample,
+}
+
+
+def read_loop_file(path: str | os.PathLike[str]) -> LoopFile:
+    """Return the content of a loop's TOML file. Raises InputError naming the file, the field and the value."""
+
+    def listed(table: dict[str, Any]) -> dict[str, Any]:
+        sample = table.get("sample")
+        return {**table, "sample": [sample]} if isinstance(sample, str) else table
+
+    return parse_toml(read_bytes(path, LARGEST_TOML_BYTES), LoopFile, "loop", one_line(str(path)), _PARSERS, listed)
+
+
+def read_loop(path: str | os.PathLike[str]) -> Loop:
+    """Return the training loop in a TOML file. Raises InputError naming the file, the field and the value."""
+    file = read_loop_file(path)
+    try:
+        return file.loop()
+    except InputError as error:
+        raise InputError(one_line(f"{path}: {error}")) from None

@@ -25,6 +25,7 @@ BLOCK_BYTES = 1 << 20
 MOST_UNPACKED_BYTES = 1 << 34
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 SQLITE = b"SQLite format 3\0"
+LIST = re.compile(rb"\s*\[\s*\{")  # of events; a TOML table may begin with a bracket, too
 CAPTURED = re.compile(rb'\{\s*"' + FORMAT.encode())
 REPORTS = (".nsys-rep", ".qdrep")  # reports of Nsight Systems, which only its own tools read
 RECORDINGS = (".gz", ".sqlite", ".sqlite3", ".db")  # endings that no schedule's file has
@@ -47,9 +48,8 @@ def kind_given(path: str | os.PathLike[str]) -> str:
         return ""
     with closing(blocks_of(path)) as blocks:
         start = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
-    is_list = start.lstrip()[:1] == b"["
     kind = kind_of(start)
-    if is_list or start.startswith(SQLITE) or CAPTURED.match(start) or kind == "trace":
+    if LIST.match(start) or start.startswith(SQLITE) or CAPTURED.match(start) or kind == "trace":
         return "recording"
     return "schedule" if kind == "schedule" else "recording" if not kind and foreign(path, start) else ""
 

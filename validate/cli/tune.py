@@ -12,18 +12,16 @@ from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.notes import note, noting_compilation, steps
 from streamsim.cli.options import (
     FILE,
-    PLAIN,
-    Chosen,
-    GridOptions,
-    Pipeline,
+    DeviceOptions,
     device_options,
     form_options,
     grid_options,
     one_of,
-    taken,
+    picked,
     workload_options,
 )
 from streamsim.cli.printing import emit
+from streamsim.cli.work import grid_fields, workload_asked
 from streamsim.code import FRONT_END_OF, LANGUAGES, Language
 from streamsim.device import CALLS, Device, front_end_of
 from streamsim.errors import InputError
@@ -71,7 +69,7 @@ def tune_command(
     kernels: tuple[Path, ...],
     gpu: int,
     output: Path,
-    **options: Any,
+    **_: Any,
 ) -> None:
     """Find how to cut and issue a workload by measuring the few programs that are worth it.
 
@@ -85,15 +83,15 @@ def tune_command(
       streamsim-validate tune workload.toml --device card.toml --budget 20 --kernels mine.cu -o mine.json.gz
       streamsim-validate tune --h2d 64MiB --kernel 0.57ms --d2h 64MiB --device card.toml --as pytorch
     """  # noqa: D301 - click wants the backspace itself
-    asked, axes = taken(Chosen, options), taken(GridOptions, options)
-    workload = Pipeline(**options, **msgspec.structs.asdict(PLAIN)).load()
+    params = click.get_current_context().params
+    asked, workload = picked(DeviceOptions, params), workload_asked(params)
     language = language or (workload.front_end if workload.front_end in LANGUAGES else CALLS)
     if language == CALLS and workload.front_end:  # replayed schedules make no other calls
         workload = msgspec.structs.replace(workload, front_end=CALLS)
     workload, asked = asked.written_in(workload, None if language == CALLS else cast("Language", language))
     device = asked.load_for(workload)
     _check_front_end(language, front_end_of(device))
-    grid = default_grid(max_chunks, max_streams, **axes.fields(workload, device, asked.memory_limit))
+    grid = default_grid(max_chunks, max_streams, **grid_fields(params, workload, device))
     configs = tuple(candidates(workload, device, grid))
     files = tuple(map(str, kernels))
     programs = None if language == CALLS else cast("Language", language)

@@ -1,0 +1,277 @@
+"""The work that a command is given: one reader of sizes and options, and of files of every kind.
+
+:func:`read_issued` says what can be issued, and how: a workload, layers, a training loop, or the program in a file.
+:func:`work_of` puts it on the device that the options name.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+from click.core import ParameterSource
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from streamsim.analysis import check_room, kernel_assumptions, timed_alone
+from streamsim.cli.given import LOOP, PROGRAM, Given, check_no_part, kind_of_file, part_asked, read_given
+from streamsim.cli.notes import note
+from streamsim.cli.options import (
+    COUNT,
+    FILE,
+    OF_WORKLOADS,
+    PLAIN,
+    RINGS,
+    SIZE,
+    SIZES,
+    DeviceOptions,
+    Quantity,
+    all_of,
+    one_of,
+    picked,
+)
+from streamsim.cli.printing import NOTED, OWN_CARD
+from streamsim.compiled import simulate_one_of_many
+from streamsim.device import Device
+from streamsim.errors import InputError
+from streamsim.program import (
+    DIRECTIONS,
+    LAUNCHES,
+    ORDERS,
+    Config,
+    Layers,
+    Loop,
+    Offload,
+    Schedule,
+    Workload,
+    read_layers,
+    read_loop,
+    read_workload,
+    workload_of_sizes,
+)
+from streamsim.text import chosen, format_seconds, one_line, parse_buffers, parse_bytes
+from streamsim.transform import Case, LayersSource, LoopSource, Origin, Source
+
+CUT = tuple(name for name in Config.__struct_fields__ if name != "memory")
+SEARCHED = ("max_chunks", "max_streams")
+
+which_layers = all_of(
+    click.option("--layers", type=FILE, help="A model's layers, a .toml or .csv file, in place of a workload."),
+    click.option(
+        "--passes",
+        type=COUNT,
+        help="With --layers: number of passes over all layers. Default: the number in the layers file.",
+    ),
+    click.option(
+        "--direction",
+        type=one_of(DIRECTIONS),
+        help="With --layers: forward passes, from the first layer to the last; backward passes, from the last to the"
+        " first; or both in each pass, as a training step. Default: the direction in the layers file.",
+    ),
+    click.option(
+        "--reserve",
+        type=Quantity("size", partial(parse_bytes, least=0)),
+        help="With --layers: memory on the card for the CUDA context and activations, such as 2GiB. Default of best: a"
+        " tenth of the memory.",
+    ),
+)
+place_layers = all_of(
+    which_layers,
+    click.option("--depth", type=COUNT, help="With --layers: buffers that streamed layers take in turn. Default: 2."),
+    click.option("--resident", help="With --layers: names of the layers that stay on the card, separated by commas."),
+)
+bound_layers = all_of(
+    which_layers,
+    click.option("--max-depth", type=COUNT, help="With --layers: search up to this many buffers. Default: 8."),
+    click.option("--host-memory-limit", type=SIZE, help="With --layers: most memory that may be pinned on the host."),
+)
+OF_LAYERS = ("passes", "direction", "reserve", "depth", "resident", "max_depth", "host_memory_limit")
+
+Issued = Source | LayersSource | Loop | Given
+
+
+class Work(NamedTuple):
+    """A program on a device, and how it was asked for.
+
+    - ``inputs``: what was asked, as plain numbers and strings; ``source``: what it is made from, if that is known.
+    - ``assumed``: sentences on its kernels or steps; ``given``: the program in the file, if the file holds one.
+    """
+
+    schedule: Schedule
+    device: Device
+    inputs: dict[str, Any]
+    source: Origin | None = None
+    assumed: Sequence[str] = ()
+    given: Given | None = None
+
+    @property
+    def case(self) -> Case:
+        """Return the program, its device and its source."""
+        return Case(self.schedule, self.device, self.source)
+
+
+def refuse(context: click.Context, names: Iterable[str], why: str) -> None:
+    """Raise InputError for the first of these options that is on the command line."""
+    for name in names:
+        is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if is_given and context.params[name] is not None:  # an argument that names layers has become an option
+            option = "a workload" if name == "workload" else f"--{name.replace('_', '-')}"
+            raise InputError(one_line(f"{option}: {why}"))
+
+
+def read_issued(context: click.Context, path: Path | None = None) -> Issued:
+    """Return what the options of a command ask for; ``path``: one of several files.
+
+    Raises InputError for options that say nothing of such work.
+    """
+    params = context.params
+    if params.get("layers"):
+        searches = ("memory",) * ("depth" not in params)  # the best is pinned
+        beside = "does not go with --layers, which are streamed, not cut; leave it out"
+        refuse(context, (*OF_WORKLOADS, *CUT, *SEARCHED, *searches), beside)
+        check_no_part()
+        return LayersSource(layers_asked(params), placement_asked(params))
+    refuse(context, OF_LAYERS, "needs layers; add --layers FILE")
+    path = path or params["workload"]
+    kind = kind_of_file(path) if path else ""
+    if path is None or kind not in (PROGRAM, LOOP):
+        check_no_part()
+        return Source(workload_asked(params), config_asked(params))
+    what = "schedule, cut and issued already" if kind == PROGRAM else "training loop, whose steps are not cut"
+    beside = f"{path} is a {what}; leave the option out"
+    refuse(context, (*OF_WORKLOADS[1:], *Config.__struct_fields__), beside)
+    if kind == PROGRAM:
+        return read_given(path)
+    check_no_part()
+    return read_loop(path)
+
+
+def workload_asked(params: Mapping[str, Any]) -> Workload:
+    """Return the workload, from its file or from sizes and times. Options for the host's work win over the file."""
+    path, given = params["workload"], {name: params[name] for name in SIZES if params[name]}
+    if path is None:
+        if not given.keys() - {"elements"}:
+            raise InputError("no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE, or a workload file")
+        given["kernels"] = given.pop("kernel", ())
+        found = workload_of_sizes(**given)
+    elif given:
+        raise InputError(f"{path}: give a workload file or --h2d, --kernel, --d2h, --elements, not both")
+    else:
+        found = read_workload(path)
+    host = {f"{name}_s": params[name] for name in ("host_work", "host_load") if params[name] is not None}
+    return replace(found, **host)
+
+
+def config_asked(params: dict[str, Any]) -> Config:
+    """Return how to cut and issue a workload. Raises InputError if the options do not go together."""
+    return PLAIN if "chunks" not in params else picked(Config, params)
+
+
+def layers_asked(params: dict[str, Any]) -> Layers:
+    """Return the layers in the file, with the passes and the direction that options say. Raises InputError."""
+    layers = read_layers(params["layers"])
+    return replace(layers, **{name: params[name] for name in ("passes", "direction") if params[name]})
+
+
+def placement_asked(params: dict[str, Any]) -> Offload:
+    """Return how to place layers. Raises InputError."""
+    names = [name for name in map(str.strip, (params.get("resident") or "").split(",")) if name]
+    depth = Offload().depth if params.get("depth") is None else params["depth"]
+    return Offload(depth, tuple(names), params["memory"], params["reserve"] or 0)
+
+
+def grid_fields(params: dict[str, Any], workload: Workload, card: Device) -> dict[str, Any]:
+    """Return the options of a grid as fields of a Grid, without its numbers of chunks and streams."""
+    has_room = params["memory_limit"] is None and card.has_room(Config().device_bytes(workload))
+    return {
+        "order": chosen("order", params["order"], ORDERS),
+        "buffers": parse_buffers(params["buffers"] or ("all" if has_room else RINGS)),
+        "memory": params["memory"],
+        "launch": tuple(launch for launch in LAUNCHES if params["launch"] in (launch, "both")),
+    }
+
+
+def programs_of(context: click.Context, paths: Iterable[Path]) -> Iterator[tuple[Path, Given]]:
+    """Yield the program in each of several files. Raises InputError for a workload or a loop among them."""
+    for path in paths:
+        found = read_issued(context, path)
+        if not isinstance(found, Given):
+            raise InputError(one_line(f"{path}: one of several files is a schedule or a recording; give it alone"))
+        yield path, found
+
+
+def work_of(context: click.Context) -> Work:
+    """Return the work that the options of a command ask for, on the device that they name. Raises InputError."""
+    found, asked = read_issued(context), picked(DeviceOptions, context.params)
+    match found:
+        case Given():
+            asked = on_own_card(context, asked, found)
+            inputs = {"schedule": str(context.params["workload"]), **part_asked(), **asked.inputs()}
+            return Work(found.schedule, asked.load(), inputs, given=found)
+        case Loop():
+            return _loop_on(LoopSource(found, asked.load()), asked)
+        case LayersSource():
+            return _layers_on(found, asked)
+        case Source():
+            return _workload_on(found, asked)
+
+
+def on_own_card(context: click.Context, asked: DeviceOptions, given: Given) -> DeviceOptions:
+    """Return the options with the profile of a program's own card, if it has one and --device is not given.
+
+    What is to be said of a recording is noted.
+    """
+    for line in given.notes:
+        note(line)
+    context.meta[NOTED] = (*context.meta.get(NOTED, ()), *given.notes)
+    if given.device is None or context.get_parameter_source("device") is ParameterSource.COMMANDLINE:
+        return asked
+    context.meta[OWN_CARD] = True
+    return replace(asked, device=given.device)
+
+
+def _loop_on(source: LoopSource, asked: DeviceOptions) -> Work:
+    case = source.case()
+    step = format_seconds(case.seconds_of(simulate_one_of_many(*case.scenario)))
+    assumed = f"times are those of the whole {case.schedule.name}; once the loop is warm, a step takes {step}"
+    return Work(*case[:2], {"loop": to_builtins(source.loop), **asked.inputs()}, source, [assumed])
+
+
+def _layers_on(source: LayersSource, asked: DeviceOptions) -> Work:
+    schedule, device = source.config.schedule(source.layers), asked.load()
+    remedy = "give a smaller --depth, fewer layers that are --resident, or less --reserve"
+    device.check_room(schedule.device_bytes, remedy)
+    inputs = {"layers": to_builtins(source.layers), **to_builtins(source.config), **asked.inputs()}
+    return Work(schedule, device, inputs, source, source.layers.assumed)
+
+
+def _workload_on(source: Source, asked: DeviceOptions) -> Work:
+    config = source.config
+    workload, asked = asked.written_in(source.workload)
+    device = asked.load_for(workload)
+    inputs = {**workload_inputs(workload), **to_builtins(config), **asked.inputs()}
+    workload, of_events = timed_alone_noted(workload, device)
+    schedule = config.schedule(workload)
+    check_room(workload, config, device)
+    assumed = kernel_assumptions(workload, config.chunks, device, config.launch)
+    return Work(schedule, device, inputs, Source(workload, config), [*of_events, *assumed])
+
+
+def workload_inputs(workload: Workload) -> dict[str, Any]:
+    """Return the workload as plain numbers and strings."""
+    return {"workload": to_builtins(workload), "h2d_bytes": workload.h2d_bytes, "d2h_bytes": workload.d2h_bytes}
+
+
+def timed_alone_noted(workload: Workload, device: Device) -> tuple[Workload, list[str]]:
+    """Return the workload with its kernels' own times, and a line for each kernel that was timed with events."""
+    if all(kernel.timed == "alone" for kernel in workload.kernels):
+        return workload, []
+    alone = timed_alone(workload, device)
+    lines = [
+        f"kernel {kernel.name!r}: {format_seconds(kernel.whole_s(workload.work))} between two events is taken for"
+        f" {format_seconds(own.whole_s(workload.work))} on the card: the rest is its launch on this host"
+        for kernel, own in zip(workload.kernels, alone.kernels, strict=True)
+        if kernel.timed == "events"
+    ]
+    return alone, lines
