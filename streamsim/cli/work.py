@@ -195,9 +195,10 @@ def grid_fields(params: dict[str, Any], workload: Workload, card: Device) -> dic
 def programs_of(context: click.Context, paths: Iterable[Path]) -> Iterator[tuple[Path, Given]]:
     """Yield the program in each of several files. Raises InputError for a workload or a loop among them."""
     for path in paths:
-        found = read_issued(context, path)
-        if not isinstance(found, Given):
+        if kind_of_file(path) != PROGRAM:
             raise InputError(one_line(f"{path}: one of several files is a schedule or a recording; give it alone"))
+        found = read_issued(context, path)
+        assert isinstance(found, Given)
         yield path, found
 
 

@@ -94,7 +94,7 @@ LINES = {
     "simulate p.json": "No such command 'simulate'",
     "schedule --h2d 4KiB": "No such command 'schedule'",
     "init --schema poem": "Invalid value for '--schema': 'poem'",
-    "explain none.json w.toml": "w.toml: one of several files is a schedule or a recording; explain it alone",
+    "explain none.json w.toml": "w.toml: one of several files is a schedule or a recording; give it alone",
     "predict --h2d-once 4KiB --chunks 4": "chunks = 4: there is nothing to cut",
     "predict --h2d 1MiB --chunks 1,4 --explain": "--explain: needs a single program",
     "predict --h2d 1MiB --chunks 1..64 --plot many.png": "--plot many.png: shows 12 time lines at most",
@@ -110,6 +110,13 @@ LINES = {
     "predict --layers model.toml --passes 400000": "layers, passes: 3 layers and 400000 passes are more than",
     "code --layers model.toml --as cupy": "language = 'cupy': layers are modules of PyTorch; write them --as pyt",
     "best --layers odd.csv --as pytorch -o x.py": "layer0: weight_bytes = 6: the layers of a program hold floats",
+    "best loop.toml": "loop.toml: is a training loop, whose best `streamsim loop` finds; expected a workload",
+    "predict loop.toml --chunks 4": "--chunks: loop.toml is a training loop, whose steps are not cut",
+    "explain loop.toml --measured 1s": "--measured: says nothing of a training loop",
+    "code loop.toml --as cupy": "--as cupy: a training loop is a program of PyTorch",
+    "predict model.toml --chunks 4": "--chunks: does not go with --layers, which are streamed, not cut",
+    "predict text.toml": "text.toml: cannot be read: expected '=' after a key in a key/value pair (at line 1, column 6);"
+    " expected a workload, in TOML",
     "best --layers device.toml": "device.toml: is a device profile, for --device; expected the layers of a model",
     "best none.json": "ops: there is no copy and no kernel to cut",
     "best p.json --order serial": "--order: p.json is a schedule, cut and issued already",
@@ -152,6 +159,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_schedule(program(HostWork(1.0)), "none.json")
     write_layers(layers_of((40_000_000, 900_000), (90_000_000, 500_000), (10_000_000, 3_000_000)), "model.toml")
     Path("odd.csv").write_text("weight_bytes,kernels\n6,1ms\n")
+    Path("loop.toml").write_text('batch = 8\nbatch_bytes = "1MiB"\nstep = "1ms"\n')
+    Path("text.toml").write_text("what is this")
     Path("device.toml").write_text("connections = 8\n[host]\n")
     return tmp_path
 

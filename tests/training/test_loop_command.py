@@ -31,6 +31,28 @@ def test_a_file_says_what_options_do_not(tmp_path: Path, capsys: pytest.CaptureF
     assert of_file["loops"] == of_options["loops"]
     assert main(["loop", str(file), "--device", "a100", "--workers", "8", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["loops"][0]["loop"]["workers"] == 8
+    assert main(["loop", str(file), "--workers", "0", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["loops"][0]["loop"]["workers"] == 0
+
+
+def test_every_command_reads_the_file_of_a_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It names the first change that the command loop names, whose gain whatif gives."""
+    file = tmp_path / "loop.toml"
+    file.write_text('batch = 256\nbatch_bytes = "154MB"\nstep = "45ms"\nload = "240ms"\nworkers = 4\n')
+
+    def said(command: str, *options: str) -> Any:
+        assert main([command, str(file), "--device", "a100", "--json", *options]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    first, explained, predicted = said("loop")["first"], said("explain"), said("predict")
+    assert first == explained["first"]
+    assert predicted["makespan_s"] == explained["makespan_s"]
+    changed = said("whatif", *first["options"])
+    assert changed["together"]["gain"] == pytest.approx(first["gain"])
+    assert changed["before"]["makespan_s"] == pytest.approx(said("loop")["takes_s"])
+    assert main(["code", str(file), "--as", "pytorch", "-o", str(tmp_path / "code.py")]) == 0
+    compile((tmp_path / "code.py").read_text(), "code.py", "exec")
+    assert "num_workers=4" in (tmp_path / "code.py").read_text()
 
 
 @pytest.mark.parametrize(
