@@ -115,8 +115,7 @@ LINES = {
     "explain loop.toml --measured 1s": "--measured: says nothing of a training loop",
     "code loop.toml --as cupy": "--as cupy: a training loop is a program of PyTorch",
     "predict model.toml --chunks 4": "--chunks: does not go with --layers, which are streamed, not cut",
-    "predict text.toml": "text.toml: cannot be read: expected '=' after a key in a key/value pair (at line 1, column 6);"
-    " expected a workload, in TOML",
+    "predict empty.toml": "empty.toml: is empty; expected a workload",
     "best --layers device.toml": "device.toml: is a device profile, for --device; expected the layers of a model",
     "best none.json": "ops: there is no copy and no kernel to cut",
     "best p.json --order serial": "--order: p.json is a schedule, cut and issued already",
@@ -143,6 +142,7 @@ TEXTS = [  # of a file called given; test_file_refusals.py has what readers find
         WORK + "chunks = [1, 2]",
         "chunks = [1, 2]: expected one value; several are for",
     ),
+    ("predict given.toml", "what is it", "cannot be read: expected '=' after a key in a key/value pair (at line 1"),
     ("predict given.toml", WORK + 'order = "deep"', "order = 'deep': 'deep' is not one of"),
     ("devices check given.toml", DEVICE.replace("connections = 8\n", "", 1), "connections: is missing"),
     ("predict --h2d 4KiB --device given.toml", DEVICE.replace("latency_s = ", "latency_s = -"), "h2d.latency_s = -"),
@@ -160,7 +160,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_layers(layers_of((40_000_000, 900_000), (90_000_000, 500_000), (10_000_000, 3_000_000)), "model.toml")
     Path("odd.csv").write_text("weight_bytes,kernels\n6,1ms\n")
     Path("loop.toml").write_text('batch = 8\nbatch_bytes = "1MiB"\nstep = "1ms"\n')
-    Path("text.toml").write_text("what is this")
+    Path("empty.toml").write_text("")
     Path("device.toml").write_text("connections = 8\n[host]\n")
     return tmp_path
 
