@@ -1,11 +1,12 @@
-"""Builders of recordings: they order and join the rows of a reader, and count rows that do not fit.
+"""Builders of recordings: they number, order and join the rows of a reader, and count rows that do not fit.
 
-A profiler's file may have unknown or repeated ids, clocks that run backwards, or one call under two names. Rows that a
-:class:`Recording` cannot hold are left out and counted here, for every format.
+Readers translate a profiler's rows into the columns of ``TABLES``, with the profiler's own numbers. A file may have
+unknown or repeated ids, clocks that run backwards, or one call under two names. Rows that a :class:`Recording` cannot
+hold are left out and counted here, for every format.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from streamsim.errors import InputError
 from streamsim.recorded.call_names import QUERIES, kind_of_call, places
+from streamsim.recorded.intervals import numbered
 from streamsim.recorded.recording import (
     ISSUES,
     LATEST_NS,
@@ -34,6 +36,7 @@ from streamsim.recorded.recording import (
     dtype_of,
     shape_of,
 )
+from streamsim.text import one_line
 
 Columns = dict[str, NDArray[Any]]
 
@@ -45,6 +48,7 @@ MOST_KINDS_UNREAD = 40
 SHORTER = "record a shorter part of the program"
 UNKNOWN_PROCESS = -1
 SEVERAL = -2
+NO_ID = 0xFFFFFFFF  # CUPTI's "none", which a signed number may hold as -1
 FAR = 1 << 61  # two of them have a difference
 
 NEGATIVE = ("records that end before they start", "the clock ran backwards; left out")
@@ -72,35 +76,27 @@ LOST_RECORD = ("waits whose event's record is not known", "whom they wait for is
 AMBIGUOUS = ("work that may be of several processes", "their ids are the same; it has no call")
 DANGLING = ("stream and event records without a call", "their call was not recorded")
 
-
+_SPAN, _THREAD = ("start_ns", "end_ns"), ("pid", "tid")
+_STREAM = ("pid", "context", "stream_id", "device")
+_MARK = ("process", "correlation", *_STREAM, "event", "sync")
+# The columns of each table. ``process`` is the owner of correlations, ``pid`` the system's number; ``name`` is an index
+# that :meth:`RecordingBuilder.name` returned. ``records`` and ``waits`` are further facts on the calls that record
+# events and that wait. A wait names its record by that one's ``sync``, or by the correlation ``recorded``.
+TABLES: dict[str, tuple[str, ...]] = {
+    "calls": (*_SPAN, "process", "correlation", *_THREAD, "name"),
+    "work": (
+        *(*_SPAN, "process", "correlation", *_STREAM, "kind", "name", "bytes", "direction", "memory"),
+        *("grid", "block", "registers", "shared_bytes", "graph", "node"),
+    ),
+    "annotations": (*_SPAN, *_THREAD, "kind", "name"),
+    "pages": (*_SPAN, "process", "device", "kind", "cause", "bytes", "count"),
+    "records": _MARK,
+    "waits": (*_MARK, "recorded"),
+    "streams": _STREAM,  # streams that count even if they are not used
+}
 # The number that stands in a column that is not given, if it is not -1.
 ZERO = ("kind", "bytes", "direction", "memory", "grid", "block", "registers", "shared_bytes", "cause")
 DEFAULTS = dict.fromkeys(ZERO, 0) | {"count": 1}
-
-
-class _Rows:
-    """Blocks of columns, already in their final types."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names, self._blocks, self.count = tuple(names), list[Columns](), 0
-
-    def add(self, columns: Mapping[str, Any]) -> None:
-        """Add rows: columns by name, of which the first has an entry a row. One number stands for a whole column."""
-        count = len(next(iter(columns.values())))
-        block = {}
-        for name in self._names:
-            kind = np.iinfo(dtype_of(name))
-            column = np.asarray(columns.get(name, DEFAULTS.get(name, NONE))).clip(kind.min, kind.max)
-            block[name] = np.broadcast_to(column, shape_of(name, count)).astype(kind.dtype)
-        self._blocks.append(block)
-        self.count += count
-
-    def columns(self) -> Columns:
-        """Return all columns, and forget them."""
-        empty = {name: np.empty(shape_of(name, 0), dtype_of(name)) for name in self._names}
-        found = {name: np.concatenate([none, *(b.pop(name) for b in self._blocks)]) for name, none in empty.items()}
-        self._blocks, self.count = [], 0
-        return found
 
 
 def mapped(ids: NDArray[Any], to: Callable[[int], int]) -> NDArray[np.int64]:
@@ -112,33 +108,40 @@ def mapped(ids: NDArray[Any], to: Callable[[int], int]) -> NDArray[np.int64]:
 class RecordingBuilder:
     """A builder of a recording from the rows of a reader.
 
-    - ``calls``, ``work``, ``annotations``, ``pages``: take columns with the names of the recording's tables. ``calls``
-      and ``work`` also take ``process``, and ``work`` takes ``correlation``.
-    - ``marks``: takes further facts on waits, synchronisations and records: the process and correlation of the call,
-      its stream and event, and for waits the correlation and stream of the event's record (``recorded``,
-      ``recorded_in``).
-
-    Columns that are not given are -1; kinds and sizes are 0.
+    - ``tool``: the profiler; ``processes``: names by number; ``threads``: names by process and number.
+    - ``cards``: facts by the profiler's number; ``stream_kinds``: kinds by process, context and number.
+    - ``size``: the number of rows so far in each table.
     """
 
     def __init__(self, format: Format, where: str) -> None:
         self.format, self.where, self.tool = format, where, ""
         self.processes: dict[int, str] = {}
+        self.threads: dict[tuple[int, ...], str] = {}
         self.cards: dict[int, RecordedCard] = {}
         self.stream_kinds: dict[tuple[int, ...], RecordedStreamKind] = {}
-        self.threads: dict[tuple[int, int], str] = {}
+        self.size: Counter[str] = Counter()
         self._unread: Counter[tuple[str, str]] = Counter()
         self._names: dict[str, int] = {}
         self._name_bytes = 0
-        self._streams: dict[tuple[int, int, int], int] = {}
-        self._cards_of_streams: dict[tuple[int, ...], int] = {}
-        self._cards: dict[int, int] = {}
-        self._threads: dict[tuple[int, int], int] = {}
-        self.calls = _Rows((*HostCalls.__struct_fields__, "process"))
-        self.work = _Rows((*CardWork.__struct_fields__, "process", "correlation"))
-        self.annotations = _Rows(Annotations.__struct_fields__)
-        self.pages = _Rows(PageEvents.__struct_fields__)
-        self.marks = _Rows(("process", "correlation", "stream", "event", "recorded", "recorded_in"))
+        empty = {name: np.empty(shape_of(name, 0), dtype_of(name)) for names in TABLES.values() for name in names}
+        self._blocks = {table: [{name: empty[name] for name in names}] for table, names in TABLES.items()}
+
+    def add(self, table: str, columns: Mapping[str, Any]) -> None:
+        """Add rows of one of the ``TABLES``: columns by name, of which the first has an entry a row.
+
+        One number stands for a whole column. A missing column is -1; kinds and sizes are 0. Raises InputError for more
+        than ten million records.
+        """
+        count = len(next(iter(columns.values())))
+        block = {}
+        for name in TABLES[table]:
+            kind = np.iinfo(dtype_of(name))
+            column = np.asarray(columns.get(name, DEFAULTS.get(name, NONE))).clip(kind.min, kind.max)
+            block[name] = np.broadcast_to(column, shape_of(name, count)).astype(kind.dtype)
+        self._blocks[table].append(block)
+        self.size[table] += count
+        if self.size.total() > MOST_RECORDS:
+            raise InputError(f"{self.where}: has over {MOST_RECORDS:,} records; {SHORTER}")
 
     def count(self, what: tuple[str, str], times: int = 1) -> None:
         """Count something that is left out or not understood: ``what`` it is and the reason, and how many ``times``."""
@@ -156,55 +159,36 @@ class RecordingBuilder:
                 raise InputError(f"{self.where}: has over {MOST_NAME_BYTES >> 20} MiB of names; {SHORTER}")
         return self._names.setdefault(kept, len(self._names))
 
-    def card(self, number: int) -> int:
-        """Return the index of the card with the profiler's ``number``."""
-        if number not in self._cards:
-            self.cards.setdefault(number, RecordedCard(number))
-            self._cards[number] = len(self._cards)
-        return self._cards[number]
-
-    def stream(self, process: int, context: int, number: int, card: int = NONE) -> int:
-        """Return the index of a stream; ``card``: the profiler's number of its card, or -1 if it is not known."""
-        key = (process, context, number)
-        if card != NONE:
-            self._cards_of_streams.setdefault(key, self.card(card))
-        return self._streams.setdefault(key, len(self._streams))
-
-    def thread(self, process: int, number: int) -> int:
-        """Return the index of the thread with the system's ``number``."""
-        return self._threads.setdefault((process, number), len(self._threads))
-
-    def check_size(self, more: int = 0) -> None:
-        """Raise InputError if there are more than ten million records, counting ``more`` that are still to come."""
-        tables = (self.calls, self.work, self.annotations, self.pages, self.marks)
-        if more + sum(rows.count for rows in tables) > MOST_RECORDS:
-            raise InputError(f"{self.where}: has over {MOST_RECORDS:,} records; {SHORTER}")
-
-    def recording(self) -> Recording:
-        """Return the recording, with all rows in order."""
-        self.check_size()
-        tables = [rows.columns() for rows in (self.calls, self.work, self.annotations, self.pages)]
-        self._set_sizes(*tables)
-        calls, work, notes, pages = map(self._in_order, self._from_origin(tables))
+    def recording(self, remedy: str = "") -> Recording:
+        """Return the recording, with all rows in order. Raises InputError with the ``remedy``, if any, for no rows."""
+        if remedy and not self.size["calls"] + self.size["work"]:
+            raise InputError(one_line(f"{self.where}: {remedy}"))
+        tables = {table: self._joined(table) for table in TABLES}
+        timed = [tables[table] for table in ("calls", "work", "annotations", "pages")]
+        self._set_sizes(*timed)
+        self._set_origin(timed)
+        calls, work, notes, pages = map(self._in_order, timed)
+        records, waits = tables["records"], tables["waits"]
+        threads = _numbered_threads(calls, notes)
+        cards = self._numbered_cards(work, pages, records, waits, tables["streams"])
+        streams = self._numbered_streams(work, records, waits, tables["streams"])
         self._set_kinds(calls, notes)
         calls = self._once(calls)
-        self._mark(calls, self.marks.columns())
+        self._mark(calls, records, waits)
         work["call"] = self._call_of(calls, work["process"], work["correlation"])
+        several = work["call"] == SEVERAL
+        self.count(AMBIGUOUS, int(several.sum()))
+        work["call"][several] = NONE
         self._set_astray(calls, work)
         self._set_streams(calls, work)
-        self._set_only_card()
-        cards, kinds = self._cards_of_streams, self.stream_kinds
         return Recording(
             self.format,
             self.tool,
             tuple(self._names),
             tuple(sorted(self.processes.items())),
-            tuple(RecordedThread(*key, self.threads.get(key, "")) for key in self._threads),
-            tuple(
-                RecordedStream(key[0], cards.get(key, NONE), *key[1:], kinds.get(key, "unknown"))
-                for key in self._streams
-            ),
-            tuple(self.cards[number] for number in self._cards),
+            tuple(RecordedThread(pid, tid, self.threads.get((pid, tid), "")) for pid, tid in threads),
+            streams,
+            cards,
             HostCalls.of(calls),
             CardWork.of(work),
             Annotations.of(notes),
@@ -212,32 +196,10 @@ class RecordingBuilder:
             pages=PageEvents.of(pages),
         )
 
-    def _from_origin(self, tables: list[Columns]) -> Iterator[Columns]:
-        """Yield the tables with times from the first record near the median time, without records far from it."""
-        starts = np.concatenate([table["start_ns"] for table in tables]).clip(-FAR, FAR)
-        middle = int(np.median(starts)) if len(starts) else 0
-        origin = int(starts[np.abs(starts - middle) < LATEST_NS // 2].min(initial=middle))
-        for table in tables:
-            for side in ("start_ns", "end_ns"):
-                table[side] = table[side].clip(-FAR, FAR) - origin
-            within = (table["start_ns"] >= 0) & (np.abs(table["end_ns"]) <= LATEST_NS)
-            self.count(OUT_OF_RANGE, int((~within).sum()))
-            yield {name: column[within] for name, column in table.items()}
-
-    def _in_order(self, table: Columns) -> Columns:
-        """Return the rows by start, of equal starts the longest first, without rows that end before they start."""
-        right = table["end_ns"] >= table["start_ns"]
-        self.count(NEGATIVE, int((~right).sum()))
-        order = np.flatnonzero(right)
-        order = order[np.lexsort((-table["end_ns"][order], table["start_ns"][order]))]
-        return {name: column[order] for name, column in table.items()}
-
-    def _set_kinds(self, calls: Columns, notes: Columns) -> None:
-        """Set the kinds of calls by their names, and those of ranges that are steps of the profiler."""
-        names = list(self._names)
-        calls["kind"] = mapped(calls["name"], lambda name: kind_of_call(names[name])).astype(np.int8)
-        are_steps = mapped(notes["name"], lambda name: names[name].startswith(STEP)) > 0
-        notes["kind"][are_steps & (notes["kind"] == AnnotationKind.RANGE)] = AnnotationKind.STEP
+    def _joined(self, table: str) -> Columns:
+        """Return all columns of a table, and forget its blocks."""
+        blocks = self._blocks.pop(table)
+        return {name: np.concatenate([block.pop(name) for block in blocks]) for name in TABLES[table]}
 
     def _set_sizes(self, *tables: Columns) -> None:
         """Set sizes below 0 to 0, and count them; likewise shapes of kernels, without a count."""
@@ -246,6 +208,63 @@ class RecordingBuilder:
                 self.count(NEGATIVE_BYTES, int((table["bytes"] < 0).sum()))
             for name in table.keys() & {"bytes", "grid", "block", "registers", "shared_bytes"}:
                 table[name] = table[name].clip(0)
+
+    def _set_origin(self, tables: Sequence[Columns]) -> None:
+        """Set all times to those since the first record that is near the median time."""
+        starts = np.concatenate([table["start_ns"] for table in tables]).clip(-FAR, FAR)
+        middle = int(np.median(starts)) if len(starts) else 0
+        origin = int(starts[np.abs(starts - middle) < LATEST_NS // 2].min(initial=middle))
+        for table in tables:
+            for side in _SPAN:
+                table[side] = table[side].clip(-FAR, FAR) - origin
+
+    def _in_order(self, table: Columns) -> Columns:
+        """Return the rows by start, of equal starts the longest first, without rows whose times cannot be."""
+        start, end = table["start_ns"], table["end_ns"]
+        within = (start >= 0) & (np.abs(end) <= LATEST_NS)
+        right = within & (end >= start)
+        self.count(OUT_OF_RANGE, int((~within).sum()))
+        self.count(NEGATIVE, int((within & ~right).sum()))
+        order = np.flatnonzero(right)
+        order = order[np.lexsort((-end[order], start[order]))]
+        return {name: column[order] for name, column in table.items()}
+
+    def _numbered_cards(self, work: Columns, *others: Columns) -> tuple[RecordedCard, ...]:
+        """Return the cards, and set each table's ``card``.
+
+        An only card has the facts of the only one listed: AMD's traces number cards in two ways.
+        """
+        known = [table["device"][table["device"] >= 0] for table in others]
+        numbers = np.unique(np.concatenate([work["device"], *known]))
+        for table in (work, *others):
+            table["card"] = np.searchsorted(numbers, table["device"])
+        for table in others:
+            table["card"][table["device"] < 0] = NONE
+        listed = [card for number, card in self.cards.items() if card != RecordedCard(number)]
+        if len(numbers) == len(listed) == 1:
+            return (msgspec.structs.replace(listed[0], id=int(numbers[0])),)
+        return tuple(self.cards.get(number, RecordedCard(number)) for number in numbers.tolist())
+
+    def _numbered_streams(self, *tables: Columns) -> tuple[RecordedStream, ...]:
+        """Return the streams in order of their numbers, mostly that of creation, and set each table's ``stream``."""
+        keys = np.concatenate([np.full((1, 3), NONE), *(_stacked(table, _STREAM[:3]) for table in tables)])
+        keys[(keys[:, 2] < 0) | (keys[:, 2] == NO_ID)] = np.iinfo(np.int64).min  # no stream: the first key
+        numbers, first = numbered(keys)
+        cards = np.concatenate([[NONE], *(table["card"] for table in tables)])
+        known = np.flatnonzero(cards >= 0)[::-1]
+        card_of = np.full(len(first), NONE)
+        card_of[numbers[known]] = cards[known]  # the first one is set last
+        _set("stream", numbers[1:] - 1, tables)
+        found = zip(map(tuple, keys[first[1:]].tolist()), card_of[1:].tolist(), strict=True)
+        kinds = self.stream_kinds
+        return tuple(RecordedStream(key[0], card, key[1], key[2], kinds.get(key, "unknown")) for key, card in found)
+
+    def _set_kinds(self, calls: Columns, notes: Columns) -> None:
+        """Set the kinds of calls by their names, and those of ranges that are steps of the profiler."""
+        names = list(self._names)
+        calls["kind"] = mapped(calls["name"], lambda name: kind_of_call(names[name])).astype(np.int8)
+        are_steps = mapped(notes["name"], lambda name: names[name].startswith(STEP)) > 0
+        notes["kind"][are_steps & (notes["kind"] == AnnotationKind.RANGE)] = AnnotationKind.STEP
 
     def _once(self, calls: Columns) -> Columns:
         """Return the calls without those inside another call of the same process, thread and correlation."""
@@ -262,34 +281,43 @@ class RecordingBuilder:
         return {name: column[kept] for name, column in calls.items()}
 
     def _call_of(self, calls: Columns, process: Any, correlation: Any) -> NDArray[np.int64]:
-        """Return the rows of the calls with these correlations; -1 for none, and for several of an unknown process."""
-        found = np.full(len(correlation), NONE, np.int64)
+        """Return the rows of the calls with these correlations; -1 for none, -2 for several of an unknown process."""
+        found = _lookup(calls["process"], calls["correlation"], process, correlation)
         anyone = process == UNKNOWN_PROCESS
-        found[~anyone] = _lookup(calls["process"], calls["correlation"], process[~anyone], correlation[~anyone])
+        found[anyone] = NONE
         for owner in np.unique(calls["process"]) if anyone.any() else ():
             mine = np.full(int(anyone.sum()), owner)
             rows = _lookup(calls["process"], calls["correlation"], mine, correlation[anyone])
             taken = found[anyone]
             found[anyone] = np.where(rows < 0, taken, np.where(taken == NONE, rows, SEVERAL))
-        self.count(AMBIGUOUS, int((found == SEVERAL).sum()))
-        found[found == SEVERAL] = NONE
         return found
+
+    def _mark(self, calls: Columns, records: Columns, waits: Columns) -> None:
+        """Set the streams and events of calls that record or wait, and the records that are waited for."""
+        calls |= {name: np.full(len(calls["name"]), NONE) for name in ("stream", "event", "record")}
+        rows_of_records, rows = (self._call_of(calls, of["process"], of["correlation"]) for of in (records, waits))
+        self.count(DANGLING, int((rows < 0).sum()))
+        for marks, of_marks in ((records, rows_of_records), (waits, rows)):
+            for name in ("stream", "event"):
+                said = (of_marks >= 0) & (marks[name] >= 0) & (marks[name] != NO_ID)
+                calls[name][of_marks[said]] = marks[name][said]
+        by_sync = _lookup(records["process"], records["sync"], waits["process"], waits["sync"])
+        found = self._call_of(calls, waits["process"], waits["recorded"])
+        found = np.where(by_sync >= 0, np.append(rows_of_records, NONE)[by_sync], found)
+        unnamed = np.flatnonzero((rows >= 0) & (found < 0) & (waits["event"] >= 0) & (waits["event"] != NO_ID))
+        found[unnamed] = _latest_records(calls, rows[unnamed])
+        may_wait = np.isin(calls["kind"], (CallKind.WAIT, CallKind.SYNCHRONIZE_EVENT))
+        right = np.flatnonzero((rows >= 0) & (found >= 0) & (found < rows))
+        right = right[may_wait[rows[right]] & (calls["kind"][found[right]] == CallKind.RECORD)]
+        calls["record"][rows[right]] = found[right]
+        self.count(LOST_RECORD, int((may_wait & (calls["record"] < 0)).sum()))
 
     def _set_astray(self, calls: Columns, work: Columns) -> None:
         """Take work from calls that put none on a card: those that ask, wait, or record an event."""
-        if not len(calls["name"]):
-            return
         puts_none = np.isin(calls["name"], places(self._names, QUERIES)) | np.isin(calls["kind"], PUTS_NONE)
-        astray = (work["call"] != NONE) & puts_none[work["call"]]
+        astray = np.append(puts_none, False)[work["call"]]  # the last one is of no call
         work["call"][astray] = NONE
         self.count(ASTRAY, int(astray.sum()))
-
-    def _set_only_card(self) -> None:
-        """Give the only card with work the facts of the only card listed: AMD's traces number cards in two ways."""
-        listed = [card for number, card in self.cards.items() if card != RecordedCard(number)]
-        if len(self._cards) == len(listed) == 1:
-            (number,) = self._cards
-            self.cards[number] = msgspec.structs.replace(listed[0], id=number)
 
     def _set_streams(self, calls: Columns, work: Columns) -> None:
         """Set the stream of each call that names none to that of its first work. Count calls and work that disagree."""
@@ -300,26 +328,25 @@ class RecordingBuilder:
         without = calls["stream"][rows] < 0
         calls["stream"][rows[without]] = streams[without]
 
-    def _mark(self, calls: Columns, marks: Columns) -> None:
-        """Set the streams, events and records of waits and synchronisations, and of the records that they name."""
-        rows = self._call_of(calls, marks["process"], marks["correlation"])
-        self.count(DANGLING, int((rows < 0).sum()))
-        records = self._call_of(calls, marks["process"], marks["recorded"])
-        known = rows >= 0
-        for name in ("stream", "event"):
-            said = known & (marks[name] >= 0)
-            calls[name][rows[said]] = marks[name][said]
-        waits = np.isin(calls["kind"], (CallKind.WAIT, CallKind.SYNCHRONIZE_EVENT))
-        is_record = calls["kind"] == CallKind.RECORD
-        unnamed = np.flatnonzero(known & (records < 0) & (marks["event"] >= 0))
-        records[unnamed] = _latest_records(calls, rows[unnamed])
-        right = known & (records >= 0)
-        right[right] = is_record[records[right]] & waits[rows[right]] & (records[right] < rows[right])
-        calls["record"][rows[right]] = records[right]
-        calls["event"][records[right]] = marks["event"][right]
-        where = right & (marks["recorded_in"] >= 0)
-        calls["stream"][records[where]] = marks["recorded_in"][where]
-        self.count(LOST_RECORD, int((waits & (calls["record"] < 0)).sum()))
+
+def _numbered_threads(*tables: Columns) -> list[list[int]]:
+    """Return the process and number of each thread, in order, and set each table's ``thread``."""
+    keys = np.concatenate([_stacked(table, _THREAD) for table in tables])
+    numbers, first = numbered(keys)
+    _set("thread", numbers, tables)
+    found: list[list[int]] = keys[first].tolist()
+    return found
+
+
+def _stacked(table: Columns, columns: Sequence[str]) -> NDArray[np.int64]:
+    return np.stack([table[column] for column in columns], axis=1)
+
+
+def _set(name: str, values: NDArray[np.int64], tables: Sequence[Columns]) -> None:
+    """Set the column ``name`` of the tables to their parts of the ``values``."""
+    ends = np.cumsum([len(table["pid"]) for table in tables])
+    for table, own in zip(tables, np.split(values, ends[:-1]), strict=True):
+        table[name] = own
 
 
 def _latest_records(calls: Columns, waits: NDArray[np.int64]) -> NDArray[np.int64]:

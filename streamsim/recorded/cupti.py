@@ -9,22 +9,21 @@ runs were timed with another clock, without CUPTI.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import msgspec
 import numpy as np
 
 from streamsim.errors import InputError
-from streamsim.recorded.activities import MANAGED, ORDER, STREAM_KINDS, Activities, Columns, card_of, is_id
-from streamsim.recorded.builder import FAR, RecordingBuilder, mapped
+from streamsim.recorded.activities import ACTIVITIES, MANAGED, STREAM_KINDS, Activities, card_of
+from streamsim.recorded.builder import FAR, Columns, RecordingBuilder, mapped
 from streamsim.recorded.call_names import plain
 from streamsim.recorded.recording import NONE, Annotations, Recording
 from streamsim.text import one_line, shown
 
 FORMAT = "streamsim_capture"  # the key in the first line of a captured file; its value is the version
 VERSION = 1
-LARGEST_LINE_BYTES = 1 << 24
 CAPTURE_AGAIN = "capture the program again"
 MANAGED_CALL = "MallocManaged"
 UNIFIED = ("calls that allocate unified memory", "when its pages move is not recorded")
@@ -47,7 +46,8 @@ TABLES = {
     "ranges": ("start end thread name by", ""),
     "untraced": ("run start end thread name", ""),
 }
-NAMED = {"start": "start_ns", "end": "end_ns", "stream": "stream_id"}  # as the builder names columns
+# Columns as the builder names them.
+NAMED = {"start": "start_ns", "end": "end_ns", "stream": "stream_id", "thread": "tid"}
 _WHOLE = Annotated[int, msgspec.Meta(ge=-FAR, le=FAR)]
 
 
@@ -66,36 +66,22 @@ class _CaptureLine(msgspec.Struct):
     end: bool = False
 
 
-def read_captured(path: str | os.PathLike[str], blocks: Iterator[bytes]) -> Recording:
+def read_captured(path: str | os.PathLike[str], blocks: Iterable[bytes]) -> Recording:
     """Return the recording in the ``blocks`` of a capture. Raises InputError of one line, which begins with ``path``.
 
     The recording is empty if the program put nothing on a card.
     """
     reader = _CaptureReader(str(path))
     ended = False
-    for number, line in enumerate(_lines(path, blocks), 1):
-        ended = reader.take(number, line)
+    for number, line in enumerate(b"".join(blocks).split(b"\n"), 1):
+        ended = reader.take(number, line) if line or number == 1 else ended
     if not ended:
         raise InputError(one_line(f"{path}: is cut short; {CAPTURE_AGAIN}, or copy it again"))
     return reader.recording()
 
 
-def _lines(path: str | os.PathLike[str], blocks: Iterator[bytes]) -> Iterator[bytes]:
-    rest = bytearray()
-    for block in blocks:
-        *whole, last = block.split(b"\n")
-        for line in whole:
-            yield bytes(rest + line)
-            rest.clear()
-        rest += last
-        if len(rest) > LARGEST_LINE_BYTES:
-            raise InputError(one_line(f"{path}: has a line of over {LARGEST_LINE_BYTES >> 20} MiB; {CAPTURE_AGAIN}"))
-    if rest:
-        yield bytes(rest)
-
-
 class _CaptureReader:
-    """A reader of lines. It adds the card's rows last, so that streams have the order of their creation."""
+    """A translator of lines into rows of a builder. Names are known at the end."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -103,8 +89,7 @@ class _CaptureReader:
         self._line = msgspec.json.Decoder(_CaptureLine)
         self._process = 0
         self._names: list[str] = []
-        self._blocks: dict[str, list[Columns]] = {name: [] for name in TABLES}
-        self._rows = 0
+        self._blocks: dict[str, list[dict[str, list[int]]]] = {table: [] for table in TABLES}
 
     def take(self, number: int, line: bytes) -> bool:
         """Take the line of this ``number``, from 1. Return True for the last line."""
@@ -120,7 +105,8 @@ class _CaptureReader:
         self._names += found.names
         self._builder.count(LOST, max(found.dropped, 0))
         if found.table in TABLES:
-            self._take_rows(number, found)
+            self._check_columns(number, found)
+            self._blocks[found.table].append(found.columns)
         elif found.table:
             self._builder.count((f"records of table {shown(found.table)}", "not read"))
         return found.end
@@ -136,34 +122,26 @@ class _CaptureReader:
         if head.program:
             self._builder.processes[head.process] = head.program[:100]
 
-    def _take_rows(self, number: int, line: _CaptureLine) -> None:
-        needed, others = (names.split() for names in TABLES[line.table])
-        sizes = {len(column) for column in line.columns.values()} or {0}
-        missing = [name for name in needed if name not in line.columns]
-        if missing or len(sizes) > 1:
+    def _check_columns(self, number: int, line: _CaptureLine) -> None:
+        missing = [name for name in TABLES[line.table][0].split() if name not in line.columns]
+        if missing or len(set(map(len, line.columns.values()))) > 1:
             what = f"has no column {missing[0]}" if missing else "has columns of several lengths"
             raise self._error(f"line {number}: table {line.table} {what}")
-        (size,) = sizes
-        columns = {name: line.columns.get(name, [NONE] * size) for name in (*needed, *others)}
-        self._blocks[line.table].append({name: np.array(column, np.int64) for name, column in columns.items()})
-        self._rows += size
-        self._builder.check_size(self._rows)
 
     def recording(self) -> Recording:
         """Return the recording of all lines."""
         builder = self._builder
-        for row in _rows(self._joined("devices")):
-            counts = (row[column] for column in ("memory_bytes", "multiprocessors", "copy_engines"))
-            builder.cards[row["id"]] = card_of(row["id"], self._name(row["name"]), counts)
-        tables = {name: self._joined(name) for name in ORDER if name in TABLES}
-        self._declare_streams(tables)
-        activities = Activities(builder, self._name, lambda thread: (self._process, thread), managed=MANAGED)
-        managed = [place for place, name in enumerate(self._names) if MANAGED_CALL in plain(name)]
-        builder.count(UNIFIED, int(np.isin(tables["calls"]["name"], managed).sum()))
-        for name, table in tables.items():
-            block = {NAMED.get(column, column): values for column, values in table.items()}
-            process = np.full(len(next(iter(table.values()))), self._process)
-            activities.add(name, block | {"process": process, "pid": process})
+        for card in _rows(self._joined("devices")):
+            counts = (card[column] for column in ("memory_bytes", "multiprocessors", "copy_engines"))
+            builder.cards[card["id"]] = card_of(card["id"], self._name(card["name"]), counts)
+        self._add_streams()
+        activities = Activities(builder, self._name, managed=MANAGED)
+        for activity in filter(TABLES.__contains__, ACTIVITIES):
+            block = self._joined(activity)
+            if activity == "calls":
+                managed = [place for place, name in enumerate(self._names) if MANAGED_CALL in plain(name)]
+                builder.count(UNIFIED, int(np.isin(block["name"], managed).sum()))
+            activities.add(activity, self._owned(block))
         untraced = tuple(self._untraced(self._joined("untraced")))
         return msgspec.structs.replace(builder.recording(), untraced=untraced)
 
@@ -171,26 +149,32 @@ class _CaptureReader:
         return self._names[place] if 0 <= place < len(self._names) else "a name that is missing"
 
     def _joined(self, table: str) -> Columns:
-        nothing = np.empty(0, np.int64)
-        names = " ".join(TABLES[table]).split()
-        return {name: np.concatenate([nothing, *(block.pop(name) for block in self._blocks[table])]) for name in names}
+        needed, others = (names.split() for names in TABLES[table])
+        found = {name: list[int]() for name in (*needed, *others)}
+        for block in self._blocks.pop(table):
+            for name, column in found.items():
+                column += block.get(name, [NONE] * len(block[needed[0]]))
+        return {name: np.array(column, np.int64) for name, column in found.items()}
 
-    def _declare_streams(self, tables: dict[str, Columns]) -> None:
-        """Declare all streams in the order of their creation, used or not.
+    def _owned(self, block: Columns) -> Columns:
+        """Return the columns as the builder names them, with their process."""
+        process = np.full(len(next(iter(block.values()))), self._process)
+        named = {NAMED.get(name, name): column for name, column in block.items()}
+        return named | {"process": process, "pid": process}
 
-        Their numbers show this order, in which streams get their hardware queues.
-        """
-        contexts = list(_rows(self._joined("contexts")))
-        streams = _rows(self._joined("streams"))
-        kinds = {(row["context"], row["stream"]): STREAM_KINDS.get(row["flag"], "unknown") for row in streams}
-        kinds |= {(row["context"], row["null_stream"]): "legacy" for row in contexts}
-        card_of_context = {row["context"]: row["device"] for row in contexts}
-        used = (table for table in tables.values() if "stream" in table)
-        keys = (zip(table["context"].tolist(), table["stream"].tolist(), strict=True) for table in used)
-        for context, stream in sorted({*kinds, *(key for of_table in keys for key in of_table)}):
-            if is_id(stream):
-                self._builder.stream(self._process, context, stream, card_of_context.get(context, NONE))
-                self._builder.stream_kinds[self._process, context, stream] = kinds.get((context, stream), "unknown")
+    def _add_streams(self) -> None:
+        """Add all streams, used or not: their order is that of their creation, in which they get hardware queues."""
+        contexts, streams = self._joined("contexts"), self._joined("streams")
+        kinds = self._builder.stream_kinds
+        for stream in _rows(streams):
+            kinds[self._process, stream["context"], stream["stream"]] = STREAM_KINDS.get(stream["flag"], "unknown")
+        for context in _rows(contexts):
+            kinds[self._process, context["context"], context["null_stream"]] = "legacy"
+        card_of_context = dict(zip(contexts["context"].tolist(), contexts["device"].tolist(), strict=True))
+        contexts["stream"] = contexts["null_stream"]
+        for table in (contexts, streams):
+            table["device"] = np.array([card_of_context.get(context, NONE) for context in table["context"].tolist()])
+            self._builder.add("streams", self._owned(table))
 
     def _untraced(self, table: Columns) -> Iterator[Annotations]:
         """Yield the ranges of each run without CUPTI, in the order of their starts."""

@@ -1,4 +1,4 @@
-"""Intervals of time: their unions, lengths and gaps; and the order of rows in a stream or thread."""
+"""Intervals of time: their unions, lengths and gaps; and rows of a table: equal ones, and their order in a group."""
 
 from typing import Any
 
@@ -65,3 +65,13 @@ def before_in(group: NDArray[Any]) -> NDArray[np.int64]:
     same = np.diff(group[order]) == 0
     found[order[1:][same]] = order[:-1][same]
     return found
+
+
+def numbered(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return a number for each row of ``keys``, equal for equal rows, in their order; and each number's first row."""
+    order = np.lexsort(keys.T[::-1])  # a tenth of the time of np.unique
+    is_new = np.ones(len(keys), bool)
+    is_new[1:] = (np.diff(keys[order], axis=0) != 0).any(axis=1)
+    numbers = np.empty(len(keys), np.int64)
+    numbers[order] = np.cumsum(is_new) - 1
+    return numbers, order[is_new]

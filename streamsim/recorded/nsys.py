@@ -13,10 +13,9 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
-from itertools import compress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +24,8 @@ from numpy.typing import NDArray
 
 from streamsim.errors import InputError
 from streamsim.files import file_error
-from streamsim.recorded.activities import (
-    BY_PROFILER,
-    COPY_KINDS,
-    ORDER,
-    STREAM_KINDS,
-    Activities,
-    Columns,
-    card_of,
-)
-from streamsim.recorded.builder import RecordingBuilder, mapped
+from streamsim.recorded.activities import BY_PROFILER, COPY_KINDS, STREAM_KINDS, Activities, card_of
+from streamsim.recorded.builder import Columns, RecordingBuilder, mapped
 from streamsim.recorded.foreign import foreign
 from streamsim.recorded.recording import NONE, AnnotationKind, CopyDirection, CopyMemory, PageCause, PageKind, Recording
 from streamsim.recorded.unified import with_prefetches
@@ -44,17 +35,17 @@ EXPORT_AGAIN = "export it again: nsys export --type sqlite --lazy=false FILE.nsy
 META = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 CUPTI = "CUPTI_ACTIVITY_KIND_"
 PROCESS_BITS = 24
-THREAD_MASK = (1 << PROCESS_BITS) - 1
+ID_MASK = (1 << PROCESS_BITS) - 1
 PAGE_KINDS = {11: PageKind.IN, 12: PageKind.OUT, 13: PageKind.BETWEEN_CARDS}
 MEMORIES = {0: CopyMemory.PAGEABLE, 1: CopyMemory.PINNED}  # where ENUM_CUDA_MEM_KIND does not say it
 NVTX_RANGES = (59, 60, 70, 71)  # pushed and popped, started and ended; their variants
-NAMELESS = "a range without a name"
+TEXT, NAMELESS = "text", "a range without a name"
 OPEN_ENDED = ("NVTX marks, and ranges without an end", "no span of time")
 _PAGES = {"HTOD": PageKind.IN, "DTOH": PageKind.OUT, "DTOD": PageKind.BETWEEN_CARDS}
 _SUFFIXES = {"HTOD": CopyDirection.H2D, "DTOH": CopyDirection.D2H, "HTOA": CopyDirection.H2D, "ATOH": CopyDirection.D2H}
 _SUFFIXES |= dict.fromkeys(("ATOA", "ATOD", "DTOA", "DTOD"), CopyDirection.D2D) | {"PTOP": CopyDirection.PEER}
 
-# By table of the activities: the table of the export, its needed columns, and others.
+# By activity: the table of the export, its needed columns, and others.
 _PLACED = "start end deviceId streamId correlationId globalPid"
 _IN_GRAPH = "contextId graphId graphNodeId"
 _SHAPE = "gridX gridY gridZ blockX blockY blockZ registersPerThread staticSharedMemory dynamicSharedMemory"
@@ -71,8 +62,8 @@ TABLES = {
     "synchronizations": (f"{CUPTI}SYNCHRONIZATION", *_MARK),
 }
 # Columns of the export, as the builder and the activities name them.
-_NAMES = {"start": "start_ns", "end": "end_ns", "deviceId": "device", "streamId": "stream_id", "globalPid": "pid"}
-_NAMES |= {"globalTid": "thread", "nameId": "name", "demangledName": "name", "shortName": "short", "textId": "name"}
+_NAMES = {"start": "start_ns", "end": "end_ns", "deviceId": "device", "streamId": "stream_id"}
+_NAMES |= {"nameId": "name", "textId": "name", "shortName": "name", "demangledName": "long"}
 _NAMES |= {"correlationId": "correlation", "contextId": "context", "graphId": "graph", "graphNodeId": "node"}
 _NAMES |= {"copyKind": "copy_kind", "srcKind": "src_kind", "dstKind": "dst_kind", "migrationCause": "cause"}
 _NAMES |= {"srcDeviceId": "src_device", "dstDeviceId": "dst_device", "eventId": "event", "eventSyncId": "sync"}
@@ -95,42 +86,38 @@ def read_nsys(path: str | os.PathLike[str]) -> Recording:
             raise InputError(one_line(f"{path}: {what}"))
         builder = RecordingBuilder("Nsight Systems", str(path))
         _Export(builder, tables).read()
-        if not builder.calls.count + builder.work.count:
-            remedy = "record with: nsys profile --trace=cuda,nvtx"
-            raise InputError(one_line(f"{path}: has no CUDA calls, copies or kernels; {remedy}"))
         builder.count(("texts that are not UTF-8", "what cannot be read in them is replaced"), tables.replaced)
-        return with_prefetches(builder.recording())
+        remedy = "record with: nsys profile --trace=cuda,nvtx"
+        return with_prefetches(builder.recording(f"has no CUDA calls, copies or kernels; {remedy}"))
 
 
 class _Export:
-    """A reader of the tables of an export, which adds their rows to a builder."""
+    """A translator of the tables of an export into rows of a builder."""
 
     def __init__(self, builder: RecordingBuilder, tables: Tables) -> None:
         self._builder, self._tables = builder, tables
         self._directions, self._page_kinds, self._memories = dict(COPY_KINDS), dict(PAGE_KINDS), dict(MEMORIES)
         self._text = cache(tables.text_of)
         self._activities = Activities(
-            builder, lambda number: self._text(number) or f"name {number}", _thread, self._directions, self._memories
+            builder, lambda number: self._text(number) or f"name {number}", self._directions, self._memories
         )
 
     def read(self) -> None:
         """Read all tables."""
         self._read_facts()
+        self._read_stream_kinds()
         of_pages = f'coalesce("copyKind", -1) IN ({", ".join(map(str, self._page_kinds))})'
+        for activity, columns in TABLES.items():
+            where = f"NOT {of_pages}" if activity == "copies" else "true"
+            for block in self._blocks(*columns, where=where):
+                self._activities.add(activity, block)
+        self._read_ranges()
         for block in self._blocks(f"{CUPTI}MEMCPY", _MOVED, "migrationCause", where=of_pages):
             cause = block["cause"]
             known = np.where((cause >= 0) & (cause < len(PageCause)), cause, PageCause.UNKNOWN)
             self._add_pages(block, mapped(block["copy_kind"], self._page_kinds.__getitem__), cause=known)
-        for table in ORDER:
-            if table == "ranges":
-                self._read_ranges()
-                continue
-            where = f"NOT {of_pages}" if table == "copies" else "true"
-            for block in self._blocks(*TABLES[table], where=where):
-                self._activities.add(table, block)
-        self._read_stream_kinds()
         for block in self._blocks("CUDA_UM_CPU_PAGE_FAULT_EVENTS", "start globalPid"):
-            self._add_pages(block | {"end_ns": block["start_ns"]}, PageKind.HOST_FAULT)
+            self._add_pages(block, PageKind.HOST_FAULT, end_ns=block["start_ns"])
         faults = ("CUDA_UM_GPU_PAGE_FAULT_EVENTS", "start globalPid end deviceId", "numberOfPageFaults")
         for block in self._blocks(*faults):
             self._add_pages(block, PageKind.CARD_FAULTS, count=block["count"].clip(1))
@@ -157,66 +144,48 @@ class _Export:
             if isinstance(card, int):
                 builder.cards[card] = card_of(card, row.get("name"), map(row.get, columns[2:5]))
         builder.processes |= {number: name[:100] for number, name in tables.named("PROCESSES", "pid", "name")}
-        for row in tables.rows("ThreadNames", "globalTid", "nameId"):
-            thread, text = row.get("globalTid"), self._text(row.get("nameId"))
-            if isinstance(thread, int) and text:
-                builder.threads[_thread(thread)] = text[:100]
+        for thread, text_id in tables.numbers("ThreadNames", "globalTid", "nameId"):
+            if text := self._text(text_id):
+                builder.threads[thread >> PROCESS_BITS & ID_MASK, thread & ID_MASK] = text[:100]
 
-    def _blocks(
-        self, table: str, needed: str, others: str = "", texts: tuple[str, ...] = (), where: str = "true"
-    ) -> Iterator[Columns]:
+    def _read_stream_kinds(self) -> None:
+        key, kinds = ("processId", "contextId", "streamId"), self._builder.stream_kinds
+        for *stream, flag in self._tables.numbers("TARGET_INFO_CUDA_STREAM", *key, "flag"):
+            if flag in STREAM_KINDS:
+                kinds[tuple(stream)] = STREAM_KINDS[flag]
+        for table, column in NULL_STREAMS:
+            kinds |= dict.fromkeys(self._tables.numbers(table, *key[:2], column), "legacy")
+
+    def _blocks(self, table: str, needed: str, others: str = "", where: str = "true") -> Iterator[dict[str, Any]]:
         """Yield a table's columns as the builder and the activities name them, with their processes."""
-        lost = (f"rows of {table} without a needed number", "left out")
-        unread = partial(self._builder.count, lost)
-        for block in self._tables.blocks(table, needed.split(), others.split(), texts, where, unread):
-            columns = {_NAMES.get(name, name): column for name, column in block.items()}
-            columns["process"] = columns["pid" if "pid" in columns else "thread"] >> PROCESS_BITS
-            columns["pid"] = columns["process"] & THREAD_MASK
-            if "short" in columns:
-                columns["name"] = np.where(columns["name"] >= 0, columns["name"], columns["short"])
-            if "instance" in columns:
-                columns["graph"] = np.where(columns["instance"] >= 0, columns["instance"], columns["graph"])
+        lost = self._tables.without(table, needed.split(), where)
+        self._builder.count((f"rows of {table} without a needed number", "left out"), lost)
+        for block in self._tables.blocks(table, needed.split(), others.split(), where):
+            columns: dict[str, Any] = {_NAMES.get(name, name): column for name, column in block.items()}
+            number = columns["globalTid" if "globalTid" in columns else "globalPid"]
+            columns |= {"process": number >> PROCESS_BITS, "tid": number & ID_MASK}
+            columns["pid"] = columns["process"] & ID_MASK
+            for name, better in (("name", "long"), ("graph", "instance")):
+                if better in columns:
+                    columns[name] = np.where(columns[better] >= 0, columns[better], columns[name])
             yield columns
-            self._builder.check_size()
 
     def _add_pages(self, block: Columns, kind: NDArray[np.int64] | PageKind, **more: NDArray[np.int64]) -> None:
         """Add moves or faults of unified memory's pages, which no call issued."""
-        card = mapped(block["device"], self._builder.card) if "device" in block else NONE
-        self._builder.pages.add(block | {"kind": kind, "process": block["pid"], "card": card} | more)
+        self._builder.add("pages", block | {"kind": kind, "process": block["pid"]} | more)
 
     def _read_ranges(self) -> None:
-        for block in self._blocks("NVTX_EVENTS", "start globalTid", "end eventType textId", ("text",)):
+        for block in self._blocks("NVTX_EVENTS", "start globalTid", "end eventType textId text"):
             texts = zip(block.pop("text"), block["name"].tolist(), strict=True)
             names = [text if isinstance(text, str) else self._text(number) or NAMELESS for text, number in texts]
             block["name"] = np.array([self._builder.name(name) for name in names], np.int64)
-            block["thread"] = mapped(block["thread"], lambda number: self._builder.thread(*_thread(number)))
             ranges = (block["end_ns"] >= 0) & np.isin(block["eventType"], NVTX_RANGES)
             self._builder.count(OPEN_ENDED, int((~ranges).sum()))
             block = {name: column[ranges] for name, column in block.items()}
-            self._builder.annotations.add(block | {"kind": AnnotationKind.RANGE})
+            self._builder.add("annotations", block | {"kind": AnnotationKind.RANGE})
         for table in ("PROFILER_OVERHEAD", f"{CUPTI}OVERHEAD"):
             for block in self._blocks(table, "start end globalTid nameId"):
                 self._activities.add("ranges", block | {"by": np.full(len(block["name"]), BY_PROFILER)})
-
-    def _read_stream_kinds(self) -> None:
-        flags = (key for key in self._numbers("TARGET_INFO_CUDA_STREAM", "streamId", "flag"))
-        kinds = {key: STREAM_KINDS[flag] for key, flag in flags if flag in STREAM_KINDS}
-        for table, column in NULL_STREAMS:
-            kinds |= {key: "legacy" for key, _ in self._numbers(table, column, column)}
-        self._builder.stream_kinds |= kinds
-
-    def _numbers(self, table: str, stream: str, other: str) -> Iterator[tuple[tuple[int, ...], int]]:
-        """Yield each stream's process, context and number in a ``table``, and its value in the ``other`` column."""
-        columns = ("processId", "contextId", stream, other)
-        for row in self._tables.rows(table, *dict.fromkeys(columns)):
-            found: list[Any] = [row.get(column) for column in columns]
-            if all(type(value) is int for value in found):
-                yield tuple(found[:3]), found[3]
-
-
-def _thread(number: int) -> tuple[int, int]:
-    """Return the process and thread of a globalTid."""
-    return (number >> PROCESS_BITS) & THREAD_MASK, number & THREAD_MASK
 
 
 # Tables
@@ -244,50 +213,51 @@ class Tables:
         """Return True if a table has all of these columns."""
         return self._columns.get(table, frozenset()).issuperset(columns)
 
-    def blocks(
-        self,
-        table: str,
-        needed: Sequence[str],
-        others: Sequence[str],
-        texts: Sequence[str],
-        where: str,
-        unread: Callable[[int], None],
-    ) -> Iterator[dict[str, Any]]:
-        """Yield columns of whole numbers by name, some rows at a time; nothing for a missing table.
-
-        - ``needed``: columns that must be there. ``unread`` is called with the number of rows that lack one.
-        - ``others``: columns that may be missing; -1 stands for a missing number.
-        - ``texts``: columns of any type, as lists; None stands for a missing value.
-        - ``where``: the rows, as an expression of SQL.
+    def without(self, table: str, needed: Sequence[str], where: str) -> int:
+        """Return the number of rows in which a needed column is no whole number; 0 for a missing table.
 
         Raises InputError naming the table and column if a needed column is missing.
         """
         if table not in self._columns:
-            return
+            return 0
         for name in needed:
             if not self.has(table, name):
                 raise InputError(one_line(f"{self._path}: table {table} has no column {name}; {EXPORT_AGAIN}"))
-        names = [name for name in (*needed, *others, *texts) if self.has(table, name)]
-        chosen = ", ".join(f'"{name}"' for name in names)
-        cursor = self._connection.execute(f'SELECT {chosen} FROM "{table}" WHERE {where}')
+        query = f'SELECT count(*) FROM "{table}" WHERE {where} AND NOT ({_are_whole(needed)})'
+        return int(self._connection.execute(query).fetchone()[0])
+
+    def blocks(self, table: str, needed: Sequence[str], others: Sequence[str], where: str) -> Iterator[dict[str, Any]]:
+        """Yield columns of whole numbers by name, some rows at a time; nothing for a missing table.
+
+        - ``needed``: columns that must be there. Rows in which one is no whole number are left out.
+        - ``others``: columns that may be missing; -1 stands for a missing number. ``text`` is a column of any values.
+        - ``where``: the rows, as an expression of SQL.
+        """
+        if table not in self._columns:
+            return
+        chosen = [f'"{name}"' for name in needed]
+        for name in others:
+            whole = f'CASE typeof("{name}") WHEN \'integer\' THEN "{name}" ELSE {NONE} END'
+            chosen.append(str(NONE) if not self.has(table, name) else f'"{name}"' if name == TEXT else whole)
+        query = f'SELECT {", ".join(chosen)} FROM "{table}" WHERE {where} AND {_are_whole(needed)}'
+        cursor = self._connection.execute(query)
         while rows := cursor.fetchmany(ROWS_AT_ONCE):
-            there = dict(zip(names, zip(*rows, strict=True), strict=True))
-            numbers = {name: _whole(there[name]) for name in names if name not in texts}
-            right = np.logical_and.reduce([numbers[name][1] for name in needed])
-            unread(int((~right).sum()))
-            block: dict[str, Any] = {name: np.full(int(right.sum()), NONE, np.int64) for name in others}
-            block |= {name: column[right] for name, (column, _) in numbers.items()}
-            kept = right.tolist()
-            for name in texts:
-                block[name] = list(compress(there.get(name, (None,) * len(rows)), kept))
-            yield block
+            columns = zip((*needed, *others), zip(*rows, strict=True), strict=True)
+            yield {name: column if name == TEXT else np.array(column, np.int64) for name, column in columns}
 
     def named(self, table: str, key: str, value: str) -> Iterator[tuple[int, str]]:
-        """Yield the numbers and texts in two columns, row by row; nothing if one is missing."""
+        """Yield the numbers and texts in two columns of a small table; nothing if one is missing."""
         for row in self.rows(table, key, value):
             number, text = row.get(key), row.get(value)
             if isinstance(number, int) and isinstance(text, str):
                 yield number, text
+
+    def numbers(self, table: str, *columns: str) -> Iterator[tuple[int, ...]]:
+        """Yield the whole numbers in some columns of a small table; nothing if one is missing."""
+        for row in self.rows(table, *columns):
+            found = tuple(value for value in map(row.get, columns) if isinstance(value, int))
+            if len(found) == len(columns):
+                yield found
 
     def text_of(self, number: object) -> str:
         """Return the text of this number in StringIds, or "" if there is none."""
@@ -311,13 +281,8 @@ class Tables:
         return found
 
 
-def _whole(column: tuple[Any, ...]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the whole numbers in a column, -1 for other values, and True where there is a whole number."""
-    if set(map(type, column)) == {int}:  # SQLite's numbers fit into 64 bits
-        return np.array(column, np.int64), np.ones(len(column), bool)
-    known = np.fromiter((type(value) is int for value in column), bool, len(column))
-    whole = (value if type(value) is int else NONE for value in column)
-    return np.fromiter(whole, np.int64, len(column)), known
+def _are_whole(columns: Sequence[str]) -> str:
+    return " AND ".join(f"typeof(\"{name}\") = 'integer'" for name in columns)
 
 
 @contextmanager

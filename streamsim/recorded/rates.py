@@ -43,7 +43,6 @@ FAULTS_BYTES_PER_S = 3e9  # rates below this may be page faults: 0.5 to 2.8 GB/s
 FAULTS_SHARE = 0.5  # below this share of the profile's rate, all copies back may be page faults
 STAGE_BYTES, STAGE_BYTES_PER_S = 4 << 20, 2e9  # the most bytes staged before a copy begins, and the lowest rate of it
 ENOUGH = 8  # the least number of copies right behind another one, or of waits, to find a time between them
-FEW, LATENCIES_S = 3, (0.5e-6, 20e-6)  # the least number of small copies for a latency; its least and largest value
 LEAST_SHARE = 0.02  # the least share of all copies' time, alone or beside the other direction, for a rate of this kind
 
 
@@ -140,7 +139,7 @@ def _pinned(recording: Recording, device: Device, direction: str, most: float) -
     rows = np.flatnonzero(_copies(work, direction, *PINNED))
     large = work.bytes[rows] >= LEAST_BYTES
     if not large.any():
-        return _latency(work, rows, direction, device)
+        return {}
     rows = rows[large]
     beside_ns = _beside_ns(work, rows, direction)
     sizes = work.bytes[rows]
@@ -160,15 +159,6 @@ def _pinned(recording: Recording, device: Device, direction: str, most: float) -
         rates = np.full(2, _rate(sizes, took_ns))
     alone = min(float(rates[0]), most)
     return {field: alone, shared: min(float(rates[1]), alone)}
-
-
-def _latency(work: CardWork, rows: NDArray[np.int64], direction: str, device: Device) -> dict[str, float]:
-    """Return the latency of pinned copies that are all small: the median of their times less those of their bytes."""
-    if len(rows) < FEW:
-        return {}
-    link = getattr(device, direction)
-    took_s = (work.end_ns - work.start_ns)[rows] * 1e-9 - work.bytes[rows] / link.bandwidth_bytes_per_s
-    return {f"{direction}.latency_s": float(np.median(took_s).clip(*LATENCIES_S))}
 
 
 def _between_ns(recording: Recording, direction: str, most_ns: float) -> float:
@@ -299,7 +289,7 @@ def with_own_rates(recording: Recording, device: Device, only_pageable: bool = F
         device = msgspec.structs.replace(with_values(device, {WAKE: wake_s}), sources=sources)
     if not rates:
         return device
-    found = changed(device, {**_other_way(device, rates), **rates})
+    found = changed(device, rates)
     which = "pageable copies" if all(PAGEABLE in name for name in rates) else "copies"
     card = card_of(recording).name or "the recorded card"
     sources = {name: FOLLOWS if text.startswith(AS_SET) else text for name, text in found.sources.items()}
@@ -323,13 +313,3 @@ def _wake_s(recording: Recording) -> float | None:
     has_waited = last_ns > calls.start_ns[waits][known]  # else the work had ended before
     took_ns = (calls.end_ns[waits][known] - last_ns)[has_waited]
     return float(np.median(took_ns).clip(0, LONGEST_WAKE_NS)) * 1e-9 if len(took_ns) >= ENOUGH else None
-
-
-def _other_way(device: Device, rates: dict[str, float]) -> dict[str, float]:
-    """Return the new rate of a direction without recorded copies, if its rate is assumed: it follows the other one."""
-    names = [f"{direction}.bandwidth_bytes_per_s" for direction in DIRECTIONS]
-    for told, other in (names, names[::-1]):
-        if told in rates and other not in rates and device.source(other)[0] == "assumed":
-            was_told, was_other = (getattr(device, name[:3]).bandwidth_bytes_per_s for name in (told, other))
-            return {other: was_other * rates[told] / was_told}
-    return {}

@@ -22,7 +22,7 @@ from streamsim.recorded.recording import Recording
 from streamsim.text import GZIP_MAGIC, WORDS, kind_of, one_line
 
 BLOCK_BYTES = 1 << 20
-MOST_UNPACKED_BYTES = 1 << 34
+MOST_UNPACKED_BYTES = 1 << 32
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 SQLITE = b"SQLite format 3\0"
 LIST = re.compile(rb"\s*\[\s*\{")  # of events; a TOML table may begin with a bracket, too

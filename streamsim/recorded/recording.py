@@ -311,8 +311,6 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
     - ``unread``: parts of the recording that are left out or not understood.
     - ``untraced``: for each run of the same program without a profiler, its named spans, in nanoseconds since the first
       one. Their threads are unknown.
-    - ``uncontended_elsewhere``: for a window, the fastest launches with the card to themselves outside the window, of
-      kernels that always ran beside others in it. They have no calls. None if there are none.
     - ``pages``: moves of unified memory's pages, and page faults. They have no calls either.
 
     Raises InputError naming the column and row for an index out of range, an end before its start, rows out of order,
@@ -331,7 +329,6 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
     annotations: Annotations
     unread: tuple[Unread, ...] = ()
     untraced: tuple[Annotations, ...] = ()
-    uncontended_elsewhere: CardWork | None = None
     pages: PageEvents = NO_PAGES
 
     def __post_init__(self) -> None:
@@ -344,8 +341,6 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
             self._check_rows(field, getattr(self, field))
         for i, run in enumerate(self.untraced):
             self._check_rows(f"untraced[{i}]", run)
-        if self.uncontended_elsewhere is not None:
-            self._check_rows("uncontended_elsewhere", self.uncontended_elsewhere)
         self._check_records()
 
     def __repr__(self) -> str:

@@ -3,11 +3,10 @@
 from itertools import islice
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsim.recorded.intervals import before_in, latest_before
+from streamsim.recorded.intervals import before_in, latest_before, numbered
 from streamsim.recorded.recording import NONE, AnnotationKind, CallKind, CardWork, Recording, WorkKind
 
 MOST_RECENT = 16  # number of threads with the latest calls that a thread may have waited for
@@ -106,54 +105,25 @@ def overlaps_kernel(work: CardWork) -> NDArray[np.bool_]:
     return found
 
 
-def uncontended_ns(work: CardWork, elsewhere: CardWork | None = None) -> NDArray[np.int64]:
+def uncontended_ns(work: CardWork) -> NDArray[np.int64]:
     """Return the nanoseconds that each row of ``work`` takes with the card to itself; shape (rows,).
 
     A row that had the card to itself keeps its recorded time. A kernel that ran beside others takes the least of its
     own time and that of the fastest equal launch (of the same name, grid and block). Equal launches that had the card
-    to themselves count first, then those of ``elsewhere`` (:func:`fastest_uncontended`), then those beside others.
-    Launches of equal shape may differ in their work, so the recorded time of a kernel with the card to itself is final.
+    to themselves count first, then those beside others. Launches of equal shape may differ in their work, so the
+    recorded time of a kernel with the card to itself is final.
 
     A kernel of a graph keeps the card until the next kernel of its stream begins: there is no hand-over between them.
     """
     took: NDArray[np.int64] = work.end_ns - work.start_ns
     crowded = overlaps_kernel(work)
     if crowded.any():
-        took = np.where(crowded, np.minimum(took, _fastest_of_its_kind(work, took, crowded, elsewhere)), took)
+        alike, _ = numbered(np.column_stack([work.card, work.name, work.grid, work.block]).astype(np.int64))
+        least = np.full((2, len(work)), _MOST)  # alone, and beside others
+        np.minimum.at(least, (crowded.astype(np.int64), alike), took)
+        fastest = np.where(least[0] < _MOST, *least)[alike]
+        took = np.where(crowded, np.minimum(took, fastest), took)
     return took + _until_next_ns(work)
-
-
-def _fastest_of_its_kind(
-    work: CardWork, took: NDArray[np.int64], crowded: NDArray[np.bool_], elsewhere: CardWork | None
-) -> NDArray[np.int64]:
-    there = work.rows(np.zeros(len(work), np.bool_)) if elsewhere is None else elsewhere
-    here, theirs = _alike(work, there)
-
-    def least(kinds: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
-        found = np.full(len(work) + len(there), _MOST)
-        np.minimum.at(found, kinds, times)
-        return found
-
-    alone, beside = least(here[~crowded], took[~crowded]), least(here[crowded], took[crowded])
-    alone_there = least(theirs, there.end_ns - there.start_ns)
-    return np.where(alone < _MOST, alone, np.where(alone_there < _MOST, alone_there, beside))[here]
-
-
-def fastest_uncontended(window: CardWork, whole: CardWork) -> CardWork | None:
-    """Return the fastest launches in ``whole`` with the card to themselves, of kernels that ``window`` lacks such of.
-
-    There is one launch for each card, name, grid and block. It has no call, as its call may lie outside the window.
-    None if there is no such launch.
-    """
-    crowded = overlaps_kernel(window) & (window.kind == WorkKind.KERNEL)
-    if not crowded.any():
-        return None
-    inside, there = _alike(window, whole)
-    wanted = np.setdiff1d(inside[crowded], inside[~crowded & (window.kind == WorkKind.KERNEL)])
-    rows = np.flatnonzero(np.isin(there, wanted) & (whole.kind == WorkKind.KERNEL) & ~overlaps_kernel(whole))
-    fastest = rows[np.argsort((whole.end_ns - whole.start_ns)[rows], kind="stable")]
-    found = whole.rows(np.sort(fastest[np.unique(there[fastest], return_index=True)[1]]))
-    return msgspec.structs.replace(found, call=np.full(len(found), NONE, np.int64)) if len(found) else None
 
 
 def _until_next_ns(work: CardWork) -> NDArray[np.int64]:
@@ -171,12 +141,3 @@ def _until_next_ns(work: CardWork) -> NDArray[np.int64]:
     rightly = is_next & are_kernels & (gaps_ns > 0) & (gaps_ns < NEXT_NS)
     found[before[rightly]] = gaps_ns[rightly]
     return found
-
-
-def _alike(*tables: CardWork) -> list[NDArray[np.int64]]:
-    """Return a number for each row of each table: equal for launches of the same card, name, grid and block."""
-    rows = np.concatenate([np.column_stack([work.card, work.name, work.grid, work.block]) for work in tables])
-    order = np.lexsort(rows.T)  # a tenth of the time of np.unique
-    numbers = np.empty(len(rows), np.int64)
-    numbers[order] = np.append(0, np.cumsum((np.diff(rows[order], axis=0) != 0).any(axis=1)))
-    return np.split(numbers, np.cumsum([len(work) for work in tables])[:-1])

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from streamsim.errors import InputError
 from streamsim.recorded.recording import ISSUES, NONE, AnnotationKind, RecordedStream, RecordedThread, Recording, Unread
-from streamsim.recorded.times import fastest_uncontended
 from streamsim.text import parse_seconds, shown
 
 _NUMBERED = re.compile(r"(.+)\[([1-9][0-9]{0,8})\]", re.DOTALL)
@@ -57,9 +56,7 @@ def part_of(
         first_ns, last_ns = window_ns(recording, window)
         calls = recording.calls
         inside = (calls.start_ns >= first_ns) & (calls.start_ns < last_ns)
-        whole, recording = recording, _with_calls(recording, inside, first_ns, last_ns, "the window")
-        fastest = fastest_uncontended(recording.work, whole.work) or whole.uncontended_elsewhere
-        recording = msgspec.structs.replace(recording, uncontended_elsewhere=fastest)
+        recording = _with_calls(recording, inside, first_ns, last_ns, "the window")
     if not len(recording.calls) + len(recording.work):
         options = {"--gpu": card, "--process": process, "--window": window}
         words = ", ".join(f"{name} {value}" for name, value in options.items() if value is not None)

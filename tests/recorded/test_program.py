@@ -16,7 +16,6 @@ from streamsim.recorded import (
     CallKind,
     HostCosts,
     RecordedCard,
-    part_of,
     program_of,
     replay,
     uncontended_ns,
@@ -178,32 +177,6 @@ def test_a_kernel_takes_what_it_took_or_what_its_like_take_alone() -> None:
     took = was.work.end_ns - was.work.start_ns
     assert took[2] > 8
     assert uncontended_ns(was.work).tolist() == [8, 40, 8]
-
-
-def test_a_kernel_that_is_never_alone_in_a_window_takes_what_its_like_take_alone_elsewhere() -> None:
-    """As above, but what is alone comes before the window: one that takes 8, one of 9, and one of 7 on another card.
-
-    There is one more beside the wide one, which is no measure. So are copies, and a kernel that is alone in the window
-    takes what it takes there. A window of the window knows it, too.
-    """
-    device = make_device(concurrent_kernels=4, kernel=1)
-    side_by_side = kernel(1, 40, name="b", fill=0.75), kernel(2, 8, name="a")
-    alone = [op for ticks in (9, 8, 7) for op in (kernel(1, ticks, name="a"), Synchronize())]
-    ops = (*alone, *side_by_side, Synchronize(), *side_by_side, Synchronize(), kernel(1, 6, name="c"), h2d(1, 5))
-    was = recorded(simulate(program(*ops), device))
-    cards = np.where(was.work.end_ns - was.work.start_ns == 7, 1, 0).astype(np.int32)
-    was = msgspec.structs.replace(
-        was, cards=(*was.cards, *was.cards), work=msgspec.structs.replace(was.work, card=cards)
-    )
-    took = (was.work.end_ns - was.work.start_ns).tolist()
-    inside = part_of(was, window=f"{int(was.calls.start_ns[9])}ns..1s")
-    assert inside.uncontended_elsewhere is not None
-    assert (inside.uncontended_elsewhere.end_ns - inside.uncontended_elsewhere.start_ns).tolist() == [8]
-    assert uncontended_ns(inside.work).tolist() == [40, took[6], 6, 5]
-    assert uncontended_ns(inside.work, inside.uncontended_elsewhere).tolist() == [40, 8, 6, 5]
-    again = part_of(inside, window=f"{int(was.calls.start_ns[9])}ns..{int(was.calls.start_ns[11]) + 1}ns")
-    kernels = [op.duration_s for op in program_of(again).schedule.ops if isinstance(op, Kernel)]
-    assert kernels == pytest.approx([40 * NS, 8 * NS])
 
 
 @pytest.mark.parametrize(("gap", "own"), [(0, 5), (300, 305), (999, 1004), (1000, 5)])

@@ -3,7 +3,6 @@
 import gzip
 import re
 import sqlite3
-import tracemalloc
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -23,7 +22,6 @@ from streamsim.program import Synchronize, dump_schedule, parse_schedule
 from streamsim.recorded import (
     Recording,
     builder,
-    cupti,
     part_of,
     program_of,
     read,
@@ -90,7 +88,7 @@ KINETO = [
     ("inputs = [4]", "is a workload, for `streamsim predict`; give a trace of the PyTorch profiler"),
     ('{"x": "\\"traceEvents\\": ["}', "has no list traceEvents"),
     ('{"traceEvents": []}', "has no CUDA calls, copies or kernels; record with activities="),
-    ('{"traceEvents": [{"ph": "X"}, {"ph" "X"}, {"ph": "X"}]}', "is malformed after 0 events"),
+    ('{"traceEvents": [{"ph": "X"}, {"ph" "X"}, {"ph": "X"}]}', "is malformed .*byte 36"),
     ('{"traceEvents": [{"x": ' + "[" * 100_000, "is nested too deeply"),
 ]
 HEADS = [  # of a capture
@@ -246,7 +244,6 @@ LIMITS: list[tuple[object, str, int, bytes, str]] = [
         kineto(*(kernel(i, 1, i, name=f"{i}" + "x" * 5000) for i in range(300))).encode(),
         "has over 1 MiB of names; record a shorter part",
     ),
-    (cupti, "LARGEST_LINE_BYTES", 100, capture().encode() + b" " * 101, "has a line of over 0 MiB"),
     (read, "MOST_UNPACKED_BYTES", 1 << 21, gzip.compress(EVENTS + b"{}," * (1 << 20), 1), ".* of text; record"),
 ]
 
@@ -258,14 +255,6 @@ def test_size_is_bounded(
     monkeypatch.setattr(module, limit, most)
     (tmp_path / "t").write_bytes(data)
     refused(tmp_path / "t", said)
-
-
-def test_what_unpacks_to_an_event_without_an_end_takes_the_memory_of_a_few_blocks(tmp_path: Path) -> None:
-    (tmp_path / "t").write_bytes(gzip.compress(EVENTS + b'{"name": "' + b" " * (1 << 26), 1))
-    tracemalloc.start()
-    refused(tmp_path / "t", ".*16 MiB follow that are no event")
-    assert tracemalloc.get_traced_memory()[1] < 1 << 26
-    tracemalloc.stop()
 
 
 # Values
@@ -360,7 +349,7 @@ VALUES: list[tuple[Callable[[], object], str]] = [
     (lambda: replace(CALLS, name=np.zeros(1, np.int32)), "HostCalls: expected columns of one length"),
     (
         lambda: Recorder(ratio=1.5, backward=2.0, least=1.4, most=1.7, source="measured: by hand"),
-        "backward = 2: expected it from least = 1.4",
+        "backward = 2: above most = 1.7",
     ),
 ]
 

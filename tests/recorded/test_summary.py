@@ -223,14 +223,14 @@ def recordings(draw: st.DrawFn) -> Recording:
     calls = draw(st.lists(st.tuples(times, st.integers(0, 1), st.integers(0, 9), st.sampled_from(CALLED)), max_size=9))
     for (start, took), thread, correlation, name in calls:
         row = {"start_ns": [start], "end_ns": start + took, "process": 1, "correlation": correlation}
-        builder.calls.add({**row, "name": builder.name(name), "thread": builder.thread(1, thread)})
+        builder.add("calls", {**row, "name": builder.name(name), "pid": 1, "tid": thread})
     kinds = st.sampled_from((WorkKind.COPY, WorkKind.KERNEL, WorkKind.MEMSET))
     work = draw(st.lists(st.tuples(times, st.integers(0, 1), st.integers(0, 9), kinds), min_size=1, max_size=12))
     for (start, took), card, correlation, kind in work:
         direction = draw(st.sampled_from(list(CopyDirection)[1:])) if kind == WorkKind.COPY else CopyDirection.NONE
         row = {"start_ns": [start], "end_ns": start + took, "process": 1, "correlation": correlation, "kind": kind}
-        where = {"card": builder.card(card), "stream": builder.stream(1, card, draw(st.integers(0, 1)), card)}
-        builder.work.add({**row, **where, "name": builder.name("w"), "direction": direction})
+        where = {"device": card, "pid": 1, "context": card, "stream_id": draw(st.integers(0, 1))}
+        builder.add("work", {**row, **where, "name": builder.name("w"), "direction": direction})
     return builder.recording()
 
 
