@@ -389,6 +389,29 @@ def runs(draw: st.DrawFn) -> tuple[Schedule, Device]:
 
 
 @st.composite
+def long_hand_overs(draw: st.DrawFn) -> tuple[Schedule, Device]:
+    """Hand-overs longer than ops, so that an end may be heard of before earlier ones.
+
+    No events and no legacy stream: each op waits for one other at most, and no dependence is implied by others.
+    """
+    stream = st.integers(1, 4)
+    ops = draw(st.lists(st.one_of(copies(stream, False), kernels(stream)), min_size=2, max_size=20))
+    hand_overs = {f.removesuffix("_s"): draw(st.integers(0, 30)) for f in HAND_OVERS}
+    return program(*ops, buffers=BUFFERS), draw(devices(kernel_signal="each", **hand_overs))
+
+
+CROWDED = devices(copy_engines=2, concurrent_kernels=3, kernel_rule="ready-order")
+CASES: st.SearchStrategy[tuple[Schedule, Device]] = st.one_of(
+    *[st.tuples(schedules(), devices())] * 2,
+    st.tuples(schedules(most=40, streams=8), CROWDED),
+    draining(),
+    free_calls(),
+    runs(),
+    long_hand_overs(),
+)
+
+
+@st.composite
 def small_workloads(draw: st.DrawFn) -> Workload:
     """0..3 inputs and outputs, 0..3 kernels, few elements, so that many chunks do not divide them."""
     sizes = st.lists(st.integers(1, 8), max_size=3)
