@@ -1,25 +1,16 @@
 """The compiled twin where streams take hardware queues from each other, and where kernels of a graph stand in none."""
 
 import pytest
-from effort import THOROUGH, examples
-from hypothesis import given
-from strategies import NS, h2d, kernel, link, make_device, program, runs
+from effort import THOROUGH
+from strategies import NS, link, make_device
 from twins import assert_same, by_simpy, compiled
 
 from streamsim.compiled import makespans
-from streamsim.device import Device
-from streamsim.program import LAUNCHES, Config, Order, Schedule, Workload, WorkloadKernel
+from streamsim.program import LAUNCHES, Config, Order, Workload, WorkloadKernel
 from streamsim.rules import MOST_QUEUES
 
 RULES = ("issue-order", "ready-order", "same-queue-first")
 CHUNKS = (3, 8, 13, *((31,) if THOROUGH else ()))  # fewer than queues, more, and more than streams
-
-
-@compiled
-@examples(100)
-@given(runs())
-def test_equals_the_model_with_runs_of_kernels(case: tuple[Schedule, Device]) -> None:
-    assert_same(*case)
 
 
 @compiled
@@ -60,14 +51,6 @@ def test_streams_that_take_queues_from_each_other(
     assert found[part] == [by_simpy(workload, way, device) for way in ways[part]]
     if copy_engines:  # it matters: a queue for each stream takes another time
         assert found != list(makespans(workload, ways, device.with_connections(32)))
-
-
-@compiled
-def test_three_streams_alternate_between_two_queues_in_the_twin_too() -> None:
-    # The trace of test_traces.py: stream 1's second copy is not behind stream 3's first, which waits until 20.
-    ops = (h2d(1, 5), h2d(2, 5), kernel(3, 20), h2d(3, 5), h2d(1, 5), h2d(2, 5), h2d(3, 5))
-    found = assert_same(program(*ops), make_device(connections=2))
-    assert list(found.start) == [0, 5, 0, 20, 10, 25, 30]
 
 
 @compiled
