@@ -164,82 +164,54 @@ class _ByteRange:
 
     __slots__ = ("end", "readers", "writer")
 
-    def __init__(self, end: int, writer: int = NEVER, readers: dict[int, int] | None = None) -> None:
-        self.end = end
-        self.writer = writer
-        self.readers: dict[int, int] = readers or {}
+    def __init__(self, end: int, writer: int, readers: dict[int, int]) -> None:
+        self.end, self.writer, self.readers = end, writer, readers
 
 
 class History:
-    """Who touched the bytes of a buffer last: ranges, by where they start, that never overlap."""
+    """Who touched the bytes of a buffer last: the ranges that make it up, by where they start."""
 
-    def __init__(self) -> None:
-        self._starts: list[int] = []  # sorted
-        self._at: dict[int, _ByteRange] = {}
-        self._reach = 0  # the end of the last part
+    def __init__(self, n_bytes: int) -> None:
+        self._starts = [0]  # sorted
+        self._at = {0: _ByteRange(n_bytes, NEVER, {})}
 
     def read(self, op: int, stream: int, start: int, end: int) -> list[int]:
         """Return the ops that must have ended before ``op`` reads these bytes."""
-        found = []
-        for part in self._ranges(start, end):
-            if part.writer != NEVER:
-                found.append(part.writer)
+        ranges = self._ranges(start, end)
+        for part in ranges:
             part.readers[stream] = op
-        return found
+        return [part.writer for part in ranges if part.writer != NEVER]
 
     def write(self, op: int, start: int, end: int) -> list[int]:
         """Return the ops that must have ended before ``op`` overwrites these bytes."""
-        found = []
         ranges = self._ranges(start, end)
-        for part in ranges:
-            if part.writer != NEVER:
-                found.append(part.writer)
-            found += part.readers.values()
-            part.writer, part.readers = op, {}
-        if len(ranges) > 1:
-            self._merge(start, end, len(ranges))
+        found = [earlier for part in ranges for earlier in (part.writer, *part.readers.values()) if earlier != NEVER]
+        if len(ranges) > 1:  # they have one history now
+            first = bisect_left(self._starts, start)
+            for merged in self._starts[first + 1 : first + len(ranges)]:
+                del self._at[merged]
+            del self._starts[first + 1 : first + len(ranges)]
+        self._at[start] = _ByteRange(end, op, {})
         return found
 
-    def _merge(self, start: int, end: int, count: int) -> None:
-        """Make one of the ``count`` ranges that have one history now."""
-        first = bisect_left(self._starts, start)
-        for merged in self._starts[first + 1 : first + count]:
-            del self._at[merged]
-        del self._starts[first + 1 : first + count]
-        self._at[start].end = end
-
     def _ranges(self, start: int, end: int) -> list[_ByteRange]:
-        """Return the ranges that make up these bytes, cut and added where need be."""
+        """Return the ranges that make up these bytes, cut where need be."""
         same = self._at.get(start)
         if same is not None and same.end == end:  # nearly always
             return [same]
-        if start >= self._reach:  # beyond all so far
-            self._starts.append(start)
-            self._at[start] = _ByteRange(end)
-            self._reach = end
-            return [self._at[start]]
-        self._reach = max(self._reach, end)
         self._cut(start)
         self._cut(end)
         found = []
         while start < end:
-            if start not in self._at:
-                place = bisect_left(self._starts, start)
-                following = self._starts[place] if place < len(self._starts) else end
-                self._starts.insert(place, start)
-                self._at[start] = _ByteRange(min(end, following))
             found.append(self._at[start])
             start = found[-1].end
         return found
 
     def _cut(self, at: int) -> None:
-        place = bisect_right(self._starts, at) - 1
-        if place < 0:
-            return
-        start = self._starts[place]
-        part = self._at[start]
-        if start < at < part.end:
-            self._starts.insert(place + 1, at)
+        place = bisect_right(self._starts, at)
+        part = self._at[self._starts[place - 1]]
+        if self._starts[place - 1] < at < part.end:
+            self._starts.insert(place, at)
             self._at[at] = _ByteRange(part.end, part.writer, dict(part.readers))
             part.end = at
 
@@ -249,7 +221,7 @@ def earlier_ops(ops: Iterable[Op], buffers: Iterable[Buffer]) -> Iterator[list[t
 
     One of the two ops writes the bytes. An op that reads a range and writes it is among its own earlier ops.
     """
-    histories = {buffer.name: History() for buffer in buffers}
+    histories = {buffer.name: History(buffer.bytes) for buffer in buffers}
     for i, op in enumerate(ops):
         found = []
         for region, writes in touched(op):
@@ -279,7 +251,7 @@ class _Checker:
         self._order = HappensBefore(schedule)
         self._pageable = schedule.pageable_names
         self._ignored = frozenset[str]() if self._order.has_threads else self._pageable  # no race of one thread's
-        self._histories = {buffer.name: History() for buffer in schedule.buffers}
+        self._histories = {buffer.name: History(buffer.bytes) for buffer in schedule.buffers}
         self._records: dict[int, _EventRecord] = {}  # by event: the latest
         self._record_after: dict[
             int, tuple[int, _EventRecord]

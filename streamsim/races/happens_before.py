@@ -18,7 +18,6 @@ So a record or a wait hands on what the thread that called it knew: who comes af
 
 from collections.abc import Iterable
 from functools import reduce
-from typing import Any
 
 from streamsim.program import LEGACY_STREAM, CudaOrder, Op, RecordEvent, Schedule, Synchronize, WaitEvent, WaitThread
 
@@ -26,67 +25,20 @@ NEVER = -1  # in place of an op
 
 # For every stream the last op in it that has surely ended, or NEVER: that op and all before it in the stream. With
 # several threads also for every thread the last of its copies that has surely read its pageable memory.
-Clock = tuple[Any, ...]  # a tree of tuples: see _Clocks
-NODE_BITS = 6  # of a stream's number, that choose among the parts of a node
+Clock = tuple[int, ...]
 
 
-class _Clocks:
-    """Clocks over so many streams, as trees of tuples that share what they have in common.
+def _put(clock: Clock, stream: int, op: int) -> Clock:
+    """Return ``clock`` once ``op`` of ``stream`` has ended too."""
+    return (*clock[:stream], op, *clock[stream + 1 :])
 
-    A clock that differs from another in one stream costs a path of the tree, not a number for every stream: in a
-    program of thousands of streams that wait for each other in a chain all clocks differ, by little.
-    """
 
-    def __init__(self, streams: int) -> None:
-        fan = 1 << NODE_BITS
-        node: Clock = (NEVER,) * min(streams, fan)
-        self._shifts, self._nothing = [0], [node]  # from the root down; by level, from the leaves up
-        while streams > 1 << (NODE_BITS * len(self._shifts)):
-            node = (node,) * fan
-            self._nothing.append(node)
-            self._shifts.insert(0, NODE_BITS * len(self._shifts))
-        self.nothing = node
-
-    def at(self, clock: Clock, stream: int) -> int:
-        """Return the last op of ``stream`` that has ended, or NEVER."""
-        part: Any = clock
-        if len(self._shifts) == 1:  # nearly always
-            return part[stream]  # type: ignore[no-any-return]
-        for shift in self._shifts:
-            part = part[stream >> shift & ((1 << NODE_BITS) - 1)]
-        last: int = part
-        return last
-
-    def put(self, clock: Clock, stream: int, op: int) -> Clock:
-        """Return ``clock`` once ``op`` of ``stream`` has ended too."""
-        if len(self._shifts) == 1:
-            return (*clock[:stream], op, *clock[stream + 1 :])
-        path = [clock]
-        places = [stream >> shift & ((1 << NODE_BITS) - 1) for shift in self._shifts]
-        for place in places[:-1]:
-            path.append(path[-1][place])
-        made: Any = op
-        for node, place in zip(reversed(path), reversed(places), strict=True):
-            made = (*node[:place], made, *node[place + 1 :])
-        return made  # type: ignore[no-any-return]
-
-    def join(self, a: Clock, b: Clock) -> Clock:
-        """Return what has ended by either; one of the two if that is all."""
-        return self._join(a, b, len(self._shifts) - 1)
-
-    def _join(self, a: Clock, b: Clock, level: int) -> Clock:
-        nothing = self._nothing[level]
-        if a is b or b is nothing:
-            return a
-        if a is nothing:
-            return b
-        if level == 0:
-            joined = tuple(map(max, a, b))
-        else:
-            joined = tuple([x if x is y else self._join(x, y, level - 1) for x, y in zip(a, b, strict=True)])
-        if joined == a:
-            return a
-        return b if joined == b else joined
+def _join(a: Clock, b: Clock) -> Clock:
+    """Return what has ended by either; one of the two if that is all."""
+    if a is b:
+        return a
+    joined = tuple(map(max, a, b))
+    return a if joined == a else b if joined == b else joined
 
 
 class HappensBefore:
@@ -102,8 +54,7 @@ class HappensBefore:
         self.has_threads = len(threads) > 1
         self.streams = CudaOrder(schedule)
         self._lines = {thread: width + k for k, thread in enumerate(threads)}  # by thread: what it reads when it calls
-        self._clocks = _Clocks(width + len(threads) * self.has_threads)
-        self.nothing = self._clocks.nothing
+        self.nothing: Clock = (NEVER,) * (width + len(threads) * self.has_threads)
         self._hosts: dict[int, Clock] = {}  # by thread of the host: what it knows to have ended
         self.stream_of = [op.stream or 0 for op in schedule.ops]
         self._thread_of = [op.thread for op in schedule.ops]
@@ -136,8 +87,8 @@ class HappensBefore:
     def with_read(self, op: int, thread: int, clock: Clock) -> Clock:
         """Return the ``clock`` of ``op`` once ``thread``'s call has read its pageable memory and returns."""
         line = self._lines[thread]
-        self._hosts[thread] = self._clocks.put(self.host(thread), line, op)
-        return self._clocks.put(clock, line, op)
+        self._hosts[thread] = _put(self.host(thread), line, op)
+        return _put(clock, line, op)
 
     def host(self, thread: int) -> Clock:
         """Return what ``thread`` knows to have ended when it makes its next call."""
@@ -147,12 +98,12 @@ class HappensBefore:
         """Return what those knew that made the calls for ``stream`` up to the next one, which ``thread`` makes."""
         if not self.has_threads:
             return self.host(thread)  # it knew no more before
-        return self._clocks.join(self.host(thread), self._carried_in(stream))
+        return _join(self.host(thread), self._carried_in(stream))
 
     def _carried_in(self, stream: int) -> Clock:
         if stream != LEGACY_STREAM:
             return self._carried[stream]
-        return reduce(self._clocks.join, [self._carried[ordinary] for ordinary in self.streams.ordinary])
+        return reduce(_join, [self._carried[ordinary] for ordinary in self.streams.ordinary])
 
     def _carry(self, stream: int, clock: Clock) -> None:
         for behind in self.streams.ordinary if stream == LEGACY_STREAM else (stream,):
@@ -170,7 +121,7 @@ class HappensBefore:
         """Put the stream behind the event's latest record, by a call of ``thread``."""
         self.streams.wait(stream, event)
         if self.has_threads:
-            self._carry(stream, self._clocks.join(self._called(stream, thread), self.handed_on(event)))
+            self._carry(stream, _join(self._called(stream, thread), self.handed_on(event)))
 
     def handed_on(self, event: int) -> Clock:
         """Return what is known by the event's latest record beside the ops that complete it."""
@@ -181,16 +132,16 @@ class HappensBefore:
 
         Where several threads issue ops in the stream, whichever of them the next one is from.
         """
-        clocks, adds = self._clocks, self.handed_on(event)
+        adds = self.handed_on(event)
         if len(self._users(stream)) <= 1:
             clock = self.now(stream, thread)
         else:
-            adds = clocks.join(adds, self.host(thread))
+            adds = _join(adds, self.host(thread))
             clock = self.after(self._carried_in(stream), self.streams.before(stream))
         if not all(self.has_ended(op, clock, stream) for op in completes):
             return False
-        clock = clocks.put(clock, stream, len(self._known))  # its own order is that of issue
-        return adds is self.nothing or clocks.join(adds, clock) == clock
+        clock = _put(clock, stream, len(self._known))  # its own order is that of issue
+        return _join(adds, clock) == clock
 
     def _users(self, stream: int) -> set[int]:
         """Return the threads whose ops come behind what is in the stream, by the stream alone."""
@@ -206,7 +157,7 @@ class HappensBefore:
             elif sync.stream is not None:
                 known = self._carried_in(sync.stream)
             else:
-                known = reduce(self._clocks.join, self._carried)
+                known = reduce(_join, self._carried)
             self.host_learns(sync.thread, known)
 
     def host_waits(self, thread: int, ops: Iterable[int]) -> None:
@@ -215,7 +166,7 @@ class HappensBefore:
 
     def host_learns(self, thread: int, clock: Clock) -> None:
         """Let the thread know what ``clock`` says as well."""
-        self._hosts[thread] = self._clocks.join(self.host(thread), clock)
+        self._hosts[thread] = _join(self.host(thread), clock)
 
     def call(self, op: Op) -> None:
         """Record an event, or wait: a stream or the host. A thread that waits for another one knows what that knows."""
@@ -230,33 +181,32 @@ class HappensBefore:
 
     def after(self, clock: Clock, ops: Iterable[int]) -> Clock:
         """Return ``clock`` once ``ops`` have ended too, and with them what they came after."""
-        clocks = self._clocks
         for op in sorted(ops, reverse=True):  # a later one may have come after the others
             stream = self.stream_of[op]
-            if clocks.at(clock, stream) < op:
-                clock = clocks.put(clocks.join(clock, self._known[op]), stream, op)
+            if clock[stream] < op:
+                clock = _put(_join(clock, self._known[op]), stream, op)
         return clock
 
     def after_event(self, clock: Clock, event: int) -> Clock:
         """Return ``clock`` once what the event's latest record hands on is known too."""
-        return self._clocks.join(clock, self.handed_on(event))
+        return _join(clock, self.handed_on(event))
 
     def last_before(self, op: int, stream: int) -> int:
         """Return the last op of ``stream`` that has surely ended when ``op`` starts, or NEVER."""
-        return op - 1 if self.stream_of[op] == stream else self._clocks.at(self._known[op], stream)
+        return op - 1 if self.stream_of[op] == stream else self._known[op][stream]
 
     def has_ended(self, op: int, clock: Clock, stream: int | None) -> bool:
         """Return True if ``op`` has ended by ``clock`` of a later op in ``stream`` (None: of the host)."""
         of = self.stream_of[op]
-        return of == stream or self._clocks.at(clock, of) >= op
+        return of == stream or clock[of] >= op
 
     def has_staged(self, op: int, clock: Clock) -> bool:
         """Return True if ``op``, a copy from pageable memory, has read that memory by ``clock``."""
-        return self._clocks.at(clock, self._lines[self._thread_of[op]]) >= op
+        return clock[self._lines[self._thread_of[op]]] >= op
 
     def host_waited_for(self, op: int) -> bool:
         """Return True if a thread of the host has waited until ``op`` ended."""
-        return any(self._clocks.at(clock, self.stream_of[op]) >= op for clock in self._hosts.values())
+        return any(clock[self.stream_of[op]] >= op for clock in self._hosts.values())
 
     def last_of(self, ops: Iterable[int]) -> list[int]:
         """Return those of ``ops``, in order of issue, that none of the others comes after."""

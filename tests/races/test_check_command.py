@@ -54,13 +54,6 @@ def test_json_has_every_finding(capsys: pytest.CaptureFixture[str], racy: Path) 
     assert tuple(msgspec.convert(found, Finding) for found in said["findings"]) == findings
 
 
-def test_warnings_can_be_left_out(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "warned.json"
-    write_schedule(program(WaitEvent(0, 1), into(1), Synchronize()), path)
-    assert command(capsys, str(path))[0] == 1
-    assert command(capsys, str(path), "--errors-only")[:2] == (0, "3 ops: 0 errors, 0 warnings\n")
-
-
 def test_the_fixed_schedule_can_be_saved(capsys: pytest.CaptureFixture[str], racy: Path, tmp_path: Path) -> None:
     fixed = tmp_path / "fixed.json"
     assert command(capsys, str(racy), "--fix", str(fixed))[0] == 1

@@ -63,39 +63,6 @@ def test_each_hazard(first: Op, second: Op, hazards: list[tuple[str, str]]) -> N
 
 
 @pytest.mark.parametrize(
-    ("offset", "n_bytes", "shared"),
-    [(0, 16, None), (8, 16, (16, 8)), (16, 16, (16, 16)), (20, 4, (20, 4)), (31, 8, (31, 1)), (32, 16, None)],
-)
-def test_only_bytes_that_overlap_clash(offset: int, n_bytes: int, shared: tuple[int, int] | None) -> None:
-    first = work(1, writes=(Region("d", 16, 16),))
-    findings = check(program(first, work(2, reads=(Region("d", offset, n_bytes),))))
-    assert [finding.hazards for finding in findings] == (
-        [(Hazard("read-after-write", "d", *shared),)] if shared else []
-    )
-
-
-def test_bytes_that_were_touched_in_parts_are_all_known() -> None:
-    """Written are 0..8, then 4..16; who reads 12..16 must wait for the second, though nobody wrote from 12 on."""
-    first, second = (work(1, writes=(Region("d", offset, n_bytes),)) for offset, n_bytes in ((0, 8), (4, 12)))
-    assert found_in(first, second, work(2, reads=(Region("d", 12, 4),))) == [("race", (1, 2))]
-
-
-def test_of_a_stream_the_latest_op_is_named_whatever_is_touched_first() -> None:
-    first, second = (work(1, writes=(Region("d", offset, 8),)) for offset in (0, 8))
-    for reads in ((Region("d", 0, 8), Region("d", 8, 8)), (Region("d", 8, 8), Region("d", 0, 8))):
-        assert found_in(first, second, work(2, reads=reads)) == [("race", (1, 2))]
-
-
-def test_a_buffer_is_known_by_its_name() -> None:
-    """However often the name was read from a file: equal, not the same object."""
-    whole, part = (Region("".join(("buf", "fer")), 0, n_bytes) for n_bytes in (16, 8))
-    assert whole.buffer is not part.buffer
-    ops = (work(1, writes=(whole,)), work(2, reads=(part,)))
-    (found,) = check(card.program(*ops, buffers=(Buffer("buffer", 16, "device"),)))
-    assert found.hazards == (Hazard("read-after-write", "buffer", 0, 8),)
-
-
-@pytest.mark.parametrize(
     ("between", "is_ordered"),
     [
         ((RecordEvent(0, 1), WaitEvent(0, 2)), True),
@@ -119,22 +86,6 @@ def test_what_gives_two_ops_an_order(between: tuple[Op, ...], is_ordered: bool) 
     ops = (into(1), *between, work(2, reads=(ON_CARD,)))
     found = of_rule(check(program(*ops)), "race")
     assert [finding.ops for finding in found] == ([] if is_ordered else [(0, len(ops) - 1)])
-
-
-def test_the_legacy_default_stream_orders_blocking_streams() -> None:
-    reader = work(2, reads=(ON_CARD,))
-    assert found_in(into(1), card.kernel(0, 8), reader, kind="blocking") == []
-    assert found_in(into(0), reader, kind="blocking") == []
-    assert found_in(into(1), work(0, reads=(ON_CARD,)), kind="blocking") == []
-    assert found_in(into(1), reader, kind="blocking") == RACE
-    assert found_in(into(0), reader) == RACE
-
-
-def test_a_pageable_memcpy_may_be_under_way_when_it_returns() -> None:
-    """A cudaMemcpy of pageable memory, then a kernel in a non-blocking stream; from pinned memory it is done."""
-    reader = work(1, reads=(ON_CARD,))
-    assert found_in(into(0, Region("p", 0, 16), blocking=True), reader) == RACE
-    assert found_in(into(0, blocking=True), reader) == []
 
 
 def test_a_race_is_named_with_its_bytes_and_the_smallest_fix() -> None:
@@ -179,12 +130,6 @@ def test_an_event_that_is_there_is_waited_for(between: tuple[Op, ...], event: in
 def test_a_host_buffer_used_again_says_so() -> None:
     (found,) = check(program(into(1), out(2, HOST, Region("d", 32, 16)), Synchronize()))
     assert "of 'h' (a host buffer used again before its asynchronous copy has finished)" in found.what
-
-
-def test_one_missing_wait_is_one_finding() -> None:
-    """The kernel misses its wait for the copy; what follows the kernel in its stream would be in order with it."""
-    ops = (into(1), work(2, reads=(ON_CARD,)), work(2, reads=(ON_CARD,)), out(2), into(2))
-    assert found_in(*ops) == RACE
 
 
 def test_the_tasks_that_share_a_buffer() -> None:
@@ -244,11 +189,6 @@ def test_warnings_by_hand() -> None:
     assert "never recorded" in found[3].what
 
 
-def test_a_wait_for_what_the_host_has_waited_for_is_redundant() -> None:
-    ops = (into(1), RecordEvent(0, 1), Synchronize(stream=1), WaitEvent(0, 2), work(2, reads=(ON_CARD,)))
-    assert found_in(*ops) == [("redundant-wait", (3,))]
-
-
 def test_why_a_wait_is_redundant() -> None:
     """The first waits for a copy of its own stream, the second for what was recorded before any work."""
     ops = (into(1), RecordEvent(0, 1), WaitEvent(0, 1), RecordEvent(1, 2), WaitEvent(1, 3))
@@ -278,16 +218,6 @@ def test_what_one_thread_knows_another_does_not() -> None:
 PAGEABLE, ELSEWHERE = Region("p", 0, 16), Region("d", 32, 16)
 
 
-def test_two_threads_race_for_pageable_memory() -> None:
-    """Thread 1 copies back into ``p`` while thread 0 copies ``p`` to the card, in another stream: calls overlap."""
-    back, there = out(2, PAGEABLE, ELSEWHERE, thread=1), into(1, PAGEABLE)
-    assert found_in(back, there) == RACE
-    assert found_in(there, back) == RACE
-    assert found_in(back, WaitThread(1), there) == []
-    assert found_in(there, WaitThread(0, 1), back) == []
-    assert found_in(replace(back, thread=0), there) == []
-
-
 def test_a_stream_does_not_hold_back_the_read_of_pageable_memory() -> None:
     """The copy to the card reads ``p`` when it is called, though the copy back stands before it in the stream."""
     back, there = out(1, PAGEABLE, ELSEWHERE, thread=1), into(1, PAGEABLE)
@@ -312,12 +242,6 @@ def test_the_fix_of_a_read_at_the_call_is_a_wait_of_the_thread() -> None:
     assert check(fixed) == ()
 
 
-def test_only_the_bytes_in_no_order_are_named() -> None:
-    """The copies of ``d`` are in the order of their stream, and those of ``p`` are not."""
-    (found,) = check(program(out(1, PAGEABLE, thread=1), into(1, PAGEABLE), Synchronize()))
-    assert [hazard.buffer for hazard in found.hazards] == ["p"]
-
-
 def test_a_record_or_a_wait_hands_on_what_its_thread_has_waited_for() -> None:
     """Thread 1 copies ``d`` back and waits, and then records in stream 1; thread 0 overwrites ``d`` behind that."""
     back, waits = out(2, thread=1), Synchronize(stream=2, thread=1)
@@ -340,12 +264,6 @@ def test_races_of_one_op_come_in_the_order_of_the_earlier_ones() -> None:
     assert found_in(*ops, work(3, reads=regions)) == [("race", (1, 3)), ("race", (2, 3))]
 
 
-def test_in_the_legacy_stream_a_wait_is_redundant_unless_blocking_streams_mind_it() -> None:
-    ops = (into(0), RecordEvent(0, 0), WaitEvent(0, 0))
-    assert found_in(*ops) == [("redundant-wait", (2,))]
-    assert found_in(*ops, kind="blocking") == []
-
-
 def test_outputs_that_nobody_waits_for_are_one_finding_for_each_buffer() -> None:
     found = check(program(out(1), out(1, HOST), out(1)))
     assert [finding.what.partition("waits for ")[2].partition(":")[0] for finding in found] == [
@@ -358,7 +276,3 @@ def test_memory_without_a_name_is_counted() -> None:
     ops = (card.h2d(1, 8), into(1), card.kernel(1, 8), work(1, reads=(ON_CARD,)), Synchronize())
     assert unnamed_memory(program(*ops)) == 2
     assert unnamed_memory(depth_first(card.pipeline_of(24), 3, 2)) == 0
-
-
-def test_a_pageable_d2h_copy_returns_its_output() -> None:
-    assert check(program(out(1, Region("p", 0, 16)))) == ()
