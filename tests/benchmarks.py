@@ -27,7 +27,6 @@ from streamsim import (
     Workload,
     WorkloadKernel,
     best,
-    best_offload,
     build,
     compiled,
     depth_first,
@@ -36,6 +35,7 @@ from streamsim import (
 from streamsim.lowering import lower
 from streamsim.model import run, simulate
 from streamsim.program import Config
+from streamsim.search import best_offload
 
 OPS, ROUNDS, CARDS = 30_000, 9, ("h200", "a100", "c2050", "rtx3090")
 KERNEL = (WorkloadKernel(duration_s=0.57e-3),)

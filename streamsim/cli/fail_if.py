@@ -18,12 +18,8 @@ from streamsim.cli.notes import say
 from streamsim.errors import FOUND, OK, InputError
 from streamsim.text import format_bytes, format_seconds, one_line, parse_bytes, parse_seconds, shown
 
-UNITS = ("_s", "_bytes")
 FORM = "expected the name of a number, < or >, and a limit, such as 'speedup < 1.5' or 'makespan > 2ms'"
-_FORM = re.compile(
-    r"\s*(?P<name>[^<>=%]*?)\s*(?P<sign>[<>])\s*(?P<limit>[0-9]{1,9}(\.[0-9]{0,9})?)\s*(?P<unit>%|[A-Za-z]*)\s*",
-    re.ASCII,
-)
+_FORM = re.compile(r"\s*([^<>=%]*?)\s*([<>])\s*([0-9]{1,9}(?:\.[0-9]{0,9})?)\s*(%|[A-Za-z]*)\s*", re.ASCII)
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -45,30 +41,20 @@ class Condition(msgspec.Struct, frozen=True):
 
 def parse_condition(text: str, expected: str = FORM) -> Condition:
     """Return the condition in ``"makespan > 2ms"``. Raises InputError, which says what is ``expected``."""
-    found = _FORM.fullmatch(text)
+    found, where = _FORM.fullmatch(text), f"--fail-if {shown(text)}"
     if found is None:
-        raise InputError(one_line(f"--fail-if {shown(text)}: {expected}"))
-    name, sign, limit, unit = (found[part] for part in ("name", "sign", "limit", "unit"))
-    where = f"--fail-if {shown(text)}"
-    if unit == "%":
-        number = float(limit) / 100
-    elif unit.endswith("s"):
-        number = parse_seconds(limit + unit, where)
+        raise InputError(one_line(f"{where}: {expected}"))
+    name, sign, number, unit = found.groups()
+    if unit in ("", "%"):
+        limit = float(number) / (100 if unit else 1)
     else:
-        number = parse_bytes(limit + unit, where, least=0) if unit else float(limit)
-    return Condition(text, name, sign, number, unit)
-
-
-class _Conditions(click.ParamType):  # type: ignore[type-arg]  # generic in new versions of click only
-    name = "condition"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Condition:  # noqa: ARG002
-        return parse_condition(value) if isinstance(value, str) else value
+        limit = parse_seconds(number + unit, where) if unit.endswith("s") else parse_bytes(number + unit, where, 0)
+    return Condition(text, name, sign, limit, unit)
 
 
 fail_if_option = click.option(
     "--fail-if",
-    type=_Conditions(),
+    callback=lambda _context, _param, texts: tuple(map(parse_condition, texts)),
     multiple=True,
     metavar="'NAME < LIMIT'",
     help="End with exit code 1 if so; NAME is a number of --json: 'speedup < 1.5', 'makespan > 2ms'. Repeatable.",
@@ -80,20 +66,21 @@ def judged(conditions: Iterable[Condition], result: Mapping[str, Any]) -> int:
 
     Raises InputError for a name that none of them has, or several.
     """
-    figures = dict(_figures(result, ""))
+    figures = dict(_figures(result))
     values = [(condition, *_figure(condition, figures)) for condition in conditions]
     return report_failures((one.text, _shown(name, value, one)) for one, name, value in values if one.fails(value))
 
 
 def report_failures(failed: Iterable[tuple[str, str]]) -> int:
     """Say of each condition that holds what the value is; return the command's exit code."""
-    lines = [f"failed: {text}: is {value}" for text, value in failed]
-    for line in lines:
-        say(line)
-    return FOUND if lines else OK
+    code = OK
+    for text, value in failed:
+        say(f"failed: {text}: is {value}")
+        code = FOUND
+    return code
 
 
-def _figures(result: Mapping[str, Any], place: str) -> Iterator[tuple[str, float]]:
+def _figures(result: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, float]]:
     for name, value in result.items():
         if isinstance(value, dict) and name != "inputs":
             yield from _figures(value, f"{place}{name}.")
@@ -103,17 +90,16 @@ def _figures(result: Mapping[str, Any], place: str) -> Iterator[tuple[str, float
 
 def _figure(condition: Condition, figures: Mapping[str, float]) -> tuple[str, float]:
     """Return the number that a condition names, by its whole name or by the last part of a single name."""
-    names = [condition.name, *(condition.name + unit for unit in UNITS)]
-    if exact := [name for name in names if name in figures]:
-        return exact[0], figures[exact[0]]
-    ends = [name for name in figures if name.rpartition(".")[2] in names]
+    names = [condition.name, f"{condition.name}_s", f"{condition.name}_bytes"]
+    ends = [name for name in names if name in figures][:1]
+    ends = ends or [name for name in figures if name.rpartition(".")[2] in names]
     if len(ends) == 1:
         return ends[0], figures[ends[0]]
-    place = f"--fail-if {shown(condition.text)}"
-    if ends:
-        raise InputError(one_line(f"{place}: {shown(condition.name)} may be {', '.join(ends)}; give one of them"))
-    near = get_close_matches(condition.name, figures, n=5) or list(figures)[:5]
-    raise InputError(one_line(f"{place}: no number is called {shown(condition.name)}; there is {', '.join(near)}"))
+    why = f"may be {', '.join(ends)}; give one of them"
+    if not ends:
+        near = get_close_matches(condition.name, figures, n=5) or list(figures)[:5]
+        why = f"names no number; there is {', '.join(near)}"
+    raise InputError(one_line(f"--fail-if {shown(condition.text)}: {shown(condition.name)} {why}"))
 
 
 def _shown(name: str, value: float, condition: Condition) -> str:

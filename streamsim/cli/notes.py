@@ -53,44 +53,28 @@ def steps(stream: TextIO) -> Iterator[Callable[[str, int, int], None]]:
 
     Nothing runs between two calls and most calls do next to nothing, so that what is timed meanwhile is not disturbed.
     """
-    if not stream.isatty():
-        yield _Lines(stream).tell
-        return
-    with _bar(stream, auto_refresh=False) as progress:
-        yield _Steps(progress).tell
+    said, shown_at = "", 0.0
+    with _bar(stream, auto_refresh=False, disable=not stream.isatty()) as progress:
+        task = progress.add_task("", total=None)
+
+        def tell(what: str, done: int, of_all: int) -> None:
+            nonlocal said, shown_at
+            is_new = what != said
+            if is_new and progress.disable:
+                say(what, stream)
+            elif is_new or monotonic() >= shown_at + SECONDS_A_REFRESH:
+                if is_new:
+                    progress.reset(task)  # its pace is another
+                progress.update(task, description=printable(what), completed=done, total=of_all, refresh=True)
+                shown_at = monotonic()
+            said = what
+
+        yield tell
 
 
-class _Lines:
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._said = ""
-
-    def tell(self, what: str, _done: int, _of_all: int) -> None:
-        if what != self._said:
-            say(what, self._stream)
-            self._said = what
-
-
-class _Steps:
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._task = progress.add_task("", total=None)
-        self._said, self._shown_at = "", 0.0
-
-    def tell(self, what: str, done: int, of_all: int) -> None:
-        now = monotonic()
-        if what == self._said and now < self._shown_at + SECONDS_A_REFRESH:
-            return
-        if what != self._said:
-            self._progress.reset(self._task)  # its pace is another
-        self._progress.update(self._task, description=printable(what), completed=done, total=of_all, refresh=True)
-        self._said, self._shown_at = what, now
-
-
-def _bar(stream: TextIO, auto_refresh: bool = True) -> Progress:
-
+def _bar(stream: TextIO, **how: bool) -> Progress:
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Terminal(stream), transient=True, auto_refresh=auto_refresh)
+    return Progress(*columns, console=Terminal(stream), transient=True, **how)  # type: ignore[arg-type]
 
 
 @contextmanager

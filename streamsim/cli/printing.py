@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -41,9 +40,9 @@ def emit(answer: Answer, device: Device | None = None) -> None:
     with verdict():
         match asked.get(FORM):
             case "json":
-                print_json(answer.data, device)
+                print_object({**stamp(device), **answer.data})
             case "csv":
-                print_csv(answer.rows)
+                sys.stdout.write(to_csv(answer.rows))
             case "markdown":
                 sys.stdout.write(markdown_of(answer, everything))
             case _:
@@ -62,17 +61,8 @@ def tell(*lines: str) -> None:
         print(printable(line))
 
 
-def print_json(value: dict[str, Any], device: "Device | None" = None) -> None:
-    """Print a result as one object, which begins with what identifies it (:func:`stamp`).
-
-    ``device``: what it was worked out for. Numbers that JSON lacks are an error. File names are text, whatever the
-    locale.
-    """
-    print_object({**stamp(device), **value})
-
-
 def print_object(value: dict[str, Any]) -> None:
-    """Print an object as it is, such as a schema."""
+    """Print an object as JSON. Numbers that JSON lacks are an error. File names are text, whatever the locale."""
     print(json.dumps(_as_unicode(value), indent=2, allow_nan=False))
 
 
@@ -108,8 +98,3 @@ def print_data(data: bytes) -> None:
         sys.stdout.buffer.write(data)
     else:  # text kept in memory
         sys.stdout.write(data.decode())
-
-
-def print_csv(rows: Sequence[dict[str, Any]]) -> None:
-    """Print one line for each row, under a line of names."""
-    sys.stdout.write(to_csv(rows))

@@ -4,14 +4,13 @@ Exit codes: :mod:`streamsim.errors`. ``STREAMSIM_TRACEBACK=1`` shows where an un
 """
 
 import os
-import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
-from itertools import pairwise
+from traceback import format_exc
 from typing import Any
 
 import click
@@ -20,74 +19,34 @@ from streamsim.cli.notes import drop_output, say
 from streamsim.errors import BAD_INPUT, INTERRUPTED, OK, UNEXPECTED, InputError, Notice
 from streamsim.text import one_line
 
-UNIT = re.compile(r"([kKMGT]?B|[kmgt]ib)(/s)?|[num\u00b5\u03bc]?s|[KMGT]i", re.ASCII | re.IGNORECASE)
 TRACEBACK = "STREAMSIM_TRACEBACK"
-WHOLE = 1000  # characters of a command's summary
-
-
-class Group(click.Group):
-    """Commands whose options are given once, and whose quantities are one word."""
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Return the command that is called, its name and its arguments."""
-        name, command, rest = super().resolve_command(ctx, args)
-        if command is not None and not ctx.resilient_parsing:
-            _check_units(rest)
-            _check_once(command, rest, ctx)
-        return name, command, rest
-
-
-def _check_units(arguments: list[str]) -> None:
-    """Raise InputError for a quantity in two words, as in ``--h2d 200 MB``: the shell makes two arguments of it."""
-    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    for number, unit in pairwise(own):
-        if number[-1:].isdigit() and UNIT.fullmatch(unit) and not os.path.exists(unit):
-            raise InputError(f"{number} {unit}: is in two words; write it as one: {number}{unit}")
-
-
-def _check_once(command: click.Command, arguments: list[str], context: click.Context) -> None:
-    """Raise UsageError for an option that takes one value and has two: click would take the last, without a word."""
-    inner = command.make_context(command.name, [], parent=context, resilient_parsing=True)
-    try:
-        _, _, given = command.make_parser(inner).parse_args(list(arguments))
-    except click.UsageError:
-        return  # is told when the command parses them
-    options = [option for option in given if isinstance(option, click.Option)]
-    if any(option.is_flag and option.is_eager for option in options):
-        return  # help
-    for option in options:
-        if not (option.multiple or option.count or option.is_flag) and options.count(option) > 1:
-            raise click.UsageError(f"{option.opts[0]}: given twice; give it once", inner)
 
 
 # Other words for options, by the word that people write.
 MEANT = {
-    **dict.fromkeys(("in", "input", "inputs", "upload"), "h2d"),
-    **dict.fromkeys(("out", "output", "outputs", "download"), "d2h"),
-    **dict.fromkeys(("time", "compute", "kernel-time", "duration"), "kernel"),
-    **dict.fromkeys(("pinned", "pageable", "pin-memory"), "memory"),
-    **dict.fromkeys(("gpu", "card", "profile"), "device"),
-    **dict.fromkeys(("csv", "jsonl", "markdown", "table"), "format"),
-    **dict.fromkeys(("step-time", "forward"), "step"),
-    **dict.fromkeys(("batch-size", "batch_size"), "batch"),
-    **dict.fromkeys(("num-workers", "num_workers"), "workers"),
+    word: option
+    for option, words in {
+        "h2d": "in input inputs upload",
+        "d2h": "out output outputs download",
+        "kernel": "time compute kernel-time duration",
+        "memory": "pinned pageable pin-memory",
+        "device": "gpu card profile",
+        "format": "csv jsonl markdown table",
+        "step": "step-time forward",
+        "batch": "batch-size batch_size",
+        "workers": "num-workers num_workers",
+    }.items()
+    for word in words.split()
 }
 
 
-class LazyGroup(Group):
+class LazyGroup(click.Group):
     """Commands of which only the one called is imported. ``places``: each one's ``module:name``, by its name."""
 
     def __init__(self, *arguments: Any, places: Mapping[str, str], **more: Any) -> None:
         super().__init__(*arguments, **more)
         self._places = places
         self.commands = {place: click.Command(place) for place in places}  # Click suggests these names
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands, each with the whole first sentence of its help."""
-        found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        rows = [(name, command.get_short_help_str(WHOLE)) for name, command in found.items() if command is not None]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click calls it so
         return list(self._places)
@@ -191,9 +150,7 @@ def _no_such_option(error: click.NoSuchOption) -> str:
 
 def _unexpected(error: Exception) -> str:
     if os.environ.get(TRACEBACK, "0") not in ("", "0"):
-        import traceback
-
-        for line in traceback.format_exc().splitlines():
+        for line in format_exc().splitlines():
             say(line)
         return f"unexpected {type(error).__name__}: {error}"
     return f"unexpected {type(error).__name__}: {error}; please report it, with what {TRACEBACK}=1 shows"

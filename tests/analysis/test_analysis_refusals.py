@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from refusals import refusal
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
-from streamsim import interval, load_device
+from streamsim import load_device
 from streamsim.advice import explain, what_if
-from streamsim.analysis import draws
+from streamsim.analysis import draws, interval
 from streamsim.program import (
     Buffer,
     Copy,

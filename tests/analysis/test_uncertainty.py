@@ -25,12 +25,13 @@ from strategies import (
     schedules,
 )
 
-from streamsim import interval, load_device
+from streamsim import load_device
 from streamsim.analysis import (
     Interval,
     drawn_times_s,
     draws,
     feels_the_order,
+    interval,
     intervals,
     order_among,
     served_in_order,

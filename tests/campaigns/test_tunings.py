@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from campaigns.tables import GOOD_TUNING, read_tunings
-from streamsim import Device, Workload, WorkloadKernel, evaluate, load_device
+from streamsim import Device, Workload, WorkloadKernel, load_device
 from streamsim.compiled import available
 from streamsim.device import multiplied, number_names, parse_device, with_values
-from streamsim.search import candidates, default_grid, proposals
+from streamsim.search import candidates, default_grid, evaluate, proposals
 from streamsim_validate.run import BUDGET
 
 compiled = pytest.mark.skipif(not available(), reason="numba is not installed")

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from refusals import refusal, refusal_of
 from strategies import link, make_device
 
-from streamsim import best, evaluate, sweep
+from streamsim import best, sweep
 from streamsim.device import (
     Device,
     FieldSpec,
@@ -29,7 +29,7 @@ from streamsim.device import (
     without,
 )
 from streamsim.program import Config, Workload, WorkloadKernel, parse_workload
-from streamsim.search import Grid
+from streamsim.search import Grid, evaluate
 
 DEVICE, H200 = make_device(), load_device("h200")
 LIBRARY = FrontEnd(2e-9, 3e-9, 0.0, 0.0, 0.0, 5e-9, "measured: by hand")

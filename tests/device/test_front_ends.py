@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from strategies import d2h, h2d, kernel, make_device, program
 
-from streamsim import best, evaluate, sweep
+from streamsim import best, sweep
 from streamsim.device import (
     IN_LOOPS,
     TIMES,
@@ -35,7 +35,7 @@ from streamsim.program import (
     Workload,
     WorkloadKernel,
 )
-from streamsim.search import Grid
+from streamsim.search import Grid, evaluate
 
 NS = 1e-9
 WORKLOAD = Workload(8, (4,), (4,), (WorkloadKernel(duration_s=1e-6),))

@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from streamsim import Layer, Layers, WorkloadKernel, best_offload, load_device
+from streamsim import Layer, Layers, WorkloadKernel, load_device
 from streamsim.code import code_of_layers
 from streamsim.device import with_front_end
 from streamsim.program import Offload
+from streamsim.search import best_offload
 
 pytestmark = pytest.mark.gpu
 

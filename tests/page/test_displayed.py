@@ -11,6 +11,7 @@ from perfect_profiler import recorded
 
 import streamsim
 from streamsim.cli import main
+from streamsim.recorded import replay, summarise
 from streamsim.text import format_seconds
 from streamsim.transform import graph
 
@@ -41,8 +42,8 @@ def values() -> dict[str, Any]:
         streamsim.diagnose(PIPELINE, device, 2 * prediction.makespan_s),
         streamsim.loop_advice(loop, device),
         recording,
-        streamsim.summarise(recording),
-        streamsim.replay(recording, device),
+        summarise(recording),
+        replay(recording, device),
     )
     return {type(value).__name__: value for value in found}
 

@@ -14,7 +14,7 @@ from pages import tiny_pyodide
 import streamsim
 from streamsim.analysis import CAUSES
 from streamsim.cli import COMMANDS
-from streamsim.program import Workload, WorkloadKernel
+from streamsim.program import Workload, WorkloadKernel, breadth_first
 from streamsim.report import plot_remedied
 
 PUBLIC = [name for name in streamsim.__all__ if name != "__version__"]
@@ -228,7 +228,7 @@ def test_the_command_beside_a_picture_makes_it(name: str, page: str, monkeypatch
 
 def test_the_picture_of_an_explanation_shows_the_remedy_on_the_same_axis() -> None:
     workload = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
-    above, below = plot_remedied(streamsim.explain(streamsim.breadth_first(workload, 16, 4), "h200"))
+    above, below = plot_remedied(streamsim.explain(breadth_first(workload, 16, 4), "h200"))
     assert above.get_xlim() == below.get_xlim()
     assert above.get_xlabel() == below.get_xlabel() == "time [ms]"
     makespans = [re.search(r"makespan ([\d.]+) ms", axes.get_title(loc="left")) for axes in (above, below)]

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from strategies import h2d, program
 
-from streamsim import Config, Program, Workload, WorkloadKernel, changed, load_device
-from streamsim.device import tables_of
+from streamsim import Config, Program, Workload, WorkloadKernel, load_device
+from streamsim.device import changed, tables_of
 from streamsim.errors import InputError
 from streamsim.program import (
     Buffer,

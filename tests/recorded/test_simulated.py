@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from perfect_profiler import recorded
 
-from streamsim import build, load_device, replay, simulate, workload_of_sizes
+from streamsim import build, load_device, simulate, workload_of_sizes
 from streamsim.program import HostMemory, Order
-from streamsim.recorded import LEGACY_STREAM, read_recording, without_recording, write_recording
+from streamsim.recorded import LEGACY_STREAM, read_recording, replay, without_recording, write_recording
 
 WORKLOAD = workload_of_sizes(h2d=["64MiB"], kernels=["0.57ms"], d2h=["32MiB"])
 ORDERS: tuple[Order, ...] = ("serial", "depth-first", "breadth-first", "prefetch")
