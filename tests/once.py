@@ -1,10 +1,11 @@
 """What takes seconds and is the same for several tests of a process: a fit of samples, a comparison of a record."""
 
 from collections.abc import Callable
+from operator import attrgetter
 
 import msgspec
 
-from streamsim.device import Device
+from streamsim.device import Device, number_names
 from streamsim_validate.calibrate import Samples, fits
 from streamsim_validate.compare import Comparison, predictions
 from streamsim_validate.records import Record
@@ -29,3 +30,12 @@ def compare_once(record: Record, device: Device | None = None) -> Comparison:
     if content not in _COMPARED:
         _COMPARED[content] = predictions.compare(record)
     return _COMPARED[content]
+
+
+def numbers_of(device: Device) -> dict[str, float]:
+    """All numbers of a fitted profile, with the times of each kernel at its sizes."""
+    found = {name: attrgetter(name)(device) for name in number_names(device) - {"compute.kernels"}}
+    for cost in device.compute.kernels:
+        for elements, seconds in zip(cost.elements, cost.duration_s, strict=True):
+            found[f"{cost.name}({cost.parameter}) of {elements}"] = seconds
+    return found

@@ -7,8 +7,7 @@ from fake_cuda import CARD
 
 from streamsim.device import Device, KernelCost, load_device
 from streamsim.program import Workload, WorkloadKernel
-from streamsim_validate.records.recipe import Recipe, digest
-from streamsim_validate.records.record import Entry, Machine, Record, Run
+from streamsim_validate.records import Entry, Machine, Recipe, Record, Run, digest
 
 US = 1e-6
 MACHINE = Machine("Linux x86_64", "a processor", 2, "3.12")

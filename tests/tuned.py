@@ -14,8 +14,7 @@ from streamsim.device import KernelCost
 from streamsim.search import candidates, default_grid
 from streamsim_validate.gpu import Gpu, replayer
 from streamsim_validate.progress import OnStep
-from streamsim_validate.records.files import read_journal
-from streamsim_validate.records.record import Entry
+from streamsim_validate.records import Entry, read_journal
 from streamsim_validate.run import Planned, Replays, Task
 from streamsim_validate.suites import sincos
 

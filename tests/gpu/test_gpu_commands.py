@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamsim_validate.records.files import read_record
+from streamsim_validate.records import read_record
 
 pytestmark = pytest.mark.gpu
 

@@ -15,18 +15,18 @@ from streamsim.errors import InputError
 from streamsim.program import Schedule, WaitEvent, depth_first, ring, write_schedule
 from streamsim_validate.calibrate import PlainSamples, Samples, fits, read_samples
 from streamsim_validate.gpu import Gpu, NoGpuError
-from streamsim_validate.records.files import (
+from streamsim_validate.records import (
+    Entry,
     Journal,
     RunBegins,
     RunEnds,
+    digest,
     finish,
     header,
     journal_path,
     read_journal,
     read_record,
 )
-from streamsim_validate.records.recipe import digest
-from streamsim_validate.records.record import Entry
 from streamsim_validate.run import Plan, campaign, run
 from streamsim_validate.run.campaign import measure_plan, planned, raise_for, with_profiles
 from streamsim_validate.suites import sincos
@@ -107,42 +107,12 @@ def test_a_journal_of_other_schedules_is_not_resumed(tmp_path: Path, now: tuple[
     measure_plan(msgspec.structs.replace(plan, schedules=now), 1, fake_gpu()[0], None)  # those of others stand apart
 
 
-def test_a_journal_of_kernels_that_have_been_edited_since_is_not_resumed(tmp_path: Path) -> None:
-    """What was measured would stand beside what is measured now under one name."""
-    mine = tmp_path / "mine.cu"
-    mine.write_text("extern ...;  // the first draft")
-    plan = msgspec.structs.replace(a_plan(tmp_path), kernels=(str(mine),))
-    measure_plan(plan, 8, fake_gpu()[0], None)
-    before = journal_path(plan.output).read_bytes()
-    measure_plan(plan, 8, fake_gpu()[0], None)
-    mine.write_text("extern ...;  // the second draft")
-    for now in (plan, a_plan(tmp_path)):
-        with pytest.raises(InputError, match="the files of --kernels are not what they were"):
-            measure_plan(now, 8, fake_gpu()[0], None)
-    assert journal_path(plan.output).read_bytes() == before
-
-
 def test_more_than_a_record_holds_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """3 schedules, 4 times each repeat: 12 x 250,000 numbers are half of what a file may hold."""
     monkeypatch.setattr(campaign, "import_cupy", lambda: None)
     monkeypatch.setattr(campaign, "_start", lambda *_: pytest.fail("measures"))
     with pytest.raises(InputError, match=r"repeats = 250001: of 3 schedules, more than a record holds; ask for 250000"):
         run(a_plan(tmp_path, repeats=250_001))
-
-
-def test_the_pace_and_the_link_are_timed_around_each_sample_of_a_run_that_calibrates(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("streamsim_validate.run.replays.GROUP_SIZE", 2)
-    plan, samples = a_plan(tmp_path), read_samples(RECORDED)
-    measure_plan(plan, 8, fake_gpu()[0], lambda _: samples)
-    (session,) = finish(journal_path(plan.output), plan.output).runs
-    assert [entry.group for entry in session.entries] == [1, 1, 2]
-    assert all(len(entry.paces_s) == len(entry.links_s) == plan.repeats for entry in session.entries)
-    without = msgspec.structs.replace(plan, output=str(tmp_path / "without.json.gz"))
-    measure_plan(without, 8, fake_gpu()[0], None)
-    (session,) = finish(journal_path(without.output), without.output).runs
-    assert all(entry.paces_s == entry.links_s == () for entry in session.entries)
 
 
 def test_nothing_is_measured_twice(tmp_path: Path) -> None:
@@ -265,15 +235,6 @@ def test_a_race_is_refused_before_anything_starts(tmp_path: Path, monkeypatch: p
     with pytest.raises(InputError, match=r"^racy: race: ops\[\d+\] .* wait for event 0 .* --allow-races"):
         run(plan)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("allow_races", [False, True])
-def test_a_race_is_measured_only_when_allowed(tmp_path: Path, allow_races: bool) -> None:
-    """On the emulated card the race is lost or won; either way it has then been replayed."""
-    plan = Plan(str(tmp_path / "r.json.gz"), schedules=(racy(),), repeats=1, allow_races=allow_races)
-    measure_plan(plan, 8, fake_gpu()[0], None)
-    (entry,) = finish(journal_path(plan.output), plan.output).runs[0].entries
-    assert ("race: ops[" in entry.status) == (not allow_races)
 
 
 # The command

@@ -241,16 +241,6 @@ def test_a_compiled_program_is_for_nsys() -> None:
         parse_program(["train.py"])
 
 
-def test_a_window_of_times_is_looked_at_and_not_timed(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert capture("--window", "0..12us", "--json") == 0
-    said = capfd.readouterr()
-    shown = json.loads(said.out[said.out.index("{") :])
-    assert sum(amount["count"] for amount in shown["work"]) == 3
-    assert shown["replay"]["untraced_s"] is None
-    assert "is not known of --window 0..12us" in said.err
-    assert len(read_recording(place / "capture.json.gz").untraced) == 1
-
-
 def test_records_that_are_lost_are_counted(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two by CUPTI, and one that cannot be read; the others are there."""
     monkeypatch.setenv("FAKE_DROPPED", "2")

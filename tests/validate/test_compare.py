@@ -19,17 +19,25 @@ from small_record import NOBODY_KNOWS, ONE, RECORD, TWO, US, WORKLOAD, a_device,
 
 from streamsim.device import KernelCost, load_device
 from streamsim.errors import InputError
-from streamsim.program import Copy, Kernel, RecordEvent, Schedule, Synchronize, depth_first, serial
+from streamsim.program import Copy, Kernel, Schedule, Synchronize, depth_first, serial
 from streamsim.report import to_csv
 from streamsim_validate.cli import main
-from streamsim_validate.compare.comparison import EVERYTHING, Choice, Row, choose, percentile95, summarise
-from streamsim_validate.compare.coverage import STATISTICS, judge, parse_tolerance
-from streamsim_validate.compare.predictions import classify, compare, formulas, time_lines
-from streamsim_validate.compare.profiles import changes, predict_device_s
-from streamsim_validate.compare.tables import comparison_answer, to_rows
-from streamsim_validate.records.files import read_record, write_record
-from streamsim_validate.records.recipe import digest
-from streamsim_validate.records.record import Entry, Record, Spans
+from streamsim_validate.compare import (
+    Row,
+    compare,
+    comparison_answer,
+    judge,
+    parse_tolerance,
+    percentile95,
+    predict_device_s,
+    time_lines,
+)
+from streamsim_validate.compare.comparison import Choice, choose, summarise
+from streamsim_validate.compare.coverage import STATISTICS
+from streamsim_validate.compare.predictions import classify, formulas
+from streamsim_validate.compare.profiles import changes
+from streamsim_validate.compare.tables import to_rows
+from streamsim_validate.records import Entry, Record, Spans, digest, read_record, write_record
 
 
 def test_errors_are_signed_and_relative_to_the_median_and_the_noise_is_half_the_quartile_distance() -> None:
@@ -155,30 +163,6 @@ def test_where_calls_wait_for_the_card_issue_time_says_nothing(issue_s: float) -
     assert classify(only_closed, issue_s, 1.0) == ("host-bound" if issue_s > 0.7 else "device-bound")
 
 
-def test_a_call_that_waits_behind_all_other_work_is_in_the_issue_time_and_parts_nothing() -> None:
-    """The last copy back holds the host, or a wait stands before an event's record: the formulas are as without."""
-    device, plain = a_device(), depth_first(WORKLOAD, 2, 2)
-    *ops, copy, end = plain.ops
-    blocking = msgspec.structs.replace(plain, ops=(*ops, msgspec.structs.replace(copy, blocking=True), end))
-    recording = msgspec.structs.replace(plain, ops=(*plain.ops, RecordEvent(0, 1)), events=1)
-    for schedule in (blocking, recording):
-        assert classify(schedule, 0.99, 1.0) == "blocking"
-        assert formulas(schedule, device, WORKLOAD) == formulas(plain, device, WORKLOAD)
-
-
-def test_pageable_memory_stays_out_of_the_other_groups() -> None:
-    entries = (
-        an_entry(a_recipe(**ONE), (4.0,)),
-        an_entry(a_recipe(effect="pageable", memory="pageable", **TWO), (3.0,)),
-    )
-    groups = compare(a_record(*entries, profile=a_device())).summaries
-    assert groups["class"]["pageable"].n == groups["effect"]["pageable"].n == 1
-    assert groups["class"][EVERYTHING].n == groups["pattern"]["depth-first"].n == 1
-    assert groups["connections"]["8 connections"].n == 1
-    others = (entries[0], an_entry(a_recipe(memory="pageable", **TWO), (3.0,)))  # of one effect, as random ones are
-    assert compare(a_record(*others, profile=a_device())).summaries["effect"]["grid"].n == 1
-
-
 # Statistics
 
 ERRORS = st.lists(st.floats(-0.9, 9.0), min_size=1, max_size=60)
@@ -221,16 +205,6 @@ def test_a_choice_among_equal_predictions_is_the_simplest_and_of_equally_simple_
     assert choose(simple).picked == "a"
 
 
-def test_choices_are_made_for_each_workload_and_number_of_connections() -> None:
-    """Predicted 4 and 3 us, measured 5 and 2.5: the pick is the best. The other workload has one configuration."""
-    lonely = an_entry(a_recipe(workload=msgspec.structs.replace(WORKLOAD, elements=8_000), **ONE), (2.0,))
-    record = msgspec.structs.replace(
-        RECORD, runs=(*RECORD.runs, *a_record(*RECORD.runs[0].entries, lonely, connections=1, profile=a_device()).runs)
-    )
-    choices = compare(record).choices
-    assert [(choice.connections, choice.regret) for choice in choices] == [(8, 0.0), (1, 0.0)]
-
-
 # Formulas
 
 
@@ -244,23 +218,6 @@ def test_formulas_take_whole_stages_and_know_when_nothing_overlaps() -> None:
     assert found["van Werkhoven 2014"] == pytest.approx(3 * US)
     for schedule in (depth_first(WORKLOAD, 2, 1), serial(WORKLOAD, 2), depth_first(WORKLOAD, 1, 1)):
         assert list(formulas(schedule, device, WORKLOAD).values()) == pytest.approx([4 * US] * 5)
-
-
-def test_formulas_kernel_time_is_that_of_one_launch() -> None:
-    """With a floor of 1.5 us two half kernels take 3 us, but a user of a formula measures one of 2 us."""
-    device = a_device()
-    device = msgspec.structs.replace(device, compute=msgspec.structs.replace(device.compute, floor_s=1.5 * US))
-    assert formulas(depth_first(WORKLOAD, 2, 2), device, WORKLOAD)["simpleMultiCopy"] == pytest.approx(2 * US)
-
-
-def test_the_margin_is_against_the_best_formula() -> None:
-    """Errors of the model: 20 %. For 5 and 2.5 us simpleMultiCopy says 4 and 2: 20 % as well."""
-    comparison = compare(RECORD)
-    name, times = comparison.margin()
-    errors = {name: groups[EVERYTHING].median for name, groups in comparison.formulas.items()}
-    assert errors["simpleMultiCopy"] == pytest.approx(0.2)
-    assert errors[name] == min(errors.values())
-    assert times == pytest.approx(errors[name] / comparison.summaries["class"][EVERYTHING].median)
 
 
 # Drift

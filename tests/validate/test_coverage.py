@@ -11,13 +11,9 @@ from strategies import h2d, make_device, program
 
 from streamsim.device import Device
 from streamsim.errors import InputError
-from streamsim_validate.compare.comparison import DEVICE_BOUND
-from streamsim_validate.compare.coverage import Coverage, by_class, expectations
-from streamsim_validate.compare.predictions import classify, compare
-from streamsim_validate.compare.profiles import predict_device_s
-from streamsim_validate.records.files import read_record
-from streamsim_validate.records.recipe import digest
-from streamsim_validate.records.record import Entry, Machine, Record, Run
+from streamsim_validate.compare import DEVICE_BOUND, Coverage, by_class, compare, expectations, predict_device_s
+from streamsim_validate.compare.predictions import classify
+from streamsim_validate.records import Entry, Machine, Record, Run, digest, read_record
 
 FOLDER = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
 # Records that nobody had when the rule of misses was found: docs/evidence.md.

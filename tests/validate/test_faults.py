@@ -17,8 +17,7 @@ import stand_in
 from effort import THOROUGH
 
 from streamsim.program import depth_first, write_schedule
-from streamsim_validate.records import Entry, read_record
-from streamsim_validate.records.files import journal_path, read_journal
+from streamsim_validate.records import Entry, journal_path, read_journal, read_record
 from streamsim_validate.suites import sincos
 
 SCHEDULES, REPEATS = 9, 4

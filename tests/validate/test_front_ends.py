@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from streamsim.device import TIMES
 from streamsim.errors import InputError
+from streamsim_validate.calibrate import measure_recorders
 from streamsim_validate.calibrate.front_ends import (
     ALONE_KINDS,
     RECORDINGS,
@@ -24,7 +25,6 @@ from streamsim_validate.calibrate.front_ends import (
     fit_front_end,
     fit_recorder,
     measure_front_end,
-    measure_recorders,
     non_negative,
 )
 

@@ -7,7 +7,6 @@ import pytest
 from fake_cuda import FakeError, fake_gpu, replayed
 from strategies import pipeline_of
 
-from streamsim.errors import InputError
 from streamsim.program import Buffer, Copy, Region, Schedule, depth_first
 from streamsim_validate.gpu import LostGpuError, Replayer
 from streamsim_validate.gpu.replayer import Sample
@@ -125,19 +124,6 @@ def test_host_and_link_are_measured_just_before_each_sample_of_a_job_and_just_af
         assert [len(own) for own in each] == [2] * 3
     around = [name if name in ("pace", "link") else "job" for name in order[order.index("pace") :]]
     assert around == ["pace", "link", "job", "link", "pace"] * 6
-
-
-@pytest.mark.parametrize("meter", ["issue", "device_s"])
-def test_a_sample_that_fails_leaves_nothing_that_was_beside_it(meter: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Replayer, "run", lambda _self: Sample(1e-3, 1e-3, 1e-3))
-
-    def no(_self: Replayer) -> float:
-        raise InputError("the card says no")
-
-    monkeypatch.setattr(Replayer, meter, no)
-    (result,) = replayed(_items(1), fake_gpu()[0], 2, probes=SampleProbes(SMALL_COPY, SMALL_COPY))
-    assert (result.status, result.wall_s) == ("failed: the card says no", ())
-    assert result.paces_s == result.links_s == ()
 
 
 def test_a_lost_context_loses_nothing_measured_before(order: list[str]) -> None:

@@ -2,7 +2,6 @@
 
 import importlib
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -172,14 +171,3 @@ def test_the_card_is_waited_for_at_both_ends_of_the_window_alone(load: Any, cloc
             pass
     assert [span for span in spans(ranges) if span[0] == "step"] == [("step", 1, 4), ("step", 6, 10), ("step", 11, 14)]
     assert clock.waits == [5, 9]
-
-
-def test_ranges_of_threads_do_not_close_each_other(load: Any) -> None:
-    nvtx, ranges = load("torch.cuda.nvtx")
-    nvtx.range_push("here")
-    other = threading.Thread(target=lambda: (nvtx.range_push("there"), ranges.close(None)))
-    other.start()
-    other.join()
-    nvtx.range_pop()
-    assert spans(ranges) == [("here", 1, 3)]
-    assert ranges.rows[0][2] == threading.get_native_id()

@@ -218,14 +218,6 @@ def test_the_classes_are_told_apart_by_what_was_measured() -> None:
     assert [row.klass for row in rows] == [HOST_BOUND, DEVICE_BOUND]
 
 
-def test_a_program_without_the_times_of_its_kernels_is_not_predicted() -> None:
-    good = an_entry(1, 100, 140)
-    bad = msgspec.structs.replace(an_entry(2, 100, 140), program=Program("cupy"))
-    found = compare(a_record(good, bad))
-    assert len(found.rows) == 1
-    assert "the times of its kernels are missing" in found.unpredicted[0].reason
-
-
 def test_the_choice_is_among_the_programs_of_a_workload() -> None:
     """Two chunks over one stream are predicted to take longer than one, and took 10 % less; a third takes 4 % less."""
     entries = an_entry(1, 100, 140), an_entry(2, 100, 126), an_entry(1, 9, 104, elements=4000)

@@ -3,7 +3,10 @@
 Those in C++ are compiled for the host (``emulated_nvcc``).
 """
 
+import json
 import os
+import subprocess
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -17,9 +20,11 @@ from strategies import make_device
 
 from streamsim import Config, Workload, WorkloadKernel
 from streamsim.code import VERIFIED, Language
-from streamsim.device import KernelCost
+from streamsim.device import COMPILED, KernelCost
 from streamsim.errors import InputError
-from streamsim_validate.gpu import Compiled
+from streamsim_validate.calibrate import measure_front_ends
+from streamsim_validate.calibrate.front_ends import KINDS, REPEATS, fit_front_end
+from streamsim_validate.gpu import compiled_rounds, probes
 from streamsim_validate.records import recipe_of
 from streamsim_validate.run import Planned
 from streamsim_validate.run.kernels import FEW, NEAR, TRIES, rounds_for, said_s
@@ -146,26 +151,6 @@ def test_programs_that_are_known_beforehand_are_compiled_beforehand_and_run_with
         assert len(nvcc.read_text().splitlines()) == 3
 
 
-@needs_compiler
-def test_a_program_that_does_not_compile_leaves_the_others(nvcc: Path) -> None:
-    """It says why whenever it is to run, and is compiled once."""
-    good = 'int main(int argc, char** argv) { printf("{\\"a\\": 1}"); return 0; }'
-    with closing(Compiled()) as compiled:
-        compiled.prepare([good, "int main(", good])
-        assert compiled.said(good, [], ["a"]) == [1]
-        for _ in range(2):
-            with pytest.raises(InputError, match=r"it does not compile: .*error"):
-                compiled.said("int main(", [], ["a"])
-    assert len(nvcc.read_text().splitlines()) == 2
-
-
-@needs_compiler
-def test_a_program_in_cpp_that_cannot_be_is_refused_before_it_is_compiled(nvcc: Path) -> None:
-    with pytest.raises(InputError, match="more chunks than elements"):
-        run_in_cpp(Config(chunks=2000))
-    assert not nvcc.exists()
-
-
 @pytest.mark.parametrize(
     ("script", "said"),
     [
@@ -184,18 +169,6 @@ def test_what_goes_wrong_in_cpp_is_one_line(
     with pytest.raises(InputError, match=said) as caught:
         run_in_cpp(Config())
     assert "\n" not in str(caught.value)
-
-
-def test_a_program_in_cpp_sees_the_card_that_was_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its number among those that this process sees."""
-    says = 'printf "{\\"verified\\": true, \\"issue_s\\": [0], \\"wall_s\\": [0.$CUDA_VISIBLE_DEVICES]}"'
-    (tmp_path / "nvcc").write_text(f"#!/bin/sh\nprintf '%s\\n' '#!/bin/sh' '{says}' > $3; chmod +x $3\n")
-    (tmp_path / "nvcc").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert run_in_cpp(Config(), card=3).wall_s == [0.3]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    assert run_in_cpp(Config(), card=1).wall_s == [0.7]
 
 
 # How many rounds
@@ -232,3 +205,63 @@ def test_what_kernels_are_said_to_take() -> None:
 
 
 # What is refused
+
+
+# Rounds of calls
+
+
+SLICE = 32 << 10  # bytes
+
+
+def rounds_of(kind: str, folder: Path, turns: int) -> list[list[str]]:
+    """What the program calls between two looks at the clock, of a run that warms up and of one that counts."""
+    source, program = folder / "rounds.cu", folder / "rounds"
+    source.write_text(probes())
+    subprocess.run(["nvcc", "-o", program, source], check=True)
+    done = subprocess.run([program, "rounds", str(turns), kind], capture_output=True, text=True, check=True)
+    (seconds,) = json.loads(done.stdout)["rounds_s"]
+    assert seconds > 0
+    _, *timed = done.stderr.split("clock\n")
+    return [between.splitlines() for between in timed[::2]]
+
+
+@needs_compiler
+def test_a_round_of_streams_in_turn_makes_the_calls_of_its_letters(nvcc: Path) -> None:
+    """Slices of 8,192 floats, each turn the next; streams 1 to 4 in turn, and with them events 1, 2, 3..."""
+    expected = []
+    for turn in range(5):
+        stream, at = 1 + turn % 4, SLICE * turn
+        expected += [f"h2d {SLICE} {at} {at} {stream}", f"kernel {stream}", f"d2h {SLICE} {at} {at} {stream}"]
+        expected += [f"record {turn + 1} {stream}", f"wait {turn + 1} {stream}"]
+    assert rounds_of("|ikorw", nvcc.parent, 5) == [expected, expected]
+
+
+@needs_compiler
+def test_a_round_in_one_stream_stays_there_but_for_its_events(nvcc: Path) -> None:
+    expected = []
+    for turn in range(3):
+        expected += [f"h2d {SLICE} {SLICE * turn} {SLICE * turn} 1", f"record {turn + 1} {turn + 1}"]
+        expected += [f"wait {turn + 1} {turn + 1}", "kernel 1", "synchronise"]
+    assert rounds_of("irwks", nvcc.parent, 3) == [expected, expected]
+
+
+@needs_compiler
+@pytest.mark.usefixtures("nvcc")
+def test_compiled_programs_are_calibrated_where_there_is_a_compiler() -> None:
+    with compiled_rounds() as found:
+        assert found is not None
+        samples = measure_front_ends([], found)
+    assert {kind: len(seconds) for kind, seconds in samples[COMPILED].rounds.items()} == dict.fromkeys(KINDS, REPEATS)
+    assert fit_front_end(samples[COMPILED].rounds, "measured: here").spread >= 0
+
+
+def test_a_compiler_that_does_not_work_stops_no_calibration() -> None:
+    class Broken:
+        name, version = COMPILED, "C++"
+
+        def rounds_s(self, _kinds: Sequence[str], _turns: int) -> list[float]:
+            raise InputError("it does not compile: no g++")
+
+    told: list[str] = []
+    assert measure_front_ends([], Broken(), lambda what, *_: told.append(what)) == {}
+    assert told == [f"calibrating {COMPILED}", f"leaving {COMPILED} out: it does not compile: no g++"]

@@ -2,6 +2,16 @@
 
 # ruff: noqa: N802, ARG002 - CUDA's names, and its arguments whether emulated or not
 
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +19,12 @@ from fake_cuda import CARD, DEVICE_TO_HOST, HOST_TO_DEVICE, FakeCuda
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamsim.errors import InputError
 from streamsim.lowering import QueueOwners
 from streamsim.program import Schedule, Workload, WorkloadKernel, depth_first, serial
-from streamsim_validate.gpu import CONNECTIONS_VARIABLE, Gpu
+from streamsim_validate.gpu import CONNECTIONS_VARIABLE, Gpu, connections
 from streamsim_validate.gpu.bench import QueueOrder
-from streamsim_validate.gpu.card import equal_queues
+from streamsim_validate.gpu.card import device_lock, equal_queues
 from streamsim_validate.records.recipe import legacy
 
 ENGINES = (HOST_TO_DEVICE, DEVICE_TO_HOST, "kernels")
@@ -151,3 +162,94 @@ def test_the_number_of_queues_is_known_only_when_it_is_set(
 ) -> None:
     monkeypatch.setenv(CONNECTIONS_VARIABLE, value)
     assert equal_queues() == found
+
+
+# The card's checks: the lock, the errors, the versions
+
+
+HOLD = """
+import sys, time
+from streamsim_validate.gpu.card import device_lock
+with device_lock("0000:01:00.0"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_temporary_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+
+def hold() -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", HOLD], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_second_validator_is_refused_and_the_lock_dies_with_its_holder() -> None:
+    with hold() as process:
+        refusal = r"another streamsim-validate is measuring on the GPU 0000:01:00\.0"
+        with pytest.raises(InputError, match=refusal), device_lock("0000:01:00.0"):
+            pass
+        with device_lock("0000:02:00.0"):
+            pass  # another card is free
+        process.kill()
+        process.wait()
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            with device_lock("0000:01:00.0"):
+                return
+        except InputError:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no umask")
+@pytest.mark.parametrize("left_over", [False, True])
+def test_every_user_can_open_the_lock_file_whatever_the_umask(tmp_path: Path, left_over: bool) -> None:
+    path = tmp_path / "streamsim-validate-x.lock"
+    if left_over:
+        path.touch(0o600)
+    before = os.umask(0o077)
+    try:
+        with device_lock("x"):
+            assert stat.S_IMODE(path.stat().st_mode) == 0o666
+    finally:
+        os.umask(before)
+
+
+def refused(*_: object) -> None:
+    raise PermissionError(errno.EACCES, "Permission denied")
+
+
+def test_a_lock_file_that_is_kept_from_us_is_not_evaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In another folder there would be another lock, and two would measure at once."""
+    path = tmp_path / "streamsim-validate-x.lock"
+    path.touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(InputError) as caught, device_lock("x"):
+        pass
+    monkeypatch.undo()
+    assert f"cannot make the lock file (Permission denied); let its owner run `chmod a+r {path}`" in str(caught.value)
+    assert "TMPDIR" not in str(caught.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="follows links")
+def test_a_link_in_place_of_the_lock_file_opens_nothing_to_others(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.touch(0o600)
+    (tmp_path / "streamsim-validate-x.lock").symlink_to(secret)
+    with pytest.raises(InputError, match=r"cannot make the lock file .*remove it"), device_lock("x"):
+        pass
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(("value", "found"), [("", 8), ("1", 1), ("32", 32), ("99", 32), ("0", 1), ("many", 8)])
+def test_connections_as_the_driver_reads_them(monkeypatch: pytest.MonkeyPatch, value: str, found: int) -> None:
+    monkeypatch.setenv(CONNECTIONS_VARIABLE, value)
+    assert connections() == found

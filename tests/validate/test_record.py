@@ -14,31 +14,29 @@ from hypothesis import strategies as st
 from streamsim.device import dump_device, load_device
 from streamsim.errors import InputError
 from streamsim.program import Workload, depth_first
-from streamsim_validate.records.files import (
+from streamsim_validate.records import (
+    Entry,
+    Group,
     Header,
     Journal,
-    Line,
+    Machine,
+    Recipe,
+    Record,
+    Run,
     RunBegins,
     RunEnds,
     check_replaceable,
+    check_same_card,
     check_unused,
+    digest,
     finish,
-    fold,
     journal_path,
     read_journal,
     read_record,
+    to_times,
     write_record,
 )
-from streamsim_validate.records.recipe import MOST_CALLS, PATTERNS, Recipe, digest
-from streamsim_validate.records.record import (
-    Entry,
-    Group,
-    Machine,
-    Record,
-    Run,
-    check_same_card,
-    to_times,
-)
+from streamsim_validate.records.files import Line, fold
 from streamsim_validate.suites import sincos, suite
 
 MACHINE = Machine("Linux x86_64", "a processor", 2, "3.12")
@@ -155,17 +153,6 @@ def test_nobodys_file_of_another_kind_is_written_over(tmp_path: Path) -> None:
                 with pytest.raises(InputError, match=rf"{name}: there is such a file already, and not "):
                     check_replaceable(tmp_path / name, kind)
     check_replaceable(tmp_path / "new.toml", "device")
-
-
-def test_a_recipe_of_more_calls_than_a_run_measures_is_refused_before_it_is_built(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    workload = sincos(1 << 20, 1)
-    most = MOST_CALLS // workload.calls_of_chunk
-    monkeypatch.setitem(PATTERNS, "depth-first", lambda workload, chunks: SCHEDULE)  # noqa: ARG005
-    assert Recipe("depth-first", {"chunks": most}, workload, "grid").schedule() is SCHEDULE
-    with pytest.raises(InputError, match=rf"^chunks = {most + 1}: \d+ calls, more than the {MOST_CALLS} "):
-        Recipe("depth-first", {"chunks": most + 1}, workload, "grid").schedule()
 
 
 def test_a_pattern_that_changed_since_is_noticed() -> None:

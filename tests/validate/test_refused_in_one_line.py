@@ -24,12 +24,10 @@ from streamsim.program import Copy, Kernel, Region, Schedule
 from streamsim_validate.calibrate import read_samples
 from streamsim_validate.cli import main
 from streamsim_validate.cli import tune as tune_cli
-from streamsim_validate.compare import compare
-from streamsim_validate.compare.coverage import parse_tolerance
+from streamsim_validate.compare import compare, parse_tolerance
 from streamsim_validate.gpu import Gpu, KernelSpec, Key, check_fits, find_kernel, kernels, load_kernels
 from streamsim_validate.gpu.kernels import widths_of
-from streamsim_validate.records import PROGRAMS, Group, Recipe, read_record, write_record
-from streamsim_validate.records.record import Spans
+from streamsim_validate.records import PROGRAMS, Group, Recipe, Spans, read_record, write_record
 from streamsim_validate.run import Plan, Planned, campaign, check_language, run
 from streamsim_validate.run.programs import Python, function_of
 from streamsim_validate.suites import sincos, suite

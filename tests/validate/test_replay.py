@@ -31,16 +31,10 @@ from streamsim.program import (
     serial,
 )
 from streamsim_validate.gpu import Bench, KernelSpec, Replayer, kernels, prepare, register, replayer
-from streamsim_validate.gpu.bench import each_launch_s
 from streamsim_validate.gpu.cuda_source import NS_BITS
 from streamsim_validate.gpu.kernels import Busy, pass_through_reference
-from streamsim_validate.records.recipe import (
-    blocking_streams,
-    legacy,
-    legacy_kernels,
-    relay,
-    stages,
-)
+from streamsim_validate.records import relay
+from streamsim_validate.records.recipe import blocking_streams, legacy, legacy_kernels, stages
 from streamsim_validate.run import Planned
 from streamsim_validate.suites import sincos
 
@@ -167,22 +161,6 @@ def test_the_stand_in_is_told_its_time_less_what_a_launch_takes() -> None:
     assert [8 * all_of_it.slice_s, 32 * half.slice_s] == pytest.approx([100e-6, 96e-6])
     nothing = bench.spin_of(Kernel(1, duration_s=1e-6))  # what no launch is over in
     assert (nothing.blocks, nothing.parameter(0) & ((1 << NS_BITS) - 1)) == (1, 0)
-
-
-def test_what_a_launch_takes_is_the_time_of_a_longer_chain_less_that_of_a_shorter_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A card on which each launch takes 53 us, and a run 20 us whatever is in it."""
-    gpu, cuda = fake_gpu()
-
-    def elapsed_ms(_start: int, _stop: int) -> float:
-        since = max(i for i, call in enumerate(cuda.log) if call[0] == "eventRecord" and call[1] == _start)
-        launches: int = sum(call[0] == "launchKernel" for call in cuda.log[since:])
-        return 1e3 * (20e-6 + 53e-6 * launches)
-
-    monkeypatch.setattr(cuda, "eventElapsedTime", elapsed_ms)
-    assert each_launch_s(Bench(gpu), Busy(7, 1, 50e-6)) == pytest.approx(53e-6)
-    assert {threads for _, threads in cuda.threads_launched} == {7 * 256}
 
 
 def test_a_program_is_issued_in_order_and_timed_by_events_around_it() -> None:

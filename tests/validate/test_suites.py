@@ -12,18 +12,17 @@ import pytest
 import streamsim_validate.suites as suites
 from streamsim.device import load_device
 from streamsim.model import simulate
-from streamsim.program import Copy, Kernel, RecordEvent, Schedule, WaitEvent, Workload, depth_first
+from streamsim.program import Copy, Kernel, Schedule, Workload, depth_first
 from streamsim_validate.calibrate.probes import KERNELS
 from streamsim_validate.gpu import buffers_of, find_kernel
 from streamsim_validate.gpu.kernels import PERIOD, SPIN, widths_of
 from streamsim_validate.gpu.reference import run_reference
-from streamsim_validate.records.recipe import Recipe, digest, relay, stages
+from streamsim_validate.records import Recipe, digest
 from streamsim_validate.suites import (
     CONNECTIONS,
     MI,
     MOST_BYTES,
     random_recipes,
-    sincos,
     suite,
 )
 
@@ -33,12 +32,6 @@ STANDARD = {connections: suite("standard", connections) for connections in CONNE
 @cache
 def schedules() -> dict[str, Schedule]:
     return {recipe.key: recipe.schedule() for recipes in STANDARD.values() for recipe in recipes}
-
-
-def test_every_kernel_can_be_replayed() -> None:
-    kernels = {op for schedule in schedules().values() for op in schedule.ops if isinstance(op, Kernel)}
-    for kernel in kernels:
-        widths_of(find_kernel(kernel), kernel)
 
 
 def test_no_chunk_begins_where_the_host_data_repeats() -> None:
@@ -56,29 +49,6 @@ def test_however_a_workload_is_cut_its_output_is_that_of_the_program_in_one_chun
             (want,) = run_reference(depth_first(recipe.workload, 1, 1)).values()
             (found,) = run_reference(schedules()[recipe.key]).values()
             assert np.array_equal(found.bytes, want.bytes), recipe.key
-
-
-def test_stages_worked_by_hand() -> None:
-    """Two chunks, one lane: copies in on stream 1, kernels on 2, copies out on 3; events 0, 2 arrive, 1, 3 leave."""
-    ops = stages(sincos(8, 1), 2, 1).ops[:-1]
-    found = [(type(op).__name__, op.stream, getattr(op, "event", None)) for op in ops]
-    chunk = [
-        ("Copy", 1),
-        ("RecordEvent", 1),
-        ("WaitEvent", 2),
-        ("Kernel", 2),
-        ("RecordEvent", 2),
-        ("WaitEvent", 3),
-        ("Copy", 3),
-    ]
-    assert [entry[:2] for entry in found] == chunk * 2
-    assert [event for _, _, event in found if event is not None] == [0, 0, 1, 1, 2, 2, 3, 3]
-
-
-def test_relay_makes_each_kernel_wait_for_the_one_before() -> None:
-    ops = relay(sincos(9, 1), 3, 3).ops
-    assert [(op.event, op.stream) for op in ops if isinstance(op, WaitEvent)] == [(0, 2), (1, 3)]
-    assert [(op.event, op.stream) for op in ops if isinstance(op, RecordEvent)] == [(0, 1), (1, 2), (2, 3)]
 
 
 # Laws of the suite that is drawn from a seed.

@@ -1,28 +1,30 @@
-"""Tuning on an emulated card whose clock counts its calls, so that every time is known: what is found, what fails."""
+"""Tuning on an emulated card whose clock counts its calls, so that every time is known.
+
+What is found, what fails, and what an interrupted tuning finds when it goes on: the same, and nothing measured twice.
+"""
 
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, NoReturn
 
 import fake_cuda
 import pytest
 from effort import examples
 from fake_cuda import Launch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tuned import DEVICE, WORKLOAD, Cards, Spy, a_task, ctrl_c_on, measured_keys, ticking
+from tuned import DEVICE, WORK, WORKLOAD, Cards, Spy, a_task, ctrl_c_on, measured_keys, ticking
 
 from streamsim import Config, Workload, WorkloadKernel
 from streamsim.errors import InputError
 from streamsim.search import Grid, candidates, default_grid
 from streamsim_validate.compare import compare
-from streamsim_validate.gpu import load_kernels
 from streamsim_validate.gpu.memory import SPARE_DEVICE_BYTES
-from streamsim_validate.records import journal_path, read_record, recipe_of
-from streamsim_validate.records.files import read_journal
-from streamsim_validate.records.record import Entry
-from streamsim_validate.run import tune
+from streamsim_validate.records import Entry, journal_path, read_journal, read_record, recipe_of
+from streamsim_validate.run import Tuned, tune
+from streamsim_validate.suites import sincos
 
 
 @pytest.fixture
@@ -80,12 +82,39 @@ def test_a_budget_above_the_grid_measures_all_and_leaves_nothing_to_hope_for(tmp
     assert found.is_sure
 
 
-def test_what_the_model_picks_stands_where_nothing_is_faster(tmp_path: Path, card: Cards) -> None:
-    task = a_task(tmp_path, budget=1)
+def test_a_record_is_compared_with_the_profile_that_is_given(tmp_path: Path, card: Cards) -> None:
+    """It has none of its own: what proposed is not a calibration of that session."""
+    task = a_task(tmp_path)
     found = tune(task, card()[0])
-    assert found.picked == found.found
-    assert (found.gain, found.gain_low, found.gain_high) == (1, 1, 1)
-    assert not found.is_sure
+    record = read_record(task.output)
+    with pytest.raises(InputError, match="has no calibrated profile: give one with --device"):
+        compare(record)
+    comparison = compare(record, DEVICE)
+    assert not comparison.unpredicted
+    assert len(comparison.rows) == len(found.tried) + len({found.picked, found.found})
+    assert {row.effect for row in comparison.rows} == {"tune"}
+    rows = {row.key: row for row in comparison.rows}
+    for tried in found.tried:
+        assert rows[tried.config.words].wall_s == tried.measured_s
+
+
+CONFIGS = st.sampled_from(
+    Grid((1, 2, 5), (1, 2, 3), ("depth-first", "breadth-first", "serial"), (None, 1, 2, 3), ("live", "graph")).configs(
+        WORKLOAD
+    )
+    + Grid((1, 5), (1, 3), ("depth-first", "serial", "prefetch"), (None, 3), memory="pageable").configs(WORKLOAD)
+)
+
+
+@examples(30)
+@given(CONFIGS, st.sampled_from([WORKLOAD, Workload(None, (64, 80), (80,), (WorkloadKernel(duration_s=1e-6),))]))
+def test_a_recipe_builds_the_program_of_its_configuration(config: Config, workload: Workload) -> None:
+    recipe = recipe_of(config, workload, "any")
+    assert recipe.schedule() == config.schedule(workload)
+    if config.is_prefetch:
+        assert recipe.simplicity[0] == 1  # behind all others
+    else:
+        assert recipe.simplicity == (0, *config.simplicity)
 
 
 # What fails
@@ -102,28 +131,21 @@ def broken_for(*elements: int) -> dict[str, Callable[[Launch], None]]:
     return {"streamsim_sincos": wrong}
 
 
-def test_a_program_of_wrong_output_is_left_out_with_the_reason(tmp_path: Path, card: Cards) -> None:
-    task = a_task(tmp_path, budget=3)
-    pick = tune(replace(task, output=str(tmp_path / "sound.json.gz")), card()[0]).picked
-    (part, *_) = WORKLOAD.cut(pick.chunks)
-    found = tune(task, card(kernels=broken_for(part.elements))[0])
-    assert len(found.tried) == 3
-    assert pick.words in found.left_out
-    assert all(why.startswith("failed: ") and "h_out0" in why for why in found.left_out.values())
-    assert not any(tried.config.chunks == pick.chunks for tried in found.tried)
-    assert len(list(read_record(task.output).skipped())) == len(found.left_out)
-
-
 def test_a_failed_program_is_not_tried_again_by_a_resumed_tuning(tmp_path: Path, card: Cards) -> None:
     task = a_task(tmp_path, budget=3)
     pick = tune(replace(task, output=str(tmp_path / "sound.json.gz")), card()[0]).picked
     (part, *_) = WORKLOAD.cut(pick.chunks)
     with pytest.raises(KeyboardInterrupt):
         tune(task, card(kernels=broken_for(part.elements))[0], ctrl_c_on("side by side"))
-    failed = {entry.key for entry in read_journal(journal_path(task.output)) if isinstance(entry, Entry)}
+    tried = set(measured_keys(journal_path(task.output)))
     spy = Spy(card()[0])
-    tune(task, spy.gpu, runner=spy)
-    assert not failed & set(spy.asked)
+    found = tune(task, spy.gpu, runner=spy)
+    assert not tried & set(spy.asked)
+    assert len(found.tried) == 3
+    assert pick.words in found.left_out
+    assert all(why.startswith("failed: ") and "h_out0" in why for why in found.left_out.values())
+    assert not any(one.config.chunks == pick.chunks for one in found.tried)
+    assert len(list(read_record(task.output).skipped())) == len(found.left_out)
 
 
 def test_what_has_no_room_is_left_out_and_a_ring_is_found(tmp_path: Path, card: Cards) -> None:
@@ -174,64 +196,134 @@ def test_a_lost_card_ends_it_and_the_next_call_leaves_that_program_out(tmp_path:
     assert found.picked != pick
 
 
-# The record
+# Interrupted
 
 
-def test_a_record_is_compared_with_the_profile_that_is_given(tmp_path: Path, card: Cards) -> None:
-    """It has none of its own: what proposed is not a calibration of that session."""
+def ctrl_c_at_call(number: int) -> Callable[[str, tuple[object, ...]], None]:
+    """Ctrl-C at that call to the card."""
+    left = number
+
+    def press(_name: str, _arguments: tuple[object, ...]) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KeyboardInterrupt
+
+    return press
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tuned, int]:
+    """What an uninterrupted tuning finds, and how many calls to the card it makes."""
+    with pytest.MonkeyPatch.context() as patch:
+        gpu, cuda = ticking(patch)
+        found = tune(a_task(tmp_path_factory.mktemp("whole")), gpu)
+        return found, len(cuda.log)
+
+
+@examples(15)
+@given(at=st.floats(0, 1))
+@example(at=0.96875)
+def test_interrupted_at_any_call_it_resumes_and_finds_what_it_would_have_found(
+    tmp_path_factory: pytest.TempPathFactory, whole: tuple[Tuned, int], at: float
+) -> None:
+    """What is in the journal is not measured again, but one of the two side by side with the other one."""
+    found, calls = whole
+    task = a_task(tmp_path_factory.mktemp("stopped"))
+    with pytest.MonkeyPatch.context() as patch:
+        gpu, cuda = ticking(patch)
+        cuda.fail_at = ctrl_c_at_call(1 + int(at * (calls - 1)))
+        with pytest.raises(KeyboardInterrupt):
+            tune(task, gpu)
+        lines = read_journal(journal_path(task.output))
+        finished = {line.key for line in lines if isinstance(line, Entry) and is_complete(line)}
+        spy = Spy(ticking(patch)[0])
+        assert tune(task, spy.gpu, runner=spy) == found
+    side_by_side = {key for key in finished if key.startswith("again: ")}
+    assert not (finished - side_by_side if len(side_by_side) == 1 else finished) & set(spy.asked)
+    assert len(spy.asked) == len(set(spy.asked))
+    (run,) = read_record(task.output).runs
+    keys = [entry.key for entry in run.entries]
+    assert len(keys) == len(set(keys))
+    assert finished <= set(keys)
+
+
+def is_complete(entry: Entry) -> bool:
+    return len(entry.wall_s) == (9 if entry.key.startswith("again: ") else 3)
+
+
+@pytest.mark.parametrize("step", range(5))
+def test_interrupted_between_two_measurements_nothing_is_measured_twice(
+    tmp_path: Path, card: Cards, whole: tuple[Tuned, int], step: int
+) -> None:
+    """Four programs, then two of them side by side."""
+
+    def stop(_what: str, done: int, _of_all: int) -> None:
+        steps.append(done)
+        if len(steps) == step + 1:
+            raise KeyboardInterrupt
+
+    steps: list[int] = []
     task = a_task(tmp_path)
-    found = tune(task, card()[0])
-    record = read_record(task.output)
-    with pytest.raises(InputError, match="has no calibrated profile: give one with --device"):
-        compare(record)
-    comparison = compare(record, DEVICE)
-    assert not comparison.unpredicted
-    assert len(comparison.rows) == len(found.tried) + len({found.picked, found.found})
-    assert {row.effect for row in comparison.rows} == {"tune"}
-    rows = {row.key: row for row in comparison.rows}
-    for tried in found.tried:
-        assert rows[tried.config.words].wall_s == tried.measured_s
+    with pytest.raises(KeyboardInterrupt):
+        tune(task, card()[0], stop)
+    before = read_journal(journal_path(task.output))
+    assert len([line for line in before if isinstance(line, Entry)]) == step
+    spy = Spy(card()[0])
+    assert tune(task, spy.gpu, runner=spy) == whole[0]
+    assert len(spy.asked) == 4 - step + 2
+    assert len(read_record(task.output).runs) == 1
 
 
-CONFIGS = st.sampled_from(
-    Grid((1, 2, 5), (1, 2, 3), ("depth-first", "breadth-first", "serial"), (None, 1, 2, 3), ("live", "graph")).configs(
-        WORKLOAD
-    )
-    + Grid((1, 5), (1, 3), ("depth-first", "serial", "prefetch"), (None, 3), memory="pageable").configs(WORKLOAD)
-)
+def test_what_is_measured_and_not_yet_written_is_written_by_the_next_call(
+    tmp_path: Path, card: Cards, whole: tuple[Tuned, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = a_task(tmp_path)
 
+    def full(*_: object) -> NoReturn:
+        raise InputError("no space left")
 
-@examples(30)
-@given(CONFIGS, st.sampled_from([WORKLOAD, Workload(None, (64, 80), (80,), (WorkloadKernel(duration_s=1e-6),))]))
-def test_a_recipe_builds_the_program_of_its_configuration(config: Config, workload: Workload) -> None:
-    recipe = recipe_of(config, workload, "any")
-    assert recipe.schedule() == config.schedule(workload)
-    if config.is_prefetch:
-        assert recipe.simplicity[0] == 1  # behind all others
-    else:
-        assert recipe.simplicity == (0, *config.simplicity)
-
-
-# Kernels of one's own
-
-
-def test_a_kernel_that_does_not_compile_is_one_error(tmp_path: Path, card: Cards) -> None:
-    (tmp_path / "bad.cu").write_text('extern "C" __global__ void bad(const Arrays a) { nonsense }')
-    load_kernels(str(tmp_path / "bad.cu"))
-    workload = Workload(500, (4,), (4,), (WorkloadKernel("bad", duration_s=5e-6),))
+    with monkeypatch.context() as patch:
+        patch.setattr("streamsim_validate.run.tuning.finish", full)
+        with pytest.raises(InputError, match="no space left"):
+            tune(task, card()[0])
     gpu, cuda = card()
-
-    def refuse(name: str, _arguments: tuple[object, ...]) -> None:
-        if name == "compile_module":
-            raise InputError('the CUDA source does not compile: mine(1): error: identifier "nonsense" is undefined')
-
-    cuda.fail_at = refuse
-    task = a_task(tmp_path, budget=2, workload=workload, kernels=(str(tmp_path / "bad.cu"),))
-    with pytest.raises(
-        InputError, match=r"no candidate could be measured; .*kernel 'bad': .*does not compile"
-    ) as caught:
-        tune(task, gpu)
-    assert "\n" not in str(caught.value)
+    assert tune(task, gpu) == whole[0]
+    assert cuda.log == []
+    bounds = [run.finished for run in read_record(task.output).runs]
+    assert len(bounds) == 1
+    assert bounds[0]
 
 
-# Bad tasks
+def test_more_budget_goes_on_from_what_was_measured(tmp_path: Path, card: Cards) -> None:
+    task = a_task(tmp_path, budget=2)
+    with pytest.raises(KeyboardInterrupt):
+        tune(task, card()[0], ctrl_c_on("side by side"))
+    spy = Spy(card()[0])
+    found = tune(replace(task, budget=4), spy.gpu, runner=spy)
+    assert len(found.tried) == 4
+    assert len([key for key in spy.asked if not key.startswith("again: ")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ({"workload": sincos(600, WORK)}, "another workload was tuned"),
+        ({"configs": (Config(chunks=2, memory="pageable"),)}, "another workload was tuned"),
+        ({"kernels": ("mine.cu",)}, "the files of --kernels are not what they were"),
+    ],
+    ids=("workload", "memory", "kernels"),
+)
+def test_another_tasks_journal_is_refused(tmp_path: Path, card: Cards, what: dict[str, Any], said: str) -> None:
+    if "kernels" in what:
+        (tmp_path / "mine.cu").write_text("mine")
+        what = {"kernels": (str(tmp_path / "mine.cu"),)}
+    task = a_task(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        tune(task, card()[0], ctrl_c_on("side by side"))
+    before = journal_path(task.output).read_bytes()
+    gpu, cuda = card()
+    with pytest.raises(InputError, match=said):
+        tune(a_task(tmp_path, **what), gpu)
+    assert journal_path(task.output).read_bytes() == before
+    assert cuda.log == []

@@ -14,8 +14,8 @@ import pytest
 
 from streamsim.report import to_csv
 from streamsim_validate.cli.compare import _plain
-from streamsim_validate.compare.comparison import Absent, Comparison, Row
-from streamsim_validate.compare.coverage import Coverage, Verdict
+from streamsim_validate.compare import Comparison, Coverage, Row, Verdict
+from streamsim_validate.compare.comparison import Absent
 from streamsim_validate.compare.profiles import Drift
 from streamsim_validate.compare.tables import to_rows
 
