@@ -25,7 +25,7 @@ PICTURED = 8  # steps of a pictured loop, plus one for each worker
 MOST_EQUAL, MOST_OTHERS = 8, 3  # explanations of a measured time that are shown
 
 
-def what_if_answer(found: WhatIf, title: str, timelines: Mapping[str, Timeline] | None = None) -> Answer:
+def what_if_answer(found: WhatIf, title: str = "", timelines: Mapping[str, Timeline] | None = None) -> Answer:
     """Return the answer of changes: the program before, with all of them and with each alone; what they do and assume.
 
     ``timelines``: those before and after, by their names.
@@ -37,7 +37,7 @@ def what_if_answer(found: WhatIf, title: str, timelines: Mapping[str, Timeline] 
     both = timelines or {AS_IT_IS: found.as_it_is, f"with {found.together.change}": found.timeline}
     devices = (found.as_it_is.device, found.timeline.device)
     return Answer(
-        title=title,
+        title=title or f"{found.as_it_is.schedule.name or 'schedule'}: {found.together.change}",
         facts=facts("", ([row(found.together), row(found.before)], [] if is_same else map(row, found.alone), told)),
         notes=tuple(dict.fromkeys(line for device in devices for line in within_words(device))),
         pictures=lambda: Pictures(lines=tuple(Shown(name, timeline) for name, timeline in both.items())),

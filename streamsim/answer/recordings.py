@@ -63,9 +63,10 @@ def _pictures(why: Answer, replay: tuple[Replay, Unrecorded] | None) -> Pictures
     return replace(drawn, lines=(*drawn.lines[:-1], *of_recording, *drawn.lines[-1:]))
 
 
-def replay_answer(title: str, found: Replay) -> Answer:
+def replay_answer(found: Replay) -> Answer:
     """Return the answer of a replay: the recorded time line, the replayed one, and their tables."""
     drawn = Pictures(lines=_lines(found))
+    title = f"recorded by {found.recording.tool}"
     return Answer(title, warnings=tuple(warnings_of(found)), tables=(replay_table(found),), pictures=lambda: drawn)
 
 

@@ -44,12 +44,10 @@ def best_answer(
     assumed: Sequence[str] = (),
     command: str = "",
     inputs: dict[str, Any] | None = None,
-    mapped: bool = True,
 ) -> Answer:
     """Return the answer of a search: what to use, what it is compared with, what binds, and how sure it is.
 
     ``command``: predicts the workload on the device if the options of a configuration are added; empty if none does.
-    ``mapped``: with the map of the grid among the pictures.
     """
     work, within = best.work, best.known_within
     counts, *doubts = how_sure(best)
@@ -68,7 +66,7 @@ def best_answer(
         facts=facts("", groups, within),
         notes=(*doubts, *_not_looked_at(best), *notes, *within_words(best.card), *of_layers, *assumed),
         more=(*more, *link),
-        pictures=partial(_pictures, best, command, mapped),
+        pictures=partial(_pictures, best, command),
         data=with_assumed(data, assumed),
         rows=[{name: value for name, value in data.items() if name != "inputs"}],
     )
@@ -195,12 +193,12 @@ def _not_looked_at(best: Best[Any]) -> list[str]:
     return lines
 
 
-def _pictures(best: Best[Any], command: str, mapped: bool) -> Pictures:
+def _pictures(best: Best[Any], command: str) -> Pictures:
     """Return the map of the grid, if there is one, with time lines of what to use and of others; else what to use."""
     workload, card = best.work, best.card
     if not isinstance(workload, Workload | Layers):
         return Pictures()
-    if isinstance(workload, Layers) or best.grid is None or not mapped:
+    if isinstance(workload, Layers) or best.grid is None:
         return Pictures(lines=(Shown(best.simplest.words, simulate(best.simplest.config.schedule(workload), card)),))
     configs = _some(best.grid.configs(workload), best)
     ticks = evaluate_ticks(workload, configs, card)

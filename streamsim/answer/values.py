@@ -1,6 +1,5 @@
 """Answers of values: what a value prints, shows in a notebook, and writes as a page."""
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import singledispatch
 from pathlib import Path
@@ -15,18 +14,17 @@ from streamsim.answer.document import Answer, Pictures
 from streamsim.answer.html import notebook_of, write_page
 from streamsim.answer.predictions import explanation_answer, prediction_answer
 from streamsim.answer.recordings import recording_answer, replay_answer
-from streamsim.answer.searches import best_answer, sweep_answer
+from streamsim.answer.searches import best_answer
 from streamsim.answer.terminal import text_of
-from streamsim.device import Device, link_words
 from streamsim.diagnosis import Diagnosis
-from streamsim.page import Shown, column_words, value_words
-from streamsim.program import Copy, Schedule
+from streamsim.page import Shown
+from streamsim.program import Schedule
 from streamsim.races import Finding, unnamed_memory
 from streamsim.recorded import Recording, RecordingSummary, Replay, summarise
 from streamsim.report import Table, facts, title_of
-from streamsim.search import Best, Sweep
-from streamsim.text import counted, format_bytes, format_share
-from streamsim.timeline import Timeline, label
+from streamsim.search import Best
+from streamsim.text import counted, format_share
+from streamsim.timeline import Timeline
 
 COLUMNS = ("severity", "rule", "what", "remedy")  # of findings
 MOST_FINDINGS = 20  # that are shown without being asked for
@@ -39,43 +37,19 @@ def answer_of(value: Any) -> Answer:
     return answer
 
 
-for _kind, _answer in (
-    (Prediction, prediction_answer),
-    (Explanation, explanation_answer),
-    (Diagnosis, diagnosis_answer),
-    (Advice, loop_answer),
-):
-    answer_of.register(_kind, _answer)
-
-
-def printed(value: Any) -> str:
-    """Return a value as the command line prints it, without the time line in letters."""
-    return text_of(answer_of(value))
-
-
-def in_notebook(value: Any) -> str:
-    """Return the HTML of a value for a notebook."""
-    return notebook_of(answer_of(value))
-
-
-def write(value: Any, path: str | Path) -> None:
-    """Write the page of a value. Raises InputError if it cannot be written."""
-    if isinstance(value, Best):
-        write_page(best_answer(value), path)
-    elif isinstance(value, Sweep):
-        write_page(sweep_answer(list(value), value), path)
-    else:
-        write_page(answer_of(value), path)
+answer_of.register(Prediction, prediction_answer)
+answer_of.register(Explanation, explanation_answer)
+answer_of.register(Diagnosis, diagnosis_answer)
+answer_of.register(Advice, loop_answer)
+answer_of.register(Best, best_answer)
+answer_of.register(WhatIf, what_if_answer)
+answer_of.register(Replay, replay_answer)
 
 
 @answer_of.register
-def _(value: Best) -> Answer:  # type: ignore[type-arg]
-    return best_answer(value, mapped=False)
-
-
-@answer_of.register
-def _(value: WhatIf) -> Answer:
-    return what_if_answer(value, f"{value.as_it_is.schedule.name or 'schedule'}: {value.together.change}")
+def _(value: Recording | RecordingSummary) -> Answer:
+    summary = summarise(value) if isinstance(value, Recording) else value
+    return recording_answer(Answer(f"recorded by {summary.tool}"), summary)
 
 
 @answer_of.register
@@ -91,54 +65,19 @@ def _(value: Timeline) -> Answer:
     return Answer(title_of(value), facts=facts("", [rows], within), pictures=lambda: Pictures(lines=(line,)))
 
 
-@answer_of.register
-def _(value: Sweep) -> Answer:
-    def words(name: str, values: tuple[Any, ...]) -> str:
-        shown = [value_words(name, one) for one in values]
-        return ", ".join(shown if len(shown) <= 8 else [*shown[:4], "...", *shown[-2:]])
-
-    rows = tuple((column_words(axis.name), str(len(axis.values)), words(axis.name, axis.values)) for axis in value.axes)
-    table = Table("", (rows,), ("axis", "values", ""), frozenset({1}))
-    return Answer(f"sweep of {len(value):,} combinations", tables=(table,))
+def printed(value: Any) -> str:
+    """Return a value as the command line prints it, without the time line in letters."""
+    return text_of(answer_of(value))
 
 
-@answer_of.register
-def _(value: Schedule) -> Answer:
-    counts, sizes = Counter(map(label, value.ops)), Counter[str]()
-    for op in value.ops:
-        sizes[label(op)] += op.bytes if isinstance(op, Copy) else 0
-    rows = [(name, f"{count:,}", format_bytes(sizes[name]) if sizes[name] else "") for name, count in counts.items()]
-    streams = counted(len(value.used_streams), "stream")
-    title = f"{value.name or 'schedule'}: {counted(len(value), 'op')} in {streams}, {value.launch}"
-    return Answer(title, facts=facts("", [rows, [("on the card", "", format_bytes(value.device_bytes))]]))
+def in_notebook(value: Any) -> str:
+    """Return the HTML of a value for a notebook."""
+    return notebook_of(answer_of(value))
 
 
-@answer_of.register
-def _(value: Device) -> Answer:
-    memory = "not known" if value.memory_bytes is None else format_bytes(value.memory_bytes)
-    rows = (
-        ("description", value.description),
-        ("link", link_words(value)),
-        ("memory", memory),
-        ("copy engines", str(value.copy_engines.count)),
-        ("connections", str(value.connections)),
-    )
-    return Answer(value.name, tables=(Table("", (rows,)),))
-
-
-@answer_of.register
-def _(value: Recording) -> Answer:
-    return answer_of(summarise(value))
-
-
-@answer_of.register
-def _(value: RecordingSummary) -> Answer:
-    return recording_answer(Answer(f"recorded by {value.tool}"), value)
-
-
-@answer_of.register
-def _(value: Replay) -> Answer:
-    return replay_answer(f"recorded by {value.recording.tool}", value)
+def write(value: Any, path: str | Path) -> None:
+    """Write the page of a value. Raises InputError if it cannot be written."""
+    write_page(answer_of(value), path)
 
 
 def findings_answer(program: Schedule, findings: Sequence[Finding], path: Path) -> Answer:

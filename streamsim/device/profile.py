@@ -14,7 +14,6 @@ import msgspec
 from streamsim.checks import LARGEST_BYTES, check_choice, check_is, check_number, check_whole
 from streamsim.device.fields import Field, FieldSpec, SameAs, Table, fields_of
 from streamsim.device.kernel_costs import KernelCost, constant_s, paces, part_s
-from streamsim.displayed import Displayed
 from streamsim.errors import InputError, NoRoomError
 from streamsim.program import Kernel
 from streamsim.text import format_bytes, short, shown
@@ -281,7 +280,7 @@ class Occupancy(NamedTuple):
     resident: float = 0.0
 
 
-class Device(Displayed, Table, frozen=True):
+class Device(Table, frozen=True):
     """A device profile: a card, its link and its host.
 
     - ``h2d``, ``d2h``, ``copy_engines``, ``compute``, ``hand_over``, ``host``: tables of numbers and rules.

@@ -25,7 +25,6 @@ from streamsim.checks import (
     check_tuple,
     check_whole,
 )
-from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.text import short, shown
 
@@ -301,9 +300,7 @@ HostOp = Synchronize | HostWork | WaitThread  # ops that put nothing into a stre
 HOST_OP_TYPES = frozenset(get_args(HostOp))
 
 
-class Schedule(
-    Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, repr_omit_defaults=True
-):
+class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, repr_omit_defaults=True):
     """The ops of a program in issue order.
 
     - ``ops``: the calls. Several threads may make them, each in this order and at its own pace. Streams, events and

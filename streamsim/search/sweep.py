@@ -26,7 +26,6 @@ from msgspec.structs import asdict, replace
 
 from streamsim.checks import check_number
 from streamsim.device import Device, changed, known_within
-from streamsim.displayed import Displayed
 from streamsim.errors import InputError, NoRoomError
 from streamsim.files import file_error
 from streamsim.program import Config, Workload, WorkloadKernel, per_element
@@ -60,7 +59,7 @@ class Axis(msgspec.Struct, frozen=True):
     values: tuple[Any, ...]
 
 
-class Sweep(Displayed, msgspec.Struct, frozen=True):
+class Sweep(msgspec.Struct, frozen=True):
     """A sweep over every combination of its axes, as :func:`sweep` makes it.
 
     Iteration predicts the combinations: see :meth:`rows`. ``len()`` counts them, with those that cannot be issued.

@@ -127,7 +127,7 @@ def test_what_is_noted_of_a_recording_is_on_its_page(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = folder / "page.html"
-    monkeypatch.setattr(reader, "notes_on", lambda *_: ["bad replay: +25% in all"])
+    monkeypatch.setattr(reader, "warnings_of", lambda *_: ["bad replay: +25% in all"])
     assert main(["explain", str(folder / "trace.json"), "--page", str(page)]) == 0
     assert "streamsim: bad replay: +25% in all" in capsys.readouterr().err
     assert "bad replay: +25% in all" in Words(page.read_text()).text

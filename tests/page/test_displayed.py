@@ -16,10 +16,10 @@ from streamsim.text import format_seconds
 from streamsim.transform import graph
 
 KINDS = (
-    *("Prediction", "Explanation", "Timeline", "WhatIf", "Best", "Sweep", "Schedule", "Device"),
+    *("Prediction", "Explanation", "Timeline", "WhatIf", "Best"),
     *("Diagnosis", "Advice", "Recording", "RecordingSummary", "Replay"),
 )
-TABLED = {"Schedule", "Device", "Diagnosis", "Recording", "RecordingSummary"}
+TABLED = {"Diagnosis", "Recording", "RecordingSummary"}
 PICTURED = {"Advice", "Prediction", "Explanation", "Timeline", "WhatIf", "Best", "Replay"}
 
 
@@ -27,7 +27,6 @@ PICTURED = {"Advice", "Prediction", "Explanation", "Timeline", "WhatIf", "Best",
 def values() -> dict[str, Any]:
     device = streamsim.load_device("h200")
     prediction = streamsim.predict(PIPELINE, device)
-    sweep = streamsim.sweep(WORKLOAD, device, chunks=[1, 2, 4], streams=[1, 2])
     loop = streamsim.Loop(batch=256, batch_bytes=1 << 27, step_s=45e-3, load_s=240e-3, workers=8)
     recording = recorded(prediction.timeline)
     found = (
@@ -36,9 +35,6 @@ def values() -> dict[str, Any]:
         prediction.timeline,
         streamsim.what_if(PIPELINE, device, [graph()]),
         streamsim.best(WORKLOAD, device, streamsim.Grid(chunks=(1, 2, 4), streams=(1, 2))),
-        sweep,
-        PIPELINE,
-        device,
         streamsim.diagnose(PIPELINE, device, 2 * prediction.makespan_s),
         streamsim.loop_advice(loop, device),
         recording,
@@ -87,12 +83,6 @@ def test_the_table_is_the_command_lines(capsys: pytest.CaptureFixture[str], monk
     lines = [" ".join(line.split()) for line in printed.splitlines()]
     for line in prediction.table().splitlines():
         assert " ".join(line.split()) in lines
-
-
-def test_a_sweep_is_not_computed_to_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    sweep = values()["Sweep"]
-    monkeypatch.setattr(streamsim.Sweep, "rows", lambda *_: pytest.fail("computed"))
-    assert "chunks" in sweep._repr_html_()
 
 
 @pytest.mark.ci
