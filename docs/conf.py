@@ -57,6 +57,15 @@ CHANGELOG
 tests/INVARIANTS
 ```
 """
+FRAMES = """
+```{raw} html
+<style>
+iframe { color-scheme: light dark; }
+body[data-theme="light"] iframe { color-scheme: light; }
+body[data-theme="dark"] iframe { color-scheme: dark; }
+</style>
+```
+"""  # a frame has the theme that a reader chose for the site
 GUIDES = """
 
 ```{toctree}
@@ -102,7 +111,7 @@ def _has_playground(app: Sphinx) -> bool:
 
 def _lesson(notebook: str) -> str:
     """Return a notebook as Markdown, with what each of its cells prints and shows."""
-    parts, names = [], {"__name__": "__main__"}
+    parts, names = [FRAMES], {"__name__": "__main__"}
     for cell in json.loads(notebook)["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":

@@ -11,11 +11,15 @@ from streamsim.timeline import Timeline
 
 
 class Pictures(msgspec.Struct, frozen=True):
-    """What a browser draws: the losses by cause, a map of many configurations, time lines on one scale."""
+    """What a browser draws: the losses by cause, a map of many configurations, time lines on one scale.
+
+    ``changes``: time lines of other changes, one of which may take the place of the first line.
+    """
 
     losses: Losses | None = None
     map: Map | None = None
     lines: tuple[Shown, ...] = ()
+    changes: tuple[Shown, ...] = ()
 
 
 class Answer(msgspec.Struct, frozen=True):

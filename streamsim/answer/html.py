@@ -75,17 +75,18 @@ def _drawn(pictures: Pictures) -> list[str]:
     return [
         "" if pictures.losses is None else losses_html(pictures.losses),
         "" if pictures.map is None else map_html(pictures.map),
-        lines_html(pictures.lines) if pictures.lines else "",
+        lines_html(pictures.lines, pictures.changes) if pictures.lines else "",
     ]
 
 
 def _data(pictures: Pictures) -> dict[str, Any]:
     """Return what the viewer draws. Raises InputError for more ops than it can."""
-    ops = sum(len(line.timeline) for line in pictures.lines)
+    lines = pictures.lines + pictures.changes
+    ops = sum(len(line.timeline) for line in lines)
     if ops > MOST_OPS:
         raise InputError(f"--page: {ops:,} ops are more than the {MOST_OPS:,} that a page shows; use fewer chunks")
     of_map = () if pictures.map is None else tuple(pictures.map.lines.values())
     return {
-        "lines": [line_data(line) for line in pictures.lines + of_map],
-        "map": None if pictures.map is None else map_data(pictures.map, len(pictures.lines)),
+        "lines": [line_data(line) for line in lines + of_map],
+        "map": None if pictures.map is None else map_data(pictures.map, len(lines)),
     }

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from streamsim.advice import LOSS_FIELDS, Explanation, Loss
+from streamsim.advice import LOSS_FIELDS, WORTH, Explanation, Loss
 from streamsim.analysis import (
     BOUND_AS_ISSUED,
     BOUND_OF_WORK,
@@ -19,8 +19,8 @@ from streamsim.analysis import (
     bound_json,
 )
 from streamsim.answer.document import Answer, Pictures
+from streamsim.compiled import simulate_one_of_many
 from streamsim.device import within_words
-from streamsim.model import simulate
 from streamsim.page import Shown
 from streamsim.report import SERIAL_WORDS, Fact, Table, cut, facts, losses_of, serial_timeline, title_of
 from streamsim.text import (
@@ -35,6 +35,7 @@ from streamsim.text import (
 
 HEADS, NUMBERS = ("cause", "part", "share", "remedy"), frozenset({1, 2})
 FOLDED = 0.05  # of the makespan: causes whose part and gain are smaller are one line of the short table
+MOST_CHANGES = 4  # that a page has time lines of
 RACY = "The schedule has races (streamsim check): what its data needs is uncertain."
 
 
@@ -201,16 +202,23 @@ def explanation_answer(
             *limits,
             *link,
         ),
-        pictures=lambda: Pictures(losses_of(e), lines=(*_changed(e), Shown("predicted", e.timeline, issued_s))),
+        pictures=lambda: _pictures(e, Shown("predicted", e.timeline, issued_s)),
         data=with_assumed(data, assumed),
         rows=rows or [dict.fromkeys(("where", *LOSS_FIELDS), "")],
     )
 
 
-def _changed(explanation: Explanation) -> tuple[Shown, ...]:
-    """Return the time line after the first change, if there is one."""
-    first = explanation.first
-    return () if first is None else (Shown(f"changed: {first.text}", simulate(*first.made.case.scenario)),)
+def _pictures(explanation: Explanation, predicted: Shown) -> Pictures:
+    """Return the losses, and the time line after the first changes above the predicted one.
+
+    Others may take the place of the first: those after each single change that pays, the best first.
+    """
+    tried = explanation.tried
+    paying = sorted((one for one in tried.alone if one.gain >= 1 + WORTH), key=lambda one: one.takes_s)
+    changes = {one.text: one.made.case.scenario for one in (*filter(None, [tried.first]), *paying)}
+    scenarios = list(changes.items())[:MOST_CHANGES]
+    lines = tuple(Shown(f"changed: {text}", simulate_one_of_many(*scenario)) for text, scenario in scenarios)
+    return Pictures(losses_of(explanation), lines=(*lines[:1], predicted), changes=lines[1:])
 
 
 def _losses(

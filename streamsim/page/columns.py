@@ -27,12 +27,3 @@ def packed(columns: Iterable[Iterable[int]]) -> str:
 def deflated(raw: bytes) -> str:
     """Return bytes as a text of printable ASCII: deflated, in base64."""
     return base64.b64encode(zlib.compress(raw, SMALLEST)).decode("ascii")
-
-
-def differences(column: Iterable[int]) -> list[int]:
-    """Return each number less the one before it; the first less 0."""
-    found, before = [], 0
-    for value in column:
-        found.append(value - before)
-        before = value
-    return found

@@ -34,6 +34,10 @@ KEYS = (
     " nothing selected."
 )
 READ_LINE = "Arrow keys go from op to op. A table of the ops stands below."
+SCALE = (
+    "\u2605 <b></b> <span class='ramp'></span> <b></b>. Solid line: within 1 % of the best. Dashed line: within 5 %."
+    " A cell without a program of its own is a part of its neighbour at the left or below; an empty one has none."
+)
 HINT = "Point at an op to read about it. Click it to follow what it waited for."
 
 
@@ -80,11 +84,18 @@ def headline_html(rows: Iterable[Row]) -> str:
     return f"<dl class='headline'>{''.join(figures)}</dl>"
 
 
-def lines_html(lines: tuple[Shown, ...]) -> str:
-    """Return the HTML in which the viewer draws some time lines on one scale."""
-    numbers = " ".join(map(str, range(len(lines))))
+def lines_html(lines: Sequence[Shown], changes: Sequence[Shown] = ()) -> str:
+    """Return the HTML in which the viewer draws some time lines on one scale.
+
+    ``changes``: others, each of which a button puts in the place of the first.
+    """
     heading = "Time line" if len(lines) == 1 else "Time lines, on one scale"
-    return f"<section class='lines' data-lines='{numbers}'><h2>{heading}</h2>{_view(lines)}</section>"
+    buttons = "".join(
+        f"<button data-line='{k}' aria-pressed='{'false' if k else 'true'}'>{in_html(line.title)}</button>"
+        for k, line in ((0, lines[0]), *enumerate(changes, len(lines)))
+    )
+    choice = f"<div class='tools' role='group' aria-label='Changes'>{buttons}</div>" if changes else ""
+    return f"<section class='lines'><h2>{heading}</h2>{choice}{_view(lines)}</section>"
 
 
 def _view(lines: Sequence[Shown | None]) -> str:
@@ -129,7 +140,7 @@ def map_html(found: Map) -> str:
     return "\n".join(
         (
             f"<section class='map'><h2>Map of the times</h2><div class='tools'>{''.join((*axes, *held))}</div>",
-            "<p class='scale soft'></p>",
+            f"<p class='scale soft'>{SCALE}</p>",
             "<div class='grid scroll' tabindex='0'></div>",
             "<div class='told' aria-live='polite'></div>",
             f"<div class='cell' hidden>{_view([None])}</div></section>",

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 
 from streamsim.lowering import lower
-from streamsim.page.columns import differences, packed
-from streamsim.program import Copy, Kernel, Op, Schedule
+from streamsim.page.columns import packed
+from streamsim.program import Copy, Kernel, Schedule
 from streamsim.report import KINDS, PAGES, engine_place, host_kinds, kind_of, lane_of_each_op, numbers
 from streamsim.rules import TICKS_PER_S
 from streamsim.text import format_seconds, one_line
@@ -149,8 +150,8 @@ def _columns(timeline: Timeline, number: list[int]) -> list[Sequence[int]]:
         lane_of_each_op(timeline, streams),
         [op.thread for op in ops],
         number,
-        _amounts(ops),
-        differences(timeline.issued),
+        [op.bytes if isinstance(op, Copy) else op.elements if isinstance(op, Kernel) else 0 for op in ops],
+        [issued - before for before, issued in pairwise((0, *timeline.issued))],
         [returned - issued for issued, returned in zip(timeline.issued, timeline.returned, strict=True)],
         ready,
         [start - begin for start, begin in zip(timeline.start, since, strict=True)],
@@ -158,14 +159,3 @@ def _columns(timeline: Timeline, number: list[int]) -> list[Sequence[int]]:
         [0 if cause is None else op - cause for op, (cause, _) in enumerate(causes)],
         [BECAUSE.index(because) for _, because in causes],
     ]
-
-
-def _amounts(ops: Sequence[Op]) -> list[int]:
-    """Return the bytes of copies and the elements of kernels, each less the amount of the op of its kind before it."""
-    before: dict[int, int] = {}
-    found = []
-    for op in ops:
-        amount = op.bytes if isinstance(op, Copy) else op.elements if isinstance(op, Kernel) else 0
-        found.append(amount - before.get(kind_of(op), 0))
-        before[kind_of(op)] = amount
-    return found

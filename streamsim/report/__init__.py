@@ -31,7 +31,7 @@ from streamsim.report.kinds import (
     numbers,
     stream_name,
 )
-from streamsim.report.losses import LOSS_COLOURS, Losses, Part, losses_of
+from streamsim.report.losses import BOUND_COLOUR, LOSS_COLOURS, Losses, Part, losses_of
 from streamsim.report.overlapping_ops import lane_of_each_op
 from streamsim.report.pictures import picture_format, save_picture, set_title
 from streamsim.report.serial import SERIAL_WORDS, serial_timeline

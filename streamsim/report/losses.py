@@ -7,7 +7,7 @@ from streamsim.analysis import BUSIEST_ENGINE
 
 BOUND_COLOUR = "#8C8775"
 # Of losses in turn: 3 to 1 on white and on dark paper, dark enough for both and light enough for a black number.
-LOSS_COLOURS = ("#C74B47", "#3295EE", "#A36E09", "#A366CD", "#6FA326", "#B54D98", "#15A6A0", "#CF630D")
+LOSS_COLOURS = ("#C74B47", "#3295EE", "#A36E09", "#A366CD", "#6FA326", "#C35AA4", "#15A6A0", "#CF630D")
 
 
 class Part(msgspec.Struct, frozen=True):

@@ -9,10 +9,15 @@ from pages import CONFIGS, CUT, MAPS, tiny_pyodide
 
 from streamsim.cli import main
 from streamsim.playground import playground_html, read_browser_python
+from streamsim_validate.cli import main as validate
 
 pytestmark = pytest.mark.ci
 
-PAGES = [*CONFIGS, MAPS["best"], ("predict", *CUT, "--device", "rtx4090"), ("explain", "trace.json")]
+RECORD = str(next((Path(__file__).parents[2] / "validate" / "campaigns" / "records").glob("standard-*.json.gz")))
+PAGES = [
+    *(*CONFIGS, MAPS["best"], ("predict", *CUT, "--device", "rtx4090"), ("explain", "trace.json")),
+    *(("whatif", "trace.json", "--streams", "2", "--independent"), ("compare", RECORD)),
+]
 
 
 def assert_accessible(page: Any) -> None:
@@ -25,19 +30,20 @@ def assert_accessible(page: Any) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-@pytest.mark.parametrize("command", PAGES, ids=lambda command: f"{command[0]} {command[-1]}")
+@pytest.mark.parametrize("command", PAGES, ids=lambda command: f"{command[0]} {Path(command[-1]).name}")
 def test_nothing_is_wrong_with_a_page(
     command: tuple[str, ...], look: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     if "trace.json" in command:
         assert main(["predict", *CUT, "--device", "h200", "--recording", "trace.json"]) == 0
-    assert main([*command, "--page", "page.html"]) == 0
+    called = validate if command[0] == "compare" else main
+    assert called([*command, "--page", "page.html"]) == 0
     page = look(Path("page.html").read_text(encoding="utf-8"))
     for opened in page.locator("summary:visible").all():
         opened.click()
-    if page.evaluate("streamsim.views.length"):
-        page.evaluate("streamsim.views[0].find('kernel')")  # which opens what is told of an op
+    if page.evaluate("!!streamsim.view"):
+        page.evaluate("streamsim.view.find('kernel')")  # which opens what is told of an op
     assert_accessible(page)
 
 

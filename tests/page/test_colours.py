@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 from streamsim.page import viewer_text
-from streamsim.report import COLOURS
+from streamsim.report import BOUND_COLOUR, COLOURS, LOSS_COLOURS
 
 STYLE = viewer_text(["style.css"])
 LIGHT = dict(re.findall(r"--([\w-]+): (#\w{6});", STYLE.partition("@media")[0]))
@@ -51,6 +51,9 @@ def test_bars_are_seen_on_an_empty_row_and_told_apart(theme: dict[str, str]) -> 
         for pair in combinations(kinds, 2):
             one, other = (seen(theme[kind]) for kind in pair)
             assert sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) ** 0.5 > 20, pair
+    for colour in (BOUND_COLOUR, *LOSS_COLOURS):
+        assert contrast(colour, theme["paper"]) >= 3, colour
+        assert contrast(colour, "#000000") >= 4.5, colour  # of their numbers
 
 
 def test_pictures_have_the_light_colours() -> None:

@@ -8,26 +8,28 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from pages import HOSTILE, PIPELINE, irregular, said_by, saved
+from pages import HOSTILE, PIPELINE, WORKLOAD, irregular, said_by, saved
 from strategies import d2h, h2d, kernel, make_device, program
 
+from streamsim.advice import explain
 from streamsim.analysis import predict
-from streamsim.answer import Answer, Pictures, page_of, prediction_answer
+from streamsim.answer import Answer, Pictures, explanation_answer, page_of, prediction_answer
 from streamsim.lowering import lower
 from streamsim.model import simulate
 from streamsim.page import Shown
-from streamsim.program import Op, RecordEvent, Synchronize
+from streamsim.program import Config, Op, RecordEvent, Synchronize, breadth_first
 from streamsim.report import COLOURS, D2H, H2D, KERNEL
 from streamsim.text import format_seconds
 from streamsim.timeline import Timeline, Track, causes_of, critical_path, label
+from streamsim.transform import Source
 
 pytestmark = pytest.mark.ci
 
 Look = Callable[[str], Any]
 
-CHART = "streamsim.views[0].charts[0]"
+CHART = "streamsim.view.charts[0]"
 COVERED = """([name, red, green, blue]) => {
-  const chart = streamsim.views[0].charts[0], canvas = chart.canvas, ratio = devicePixelRatio;
+  const chart = streamsim.view.charts[0], canvas = chart.canvas, ratio = devicePixelRatio;
   const row = chart.line.rows.find(one => one.name === name), height = row.height * 0.78;
   const width = chart.x(chart.line.about.makespan) - chart.left;
   const box = [chart.left, row.top + (row.height - height) / 2, width, height];
@@ -46,9 +48,9 @@ def html_of(timeline: Timeline) -> str:
 
 def point_at(page: Any, op: int) -> tuple[float, float]:
     """Bring the op into view and the pointer to the middle of it in the row of its engine; where that is."""
-    page.evaluate(f"op => {{ const c = {CHART}, s = c.line.spanOf(op); c.view.close(s); c.view.draw(); }}", op)
     where = page.evaluate(
         f"""op => {{ const c = {CHART}, {{row, k}} = c.line.spanOf(op), box = c.canvas.getBoundingClientRect();
+        c.view.set(row.from[k] - row.to[k] + row.from[k], row.to[k] * 2 - row.from[k]) ?? c.view.draw();
         return [box.left + (c.x(row.from[k]) + c.x(row.to[k])) / 2,
                 box.top + row.top + row.height * (0.11 + 0.78 * (row.lane[k] + 0.5) / row.lanes)]; }}""",
         op,
@@ -83,7 +85,7 @@ def test_thirty_thousand_spans_cover_each_row_as_long_as_its_engine_is_busy(look
     for engine, kind in (("h2d", H2D), ("compute", KERNEL), ("d2h", D2H)):
         colour = [int(COLOURS[kind][k : k + 2], 16) for k in (1, 3, 5)]
         assert page.evaluate(COVERED, [engine, *colour]) == pytest.approx(many.utilisation[engine], abs=0.06)
-    assert page.evaluate("streamsim.views[0].charts[0].line.count") == len(many)
+    assert page.evaluate("streamsim.view.charts[0].line.count") == len(many)
 
 
 def test_a_row_has_no_ink_where_nothing_runs(look: Look) -> None:
@@ -103,74 +105,58 @@ def test_a_row_has_no_ink_where_nothing_runs(look: Look) -> None:
     assert are_equal  # nothing runs on d2h
 
 
-def test_pointing_at_an_op_names_it_and_says_when_and_why(look: Look, many: Timeline) -> None:
+def test_an_op_says_when_and_why_and_a_click_follows_what_it_waited_for(look: Look, many: Timeline) -> None:
     page = look(html_of(many))
     assert many.device is not None
     causes = causes_of(many, lower(many.schedule, many.device))
     reasons = {"engine": "for its engine", "stream": "It waited for its stream", "host": "It waited for the host"}
-    for op in random.Random(1).sample(range(len(many)), 12):
-        point_at(page, op)
-        text, (_, because) = told(page), causes[op] or (None, "start")
+    for op in [100, 2500, *random.Random(1).sample(range(len(many)), 10)]:
+        where, (_, because) = point_at(page, op), causes[op] or (None, "start")
+        text = told(page)
         assert text.startswith(f"{label(many.schedule.ops[op])} ")
         assert f"op {op}\n" in text
         assert f"{exactly(many.start[op])} to {exactly(many.end[op])}" in text
         assert reasons.get(because, "") in text
-
-
-def test_a_click_follows_what_the_op_waited_for(look: Look, many: Timeline) -> None:
-    page = look(html_of(many))
-    assert many.device is not None
-    causes = causes_of(many, lower(many.schedule, many.device))
-    for op in (100, 2500):
-        page.mouse.click(*point_at(page, op))
+        page.mouse.click(*where)
         chain, at = [op], causes[op]
         while at is not None and at[0] is not None:
             chain.append(at[0])
             at = causes[at[0]]
         assert page.evaluate(f"{CHART}.chainOps") == chain[::-1]
         assert page.locator(".told li").count() == min(len(chain) - 1, 40)
-        assert f"op {op}" in page.inner_text(".told")
-
-
-def test_the_critical_path_is_the_models(look: Look, many: Timeline) -> None:
-    page = look(html_of(many))
+        box, height = page.locator(".told").first.bounding_box(), page.viewport_size["height"]
+        assert f"op {op}\n" in page.inner_text(".told")
+        assert 0 <= box["y"] < box["y"] + box["height"] <= height  # in view, beside the picture
     assert page.evaluate(f"{CHART}.path") == [step.op for step in critical_path(many)]
     page.click("text=Critical path")
     assert page.get_attribute("[data-do=path]", "aria-pressed") == "true"
 
 
-def test_the_wheel_zooms_about_the_pointer_and_the_axis_gets_digits(look: Look, many: Timeline) -> None:
+def test_the_wheel_zooms_a_clicked_picture_about_the_pointer_and_dragging_moves_it(look: Look, many: Timeline) -> None:
     page = look(html_of(many))
     box = page.locator("canvas").first.bounding_box()
     x, y = box["x"] + 700, box["y"] + 80
     page.mouse.move(x, y)
-    ticks = f"{CHART}.ticks(700)"
-    before, digits, span = page.evaluate(f"[{ticks}, {CHART}.labels[1].length, {CHART}.view.to - {CHART}.view.from]")
+    asked = f"(c => [c.ticks(700), c.labels[1].length, c.view.to - c.view.from, c.view.from])({CHART})"
+    before, digits, span, _ = page.evaluate(asked)
     page.mouse.wheel(0, -300)  # scrolls the page, until the picture is clicked
     page.wait_for_timeout(60)
-    assert page.evaluate(f"{CHART}.view.to - {CHART}.view.from") == span
+    assert page.evaluate(asked)[2] == span
     page.evaluate("scrollTo(0, 0)")
     page.mouse.click(x, y)
     for _ in range(12):
         page.mouse.wheel(0, -300)
     page.wait_for_timeout(60)  # the next frame
-    after, more, less = page.evaluate(f"[{ticks}, {CHART}.labels[1].length, {CHART}.view.to - {CHART}.view.from]")
+    after, more, less, begin = page.evaluate(asked)
     assert less < span / 1000
     assert after == pytest.approx(before, abs=less / 100)
     assert more > digits
-    assert len(set(page.evaluate(f"{CHART}.labels"))) == len(page.evaluate(f"{CHART}.labels"))
-
-
-def test_dragging_moves_the_view_and_shows_no_span_outside(look: Look, many: Timeline) -> None:
-    page = look(html_of(many))
-    page.click("text=Zoom in")
-    box = page.locator("canvas").first.bounding_box()
-    begin = page.evaluate(f"{CHART}.view.from")
-    page.mouse.move(box["x"] + 800, box["y"] + 60)
+    labels = page.evaluate(f"{CHART}.labels")
+    assert len(set(labels)) == len(labels)
     page.mouse.down()
-    page.mouse.move(box["x"] + 500, box["y"] + 60, steps=4)
+    page.mouse.move(x - 300, y, steps=4)
     page.mouse.up()
-    moved = page.evaluate(f"{CHART}.view.from") - begin
+    moved = page.evaluate(asked)[3] - begin
     assert moved == pytest.approx(300 / page.evaluate(f"{CHART}.scale"), rel=0.05)
 
 
@@ -195,22 +181,14 @@ def test_the_table_behind_the_picture_has_every_op(look: Look) -> None:
     page = look(html_of(timeline))
     page.click("summary:has-text('Table of the ops')")
     page.wait_for_selector(".ops tbody tr")
-    rows = page.evaluate(
-        "[...document.querySelectorAll('.ops tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
-    )
+    cells = "[...document.querySelectorAll('.ops tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
+    rows = page.evaluate(cells)
     page.click("text=The next 100")
-    rows += page.evaluate(
-        "[...document.querySelectorAll('.ops tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
-    )
+    rows += page.evaluate(cells)
     assert [int(row[0]) for row in rows] == list(range(len(timeline)))
     for op, row in enumerate(rows[:-1]):
-        assert row[3:8] == [
-            exactly(timeline.issued[op]),
-            exactly(timeline.ready[op]),
-            exactly(timeline.start[op]),
-            exactly(timeline.end[op]),
-            exactly(timeline.end[op] - timeline.start[op]),
-        ]
+        times = (timeline.issued, timeline.ready, timeline.start, timeline.end)
+        assert row[3:7] == [exactly(column[op]) for column in times]
 
 
 def test_names_tables_and_calls_lead_to_ops(look: Look) -> None:
@@ -257,7 +235,7 @@ def test_a_printed_picture_keeps_its_shape(look: Look) -> None:
     page = look(html_of(irregular(30)))
     page.emulate_media(media="print")
     page.set_viewport_size({"width": 640, "height": 900})
-    page.evaluate("streamsim.views[0].redraw = streamsim.views[0].draw = () => {}")  # the paper is laid out later
+    page.evaluate("streamsim.view.redraw = streamsim.view.draw = () => {}")  # the paper is laid out later
     shape = page.evaluate(f"(c => c.clientWidth / c.clientHeight / (c.width / c.height))({CHART}.canvas)")
     assert shape == pytest.approx(1, abs=0.02)
     assert page.locator(".tools, .keys, .told").first.is_hidden()
@@ -329,7 +307,7 @@ SHOWN = """() => [...document.querySelectorAll('.grid tbody tr')].map(row =>
     [row.cells[0].textContent, ...[...row.cells].slice(1).map(cell => cell.title.split("\\n")[0])])"""
 
 
-def test_a_map_shows_the_shortest_row_of_each_cell(look: Look, tmp_path: Path) -> None:
+def test_a_map_shows_the_shortest_row_of_each_cell_and_what_is_near_the_best(look: Look, tmp_path: Path) -> None:
     saved("sweep", tmp_path)
     rows = said_by(tmp_path / "rows.csv")
     page = look((tmp_path / "page.html").read_text())
@@ -346,11 +324,23 @@ def test_a_map_shows_the_shortest_row_of_each_cell(look: Look, tmp_path: Path) -
                 ]
                 assert cell == exactly(min(times))
     assert "device a100" in page.inner_text(".map > .told")  # what is told follows what is held
+    best, cells, lined = page.evaluate(
+        """(map => [map.ticks[map.best], [...map.cells].map(row => map.ticks[row]), [...map.cells.keys()].map(cell =>
+        map.place.querySelector("tbody").rows[map.up.length - 1 - Math.floor(cell / map.across.length)]
+        .cells[cell % map.across.length + 1].style.borderRight.split(" ")[1] ?? "")])(streamsim.map)"""
+    )
+    close, near = ([ticks * 100 <= best * (100 + percent) for ticks in cells] for percent in (5, 1))
+    for left in (cell for cell in range(len(cells)) if (cell + 1) % 8):  # a line stands between inside and outside
+        is_near, is_close = (inside[left] > inside[left + 1] for inside in (near, close))
+        assert lined[left] == ("solid" if is_near else "dashed" if is_close else "")
 
 
-def test_a_cell_says_its_time_and_shows_its_time_line(look: Look, tmp_path: Path) -> None:
+def test_a_cell_says_its_time_and_shows_its_time_line_and_none_is_a_hole(look: Look, tmp_path: Path) -> None:
     data = saved("best", tmp_path)
     page = look((tmp_path / "page.html").read_text())
+    times = {(streams, k): cell for streams, *cells in page.evaluate(SHOWN) for k, cell in enumerate(cells, 1)}
+    for streams, chunks in times:  # more streams than chunks are of no use
+        assert times[streams, chunks] == times[str(min(int(streams), chunks)), chunks] != ""
     row, line = next(iter(data["map"]["lines"].items()))
     page.evaluate("row => streamsim.map.choose({row})", int(row))
     page.wait_for_function("line => streamsim.map.view?.charts[0].line.about === streamsim.data.lines[line]", arg=line)
@@ -361,22 +351,17 @@ def test_a_cell_says_its_time_and_shows_its_time_line(look: Look, tmp_path: Path
     page.wait_for_function("() => document.activeElement === streamsim.map.cellOf(streamsim.map.chosen)")
 
 
-def test_the_regions_are_those_within_one_and_five_per_cent(look: Look, tmp_path: Path) -> None:
-    saved("sweep", tmp_path)
-    page = look((tmp_path / "page.html").read_text())
-    best = page.evaluate("streamsim.map.ticks[streamsim.map.best]")
-    cells = page.evaluate("[...streamsim.map.cells].map(row => streamsim.map.ticks[row])")
-    for percent in (1, 5):
-        inside = page.evaluate(
-            "percent => [...streamsim.map.cells].map(row => streamsim.map.within(row, percent))", percent
-        )
-        assert inside == [100 * (ticks - best) <= percent * best for ticks in cells]
-    # A line stands between two neighbours if one of them is within 5 % and the other is not.
-    lined = page.evaluate("[...document.querySelectorAll('.grid td')].map(cell => cell.style.borderRightStyle !== '')")
-    wide = page.evaluate("streamsim.map.across.length")
-    inner = [(k, k + 1) for k in range(len(cells) - 1) if (k + 1) % wide]
-    rows_up = [at for start in range(len(cells) - wide, -1, -wide) for at in range(start, start + wide)]
-    shown = dict(zip(rows_up, lined, strict=True))
-    close, near = ([ticks * 100 <= best * (100 + percent) for ticks in cells] for percent in (5, 1))
-    for left, right in inner:
-        assert shown[left] == (close[left] > close[right] or near[left] > near[right])
+def test_a_button_shows_what_another_change_would_give(look: Look) -> None:
+    schedule = breadth_first(WORKLOAD, 6, 3)
+    explanation = explain(schedule, "h200", Source(WORKLOAD, Config(order="breadth-first", chunks=6, streams=3)))
+    page = look(page_of(explanation_answer(explanation)))
+    buttons = page.locator("[data-line]")
+    assert buttons.count() > 1
+    for button in buttons.all():
+        button.click()
+        page.wait_for_selector(f".line h3 >> nth=0 >> text={button.inner_text()}")
+        assert button.get_attribute("aria-pressed") == "true"
+        assert page.locator("[data-line][aria-pressed=true]").count() == 1
+    made = {one.text: one.takes_s for one in explanation.tried.trials}
+    shown = page.evaluate(f"[{CHART}.line.about.name, {CHART}.line.about.makespan]")
+    assert shown[1] == round(made[shown[0].removeprefix("changed: ")] * 1e9)

@@ -188,7 +188,7 @@ def test_a_page_whose_python_does_not_start_says_so(look: Look, tiny: Path) -> N
     page = look(playground_html(read_browser_python(tiny)))
     page.wait_for_selector(".state:has-text('Python cannot start in this browser: Error: </script>')")
     first = round(prediction_of(played(LESSONS[0].choice)).makespan_s * TICKS_PER_S)
-    assert page.evaluate("streamsim.views[0].charts[0].line.about.makespan") == first
+    assert page.evaluate("streamsim.view.charts[0].line.about.makespan") == first
 
 
 @pytest.mark.ci
@@ -208,7 +208,7 @@ def test_speed_up_and_time_line_are_in_view_beside_the_controls(
         assert beside or above
     assert page.inner_text(".line h3 >> nth=0").startswith("predicted")
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    assert page.evaluate("streamsim.views[0].charts.map(chart => chart.line.rows.length)[1]") == 1  # unchunked: thin
+    assert page.evaluate("streamsim.view.charts.map(chart => chart.line.rows.length)[1]") == 1  # unchunked: thin
 
 
 @pytest.mark.ci
@@ -287,8 +287,8 @@ def compare(page: Any, choice: dict[str, str]) -> None:
     play = played(choice)
     page.wait_for_selector(f'[data-part=command]:text-is("{play.command}")')
     here = prediction_of(play)
-    shown = page.evaluate("streamsim.views[0].charts.map(chart => chart.line.about.makespan)")
+    shown = page.evaluate("streamsim.view.charts.map(chart => chart.line.about.makespan)")
     assert shown == [round(here.makespan_s * TICKS_PER_S), round(here.serial_s * TICKS_PER_S)]
     assert page.inner_text("[data-part=headline] dt >> nth=0") == format_seconds(here.makespan_s)
-    columns = page.evaluate("[...streamsim.views[0].charts[0].line.end]")
+    columns = page.evaluate("[...streamsim.view.charts[0].line.end]")
     assert columns == list(here.timeline.end)

@@ -36,20 +36,13 @@ function fitted(canvas, height) {
 }
 
 const FONT = "system-ui, 'Segoe UI', Roboto, Arial, sans-serif";
-const widths = new Map();
-function textWidth(pen, text) {
-  const key = pen.font + text;
-  if (!widths.has(key)) widths.set(key, pen.measureText(text).width);
-  return widths.get(key);
-}
-/* The first words that fit, or the first letters. */
+const textWidth = (pen, text) => pen.measureText(text).width;
+/* As many letters as fit. */
 function cut(pen, text, room) {
-  let words = text;
-  while (words.includes(" ") && textWidth(pen, words) > room) words = words.slice(0, words.lastIndexOf(" "));
-  if (words.length > 3 && textWidth(pen, words) <= room) return words;
-  while (text.length > 1 && textWidth(pen, text) > room)
-    text = text.slice(0, Math.max(0, Math.ceil(text.length * 0.8) - 2)) + "\u2026";
-  return text;
+  if (textWidth(pen, text) <= room) return text;
+  let letters = Math.ceil((text.length * room) / textWidth(pen, text));
+  while (letters > 0 && textWidth(pen, text.slice(0, letters) + "\u2026") > room) letters--;
+  return letters > 0 ? text.slice(0, letters) + "\u2026" : "";
 }
 
 class Chart {
@@ -97,7 +90,7 @@ class Chart {
       for (const row of rows) this.drawRow(row, this.chain);
       this.drawLinks();
     }
-    if (this.view.showPath) this.drawPath();
+    if (this.view.path) this.drawPath();
     this.drawMarks();
     if (this.hovered) this.outline(this.hovered, colours.soft, 1);
     if (this.selected) this.outline(this.selected, colours.mark, 2);
@@ -162,7 +155,7 @@ class Chart {
       if (row.to[k] < from || (only && !only.has(row.op[k]))) continue;
       const x0 = (row.from[k] - from) * scale,
         x1 = (row.to[k] - from) * scale,
-        byName = this.view.byName && row.kind[k] === KERNEL,
+        byName = this.view.names && row.kind[k] === KERNEL,
         paint = byName ? line.hue.get(line.name[row.op[k]]) : row.kind[k];
       if (x1 - x0 < LEAST_BAR) {
         addShare((shares[paint] ??= new Float32Array(width + 2)), Math.max(0, x0), Math.max(x1, x0 + 0.02));
@@ -174,37 +167,35 @@ class Chart {
         seen = [Math.max(a, left), Math.min(b, this.right)];
       pen.fillStyle = bars[paint];
       pen.fillRect(a, y, b - a - (b - a > 4 ? 1 : 0), row.bar - (row.lanes > 1 && row.bar > 4 ? 1 : 0));
-      if (row.bar >= 10 && seen[1] - seen[0] > 10) this.drawLabel(row.op[k], inks[paint], ...seen, y + row.bar / 2);
+      if (row.bar >= 10 && seen[1] - seen[0] > 10 && row.op[k] >= 0)
+        this.drawLabel(row.op[k], inks[paint], ...seen, y + row.bar / 2);
     }
     this.drawShares(shares, row.at(0), row.height * BAR, width);
     pen.font = `12px ${FONT}`;
   }
 
-  /* The name of an op, cut to fit; if all ops of its kind have one name, rather its number alone. */
+  /* The name of an op, cut to fit; of a copy, and if all kernels have one name, rather its number alone. */
   drawLabel(op, ink, left, right, y) {
     const {pen, line} = this,
-      room = right - left - 4;
-    if (op < 0) return;
-    let text = line.title(op, plain);
-    if (textWidth(pen, text) > room)
-      text = line.hue.size > 1 || !line.number[op] ? cut(pen, text, room) : String(line.number[op]);
-    if (textWidth(pen, text) <= room && text !== "\u2026") this.write(text, "center", ink, (left + right) / 2, y + 0.5);
+      room = right - left - 4,
+      title = line.title(op, plain),
+      isAlike = line.hue.size <= 1 || line.kind[op] !== KERNEL,
+      isShort = isAlike && line.number[op] && textWidth(pen, title) > room;
+    const text = cut(pen, isShort ? String(line.number[op]) : title, room);
+    this.write(text, "center", ink, (left + right) / 2, y + 0.5);
   }
 
   drawWaits(row, first, last) {
     const {pen, line} = this;
     if (line.about.measured) return;
     pen.fillStyle = bars[WAIT];
-    let reached = -1;
     for (let k = first; k < row.from.length; k++) {
       const ready = line.ready[row.op[k]];
       if (ready >= row.from[k]) continue;
       if (ready > this.view.to && k >= last) break;
-      const a = Math.max(this.x(ready), this.left - 2, reached),
+      const a = Math.max(this.x(ready), this.left - 2),
         b = Math.min(this.x(row.from[k]), this.right + 2);
-      if (b - a < 0.3) continue;
-      pen.fillRect(a, row.at(row.lane[k] + 0.5) - 1.5, b - a, 3);
-      reached = row.lanes > 1 ? -1 : b;
+      if (b - a >= 0.3) pen.fillRect(a, row.at(row.lane[k] + 0.5) - 1.5, b - a, 3);
     }
   }
 
@@ -258,34 +249,29 @@ class Chart {
       foot = this.height - FOOT;
     pen.fillStyle = colours.shade;
     if (high > 0) pen.fillRect(this.x(low), AXIS, Math.max(1, this.x(high) - this.x(low)), foot - AXIS);
-    const marks = [
-      [makespan, "end", []],
-      [bound, "lower bound", [4, 3]],
-    ];
     let free = this.right;
-    for (const [at, words, dash] of marks.filter(([at]) => at > 0)) {
+    for (const [at, words, dash] of [[makespan, "end", []], [bound, "lower bound", [4, 3]]]) {
       const x = Math.round(this.x(at)) + 0.5,
         room = textWidth(pen, words),
         right = Math.min(x + room / 2, free);
+      if (!at || x < this.left || x > this.right + 1) continue;
       pen.setLineDash(dash);
       this.stroke(colours.ink, 1, [[x, AXIS, x, foot + 3]]);
       pen.setLineDash([]);
-      if (x < this.left || x > this.right + 1 || right < x - room) continue;
+      if (right < x - room) continue;
       this.write(words, "right", colours.soft, right, foot + 10);
       free = right - room - 8;
     }
   }
 
-  outline({op, row, k}, colour, width) {
-    const {pen, line} = this,
-      twin = row.group === "engine" ? line.streams.get(line.stream[op]) : line.engines.get(line.engine[op]),
-      places = [[row, k]];
-    if (row.group !== "host" && twin?.op && twin !== row) places.push([twin, twin.op.indexOf(op)]);
-    Object.assign(pen, {strokeStyle: colour, lineWidth: width});
-    for (const [one, at] of places.filter(([, at]) => at >= 0)) {
-      const x0 = Math.max(this.x(one.from[at]), this.left - 4),
-        x1 = Math.min(this.x(one.to[at]), this.right + 4);
-      pen.strokeRect(x0 - 1, one.at(one.lane[at]) - 1, Math.max(2, x1 - x0) + 1, one.bar + 1);
+  /* Draw a frame round an op in each row that has it. */
+  outline({op}, colour, width) {
+    Object.assign(this.pen, {strokeStyle: colour, lineWidth: width});
+    for (const row of this.line.rows) {
+      const k = row.op.indexOf(op),
+        x0 = Math.max(this.x(row.from[k]), this.left - 4),
+        x1 = Math.min(this.x(row.to[k]), this.right + 4);
+      if (k >= 0) this.pen.strokeRect(x0 - 1, row.at(row.lane[k]) - 1, Math.max(2, x1 - x0) + 1, row.bar + 1);
     }
   }
 

@@ -41,9 +41,18 @@ class HeatMap {
       if (now < 0 || this.ticks[row] < this.ticks[now]) this.cells[cell] = row;
       if (this.best < 0 || this.ticks[row] < this.ticks[this.best]) this.best = row;
     }
+    this.fillHoles();
     this.draw();
     const kept = this.chosen === null ? -1 : this.rowAt(...this.placeOf(this.chosen));
     return this.choose({row: kept < 0 ? this.best : this.cells.includes(this.chosen) ? this.chosen : kept});
+  }
+
+  /* A cell without a program of its own is a part of its neighbour at the left, or else of that below. */
+  fillHoles() {
+    const {cells} = this,
+      wide = this.across.length;
+    for (let k = 0; k < cells.length; k++) if (cells[k] < 0 && k % wide) cells[k] = cells[k - 1];
+    for (let k = wide; k < cells.length; k++) if (cells[k] < 0) cells[k] = cells[k - wide];
   }
 
   placeOf(row) {
@@ -82,7 +91,7 @@ class HeatMap {
       at = Math.min(VIRIDIS.length - 1, Math.round(share * (VIRIDIS.length - 1)));
     cell.style.background = VIRIDIS[at];
     cell.style.color = at < 5 ? "#000000" : "#FFFFFF";
-    if (row === this.best) cell.textContent = "\u2605";
+    if (row === this.best && String(this.placeOf(row)) === String([x, y])) cell.textContent = "\u2605";
     for (const [side, [dx, dy]] of Object.entries(SIDES)) {
       const crossed = percent => this.within(row, percent) && !this.within(this.rowAt(x + dx, y + dy), percent);
       if (crossed(5)) cell.style[`border${side}`] = `2px ${crossed(1) ? "solid" : "dashed"} var(--mark)`;
@@ -98,18 +107,13 @@ class HeatMap {
     };
   }
 
+  /* Say the ends of the scale, and the unit of the numbers. */
   scale(unit) {
-    const ramp = made("span", "", "ramp"),
-      best = this.ticks[this.best];
-    ramp.style.background = `linear-gradient(90deg, ${VIRIDIS.join(", ")})`;
-    const holes = this.cells.includes(-1) ? " Empty: no such program." : "",
-      lines = "Solid line: within 1 % of the best. Dashed line: within 5 %.",
-      words = [
-        `\u2605 ${exact(best)} `,
-        ramp,
-        ` ${exact(Math.round(CLIPPED * best))} or more${unit}. ${lines}${holes}`,
-      ];
-    this.place.querySelector(".scale").replaceChildren(...(best ? words : ["No row has these values."]));
+    const place = this.place.querySelector(".scale"),
+      best = this.ticks[this.best] ?? 0,
+      words = [exact(best), `${exact(Math.round(CLIPPED * best))} or more${unit}`];
+    place.querySelectorAll("b").forEach((one, k) => (one.textContent = words[k]));
+    place.querySelector(".ramp").style.background = `linear-gradient(90deg, ${VIRIDIS.join(", ")})`;
   }
 
   lines(row) {
@@ -133,7 +137,7 @@ class HeatMap {
     do {
       [x, y] = [x + by[0], y + by[1]];
       row = this.rowAt(x, y);
-    } while (row < 0 && this.across[x] !== undefined && this.up[y] !== undefined);
+    } while ((row < 0 || row === this.chosen) && this.across[x] !== undefined && this.up[y] !== undefined);
     if (row >= 0) this.choose({row}).then(() => this.cellOf(row).focus());
     return true;
   }
@@ -141,7 +145,7 @@ class HeatMap {
   /* Say what a cell is, show its time line where the page has one, else the command that does. */
   async choose({row}) {
     for (const cell of this.place.querySelectorAll("[aria-selected]")) cell.removeAttribute("aria-selected");
-    if (row < 0) return this.told.replaceChildren();
+    if (row < 0) return this.told.replaceChildren("No row has these values.");
     this.chosen = row;
     const cell = this.cellOf(row);
     cell.setAttribute("aria-selected", true);

@@ -5,27 +5,17 @@
 
 // Numbers. Ticks are nanoseconds, whole numbers.
 
-const UNITS = [
-  ["ns", 0],
-  ["us", 3],
-  ["ms", 6],
-  ["s", 9],
-];
-const unitOf = ticks => UNITS[ticks < 1e3 ? 0 : ticks < 1e6 ? 1 : ticks < 1e9 ? 2 : 3];
+const unitOf = ticks => (ticks < 1e3 ? ["ns", 0] : ticks < 1e6 ? ["us", 3] : ticks < 1e9 ? ["ms", 6] : ["s", 9]);
 
 /* All digits of ticks: 1234500 is "1.2345 ms". */
 function exact(ticks) {
-  const [unit, places] = unitOf(Math.abs(ticks)),
-    digits = String(Math.abs(ticks)).padStart(places + 1, "0");
-  const whole = digits.slice(0, digits.length - places),
-    part = digits.slice(digits.length - places).replace(/0+$/, "");
-  return (ticks < 0 ? "-" : "") + whole + (part && "." + part) + " " + unit;
+  const [unit, places] = unitOf(Math.abs(ticks));
+  return `${ticks / 10 ** places} ${unit}`;
 }
 
 function bytes(count) {
-  let power = 0;
-  while (power < 6 && +(count / 1024 ** power).toPrecision(4) >= 1024) power++;
-  return +(count / 1024 ** power).toPrecision(4) + " " + (power ? "KMGTPE"[power - 1] + "i" : "") + "B";
+  const power = Math.min(6, Math.floor(Math.log2(count || 1) / 10));
+  return `${+(count / 1024 ** power).toPrecision(4)} ${power ? "KMGTPE"[power - 1] + "i" : ""}B`;
 }
 
 /* The least of 1, 2 or 5 times a power of ten that is at least this and a tick. */

@@ -91,8 +91,8 @@ class Playground {
   async show(said) {
     this.state.textContent = said.error ?? "Every number is computed in this page by the model itself.";
     if (said.error) return;
-    const {views, lineOf} = this.shared;
-    views[0] = await shownIn(document.querySelector(".lines"), said.lines, lineOf, views[0]);
+    const {shared} = this;
+    shared.view = await shownIn(document.querySelector(".lines"), said.lines, shared.lineOf, shared.view);
     for (const name of ["headline", "table"]) this.part(name).innerHTML = said[name];
     this.part("command").textContent = said.command;
     for (const slider of document.querySelectorAll("[type=range]"))

@@ -21,12 +21,10 @@ class TimeLine {
 
   /* Columns are differences; see `streamsim/page/timelines.py`. */
   addUp() {
-    const ended = new Map(),
-      amounts = new Map(); // by stream, when its last op ends; by kind, the last one's amount
+    const ended = new Map(); // by stream, when its last op ends
     for (let op = 0; op < this.count; op++) {
       this.issued[op] += op ? this.issued[op - 1] : 0;
       this.returned[op] += this.issued[op];
-      amounts.set(this.kind[op], (this.amount[op] += amounts.get(this.kind[op]) ?? 0));
       this.ready[op] += Math.max(this.returned[op], ended.get(this.stream[op]) ?? 0);
       const cause = (this.cause[op] = this.cause[op] ? op - this.cause[op] : -1);
       this.start[op] += this.because[op] === ENGINE && cause >= 0 && cause < op ? this.end[cause] : this.ready[op];
@@ -52,21 +50,21 @@ class TimeLine {
       if (!streams.has(stream)) streams.set(stream, new Row(streamName(stream), "stream"));
       streams.get(stream).add(op, this.kind[op], this.streamLane[op], ...place);
     }
+    Object.assign(this, {hosts, engines, streams});
+    if (this.about.thin) return [this.together()];
     const inOrder = [...streams.keys()].sort((a, b) => a - b).map(stream => streams.get(stream)),
       hidden = inOrder.length - MOST_STREAMS,
       used = [...hosts.values()].filter(row => row.items.length);
     if (hidden > 0) inOrder.splice(MOST_STREAMS, hidden, new Row(`${hidden} more`, "stream"));
-    Object.assign(this, {hosts, engines, streams});
-    const rows = this.about.thin ? [this.together(engines.values())] : [...used, ...engines.values(), ...inOrder];
-    return rows.map(row => row.done());
+    return [...used, ...engines.values(), ...inOrder].map(row => row.done());
   }
 
   /* One thin row of what all engines do. */
-  together(engines) {
+  together() {
     const row = new Row("all engines", "engine");
-    row.items = [...engines].flatMap(one => one.items);
-    for (const [index] of this.about.engines) this.engines.set(index, row);
-    return row;
+    row.items = [...this.engines.values()].flatMap(one => one.items);
+    for (const index of this.engines.keys()) this.engines.set(index, row);
+    return row.done();
   }
 
   /* By name of a kernel its colour: the kernels that take the most time have neighbouring numbers. */

@@ -57,33 +57,25 @@ function otherSpan(line, span) {
 
 /* Paragraphs on a span: what it is, where, when, how long, how much, and why it waited. */
 function about(line, {op, row, k}) {
-  const from = row.from[k],
-    to = row.to[k],
-    title = line.title(op),
-    times = made("p", `${exact(from)} to ${exact(to)}: ${exact(to - from)}`);
-  if (op < 0) return [made("b", title), times];
-  if (row.group === "host") {
-    const said = {
-      [HELD]: "This call may hold its thread until work is done.",
-      [WORK]: "The host's work between calls.",
-    };
-    return [
-      made("b", line.engine[op] >= 0 ? `call that issues ${title}` : title),
-      made("p", row.name, "soft"),
-      times,
-      made("p", said[line.host[op]] ?? "A call of the host."),
-    ];
-  }
-  if (line.kind[op] >= PAGES) return [made("b", title), made("p", where(line, op), "soft"), times];
-  const rate = `${bytes(line.amount[op])}, ${(line.amount[op] / Math.max(1, to - from)).toPrecision(4)} GB/s`,
-    amount = line.kind[op] !== KERNEL ? rate : line.amount[op] ? `${line.amount[op]} elements` : "";
-  return [
-    made("b", title),
-    made("p", `${where(line, op)}, op ${op}`, "soft"),
-    times,
-    ...(amount ? [made("p", amount)] : []),
-    made("p", why(line, op), "why"),
-  ];
+  const [from, to] = [row.from[k], row.to[k]],
+    isCall = row.group === "host",
+    isWork = op >= 0 && !isCall && line.kind[op] < PAGES,
+    title = isCall && line.engine[op] >= 0 ? `call that issues ${line.title(op)}` : line.title(op),
+    place = isCall ? row.name : isWork ? `${where(line, op)}, op ${op}` : where(line, op),
+    said = isWork ? [amountOf(line, op), why(line, op)] : isCall && op >= 0 ? [CALLS[line.host[op]]] : [],
+    words = [`${exact(from)} to ${exact(to)}: ${exact(to - from)}`, ...said.filter(Boolean)];
+  return [made("b", title), made("p", place, "soft"), ...words.map(text => made("p", text))];
+}
+const CALLS = {
+  [CALL]: "A call of the host.",
+  [HELD]: "This call may hold its thread until work is done.",
+  [WORK]: "The host's work between calls.",
+};
+
+function amountOf(line, op) {
+  const amount = line.amount[op];
+  if (line.kind[op] === KERNEL) return amount ? `${amount} elements` : "";
+  return `${bytes(amount)}, ${(amount / Math.max(1, line.end[op] - line.start[op])).toPrecision(4)} GB/s`;
 }
 
 /* Why an op began no earlier. */

@@ -20,10 +20,24 @@ async function shownIn(place, abouts, lineOf, old) {
   return view;
 }
 
+/* Show the time lines of the page; a button for each change shows the changed one above the others. */
+async function startLines(shared) {
+  const {lines} = shared.data,
+    place = document.querySelector(".lines"),
+    others = lines.slice(1, place.querySelectorAll(".line").length),
+    buttons = [...place.querySelectorAll("[data-line]")];
+  const show = async (number, pressed) => {
+    shared.view = await shownIn(place, [lines[number], ...others], shared.lineOf, shared.view);
+    for (const button of buttons) button.setAttribute("aria-pressed", button === pressed);
+  };
+  for (const button of buttons) button.onclick = () => show(button.dataset.line, button);
+  await show(0, buttons[0]);
+}
+
 class View {
   /* `old`: the view before this one, whose buttons stay pressed. */
   constructor(place, lines, old) {
-    Object.assign(this, {place, showPath: old?.showPath ?? false, byName: old?.byName ?? false});
+    Object.assign(this, {place, path: old?.path ?? false, names: old?.names ?? false});
     this.set(0, Math.max(...lines.map(line => line.until)) * 1.005);
     this.until = this.to;
     this.charts = lines.map((line, k) => new Chart(line, this, place.querySelectorAll(".picture")[k]));
@@ -33,8 +47,8 @@ class View {
       in: () => this.zoom(0.5),
       out: () => this.zoom(2),
       all: () => this.set(0, this.until),
-      path: () => this.toggle("showPath", "path"),
-      names: () => this.toggle("byName", "names"),
+      path: () => this.toggle("path"),
+      names: () => this.toggle("names"),
     };
     for (const button of place.querySelectorAll("[data-do]"))
       button.onclick = () => {
@@ -72,25 +86,23 @@ class View {
       this.draw();
     });
   }
-  toggle(what, button) {
+  toggle(what) {
     this[what] = !this[what];
-    this.place.querySelector(`[data-do=${button}]`).setAttribute("aria-pressed", this[what]);
+    this.place.querySelector(`[data-do=${what}]`).setAttribute("aria-pressed", this[what]);
   }
 
   /* Choose the next op whose name holds `text`, after the chosen one, then those of the next time line. */
   find(text) {
     const {charts} = this,
-      chosen = Math.max(
-        0,
-        charts.findIndex(one => one.selected),
-      );
-    for (let k = 0; k <= charts.length; k++) {
-      const chart = charts[(chosen + k) % charts.length],
-        {line, selected} = chart;
-      for (let op = k ? 0 : (selected?.op ?? -1) + 1; op < line.count; op++) {
-        const span = line.title(op).toLowerCase().includes(text) && line.spanOf(op);
+      chosen = charts.find(one => one.selected) ?? charts[0],
+      at = charts.indexOf(chosen);
+    let first = (chosen.selected?.op ?? -1) + 1;
+    for (const chart of [...charts.slice(at), ...charts.slice(0, at + 1)]) {
+      for (let op = first; op < chart.line.count; op++) {
+        const span = chart.line.title(op).toLowerCase().includes(text) && chart.line.spanOf(op);
         if (span) return this.choose(chart, span, true);
       }
+      first = 0;
     }
     return false;
   }
@@ -100,10 +112,7 @@ class View {
       tip = place.querySelector(".tip"),
       held = new Map(); // by finger, where it is
     let moved = false;
-    const at = event => {
-      const box = canvas.getBoundingClientRect();
-      return [event.clientX - box.left, event.clientY - box.top];
-    };
+    const at = event => [event.offsetX, event.offsetY];
     canvas.onpointerdown = event => {
       held.set(event.pointerId, at(event)[0]);
       moved = held.size > 1;
@@ -134,11 +143,6 @@ class View {
     canvas.onclick = event => {
       if (!moved) this.choose(chart, chart.hit(...at(event)));
     };
-    canvas.ondblclick = event => {
-      const span = chart.hit(...at(event));
-      if (span) this.close(span);
-      this.redraw();
-    };
     canvas.onwheel = event => {
       const whole = this.to - this.from >= this.until - 1e-9,
         sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
@@ -166,12 +170,6 @@ class View {
     this.redraw();
   }
 
-  close({row, k}) {
-    const middle = (row.from[k] + row.to[k]) / 2,
-      span = Math.max(row.to[k] - row.from[k], 1) * 4;
-    this.set(middle - span / 2, middle + span / 2);
-  }
-
   key(chart, {key, shiftKey}) {
     const step = {ArrowLeft: -1, ArrowRight: 1}[key],
       over = {ArrowUp: -1, ArrowDown: 1}[key],
@@ -186,7 +184,7 @@ class View {
     else if (key === "Enter" || key === "w")
       this.choose(chart, line.spanOf(line.cause[selected?.op]) ?? selected, true);
     else if (key === "l") this.choose(chart, otherSpan(line, selected) ?? selected, true);
-    else if (key === "c") this.toggle("showPath", "path");
+    else if (key === "c") this.toggle("path");
     else if (key === "Escape") this.choose(chart, null);
     else return false;
     this.redraw();
