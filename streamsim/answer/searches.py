@@ -17,7 +17,7 @@ from streamsim.page import Map, Shown, column_words, map_of, spread, value_words
 from streamsim.program import Config, Layers, Schedule, Workload
 from streamsim.report import Fact, Table, facts
 from streamsim.rules import TICKS_PER_S
-from streamsim.search import CONFIG, FASTER, RESULTS, WITHIN, Best, Sweep, evaluate_ticks, is_fast
+from streamsim.search import CONFIG, FASTER, RANGE_PERCENT, RESULTS, WITHIN, Best, Sweep, evaluate_ticks, is_fast
 from streamsim.text import counted, format_bytes, format_change, format_ratio, format_seconds
 from streamsim.timeline import Timeline
 
@@ -152,10 +152,10 @@ def _faster(best: Best[Any]) -> Iterator[Fact]:
 
 def _flat(best: Best[Any]) -> list[Fact]:
     """Return which numbers of chunks come near to the best."""
-    if best.flatness.chunks_within is None:
+    if best.chunks_within is None:
         return []
-    low, high = best.flatness.chunks_within
-    stay = f"stay within {best.flatness.range_percent} % of {_named(best)} if nothing else changes"
+    low, high = best.chunks_within
+    stay = f"stay within {RANGE_PERCENT} % of {_named(best)} if nothing else changes"
     return [("flatness", "", f"{low} to {high} chunks {stay}")]
 
 

@@ -16,7 +16,6 @@ from streamsim.program.config import (
     ring_config,
     serial,
     serialized,
-    useful_buffers,
     useful_streams,
 )
 from streamsim.program.cuda_order import CudaOrder

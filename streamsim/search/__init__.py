@@ -14,7 +14,7 @@ from streamsim.search.best_offload import MOST_DEPTH, MOST_LEAN, LayerCosts, Wei
 from streamsim.search.best_program import best_program
 from streamsim.search.evaluate import SLOW, evaluate, evaluate_ticks, is_fast, simulation_costs
 from streamsim.search.grid import Grid
-from streamsim.search.searches import BUDGET_OPS, FASTER, Best, Flatness, SimulatedProgram
+from streamsim.search.searches import BUDGET_OPS, FASTER, RANGE_PERCENT, Best, SimulatedProgram
 from streamsim.search.sweep import (
     CONFIG,
     FORMATS,

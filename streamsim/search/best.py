@@ -21,21 +21,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from streamsim.analysis import chunk_bounds, predict, work_bound
 from streamsim.device import Device, as_device, link_words, written_in
 from streamsim.program import Config, Workload, most_streams
 from streamsim.rules import TICKS_PER_S
-from streamsim.search.evaluate import evaluate_ticks, is_fast, simulation_costs
+from streamsim.search.evaluate import evaluate_ticks, is_fast, serial_ticks, simulation_costs
 from streamsim.search.grid import Grid
 from streamsim.search.searches import (
     BUDGET_OPS,
-    FASTER,
     NEAR_PERCENT,
     RANGE_PERCENT,
     Best,
-    Flatness,
     Progress,
     Search,
     SimulatedProgram,
@@ -44,9 +42,8 @@ from streamsim.search.searches import (
     within,
 )
 
-DEFAULT_CHUNKS, DEFAULT_STREAMS = 4, 4  # the usual numbers of examples and tutorials
+USUAL = 4  # chunks and streams of examples and tutorials
 MARGINS_PERCENT = (NEAR_PERCENT, 5, 10)
-BLOCK_OPS = 8_000  # simulated at once: some tenths of a second
 RATIOS = (4.0, 1.5, 1.12)  # of numbers in step 1
 APART = 1 / 16  # relative distance between numbers of chunks in step 3
 BEST_FEW = 4  # the number of best programs whose neighbours are tried
@@ -75,36 +72,36 @@ def best(
     device = written_in(as_device(device), workload.front_end)
     grid = (grid or Grid()).within(device.memory_bytes)
     fast = is_fast() if fast is None else fast
-    (configs, left_out), usual = grid.parted(workload), _usual(workload, grid)
+    configs, left_out = grid.parted(workload)
     found = GridSearch(workload, device, configs, fast, budget_ops, progress)
     found.run()
-    winner, simplest = found.best(), found.simplest()
-    usual_ticks = found.took.get(usual) or evaluate_ticks(workload, [usual], device, fast)[0]
-    left_open = len(found.open_within(found.widest_percent))
+    (winner,), simplest = found.best_few(1), found.simplest()
+    streams = min(USUAL, most_streams(workload))
+    usual = Config(chunks=min(USUAL, workload.most_chunks), streams=streams, memory=grid.memory).fitted()
+    took = {usual: evaluate_ticks(workload, [usual], device, fast)[0], **found.took}
     prediction = predict(winner.schedule(workload), device)
-    shares = {
-        percent: None if found.open_within(percent) else len(found.near(percent)) / len(configs)
-        for percent in MARGINS_PERCENT
-    }
+    left_open = len(found.open_within(found.widest_percent))
 
-    def result(config: Config, ticks: int) -> SimulatedProgram[Config]:
-        is_alike = config.memory == winner.memory and (config.chunks == winner.chunks or not workload.host_work_s)
-        serial_s = prediction.serial_s if is_alike else predict(config.schedule(workload), device).serial_s
-        return SimulatedProgram(config, config.words, ticks / TICKS_PER_S, serial_s, config.device_bytes(workload))
+    def result(config: Config) -> SimulatedProgram[Config]:
+        serial_s = serial_ticks(workload, config, device, fast) / TICKS_PER_S
+        took_s, n_bytes = took[config] / TICKS_PER_S, config.device_bytes(workload)
+        return SimulatedProgram(config, config.words, took_s, serial_s, n_bytes)
 
-    best, usually = result(winner, found.shortest), result(usual, usual_ticks)
-    works = usually.serial_s != best.serial_s and usual.memory == winner.memory
-    worked = f" with the host work of {winner.chunks} chunks" if works else ""
-    serial_words = f"not cut{worked}, blocking copies"
-    serial = SimulatedProgram(None, serial_words, prediction.serial_s, device_bytes=prediction.serial_device_bytes)
-    kernels = (kernel.scaled(1 / FASTER) if kernel.is_timed else kernel for kernel in workload.kernels)
-    shorter = msgspec.structs.replace(workload, kernels=tuple(kernels))
-    variations = with_one_thing_faster(workload, shorter, device)
+    def seconds_of(factor: float, card: Device) -> float:
+        kernels = (kernel.scaled(factor) if kernel.is_timed else kernel for kernel in workload.kernels)
+        return evaluate_ticks(replace(workload, kernels=tuple(kernels)), [winner], card, fast)[0] / TICKS_PER_S
+
+    worked = f" with the host work of {winner.chunks} chunks" if workload.host_work_s else ""
+    serial = SimulatedProgram(None, f"not cut{worked}, blocking copies", prediction.serial_s)
+    bounds = (work_bound(workload, device, grid.memory, launch) for launch in grid.launch)
     return Best(
-        best=best,
-        simplest=result(simplest, found.took[simplest]),
-        compared={"serial": serial, "usual": usually},
-        work=msgspec.structs.replace(workload, front_end=""),  # the card has the calls of that front end
+        best=result(winner),
+        simplest=result(simplest),
+        compared={
+            "serial": replace(serial, device_bytes=prediction.serial_device_bytes),
+            "usual": result(usual),
+        },
+        work=replace(workload, front_end=""),  # the card has the calls of that front end
         card=device,
         link=link_words(device, grid.memory == "pageable"),
         programs=len(configs),
@@ -113,20 +110,19 @@ def best(
         left_open_because=f"the budget of {budget_ops} simulated ops is spent" if left_open else None,
         exact=not found.open_within(0),
         simplest_exact=not found.open_within(found.near_percent),
-        floor_s=found.floor / TICKS_PER_S,
-        work_bound=min(
-            (work_bound(workload, device, grid.memory, launch) for launch in grid.launch), key=attrgetter("seconds")
-        ),
+        floor_s=min([found.shortest, *map(found.bound, found.open_within(0))]) / TICKS_PER_S,
+        work_bound=min(bounds, key=attrgetter("seconds")),
         issued_bound=prediction.issued_bound,
         critical_s=prediction.critical_s,
-        faster_s={
-            name: evaluate_ticks(work, [winner], card, fast)[0] / TICKS_PER_S
-            for name, (work, card) in variations.items()
-        },
+        faster_s=with_one_thing_faster(seconds_of, device),
         compiled=fast,
         memory_bytes=grid.memory_limit_bytes,
         grid=grid,
-        flatness=Flatness(shares, _chunks_within(found, winner)),
+        share_within={
+            percent: None if found.open_within(percent) else len(found.near(percent)) / len(configs)
+            for percent in MARGINS_PERCENT
+        },
+        chunks_within=found.chunks_within(winner),
         left_out_whys=left_out,
         most_chunks=grid.most_chunks(workload),
     )
@@ -140,6 +136,8 @@ class GridSearch(Search[Config]):
     - ``progress``: a function that is called with the ops done and the ops in all.
     """
 
+    block_ops = 8_000  # some tenths of a second
+
     def __init__(
         self,
         workload: Workload,
@@ -149,25 +147,33 @@ class GridSearch(Search[Config]):
         budget_ops: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        super().__init__(
-            lambda some: evaluate_ticks(workload, some, device, fast),
-            lambda some: simulation_costs(workload, some, device, fast),
-            attrgetter("simplicity"),
-            budget_ops,
-            progress,
-            BLOCK_OPS,
-            near_percent(device),
-        )
-        self.places, self.widest_percent = _Places(configs), max(*MARGINS_PERCENT, self.near_percent)
+        super().__init__(budget_ops, progress)
+        self._workload, self._device, self._fast = workload, device, fast
+        self._all = frozenset(configs)
+        self.near_percent = near_percent(device)
+        self.widest_percent = max(*MARGINS_PERCENT, self.near_percent)
+        self._at: dict[int, dict[int, list[Config]]] = {}  # by number of chunks and streams
+        for config in configs:
+            self._at.setdefault(config.chunks, {}).setdefault(config.streams, []).append(config)
+        self._numbers = sorted(self._at)  # of chunks
         self._bounds = {
-            way: chunk_bounds(workload, device, self.places.numbers, *way)
+            way: chunk_bounds(workload, device, self._numbers, *way)
             for way in {(config.memory, config.launch) for config in configs}
         }
+
+    def ticks(self, some: Sequence[Config]) -> list[int]:
+        return evaluate_ticks(self._workload, some, self._device, self._fast)
+
+    def costs(self, some: Sequence[Config]) -> list[float]:
+        return simulation_costs(self._workload, some, self._device, self._fast)
+
+    def simplicity(self, one: Config) -> tuple[int, ...]:
+        return one.simplicity
 
     def run(self) -> None:
         """Simulate all that may be within the widest margin, or as much as the budget allows."""
         for ratio in RATIOS:
-            some = self.open_within(self.widest_percent, self.places.coarse(ratio))
+            some = self.open_within(self.widest_percent, self._coarse(ratio))
             if self.cost_ops(some) > self.left_ops / 2:
                 break
             self.simulate(some)
@@ -179,7 +185,7 @@ class GridSearch(Search[Config]):
         if not self.took:  # the budget is less than a few simulations need
             self.evaluate([min(rest, key=attrgetter("chunks"))])
         self._climb()
-        self.simulate(self.open_within(0, self.places.along(self.best())))
+        self.simulate(self.open_within(0, self._along(*self.best_few(1))))
         self._climb()
 
     def _climb(self) -> None:
@@ -187,7 +193,7 @@ class GridSearch(Search[Config]):
         seen = set[Config]()
         while new := [config for config in (*self.best_few(BEST_FEW), self.simplest()) if config not in seen]:
             seen.update(new)
-            near = (near for config in new for near in self.places.near(config))
+            near = (near for config in new for near in self._near(config))
             self.simulate(self.open_within(self.near_percent, near))
 
     def bound(self, config: Config) -> int:
@@ -197,50 +203,41 @@ class GridSearch(Search[Config]):
     def open_within(self, percent: int, some: Iterable[Config] | None = None) -> list[Config]:
         """Return the configurations, of all or of ``some``, that are not simulated and may be this near the best."""
         if some is None:
-            least = (min(bounds[chunks] for bounds in self._bounds.values()) for chunks in self.places.numbers)
-            at = zip(self.places.numbers, least, strict=True)
-            some = self.places.of([chunks for chunks, bound in at if within(bound, self.shortest, percent)])
+            least = {chunks: min(bounds[chunks] for bounds in self._bounds.values()) for chunks in self._numbers}
+            near = [self._at[chunks] for chunks, bound in least.items() if within(bound, self.shortest, percent)]
+            some = (config for by_streams in near for configs in by_streams.values() for config in configs)
         return [one for one in some if one not in self.took and within(self.bound(one), self.shortest, percent)]
 
-    @property
-    def floor(self) -> int:
-        """Ticks that no configuration beats."""
-        return min([self.shortest, *map(self.bound, self.open_within(0))])
+    def chunks_within(self, winner: Config) -> tuple[int, int] | None:
+        """Return the least and most chunks of the unbroken range around the winner that stays near; None: unknown."""
+        at, ends = self._numbers.index(winner.chunks), [winner.chunks] * 2
+        for side, walk in enumerate((self._numbers[at::-1], self._numbers[at:])):
+            for chunks in walk:
+                config = replace(winner, chunks=chunks).fitted()  # at most as many streams, as in the grid
+                ticks = self.took.get(config, self.bound(config))
+                if config not in self._all or not within(ticks, self.shortest, RANGE_PERCENT):
+                    break
+                if config not in self.took:
+                    return None
+                ends[side] = chunks
+        return ends[0], ends[1]
 
-
-class _Places:
-    """Configurations by their numbers of chunks and streams."""
-
-    def __init__(self, configs: Iterable[Config]) -> None:
-        self._at: dict[int, dict[int, list[Config]]] = {}
-        for config in configs:
-            self._at.setdefault(config.chunks, {}).setdefault(config.streams, []).append(config)
-        self.numbers = sorted(self._at)  # of chunks
-        self._streams = {chunks: sorted(streams) for chunks, streams in self._at.items()}
-
-    def of(self, numbers: Iterable[int]) -> Iterator[Config]:
-        """Yield the configurations with these numbers of chunks."""
-        return (config for chunks in numbers for some in self._at[chunks].values() for config in some)
-
-    def __contains__(self, config: Config) -> bool:
-        return config in self._at.get(config.chunks, {}).get(config.streams, ())
-
-    def coarse(self, ratio: float) -> Iterator[Config]:
+    def _coarse(self, ratio: float) -> Iterator[Config]:
         """Yield the configurations whose numbers of chunks and streams both lie ``ratio`` apart or more."""
-        for chunks in _apart(self.numbers, ratio):
-            for streams in _apart(self._streams[chunks], ratio):
+        for chunks in _apart(self._numbers, ratio):
+            for streams in _apart(sorted(self._at[chunks]), ratio):
                 yield from self._at[chunks][streams]
 
-    def near(self, config: Config) -> Iterator[Config]:
+    def _near(self, config: Config) -> Iterator[Config]:
         """Yield the configurations with the same and the next numbers of chunks and streams, of any other choices."""
-        for chunks in _around(self.numbers, config.chunks):
-            for streams in _around(self._streams[chunks], min(config.streams, chunks)):
+        for chunks in _around(self._numbers, config.chunks):
+            for streams in _around(sorted(self._at[chunks]), min(config.streams, chunks)):
                 yield from self._at[chunks][streams]
 
-    def along(self, config: Config) -> Iterator[Config]:
+    def _along(self, config: Config) -> Iterator[Config]:
         """Yield configurations on as many streams (or the next more, or the most), with chunks a sixteenth apart."""
-        for chunks in _apart(self.numbers, 1 + APART):
-            streams = self._streams[chunks]
+        for chunks in _apart(self._numbers, 1 + APART):
+            streams = sorted(self._at[chunks])
             yield from self._at[chunks][streams[_place(streams, min(config.streams, chunks))]]
 
 
@@ -262,28 +259,3 @@ def _around(numbers: Sequence[int], number: int) -> Sequence[int]:
 def _place(numbers: Sequence[int], number: int) -> int:
     """Return the index of ``number`` in sorted ``numbers``, else of the next larger one, else of the last."""
     return min(bisect_left(numbers, number), len(numbers) - 1)
-
-
-def _chunks_within(found: GridSearch, winner: Config) -> tuple[int, int] | None:
-    """Return the least and most chunks of the unbroken range around the winner that stays near it; None: unknown."""
-    numbers = found.places.numbers
-    at = numbers.index(winner.chunks)
-    ends = []
-    for walk in (numbers[at::-1], numbers[at:]):
-        end = winner.chunks
-        for chunks in walk:
-            config = msgspec.structs.replace(winner, chunks=chunks).fitted()  # at most as many streams, as in the grid
-            ticks = found.took.get(config, found.bound(config))
-            if config not in found.places or not within(ticks, found.shortest, RANGE_PERCENT):
-                break
-            if config not in found.took:
-                return None
-            end = chunks
-        ends.append(end)
-    return ends[0], ends[1]
-
-
-def _usual(workload: Workload, grid: Grid) -> Config:
-    chunks = min(DEFAULT_CHUNKS, workload.most_chunks)
-    streams = min(DEFAULT_STREAMS, most_streams(workload))
-    return Config(chunks=chunks, streams=streams, memory=grid.memory).fitted()

@@ -57,7 +57,6 @@ from streamsim.rules import TICKS_PER_S, ticks
 from streamsim.search.evaluate import is_fast
 from streamsim.search.searches import (
     BUDGET_OPS,
-    FASTER,
     NEAR_PERCENT,
     NEVER,
     Best,
@@ -65,6 +64,7 @@ from streamsim.search.searches import (
     Search,
     SimulatedProgram,
     with_one_thing_faster,
+    within,
 )
 from streamsim.text import format_bytes
 
@@ -131,30 +131,31 @@ def best_offload(
     ways = space.good_ways() if every is None else every
     if not ways:
         raise _nothing_fits(layers, room, every is not None)
-    placements = _Placements(layers, device, costs, reserve_bytes)
-    search = Search(placements.ticks, placements.costs, attrgetter("device_bytes"), budget_ops, progress)
-    least_left = NEVER
-    for way in ways:
-        if way.bound >= search.shortest or (search.took and search.cost_ops([way]) > search.left_ops):
-            least_left = way.bound
-            break
-        search.evaluate([way])
-    lean, is_small = _leanest(search, ways), layers.passes * len(layers.turns) <= MOST_AGAIN
-    if every is None and is_small:  # with less memory, other placements are good
-        less = room._replace(card=lean.device_bytes - 1)
-        lean = _leanest(search, Space(costs, less, most_depth).good_ways())
-    best, shortest = placements.result(search, search.best()), search.shortest
-    floor = min(shortest, costs.floor(room) if every is None else least_left)
-    open_bounds, near_bounds = (sum(way.bound <= most for way in ways) for most in (shortest - 1, _near(search)))
-    left_open = 0 if floor == shortest else max(0, open_bounds - len(search.took))
+    search = PlacementSearch(layers, device, costs, reserve_bytes, budget_ops, progress)
+    search.try_in_turn(ways)
+    shortest = search.shortest
+    search.try_leanest(ways)
+    near_ways = sum(within(way.bound, shortest, NEAR_PERCENT) for way in ways)
+    if every is None and layers.passes * len(layers.turns) <= MOST_AGAIN:  # with less memory, other ones are good
+        less = room._replace(card=search.simplest().device_bytes - 1)
+        search.try_leanest(Space(costs, less, most_depth).good_ways())
+    ((best,), lean), shortest = (search.best_few(1), search.simplest()), search.shortest
+    floor = min(shortest, costs.floor(room) if every is None else search.least_left)
+    exact = floor == shortest
+    left_open = 0 if exact else max(0, sum(way.bound < shortest for way in ways) - len(search.took))
     whys = [f"the budget of {budget_ops} simulated ops is spent"] if left_open else []
-    if every is None and floor < shortest:
-        whys.append("there are too many ways to list them all")
-    prediction = predict(best.config.schedule(layers), device)
+    whys += ["there are too many ways to list them all"] if every is None and not exact else []
+    schedule = search.config(best).schedule(layers)
+    prediction = predict(schedule, device)
+
+    def seconds_of(factor: float, card: Device) -> float:
+        some = layers if factor == 1 else layers.scaled(factor)
+        return _seconds(search.config(best).schedule(some), card)
+
     return Best(
-        best=best,
-        simplest=placements.result(search, lean),
-        compared=_compared(layers, device, best.config, limit),
+        best=search.result(best),
+        simplest=search.result(lean),
+        compared=_compared(layers, device, search.config(best), limit),
         work=layers,
         card=device,
         link=link_words(device, False),
@@ -163,15 +164,12 @@ def best_offload(
         lists_all=every is not None,
         left_open=left_open,
         left_open_because="; ".join(whys) or None,
-        exact=floor == shortest,
-        simplest_exact=every is not None and floor == shortest and near_bounds <= MOST_LEAN,
+        exact=exact,
+        simplest_exact=every is not None and exact and near_ways <= MOST_LEAN,
         floor_s=floor / TICKS_PER_S,
         issued_bound=prediction.issued_bound,
         critical_s=prediction.critical_s,
-        faster_s={
-            name: _seconds(best.config.schedule(some), card)
-            for name, (some, card) in with_one_thing_faster(layers, layers.scaled(1 / FASTER), device).items()
-        },
+        faster_s=with_one_thing_faster(seconds_of, device),
         compiled=is_fast(),
         memory_bytes=limit,
         pinned_limit_bytes=pinned_limit_bytes,
@@ -180,47 +178,30 @@ def best_offload(
 
 def _check_sizes(layers: Layers, room: WeightRoom, reserve_bytes: int) -> None:
     """Raise InputError if the largest layer does not fit, or if there are too many layers to search."""
-    largest = max(layers.steps, key=lambda step: step.weight_bytes)
+    largest = max(layers.steps, key=attrgetter("weight_bytes"))
     if largest.weight_bytes > room.card:
+        limit, less = room.card + reserve_bytes, " or reserve less" if reserve_bytes else ""
         reserved = f" and {format_bytes(reserve_bytes)} are reserved" if reserve_bytes else ""
         raise InputError(
-            f"memory limit = {room.card + reserve_bytes} bytes ({format_bytes(room.card + reserve_bytes)}): the largest"
-            f" layer, {largest.name}, has {format_bytes(largest.weight_bytes)} of weights{reserved}; allow more"
-            f"{' or reserve less' if reserve_bytes else ''}"
+            f"memory limit = {limit} bytes ({format_bytes(limit)}): the largest layer, {largest.name}, has"
+            f" {format_bytes(largest.weight_bytes)} of weights{reserved}; allow more{less}"
         )
-    steps = len(layers.steps)
-    if steps > MOST_STEPS or 6 * len(layers.turns) * layers.passes > MOST_OPS:
-        most = MOST_OPS * steps // (6 * len(layers.turns))
+    steps, turns = len(layers.steps), 6 * len(layers.turns)
+    if steps > MOST_STEPS or turns * layers.passes > MOST_OPS:
         raise InputError(
             f"layers, passes: {steps} layers and {layers.passes} passes are too many to search; give at most"
-            f" {MOST_STEPS} layers and {most} together: after a few passes each takes as long as the last"
+            f" {MOST_STEPS} layers and {MOST_OPS * steps // turns} together: after a few passes each takes as long as"
+            " the last"
         )
 
 
 def _nothing_fits(layers: Layers, room: WeightRoom, is_certain: bool) -> InputError:
     found = "fits" if is_certain else "was found that fits"
-    limits = f"{format_bytes(room.card)} for weights on the card"
-    if room.pinned is not None:
-        limits += f" and {format_bytes(room.pinned)} pinned on the host"
+    pinned = "" if room.pinned is None else f" and {format_bytes(room.pinned)} pinned on the host"
     return InputError(
-        f"no way to place {format_bytes(layers.weight_bytes)} of weights {found} into {limits}; allow more"
+        f"no way to place {format_bytes(layers.weight_bytes)} of weights {found} into {format_bytes(room.card)} for"
+        f" weights on the card{pinned}; allow more"
     )
-
-
-def _leanest(search: Search[Placement], ways: Sequence[Placement]) -> Placement:
-    """Return the placement with the least memory among those near the best.
-
-    It simulates the ``MOST_LEAN`` leanest placements whose bounds are near the best, and considers all simulated ones.
-    """
-    near = (way for way in ways if way.bound <= _near(search))
-    few = nsmallest(MOST_LEAN, near, key=attrgetter("device_bytes", "depth", "bound"))
-    search.evaluate([way for way in few if way not in search.took])
-    return search.simplest()
-
-
-def _near(search: Search[Placement]) -> int:
-    """Return the most ticks that count as near the shortest makespan found."""
-    return search.shortest * (100 + NEAR_PERCENT) // 100
 
 
 def _compared(
@@ -228,58 +209,78 @@ def _compared(
 ) -> dict[str, SimulatedProgram[Any]]:
     """Return the programs that the best placement is compared with, by name."""
     everything = Offload(1, tuple(step.name for step in layers.steps), reserve_bytes=config.reserve_bytes)
+    pageable = replace(config, memory="pageable")
+    two = replace(pageable, depth=max(2, config.depth))
+    if limit_bytes is None or two.device_bytes(layers) <= limit_bytes:
+        pageable = two
     schedules = {
-        "serial": (one_by_one(layers, "pageable"), "each layer copied from pageable memory in its turn"),
-        "one_by_one": (one_by_one(layers, "pinned"), "each layer copied from pinned memory in its turn"),
-        "pageable": (_pageable(layers, config, limit_bytes).schedule(layers), "nothing is pinned"),
-        "resident": (everything.schedule(layers), "every layer on the card"),
+        "serial": (one_by_one(layers, "pageable"), "each layer copied from pageable memory in its turn", 0),
+        "one_by_one": (one_by_one(layers, "pinned"), "each layer copied from pinned memory in its turn", 0),
+        "pageable": (pageable.schedule(layers), "nothing is pinned", 0),
+        "resident": (everything.schedule(layers), "every layer on the card", everything.device_bytes(layers)),
     }
-    found = {
-        name: SimulatedProgram(None, words, _seconds(schedule, device)) for name, (schedule, words) in schedules.items()
+    return {
+        name: SimulatedProgram(None, words, _seconds(schedule, device), device_bytes=n_bytes)
+        for name, (schedule, words, n_bytes) in schedules.items()
     }
-    return found | {"resident": replace(found["resident"], device_bytes=everything.device_bytes(layers))}
-
-
-def _pageable(layers: Layers, config: Offload, limit_bytes: int | None) -> Offload:
-    """Return the placement with pageable memory, in at least two buffers if two fit."""
-    found = replace(config, memory="pageable")
-    two = replace(found, depth=max(2, config.depth))
-    return two if limit_bytes is None or two.device_bytes(layers) <= limit_bytes else found
 
 
 def _seconds(schedule: Schedule, device: Device) -> float:
     return simulate_one_of_many(schedule, device).makespan_s
 
 
-class _Placements:
-    """The placements of layers as candidates of a search, and the results of those that were simulated."""
+class PlacementSearch(Search["Placement"]):
+    """A search of placements of layers. ``least_left``: the least bound of those that it did not come to, in turn."""
 
-    def __init__(self, layers: Layers, device: Device, costs: LayerCosts, reserve_bytes: int) -> None:
-        self._layers, self._device, self._costs, self._reserve_bytes = layers, device, costs, reserve_bytes
+    def __init__(
+        self,
+        layers: Layers,
+        device: Device,
+        costs: LayerCosts,
+        reserve_bytes: int,
+        budget_ops: int | None,
+        progress: Progress | None,
+    ) -> None:
+        super().__init__(budget_ops, progress)
+        self._layers, self._device, self._reserve_bytes = layers, device, reserve_bytes
+        self._launches, self._sides = int(costs.launches[costs.sides].sum()), len(costs.sides)
+        self.least_left = NEVER
 
-    def _config(self, way: Placement) -> Offload:
-        """Return the placement as parameters of the offload pattern."""
-        gone = {*way.streamed}
-        stay = tuple(step.name for number, step in enumerate(self._layers.steps) if number not in gone)
-        return Offload(way.depth, stay, reserve_bytes=self._reserve_bytes)
+    def try_in_turn(self, ways: Sequence[Placement]) -> None:
+        """Simulate ``ways``, the lowest bound first, until no other can be faster or the budget is spent."""
+        for way in ways:
+            if way.bound >= self.shortest or (self.took and self.cost_ops([way]) > self.left_ops):
+                self.least_left = way.bound
+                return
+            self.evaluate([way])
 
-    def costs(self, ways: Sequence[Placement]) -> list[int]:
+    def try_leanest(self, ways: Sequence[Placement]) -> None:
+        """Simulate the ``MOST_LEAN`` of ``ways`` with the least memory whose bounds are near the best."""
+        near = (way for way in ways if within(way.bound, self.shortest, NEAR_PERCENT))
+        few = nsmallest(MOST_LEAN, near, key=attrgetter("device_bytes", "depth", "bound"))
+        self.evaluate([way for way in few if way not in self.took])
+
+    def costs(self, some: Sequence[Placement]) -> list[int]:
         """Return the ops of placements: kernels, and for each streamed turn a copy, two waits and two records."""
-        sides, passes = self._costs.sides, self._layers.passes
-        launches = int(self._costs.launches[sides].sum())
-        return [passes * (launches + 5 * len(way.streamed) * len(sides)) for way in ways]
+        return [self._layers.passes * (self._launches + 5 * len(one.streamed) * self._sides) for one in some]
 
-    def ticks(self, ways: Sequence[Placement]) -> list[int]:
-        """Return the simulated makespans of placements."""
-        programs = (self._config(way).schedule(self._layers) for way in ways)
+    def ticks(self, some: Sequence[Placement]) -> list[int]:
+        programs = (self.config(way).schedule(self._layers) for way in some)
         return [round(_seconds(program, self._device) * TICKS_PER_S) for program in programs]
 
-    def result(self, search: Search[Placement], way: Placement) -> SimulatedProgram[Offload]:
+    def simplicity(self, one: Placement) -> int:
+        return one.device_bytes
+
+    def config(self, way: Placement) -> Offload:
+        """Return the placement as parameters of the offload pattern."""
+        stay = (step.name for number, step in enumerate(self._layers.steps) if number not in {*way.streamed})
+        return Offload(way.depth, tuple(stay), reserve_bytes=self._reserve_bytes)
+
+    def result(self, way: Placement) -> SimulatedProgram[Offload]:
         """Return the result of a placement that was simulated."""
-        layers, config = self._layers, self._config(way)
+        layers, config, makespan_s = self._layers, self.config(way), self.took[way] / TICKS_PER_S
         load, streamed = loading(layers, config), [layers.steps[number] for number in way.streamed]
         words = f"depth {way.depth}, {len(config.resident)} of {len(layers.steps)} layers stay"
-        makespan_s = search.took[way] / TICKS_PER_S
         more = {
             "pinned_bytes": config.pinned_bytes(layers),
             "streamed": tuple(step.name for step in streamed),
@@ -287,13 +288,8 @@ class _Placements:
             "load_s": 0.0 if load is None else _seconds(load, self._device),
             "pass_s": makespan_s / layers.passes,
         }
-        return SimulatedProgram(
-            config,
-            words if streamed else EVERYTHING_FITS,
-            makespan_s,
-            device_bytes=config.device_bytes(layers),
-            more=more,
-        )
+        words, n_bytes = words if streamed else EVERYTHING_FITS, config.device_bytes(layers)
+        return SimulatedProgram(config, words, makespan_s, device_bytes=n_bytes, more=more)
 
 
 # Placements and their bounds

@@ -3,6 +3,7 @@
 Both give the same ticks. The compiled twin is over a hundred times as fast.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -59,9 +60,12 @@ def evaluate_ticks(
         for config in configs:
             config.check(workload)
     if workload.in_chunks(1) is not workload:  # launches belong to items, so each chunk makes its share of them
+        by_chunks = defaultdict[int, list[Config]](list)
+        for config in configs:
+            by_chunks[config.chunks].append(config)
         ticks = {
             chunks: iter(evaluate_ticks(workload.in_chunks(chunks), own, device, fast, threads))
-            for chunks, own in _by_chunks(configs).items()
+            for chunks, own in by_chunks.items()
         }
         return [next(ticks[config.chunks]) for config in configs]
     if is_fast() if fast is None else fast:
@@ -71,6 +75,12 @@ def evaluate_ticks(
         return found
 
     return [round(simulate(config.schedule(workload), device).makespan_s * TICKS_PER_S) for config in configs]
+
+
+def serial_ticks(workload: Workload, config: Config, device: Device, fast: bool | None = None) -> int:
+    """Return the ticks of the unchunked program with blocking copies, and the host work and memory of ``config``."""
+    serial = Config(order="serial", memory=config.memory)
+    return evaluate_ticks(workload.loaded_once(config.chunks), [serial], device, fast)[0]
 
 
 def simulation_costs(
@@ -88,10 +98,3 @@ def simulation_costs(
 
     runs = can_run(workload.in_chunks(1), configs, device)
     return [own / TIMES_AS_FAST if is_compiled else own for own, is_compiled in zip(ops, runs, strict=True)]
-
-
-def _by_chunks(configs: Sequence[Config]) -> dict[int, list[Config]]:
-    found: dict[int, list[Config]] = {}
-    for config in configs:
-        found.setdefault(config.chunks, []).append(config)
-    return found

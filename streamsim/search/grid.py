@@ -6,13 +6,14 @@ from collections import Counter
 from contextlib import suppress
 from itertools import product
 from math import prod
+from operator import attrgetter
 
 import msgspec
 
 from streamsim.analysis import remedy
-from streamsim.checks import LARGEST_BYTES, MOST_CHUNKS, check_tuple, check_whole
+from streamsim.checks import LARGEST_BYTES, check_tuple, check_whole
 from streamsim.errors import InputError
-from streamsim.program import Config, HostMemory, Launch, Order, Workload, most_streams, useful_buffers
+from streamsim.program import Config, HostMemory, Launch, Order, Workload, most_streams
 from streamsim.text import format_bytes
 
 COARSE_CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -71,36 +72,50 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         have one stream. The others are counted by reason, except those of too many chunks. Raises InputError if no
         program is left.
         """
-        kinds, fits, least = self._programs(workload), list[Config](), LARGEST_BYTES
-        left_out: Counter[str] = Counter()
+        kinds, fits, left_out = self._kinds(workload), list[Config](), Counter[str]()
+        no_room = f"they need more than {format_bytes(self.memory_limit_bytes or 0)} on the card"
         if workload.has_host_work and "graph" in self.launch and "live" in self.launch:
             idle = msgspec.structs.replace(workload, host_work_s=0.0, host_load_s=0.0)
             graphs = msgspec.structs.replace(self, launch=("graph",), memory_limit_bytes=None)
             with suppress(InputError):  # no order of the grid can be a graph
                 left_out["the host cannot work between the steps of a graph"] = len(graphs.configs(idle))
-        for chunks in sorted(n for n in self.chunks if n <= workload.most_chunks):
-            streams_of: dict[Config, set[int]] = {}
-            for order, buffers, launch in kinds:
-                config = Config(order, chunks, 1, useful_buffers(order, buffers, chunks), self.memory, launch)
-                most, own = min(chunks, most_streams(workload, order)), config.own_streams
-                streams_of[config] = {own} if own else {min(n, most) for n in self.streams}
-            for config in list(streams_of):
-                needed = config.device_bytes(workload)
-                least = min(least, needed)
-                if not self.has_room(needed):
-                    reason = f"they need more than {format_bytes(self.memory_limit_bytes or 0)} on the card"
-                    left_out[reason] += len(streams_of.pop(config))
-            for streams in sorted(set[int]().union(*streams_of.values())):
-                ways = [config for config, numbers in streams_of.items() if streams in numbers]
-                fits += [one if one.own_streams else msgspec.structs.replace(one, streams=streams) for one in ways]
-        if not fits and least == LARGEST_BYTES:
-            fewest = min(self.chunks)
-            raise InputError(
-                f"chunks = {fewest}: an empty grid: the workload has at most {workload.most_chunks} chunks"
-            )
+        numbers = [n for n in self.chunks if n <= workload.most_chunks]
+        if not numbers:
+            most, fewest = workload.most_chunks, min(self.chunks)
+            raise InputError(f"chunks = {fewest}: an empty grid: the workload has at most {most} chunks")
+        needed = dict[Config, int]()
+        for chunks, kind in product(numbers, kinds):
+            one = msgspec.structs.replace(kind, chunks=chunks).fitted()
+            needed[one] = one.device_bytes(workload)
+        for one, n_bytes in needed.items():
+            most = min(one.chunks, most_streams(workload, one.order))
+            streams = {one.streams} if one.own_streams else {min(n, most) for n in self.streams}
+            if self.has_room(n_bytes):
+                fits += [msgspec.structs.replace(one, streams=n) for n in streams]
+            else:
+                left_out[no_room] += len(streams)
         if not fits:
-            raise self._no_room(workload, least)
+            raise self._no_room(workload, min(needed.values()))
+        fits.sort(key=attrgetter("simplicity"))
         return fits, dict(left_out)
+
+    def _kinds(self, workload: Workload) -> list[Config]:
+        """Return the combinations of order, buffers and launch that go together, of one chunk.
+
+        A serial program, for example, is live and has no ring. Raises InputError if there is none.
+        """
+        found: list[Config] = []
+        refused: InputError | None = None
+        for order, buffers, launch in product(self.order, self.buffers, self.launch):
+            try:
+                config = Config(order, 1, 1, buffers, self.memory, launch)
+                config.check(workload)
+                found.append(config)
+            except InputError as error:
+                refused = error
+        if not found:
+            raise InputError(f"an empty grid: {refused}")
+        return found
 
     def _no_room(self, workload: Workload, needed: int) -> InputError:
         limit = self.memory_limit_bytes or 0
@@ -123,22 +138,3 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the same grid on a card with ``memory_bytes`` (None: unknown)."""
         limits = [n for n in (self.memory_limit_bytes, memory_bytes) if n is not None]
         return msgspec.structs.replace(self, memory_limit_bytes=min(limits, default=None))
-
-    def _programs(self, workload: Workload) -> list[tuple[Order, int | None, Launch]]:
-        """Return the combinations of order, buffers and launch that go together.
-
-        A serial program, for example, is live and has no ring. Raises InputError if there is none.
-        """
-        found: list[Config] = []
-        refused: InputError | None = None
-        for order, buffers, launch in product(self.order, self.buffers, self.launch):
-            try:
-                config = Config(order, 1, 1, useful_buffers(order, buffers, MOST_CHUNKS), self.memory, launch)
-                config.check(workload)
-                found.append(config)
-            except InputError as error:
-                refused = error
-        if not found:
-            raise InputError(f"an empty grid: {refused}")
-        found.sort(key=lambda config: config.simplicity)
-        return [(config.order, config.buffers, config.launch) for config in found]

@@ -4,7 +4,7 @@ A candidate is one way to issue some work: a configuration of a grid, a placemen
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import nsmallest
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -19,12 +19,11 @@ from streamsim.search.grid import Grid
 from streamsim.text import format_ratio, format_seconds, short
 
 C = TypeVar("C")
-W = TypeVar("W")
+Progress = Callable[[int, int], None]  # takes the amount done and the total
+
 FASTER = 1.1
 RANGE_PERCENT = 5
 SURE = ("programs", "simulated", "left_open", "left_open_because", "lists_all", "exact", "simplest_exact", "floor_s")
-Progress = Callable[[int, int], None]  # takes the amount done and the total
-
 NEVER = 1 << 62  # ticks
 NEAR_PERCENT = 1  # the simplest candidate within this margin of the shortest is the one to use
 BUDGET_OPS = 400_000  # SimPy simulates this many ops in 5 to 14 s
@@ -36,37 +35,37 @@ def within(ticks: int, shortest: int, percent: int) -> bool:
 
 
 class Search(Generic[C]):
-    """The simulated candidates of a search.
+    """The simulated candidates of a search; each kind of candidates is a subclass.
 
     - ``took``: the makespans of the simulated candidates, in ticks; ``shortest``: the least of them.
-    - ``simulated``: simulates candidates and returns their makespans, in ticks.
-    - ``costs_of``: returns the costs of simulating candidates, in ops of SimPy.
-    - ``simplicity``: returns a sort key, the lowest for the simplest candidate.
     - ``budget_ops``: the ops after which ``simulate`` stops (None: no limit).
     - ``progress``: a function that is called with the ops done and in all, at most the budget.
     - ``block_ops``: the ops that are simulated at once.
     - ``near_percent``: how near the fastest candidate the simplest one is.
     """
 
-    def __init__(
-        self,
-        simulated: Callable[[Sequence[C]], list[int]],
-        costs_of: Callable[[Sequence[C]], Sequence[float]],
-        simplicity: Callable[[C], Any],
-        budget_ops: float | None = None,
-        progress: Progress | None = None,
-        block_ops: float = 0,
-        near_percent: int = NEAR_PERCENT,
-    ) -> None:
-        self._simulated, self._costs_of, self._simplicity = simulated, costs_of, simplicity
+    block_ops = 0.0
+    near_percent = NEAR_PERCENT
+
+    def __init__(self, budget_ops: float | None, progress: Progress | None) -> None:
         self._progress = progress or (lambda _done, _of_all: None)
-        self._block_ops, self.near_percent = block_ops, near_percent
         self._budget_ops = math.inf if budget_ops is None else budget_ops
-        self.spent_ops = 0.0
-        self.total_ops = self._budget_ops  # all that may be simulated, as far as it is known
+        self.spent_ops, self.total_ops = 0.0, self._budget_ops  # all that may be simulated, as far as it is known
         self._costs: dict[C, float] = {}
         self.took: dict[C, int] = {}
         self.shortest = NEVER
+
+    def ticks(self, some: Sequence[C]) -> list[int]:
+        """Return the simulated makespans of candidates."""
+        raise NotImplementedError
+
+    def costs(self, some: Sequence[C]) -> Sequence[float]:
+        """Return the costs of simulating candidates, in ops of SimPy."""
+        raise NotImplementedError
+
+    def simplicity(self, one: C) -> Any:
+        """Return a sort key, the lowest for the simplest candidate."""
+        raise NotImplementedError
 
     @property
     def left_ops(self) -> float:
@@ -77,7 +76,7 @@ class Search(Generic[C]):
         """Return the cost in ops of simulating all of ``some``."""
         some = list(some)
         new = [one for one in some if one not in self._costs]
-        self._costs.update(zip(new, self._costs_of(new), strict=True))
+        self._costs.update(zip(new, self.costs(new), strict=True))
         return sum(map(self._costs.__getitem__, some))
 
     def simulate(self, some: Iterable[C]) -> None:
@@ -90,7 +89,7 @@ class Search(Generic[C]):
                 continue
             block.append(candidate)
             block_ops += self._costs[candidate]
-            if block_ops >= self._block_ops:
+            if block_ops >= self.block_ops:
                 self.evaluate(block)
                 block, block_ops = [], 0.0
         self.evaluate(block)
@@ -99,19 +98,14 @@ class Search(Generic[C]):
         """Simulate all of ``some`` at once, even beyond the budget."""
         if some:
             self.spent_ops += self.cost_ops(some)
-            ticks = self._simulated(some)
-            self.took.update(zip(some, ticks, strict=True))
-            self.shortest = min(self.shortest, *ticks)
+            self.took.update(zip(some, self.ticks(some), strict=True))
+            self.shortest = min(self.shortest, *(self.took[one] for one in some))
             total_ops = self.spent_ops if self.total_ops == math.inf else self.total_ops
             self._progress(round(min(self.spent_ops, total_ops)), round(total_ops))
 
-    def best(self) -> C:
-        """Return the fastest simulated candidate; of equally fast ones, the simplest."""
-        return min(self.near(0), key=self._simplicity)
-
     def best_few(self, few: int) -> list[C]:
         """Return the ``few`` fastest simulated candidates; of equally fast ones, the simplest first."""
-        return nsmallest(few, self.took, key=lambda one: (self.took[one], self._simplicity(one)))
+        return nsmallest(few, self.took, key=lambda one: (self.took[one], self.simplicity(one)))
 
     def near(self, percent: int) -> list[C]:
         """Return the simulated candidates within ``percent`` of the fastest."""
@@ -119,7 +113,7 @@ class Search(Generic[C]):
 
     def simplest(self) -> C:
         """Return the simplest candidate near the fastest, the one to use; of equally simple ones, the fastest."""
-        return min(self.near(self.near_percent), key=lambda one: (self._simplicity(one), self.took[one]))
+        return min(self.near(self.near_percent), key=lambda one: (self.simplicity(one), self.took[one]))
 
 
 def near_percent(device: Device) -> int:
@@ -152,29 +146,6 @@ class SimulatedProgram(msgspec.Struct, Generic[C], frozen=True):
         if self.serial_s is not None:
             found |= {"serial_s": self.serial_s, "speedup": self.serial_s / self.makespan_s if self.makespan_s else 1.0}
         return {**found, "device_bytes": self.device_bytes} if self.device_bytes else found
-
-
-class Flatness(msgspec.Struct, frozen=True):
-    """The flatness of a grid around its optimum. Values that a search within a budget does not know are None.
-
-    - ``share_within``: for each margin in per cent, the share (0 to 1) of the grid's programs that are at most this
-      much slower than the optimum.
-    - ``chunks_within``: the least and most chunks such that every number of chunks of the grid between them stays
-      within ``range_percent`` of the optimum. The rest of the best configuration is unchanged, except that there are at
-      most as many streams as chunks.
-    """
-
-    share_within: dict[int, float | None]
-    chunks_within: tuple[int, int] | None
-    range_percent: int = RANGE_PERCENT
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain numbers. Their units are in the names."""
-        chunks = self.chunks_within and dict(zip(("from", "to"), self.chunks_within, strict=True))
-        return {
-            "share_within": {f"{margin}%": share for margin, share in self.share_within.items()},
-            "chunks_within": chunks and {"percent": self.range_percent, **chunks},
-        }
 
 
 class Best(Result, msgspec.Struct, Generic[C], frozen=True):
@@ -214,7 +185,11 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
 
     **Only for a grid.**
 
-    - ``grid``, ``flatness``; ``left_out_whys``: the number of its programs that were not considered, by reason.
+    - ``grid``; ``left_out_whys``: the number of its programs that were not considered, by reason.
+    - ``share_within``: for each margin in per cent, the share (0 to 1) of the grid's programs that are at most this
+      much slower than the optimum. ``chunks_within``: the least and most chunks such that every number of chunks of the
+      grid between them stays within 5 % of the optimum. The rest of the best configuration is unchanged, except that
+      there are at most as many streams as chunks. None: a search within a budget does not know the value.
     - ``most_chunks``: the most chunks that the workload can be cut into. Programs of more chunks are not counted in
       ``left_out_whys`` (None: the grid has no more).
 
@@ -247,7 +222,8 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
     memory_bytes: int | None = None
     pinned_limit_bytes: int | None = None
     grid: Grid | None = None
-    flatness: Flatness = Flatness({}, None)
+    share_within: dict[int, float | None] = {}
+    chunks_within: tuple[int, int] | None = None
     left_out_whys: dict[str, int] = {}
     most_chunks: int | None = None
     changes: WhatIf | None = None
@@ -304,77 +280,57 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
         return self.memory_bytes is None or found.device_bytes <= self.memory_bytes
 
     def _json(self) -> dict[str, Any]:
+        said: dict[str, Any] = {"best": self.best.to_json(), "simplest": self.simplest.to_json()}
+        for name, found in self.compared.items():
+            said |= {f"{name}_s": found.makespan_s} if found.config is None else {name: found.to_json()}
+            if found.device_bytes:
+                said |= {f"{name}_bytes": found.device_bytes, f"{name}_fits": self.fits(found)}
+        said |= {"first": self._first(), "speedup": self.speedup}
+        said |= bound_json("work", self.work_bound) if self.work_bound else {}
+        said |= bound_json("issued", self.issued_bound)
+        said |= {"critical_path_s": self.critical_s, "faster_by": FASTER} if self.critical_s else {}
+        said |= {"device_bytes": self.best.device_bytes, "inputs": {"device": self.device}}
+        said |= attributes(self, "faster_s", "memory_bytes", "link", *SURE, "compiled")
+        if isinstance(self.work, Layers):
+            return (
+                said | attributes(self.work, "passes", "direction", "assumed") | attributes(self, "pinned_limit_bytes")
+            )
+        if isinstance(self.work, Schedule):
+            changes = self.changes.to_json() if self.changes else {}
+            told = {name: changes.get(name, []) for name in ("alone", "words", "assumed", "notes")}
+            return {**said, **told, "not_tried": self.not_tried}
+        chunks = self.chunks_within and dict(zip(("from", "to"), self.chunks_within, strict=True))
         return {
-            **{name: found.to_json() for name, found in self._configs().items()},
-            **self._compared_json(),
-            "first": self._first(),
-            "speedup": self.speedup,
-            **(bound_json("work", self.work_bound) if self.work_bound else {}),
-            **bound_json("issued", self.issued_bound),
-            **({"critical_path_s": self.critical_s, "faster_by": FASTER} if self.critical_s else {}),
-            **attributes(self, "faster_s", "memory_bytes", "link"),
-            "device_bytes": self.best.device_bytes,
-            **attributes(self, *SURE, "compiled"),
-            **(self._grid_json() if self.grid else {}),
-            **self._other_json(),
-            "inputs": {"device": self.device},
+            **said,
+            "serial_program": "unchunked",
+            "gain_over_usual": self.gain(self.compared["usual"].makespan_s),
+            "share_within": {f"{margin}%": share for margin, share in self.share_within.items()},
+            "chunks_within": chunks and {"percent": RANGE_PERCENT, **chunks},
+            **attributes(self, "left_out", "left_out_why", "most_chunks"),
         }
 
     def _first(self) -> dict[str, Any]:
         """What to use: in words, as options of ``predict`` or ``whatif``, with its gain and its condition."""
         use, more = self.simplest, self.simplest.more
-        words, options, gain, condition = use.words, more.get("options"), more.get("gain"), more.get("condition", "")
-        if options is None:
-            usual, now = type(use.config)(), msgspec.structs.asdict(use.config)  # type: ignore[arg-type]
-            other = ((name, value) for name, value in now.items() if value != getattr(usual, name))
-            options = [word for name, value in other for word in (f"--{name.replace('_', '-')}", _as_word(value))]
-            before_s = use.serial_s or next(iter(self.compared.values())).makespan_s
-            gain = before_s / use.makespan_s if use.makespan_s else 1.0
-        return {"words": more.get("words", words), "options": options, "gain": gain, "condition": condition}
-
-    def _configs(self) -> dict[str, SimulatedProgram[Any]]:
-        candidates = {name: found for name, found in self.compared.items() if found.config is not None}
-        return {"best": self.best, "simplest": self.simplest, **candidates}
-
-    def _compared_json(self) -> dict[str, Any]:
-        said = dict[str, Any]()
-        for name, found in self.compared.items():
-            if found.config is None:
-                said[f"{name}_s"] = found.makespan_s
-            if found.device_bytes:
-                said |= {f"{name}_bytes": found.device_bytes, f"{name}_fits": self.fits(found)}
-        return said
-
-    def _grid_json(self) -> dict[str, Any]:
-        return {
-            "serial_program": "unchunked",
-            "gain_over_usual": self.gain(self.compared["usual"].makespan_s),
-            **self.flatness.to_json(),
-            **attributes(self, "left_out", "left_out_why", "most_chunks"),
-        }
-
-    def _other_json(self) -> dict[str, Any]:
-        if isinstance(self.work, Layers):
-            return attributes(self.work, "passes", "direction", "assumed") | attributes(self, "pinned_limit_bytes")
-        if isinstance(self.work, Workload):
-            return {}
-        said = (
-            {"alone": [], "words": [], "assumed": [], "notes": []} if self.changes is None else self.changes.to_json()
-        )
-        return {**{name: said[name] for name in ("alone", "words", "assumed", "notes")}, "not_tried": self.not_tried}
+        if "options" in more:
+            return {name: more[name] for name in ("words", "options", "gain", "condition")}
+        usual, now = type(use.config)(), msgspec.structs.asdict(use.config)  # type: ignore[arg-type]
+        other = ((name, value) for name, value in now.items() if value != getattr(usual, name))
+        options = [word for name, value in other for word in (f"--{name.replace('_', '-')}", _as_word(value))]
+        before_s = use.serial_s or next(iter(self.compared.values())).makespan_s
+        gain = before_s / use.makespan_s if use.makespan_s else 1.0
+        return {"words": use.words, "options": options, "gain": gain, "condition": ""}
 
 
 def _as_word(value: Any) -> str:
     return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
-def with_one_thing_faster(work: W, with_faster_kernels: W, device: Device) -> Mapping[str, tuple[W, Device]]:
-    """Return the work and the device with one thing 1.1 times as fast, for "link", "kernel" and "launch".
+def with_one_thing_faster(seconds_of: Callable[[float, Device], float], device: Device) -> dict[str, float]:
+    """Return the seconds of a program with one thing 1.1 times as fast, for "link", "kernel" and "launch".
 
-    Bandwidths are multiplied by 1.1, times are divided by 1.1.
+    Bandwidths are multiplied by 1.1, times are divided by 1.1. ``seconds_of`` takes the factor of all kernels' own
+    times, and the device.
     """
-    return {
-        "link": (work, faster(device, "link", FASTER)),
-        "kernel": (with_faster_kernels, faster(device, "kernel", FASTER)),
-        "launch": (work, faster(device, "launch", FASTER)),
-    }
+    factors = {"link": 1.0, "kernel": 1 / FASTER, "launch": 1.0}
+    return {thing: seconds_of(factor, faster(device, thing, FASTER)) for thing, factor in factors.items()}

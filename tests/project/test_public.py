@@ -46,7 +46,7 @@ from streamsim.device import changed, link_words
 from streamsim.program import Copy, Kernel, one_stream, serial
 from streamsim.recorded import profile_of, program_of, replay, untraced, without_recording
 from streamsim.report import plot_gantt
-from streamsim.search import Flatness, SimulatedProgram, best_offload, best_program, evaluate
+from streamsim.search import SimulatedProgram, best_offload, best_program, evaluate
 from streamsim.transform import graph
 
 PUBLIC = {name: getattr(streamsim, name) for name in streamsim.__all__ if name != "__version__"}
@@ -122,7 +122,6 @@ def test_whatever_is_taken_or_returned_is_in_the_reference() -> None:
 def test_the_walk_over_annotations_sees_what_it_should() -> None:
     assert {found for _, hint in hints_of(Best) for found in classes_in(hint)} == {
         SimulatedProgram,
-        Flatness,
         Bound,
         Schedule,
         streamsim.Workload,

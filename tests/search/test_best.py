@@ -1,6 +1,6 @@
 """The best schedule: the optimum is what trying everything gives, and every figure beside it is what it says."""
 
-from itertools import product
+from itertools import product, takewhile
 from typing import Any
 
 import msgspec
@@ -54,62 +54,49 @@ def seconds(config: Config, workload: Workload, device: Device) -> float:
 
 
 @pytest.mark.parametrize("fast", EVALUATORS)
-def test_the_optimum_is_what_trying_everything_gives(fast: bool) -> None:
+@examples(60)
+@given(workloads(), devices(), grids)
+def test_the_optimum_is_what_trying_everything_gives(
+    fast: bool, workload: Workload, device: Device, grid: Grid
+) -> None:
     """And so are the simplest within 1 %, the shares within 1, 5 and 10 %, and the range of chunks within 5 %."""
-    pruned = 0
+    tried = everything(workload, grid, device) if workload.work >= min(grid.chunks) else {}
+    assume(tried)
+    best = streamsim.best(workload, device, grid, fast=fast)
+    shortest = min(tried.values())
+    assert best.best.config == min((c for c in tried if tried[c] == shortest), key=simplicity)
+    assert best.best.makespan_s == shortest / TICKS_PER_S
+    near = [c for c in tried if tried[c] * 100 <= shortest * 101]
+    assert best.simplest.config == min(near, key=simplicity)
+    assert best.simplest.makespan_s == tried[best.simplest.config] / TICKS_PER_S
+    for percent, share in best.share_within.items():
+        assert share == sum(t * 100 <= shortest * (100 + percent) for t in tried.values()) / len(tried)
+    assert tuple(best.share_within) == MARGINS_PERCENT
+    assert best.chunks_within == chunks_within(tried, best.best.config, shortest)
+    assert (best.programs, best.simulated <= best.programs) == (len(tried), True)
 
-    @examples(60)
-    @given(workloads(), devices(), grids)
-    def check(workload: Workload, device: Device, grid: Grid) -> None:
-        nonlocal pruned
-        tried = everything(workload, grid, device) if workload.work >= min(grid.chunks) else {}
-        assume(tried)
-        best = streamsim.best(workload, device, grid, fast=fast)
-        shortest = min(tried.values())
-        # fewest chunks, then streams (three to prefetch), then no ring or the smallest, depth-first first, live first
-        numbers = {c: (c.chunks, 3 if c.is_prefetch else c.streams, c.buffers or 0) for c in tried}
-        keys = {c: (*numbers[c], ORDERS.index(c.order), c.launch == "graph") for c in tried}
-        assert best.best.config == min((c for c in tried if tried[c] == shortest), key=keys.__getitem__)
-        assert best.best.makespan_s == shortest / TICKS_PER_S
-        near = [c for c in tried if tried[c] * 100 <= shortest * 101]
-        assert best.simplest.config == min(near, key=keys.__getitem__)
-        assert best.simplest.makespan_s == tried[best.simplest.config] / TICKS_PER_S
-        for percent in MARGINS_PERCENT:
-            share = sum(t * 100 <= shortest * (100 + percent) for t in tried.values()) / len(tried)
-            assert best.flatness.share_within[percent] == share
-        assert best.flatness.chunks_within == chunks_within(tried, best.best.config, shortest)
-        assert (best.programs, best.simulated <= best.programs) == (len(tried), True)
-        pruned += best.programs - best.simulated
 
-    check()
-    assert pruned
+def simplicity(c: Config) -> tuple[int, int, int, int, bool]:
+    """Fewest chunks, then streams (three to prefetch), then no ring or the smallest, depth-first first, live first."""
+    return c.chunks, 3 if c.is_prefetch else c.streams, c.buffers or 0, ORDERS.index(c.order), c.launch == "graph"
 
 
 def chunks_within(tried: dict[Config, int], winner: Config, shortest: int) -> tuple[int, int]:
     """Walk from the winner both ways as long as the slice's next number of chunks is within 5 %."""
-    slices = {}
-    for config, ticks in tried.items():
-        like = (
-            config.order == winner.order
-            and config.launch == winner.launch
-            and config.streams == min(winner.streams, config.chunks)
-            and config.buffers == (winner.buffers and min(winner.buffers, config.chunks))
+
+    def is_near(chunks: int) -> bool:
+        like = msgspec.structs.replace(
+            winner,
+            chunks=chunks,
+            streams=min(winner.streams, chunks),
+            buffers=winner.buffers and min(winner.buffers, chunks),
         )
-        if like:
-            slices[config.chunks] = ticks
+        return tried.get(like, shortest * 2) * 100 <= shortest * 105
+
     numbers = sorted({config.chunks for config in tried})
-    below = [n for n in numbers if n <= winner.chunks][::-1]
-    above = [n for n in numbers if n >= winner.chunks]
-
-    def reach(walk: list[int]) -> int:
-        last = winner.chunks
-        for n in walk:
-            if slices.get(n, shortest * 2) * 100 > shortest * 105:
-                break
-            last = n
-        return last
-
-    return reach(below), reach(above)
+    at = numbers.index(winner.chunks)
+    below, above = (list(takewhile(is_near, walk)) for walk in (numbers[at::-1], numbers[at:]))
+    return below[-1], above[-1]
 
 
 # Within a budget
@@ -128,18 +115,18 @@ def test_whatever_the_budget_what_is_said_to_be_known_is_so(
     assert round(best.floor_s * TICKS_PER_S) <= optimum
     if best.exact:
         assert shortest == optimum
-        assert best.best.config == min((c for c in tried if tried[c] == optimum), key=lambda config: config.simplicity)
+        assert best.best.config == min((c for c in tried if tried[c] == optimum), key=simplicity)
     near = [c for c in tried if tried[c] * 100 <= shortest * 101]
     assert best.simplest.config in near
-    assert not best.simplest_exact or best.simplest.config == min(near, key=lambda config: config.simplicity)
-    for percent, share in best.flatness.share_within.items():
+    assert not best.simplest_exact or best.simplest.config == min(near, key=simplicity)
+    for percent, share in best.share_within.items():
         count = sum(t * 100 <= shortest * (100 + percent) for t in tried.values())
         assert share is None or share == count / len(tried)
-    if best.flatness.chunks_within is not None:
-        assert best.flatness.chunks_within == chunks_within(tried, best.best.config, shortest)
+    if best.chunks_within is not None:
+        assert best.chunks_within == chunks_within(tried, best.best.config, shortest)
     within = sum(t * 100 <= shortest * 110 for t in tried.values())
     assert within <= best.simulated + best.left_open <= best.programs == len(tried)
-    nothing_unknown = None not in (*best.flatness.share_within.values(), best.flatness.chunks_within)
+    nothing_unknown = None not in (*best.share_within.values(), best.chunks_within)
     assert (best.left_open == 0) == (best.left_open_because is None) == (nothing_unknown and best.simplest_exact)
     assert best.simplest_exact <= best.exact
     assert (best.nearness == 0) if best.exact else (0 <= best.nearness < 1)
@@ -153,7 +140,7 @@ def test_on_an_assumed_profile_the_simplest_within_its_error_is_used() -> None:
     configs = grid.within(device.memory_bytes).configs(WORK)
     took = dict(zip(configs, evaluate_ticks(WORK, configs, device), strict=True))
     near = [config for config in configs if 100 * took[config] <= 110 * min(took.values())]
-    assert best.simplest.config == min(near, key=lambda config: config.simplicity)
+    assert best.simplest.config == min(near, key=simplicity)
     assert best.simplest.config.chunks < best.best.config.chunks
 
 
@@ -414,22 +401,3 @@ def test_each_configuration_gains_over_a_serial_program_with_its_own_host_work()
     assert found.compared["serial"].makespan_s == found.best.serial_s
     said = found.to_json()["usual"]
     assert said["speedup"] == (found.compared["usual"].serial_s or 0) / found.compared["usual"].makespan_s
-
-
-def test_a_grid_goes_from_one_chunk_on_one_stream_to_256_on_32_in_both_orders() -> None:
-    configs = set(Grid().configs(pipeline_of(1000)))
-    assert configs == {
-        Config(order, chunks, streams)
-        for order in ("depth-first", "breadth-first")
-        for chunks in range(1, 257)
-        for streams in range(1, min(chunks, 32) + 1)
-    }
-
-
-@pytest.mark.parametrize(
-    ("asked", "card", "limit"), [(None, None, None), (None, 40, 40), (40, None, 40), (40, 99, 40), (99, 40, 40)]
-)
-def test_what_may_be_held_is_the_least_of_what_was_asked_and_what_the_card_has(
-    asked: int | None, card: int | None, limit: int | None
-) -> None:
-    assert Grid(memory_limit_bytes=asked).within(card) == Grid(memory_limit_bytes=limit)
