@@ -14,7 +14,7 @@ import sys
 from statistics import median
 from streamsim.program.config import depth_first
 from streamsim_validate.gpu import Bench, Replayer, open_gpu, prepare
-from streamsim_validate.records.recipe import relay
+from streamsim_validate.records.record import relay
 from streamsim_validate.suites import MI, sincos
 
 small, chain = sincos(4 * MI, 40), relay(sincos(8 * MI, 40), 8, 8)

@@ -26,7 +26,7 @@ from streamsim.program import (
 from streamsim_validate.gpu import Bench, Gpu, KernelSpec, Replayer, kernels, prepare, profiler, register
 from streamsim_validate.gpu.kernels import sincos_reference
 from streamsim_validate.records import Recipe
-from streamsim_validate.records.recipe import PATTERNS
+from streamsim_validate.records.record import PATTERNS
 from streamsim_validate.run import Planned
 from streamsim_validate.suites import KI, MI, sincos
 

@@ -19,7 +19,7 @@ from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Kernel, Op, RecordEvent, Schedule, WaitEvent
 from streamsim_validate.calibrate import Samples, all_probes, fits, measure_probes, read_samples, write_samples
-from streamsim_validate.calibrate.parts import Link, cold_link, fit_calls, stairs, warm_link
+from streamsim_validate.calibrate.fits import Link, cold_link, fit_calls, stairs, warm_link
 from streamsim_validate.calibrate.probes import (
     COLD_KINDS,
     KERNELS,

@@ -34,8 +34,7 @@ from streamsim_validate.compare import (
 )
 from streamsim_validate.compare.comparison import Choice, choose, summarise
 from streamsim_validate.compare.coverage import STATISTICS
-from streamsim_validate.compare.predictions import classify, formulas
-from streamsim_validate.compare.profiles import changes
+from streamsim_validate.compare.predictions import changes, classify, formulas
 from streamsim_validate.compare.tables import to_rows
 from streamsim_validate.records import Entry, Record, Spans, digest, read_record, write_record
 

@@ -24,8 +24,16 @@ from streamsim.program import (
 )
 from streamsim_validate.gpu import Arrays, Key, buffers_of, find_kernel, kernels
 from streamsim_validate.gpu.kernels import PERIOD, Argument, compute_reference, elements_of, stand_in
-from streamsim_validate.gpu.memory import DEVICE_POISON, HOST_POISON, data
-from streamsim_validate.gpu.reference import Content, WrongOutputError, host_buffers, outputs, run_reference
+from streamsim_validate.gpu.memory import (
+    DEVICE_POISON,
+    HOST_POISON,
+    Content,
+    WrongOutputError,
+    data,
+    host_buffers,
+    outputs,
+    run_reference,
+)
 
 
 @given(st.integers(1, 5000), st.data())

@@ -16,7 +16,14 @@ from streamsim.device import HOST_TIMES, Device, FrontEnd, KernelCost, changed, 
 from streamsim.model import simulate
 from streamsim_validate.calibrate import host_calls
 from streamsim_validate.compare import compare, expectations, predict_device_s, profiles_of
-from streamsim_validate.compare.profiles import FEWEST_REPEATS, drift_of, mixes_s, predict_wall_s, speed_of, with_link
+from streamsim_validate.compare.predictions import (
+    FEWEST_REPEATS,
+    drift_of,
+    mixes_s,
+    predict_wall_s,
+    speed_of,
+    with_link,
+)
 from streamsim_validate.records import (
     LINK_PAIR,
     PACE_CHAIN,

@@ -13,7 +13,7 @@ from streamsim_validate.gpu.replayer import Sample
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import Entry
 from streamsim_validate.run import Planned, Replays
-from streamsim_validate.run.replays import SampleProbes
+from streamsim_validate.run.measuring import SampleProbes
 from streamsim_validate.suites import sincos
 
 replace = msgspec.structs.replace

@@ -16,8 +16,7 @@ from streamsim.errors import InputError
 from streamsim.program import Kernel
 from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, expectations
 from streamsim_validate.compare.comparison import GOOD_CHOICE, share_within
-from streamsim_validate.compare.predictions import links_beside, schedule_of
-from streamsim_validate.compare.profiles import predict_wall_s, with_link
+from streamsim_validate.compare.predictions import links_beside, predict_wall_s, schedule_of, with_link
 from streamsim_validate.records import (
     LINK_BYTES,
     LINK_PAIR,

@@ -27,8 +27,8 @@ from streamsim_validate.calibrate.front_ends import KINDS, REPEATS, fit_front_en
 from streamsim_validate.gpu import compiled_rounds, probes
 from streamsim_validate.records import recipe_of
 from streamsim_validate.run import Planned
-from streamsim_validate.run.kernels import FEW, NEAR, TRIES, rounds_for, said_s
 from streamsim_validate.run.programs import Cuda, Python, Result, function_of
+from streamsim_validate.run.tuning import FEW, NEAR, TRIES, rounds_for, said_s
 from streamsim_validate.suites import stand_ins
 
 PYTHON: tuple[Language, ...] = ("cupy", "pytorch")

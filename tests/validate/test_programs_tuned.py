@@ -26,9 +26,8 @@ from streamsim_validate.compare import compare
 from streamsim_validate.gpu import Gpu
 from streamsim_validate.records import journal_path, read_record, recipe_of
 from streamsim_validate.run import Planned, Task, Tuned, measure, tune
-from streamsim_validate.run.kernels import FEW, MANY
 from streamsim_validate.run.programs import Programs, Python, Result
-from streamsim_validate.run.tuning import MORE
+from streamsim_validate.run.tuning import FEW, MANY, MORE
 
 PYTHON: tuple[Language, ...] = ("cupy", "pytorch")
 KERNEL_S = 20e-6

@@ -23,9 +23,9 @@ from streamsim.errors import InputError
 from streamsim.lowering import QueueOwners
 from streamsim.program import Schedule, Workload, WorkloadKernel, depth_first, serial
 from streamsim_validate.gpu import CONNECTIONS_VARIABLE, Gpu, connections
-from streamsim_validate.gpu.bench import QueueOrder
 from streamsim_validate.gpu.card import device_lock, equal_queues
-from streamsim_validate.records.recipe import legacy
+from streamsim_validate.gpu.replayer import QueueOrder
+from streamsim_validate.records.record import legacy
 
 ENGINES = (HOST_TO_DEVICE, DEVICE_TO_HOST, "kernels")
 

@@ -34,7 +34,7 @@ from streamsim_validate.gpu import Bench, KernelSpec, Replayer, kernels, prepare
 from streamsim_validate.gpu.cuda_source import NS_BITS
 from streamsim_validate.gpu.kernels import Busy, pass_through_reference
 from streamsim_validate.records import relay
-from streamsim_validate.records.recipe import blocking_streams, legacy, legacy_kernels, stages
+from streamsim_validate.records.record import blocking_streams, legacy, legacy_kernels, stages
 from streamsim_validate.run import Planned
 from streamsim_validate.suites import sincos
 
@@ -345,7 +345,7 @@ def test_a_kernel_without_reference_is_compared_with_its_ops_one_at_a_time() -> 
 def test_without_room_for_a_reference_the_output_is_compared_with_the_ops_one_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(replayer, "free_host_bytes", lambda: 0)
+    monkeypatch.setattr(replayer, "REFERENCE_COPIES", 1 << 62)
     monkeypatch.setattr(replayer, "run_reference", lambda _: pytest.fail("computed in NumPy"))
     schedule = ring(SMALL, 8, 3, 2)
     assert set(_statuses(schedule)) == {"ok"}

@@ -16,7 +16,7 @@ from streamsim.program import Copy, Kernel, Schedule, Workload, depth_first
 from streamsim_validate.calibrate.probes import KERNELS
 from streamsim_validate.gpu import buffers_of, find_kernel
 from streamsim_validate.gpu.kernels import PERIOD, SPIN, widths_of
-from streamsim_validate.gpu.reference import run_reference
+from streamsim_validate.gpu.memory import run_reference
 from streamsim_validate.records import Recipe, digest
 from streamsim_validate.suites import (
     CONNECTIONS,

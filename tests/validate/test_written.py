@@ -16,7 +16,7 @@ from streamsim.report import to_csv
 from streamsim_validate.cli.compare import _plain
 from streamsim_validate.compare import Comparison, Coverage, Row, Verdict
 from streamsim_validate.compare.comparison import Absent
-from streamsim_validate.compare.profiles import Drift
+from streamsim_validate.compare.predictions import Drift
 from streamsim_validate.compare.tables import to_rows
 
 A = Row("A", 8, "device-bound", "ring", "grid", "w", 10.0, 0.01, 13.0, 20.0, 19.0, 1.0, {"f": 11.0, "g": 6.0}, (1,))

@@ -1,7 +1,7 @@
 """Calibration: isolated micro-benchmarks, their measurement, and the profile that is fitted to them.
 
-``probes`` has every probe, ``samples`` measures and keeps them. ``parts`` fits each part of a profile to the probes
-that show it; ``fits`` puts the profile together. ``front_ends`` does all of this for libraries and profilers.
+``probes`` has every probe, ``samples`` measures and keeps them, and ``fits`` puts the profile together. ``front_ends``
+does all of this for libraries and profilers.
 """
 
 from streamsim_validate.calibrate.front_ends import TURNS, measure_front_ends, measure_recorders, time_round, variation

@@ -1,21 +1,408 @@
 """The fit of a profile to the raw samples, with its sources and its spread. Pure arithmetic.
 
-A row of ``ADJUSTMENTS`` fits numbers that act on the model's time of their probes; a row of ``SPREADS`` says how far
-numbers would have to move.
+If a probe shows one number alone, that number is read off. If several numbers act together, the fit looks for those
+with which the model, run on the same probes, predicts the measured times. A row of ``ADJUSTMENTS`` fits numbers that
+act on the model's time of their probes; a row of ``SPREADS`` says how far numbers would have to move.
 """
 
 import math
-from collections.abc import Iterator
-from statistics import median, variance
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from statistics import mean, median, variance
+from typing import NamedTuple
 
 import msgspec
+import numpy as np
+from msgspec.structs import replace
 
-from streamsim.device import COMPILED, CopyEngines, Device, HandOver, number_names
+from streamsim.device import (
+    ARBITRATIONS,
+    COMPILED,
+    Arbitration,
+    Compute,
+    CopyEngines,
+    Device,
+    HandOver,
+    Host,
+    KernelCost,
+    LinkDirection,
+    number_names,
+)
 from streamsim.errors import InputError
-from streamsim_validate.calibrate import parts, probes
-from streamsim_validate.calibrate.front_ends import fit_front_end, fit_recorder
-from streamsim_validate.calibrate.samples import Samples, misfits, rms
-from streamsim_validate.records import CALIBRATED_ON, HostCalls, relative_deviation
+from streamsim.program import Copy, Direction, Kernel, RecordEvent, Schedule, WaitEvent
+from streamsim_validate.calibrate import probes
+from streamsim_validate.calibrate.front_ends import fit_front_end, fit_recorder, non_negative
+from streamsim_validate.calibrate.samples import (
+    Samples,
+    misfits,
+    nearest_number,
+    nearest_numbers,
+    rms,
+    simulated_issue_s,
+    simulated_per_link,
+)
+from streamsim_validate.records import CALIBRATED_ON, Chain, HostCalls, relative_deviation
+
+
+class Link(NamedTuple):
+    """Seconds of latency and seconds per byte."""
+
+    latency_s: float
+    s_per_byte: float
+
+    def at(self, n_bytes: int) -> float:
+        """Return the seconds of a copy."""
+        return self.latency_s + n_bytes * self.s_per_byte
+
+
+def fit_link(points: Sequence[tuple[float, float]]) -> Link:
+    """Return the weighted least squares line through (bytes, seconds): errors are relative to each point's time."""
+    weights = [1 / seconds**2 for _, seconds in points]
+    total = sum(weights)
+    mean_x = sum(w * x for w, (x, _) in zip(weights, points, strict=True)) / total
+    mean_y = sum(w * y for w, (_, y) in zip(weights, points, strict=True)) / total
+    above = sum(w * (x - mean_x) * (y - mean_y) for w, (x, y) in zip(weights, points, strict=True))
+    slope = above / sum(w * (x - mean_x) ** 2 for w, (x, _) in zip(weights, points, strict=True))
+    return Link(max(0.0, mean_y - slope * mean_x), slope)
+
+
+def quiet_link(samples: Samples, direction: Direction, host: Host, link: Link) -> LinkDirection:
+    """Return a direction with the link to itself and nobody waiting."""
+    pageable, states = cold_link(samples, direction, host, link), ("", "duplex_", "crowded_")
+    return LinkDirection(
+        **{f"{state}latency_s": link.latency_s for state in (*states, "crowded_duplex_")},
+        **{f"{state}bandwidth_bytes_per_s": 1 / link.s_per_byte for state in states},
+        in_flight_bytes=1,
+        pageable_latency_s=pageable.latency_s,
+        pageable_bandwidth_bytes_per_s=1 / pageable.s_per_byte,
+    )
+
+
+def cold_link(samples: Samples, direction: Direction, host: Host, pinned: Link) -> Link:
+    """Return pageable copies of memory that no cache holds; of warm memory if the samples have no cold copies.
+
+    The latency is the one of warm copies, because all cold copies have one size. Cold copies are never faster than warm
+    ones.
+    """
+    warm, kind = warm_link(samples, direction, host, pinned), probes.COLD_KINDS[direction]
+    if not samples.has({kind}):
+        return warm
+    copy_s = samples.per_link(kind, probes.LARGEST_PAGEABLE_BYTES) - _held_s(host) - warm.latency_s
+    return Link(warm.latency_s, max(warm.s_per_byte, copy_s / probes.LARGEST_PAGEABLE_BYTES))
+
+
+def warm_link(samples: Samples, direction: Direction, host: Host, pinned: Link) -> Link:
+    """Return pageable copies of memory that has just been copied.
+
+    The latency is at least the one of pinned memory, whatever the noise of the line gives. If the line gives less, the
+    rate is the median over the sizes: small copies may come out of the host's caches, three times as fast as large
+    ones.
+    """
+    kind = f"pageable {direction}"
+    points = [(n, samples.per_link(kind, n) - _held_s(host)) for n in probes.PAGEABLE_BYTES]
+    free = fit_link(points)
+    if free.latency_s >= pinned.latency_s:
+        return free
+    return Link(pinned.latency_s, median((seconds - pinned.latency_s) / n for n, seconds in points))
+
+
+def _held_s(host: Host) -> float:
+    """Return the seconds for which a pageable copy holds the host beside the copy: the call, and there and back."""
+    return host.copy_s + host.submit_s + host.wake_s
+
+
+# Seconds of H2D and of D2H, then shares of both: most of what the other direction costs on either side. The last number
+# is the bytes in flight. Of crowded copies, the seconds of both ways stand in the middle.
+DUPLEX_STARTS = [(1e-6, 4e-6, 0.1, 0.05, 64.0 * probes.KI), (3e-6, 1e-6, 0.05, 0.1, 64.0 * probes.KI)]
+CROWDED_STARTS = [(1e-6, 1e-6, 0.5e-6, 0.05, 0.05)]
+
+
+def fit_duplex(samples: Samples, device: Device) -> Device:
+    """Return the device with the costs of the other direction: latencies, bandwidths, and bytes in flight."""
+
+    def made(numbers: Sequence[float]) -> Device:
+        h2d, d2h = (
+            replace(
+                link,
+                duplex_latency_s=link.latency_s + more_s,
+                crowded_duplex_latency_s=link.latency_s + more_s,
+                duplex_bandwidth_bytes_per_s=link.bandwidth_bytes_per_s / (1 + slower),
+                in_flight_bytes=max(1, round(numbers[4])),
+            )
+            for link, more_s, slower in zip((device.h2d, device.d2h), numbers[:2], numbers[2:4], strict=True)
+        )
+        return replace(device, h2d=h2d, d2h=d2h)
+
+    return made(nearest_numbers(samples, list(probes.duplex()), made, DUPLEX_STARTS))
+
+
+def fit_crowded(samples: Samples, device: Device) -> Device:
+    """Return the device with the cost for a copy of kernels that wait in several queues, one way and both ways."""
+    if device.connections == 1:
+        return device
+
+    def made(numbers: Sequence[float]) -> Device:
+        h2d, d2h = (
+            replace(
+                link,
+                crowded_latency_s=link.latency_s + more_s,
+                crowded_duplex_latency_s=max(link.latency_s + more_s, link.duplex_latency_s + numbers[2]),
+                crowded_bandwidth_bytes_per_s=link.bandwidth_bytes_per_s / (1 + slower),
+            )
+            for link, more_s, slower in zip((device.h2d, device.d2h), numbers[:2], numbers[3:], strict=True)
+        )
+        return replace(device, h2d=h2d, d2h=d2h)
+
+    return made(nearest_numbers(samples, list(probes.crowded()), made, CROWDED_STARTS))
+
+
+# What passes between two kernels of a graph, as a share of the least that one takes by itself: on an H100 1.0 of 2.5 us
+# and on an H200 0.9 of 2.2 us, in chains of 200 launches over kernels that spin for 0 to 10 us.
+GRAPH_GAP = 0.4
+
+
+def fit_compute(samples: Samples) -> Compute:
+    """Return the kernels' costs, and the numbers of the card's specification."""
+    card = samples.card
+    kernels = tuple(_fit_kernel(samples, name, parameter) for name, parameter in probes.KERNELS)
+    floor_s = min(cost.duration_s[0] for cost in kernels)
+    return Compute(
+        floor_s=floor_s,
+        graph_gap_s=GRAPH_GAP * floor_s,
+        concurrent_kernels=128,
+        resident_threads=card.resident_threads,
+        arbitration="ready-order",
+        kernel_signal="each",
+        kernels=kernels,
+    )
+
+
+def _fit_kernel(samples: Samples, name: str, parameter: int) -> KernelCost:
+    """Return the cost from launches back to back in one stream, including the time between two kernels."""
+    sizes = probes.elements_of(name, samples.card.resident_threads)
+    times = [samples.per_link(probes.kernel_kind(name, parameter), n) for n in sizes]
+    for i, (before, after) in enumerate(pairwise(times)):
+        times[i + 1] = max(after, before)  # noise must not make a larger kernel faster
+    layer, waves = samples.card.multiprocessors * probes.BLOCK, max(probes.WAVES) * samples.card.resident_threads
+    elements, duration_s = zip(*stairs(list(zip(sizes, times, strict=True)), layer, waves), strict=True)
+    return KernelCost(name, parameter, elements, duration_s)
+
+
+def stairs(points: Sequence[tuple[int, float]], layer: int, most: int) -> list[tuple[int, float]]:
+    """Return a kernel's curve, (elements, seconds) ascending, with its stairs up to ``most`` elements.
+
+    Blocks are whole, and the multiprocessors share them evenly. So a launch takes as long as the multiprocessor with
+    the most blocks: the same time from one full ``layer``, a block on each, to the next. The largest known launch of a
+    stair gives its time. Unknown stairs lie on a line between the nearest known ones.
+    """
+    known = {-(-elements // layer): seconds for elements, seconds in points}
+    found = [point for point in points if point[0] < layer]
+    for stair in range(1, most // layer + 1):
+        seconds = _on_line(known, stair)
+        found += [((stair - 1) * layer + 1, seconds)] if stair > 1 else []
+        found.append((stair * layer, seconds))
+    return found + [point for point in points if point[0] > found[-1][0]]
+
+
+def _on_line(known: Mapping[int, float], at: int) -> float:
+    """Return the value at ``at``, on the line between the nearest known ones; beyond all of them, the nearest one."""
+    above = min((x for x in known if x >= at), default=max(known))
+    below = max((x for x in known if x <= at), default=above)
+    if above == below:
+        return known[below]
+    return known[below] + (known[above] - known[below]) * (at - below) / (above - below)  # shipped profiles have this
+
+
+STEPS = ("hk", "kd", "hd", "kh", "dk", "dh")
+
+
+def fit_hand_overs(samples: Samples, alone: dict[Direction, Link]) -> HandOver:
+    """Return the hand-overs that cycles of ops in one stream show.
+
+    A cycle gives the sum of its hand-overs, and no sums of cycles tell all six apart. The smallest solution shares them
+    out evenly. If it has one below zero, the nearest solution without one is taken.
+    """
+    kernel_s = samples.per_link(probes.kernel_kind(*probes.KERNELS[0]), probes.KI)
+    rows: list[Sequence[float]] = []
+    sums: list[float] = []
+    for cycle in probes.CYCLES:
+        steps = [a + b for a, b in zip(cycle, cycle[1:] + cycle[0], strict=True)]
+        rows.append([float(steps.count(step)) for step in STEPS])
+        sums.append(samples.per_link(f"cycle {cycle}", 0) - _own_s(samples, cycle, alone, kernel_s))
+    each = np.linalg.lstsq(np.array(rows), np.array(sums))[0]
+    if each.min() < 0:
+        each = non_negative(rows, sums)
+    found = dict(zip(STEPS, map(float, each), strict=True))
+    return HandOver(
+        h2d_to_kernel_s=found["hk"],
+        kernel_to_d2h_s=found["kd"],
+        h2d_to_d2h_s=found["hd"],
+        kernel_to_h2d_s=found["kh"],
+        d2h_to_kernel_s=found["dk"],
+        d2h_to_h2d_s=found["dh"],
+        kernel_to_kernel_s=0.0,  # part of the kernels' own times
+        event_s=max(0.0, samples.per_link("ping-pong", 0) - kernel_s),
+    )
+
+
+def _own_s(samples: Samples, cycle: str, alone: dict[Direction, Link], kernel_s: float) -> float:
+    """Return the seconds that the ops of one turn of a cycle take alone: the mean over the turns between its chains."""
+    short, long = (length for length, _ in samples.points(f"cycle {cycle}"))
+    links = {"h": alone["h2d"], "d": alone["d2h"]}
+    copies = [links[letter] for letter in cycle * long if letter in links]
+    first = len(copies) * short // long
+    copies_s = sum(link.at(probes.cycle_bytes(i)) for i, link in enumerate(copies) if i >= first)
+    return copies_s / (long - short) + cycle.count("k") * kernel_s
+
+
+def fit_event_streams(samples: Samples, device: Device) -> Device:
+    """Return the device with the cost that streams beyond two add to an event's hand-over, from rounds over six."""
+    if not samples.has(probes.ROUND_KINDS):
+        return device
+    shown = simulated_per_link(probes.rounds(), device)
+    missed = {key: samples.per_link(*key) - seconds for key, seconds in shown.items()}
+    few, many = probes.ROUND_STREAMS
+    more_s = mean(missed[f"round {c}", many] - missed[f"round {c}", few] for c in probes.ROUNDS) / (many - few)
+    return replace(device, hand_over=replace(device.hand_over, event_streams_s=max(0.0, more_s)))
+
+
+def fit_queues(samples: Samples, kind: str) -> int:
+    """Return the number of hardware queues: the fewest blocked streams that also block the next one."""
+    held = (chain.length for chain in samples.of(kind) if samples.median(chain, "issue_s") > probes.QUEUE_GATE_S / 2)
+    return min(held, default=probes.MOST_QUEUES)
+
+
+def fit_rules(samples: Samples, device: Device) -> Device:
+    """Return the device with the arbitration rule of each engine that brings the model closest to its probe."""
+    schedules = {chain.kind: schedule for chain, schedule in probes.rules()}
+
+    def best(kind: str, with_rule: Callable[[Arbitration], Device]) -> Arbitration:
+        (chain,) = samples.of(kind)
+        measured_s = samples.median(chain, "issue_s")
+        return min(ARBITRATIONS, key=lambda rule: abs(simulated_issue_s(schedules[kind], with_rule(rule)) - measured_s))
+
+    def with_kernels(rule: Arbitration) -> Device:
+        return replace(device, compute=replace(device.compute, arbitration=rule))
+
+    def with_copies(rule: Arbitration) -> Device:
+        return replace(device, copy_engines=replace(device.copy_engines, arbitration=rule))
+
+    copies, compute = best(probes.RULES["h2d"], with_copies), best(probes.RULES["compute"], with_kernels)
+    return replace(with_kernels(compute), copy_engines=with_copies(copies).copy_engines)
+
+
+class CallsFit(NamedTuple):
+    """The fitted calls, the standard deviation of each in seconds, and the relative misfit of each program."""
+
+    calls: HostCalls
+    deviations: HostCalls
+    missed: np.ndarray
+
+
+def fit_calls(samples: Samples, after_wait_s: float = 0.0) -> HostCalls:
+    """Return the costs of calls that explain the programs best, with relative errors.
+
+    ``after_wait_s``: the extra time of the first copy and the first kernel of a program. Raises InputError if programs
+    have no runs or no paces, or took less than that, and if there are no chains of events.
+    """
+    return fit_programs(samples, after_wait_s).calls
+
+
+def refit_calls(samples: Samples, device: Device) -> Device:
+    """Return the device with calls fitted again, now that the extra time of first calls after a wait is known.
+
+    Once is enough: copies and kernels move by 0.06 us at most (eight calibrations on two cards).
+    """
+    calls = fit_calls(samples, device.host.after_wait_s)
+    return replace(device, host=replace(device.host, **calls._asdict()))
+
+
+def fit_programs(samples: Samples, after_wait_s: float) -> CallsFit:
+    """Return the least squares fit. Records and waits come in pairs: their ratio is the one of their own chains."""
+    events_s = {
+        kind: max(0.0, samples.per_link(kind, 0, "issue_s")) for kind in (probes.RECORD_CHAINS, probes.WAIT_CHAINS)
+    }
+    if samples.has(probes.PROGRAM_KINDS):
+        found = [(schedule, took_in_paces(samples, chain) * samples.pace_s) for chain, schedule in probes.programs()]
+    else:  # older samples
+        found = [(schedule, samples.median(chain, "issue_s")) for chain, schedule in probes.mixes()]
+    # the first copy and the first kernel come after a wait
+    firsts = [2 * ({Copy, Kernel} <= {type(op) for op in schedule.ops}) for schedule, _ in found]
+    took_s = np.array([seconds - after_wait_s * first for (_, seconds), first in zip(found, firsts, strict=True)])
+    if took_s.min() <= 0:
+        raise InputError("calibration: a program was issued sooner than its first calls alone take; calibrate again")
+    shares = np.array([_counts(schedule, events_s) for schedule, _ in found]) / took_s[:, None]
+    each = non_negative(shares, np.ones(len(took_s)))
+    told, deviations = np.flatnonzero(each), np.zeros(len(each))
+    if not shares[:, EVENTS].any():
+        each[EVENTS] = 1.0  # where no program has any
+    missed = 1 - shares[:, told] @ each[told]
+    variance = float(missed @ missed) / max(1, len(took_s) - len(told))
+    deviations[told] = np.sqrt(variance * np.linalg.pinv(shares[:, told].T @ shares[:, told]).diagonal())
+    return CallsFit(_calls(samples, each, events_s), _calls(samples, deviations, events_s), missed)
+
+
+def _calls(samples: Samples, each: np.ndarray, events_s: Mapping[str, float]) -> HostCalls:
+    copy_s, kernel_s, events, first_on_stream_s = map(float, each)
+    return HostCalls(
+        copy_s=copy_s,
+        kernel_s=kernel_s,
+        record_s=events * events_s[probes.RECORD_CHAINS],
+        wait_s=events * events_s[probes.WAIT_CHAINS],
+        synchronize_s=max(0.0, samples.per_link(probes.SYNCHRONISE_CHAINS, 0, "wall_s")),
+        first_on_stream_s=first_on_stream_s,
+    )
+
+
+def took_in_paces(samples: Samples, chain: Chain) -> float:
+    """Return the issue time of a program over its pace's. Raises InputError without runs or paces."""
+    if not samples.timings.get(chain) or chain not in samples.paces_s:
+        raise InputError(f"calibration: no chain {chain.key!r} with the pace beside it; calibrate again")
+    runs = zip(samples.timings[chain], samples.paces_s[chain], strict=True)
+    return float(median(run.issue_s / pace_s for run, pace_s in runs))
+
+
+EVENTS = 2  # where they stand among the counts
+
+
+def _counts(schedule: Schedule, events_s: Mapping[str, float]) -> tuple[float, ...]:
+    """Return the copies, kernels, seconds of events in chains of their own, and first calls of a kind in a stream."""
+    calls = (Copy, Kernel, RecordEvent, WaitEvent)
+    copies, kernels, records, waits = (sum(isinstance(op, call) for op in schedule.ops) for call in calls)
+    queues = {(op.stream, getattr(op, "direction", "")) for op in schedule.ops if isinstance(op, Copy | Kernel)}
+    return copies, kernels, records * events_s[probes.RECORD_CHAINS] + waits * events_s[probes.WAIT_CHAINS], len(queues)
+
+
+def fit_host(samples: Samples, h2d: Link) -> Host:
+    """Return the costs of the host's calls. A call that waits also holds the host for the way to the card and back."""
+    calls = fit_calls(samples)
+    tiny_s = samples.per_link(probes.kernel_kind(*probes.KERNELS[0]), probes.KI)
+    held = (
+        samples.per_link("blocking copy", probes.LINK_BYTES, "wall_s") - calls.copy_s - h2d.at(probes.LINK_BYTES),
+        samples.per_link("blocking kernel", 0, "wall_s") - calls.kernel_s - tiny_s,
+    )
+    there_and_back_s = max(0.0, sum(held) / 2)  # to the card and back; which way takes how long does not show
+    nodes = samples.points("graph")
+    (first, first_s), (last, last_s) = nodes[0], nodes[-1]
+    copies_s = first * (last_s - first_s) / (last - first)  # those of the shortest, which take longer than their issue
+    return Host(
+        **calls._asdict(),
+        submit_s=there_and_back_s / 2,
+        wake_s=there_and_back_s / 2,
+        graph_launch_s=max(0.0, first_s - copies_s - there_and_back_s / 2),
+        graph_node_s=max(0.0, samples.per_link("graph", probes.LINK_BYTES, "issue_s")),
+        pageable_immediate_bytes=64 * probes.KI,
+    )
+
+
+def fit_after_wait(samples: Samples, device: Device) -> Device:
+    """Return the device with the extra time of first calls after a wait: the model's misfit of serial chunks."""
+
+    def made(seconds: float) -> Device:
+        return replace(device, host=replace(device.host, after_wait_s=seconds))
+
+    return made(nearest_number(samples, list(probes.serial()), made)) if samples.has(probes.SERIAL_KINDS) else device
+
 
 FITTED = {probes.copies: 4, probes.duplex: 5, probes.crowded: 6}  # probes: how many numbers were fitted to them
 TWO_IN_SERIES = "duplex h2d", "duplex d2h"  # two copies beside one: the misfit of one is twice theirs
@@ -99,7 +486,7 @@ def calls_spread(samples: Samples, after_wait_s: float) -> dict[str, float]:
     It is the scatter of the programs' runs and the misfit, in quadrature. The first call on a stream adds its own
     standard deviation, because the fit can tell it least from the others.
     """
-    found, of_programs = parts.fit_programs(samples, after_wait_s), samples.has(probes.PROGRAM_KINDS)
+    found, of_programs = fit_programs(samples, after_wait_s), samples.has(probes.PROGRAM_KINDS)
     kinds = probes.PROGRAM_KINDS if of_programs else {chain.kind for chain, _ in probes.mixes()}
     runs = (own for chain, own in samples.timings.items() if chain.kind in kinds)
     scatter = median(relative_deviation(tuple(timing.issue_s for timing in own)) for own in runs)
@@ -141,12 +528,12 @@ def after_wait_spread(samples: Samples, device: Device) -> dict[str, float]:
 # Groups of kinds, each added after the one before. Kept samples may lack the last groups as a whole.
 LATER = probes.SERIAL_KINDS | probes.ROUND_KINDS, probes.PROGRAM_KINDS, set(probes.COLD_KINDS.values())
 ADJUSTMENTS = (
-    parts.fit_rules,
-    parts.fit_after_wait,
-    parts.refit_calls,
-    parts.fit_duplex,
-    parts.fit_crowded,
-    parts.fit_event_streams,
+    fit_rules,
+    fit_after_wait,
+    refit_calls,
+    fit_duplex,
+    fit_crowded,
+    fit_event_streams,
 )
 SPREADS = (link_spread, kernel_spread, host_spread, hand_over_spread, after_wait_spread, event_streams_spread)
 
@@ -166,18 +553,18 @@ def fit(samples: Samples) -> Device:
 
 
 def _fit(samples: Samples) -> Device:
-    alone = {d: parts.fit_link([(n, samples.per_link(d, n)) for n in probes.COPY_BYTES]) for d in probes.DIRECTIONS}
-    host = parts.fit_host(samples, alone["h2d"])
-    queues = {engine: parts.fit_queues(samples, kind) for engine, kind in probes.QUEUES.items()}
+    alone = {d: fit_link([(n, samples.per_link(d, n)) for n in probes.COPY_BYTES]) for d in probes.DIRECTIONS}
+    host = fit_host(samples, alone["h2d"])
+    queues = {engine: fit_queues(samples, kind) for engine, kind in probes.QUEUES.items()}
     device = Device(
         name="-".join("".join(c if c.isalnum() else " " for c in samples.card.name.lower()).split()),
         description=f"{CALIBRATED_ON}{samples.card.name}, driver {samples.card.driver}, {samples.date}",
         connections=queues["compute"],
-        h2d=parts.quiet_link(samples, "h2d", host, alone["h2d"]),
-        d2h=parts.quiet_link(samples, "d2h", host, alone["d2h"]),
+        h2d=quiet_link(samples, "h2d", host, alone["h2d"]),
+        d2h=quiet_link(samples, "d2h", host, alone["d2h"]),
         copy_engines=CopyEngines(min(samples.card.copy_engines, 2), queues["copies"], "same-queue-first"),
-        compute=parts.fit_compute(samples),
-        hand_over=parts.fit_hand_overs(samples, alone),
+        compute=fit_compute(samples),
+        hand_over=fit_hand_overs(samples, alone),
         host=host,
         sources=SOURCES,
         memory_bytes=samples.card.memory_bytes,
@@ -196,7 +583,7 @@ def _fit(samples: Samples) -> Device:
     }
     sources = {name: _source(samples, name) for name in sorted(number_names(device))}
     for d in (d for d, kind in probes.COLD_KINDS.items() if samples.has({kind})):
-        warm = parts.warm_link(samples, d, host, alone[d])
+        warm = warm_link(samples, d, host, alone[d])
         sources[f"{d}.pageable_bandwidth_bytes_per_s"] += f"; {1e-9 / warm.s_per_byte:.2f} GB/s from the host's caches"
     device = msgspec.structs.replace(device, front_ends=known, recorders=recorders)
     return msgspec.structs.replace(device, sources=sources, spread=spread(samples, device))

@@ -19,6 +19,5 @@ from streamsim_validate.compare.coverage import (
     judge,
     parse_tolerance,
 )
-from streamsim_validate.compare.predictions import compare, row_of, time_lines
-from streamsim_validate.compare.profiles import Profiles, predict_device_s, profiles_of
+from streamsim_validate.compare.predictions import Profiles, compare, predict_device_s, profiles_of, row_of, time_lines
 from streamsim_validate.compare.tables import comparison_answer, comparisons_answer

@@ -15,8 +15,8 @@ import msgspec
 from streamsim.answer import Answer
 from streamsim.displayed import Result
 from streamsim.text import short
-from streamsim_validate.compare.profiles import PERCENT, Drift
 
+PERCENT = 100
 DEVICE_BOUND, HOST_BOUND, BLOCKING, PAGEABLE = CLASSES = ("device-bound", "host-bound", "blocking", "pageable")
 
 
@@ -149,6 +149,32 @@ class Choice(msgspec.Struct, frozen=True):
     def regret(self) -> float:
         """The relative excess over the best measured time: 0.1 is 10 % slower."""
         return self.picked_s / self.best_s - 1
+
+
+class Drift(msgspec.Struct, frozen=True):
+    """The moves during a run, relative to the profile before it.
+
+    - ``changes``: of the profile's numbers, by dotted name, until after the run.
+    - ``calls``: the smallest and the largest move of the host's calls over the ``groups`` for which it is known.
+    - ``links``: the 5th, 50th and 95th percentile of the time of copies both ways at once beside the samples, over the
+      calibrated time; empty if not measured.
+    """
+
+    connections: int
+    changes: dict[str, float]
+    groups: int = 0
+    calls: tuple[float, float] = (0.0, 0.0)
+    links: tuple[float, ...] = ()
+
+    def plain(self) -> dict[str, Any]:
+        """Return the drift as JSON holds it."""
+        return {
+            "connections": self.connections,
+            "changes_percent": {name: change * PERCENT for name, change in self.changes.items()},
+            "groups": self.groups,
+            "calls_percent": {"host": [move * PERCENT for move in self.calls]} if self.groups else {},
+            "link_times": self.links,
+        }
 
 
 class Comparison(Result, msgspec.Struct, frozen=True):

@@ -26,15 +26,17 @@ from streamsim.errors import InputError
 from streamsim.text import shown
 from streamsim_validate.compare.comparison import CLASSES, EVERYTHING, Comparison, Row, summarise
 from streamsim_validate.compare.predictions import (
+    Profiles,
     device_of,
     drawn_wall_s,
     follows_host,
     links_beside,
+    predict_device_s,
+    profiles_of,
     schedule_of,
     with_known_host,
     with_link_spread,
 )
-from streamsim_validate.compare.profiles import Profiles, predict_device_s, profiles_of
 from streamsim_validate.records import Entry, Record
 
 SAMPLES = 200

@@ -18,12 +18,12 @@ from streamsim_validate.compare.comparison import (
     Absent,
     Choice,
     Comparison,
+    Drift,
     Row,
     Summary,
 )
 from streamsim_validate.compare.coverage import Coverage, Verdict
 from streamsim_validate.compare.predictions import time_lines
-from streamsim_validate.compare.profiles import Drift
 from streamsim_validate.records import Record
 
 FEW = 60  # schedules that are listed without being asked for

@@ -3,7 +3,6 @@
 Only functions import CuPy. So code that needs no card, such as ``fit`` on kept samples and the tests, runs without it.
 """
 
-from streamsim_validate.gpu.bench import Bench, prepare
 from streamsim_validate.gpu.card import CONNECTIONS_VARIABLE, Gpu, NoGpuError, connections, import_cupy, open_gpu
 from streamsim_validate.gpu.kernels import (
     THREADS_PER_BLOCK,
@@ -17,4 +16,4 @@ from streamsim_validate.gpu.kernels import (
 from streamsim_validate.gpu.libraries import Calls, Library, LinearLayers, installed_libraries, recorded_works
 from streamsim_validate.gpu.memory import Key, buffers_of, check_fits, free_host_bytes, union
 from streamsim_validate.gpu.nvcc import Compiled, CudaRounds, compiled_rounds, has_nvcc, paced, probes
-from streamsim_validate.gpu.replayer import LostGpuError, Replayer, one_line_errors, refuse_races
+from streamsim_validate.gpu.replayer import Bench, LostGpuError, Replayer, one_line_errors, prepare, refuse_races

@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from streamsim.errors import InputError, install
 from streamsim.program import Schedule
 from streamsim.timeline import Timeline
-from streamsim_validate.gpu.bench import Bench, prepare
 from streamsim_validate.gpu.card import Gpu
-from streamsim_validate.gpu.replayer import Replayer
+from streamsim_validate.gpu.replayer import Bench, Replayer, prepare
 from streamsim_validate.gpu.runner import Recorder
 from streamsim_validate.records import COMPUTE, D2H, H2D, NOTHING, Activity, MeasuredColumns, Spans, engine_of, spans_of
 

@@ -2,8 +2,7 @@
 
 A :class:`Record` holds runs, a run its entries: each a schedule (or the :class:`Recipe` of one) and its samples. While
 it is being measured it is a :class:`Journal`. What the numbers of a record mean is here, too: which schedule a time is
-of (``recipe``), what a measured time line shows, and what the probes among the schedules say of the host's calls
-(``record``).
+of, what a measured time line shows, and what the probes among the schedules say of the host's calls.
 """
 
 from streamsim_validate.records.files import (
@@ -25,40 +24,25 @@ from streamsim_validate.records.files import (
     unzipped,
     write_record,
 )
-from streamsim_validate.records.recipe import (
+from streamsim_validate.records.record import (
+    CALIBRATED_ON,
     CHUNK_ROUND,
+    COMPUTE,
+    D2H,
     ENTERS,
+    H2D,
     LINEAR_ROUND,
     LINK_BYTES,
     LINK_PAIR,
-    PROGRAMS,
-    STAND_IN,
-    Recipe,
-    Value,
-    closed,
-    config_of,
-    costs_in,
-    digest,
-    first_closing,
-    key_of,
-    recipe_of,
-    relay,
-    round_s,
-    with_timing_events,
-    workload_key,
-)
-from streamsim_validate.records.record import (
-    CALIBRATED_ON,
-    COMPUTE,
-    D2H,
-    H2D,
     MIX_LENGTH,
     MIXES,
     NORMAL,
     NOTHING,
     PACE_CHAIN,
     PACE_ROUND,
+    PROGRAMS,
     SHORTEST_S,
+    STAND_IN,
     Activity,
     Card,
     Chain,
@@ -70,22 +54,35 @@ from streamsim_validate.records.record import (
     MeasuredColumns,
     PaceRow,
     Program,
+    Recipe,
     Record,
     Run,
     Spans,
     Timing,
     Timings,
+    Value,
     check_same_card,
+    closed,
+    config_of,
+    costs_in,
+    digest,
     engine_of,
+    first_closing,
+    key_of,
     median_and_spread,
     mix_chain,
     mix_kind,
     now,
+    recipe_of,
     relative_deviation,
+    relay,
+    round_s,
     rows_of,
     spans_of,
     timeline_of,
     timings_of,
     to_times,
     usual_pace_s,
+    with_timing_events,
+    workload_key,
 )

@@ -6,8 +6,6 @@ A campaign has a process for each number of hardware queues (``python -m streams
 
 from streamsim_validate.run.campaign import REPEATS, Plan, run
 from streamsim_validate.run.capture import capture, parse_program
-from streamsim_validate.run.measuring import Planned, measure
+from streamsim_validate.run.measuring import Planned, Replays, measure
 from streamsim_validate.run.programs import FUNCTION, check_language
-from streamsim_validate.run.replays import Replays
-from streamsim_validate.run.tuned import Tuned
-from streamsim_validate.run.tuning import BUDGET, Task, check_output, tune
+from streamsim_validate.run.tuning import BUDGET, Task, Tuned, check_output, tune

@@ -55,9 +55,8 @@ from streamsim_validate.records import (
     key_of,
     now,
 )
-from streamsim_validate.run.measuring import Planned, measure
+from streamsim_validate.run.measuring import Planned, Replays, SampleProbes, measure
 from streamsim_validate.run.programs import Programs, why_not
-from streamsim_validate.run.replays import Replays, SampleProbes
 from streamsim_validate.suites import PROGRAM_COUNT, RANDOM, RANDOM_COUNT, drawn_programs, suite, suite_connections
 
 REPEATS = 11

@@ -3,23 +3,32 @@
 :mod:`streamsim.search.tuning` says what to measure next. Candidates are schedules, replayed, or programs in a language.
 Every measurement is in the journal at once, so that an interrupted tuning goes on. At the end, what the model would
 have picked and what measuring found are measured once more, side by side.
+
+The stand-in kernel of a program computes in rounds, and only the card shows how long a round takes. So before the first
+candidate, the number of rounds is found that takes the time that the workload gives its kernels. The model predicts
+with the measured time of these rounds, or of the user's own kernels.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
+from streamsim.answer import Answer
 from streamsim.code import Language
 from streamsim.device import Device, known_within
+from streamsim.displayed import Result, attributes
 from streamsim.errors import InputError
 from streamsim.files import check_writable
-from streamsim.program import Config, Workload
+from streamsim.program import Config, Workload, WorkloadKernel
+from streamsim.report import Table, facts
 from streamsim.search import Proposals, proposals
+from streamsim.text import counted, format_change, format_seconds
 from streamsim_validate.gpu import Gpu
 from streamsim_validate.gpu import connections as default_connections
 from streamsim_validate.progress import OnStep, quietly
@@ -39,11 +48,200 @@ from streamsim_validate.records import (
     relative_deviation,
 )
 from streamsim_validate.run.campaign import REPEATS, fingerprint
-from streamsim_validate.run.kernels import FEW, Kernels, timed
-from streamsim_validate.run.measuring import Planned, Runner, measure
+from streamsim_validate.run.measuring import Planned, Replays, Runner, measure
 from streamsim_validate.run.programs import Programs
-from streamsim_validate.run.replays import Replays
-from streamsim_validate.run.tuned import Tried, Tuned
+
+FEW, MANY, MOST = 1, 64, 1_000_000  # rounds of the stand-in
+TRIES = 8
+NEAR = 0.02
+FLAT, STEEPER = 0.2, 16  # if the time rises by less than this share, STEEPER times as many rounds are tried next
+
+
+class Kernels(NamedTuple):
+    """Seconds of all kernels over all the work, said and measured. ``work``: rounds of the stand-in; 0: no stand-in."""
+
+    work: int
+    said_s: float
+    measured_s: float
+
+
+def timed(
+    workload: Workload, device: Device, has_own: bool, time_of: Callable[[int], float]
+) -> tuple[Kernels, Workload]:
+    """Return the time of the workload's kernels in its programs, and the workload whose kernels take it.
+
+    ``has_own``: the kernels are the user's. ``time_of``: measures all kernels with so many rounds of the stand-in.
+    """
+    said = said_s(workload, device)
+    work, measured_s = (0, time_of(FEW)) if has_own else rounds_for(sum(said), time_of)
+    found = Kernels(work, sum(said), measured_s)
+    ratio = found.measured_s / found.said_s
+    kernels = (_taking(kernel, one, ratio) for kernel, one in zip(workload.kernels, said, strict=True))
+    return found, replace(workload, kernels=tuple(kernels))
+
+
+def said_s(workload: Workload, device: Device) -> list[float]:
+    """Return the seconds of each kernel over all the work. Raises InputError for an unknown kernel."""
+    (whole,) = workload.cut(1)
+    alone = (replace(workload, kernels=(kernel,)) for kernel in workload.kernels)
+    return [sum(device.occupancy(launch).alone_s for launch in one.launches(whole)) for one in alone]
+
+
+def _taking(kernel: WorkloadKernel, said: float, ratio: float) -> WorkloadKernel:
+    """Return the kernel with ``ratio`` times the time ``said``."""
+    if kernel.is_timed:
+        return kernel.scaled(ratio)
+    return WorkloadKernel(kernel.name, said * ratio, fill=kernel.fill, launches=kernel.launches)
+
+
+def rounds_for(wanted_s: float, time_of: Callable[[int], float]) -> tuple[int, float]:
+    """Return how many rounds take nearest to ``wanted_s``, and their seconds. ``time_of`` measures some rounds.
+
+    The time grows with the rounds once it exceeds the time of the memory. So times above ``wanted_s`` show the growth.
+    """
+    known = {FEW: time_of(FEW)}
+    while known[FEW] < wanted_s * (1 - NEAR) and len(known) < TRIES:
+        work = round(min(max(_guess(known, wanted_s), FEW), MOST))
+        if work in known:
+            break
+        known[work] = time_of(work)
+        if abs(known[work] / wanted_s - 1) <= NEAR:
+            break
+    found = min(known, key=lambda work: abs(known[work] - wanted_s))
+    return found, known[found]
+
+
+def _guess(known: dict[int, float], wanted_s: float) -> float:
+    """Return the rounds to try next, by a line.
+
+    The line goes through two known times above ``wanted_s``, else from 0 to the only one above, else through the two
+    longest.
+    """
+    longer = sorted(work for work, seconds in known.items() if seconds > wanted_s)[:2]
+    if len(longer) == 1:
+        return longer[0] * wanted_s / known[longer[0]]
+    if len(known) == 1:
+        return MANY
+    below, above = longer or sorted(known)[-2:]
+    rise_s = known[above] - known[below]
+    if not longer and rise_s < FLAT * known[above]:
+        return STEEPER * above
+    return below + (wanted_s - known[below]) * (above - below) / rise_s if rise_s > 0 else FEW
+
+
+HEADS = ("measured, in order", "time", "scatter", "error of the prediction")
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """A measured candidate. ``scatter``: the standard deviation of the measured times, over their median."""
+
+    config: Config
+    predicted_s: float
+    measured_s: float
+    scatter: float
+
+    def plain(self) -> dict[str, Any]:
+        """Return the configuration and the numbers as one flat object."""
+        return {**msgspec.to_builtins(self.config), **attributes(self, "predicted_s", "measured_s", "scatter")}
+
+
+class Tuned(Result, msgspec.Struct, frozen=True):
+    """The result of a tuning. Times in seconds: wall times from the first call until the last synchronisation ends.
+
+    - ``workload``: the work that is predicted.
+    - ``tried``: in the order of measuring, the model's pick first. ``found``: the fastest of them.
+    - ``picked_s``, ``found_s``: the times of these two, measured side by side.
+    - ``gain``: ``picked_s`` over ``found_s``, from ``gain_low`` to ``gain_high`` with a probability of 90 %.
+    - ``promise``: the share by which any other candidate is expected to be faster.
+    - ``left_out``: the candidates that could not be measured, with the reasons.
+    - ``known_within``: the relative error of the predictions if the profile's latencies are assumed; else 0.
+    - ``kernels``: the time of the kernels in programs; None if schedules were replayed.
+    """
+
+    workload: Workload
+    tried: tuple[Tried, ...]
+    found: Config
+    picked_s: float
+    found_s: float
+    gain: float
+    gain_low: float
+    gain_high: float
+    promise: float
+    candidates: int
+    left_out: dict[str, str]
+    known_within: float = 0.0
+    kernels: Kernels | None = None
+
+    @property
+    def picked(self) -> Config:
+        """Return the model's pick: the first candidate that could be measured."""
+        return self.tried[0].config
+
+    @property
+    def is_sure(self) -> bool:
+        """True if the found program is faster than the model's pick beyond the scatter of the measurements."""
+        return self.gain_low > 1
+
+    @property
+    def _measured(self) -> Table:
+        rows = tuple(
+            (
+                one.config.words,
+                format_seconds(one.measured_s),
+                f"+- {one.scatter:.1%}",
+                format_change(one.predicted_s / one.measured_s - 1),
+            )
+            for one in self.tried
+        )
+        return Table("", (rows,), HEADS, frozenset({1, 2, 3}))
+
+    @property
+    def _side_by_side(self) -> Table:
+        both = (("model", self.picked_s, self.picked.words), ("found", self.found_s, self.found.words))
+        return facts("", (both,))
+
+    def _verdict(self) -> str:
+        if self.picked == self.found:
+            return "What the model picked is the fastest that was measured"
+        between = f"{self.gain:.3f}x, 90 % interval {self.gain_low:.3f}x to {self.gain_high:.3f}x, side by side"
+        if not self.is_sure:
+            return f"What was found is no faster than what the model picked, beyond what measuring scatters: {between}"
+        return f"What was found is faster than what the model picked: {between}"
+
+    @property
+    def _about_kernels(self) -> tuple[str, ...]:
+        """Return a sentence about the time of the kernels, unless schedules were replayed."""
+        if self.kernels is None:
+            return ()
+        rounds = counted(self.kernels.work, "round")
+        who = f"A stand-in of {rounds} takes" if self.kernels.work else "Your kernels take"
+        took, said = format_seconds(self.kernels.measured_s), format_seconds(self.kernels.said_s)
+        return (f"{who} {took} over all the work, where {said} was said; the predictions are of that",)
+
+    def answer(self, data: dict[str, Any], notes: tuple[str, ...] = ()) -> Answer:
+        """Return the measured programs, those that failed, and what was found beside the model's pick."""
+        failed = (f"not measured: {words}: {why}" for words, why in self.left_out.items())
+        return Answer(
+            title=f"{len(self.tried)} of {self.candidates} programs measured",
+            verdict=(self._verdict(), f"No other program promises to be more than {self.promise:.1%} faster"),
+            tables=(self._measured, *failed, self._side_by_side),
+            notes=(*self._about_kernels, *notes),
+            data=data,
+            rows=[one.plain() for one in self.tried],
+        )
+
+    def _answer(self) -> Answer:
+        return self.answer(self.to_json())
+
+    def _json(self) -> dict[str, Any]:
+        gains = ("picked_s", "found_s", "gain", "gain_low", "gain_high", "is_sure", "promise")
+        return {
+            **attributes(self, "picked", "found", *gains),
+            "tried": [one.plain() for one in self.tried],
+            **attributes(self, "candidates", "left_out", "workload"),
+            **({} if self.kernels is None else {"kernels": self.kernels._asdict()}),
+        }
+
 
 BUDGET = 10
 LEAST_FAILURES = 10
