@@ -1,8 +1,10 @@
 """The best number of chunks and streams for a workload."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import msgspec
@@ -37,18 +39,17 @@ from streamsim.cli.work import (
     timed_alone_noted,
     workload_inputs,
 )
-from streamsim.code import FRONT_END_OF, LANGUAGES, Language, code_of_layers
+from streamsim.code import FRONT_END_OF, LANGUAGES, Language, code_of, code_of_layers
 from streamsim.collector import collector_off
 from streamsim.device import CALLS, COMPILED, Device, front_end_of, names_front_end
 from streamsim.errors import InputError
 from streamsim.files import write_text
-from streamsim.program import Config, Layers, Loop, Offload, Schedule, Workload
+from streamsim.program import Layers, Loop, Offload, Workload
 from streamsim.search import BUDGET_OPS, MOST_DEPTH, SLOW, Best, Grid, best, best_offload, best_program, is_fast
 from streamsim.text import one_line
-from streamsim.transform import LayersSource, Scenario, changed_by
+from streamsim.transform import LayersSource, Scenario, Source, changed_by
 
 SEARCHED = {"--chunks", "--streams", "--order", "--buffers", "--launch"}  # options of predict that a search varies
-NOT_TAKEN = ("exact", "page")  # of a workload's options, besides those of a pipeline
 
 
 @click.command("best", cls=BriefCommand)
@@ -73,12 +74,8 @@ NOT_TAKEN = ("exact", "page")  # of a workload's options, besides those of a pip
 def best_command(
     context: click.Context,
     /,
-    max_chunks: int,
-    max_streams: int,
-    exact: bool,
     language: Language | None,
     output: Path | None,
-    independent: bool,
     fail_if: tuple[Condition, ...],
     **_: Any,
 ) -> int:
@@ -102,135 +99,119 @@ def best_command(
       streamsim best --layers layers.toml --memory-limit 8GiB --reserve 2GiB
       streamsim best program.json --device h200 --independent
     """  # noqa: D301 - click wants the backspace itself
-    program = _program_asked(language, output)
-    issued, asked_of = read_issued(context), picked(DeviceOptions, context.params)
-    if isinstance(issued, LayersSource):
-        return judged(fail_if, _best_layers(context.params, issued.layers, asked_of, exact, program))
-    if isinstance(issued, Given):
-        refuse(context, NOT_TAKEN, f"does not go with the program {context.params['workload']}; leave the option out")
-        asked_of, most = on_own_card(context, asked_of, issued), (max_chunks, max_streams)
-        file = context.params["workload"]
-        return judged(fail_if, _best_program(issued.schedule, file, asked_of, independent, most, program))
-    if independent:
-        raise InputError("--independent: needs a program with steps; give a recording or a schedule")
-    if isinstance(issued, Loop):
-        what = "is a training loop, whose best `streamsim loop` finds; expected a workload"
-        raise InputError(one_line(f"{context.params['workload']}: {what}"))
-    workload, asked_of = asked_of.written_in(issued.workload, language)
-    card = asked_of.load_for(workload)
-    if program is not None:
-        _note_calls_of_another(card, program[0])
-    grid = Grid(
-        chunks=tuple(range(1, max_chunks + 1)),
-        streams=tuple(range(1, max_streams + 1)),
-        memory_limit_bytes=asked_of.memory_limit,
-        **grid_fields(context.params, workload, card),
-    )
-    return judged(fail_if, _best_of_grid(workload, card, grid, exact, asked_of, program))
-
-
-def _program_asked(language: Language | None, output: Path | None) -> tuple[Language, Path] | None:
     if (language is None) is not (output is None):
         raise InputError("--as, --output: the program needs a language and a file; give both")
-    return None if language is None or output is None else (language, output)
+    issued, path = read_issued(context), context.params["workload"]
+    match issued:
+        case LayersSource():
+            found = _layers(context.params, issued.layers)
+        case Given():
+            refuse(context, ("exact", "page"), f"does not go with the program {path}; leave the option out")
+            found = _program(context, issued)
+        case Loop():
+            what = "is a training loop, whose best `streamsim loop` finds; expected a workload"
+            raise InputError(one_line(f"{path}: {what}"))
+        case Source():
+            refuse(context, ("independent",), "needs a program with steps; give a recording or a schedule")
+            found = _workload(context.params, issued.workload)
+    if language is not None and output is not None:
+        write_text(found.text(language), output)
+    answer = best_answer(found.best, found.assumed, found.command, found.inputs)
+    emit(answer, found.best.card)
+    fastest = {"makespan_s": found.best.best.makespan_s, "speedup": found.best.speedup}  # of --fail-if
+    return judged(fail_if, {**answer.data, **fastest})
 
 
-def _best_of_grid(
-    workload: Workload,
-    card: Device,
-    grid: Grid,
-    exact: bool,
-    asked_of: DeviceOptions,
-    program: tuple[Language, Path] | None,
-) -> dict[str, Any]:
-    workload, of_events = timed_alone_noted(workload, card)
-    with collector_off():  # what the search and its imports make stays, and looking at it takes a tenth of it all
-        found = _search(workload, card, grid, exact)
-    if program is not None:
-        from streamsim.code import code_of
+class _Found(NamedTuple):
+    """What a search found, what it was asked for, and what writes the program to use in a language.
 
-        write_text(code_of(workload, found.simplest.config, program[0]), program[1])
-    chunks = max(one.config.chunks for one in (found.best, found.simplest, found.compared["usual"]))
-    assumed = [*of_events, *kernel_assumptions(workload, chunks, card, found.simplest.config.launch)]
-    asked = msgspec.to_builtins(grid) | {
-        "chunks": [grid.chunks[0], grid.chunks[-1]],
-        "streams": [grid.streams[0], grid.streams[-1]],
-    }
-    inputs = {**workload_inputs(workload), "grid": asked, **asked_of.inputs()}
-    return _report(found, inputs, program, assumed, predicting(SEARCHED) if page_asked() else "")
-
-
-def _best_layers(
-    params: dict[str, Any],
-    layers: Layers,
-    asked_of: DeviceOptions,
-    exact: bool,
-    program: tuple[Language, Path] | None,
-) -> dict[str, Any]:
-    if program and asked_of.front_end is None and not names_front_end(str(asked_of.device)):
-        asked_of = replace(asked_of, front_end=FRONT_END_OF[program[0]])  # the choice is of that program
-    card, depth, budget = asked_of.load(), params["max_depth"] or MOST_DEPTH, None if exact else BUDGET_OPS
-    if program is not None:
-        _note_calls_of_another(card, program[0])
-        code_of_layers(layers, Offload(), program[0])  # what cannot be written is an error before a long search
-    limits = asked_of.memory_limit, params["reserve"], params["host_memory_limit"]
-    with collector_off(), progress_bar("searching") as progress, noting_compilation():
-        found = best_offload(layers, card, *limits, depth, progress, budget)
-    if program is not None:
-        write_text(code_of_layers(layers, found.simplest.config, program[0]), program[1])
-    inputs = {"layers": msgspec.to_builtins(layers), "max_depth": params["max_depth"], "reserve_bytes": limits[1]}
-    return _report(found, {**inputs, "host_memory_limit_bytes": limits[2], **asked_of.inputs()}, program)
-
-
-def _best_program(
-    schedule: Schedule,
-    file: Path | None,
-    asked_of: DeviceOptions,
-    independent: bool,
-    most: tuple[int, int],
-    program: tuple[Language, Path] | None,
-) -> dict[str, Any]:
-    """Search the changes of a program, and write the ``program`` to use if that is asked for.
-
-    ``file``: the file of the schedule; ``most``: the most chunks and streams.
+    ``command``: predicts the workload on the device if the options of a configuration are added; empty if none does.
     """
-    card = asked_of.load()
-    with noting_compilation():
-        found = best_program(schedule, card, independent, *most)
-    if program is not None:
-        changes = found.simplest.config.changes
-        depth = next((int(change.option.split()[1]) for change in changes if change.kind == "--prefetch"), 0)
-        issued = changed_by((c for c in changes if c.kind != "--prefetch"), Scenario(schedule, card)).case.schedule
-        write_text(code_of_steps_noted(issued, program[0], depth), program[1])
-    return _report(found, {"program": str(file), **asked_of.inputs(), "independent": independent}, program)
+
+    best: Best[Any]
+    inputs: dict[str, Any]
+    text: Callable[[Language], str]
+    assumed: Sequence[str] = ()
+    command: str = ""
 
 
-def _note_calls_of_another(card: Device, language: Language) -> None:
-    """Write a note if the calls counted are not those of the language in which the program is written."""
-    front_end = front_end_of(card)
-    if front_end != FRONT_END_OF[language] and not (front_end == CALLS and FRONT_END_OF[language] == COMPILED):
-        calls = "bare calls" if front_end in (CALLS, COMPILED) else f"those of {front_end}"
-        note(f"the counted calls are {calls}, but the program is written for {language}; leave the front end out")
-
-
-def _search(workload: Workload, card: Device, grid: Grid, exact: bool) -> "Best[Config]":
-
+def _workload(params: dict[str, Any], workload: Workload) -> _Found:
+    """Search the grid of a workload."""
+    language, budget = params["language"], None if params["exact"] else BUDGET_OPS
+    workload, asked = picked(DeviceOptions, params).written_in(workload, language)
+    card = asked.load_for(workload)
+    _note_calls_of_another(card, language)
+    chunks, streams = params["max_chunks"], params["max_streams"]
+    grid = Grid(
+        chunks=tuple(range(1, chunks + 1)),
+        streams=tuple(range(1, streams + 1)),
+        memory_limit_bytes=asked.memory_limit,
+        **grid_fields(params, workload, card),
+    )
+    inputs = {
+        **workload_inputs(workload),
+        "grid": msgspec.to_builtins(grid) | {"chunks": [1, chunks], "streams": [1, streams]},
+        **asked.inputs(),
+    }
+    workload, of_events = timed_alone_noted(workload, card)
     if not is_fast():
         grid.within(card.memory_bytes).configs(workload)  # an empty grid is an error before anything else is said
         note(f"{SLOW}, and so searches any grid to its end")
-    with progress_bar("searching") as progress, noting_compilation():
-        return best(workload, card, grid, progress, budget_ops=None if exact else BUDGET_OPS)
+    with _searching() as progress:
+        found = best(workload, card, grid, progress, budget_ops=budget)
+    config = found.simplest.config
+    most = max(one.config.chunks for one in (found.best, found.simplest, found.compared["usual"]))
+    assumed = [*of_events, *kernel_assumptions(workload, most, card, config.launch)]
+    command = predicting(SEARCHED) if page_asked() else ""
+    return _Found(found, inputs, partial(code_of, workload, config), assumed, command)
 
 
-def _report(
-    found: "Best[Any]",
-    inputs: dict[str, Any],
-    program: tuple[Language, Path] | None,
-    assumed: Sequence[str] = (),
-    command: str = "",
-) -> dict[str, Any]:
-    """Print the result. Return its JSON, with the time and the speed-up of the fastest program at the top."""
-    answer = best_answer(found, assumed, command, inputs)
-    wrote = () if program is None else (f"wrote {program[1]}",)
-    emit(replace(answer, notes=(*answer.notes, *wrote)), found.card)
-    return {**answer.data, "makespan_s": found.best.makespan_s, "speedup": found.speedup}
+def _layers(params: dict[str, Any], layers: Layers) -> _Found:
+    """Search the placements of layers."""
+    language, asked = params["language"], picked(DeviceOptions, params)
+    if language and asked.front_end is None and not names_front_end(str(asked.device)):
+        asked = replace(asked, front_end=FRONT_END_OF[language])  # the choice is of that program
+    card, depth, budget = asked.load(), params["max_depth"] or MOST_DEPTH, None if params["exact"] else BUDGET_OPS
+    _note_calls_of_another(card, language)
+    if language:
+        code_of_layers(layers, Offload(), language)  # what cannot be written is an error before a long search
+    reserve, on_host = params["reserve"], params["host_memory_limit"]
+    with _searching() as progress:
+        found = best_offload(layers, card, asked.memory_limit, reserve, on_host, depth, progress, budget)
+    limits = {"reserve_bytes": reserve, "host_memory_limit_bytes": on_host}
+    inputs = {"layers": msgspec.to_builtins(layers), "max_depth": params["max_depth"], **limits, **asked.inputs()}
+    return _Found(found, inputs, partial(code_of_layers, layers, found.simplest.config))
+
+
+def _program(context: click.Context, given: Given) -> _Found:
+    """Search the changes of a program."""
+    params = context.params
+    asked = on_own_card(context, picked(DeviceOptions, params), given)
+    card, independent = asked.load(), params["independent"]
+    with noting_compilation():
+        found = best_program(given.schedule, card, independent, params["max_chunks"], params["max_streams"])
+
+    def text(language: Language) -> str:
+        changes = found.simplest.config.changes
+        depth = next((int(change.option.split()[1]) for change in changes if change.kind == "--prefetch"), 0)
+        others = (change for change in changes if change.kind != "--prefetch")
+        return code_of_steps_noted(changed_by(others, Scenario(given.schedule, card)).case.schedule, language, depth)
+
+    return _Found(found, {"program": str(params["workload"]), **asked.inputs(), "independent": independent}, text)
+
+
+@contextmanager
+def _searching() -> Iterator[Callable[[int, int], None] | None]:
+    # what the search and its imports make stays, and looking at it takes a tenth of it all
+    with collector_off(), progress_bar("searching") as progress, noting_compilation():
+        yield progress
+
+
+def _note_calls_of_another(card: Device, language: Language | None) -> None:
+    """Write a note if the calls counted are not those of the language in which the program is written."""
+    front_end = front_end_of(card)
+    if language is None or front_end == FRONT_END_OF[language]:
+        return
+    if front_end != CALLS or FRONT_END_OF[language] != COMPILED:
+        calls = "bare calls" if front_end in (CALLS, COMPILED) else f"those of {front_end}"
+        note(f"the counted calls are {calls}, but the program is written for {language}; leave the front end out")

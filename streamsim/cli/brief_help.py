@@ -19,6 +19,7 @@ MOST_COLUMNS = 100
 GROUPS = {
     "The work": ("h2d", "kernel", "d2h", "layers", "batch", "sample", "step", "load", "workers", "measured"),
     "How it is cut and issued": ("chunks", "streams", "order", "buffers", "memory", "max_chunks", "max_streams"),
+    "What is changed": ("pin", "async", "prefetch", "graph", "independent"),
     "The device": ("device", "settings", "memory_limit", "profile"),
     "What is measured": ("suite", "front_ends", "budget", "kernels", "repeats"),
     "The result": ("form", "as_json", "all", "output", "language", "plot", "page", "explain", "fail_if", "fix"),

@@ -72,11 +72,9 @@ def code_command(context: click.Context, /, language: Written | None, output: Pa
       streamsim code --layers layers.toml --depth 3 --resident head --as pytorch -o offload.py
       streamsim code --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --as schedule -o schedule.json
     """  # noqa: D301 - click wants the backspace itself
-    issued, path = read_issued(context), context.params["workload"]
+    issued = read_issued(context)
     if language is None and output is not None:
         language = WRITTEN_AS.get(output.suffix)
-    if isinstance(issued, Given) and output and path and output.exists() and output.samefile(path):
-        raise InputError(one_line(f"-o {output}: is the file that is read; give another name"))
     if language == SCHEDULE:
         text = _schedule(issued).decode()
     else:
@@ -121,37 +119,27 @@ def code_of_issued(issued: Issued, language: Language) -> str:
             return write(issued.schedule, language)
 
 
-def _said(
-    language: Language | None,
-    front_end: str = "",
-    output: Path | None = None,
-    languages: Sequence[Language] = LANGUAGES,
-) -> Language:
-    """``front_end``: the workload's, which says in which language it is written; so may the name of ``output``."""
-    if language is None and output is not None and output.suffix == ".py" and not front_end and len(languages) > 1:
-        raise InputError(
-            one_line(f"-o {output}: a program in Python is in CuPy or PyTorch; add --as cupy or --as pytorch")
-        )
-    if language is None:
-        of_it = f"the workload's front_end {shown(front_end)} is none that programs are written in" if front_end else ""
-        choice = f"one of {', '.join(languages)}" if len(languages) > 1 else languages[0]
-        raise InputError(f"--as: {of_it or 'no language'}; give {choice}")
-    return language
+def _said(language: Language | None, front_end: str, output: Path | None, languages: Sequence[Language]) -> Language:
+    """Return the language to write. ``front_end``: the workload's, which may be none that programs are written in."""
+    if language is not None:
+        return language
+    if output is not None and output.suffix == ".py" and not front_end and len(languages) > 1:
+        what = "a program in Python is in CuPy or PyTorch; add --as cupy or --as pytorch"
+        raise InputError(one_line(f"-o {output}: {what}"))
+    of_it = f"the workload's front_end {shown(front_end)} is none that programs are written in" if front_end else ""
+    choice = f"one of {', '.join(languages)}" if len(languages) > 1 else languages[0]
+    raise InputError(f"--as: {of_it or 'no language'}; give {choice}")
 
 
 def code_of_steps_noted(schedule: Schedule, language: Language, depth: int = 0) -> str:
     """Return :func:`code_of_steps`, with notes on the host's work in the schedule, and whether a pipeline has it."""
     text = code_of_steps(schedule, language, depth)
-    work_s = repeated_step(schedule).workload.host_work_s
-    if work_s:
-        note(
-            f"the host's own work for a step, {format_seconds(work_s)}, is before the step's first call in the pipeline"
-        )
+    if work_s := repeated_step(schedule).workload.host_work_s:
+        own = f"the host's own work for a step, {format_seconds(work_s)},"
+        note(f"{own} is before the step's first call in the pipeline")
     if has_more(schedule):
-        note(
-            "what the host does for its calls (work without a name, up to 1 ms at a time) is not in the pipeline, nor"
-            " are its waits, but for copies"
-        )
+        calls = "what the host does for its calls (work without a name, up to 1 ms at a time)"
+        note(f"{calls} is not in the pipeline, nor are its waits, but for copies")
     return text
 
 

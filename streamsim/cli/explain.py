@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
-from click.core import ParameterSource
+from msgspec.structs import replace
 
 from streamsim.advice import Explanation, explain
-from streamsim.analysis import Bound, work_bound
 from streamsim.answer import Answer, diagnosis_answer, explanation_answer, explanations_answer
 from streamsim.cli.beside import write_beside
 from streamsim.cli.brief_help import BriefCommand
@@ -33,8 +31,7 @@ from streamsim.cli.options import (
 from streamsim.cli.page import page_asked, page_option
 from streamsim.cli.printing import OWN_CARD, emit
 from streamsim.cli.recording import choices_of, not_replayed_answer, recorded_answer
-from streamsim.cli.side_by_side import check_single
-from streamsim.cli.work import Work, on_own_card, place_layers, programs_of, work_of
+from streamsim.cli.work import ALONE, Work, is_given, on_own_card, place_layers, programs_of, refuse, work_of
 from streamsim.device import within_words, write_device
 from streamsim.diagnosis import Measured, diagnose
 from streamsim.errors import OK, InputError
@@ -43,6 +40,8 @@ from streamsim.program import Schedule, Workload, write_schedule
 from streamsim.report import plot_remedied, save_picture
 from streamsim.text import one_line
 from streamsim.transform import LoopSource, Source
+
+FILES = ("plot", "trace", "remedied", "save_profile")  # options of files to write
 
 
 @click.command("explain", cls=BriefCommand)
@@ -70,14 +69,10 @@ def explain_command(
     context: click.Context,
     /,
     workload: Path | None,
-    plot: Path | None,
-    trace: Path | None,
-    remedied: Path | None,
-    save_profile: Path | None,
-    fail_if: tuple[Condition, ...],
     others: tuple[Path, ...],
     measured: tuple[Measured, ...] | None,
     as_list: bool,
+    fail_if: tuple[Condition, ...],
     **_: Any,
 ) -> int:
     """Say why a pipeline takes longer than its busiest engine alone: what each cause loses, and what to do first.
@@ -112,60 +107,63 @@ def explain_command(
       streamsim explain --h2d 200MB --kernel 4ms --d2h 50MB --chunks 8 --streams 4 --device rtx4090 --measured 14.5ms
       streamsim explain --h2d 200MB --kernel 4ms --d2h 50MB --chunks 8 --device a100 --measured 1:14.4ms,4:11.2ms
     """  # noqa: D301 - click wants the backspace itself
-    files = {"plot": plot, "trace": trace, "remedied": remedied, "save-profile": save_profile}
-    path, read = workload, {**files, "page": page_asked()}
+    asked = (*FILES, "page", "fail_if", "measured")
     if others:
-        single: dict[str, Any] = {**read, "fail-if": fail_if, "measured": measured, "list": as_list}
-        single |= {"layers": context.params["layers"]}
-        check_single(name for name, value in single.items() if value)
-        _explain_several([path for path in (workload, *others) if path], context)
+        refuse(context, (*asked, "as_list", "layers"), ALONE)
+        emit(_several(context, [path for path in (workload, *others) if path]))
         return OK
     if as_list:
         context.meta[OWN_CARD] = True  # no device is asked for
-        emit(choices_of(path))
+        emit(choices_of(workload))
         return OK
-    _spare(path, read)
     try:
         work = work_of(context)
     except NotReplayedError as error:
-        if path is None or fail_if or measured or any(read.values()) or "untraced_time" in part_asked():
+        if workload is None or "untraced_time" in part_asked() or any(is_given(context, name) for name in asked):
             raise
         context.meta[OWN_CARD] = True
-        emit(not_replayed_answer(path, error))
+        emit(not_replayed_answer(workload, error))
         return OK
     if measured is not None:
-        for name, file in files.items():
-            if file is not None:
-                raise InputError(one_line(f"--{name} {file}: does not go with --measured; leave one of them out"))
-        answer = _diagnosed(work, measured)
-    else:
-        answer = _explain(context, path, work, files)
+        refuse(context, FILES, "does not go with --measured; leave one of them out")
+    answer = _explained(context, workload, work) if measured is None else _diagnosed(work, measured)
     emit(answer, work.device)
     replay = answer.data.get("replay")
     off = {"replay": {**replay, "error": abs(replay["error"])}} if replay else {}
     return judged(fail_if, {**answer.data, **off})
 
 
-def _explain(context: click.Context, path: Path | None, work: Work, files: dict[str, Path | None]) -> Answer:
+def _several(context: click.Context, paths: Sequence[Path]) -> Answer:
+    """Return a row for the program in each of several files."""
+    found: list[tuple[str, Explanation]] = []
+    notes: dict[str, None] = {}
+    for path, given in programs_of(context, paths):
+        device = on_own_card(context, picked(DeviceOptions, context.params), given).load()
+        with noting_compilation():
+            found.append((str(path), explain(given.schedule, device)))
+        notes |= dict.fromkeys(within_words(device))
+    return explanations_answer(found, list(notes))
+
+
+def _explained(context: click.Context, path: Path | None, work: Work) -> Answer:
     """Return why the work takes so long, above it what was recorded of it, and write the files."""
     with noting_compilation():
         explanation = explain(*work.case[:3])
+    command = _whatif_words(context, path) if path is not None else ""
+    answer = explanation_answer(explanation, work.bound, work.assumed, work.inputs, command)
+    plot, trace, remedied, save_profile = (context.params[name] for name in FILES)
     given = work.given
-    named = context.get_parameter_source("device") is ParameterSource.COMMANDLINE
-    command = whatif_words(context, path) if path is not None else ""
-    answer = explanation_answer(explanation, bound_of_work(work), work.assumed, work.inputs, command)
-    plot, trace, remedied, save_profile = files.values()
     if path is not None and given is not None and given.replayed is not None:
-        if named:
+        is_on_another = is_given(context, "device")
+        if is_on_another:
             whole, _, without = given.replayed
             given = replayed(path.name, whole, without.untraced_s, work.device)
-        answer, found = recorded_answer(given, answer, named)
+        answer, found = recorded_answer(given, answer, is_on_another)
         write_beside({"recorded": found.recorded, "replayed": found.timeline}, plot, trace)
         if save_profile is not None:
             write_device(found.device, save_profile)
-    elif save_profile is not None:
-        raise InputError(one_line(f"--save-profile {save_profile}: needs a recording; give its file"))
     else:
+        refuse(context, ("save_profile",), "needs a recording; give its file")
         write_beside({"predicted": explanation.timeline}, None, trace)
         if plot is not None:
             save_picture(partial(plot_remedied, explanation), plot)
@@ -174,45 +172,24 @@ def _explain(context: click.Context, path: Path | None, work: Work, files: dict[
     return answer
 
 
-def whatif_words(context: click.Context, path: Path) -> str:
+def _whatif_words(context: click.Context, path: Path) -> str:
     """Return the command that changes the same part of a file's program on the same device."""
     said = ["streamsim", "whatif", str(path)]
     for name, value in part_asked().items():
         said += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
     for name in ("device", "connections"):
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        if is_given(context, name):
             said += [f"--{name}", str(context.params[name])]
     return one_line(shlex.join(said))
-
-
-def _spare(path: Path | None, written: dict[str, Path | None]) -> None:
-    """Raise InputError if the file that is read would be written over."""
-    for option, file in written.items():
-        if path is not None and file is not None and file.exists() and path.exists() and file.samefile(path):
-            raise InputError(one_line(f"--{option} {file}: is the file that is read; give another name"))
-
-
-def _explain_several(paths: Sequence[Path], context: click.Context) -> None:
-    """Explain the programs in several files, and print a row for each."""
-    found: list[tuple[str, Explanation]] = []
-    notes: dict[str, None] = {}
-    for path, given in programs_of(context, paths):
-        device = on_own_card(context, picked(DeviceOptions, context.params), given).load()
-        with noting_compilation():
-            found.append((str(path), explain(given.schedule, device, None)))
-        notes |= dict.fromkeys(within_words(device))
-    emit(explanations_answer(found, list(notes)))
 
 
 def _remedied(explanation: Explanation, path: Path) -> Schedule:
     """Return the schedule with the changes to make first, or else with those that gain most."""
     first = explanation.first or explanation.tried.fastest
-    if first is None:
-        raise InputError(one_line(f"--remedied {path}: {explanation.advice}; nothing to save"))
-    schedule = first.made.case.schedule
-    if schedule == explanation.timeline.schedule:
-        raise InputError(one_line(f"--remedied {path}: the schedule stays as it is: {first.text}; nothing to save"))
-    return schedule
+    if first is None or first.made.case.schedule == explanation.timeline.schedule:
+        why = explanation.advice if first is None else f"the schedule stays as it is: {first.text}"
+        raise InputError(one_line(f"--remedied {path}: {why}; nothing to save"))
+    return first.made.case.schedule
 
 
 def _diagnosed(work: Work, measured: tuple[Measured, ...]) -> Answer:
@@ -223,17 +200,9 @@ def _diagnosed(work: Work, measured: tuple[Measured, ...]) -> Answer:
         raise InputError("--measured: says nothing of a training loop; give a recording of some steps")
     if isinstance(work.source, Source):
         program, config = work.source.workload, work.source.config
-        meant = msgspec.structs.replace(config, streams=measured[0].streams or config.streams).schedule(program)
+        meant = replace(config, streams=measured[0].streams or config.streams).schedule(program)
         if config.chunks == 1 and config.streams > 1:
             note(f"--streams {config.streams}: one chunk runs in one stream; give --chunks, the number of its pieces")
     with noting_compilation():
         found = diagnose(program, work.device, measured, config)
     return diagnosis_answer(found, simulate(meant, work.device) if page_asked() else None, work.inputs)
-
-
-def bound_of_work(work: Work) -> Bound | None:
-    """Return the time that no way to cut and issue a workload beats, with the memory and launch of the work."""
-    if not isinstance(work.source, Source):
-        return None
-    workload, config = work.source.workload, work.source.config
-    return work_bound(workload, work.device, config.memory, config.launch)

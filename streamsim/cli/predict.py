@@ -5,76 +5,33 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 from msgspec.structs import replace
 
 from streamsim.advice import explain
 from streamsim.analysis import Prediction, interval, predict, without_ring
 from streamsim.answer import prediction_answer
 from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.explain import bound_of_work
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
-from streamsim.cli.given import PROGRAM, kind_of_file
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
     COUNT,
     FILE,
     OUTPUT,
-    DeviceOptions,
     Listed,
-    all_of,
     device_options,
     output_options,
     part_options,
-    picked,
     pipeline_options,
     take_several,
 )
 from streamsim.cli.page import page_option
 from streamsim.cli.printing import emit
-from streamsim.cli.side_by_side import (
-    Shown,
-    check_single,
-    listed,
-    print_configurations,
-    print_programs,
-)
-from streamsim.cli.work import Work, place_layers, programs_of, work_of
-from streamsim.errors import OK, InputError
+from streamsim.cli.side_by_side import predict_several
+from streamsim.cli.work import ALONE, Work, place_layers, refuse, work_of
+from streamsim.errors import OK
 from streamsim.recorded import write_recording
 from streamsim.report import plot_compared, plot_remedied, save_picture, write_trace
 from streamsim.transform import Source
-
-explain_option = click.option(
-    "--explain", is_flag=True, help="Also print what each cause loses, as streamsim explain does."
-)
-formulas_option = click.option(
-    "--formulas", is_flag=True, help="Also print the times of published formulas, and what each assumes."
-)
-interval_options = all_of(
-    click.option(
-        "--samples",
-        type=COUNT,
-        help="Also print the interval that holds the time in 90 % of this many draws from the profile's spread, such as"
-        " 1000.",
-    ),
-    click.option(
-        "--seed", type=int, default=0, show_default=True, help="Seed of the draws; the same seed gives the same times."
-    ),
-)
-
-
-class _Wanted(msgspec.Struct, frozen=True):
-    """What to report of a prediction."""
-
-    plot: Path | None
-    trace: Path | None
-    recording: Path | None
-    explain: bool
-    formulas: bool
-    samples: int | None
-    seed: int
-    fail_if: tuple[Condition, ...]
 
 
 @click.command("predict", cls=BriefCommand)
@@ -90,12 +47,30 @@ class _Wanted(msgspec.Struct, frozen=True):
     type=OUTPUT,
     help="Save the trace that PyTorch's profiler would record, for streamsim explain: a .json or .json.gz file.",
 )
-@explain_option
-@formulas_option
-@interval_options
+@click.option("--explain", is_flag=True, help="Also print what each cause loses, as streamsim explain does.")
+@click.option("--formulas", is_flag=True, help="Also print the times of published formulas, and what each assumes.")
+@click.option(
+    "--samples",
+    type=COUNT,
+    help="Also print the interval that holds the time in 90 % of this many draws from the profile's spread, such as"
+    " 1000.",
+)
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed of the draws; the same seed gives the same times."
+)
 @fail_if_option
 @click.pass_context
-def predict_command(context: click.Context, /, others: tuple[Path, ...], **options: Any) -> int:
+def predict_command(
+    context: click.Context,
+    /,
+    others: tuple[Path, ...],
+    plot: Path | None,
+    trace: Path | None,
+    recording: Path | None,
+    samples: int | None,
+    fail_if: tuple[Condition, ...],
+    **options: Any,
+) -> int:
     """Predict copies in, kernels and copies out, cut into chunks over streams; or a schedule or recording.
 
     The work is a workload's TOML file, the file of a schedule or a recording, or sizes and times: 64MiB is 64 * 1024 *
@@ -127,53 +102,38 @@ def predict_command(context: click.Context, /, others: tuple[Path, ...], **optio
       streamsim predict schedule.json --recording trace.json.gz
       streamsim predict schedule.json --device my-card.toml --connections 32 --json
     """  # noqa: D301 - click wants the backspace itself
-    wanted = picked(_Wanted, options)
-    if listed(options) or others:
-        return _side_by_side(context, others, wanted)
-    work = work_of(context)
-    prediction = predict(work.schedule, work.device)
-    if (bound := bound_of_work(work)) is not None:
-        prediction = prediction.beside(bound)
-    if isinstance(work.source, Source) and work.source.config.buffers is not None:
-        without = without_ring(work.source.config.without_ring().schedule(work.source.workload), work.device)
-        prediction = replace(prediction, without_ring=without)
-    return _report(prediction, work, wanted)
-
-
-def _side_by_side(context: click.Context, others: tuple[Path, ...], wanted: _Wanted) -> int:
-    """Predict several configurations, or programs on several devices. Return the exit code."""
-    params, asked = context.params, picked(DeviceOptions, context.params)
-    single = {name: getattr(wanted, name) for name in ("recording", "explain", "formulas", "samples", "fail_if")}
-    single["layers"] = params["layers"]
-    check_single(name.replace("_", "-") for name, value in single.items() if value)
-    shown, paths = Shown(wanted.plot, wanted.trace), [path for path in (params["workload"], *others) if path]
-    if not others and not (paths and kind_of_file(paths[0]) == PROGRAM):
-        print_configurations(params, asked, shown)
+    if others or any(isinstance(value, Listed) for value in options.values()):
+        refuse(context, ("recording", "explain", "formulas", "samples", "fail_if", "layers"), ALONE)
+        predict_several(context, others, plot, trace)
         return OK
-    if isinstance(asked.connections, Listed):
-        raise InputError(f"--connections {asked.connections}: a program takes one value at a time; give one")
-    print_programs(programs_of(context, paths), asked, shown)
-    return OK
+    work = work_of(context)
+    prediction, explanation, between = _predicted(work), None, None
+    with noting_compilation():
+        if samples is not None:
+            between = interval(work.schedule, work.device, samples, options["seed"])
+        if options["explain"]:
+            explanation = explain(*work.case[:3])
+    if plot is not None:
+        compared = partial(plot_compared, prediction)
+        save_picture(partial(plot_remedied, explanation) if explanation else compared, plot)
+    if trace is not None:
+        write_trace(prediction.timeline, trace)
+    if recording is not None:
+        write_recording(prediction.timeline, recording)
+    answer = prediction_answer(prediction, between, explanation, work.assumed, options["formulas"], work.inputs)
+    emit(answer, work.device)
+    return judged(fail_if, answer.data)
 
 
 take_several(predict_command)
 
 
-def _report(prediction: Prediction, work: Work, wanted: _Wanted) -> int:
-    """Write the files, then print; if a file fails, only its error is printed. Return the exit code."""
-    explanation, between = None, None
-    with noting_compilation():
-        if wanted.samples is not None:
-            between = interval(work.schedule, work.device, wanted.samples, wanted.seed)
-        if wanted.explain:
-            explanation = explain(work.schedule, work.device, work.source)
-    if wanted.plot is not None:
-        compared = partial(plot_compared, prediction)
-        save_picture(partial(plot_remedied, explanation) if explanation else compared, wanted.plot)
-    if wanted.trace is not None:
-        write_trace(prediction.timeline, wanted.trace)
-    if wanted.recording is not None:
-        write_recording(prediction.timeline, wanted.recording)
-    answer = prediction_answer(prediction, between, explanation, work.assumed, wanted.formulas, work.inputs)
-    emit(answer, work.device)
-    return judged(wanted.fail_if, answer.data)
+def _predicted(work: Work) -> Prediction:
+    """Return the prediction; of a workload with the bound of the work, and beside a ring the time without it."""
+    prediction = predict(work.schedule, work.device)
+    if work.bound is not None:
+        prediction = prediction.beside(work.bound)
+    if isinstance(work.source, Source) and work.source.config.buffers is not None:
+        without = without_ring(work.source.config.without_ring().schedule(work.source.workload), work.device)
+        prediction = replace(prediction, without_ring=without)
+    return prediction

@@ -31,11 +31,13 @@ def emit(answer: Answer, device: Device | None = None) -> None:
     context = click.get_current_context()
     asked, given = context.meta, context.params.get("device")
     is_usual = isinstance(given, str) and context.get_parameter_source("device") is ParameterSource.DEFAULT
-    notes = (*answer.notes, f"no --device given: {given}") if is_usual and not asked.get(OWN_CARD) else answer.notes
-    answer = replace(answer, notes=notes, command=shlex.join(called()))
-    if asked.get(PAGE) is not None:
-        write_page(replace(answer, warnings=(*answer.warnings, *asked.get(NOTED, ()))), asked[PAGE])
-        answer = replace(answer, notes=(*answer.notes, f"wrote {asked[PAGE]}"))
+    notes = (f"no --device given: {given}",) if is_usual and not asked.get(OWN_CARD) else ()
+    answer = replace(answer, notes=(*answer.notes, *notes), command=shlex.join(called()))
+    page, output = asked.get(PAGE), context.params.get("output")
+    if page is not None:
+        write_page(replace(answer, warnings=(*answer.warnings, *asked.get(NOTED, ()))), page)
+    wrote = tuple(f"wrote {file}" for file in (output, page) if file is not None)
+    answer = replace(answer, notes=(*answer.notes, *wrote))
     everything = asked.get(EVERYTHING, False)
     with verdict():
         match asked.get(FORM):

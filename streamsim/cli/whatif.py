@@ -1,6 +1,6 @@
 """What changes would bring to a program, each alone and all together."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 from msgspec.structs import replace
 
-from streamsim.advice import WhatIf, what_if
+from streamsim.advice import what_if
 from streamsim.analysis import kernel_assumptions
 from streamsim.answer import what_if_answer
 from streamsim.cli.beside import beside_options, write_beside
@@ -18,6 +18,7 @@ from streamsim.cli.options import (
     CHUNKS,
     FILE,
     DeviceOptions,
+    all_of,
     complete_device,
     device_options,
     format_options,
@@ -27,39 +28,45 @@ from streamsim.cli.options import (
 )
 from streamsim.cli.page import page_option
 from streamsim.cli.printing import emit
-from streamsim.cli.work import Work, place_layers, work_of
+from streamsim.cli.work import Work, is_given, place_layers, work_of
 from streamsim.code import LANGUAGES, Language
 from streamsim.device import MOST_CONNECTIONS, dump_device, load_device
 from streamsim.errors import InputError
 from streamsim.files import write_text
-from streamsim.program import MOST_WORKERS, RecordedTimes, write_schedule
-from streamsim.timeline import Timeline, recorded_timeline
+from streamsim.program import MOST_WORKERS, write_schedule
+from streamsim.timeline import recorded_timeline
 from streamsim.transform import IN_ROUNDS, ISSUE_ORDERS, Case, Change, LoopSource, changed_by, in_making_order, kernels
 from streamsim.transform import changes as make
 
 COUNT = click.IntRange(1, 1024)
-SAME_NAME = (  # options that are called as what makes their change
-    *("keep", "pin", "off_legacy", "drop_sync", "pool", "warm_calls", "workers", "drop_waits", "buffers", "depth"),
-    *("chunks", "streams", "order", "prefetch", "graph", "step_graphs", "live"),
-)
-MAKERS: dict[str, Callable[..., Change]] = {name: getattr(make, name) for name in SAME_NAME}
-MAKERS |= {"is_async": make.make_async, "set_connections": make.connections}
+FLAGS = {  # options of changes that take no value
+    "keep": "Keep on the card what comes back and goes up again at once.",
+    "pin": "Pin all host memory.",
+    "async": "Let no copy hold the host, nor a synchronisation right behind one.",
+    "drop_sync": "Let the host wait at the end only.",
+    "off_legacy": "Use no legacy default stream; make all streams non-blocking.",
+    "pool": "Allocate memory once before, or from a pool; free none in between.",
+    "warm_calls": "Make single calls that hold the host for long once before.",
+    "drop_waits": "Drop all waits that the data does not need.",
+    "graph": "Capture the program as a graph, and launch it once.",
+    "step_graphs": "Launch what repeats between two waits as a graph.",
+    "live": "Issue op by op, without the graph.",
+}
+OF_A_VALUE = ("workers", "buffers", "depth", "chunks", "streams", "order", "prefetch")
+MAKERS: dict[str, Callable[..., Change]] = {
+    **{name: getattr(make, name) for name in (*FLAGS, *OF_A_VALUE) if name != "async"},
+    "async": make.make_async,
+    "set_connections": make.connections,
+    "on_device": lambda name: make.on_device(load_device(name)),
+    "front_end_cost": lambda text: make.front_end_cost(_factor("--front-end-cost", text), text),
+}
 
 
 @click.command("whatif", cls=BriefCommand)
 @click.argument("schedule", metavar="PROGRAM", type=FILE)
 @device_options
 @part_options
-@click.option("--keep", is_flag=True, help="Keep on the card what comes back and goes up again at once.")
-@click.option("--pin", is_flag=True, help="Pin all host memory.")
-@click.option(
-    "--async", "is_async", is_flag=True, help="Let no copy hold the host, nor a synchronisation right behind one."
-)
-@click.option("--drop-sync", is_flag=True, help="Let the host wait at the end only.")
-@click.option("--off-legacy", is_flag=True, help="Use no legacy default stream; make all streams non-blocking.")
-@click.option("--pool", is_flag=True, help="Allocate memory once before, or from a pool; free none in between.")
-@click.option("--warm-calls", is_flag=True, help="Make single calls that hold the host for long once before.")
-@click.option("--drop-waits", is_flag=True, help="Drop all waits that the data does not need.")
+@all_of(*(click.option(f"--{name.replace('_', '-')}", is_flag=True, help=text) for name, text in FLAGS.items()))
 @click.option(
     "--workers",
     type=click.IntRange(1, MOST_WORKERS),
@@ -80,9 +87,6 @@ MAKERS |= {"is_async": make.make_async, "set_connections": make.connections}
 @click.option(
     "--prefetch", type=COUNT, metavar="DEPTH", help="Copy the data of the next steps beside this step's work."
 )
-@click.option("--graph", is_flag=True, help="Capture the program as a graph, and launch it once.")
-@click.option("--step-graphs", is_flag=True, help="Launch what repeats between two waits as a graph.")
-@click.option("--live", is_flag=True, help="Issue op by op, without the graph.")
 @click.option("--set-connections", type=click.IntRange(1, MOST_CONNECTIONS), help="Use this many hardware queues.")
 @click.option(
     "--front-end-cost", metavar="0.5x", help="Let calls, and the short work between them, take this part of their time."
@@ -149,14 +153,17 @@ def whatif_command(
         raise InputError("nothing to change; give --pin, --async, --streams 2 or another change of --help")
     found = what_if(case.schedule, case.device, changes, options["independent"], case.source)
     found = replace(found, notes=(*found.notes, *_assumed(found.case)))
+    beside = {"as it is": found.as_it_is, f"with {found.together.change}": found.timeline}
+    if given is not None and given.recorded is not None:
+        was = recorded_timeline(found.as_it_is, given.recorded)
+        beside = {"recorded": was, f"predicted with {found.together.change}": found.timeline}
     text = None if language is None else _code(found.case, case, language, options)
-    title, beside = f"{schedule.name} on {case.device.name}", _beside(found, given.recorded if given else None)
     write_beside(beside, plot, trace)
     if output is not None and text is not None:
         write_text(text, output)
     elif output is not None:
         write_schedule(found.case.schedule, output, profile=dump_device(given.device) if given and given.device else "")
-    emit(what_if_answer(found, title, beside), case.device)
+    emit(what_if_answer(found, f"{schedule.name} on {case.device.name}", beside), case.device)
 
 
 _of_file = pipeline_options(place_layers(device_options(click.Command("whatif"))))  # the options that a file gives
@@ -166,10 +173,9 @@ def _work(context: click.Context, path: Path) -> Work:
     """Return the work in a file, with the options that it gives; the device's options of the command win."""
     of_file = _of_file.make_context("whatif", [str(path)], context.parent)
     for name in DeviceOptions.__struct_fields__:
-        source = context.get_parameter_source(name)
-        if source is ParameterSource.COMMANDLINE:
+        if is_given(context, name):
             of_file.params[name] = context.params[name]
-            of_file.set_parameter_source(name, source)
+            of_file.set_parameter_source(name, ParameterSource.COMMANDLINE)
     return work_of(of_file)
 
 
@@ -190,38 +196,14 @@ def _code(changed: Case, case: Case, language: Language, options: dict[str, Any]
     return code_of_steps_noted(issued, language, options["prefetch"] or 0)
 
 
-def _beside(found: WhatIf, recorded: RecordedTimes | None) -> dict[str, Timeline]:
-    """Return the program as recorded, or else as predicted without the changes; and with the changes."""
-    if recorded is None:
-        return {"as it is": found.as_it_is, f"with {found.together.change}": found.timeline}
-    was = recorded_timeline(found.as_it_is, recorded)
-    return {"recorded": was, f"predicted with {found.together.change}": found.timeline}
-
-
-def _changes(
-    kernel: tuple[str, ...], front_end_cost: str | None, on_device: str | None, **options: Any
-) -> tuple[Change, ...]:
-    """Return the changes in the order in which they are made."""
-    found = [*_asked(options), *map(_kernels, kernel)]
-    if front_end_cost is not None:
-        found.append(make.front_end_cost(_factor("--front-end-cost", front_end_cost), front_end_cost))
-    if on_device is not None:
-        found.append(make.on_device(load_device(on_device)))
-    return in_making_order(found)
-
-
-def _asked(options: dict[str, Any]) -> Iterator[Change]:
-    """Yield the changes that are asked for, by a flag or a value."""
-    for name, maker in MAKERS.items():
-        value = options[name]
-        if value is True:
-            yield maker()
-        elif value is not None and value is not False:
-            yield maker(value)
+def _changes(**options: Any) -> tuple[Change, ...]:
+    """Return the changes that options ask for, in the order in which they are made."""
+    asked = {name: options[name] for name in MAKERS if options[name] is not None and options[name] is not False}
+    found = [MAKERS[name]() if value is True else MAKERS[name](value) for name, value in asked.items()]
+    return in_making_order([*found, *map(_kernels, options["kernel"])])
 
 
 def _kernels(text: str) -> Change:
-
     pattern, equals, factor = text.rpartition("=")
     if not equals or not pattern:
         raise InputError(f"--kernel {text!r}: expected a name and a factor, such as 'gemm*=0.8x'")

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from streamsim.analysis import check_room, kernel_assumptions, timed_alone
+from streamsim.analysis import Bound, check_room, kernel_assumptions, timed_alone, work_bound
 from streamsim.cli.given import LOOP, PROGRAM, Given, check_no_part, kind_of_file, part_asked, read_given
 from streamsim.cli.notes import note
 from streamsim.cli.options import (
@@ -55,6 +55,7 @@ from streamsim.transform import Case, LayersSource, LoopSource, Origin, Source
 
 CUT = tuple(name for name in Config.__struct_fields__ if name != "memory")
 SEARCHED = ("max_chunks", "max_streams")
+ALONE = "needs a single program; give one, and one value of each option, or leave it out"
 
 which_layers = all_of(
     click.option("--layers", type=FILE, help="A model's layers, a .toml or .csv file, in place of a workload."),
@@ -110,14 +111,26 @@ class Work(NamedTuple):
         """Return the program, its device and its source."""
         return Case(self.schedule, self.device, self.source)
 
+    @property
+    def bound(self) -> Bound | None:
+        """Return the time that no way to cut and issue a workload beats, with the memory and launch of the work."""
+        if not isinstance(self.source, Source):
+            return None
+        workload, config = self.source.workload, self.source.config
+        return work_bound(workload, self.device, config.memory, config.launch)
+
+
+def is_given(context: click.Context, name: str) -> bool:
+    """Return True if an option is on the command line."""
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
 
 def refuse(context: click.Context, names: Iterable[str], why: str) -> None:
     """Raise InputError for the first of these options that is on the command line."""
+    options = {param.name: param.opts[0] for param in context.command.params} | {"workload": "a workload"}
     for name in names:
-        is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if is_given and context.params[name] is not None:  # an argument that names layers has become an option
-            option = "a workload" if name == "workload" else f"--{name.replace('_', '-')}"
-            raise InputError(one_line(f"{option}: {why}"))
+        if is_given(context, name) and context.params.get(name, True) is not None:  # layers have become an option
+            raise InputError(one_line(f"{options[name]}: {why}"))
 
 
 def read_issued(context: click.Context, path: Path | None = None) -> Issued:
@@ -226,7 +239,7 @@ def on_own_card(context: click.Context, asked: DeviceOptions, given: Given) -> D
     for line in given.notes:
         note(line)
     context.meta[NOTED] = (*context.meta.get(NOTED, ()), *given.notes)
-    if given.device is None or context.get_parameter_source("device") is ParameterSource.COMMANDLINE:
+    if given.device is None or is_given(context, "device"):
         return asked
     context.meta[OWN_CARD] = True
     return replace(asked, device=given.device)
