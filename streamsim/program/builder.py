@@ -18,11 +18,12 @@ raises InputError.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import accumulate, cycle
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from streamsim.collector import collector_off
 from streamsim.errors import InputError
@@ -31,6 +32,7 @@ from streamsim.program.schedule import (
     LEGACY_STREAM,
     Buffer,
     Copy,
+    Direction,
     HostWork,
     Kernel,
     Launch,
@@ -45,6 +47,8 @@ from streamsim.program.schedule import (
 )
 from streamsim.program.workload import Workload
 from streamsim.text import parse_bytes, parse_count, parse_seconds, parse_share, short, shown
+
+Number = TypeVar("Number", int, float)
 
 
 class Memory(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -64,37 +68,26 @@ class Memory(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     def __getitem__(self, wanted: slice) -> Memory:
         """Return the bytes ``start .. stop``. Raises InputError for a step, and for bytes beyond the ends."""
-        region = self.region
+        name, whole = self.region.buffer, self.region.bytes
         if not isinstance(wanted, slice) or wanted.step is not None:
-            what = f"{region.buffer}[{shown(wanted)}]"
-            raise InputError(f"{what}: expected a slice of bytes without a step, as x[0:1024]")
-        start, stop = _size(wanted.start), _size(wanted.stop)
-        start, stop = 0 if start is None else start, region.bytes if stop is None else stop
-        if type(start) is not int or type(stop) is not int or not 0 <= start < stop <= region.bytes:
+            raise InputError(f"{name}[{shown(wanted)}]: expected a slice of bytes without a step, as x[0:1024]")
+        start, stop = (
+            parse_bytes(end, "size", least=0) if isinstance(end, str) else usual if end is None else end
+            for end, usual in ((wanted.start, 0), (wanted.stop, whole))
+        )
+        if type(start) is not int or type(stop) is not int or not 0 <= start < stop <= whole:
             raise InputError(
-                f"{region.buffer}[{shown(wanted.start)}:{shown(wanted.stop)}]: expected whole numbers of bytes, the"
-                f" smaller first, from 0 to {region.bytes}"
+                f"{name}[{shown(wanted.start)}:{shown(wanted.stop)}]: expected whole numbers of bytes, the smaller"
+                f" first, from 0 to {whole}"
             )
-        return Memory(self._program, Region(region.buffer, region.offset + start, stop - start), self.kind)
-
-    def cut(self, sizes: Sequence[int]) -> list[Memory | None]:
-        """Return consecutive pieces with these numbers of bytes, None for 0 bytes. Raises InputError beyond the end."""
-        try:
-            total = sum(sizes)
-        except TypeError:
-            raise InputError(f"sizes = {shown(sizes)}: expected the bytes of each piece, as [{self.bytes}]") from None
-        if total > self.region.bytes:
-            raise InputError(f"{self}: cannot be cut into {total} bytes")
-        program, name, kind = self._program, self.region.buffer, self.kind
-        starts = accumulate(sizes, initial=self.region.offset)
-        return [
-            Memory(program, Region(name, start, size), kind) if size else None
-            for start, size in zip(starts, sizes, strict=False)
-        ]
+        return Memory(self._program, Region(name, self.region.offset + start, stop - start), self.kind)
 
     def __repr__(self) -> str:
         region = self.region
         return short(f"{region.buffer}[{region.offset}:{region.offset + region.bytes}] ({self.kind})")
+
+
+Side = Memory | int | str | None  # of a copy: memory, or the size of memory that no other op uses
 
 
 class Event:
@@ -125,25 +118,19 @@ class Stream:
         self.number = number
         self.kind = kind
 
-    def copy_in(
-        self, to: Memory | int | str | None = None, source: Memory | int | str | None = None, *, blocking: bool = False
-    ) -> None:
+    def copy_in(self, to: Side = None, source: Side = None, *, blocking: bool = False) -> None:
         """Copy to the device memory ``to`` from the host memory ``source``.
 
         A side may be a size or None. It is then memory that no other op uses, pinned on the host. ``blocking``: the
         host waits until the copy is done. Raises InputError if the sides differ in size or are other kinds of memory.
         """
-        device, host = self._region("to", to, True), self._region("source", source, False)
-        size = device.bytes if device and host else _bytes(to, source)
-        self._ops.append(Copy("h2d", size, self.number, host, device, blocking))
+        card, host = self._region("to", to, True), self._region("source", source, False)
+        self._ops.append(Copy("h2d", _one_size(to, source), self.number, host, card, blocking))
 
-    def copy_out(
-        self, to: Memory | int | str | None = None, source: Memory | int | str | None = None, *, blocking: bool = False
-    ) -> None:
+    def copy_out(self, to: Side = None, source: Side = None, *, blocking: bool = False) -> None:
         """Copy to the host memory ``to`` from the device memory ``source``; see :meth:`copy_in`."""
-        host, device = self._region("to", to, False), self._region("source", source, True)
-        size = host.bytes if device and host else _bytes(to, source)
-        self._ops.append(Copy("d2h", size, self.number, host, device, blocking))
+        host, card = self._region("to", to, False), self._region("source", source, True)
+        self._ops.append(Copy("d2h", _one_size(to, source), self.number, host, card, blocking))
 
     def kernel(
         self,
@@ -169,15 +156,15 @@ class Stream:
             Kernel(
                 self.number,
                 name,
-                parse_count(elements, "elements") if isinstance(elements, str) else elements,
+                _read(parse_count, elements, "elements"),
                 parameter,
-                parse_seconds(duration, "duration") if isinstance(duration, str) else duration,
-                parse_share(fill, "fill") if isinstance(fill, str) else fill,
-                self._touched("reads", reads) if reads else (),
-                self._touched("writes", writes) if writes else (),
-                parse_share(share, "share") if isinstance(share, str) else share,
-                parse_count(threads, "threads") if isinstance(threads, str) else threads,
-                tuple(map(_part, parts)) if parts else (),
+                None if duration is None else _read(parse_seconds, duration, "duration"),
+                None if fill is None else _read(parse_share, fill, "fill"),
+                self._touched("reads", reads),
+                self._touched("writes", writes),
+                _read(parse_share, share, "share"),
+                _read(parse_count, threads, "threads"),
+                tuple(map(_part, parts)),
             )
         )
 
@@ -202,9 +189,9 @@ class Stream:
             raise InputError(f"{event}: of another program; record one in a stream of this program")
         return event
 
-    def _region(self, field: str, memory: Memory | int | str | None, is_on_card: bool) -> Region | None:
+    def _region(self, field: str, memory: Side, is_on_card: bool) -> Region | None:
         """Return the bytes of ``memory``, or None for a size. Raises InputError for memory that cannot be used here."""
-        if type(memory) is not Memory:
+        if not isinstance(memory, Memory):
             return None if memory is None or isinstance(memory, int | str) else _no_memory(field, memory)
         if memory._program is not self._program:
             raise InputError(f"{field} = {memory}: of another program; declare it in this program")
@@ -258,7 +245,7 @@ class Program:
         return self._buffer(name, size, "pageable")
 
     def _buffer(self, name: str, size: int | str, kind: MemoryKind) -> Memory:
-        buffer = Buffer(name, parse_bytes(size, f"size of {name}") if isinstance(size, str) else size, kind)
+        buffer = Buffer(name, _read(parse_bytes, size, f"size of {name}"), kind)
         if name in self._buffers:
             raise InputError(f"name = {name!r}: another buffer has this name; rename one")
         self._buffers[name] = buffer
@@ -270,56 +257,44 @@ class Program:
 
     def host_work(self, duration: float | str, name: str = "") -> None:
         """Let the host do other work before its next call, for seconds or text such as ``"3ms"``."""
-        self._ops.append(HostWork(parse_seconds(duration, "duration") if isinstance(duration, str) else duration, name))
+        self._ops.append(HostWork(_read(parse_seconds, duration, "duration"), name))
 
     def schedule(self, name: str = "", *, launch: Launch = "live", unchunked: Schedule | None = None) -> Schedule:
         """Return the ops so far as a schedule; the arguments are fields of :class:`Schedule`.
 
         Raises InputError if there are no ops, and for ``launch="graph"`` if the program cannot be captured.
         """
-        return Schedule(
-            ops=tuple(self._ops),
-            streams=tuple(self._kinds),
-            buffers=tuple(self._buffers.values()),
-            events=self._events,
-            launch=launch,
-            name=name,
-            unchunked=unchunked,
-        )
+        buffers = tuple(self._buffers.values())
+        return Schedule(tuple(self._ops), tuple(self._kinds), buffers, self._events, launch, name, unchunked)
 
     def __repr__(self) -> str:
         return f"Program({len(self._ops)} ops, {len(self._kinds)} streams, {len(self._buffers)} buffers)"
+
+
+def _read(parse: Callable[[str, str], Number], value: Number | str, field: str) -> Number:
+    return parse(value, field) if isinstance(value, str) else value
 
 
 def _no_memory(field: str, given: object) -> NoReturn:
     raise InputError(f"{field} = {shown(given)}: expected memory, as Program.device() and Program.pinned() give it")
 
 
-def _bytes(to: Memory | int | str | None, source: Memory | int | str | None) -> int:
+def _one_size(to: Side, source: Side) -> int:
     """Return the bytes of a copy: the given size, or the size of its memory."""
     sizes = [
-        parse_bytes(side) if isinstance(side, str) else side for side in (to, source) if isinstance(side, int | str)
+        side.bytes if isinstance(side, Memory) else _read(parse_bytes, side, "size")
+        for side in (to, source)
+        if side is not None
     ]
-    if len(sizes) == 2 and sizes[0] != sizes[1]:
-        raise InputError(f"to = {shown(to)}, source = {shown(source)}: a copy has one size; give it once")
-    for side in (*sizes, source, to):
-        if side is not None:
-            return side.bytes if isinstance(side, Memory) else side  # type: ignore[return-value]  # no text is left
-    raise InputError("to = None, source = None: a copy needs memory or a size, such as 64MiB")
-
-
-def _size(size: int | str | None) -> int | None:
-    return parse_bytes(size, "size", least=0) if isinstance(size, str) else size
+    if not sizes or sizes[0] != sizes[-1]:
+        raise InputError(f"to = {shown(to)}, source = {shown(source)}: a copy needs one size, such as 64MiB")
+    return sizes[0]
 
 
 def _part(part: tuple[float | str, float | str]) -> tuple[float, float]:
     if not isinstance(part, list | tuple) or len(part) != 2:
         raise InputError(f"parts: {shown(part)}: expected a share and its time, as (0.5, '9us')")
-    share, seconds = part
-    return (
-        parse_share(share, "part") if isinstance(share, str) else share,
-        parse_seconds(seconds, "part") if isinstance(seconds, str) else seconds,
-    )
+    return _read(parse_share, part[0], "part"), _read(parse_seconds, part[1], "part")
 
 
 # Pipelines: workloads cut into chunks and issued by a loop.
@@ -330,165 +305,139 @@ def _part(part: tuple[float | str, float | str]) -> tuple[float, float]:
 
 T = TypeVar("T")
 HOST_WORK = "host work"  # before a chunk
-
-
-class _ChunkedArray(NamedTuple):
-    """An array on the card and on the host: the whole array, and the piece of each chunk (None: no piece)."""
-
-    card: Memory
-    host: Memory
-    on_card: list[Memory | None]
-    on_host: list[Memory | None]
-
-
-class _ChunkWork(NamedTuple):
-    """The work of a chunk: the host's before it, its copies (card, host), its kernels, and the memory that they use."""
-
-    host_s: float
-    copies_in: list[tuple[Memory, Memory]]
-    kernels: list[dict[str, Any]]
-    copies_out: list[tuple[Memory, Memory]]
-    reads: list[Memory]
-    writes: list[Memory]
+Piece = tuple[Region, Region]  # of an array: on the card, and on the host
 
 
 class _ChunkedProgram:
-    """The program of a workload, while it is issued.
-
-    What depends on no stream is worked out once for all chunks, so that a schedule of many chunks costs little more
-    than its ops.
-    """
+    """The program of a workload, while it is issued: what each chunk copies and runs, and which events are recorded."""
 
     def __init__(self, workload: Workload, loop: ChunkLoop, turns: Turns, is_pageable: bool, is_blocking: bool) -> None:
-        self.program, self._loop, self._turns = Program(), loop, turns
-        self._is_pageable, self._is_blocking = is_pageable, is_blocking
+        self.program, self._loop, self._turns, self._is_blocking = Program(), loop, turns, is_blocking
+        self._on_host = self.program.pageable if is_pageable else self.program.pinned
         cut = workload.in_chunks(turns.chunks)
-        self._parts = parts = cut.cut(turns.chunks)
-        inputs = self._arrays("in", [part.inputs for part in parts], turns.slots)
-        outputs = self._arrays("out", [part.outputs for part in parts], turns.slots)
-        self._once_in = [self._array(f"once_in{k}", [n]) for k, n in enumerate(workload.h2d_once)]
-        self._once_out = self._arrays("once_out", [part.d2h_once for part in parts])
-        tables = [array.card for array in self._once_in]
-        copies_in = self._pieces(inputs)
+        self._parts = cut.cut(turns.chunks)
+        inputs = self._arrays("in", [part.inputs for part in self._parts], turns.slots)
+        outputs = self._arrays("out", [part.outputs for part in self._parts], turns.slots)
+        self._once_in = _whole("once_in", workload.h2d_once)
+        for k, n in enumerate(workload.h2d_once):
+            self._array(f"once_in{k}", [n])
+        sums = self._arrays("once_out", [part.d2h_once for part in self._parts])
+        self._once_out = _whole("once_out", workload.d2h_once)
+        self._host_s = self._each([workload.host_s(part) for part in self._parts])
+        self._launches = self._each([list(cut.kernels_of(part)) for part in self._parts])
+        self._into, self._back = self._pieces(inputs), self._pieces(outputs)
         # Without an output array, kernels write the last input.
-        writes = self._pieces([*outputs, *self._once_out] or inputs[-1:])
-        columns = (
-            self._spread([workload.host_s(part) for part in parts]),
-            copies_in,
-            self._spread([list(map(_arguments, cut.launches(part))) for part in parts]),
-            self._pieces(outputs),
-            [[*(card for card, _ in pieces), *tables] for pieces in copies_in],
-            [[card for card, _ in pieces] for pieces in writes],
-        )
-        self._chunks = list(map(_ChunkWork, *columns))
-        self._streams = [self.program.stream() for _ in loop.roles or range(turns.streams)]
-        self._recorded: set[tuple[str, int]] = set()  # events, by name and chunk
+        self._written = self._pieces([*outputs, *sums] or inputs[-1:])
+        self._recorded: set[int] = set()
 
-    def _arrays(self, prefix: str, sizes: list[tuple[int, ...]], slots: int | None = None) -> list[_ChunkedArray]:
-        """Return the arrays of which each part has these bytes."""
-        columns = zip(*self._spread(sizes), strict=True)
-        return [self._array(f"{prefix}{k}", column, slots) for k, column in enumerate(columns)]
-
-    def _array(self, name: str, sizes: Sequence[int], slots: int | None = None) -> _ChunkedArray:
-        """Return an array whose chunks have these bytes; the card holds ``slots`` chunks at a time (None: all)."""
-        program, whole = self.program, sum(sizes)
-        host = (program.pageable if self._is_pageable else program.pinned)(f"h_{name}", whole)
-        if slots is None:
-            cards = [program.device(f"d_{name}", whole)]
-            on_card = cards[0].cut(sizes)
-        else:
-            cards = [program.device(f"d_{name}_{slot}", max(sizes)) for slot in range(slots)]
-            heads = {size: [card[:size] for card in cards] if size else [None] * slots for size in set(sizes)}
-            on_card = [heads[size][slot] for slot, size in zip(cycle(range(slots)), sizes, strict=False)]
-        return _ChunkedArray(cards[0], host, on_card, host.cut(sizes))
-
-    def _spread(self, values: Sequence[T]) -> list[T]:
+    def _each(self, values: Sequence[T]) -> list[T]:
         """Return the value of each chunk's part, chunk by chunk."""
         return [value for value, part in zip(values, self._parts, strict=True) for _ in range(part.many)]
 
-    def _pieces(self, arrays: Sequence[_ChunkedArray]) -> list[list[tuple[Memory, Memory]]]:
-        """Return each chunk's pieces, on the card and on the host."""
-        if not arrays:
-            return [[]] * self._turns.chunks
-        columns = [zip(array.on_card, array.on_host, strict=True) for array in arrays]
-        return [[(card, host) for card, host in row if card and host] for row in zip(*columns, strict=True)]
+    def _arrays(
+        self, prefix: str, sizes: Sequence[tuple[int, ...]], slots: int | None = None
+    ) -> list[list[Piece | None]]:
+        """Declare the arrays of which each part has these bytes."""
+        columns = zip(*self._each(sizes), strict=True)
+        return [self._array(f"{prefix}{k}", column, slots) for k, column in enumerate(columns)]
+
+    def _array(self, name: str, sizes: Sequence[int], slots: int | None = None) -> list[Piece | None]:
+        """Declare an array whose chunks have these bytes, and return the piece of each chunk.
+
+        ``slots``: the chunks that the card holds at a time, in buffers of their own; None: all, in one buffer.
+        """
+        starts = [*accumulate(sizes, initial=0)]
+        self._on_host(f"h_{name}", starts[-1])
+        if slots is None:
+            self.program.device(f"d_{name}", starts[-1])
+            places = [(f"d_{name}", start) for start in starts]
+        else:
+            for slot in range(slots):
+                self.program.device(f"d_{name}_{slot}", max(sizes))
+            places = [(f"d_{name}_{i % slots}", 0) for i in range(len(sizes))]
+        return [
+            (Region(*place, size), Region(f"h_{name}", start, size)) if size else None
+            for place, start, size in zip(places, starts, sizes, strict=False)
+        ]
+
+    def _pieces(self, arrays: Sequence[list[Piece | None]]) -> list[list[Piece]]:
+        """Return the pieces of each chunk."""
+        return [[piece for array in arrays if (piece := array[i])] for i in range(self._turns.chunks)]
 
     def issue(self) -> None:
         """Issue the program: what is copied once, and all passes over the chunks. At its end the host waits for all."""
-        chunks, behind, loop = self._turns.chunks, self._turns.ahead, self._loop
-        first, *others = self._streams[:chunks]
-        recorded = [self._turns.recorded(step) for step in loop.steps if isinstance(step, Record)]
-        self._events = [[self.program.event() for _ in loop.events] for _ in range(max(recorded, default=0))]
+        loop, turns, chunks, behind = self._loop, self._turns, self._turns.chunks, self._turns.ahead
+        streams = [self.program.stream().number for _ in loop.roles or range(turns.streams)]
+        first, *others = streams[:chunks]
+        recorded = (turns.recorded(step) for step in loop.steps if isinstance(step, Record))
+        self.program._events = max(recorded, default=0) * len(loop.events)
         self._copy_in_once(first, [] if loop.roles else others)
         for bodies in loop.passes:
             for i in range(chunks + behind * any(body.follows for body in bodies)):
                 for body in bodies:
                     chunk = i - behind if body.follows else i
-                    if 0 <= chunk < chunks and (self._chunks[chunk].copies_out or not body.needs_output):
+                    if 0 <= chunk < chunks and (self._back[chunk] or not body.needs_output):
                         self._issue_body(body.steps, chunk)
         if loop.ends:
-            first, *others = [self._streams[k] for k in loop.ends]
+            first, *others = [streams[k] for k in loop.ends]
         self._copy_out_once(first, others)
         self.program.synchronize()
 
-    def _issue_body(self, steps: Sequence[Step], number: int) -> None:
-        turn, chunk = self._streams[number % len(self._streams)], self._chunks[number]
+    def _issue_body(self, steps: Sequence[Step], chunk: int) -> None:
+        ops, turns = self.program._ops, self._turns
         for step in steps:
             if isinstance(step, Prepare):
-                if chunk.host_s:
-                    self.program.host_work(chunk.host_s, HOST_WORK)
+                if self._host_s[chunk]:
+                    self.program.host_work(self._host_s[chunk], HOST_WORK)
                 continue
-            stream = turn if step.stream == TURN else self._streams[step.stream]
+            stream = 1 + (chunk % turns.streams if step.stream == TURN else step.stream)
             if isinstance(step, Issue):
-                self._issue_stage(step.stage, chunk, stream)
+                ops += self._stage(step.stage, chunk, stream)
             elif isinstance(step, Record):
-                if number < self._turns.recorded(step):
-                    stream.record(self._event(step.event, number))
-                    self._recorded.add((step.event, number))
+                if chunk < turns.recorded(step):
+                    event = self._event(step.event, chunk)
+                    ops.append(RecordEvent(event, stream))
+                    self._recorded.add(event)
             else:
-                before = step.event, number - self._turns.distance(step.before)
-                if before in self._recorded:
-                    stream.wait(self._event(*before))
+                event = self._event(step.event, chunk - turns.distance(step.before))
+                if event in self._recorded:
+                    ops.append(WaitEvent(event, stream))
 
-    def _event(self, name: str, chunk: int) -> Event:
-        return self._events[chunk][self._loop.events.index(name)]
+    def _event(self, name: str, chunk: int) -> int:
+        """Return the number of a chunk's event; negative before the first chunk."""
+        return chunk * len(self._loop.events) + self._loop.events.index(name)
 
-    def _issue_stage(self, stage: Stage, chunk: _ChunkWork, stream: Stream) -> None:
-        if stage == "copy in":
-            for card, host in chunk.copies_in:
-                stream.copy_in(card, host, blocking=self._is_blocking)
-        elif stage == "run":
-            for arguments in chunk.kernels:
-                stream.kernel(**arguments, reads=chunk.reads, writes=chunk.writes)
-        else:
-            for card, host in chunk.copies_out:
-                stream.copy_out(host, card, blocking=self._is_blocking)
+    def _stage(self, stage: Stage, chunk: int, stream: int) -> list[Op]:
+        if stage != "run":
+            is_in = stage == "copy in"
+            return self._copies("h2d" if is_in else "d2h", (self._into if is_in else self._back)[chunk], stream)
+        reads = tuple([card for card, _ in (*self._into[chunk], *self._once_in)])
+        writes = tuple([card for card, _ in self._written[chunk]])
+        kernels = [(replace(op, stream=stream, reads=reads, writes=writes), n) for op, n in self._launches[chunk]]
+        return [op for kernel, launches in kernels for op in [kernel] * launches]
 
-    def _copy_in_once(self, first: Stream, others: Sequence[Stream]) -> None:
+    def _copies(self, direction: Direction, pieces: Sequence[Piece], stream: int) -> list[Op]:
+        return [Copy(direction, card.bytes, stream, host, card, self._is_blocking) for card, host in pieces]
+
+    def _copy_in_once(self, first: int, others: Sequence[int]) -> None:
         """Copy the arrays of ``h2d_once`` to the card in the first stream, and let the other streams wait for them."""
-        for array in self._once_in:
-            first.copy_in(array.card, array.host, blocking=self._is_blocking)
+        self.program._ops += self._copies("h2d", self._once_in, first)
         if others and (self._once_in or self._once_out):  # the events of the last copies have later numbers
-            loaded = self.program.event()
+            loaded = self.program.event().number
             if self._once_in:
-                first.record(loaded)
-                for stream in others:
-                    stream.wait(loaded)
+                self.program._ops += [RecordEvent(loaded, first), *(WaitEvent(loaded, stream) for stream in others)]
 
-    def _copy_out_once(self, first: Stream, others: Sequence[Stream]) -> None:
+    def _copy_out_once(self, first: int, others: Sequence[int]) -> None:
         """Let the first stream wait for the others, and copy the arrays of ``d2h_once`` back."""
-        if not self._once_out:
-            return
-        for stream in others:
-            first.wait(stream.record())
-        for array in self._once_out:
-            first.copy_out(array.host, array.card, blocking=self._is_blocking)
+        for stream in others if self._once_out else ():
+            event = self.program.event().number
+            self.program._ops += [RecordEvent(event, stream), WaitEvent(event, first)]
+        self.program._ops += self._copies("d2h", self._once_out, first)
 
 
-def _arguments(kernel: Kernel) -> dict[str, Any]:
-    """Return the arguments of a stream's ``kernel``, without the memory."""
-    names = ("name", "elements", "parameter", "fill", "threads", "share", "parts")
-    return {"duration": kernel.duration_s, **{name: getattr(kernel, name) for name in names}}
+def _whole(prefix: str, sizes: Sequence[int]) -> list[Piece]:
+    """Return whole arrays, which have these bytes."""
+    return [(Region(f"d_{prefix}{k}", 0, n), Region(f"h_{prefix}{k}", 0, n)) for k, n in enumerate(sizes)]
 
 
 @collector_off()  # nothing that is made here becomes garbage before the end

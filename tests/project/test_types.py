@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from strategies import h2d, program
 
-from streamsim import Config, Program, Workload, WorkloadKernel, load_device
+from streamsim import Config, Workload, WorkloadKernel, load_device
 from streamsim.device import changed, tables_of
 from streamsim.errors import InputError
 from streamsim.program import (
@@ -109,9 +109,6 @@ def test_no_value_can_be_changed(room: str) -> None:
         assert made.frozen, kind
 
 
-TWO = Program().device("x", 64)
-
-
 @pytest.mark.parametrize(
     ("call", "said"),
     [
@@ -121,8 +118,6 @@ TWO = Program().device("x", 64)
         (lambda: Source(5, 6), "workload = 5: expected a Workload"),  # type: ignore[arg-type]
         (lambda: serialized(5), "schedule = 5: expected a Schedule, "),  # type: ignore[arg-type]
         (lambda: critical_path(program(h2d(1, 8))), "timeline = Schedule("),  # type: ignore[arg-type]
-        (lambda: TWO.cut(60), "sizes = 60: expected the bytes of each piece, as [64]"),  # type: ignore[arg-type]
-        (lambda: TWO.cut(["a"]), "sizes = ['a']: expected the bytes of each piece"),  # type: ignore[list-item]
         (lambda: changed(H200, {"h2d.latency_s": "-3us"}), "h2d.latency_s = '-3us': expected a time"),
         (lambda: changed(H200, {"h2d.latency_s": None}), "h2d.latency_s = None: expected a number"),
         (lambda: changed(H200, {"link.bandwidth": []}), "h2d.bandwidth_bytes_per_s = []: expected a number"),
