@@ -21,18 +21,6 @@ from streamsim.lowering import Lowered, lower
 from streamsim.program import Config, Schedule, Workload
 from streamsim.timeline import Timeline
 
-__all__ = [
-    "COMPILATION",
-    "available",
-    "can_run",
-    "keeps_code",
-    "makespans",
-    "run_one_of_many",
-    "simulate",
-    "simulate_one_of_many",
-    "telling",
-]
-
 SWITCH = "NUMBA_DISABLE_JIT"  # numba's switch: its functions then run uncompiled, which ours cannot
 COMPILATION = "which takes 10 to 30 seconds"
 LOADING_OPS = 20_000  # ops that SimPy simulates in the second that loading numba takes
@@ -143,7 +131,7 @@ def makespans(
 
 
 def can_run(workload: Workload, configs: Sequence[Config], device: Device) -> list[bool]:
-    """Return True for each config that the compiled twin runs itself; :func:`makespans` runs the others on SimPy.
+    """Return True for each config that the compiled twin lays out itself; it builds the schedules of the others.
 
     Raises InputError as :func:`makespans` does.
     """

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamsim import rules
-from streamsim.compiled.loop import called, compiled, inlined, rule, run_loop, uintp
+from streamsim.compiled.loop import called, compiled, inlined, rule, run, run_loop, uintp
 from streamsim.compiled.records import (
     AT,
     BODY,
@@ -57,8 +57,7 @@ from streamsim.compiled.records import (
     overhead_of,
 )
 from streamsim.device import Device
-from streamsim.lowering import NOTHING, ChunkCosts, OpCost, call_ticks, surcharges_of
-from streamsim.model import simulate
+from streamsim.lowering import NOTHING, ChunkCosts, OpCost, call_ticks, lower, surcharges_of
 from streamsim.program import (
     ISSUE_ORDERS,
     LAUNCHES,
@@ -107,13 +106,13 @@ class LoopTables(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def loop_tables(stages: Stages, jobs: Jobs, is_run_signal: bool) -> LoopTables:
+def loop_tables(stages: Stages, jobs: Jobs) -> LoopTables:
     """Return the loops of all issue orders for chunks with these stages.
 
     ``jobs``: the numbers of copies in, kernels and copies back of a chunk, and of the copies before the first and
-    behind the last chunk. ``is_run_signal``: the end of a kernel is signalled with the end of its run.
+    behind the last chunk.
     """
-    tables = _LoopRows(jobs, is_run_signal)
+    tables = _LoopRows(jobs)
     of_loop = {
         (order, ring): tables.add(loop_of(order, ring, stages)) for order in ISSUE_ORDERS for ring in (False, True)
     }
@@ -124,9 +123,8 @@ def loop_tables(stages: Stages, jobs: Jobs, is_run_signal: bool) -> LoopTables:
 class _LoopRows:
     """Rows of the tables, while loops are added."""
 
-    def __init__(self, jobs: Jobs, is_run_signal: bool) -> None:
+    def __init__(self, jobs: Jobs) -> None:
         copies_in, kernels, copies_out, self._once_in, self._once_out = jobs
-        self._is_run_signal = is_run_signal
         self._has_kernels = kernels > 0
         kernels += copies_in
         self._jobs = dict(zip(STAGES, pairwise((0, copies_in, kernels, kernels + copies_out)), strict=True))
@@ -141,13 +139,11 @@ class _LoopRows:
         if self._once_in:
             self._once(_row(ISSUE, 0, 0, self._once_in), *opens)
         for number, bodies in enumerate(loop.passes):
-            issued = [step.stage for body in bodies for step in body.steps if isinstance(step, Issue)]
-            waits = self._is_run_signal and self._has_kernels and issued[:1] == ["copy out"]
             begins = len(self.bodies)
             for body in bodies:
                 self._body(list(self._steps(body, loop)), body.follows)
             follows = any(body.follows for body in bodies)
-            self.passes.append((begins, len(self.bodies), False, follows, self._has_kernels and number > 0, waits))
+            self.passes.append((begins, len(self.bodies), False, follows, self._has_kernels and number > 0))
         if self._once_out:
             stream = loop.ends[0] if loop.ends else 0
             self._once(*joins, _row(ISSUE, stream, self._once_in, self._once_in + self._once_out))
@@ -156,7 +152,7 @@ class _LoopRows:
     def _once(self, *steps: tuple[int, ...]) -> None:
         """Add a pass of one round."""
         self._body(list(steps), False)
-        self.passes.append((len(self.bodies) - 1, len(self.bodies), True, False, False, False))
+        self.passes.append((len(self.bodies) - 1, len(self.bodies), True, False, False))
 
     def _body(self, steps: list[tuple[int, ...]], follows: bool) -> None:
         self.bodies.append((len(self.steps), len(self.steps) + len(steps), follows))
@@ -222,17 +218,6 @@ def _clear(config, scratch):
 
 
 @inlined
-def _wait_too(scratch, stream, before, source):
-    """Let the next op of ``stream`` wait for ``before``, its only wait for an op of the stream ``source``."""
-    place = scratch.at[0].waits
-    new = scratch.extra[uintp(place)]
-    new.before, new.source, new.crosses = before, source, 1
-    new.beside = scratch.waiting[uintp(stream)]
-    scratch.waiting[uintp(stream)] = place
-    scratch.at[0].waits = place + 1
-
-
-@inlined
 def _wait(scratch, stream, before, source):
     """Let the next op of ``stream`` wait for ``before``, the last op so far of the stream ``source``.
 
@@ -244,7 +229,12 @@ def _wait(scratch, stream, before, source):
     if k != NONE:
         extra[uintp(k)].before = max(extra[uintp(k)].before, before)
     elif stream != source and before != NONE:
-        _wait_too(scratch, stream, before, source)
+        place = scratch.at[0].waits
+        new = extra[uintp(place)]
+        new.before, new.source, new.crosses = before, source, 1
+        new.beside = scratch.waiting[uintp(stream)]
+        scratch.waiting[uintp(stream)] = place
+        scratch.at[0].waits = place + 1
 
 
 @inlined
@@ -356,15 +346,6 @@ def _is_next(tables, scratch, config, this, chunk, cost, job, run):
 
 
 @inlined
-def _join_kernels(config, scratch):
-    """Let the first copy back of every stream wait for the last kernel of every other stream, too."""
-    for stream in range(config.streams):
-        for other in range(config.streams):
-            if other != stream:
-                _wait_too(scratch, stream, scratch.last[uintp(other)], other)
-
-
-@inlined
 def _open(config, tables, scratch):
     """Let all other streams wait for the first one."""
     if config.streams > 1:
@@ -457,8 +438,6 @@ def _lay_out(config, tables, scratch):
         behind = 1 if this.follows and config.slots != 1 else 0
         for b in range(this.last - this.first):
             scratch.chunks[uintp(b)].stream, scratch.chunks[uintp(b)].run = 0, config.runs_from
-        if this.joins and config.streams > 1:
-            _join_kernels(config, scratch)
         for i in range(chunks + behind):
             for b in range(this.first, this.last):
                 body = tables.bodies[uintp(b)]
@@ -502,7 +481,6 @@ def run_patterns(sources):
 
 OPS_WORTH_A_THREAD = 200_000  # they take some milliseconds
 MOST_COSTS = 1 << 17  # costs, runs or cuts that are kept from call to call
-MOST_JOINED_STREAMS = 2048  # most streams if all copies back wait for all last kernels: each pair is a wait
 LEFT_OUT = -1  # the kernel cannot run this configuration
 _WAY = attrgetter("order", "chunks", "buffers", "memory", "launch")
 
@@ -532,13 +510,12 @@ class _CostTable:
         once = len(workload.h2d_once), len(workload.d2h_once)
         self.jobs = (len(workload.inputs), launches, len(workload.outputs), *once)
         self.numbers = _numbers_of(workload)
-        self.run_signal = device.compute.kernel_signal == "run"
-        self.passes = loop_tables(stages_of(workload), self.jobs, self.run_signal)
+        self.passes = loop_tables(stages_of(workload), self.jobs)
         self._overhead = overhead_of(device)
         self._chunks: dict[tuple[Any, ...], tuple[int, int]] = {}  # results of ``_chunk``
         self._ways: dict[tuple[Any, ...], int] = {}  # the place of the cut, by _WAY
         self._cuts, self._costs, self._runs = _Records(CONFIG), _Records(COST), _Records(RUN)
-        self._cuts.count = 1  # cuts are configurations without their streams; SimPy must run the first one
+        self._cuts.count = 1  # cuts are configurations without their streams; the first one is built as a schedule
         self._calls = {launch: call_ticks(launch, device) for launch in LAUNCHES}
         # By launch: the cost of a record. The cost of a wait is behind it.
         self._events = {
@@ -567,12 +544,10 @@ class _CostTable:
         rows["streams"] = np.where(rows["roles"], rows["streams"], np.minimum(rows["streams"], streams))
         issued = np.where(rows["roles"], WITH_ROLES + rows["streams"], ISSUED + np.minimum(rows["streams"], MANY))
         rows["hand_overs"] = np.where(rows["graph"], GRAPH, issued)
-        if self.run_signal:
-            rows["streams"][(rows["passes_to"] - rows["passes_from"] > 1) & (rows["streams"] > MOST_JOINED_STREAMS)] = 0
         return rows
 
     def _add(self, way: tuple[Any, ...], config: Config) -> int:
-        """Add a cut to the table, and return its place; 0 if SimPy must run it."""
+        """Add a cut to the table, and return its place; 0 if it is built as a schedule."""
         cut = self._cut(config)
         place = self._ways[way] = 0 if cut is None else self._cuts.add([cut])
         return place
@@ -580,16 +555,15 @@ class _CostTable:
     def _cut(self, config: Config) -> tuple[int, ...] | None:
         """Return the record of a configuration with as many streams as are useful; None if the kernel cannot run it.
 
-        The kernel cannot run a configuration whose ticks exceed an int64. If the end of a kernel is signalled with the
-        end of its run, it cannot run chunks that lack an array, arrays that are copied once, or prefetching programs.
-        In prefetching programs, it needs copies in and kernels, a piece of each array in each chunk, and nothing to
-        copy back once.
+        The kernel cannot run a configuration whose ticks exceed an int64, nor one on a card that signals the end of a
+        kernel with the end of its run. In prefetching programs, it needs copies in and kernels, a piece of each array
+        in each chunk, and nothing to copy back once.
         """
         chunks, memory, launch = config.chunks, config.memory, config.launch
         loop = config.loop(self.workload)
         parts = self.workload.cut(chunks)
         has_gaps = not all(all(part.inputs + part.outputs) for part in parts)
-        if self.run_signal and (any(self.jobs[3:]) or has_gaps or loop.roles):
+        if self.device.compute.kernel_signal == "run":
             return None
         if loop.roles and (has_gaps or not all(self.jobs[:2]) or self.jobs[4]):
             return None
@@ -646,10 +620,10 @@ class _CostTable:
 
     def _scratch(self, chunks: int, streams: int) -> Scratch:
         """Return room for any program of at most so many chunks and streams; memory never written costs nothing."""
-        jobs, joined = self.jobs, min(streams, MOST_JOINED_STREAMS) if self.run_signal else 0
+        jobs = self.jobs
         ops = chunks * (sum(jobs[:3]) + 8) + sum(jobs[3:]) + 3 * streams
         _, bodies, steps, _ = self.passes  # all loops together: an upper limit
-        waits = len(steps) * chunks + 2 * streams + joined**2
+        waits = len(steps) * chunks + 2 * streams
         return Scratch(
             ops=np.empty(ops, OP),
             segments=np.empty(ops + 1, SEGMENT),
@@ -713,15 +687,11 @@ def makespans(
     worth = 1 + int(rows["chunks"][can].sum()) * sum(costs.jobs) // OPS_WORTH_A_THREAD
     threads = max(1, min(threads or os.cpu_count() or 1, worth, len(can)))
 
-    def run(own: Array) -> None:
+    def run_rows(own: Array) -> None:
         found[own] = costs.run(rows[own], tables)
 
-    if threads == 1:
-        run(can)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(run, [can[k::threads] for k in range(threads)]))
-    for k in np.flatnonzero(found == LEFT_OUT).tolist():  # SimPy runs what the kernel cannot
-        timeline = simulate(configs[k].schedule(workload), device)
-        found[k] = max((t for t, on in zip(timeline.end, timeline.engine, strict=True) if on >= 0), default=0)
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(run_rows, [can[k::threads] for k in range(threads)]))
+    for k in np.flatnonzero(found == LEFT_OUT).tolist():  # built as a schedule, what the kernel cannot lay out
+        found[k] = round(run(lower(configs[k].schedule(workload), device)).makespan_s * 1e9)
     return found

@@ -95,10 +95,10 @@ CONFIG = _record(
     f" {' '.join(Surcharges._fields)} hand_overs"
 )
 # A pass over the chunks: its bodies; once: it has one round; follows: one of its bodies follows; later: it comes after
-# the first pass of a program with kernels; joins: its copies wait for the kernels of all streams. A body: its steps,
-# and whether it follows. A step: what it does; its stream (below 0: the chunk's turn); its jobs of a chunk; its event,
-# and the distance to the event's chunk; between: only if the streams differ.
-PASS = _record("first last once follows later joins")
+# the first pass of a program with kernels. A body: its steps, and whether it follows. A step: what it does; its stream
+# (below 0: the chunk's turn); its jobs of a chunk; its event, and the distance to the event's chunk; between: only if
+# the streams differ.
+PASS = _record("first last once follows later")
 BODY = _record("first last follows")
 STEP = _record("does stream begin end event distance between")
 BUFFERS = -1  # used as a distance: the number of buffers

@@ -235,12 +235,11 @@ def test_threads_change_nothing() -> None:
 
 @compiled
 def test_threads_leave_to_simpy_what_one_leaves_and_keep_the_order() -> None:
-    # Signals at the end of a run of kernels, and chunks that are not alike: beyond 1300 chunks some have no input.
-    kernel = WorkloadKernel(duration_s=1e-3)
-    workload, device = Workload(None, (16 * 1300,), (16 * 1300,), (kernel,)), make_device(kernel_signal="run")
-    ways = [Config("serial", 1301 if n % 300 == 0 else n) for n in range(1, 1301)]
+    # The kernel runs no prefetching program without copies in.
+    workload, device = Workload(1 << 20, (), (4,), (WorkloadKernel(duration_s=1e-3),)), load_device("h200")
+    ways = [Config("serial" if n % 300 else "prefetch", n) for n in range(1, 1301)]
     known = [int(makespans(workload, [way], device, threads=1)[0]) for way in ways]
-    assert known[299] == by_simpy(workload, Config("serial", 1301), device)
+    assert known[299] == by_simpy(workload, ways[299], device)
     for threads in (1, 2, 5):
         assert list(makespans(workload, ways, device, threads)) == known
 
