@@ -202,7 +202,8 @@ class Explanation(Result):
         if first is None:
             if says_more and largest is not None:
                 return f"{largest.title}: {largest.meaning}; {self.tried.most}"
-            return f"{self.tried.words}; what limits it is {largest.title if largest else self._longest()}"
+            is_lost = largest is not None and (largest in self.limits or lost_s >= WORTH * self.makespan_s)
+            return f"{self.tried.words}; what limits it is {largest.title if largest and is_lost else self._longest()}"
         if says_more and largest is not None and lost_s >= THIRDS * first.saved_s():
             return f"{self.tried.words}; most is lost to {largest.title}: {largest.meaning}"
         return self.tried.words

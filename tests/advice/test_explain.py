@@ -198,6 +198,13 @@ def test_each_cause_alone_is_named_and_no_other_loses_anything(name: str) -> Non
     assert found.first.against == cause or found.first.against is None
 
 
+def test_a_cause_of_next_to_nothing_limits_nothing() -> None:
+    """Two calls of 1 tick before kernels of 1,000 lose 1 of 2,001: what limits them is the engine."""
+    found = explain(program(kernel(1, 1000), kernel(1, 1000)), make_device(kernel=1))
+    assert 0 < found.gap_s < 0.03 * found.makespan_s
+    assert "what limits it is the compute engine" in found.advice
+
+
 # Two pieces of each op, say: H2D 0..5, kernel 5..10 beside the second H2D, ... In n pieces 10 + 10 / n: with the most
 # that are simulated, 8 (the copy's 10 bytes in pieces of 1 and 2: the second to eighth end at 2, 3, 5, 6, 7, 8, 10, and
 # the last kernel of 1.25, 1 tick when rounded, ends at 11). Even loads of 10 and 10 take 10 instead of 18.
