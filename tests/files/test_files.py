@@ -8,7 +8,7 @@ import pytest
 from file_texts import WORKLOAD, edited, texts
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import devices, make_device, pipeline_of, schedules
+from strategies import devices, make_device, schedules
 
 from streamsim.cli import main
 from streamsim.device import (
@@ -31,7 +31,6 @@ from streamsim.program import (
     Schedule,
     Workload,
     WorkloadKernel,
-    depth_first,
     dump_schedule,
     dump_workload,
     parse_schedule,
@@ -72,11 +71,6 @@ def any_schedules(draw: st.DrawFn) -> Schedule:
     return msgspec.structs.replace(schedule, ops=ops, name=draw(texts))
 
 
-def is_name(text: str) -> bool:
-    """Whether a device may be called that."""
-    return bool(text.strip()) and "," not in text
-
-
 @st.composite
 def any_devices(draw: st.DrawFn) -> Device:
     """Random devices, with any texts and a bandwidth and a spread of any digits."""
@@ -86,25 +80,22 @@ def any_devices(draw: st.DrawFn) -> Device:
     spread = {"h2d.duplex_bandwidth_bytes_per_s": draw(st.floats(0, 1e9))}
     sources = {**device.sources, "h2d": f"measured: x{draw(texts)}"}
     return msgspec.structs.replace(
-        device, h2d=link, spread=spread, sources=sources, name=draw(texts.filter(is_name)), description=draw(texts)
+        device,
+        h2d=link,
+        spread=spread,
+        sources=sources,
+        name=draw(texts.filter(lambda text: text.strip() and "," not in text)),
+        description=draw(texts),
     )
 
 
 # What is read is what was written
 
 
-@given(any_schedules())
-def test_a_schedule_comes_back_exactly(schedule: Schedule) -> None:
+@given(any_schedules(), workloads, any_devices())
+def test_what_is_written_comes_back_exactly(schedule: Schedule, workload: Workload, device: Device) -> None:
     assert parse_schedule(dump_schedule(schedule)) == schedule
-
-
-@given(workloads)
-def test_a_workload_comes_back_exactly(workload: Workload) -> None:
     assert parse_workload(dump_workload(workload)) == workload
-
-
-@given(any_devices())
-def test_a_device_comes_back_exactly(device: Device) -> None:
     assert parse_device(dump_device(device)) == device
 
 
@@ -125,18 +116,6 @@ def test_every_shipped_device_comes_back_exactly(name: str) -> None:
     assert parse_device(dump_device(load_device(name))) == load_device(name)
 
 
-def test_one_op_a_line() -> None:
-    schedule = depth_first(pipeline_of(8), chunks=2, streams=2)
-    lines = dump_schedule(schedule).decode().splitlines()
-    assert len(lines) == len(schedule) + 2
-    assert lines[1].startswith('{"op":"copy","direction":"h2d","bytes":16,"stream":1,')
-
-
-def test_spaces_and_the_order_of_fields_do_not_matter() -> None:
-    text = b' {"streams" : ["blocking"],\n "ops":[ {"stream":1,"bytes":4,"op":"copy","direction":"d2h"} ] }\r\n'
-    assert parse_schedule(text) == Schedule((Copy("d2h", 4, 1),), ("blocking",))
-
-
 @pytest.mark.parametrize("kind", ["schedule", "workload", "device"])
 def test_the_schema_names_every_field(kind: str) -> None:
     definitions = schema(kind)["$defs"]
@@ -154,12 +133,8 @@ def types(node: Any) -> set[str]:
 
 def test_the_schema_says_where_text_may_stand_for_a_number() -> None:
     kernel = schema("workload")["$defs"]["WorkloadKernel"]["properties"]
-    workload = schema("workload")["$defs"]["WorkloadFile"]["properties"]
-    assert types(kernel["duration_s"]) == {"number", "string", "null"}
-    assert types(kernel["points"]) == {"array"}
-    assert types(workload["inputs"]["items"]) == types(workload["elements"]) - {"null"} == {"integer", "string"}
-    assert "string" in types(workload["kernels"]["items"])  # what --kernel takes
     device = schema("device")["$defs"]
+    assert types(kernel["duration_s"]) == {"number", "string", "null"}
     assert types(device["Host"]["properties"]["copy_s"]) == {"number", "string"}
     assert types(device["Device"]["properties"]["spread"]["additionalProperties"]) == {"number"}
     assert types(schema("schedule")["$defs"]["Copy"]["properties"]["bytes"]) == {"integer"}
@@ -211,7 +186,7 @@ def test_a_profile_of_an_earlier_version_reads_as_the_same_without_what_was_reti
 ) -> None:
     path, device = tmp_path / "old.toml", load_device("h200")
     path.write_text(with_retired(dump_device(device)))
-    with pytest.warns(Notice, match=r"old\.toml: h2d\.crowded_bytes, host\.graph_edge_s: ") as told:
+    with pytest.warns(Notice, match=r"old\.toml: h2d\.crowded_bytes, .*host\.graph_edge_s: ") as told:
         assert load_device(path) == device
     assert len(told) == 1
     outputs = []

@@ -1,4 +1,4 @@
-"""Sizes, times and rates as people write them."""
+"""Sizes, times and rates as people write them, and ranges of them."""
 
 import math
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from streamsim.errors import InputError
 from streamsim.text import (
+    expand,
     format_bytes,
     format_change,
     format_seconds,
@@ -29,9 +30,12 @@ spaces = st.sampled_from(("", " ", "  "))
 
 
 @given(st.integers(1, 8000), st.sampled_from(sorted(PREFIXES)), spaces)
-def test_whole_sizes_and_counts_are_exact(number: int, prefix: str, space: str) -> None:
-    assert parse_bytes(f"{space}{number}{space}{prefix}B{space}") == number * PREFIXES[prefix]
-    assert parse_count(f"{number}{space}{prefix}") == number * PREFIXES[prefix]
+def test_whole_sizes_counts_and_rates_are_exact(number: int, prefix: str, space: str) -> None:
+    exact = number * PREFIXES[prefix]
+    assert parse_bytes(f"{space}{number}{space}{prefix}B{space}") == exact
+    assert parse_count(f"{number}{space}{prefix}") == exact
+    if exact >= 10**6:
+        assert parse_bandwidth(f"{number}{prefix}B/s") == exact
 
 
 @given(st.integers(0, 10**6), st.integers(0, 6), st.sampled_from(sorted(TIMES)), spaces)
@@ -42,10 +46,6 @@ def test_times_are_the_nearest_float_or_its_neighbour(digits: int, decimals: int
         assert abs(Fraction(parsed) - exact) <= Fraction(math.ulp(float(exact)))
 
 
-def test_changes_are_signed_and_nothing_has_no_minus() -> None:
-    assert list(map(format_change, (0.0512, -0.333, 0.0, -0.0004))) == ["+5.1%", "-33.3%", "0.0%", "0.0%"]
-
-
 @given(st.integers(1, 8000), st.sampled_from("kmgt"), st.randoms(use_true_random=False))
 def test_binary_suffixes_mean_the_same_in_any_case(number: int, prefix: str, rng: Random) -> None:
     suffix = "".join(rng.choice((c.lower(), c.upper())) for c in f"{prefix}iB")
@@ -54,50 +54,10 @@ def test_binary_suffixes_mean_the_same_in_any_case(number: int, prefix: str, rng
         assert parse_bytes(f"{number}{suffix}") == parse_count(f"{number}{suffix[:2]}") == exact
 
 
-@pytest.mark.parametrize("text", ["64M", "64m", "64Mb", "64mb", "64Mi", "64 mi", "64mB"])
-def test_a_size_that_nobody_can_tell_is_told_what_it_may_mean(text: str) -> None:
-    with pytest.raises(InputError, match=r"did you mean 64MB or 64MiB\?$"):
-        parse_bytes(text)
-
-
-def test_a_rate_that_nobody_can_tell_is_told_what_it_may_mean() -> None:
-    with pytest.raises(InputError, match=r"did you mean 25GB/s or 25GiB/s\?$"):
-        parse_bandwidth("25Gb/s")
-
-
-@pytest.mark.parametrize("text", ["1MS", "1msec", "1 mS", "1milliseconds"])
-def test_a_time_in_other_letters_is_told_what_it_may_mean(text: str) -> None:
-    hint = "" if "milli" in text else r"; did you mean 1ms\?"
-    with pytest.raises(InputError, match=rf"\(seconds\){hint}$"):
-        parse_seconds(text)
-
-
-@pytest.mark.parametrize("text", ["1-64", "1..64", "1:64", "1 - 64", "1,64"])
-def test_a_range_for_one_number_is_told_how_ranges_are_written(text: str) -> None:
-    assert parse_number("64", "chunks") == 64
-    with pytest.raises(InputError, match=r"^chunks = .*: expected a whole number, or for streamsim sweep .*: 1\.\.64$"):
-        parse_number(text, "chunks")
-
-
-@pytest.mark.parametrize("number", ["2e1", "2E1", "20", "20.0", "+.2e2", "2000e-2"])
-@pytest.mark.parametrize("space", ["", " "])
-def test_a_prefix_scales_a_number_with_an_exponent_too(number: str, space: str) -> None:
-    for unit, exponent in TIMES.items():
-        assert parse_seconds(f"{number}{space}{unit}") == 20 / 10**-exponent
-    for prefix, scale in PREFIXES.items():
-        assert parse_bytes(f"{number}{space}{prefix}B") == 20 * scale
-
-
-@given(st.integers(1, 1000), st.sampled_from(("M", "G", "Mi", "Gi")))
-def test_bandwidths(number: int, prefix: str) -> None:
-    multiple = {"Mi": 2**20, "Gi": 2**30, **PREFIXES}[prefix]
-    assert parse_bandwidth(f"{number}{prefix}B/s") == number * multiple
-
-
-def test_a_bare_time_is_asked_for_its_unit() -> None:
-    for text in ("570", "0.5", " 45 "):
-        with pytest.raises(InputError, match=rf"^step = .*: lacks its unit; write {text.strip()}ms"):
-            parse_seconds(text, "step")
+@pytest.mark.parametrize("number", ["2e1", "2E1", "20.0", "+.2e2", "2000e-2"])
+def test_a_prefix_scales_a_number_with_an_exponent_too(number: str) -> None:
+    assert [parse_seconds(f"{number}{unit}") for unit in TIMES] == [20 / 10**-exponent for exponent in TIMES.values()]
+    assert [parse_bytes(f"{number} {prefix}B") for prefix in PREFIXES] == [20 * scale for scale in PREFIXES.values()]
 
 
 def test_a_bare_number_is_in_the_unit() -> None:
@@ -107,43 +67,33 @@ def test_a_bare_number_is_in_the_unit() -> None:
     assert (parse_bytes("14.56GiB"), parse_bytes("1.0001KB")) == (15633680957, 1000)
 
 
-@pytest.mark.parametrize(
-    ("parse", "text"),
-    [
-        (parse_bytes, "64m"),  # not 0.064 bytes, not 64 MiB: nobody can tell
-        (parse_bytes, "64M"),
-        (parse_bytes, "64mB"),
-        (parse_bytes, "64Mb"),  # bits
-        (parse_bytes, "64MiB/s"),
-        (parse_bytes, "1ms"),
-        (parse_bytes, "1.5"),
-        (parse_bytes, "0"),
-        (parse_bytes, "16TiB"),
-        (parse_seconds, "64MiB"),
-        (parse_seconds, "5m"),
-        (parse_seconds, "1h"),
-        (parse_seconds, "2 days"),
-        (parse_seconds, "-1us"),
-        (parse_seconds, "1e9"),
-        (parse_bandwidth, "25GB"),
-        (parse_bandwidth, "25Gb/s"),
-        (parse_bandwidth, "25Gbps"),
-        (parse_bandwidth, "0"),
-        (parse_bandwidth, "1B/s"),
-        (parse_count, "16MiB"),
-        (parse_count, "0.5"),
-        *[
-            (p, t)
-            for p in PARSERS
-            for t in ("", " ", "nan", "inf", "-inf", "-1", "1e999", "1,000", "1_000", "0x10", "\u0663")
-        ],
-        *[(p, t) for p in PARSERS for t in ("abc", "5 parsecs", "1 2", "--1", "1e", "9" * 5000, "0" * 5000 + "1e6")],
-    ],
-)
-def test_refused_naming_field_and_text(parse: Callable[[str, str], float], text: str) -> None:
+MEANT = [  # what nobody can tell is told what it may mean
+    *((parse_bytes, text, "did you mean 64MB or 64MiB?") for text in ("64M", "64m", "64Mb", "64mb", "64 mi", "64mB")),
+    (parse_bandwidth, "25Gb/s", "did you mean 25GB/s or 25GiB/s?"),
+    *((parse_seconds, text, "did you mean 1ms?") for text in ("1MS", "1msec", "1 mS")),
+    (parse_seconds, "1milliseconds", "(seconds)"),
+    *((parse_seconds, text, "lacks its unit; write ") for text in ("570", "0.5", " 45 ")),
+    *((parse_number, f"1{mark}64", "or for streamsim sweep a range: 1..64") for mark in ("-", "..", ":", " - ", ",")),
+]
+SENSELESS = [
+    *("", " ", "nan", "inf", "-inf", "-1", "1e999", "1,000", "1_000", "0x10", "\u0663", "abc", "5 parsecs", "1 2"),
+    *("--1", "1e", "9" * 5000, "0" * 5000 + "1e6"),
+]
+REFUSED = [
+    *((parse_bytes, text, "") for text in ("64MiB/s", "1ms", "1.5", "0", "16TiB")),
+    *((parse_seconds, text, "") for text in ("64MiB", "5m", "1h", "2 days", "-1us", "1e9")),
+    *((parse_bandwidth, text, "") for text in ("25GB", "25Gbps", "0", "1B/s")),
+    *((parse_count, text, "") for text in ("16MiB", "0.5")),
+    *((parse, text, "") for parse in PARSERS for text in SENSELESS),
+]
+
+
+@pytest.mark.parametrize(("parse", "text", "said"), [*MEANT, *REFUSED])
+def test_refused_naming_field_and_text(parse: Callable[[str, str], float], text: str, said: str) -> None:
     with pytest.raises(InputError, match=r"^my field = ") as caught:
         parse(text, "my field")
     assert shown(text) in str(caught.value)
+    assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -177,18 +127,75 @@ def test_written_figures_keep_four_digits(seconds: float, n_bytes: int) -> None:
 
 
 def test_written_figures() -> None:
-    assert [format_seconds(x) for x in (1.5537e-3, 2.7e-6, 0)] == ["1.554 ms", "2.7 us", "0 s"]
     # What rounds to the next prefix is in it; below the last one there are fewer figures before the point.
-    assert [format_seconds(x) for x in (0.99996e-6, 0.9999e-6, 2e-15)] == ["1 us", "999.9 ns", "0.002 ps"]
+    found = [format_seconds(x) for x in (1.5537e-3, 0, 0.99996e-6, 0.9999e-6, 2e-15)]
+    assert found == ["1.554 ms", "0 s", "1 us", "999.9 ns", "0.002 ps"]
     assert [format_bytes(x) for x in (0, 1023, 1048575, 3 << 50)] == ["0 B", "1023 B", "1 MiB", "3 PiB"]
-    assert [format_bytes(x) for x in (64 << 20, 1000)] == ["64 MiB", "1000 B"]
+    assert list(map(format_change, (0.0512, -0.333, 0.0, -0.0004))) == ["+5.1%", "-33.3%", "0.0%", "0.0%"]
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["x" * 10**6, [[]] * 10**5, 10**9999, {"a": {"b": {}}}, "\n\x1b[31m"],
-    ids=("text", "list", "int", "dict", "line"),
-)
+@pytest.mark.parametrize("value", ["x" * 10**6, [[]] * 10**5, 10**9999, {"a": {"b": {}}}, "\n\x1b[31m"], ids=type)
 def test_shown_is_short_whatever_the_value(value: object) -> None:
     assert len(shown(value)) < 200
     assert "\n" not in shown(value)
+
+
+# Ranges
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("7", (7,)),
+        ("1..64*4", (1, 4, 16, 64)),
+        ("1..60*4", (1, 4, 16)),
+        ("1..8*1.5", (1, 2, 3, 5, 8)),  # 1, 1.5, 2.25, 3.375, 5.06, 7.59
+        ("3,1,2..3,1", (3, 1, 2)),
+        ("1Ki..4Ki*2", (1024, 2048, 4096)),
+    ],
+)
+def test_ranges(text: str, values: tuple[int, ...]) -> None:
+    assert expand(text, "chunks", parse_count) == values
+
+
+@given(st.integers(1, 50), st.integers(0, 100), st.integers(1, 7))
+def test_a_range_with_a_step_is_pythons_range(first: int, more: int, step: int) -> None:
+    given_step = f"+{step}" if step > 1 else ""
+    values = expand(f"{first}..{first + more}{given_step}", "n", parse_count)
+    assert values == tuple(range(first, first + more + 1, step))
+
+
+@given(st.floats(1e-6, 1), st.integers(1, 20), st.sampled_from((1.1, 2, 1.5)))
+def test_a_range_with_a_factor_ends_at_its_end_if_it_hits_it(first: float, n: int, factor: float) -> None:
+    values = expand(f"{first!r}..{first * factor**n!r}*{factor}", "time", lambda text, _: float(text), whole=False)
+    assert len(values) == n + 1
+    assert (values[0], values[-1]) == (first, first * factor**n)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("", "'': expected a count"),
+        ("0", "'0': "),
+        ("4..1", "'4..1': an empty range"),
+        ("1..", "'1..': expected a count"),
+        ("..4", "'..4': expected a count"),
+        ("1..4..8", "'4..8': expected a count"),
+        *((f"1..8*{factor}", f"'...*{factor}': expected a factor above 1") for factor in ("1", "x", "inf")),
+        ("1..8+0", "'0': "),
+        ("1..8+2*2", "'1..8+2*2': expected a count"),
+        ("1,,2", "'': expected a count"),
+        ("1..5000000", "'1..5000000': more than 1000000 values"),
+    ],
+)
+def test_bad_ranges_are_refused(text: str, named: str) -> None:
+    with pytest.raises(InputError) as error:
+        expand(text, "chunks", parse_count)
+    assert str(error.value).startswith(f"chunks = {named}")
+
+
+def test_a_range_of_sizes_needs_a_step_and_what_is_said_is_one_line() -> None:
+    with pytest.raises(
+        InputError, match=r"^times = '1s\.\.\\n1s': a range without a step; add one such as 1s\.\.1s\*2$"
+    ):
+        expand("1s..\n1s", "times", parse_seconds, whole=False, step_by_one=False)
