@@ -3,7 +3,6 @@
 from streamsim.diagnosis.diagnose import (
     APART,
     AS_MEANT,
-    STOPPED_EARLY,
     CandidateProgram,
     Diagnosis,
     Measured,
@@ -11,4 +10,12 @@ from streamsim.diagnosis.diagnose import (
     Range,
     diagnose,
 )
-from streamsim.diagnosis.mistakes import MISTAKES, IntendedProgram, Mistake, ends_of_chunks, made, pairs
+from streamsim.diagnosis.mistakes import (
+    MISTAKES,
+    STOPPED_EARLY,
+    IntendedProgram,
+    Mistake,
+    ends_of_chunks,
+    made,
+    pairs,
+)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from streamsim.device import changed, load_device, with_front_end
-from streamsim.diagnosis import STOPPED_EARLY, Measured, diagnose
+from streamsim.diagnosis import Measured, diagnose
 from streamsim.program import Config, Workload, workload_of_sizes
 
 pytestmark = pytest.mark.ci
@@ -31,6 +31,7 @@ FEW_QUEUES = "breadth-first issue on one hardware queue"
 WAITS = "the host waits in the loop"
 ALLOCATED = "memory is allocated and freed in the loop"
 FIRST = "a first run was timed"
+STOPPED_EARLY = "the clock stopped before the card was done"
 EARLIER = "earlier work was still running when the clock started"
 
 
