@@ -1,8 +1,6 @@
 """What the host does before it issues a chunk, such as a data loader, and prefetching beside it."""
 
-import json
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import NS, devices, make_device
 
-from streamsim.cli import main
-from streamsim.device import Device, load_device
+from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import (
@@ -26,9 +23,6 @@ from streamsim.program import (
     Schedule,
     Workload,
     WorkloadKernel,
-    dump_workload,
-    parse_workload,
-    workload_of_sizes,
 )
 from streamsim.search import Grid, evaluate_ticks, sweep
 
@@ -165,20 +159,6 @@ def test_a_sweep_compares_with_what_the_unchunked_program_takes(
         assert row["serial_s"] == pytest.approx(whole.makespan_s, abs=NS / 2)
 
 
-def test_axes_of_what_the_host_does() -> None:
-    rows = list(sweep(None, "ideal", h2d="64MiB", kernel="1ms", chunks=4, host_work=["1ms", "3ms"], host_load="4ms"))
-    assert [(row["host_work_s"], row["host_load_s"]) for row in rows] == [(1e-3, 4e-3), (3e-3, 4e-3)]
-    work = workload_of_sizes(["64MiB"], ["1ms"], host_work=3e-3, host_load="4ms")
-    assert rows[1]["makespan_s"] == simulate(Config(chunks=4).schedule(work), load_device("ideal")).makespan_s
-
-
-def test_a_workload_file_says_it() -> None:
-    text = 'inputs = ["64MiB"]\nkernels = ["1ms"]\nhost_work_s = "3ms"\nhost_load_s = 0.048\n'
-    workload = parse_workload(text)
-    assert (workload.host_work_s, workload.host_load_s) == (3e-3, 0.048)
-    assert parse_workload(dump_workload(workload)) == workload
-
-
 @pytest.mark.parametrize("fast", EVALUATORS)
 def test_a_graph_cannot_wait_for_the_host(fast: bool) -> None:
     work = steps(5)
@@ -187,22 +167,3 @@ def test_a_graph_cannot_wait_for_the_host(fast: bool) -> None:
     assert {config.launch for config in Grid((1, 2), (1,), launch=("live", "graph")).configs(work)} == {"live"}
     with pytest.raises(InputError, match="an empty grid: host_load_s = 5e-09: the host cannot work"):
         Grid((1, 2), (1,), launch=("graph",)).configs(steps(0, load=5))
-
-
-def test_options_win_over_the_file_and_prefetching_is_compared_with_room_for_all(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    # Of 64 MiB the ideal link carries one in 1.048576 ms. 4 chunks, 1 ms of kernel each: loads of 2 ms rule. With a
-    # place for every chunk no copy waits for a buffer; here none does anyway. 4 x 2 + the last two kernels, of which
-    # the first is issued with the last: 8 + 1 + 1 ms.
-    path = tmp_path / "loop.toml"
-    path.write_text('inputs = ["64MiB"]\nkernels = ["4ms"]\nhost_work_s = 1\n')
-    options = ["--chunks", "4", "--order", "prefetch", "--buffers", "3", "--host-work", "2ms", "--device", "ideal"]
-    assert main(["predict", str(path), *options, "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["makespan_s"] == pytest.approx(10e-3)
-    assert said["inputs"]["workload"]["host_work_s"] == 2e-3
-    assert (said["inputs"]["order"], said["inputs"]["buffers"]) == ("prefetch", 3)
-    assert said["device_bytes"] == 48 << 20
-    assert said["without_ring"]["makespan_s"] == pytest.approx(10e-3)
-    assert said["without_ring"]["device_bytes"] == 64 << 20

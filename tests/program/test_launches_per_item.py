@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import NS, make_device
 
-from streamsim.analysis import chunk_bounds, kernel_assumptions
+from streamsim.analysis import chunk_bounds
 from streamsim.device import load_device
-from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program import Config, Kernel, Point, Workload, WorkloadKernel, parse_kernel
+from streamsim.program import Config, Kernel, Workload, WorkloadKernel
 from streamsim.search import evaluate_ticks
 
 
@@ -70,20 +69,3 @@ def test_every_way_to_evaluate_says_what_the_schedule_takes(
     assert evaluate_ticks(workload, configs, device, fast) == took
     bounds = chunk_bounds(workload, device, {config.chunks for config in configs})
     assert all(bounds[config.chunks] <= ticks for config, ticks in zip(configs, took, strict=True))
-
-
-def test_it_is_said_in_text_and_in_the_line_below_the_table() -> None:
-    kernel = parse_kernel("87.7ms/10200,per=item")
-    assert kernel == WorkloadKernel(duration_s=0.0877, launches=10_200, per="item")
-    device = load_device("h200")
-    (said,) = kernel_assumptions(Workload(kernels=(kernel,)), 10, device)
-    assert "each of 10 chunks makes 1,020 of the 10,200 launches (per=item), 87.7 ms in all; if" in said
-    (said,) = kernel_assumptions(Workload(kernels=(parse_kernel("87.7ms/10200"),)), 10, device)
-    assert "makes all 10,200 launches (per=chunk), 283.2 ms in all, of which 217.3 ms are the least times" in said
-    assert kernel_assumptions(Workload(kernels=(kernel,)), 1, device) == []
-
-
-@pytest.mark.parametrize("more", [{"points": (Point(0.5, 1e-4),)}, {"latency_s": 1e-6}, {"duration_s": None}])
-def test_only_the_time_of_all_launches_may_be_given(more: dict[str, object]) -> None:
-    with pytest.raises(InputError, match="needs duration_s, the time of all launches, and no other time"):
-        WorkloadKernel(**{"duration_s": 1e-3, "launches": 4, "per": "item", **more})  # type: ignore[arg-type]

@@ -3,7 +3,6 @@
 from collections import Counter
 from typing import Any
 
-import pytest
 import race_oracle
 import strategies as card
 from effort import examples
@@ -13,7 +12,6 @@ from layered import Times, directions, layers_of, models, names_of, recurrence
 from msgspec.structs import replace
 
 from streamsim.device import Device
-from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import (
     Copy,
@@ -23,7 +21,6 @@ from streamsim.program import (
     Offload,
     PassDirection,
     Schedule,
-    Synchronize,
     WaitEvent,
     WorkloadKernel,
     loading,
@@ -190,16 +187,6 @@ def test_what_stays_is_loaded_once_and_fits_where_the_program_has_it(model: Mode
     ]
 
 
-@examples(50)
-@given(models(), card.devices())
-def test_it_runs_on_any_device_and_ends_with_the_host_waiting_for_all(model: Model, device: Device) -> None:
-    layers, config = made(model)
-    schedule = config.schedule(layers)
-    timeline = simulate(schedule, device)
-    assert schedule.ops[-1] == Synchronize()
-    assert timeline.returned[-1] >= max(timeline.end)
-
-
 # What its options say
 
 
@@ -216,10 +203,3 @@ def test_the_speed_up_is_over_the_same_layers_one_by_one() -> None:
     for memory in ("pinned", "pageable"):
         config = Offload(memory=memory, reserve_bytes=8)
         assert config.schedule(layers).unchunked == one_by_one(layers, config.memory, 8)
-
-
-def test_what_is_no_model_is_refused() -> None:
-    wrong: Any = "x"
-    for call in (offload, one_by_one, Offload().numbers):
-        with pytest.raises(InputError, match="layers = 'x': expected a Layers"):
-            call(wrong)

@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 from layered import layers_of
+from msgspec.structs import replace
 from refusals import refusal
 from strategies import pipeline_of
 
-from streamsim import Workload, WorkloadKernel
+from streamsim import Workload, WorkloadKernel, simulate
 from streamsim.checks import LARGEST_BYTES
 from streamsim.program import (
     Buffer,
     Copy,
     Kernel,
+    Layer,
     Memory,
     Offload,
     Program,
@@ -24,6 +26,7 @@ from streamsim.program import (
     Synchronize,
     build,
     depth_first,
+    offload,
     parse_kernel,
     parse_layers,
     parse_layers_csv,
@@ -31,6 +34,7 @@ from streamsim.program import (
     prefetch,
     ring,
     serial,
+    workload_of_sizes,
 )
 
 HOST, PAGE, CARD = Buffer("host", 100, "pinned"), Buffer("page", 100, "pageable"), Buffer("card", 100, "device")
@@ -100,6 +104,27 @@ VALUES: list[tuple[Callable[[], object], str, str]] = [
     (lambda: Workload(1 << 42, (4,)), "inputs[0] * elements", str(1 << 44)),
     (lambda: Workload(4, (), (), ()), "inputs, outputs, kernels", "at least one"),
     (lambda: WorkloadKernel(duration_s=0.0), "duration_s", "0.0"),
+    (lambda: simulate(pipeline_of(16), "ideal"), "schedule", ": expected a Schedule, such as depth_first"),  # type: ignore[arg-type]
+    (lambda: schedule(K, unchunked=5), "unchunked", "5"),
+    (lambda: schedule(K, name=5), "name", "5"),
+    (lambda: replace(K, reads=[Region("card", 0, 4)]), "reads", "list"),
+    (lambda: Workload(16, [4]), "inputs", "list"),  # type: ignore[arg-type]
+    (lambda: WorkloadKernel(points=[]), "points", "list"),  # type: ignore[arg-type]
+    (lambda: Layer(4, [WorkloadKernel(duration_s=1.0)]), "kernels", "list"),  # type: ignore[arg-type]
+    (lambda: Layer(4, (WorkloadKernel(duration_s=1.0),), repeats=True), "repeats", "True"),
+    (lambda: offload("x"), "layers", "'x'"),  # type: ignore[arg-type]
+    (lambda: WorkloadKernel(duration_s=1.0, per="item", latency_s=1e-6), "per", "and no other time"),
+    (lambda: WorkloadKernel(per="item"), "per", "needs duration_s"),
+    (lambda: workload_of_sizes([], ["1ms,2ms@1/2"]), "points", "no less time"),
+    (lambda: workload_of_sizes([], ["1ms,9us@64Ki"]), "points", "give a share"),
+    (
+        lambda: workload_of_sizes(["1MiB"], ["4ms,9us@512Ki"]),
+        "points",
+        "4 ms for the whole (262,144 elements) and",
+    ),
+    (lambda: workload_of_sizes(["1MiB"], ["1ms,9us@1/4,8us@0.25"]), "points", "give each part once"),
+    (lambda: workload_of_sizes("64"), "h2d", "'64': expected a list; put it into brackets: ['64']"),
+    (lambda: workload_of_sizes(["64"], "1ms"), "kernels", "put it into brackets: ['1ms']"),
 ]
 BUILDER: list[tuple[Callable[[], object], str]] = [
     (lambda: S.wait(OTHER_EVENT), "event 0: of another program; record one in a stream of this program"),
@@ -155,6 +180,7 @@ WORKLOADS = [
         "inputs = ['1MiB']\nkernels = ['10us@512Ki,latency=8us']",
         "latency_s = 8e-06 s: a launch takes so long at least",
     ),
+    ("inputs = '64'", "inputs = '64': expected a list; put it into brackets: ["),
     ("kernels = [{}]", "kernels: kernel has no time and nothing to work on; give its duration_s, or arrays"),
 ]
 TOML = [

@@ -2,8 +2,6 @@
 
 import copy
 import pickle
-from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import pytest
@@ -11,7 +9,7 @@ import strategies as card
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim import Grid, Workload, WorkloadKernel, check, explain, load_device, predict, simulate
+from streamsim import check, load_device, simulate
 from streamsim.errors import InputError
 from streamsim.program import (
     Buffer,
@@ -66,44 +64,6 @@ def test_a_part_of_a_schedule_is_a_schedule(made: Schedule, data: st.DataObject)
     """No op needs a later one: every prefix is accepted (of a graph, as far as its last piece of work)."""
     n = data.draw(st.integers(1, len(made)))
     assert msgspec.structs.replace(made, ops=made.ops[:n]).ops == made.ops[:n]
-
-
-def test_the_pageable_buffers_are_known_by_name() -> None:
-    assert schedule(K).pageable_names == {"page"}
-
-
-@pytest.mark.parametrize("field", ["reads", "writes"])
-def test_a_kernel_refuses_a_list_of_regions(field: str) -> None:
-    """A list would make it mutable, and a set of schedules impossible."""
-    with pytest.raises(InputError, match=field):
-        Kernel(1, duration_s=1e-3, **{field: [Region("card", 0, 4)]})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("ask", [simulate, predict, explain, lambda schedule, _: check(schedule)])
-def test_a_workload_is_not_yet_a_schedule(ask: Callable[[Any, str], object]) -> None:
-    workload = Workload(16, (4,), (4,))
-    with pytest.raises(
-        InputError, match=r"^schedule = Workload\(64 B in.*\): expected a Schedule, such as depth_first"
-    ):
-        ask(workload, "ideal")
-    with pytest.raises(InputError, match=r"^unchunked = 5: expected a Schedule"):
-        Schedule((K,), ("non-blocking",), unchunked=5)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=r"^name = 5: expected text"):
-        Schedule((K,), ("non-blocking",), name=5)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("make", "field"),
-    [
-        (lambda: Workload(16, [4]), "inputs"),  # type: ignore[arg-type]
-        (lambda: Workload(16, (4,), kernels=[]), "kernels"),  # type: ignore[arg-type]
-        (lambda: WorkloadKernel(points=[]), "points"),  # type: ignore[arg-type]
-        (lambda: Grid(chunks=[1, 2]), "chunks"),  # type: ignore[arg-type]
-    ],
-)
-def test_no_frozen_value_takes_a_list(make: Callable[[], object], field: str) -> None:
-    with pytest.raises(InputError, match=f"^{field} = list: expected a tuple"):
-        make()
 
 
 # Several cards: they can be written down, and what they do is not known yet.
