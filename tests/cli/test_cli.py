@@ -18,7 +18,6 @@ from streamsim.cli import app, main
 from streamsim.device import KINDS, device_names, dump_device, load_device, write_device
 from streamsim.model import simulate
 from streamsim.program import (
-    Copy,
     Layer,
     Layers,
     Workload,
@@ -123,26 +122,6 @@ def test_every_option_reaches_the_pattern(
     assert parse_schedule(wanted.encode()) == schedule
 
 
-@pytest.mark.parametrize(
-    ("options", "inputs", "outputs"),
-    [
-        ("--h2d 64MiB --d2h 32MiB", [(1 << 26) // 4] * 4, [(1 << 25) // 4] * 4),
-        ("--h2d 100 --d2h 20", [32, 32, 32, 4], [16, 4]),  # 7 and 2 times 16 bytes, the last of them 4
-        ("--h2d 300 --elements 5", [120, 60, 60, 60], []),
-        ("--kernel 1ms", [], []),
-    ],
-)
-def test_arrays_are_cut_at_sixteen_bytes_or_at_elements(
-    capsys: pytest.CaptureFixture[str], options: str, inputs: list[int], outputs: list[int]
-) -> None:
-    schedule = parse_schedule(run(capsys, "code", "--as", "schedule", *options.split(), "--chunks", "4").encode())
-    sizes: dict[str, list[int]] = {"h2d": [], "d2h": []}
-    for op in schedule.ops:
-        if isinstance(op, Copy):
-            sizes[op.direction].append(op.bytes)
-    assert (sizes["h2d"], sizes["d2h"]) == (inputs, outputs)
-
-
 def test_code_takes_what_predict_takes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The command line of predict with another first word: what says nothing of the schedule changes nothing."""
     shape = (*PIPELINE[1:], "--chunks", "8", "--streams", "2")
@@ -191,14 +170,6 @@ def test_one_schedule_has_one_speed_up_everywhere(capsys: pytest.CaptureFixture[
         assert (said["serial_s"], said["speedup"]) == (p.serial_s, p.speedup)
         assert said.get("serial_program", "unchunked") == "unchunked"
     assert p.serial_s == simulate(serial(WORKLOAD), load_device("h200")).makespan_s
-
-
-def test_a_device_may_be_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    slower = msgspec.structs.replace(load_device("ideal"), name="mine", connections=2)
-    write_device(slower, tmp_path / "mine.toml")
-    mine, ideal = (figures(capsys, *PIPELINE, "--device", d) for d in (str(tmp_path / "mine.toml"), "ideal"))
-    assert mine["makespan_s"] == ideal["makespan_s"]
-    assert "on mine" in run(capsys, *PIPELINE, "--device", str(tmp_path / "mine.toml"))
 
 
 def test_devices(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

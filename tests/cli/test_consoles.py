@@ -2,8 +2,6 @@
 
 import csv
 import json
-import re
-from pathlib import Path
 
 import pytest
 from pages import CUT, SIZES
@@ -40,22 +38,6 @@ def test_a_pipe_gets_whole_lines_without_blanks_at_their_ends(
     assert len(narrow.splitlines()) > len(whole.splitlines())
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, LOOP, MEASURED], ids=lambda command: command[0])
-def test_markdown_has_the_cells_of_the_table(
-    command: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
-    told = printed(capsys, *command, "--format", "markdown")
-    cells = [
-        cell.strip() for line in told.splitlines() if line.startswith("| ") for cell in line.strip("|").split(" | ")
-    ]
-    table = " ".join(printed(capsys, *command).split())
-    words = [cell for cell in cells if cell and set(cell) - set("-: ")]
-    assert len(words) > 10
-    for word in words:
-        assert re.sub(r"\\(.)", r"\1", word) in table
-
-
 def test_a_cell_is_no_markup() -> None:
     table = Table("a|b", ((("x_y*", "<b>\nc"),),), ("[one]", "two"), frozenset({1}))
     assert table.markdown().splitlines() == [
@@ -75,15 +57,3 @@ def test_rows_of_csv_are_those_of_json(command: tuple[str, ...], key: str, capsy
         assert [float(row[name]) for row in rows] == [one[name] for one in told]
     for name in {"binds", "look", "remedies"} & {*told[0]}:
         assert [from_cell(row[name]) for row in rows] == ["; ".join(one[name]) for one in told]
-
-
-def test_whatif_and_check_print_rows(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "s.json"
-    assert main(["code", *CUT, "--as", "schedule", "-o", str(path)]) == 0
-    rows = list(csv.DictReader(printed(capsys, "whatif", str(path), "--graph", "--format", "csv").splitlines()))
-    told = json.loads(printed(capsys, "whatif", str(path), "--graph", "--json"))
-    outcomes = [told["before"], *told["alone"], told["together"]]
-    assert [(from_cell(row["change"]), float(row["makespan_s"])) for row in rows] == [
-        (outcome["change"], outcome["makespan_s"]) for outcome in outcomes
-    ]
-    assert printed(capsys, "check", str(path), "--format", "csv").splitlines()[0] == "severity,rule,what,remedy"

@@ -44,20 +44,6 @@ def test_without_numbas_compiler_everything_runs_on_simpy(monkeypatch: pytest.Mo
         simulate(Schedule((Copy("h2d", 8, 0),)), load_device("ideal"))
 
 
-def test_the_answer_without_numbas_compiler_is_the_same(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = []
-    for value in ("1", "0"):
-        monkeypatch.setenv("NUMBA_DISABLE_JIT", value)
-        assert main(["sweep", *SIZES, "--chunks", "1..3"]) == 0
-        assert main(["best", *SIZES, "--max-chunks", "3", "--max-streams", "2", "--json"]) == 0
-        rows, _, text = capsys.readouterr().out.partition("{")
-        best = json.loads("{" + text)
-        found.append((rows, best["best"], best["simplest"]))
-    assert found[0] == found[1]
-
-
 @pytest.mark.parametrize("columns", ["0", "1", "7", "300", "nonsense"])
 def test_however_wide_the_terminal_is_said_to_be_the_table_is_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: str

@@ -166,11 +166,3 @@ def test_killed_in_the_middle_of_writing_best_leaves_what_was_there(here: Path, 
     assert not left or how != signal.SIGINT
     assert main([*BEST, "-o", "out.py"]) == 0
     assert Path("out.py").read_text().startswith('"""')
-
-
-def test_two_that_write_one_program_leave_one_whole(here: Path) -> None:
-    assert main([*BEST, "-o", "whole.py"]) == 0
-    command = [sys.executable, "-m", "streamsim", *BEST, "-o", "out.py"]
-    began = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(2)]
-    assert [process.wait(HANG_S) for process in began] == [0, 0]
-    assert (here / "out.py").read_bytes() == (here / "whole.py").read_bytes()

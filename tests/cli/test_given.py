@@ -1,12 +1,11 @@
 """Recordings in the place of schedules: every command that takes a program takes what a profiler recorded of one."""
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from made_recordings import call, capture, export, kernel, kineto, pipeline
+from made_recordings import call, kernel, kineto, pipeline
 
 from streamsim.cli import main
 from streamsim.device import parse_device
@@ -72,16 +71,6 @@ def test_its_own_card_is_the_device_unless_another_is_named(
     assert file.notes == ()
 
 
-@pytest.mark.parametrize("form", ["packed", "export", "capture"])
-def test_whatever_the_format(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "t.json.gz"
-    if form == "export":
-        path = export().write(tmp_path / "t.sqlite")
-    else:
-        path.write_bytes(gzip.compress((kineto(*pipeline()) if form == "packed" else capture()).encode()))
-    assert told(capsys, "predict", str(path))["makespan_s"] > 0
-
-
 def test_a_report_is_named_with_the_line_that_exports_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "r.nsys-rep"
     report.write_bytes(b"whatever")
@@ -140,13 +129,3 @@ def test_what_is_assumed_of_a_card_is_said_and_pinning_on_it_is_a_range(
     out, err = capsys.readouterr()
     assert "nobody measured its pinned copies" in err
     assert "with half of that or a quarter more it takes" in " ".join(out.split())
-
-
-def test_a_bad_replay_is_named_and_so_it_is_where_it_is_used(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Copies at 26 GB/s over a link that carries 16 at most: what follows from the replay is no better than it."""
-    trace.write_text(kineto(*pipeline(), deviceProperties=[{**CARD, "name": "NVIDIA GeForce GTX 1660"}]))
-    assert main(["code", str(trace), "--as", "schedule", "-o", "p.json"]) == 0
-    assert "bad replay: +" in capsys.readouterr().err
-    for path in (str(trace), "p.json"):
-        assert main(["predict", path]) == 0
-        assert "bad replay: +" in capsys.readouterr().err

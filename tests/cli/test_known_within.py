@@ -75,22 +75,3 @@ def test_times_known_to_ten_per_cent_have_two_figures(name: str, capsys: pytest.
     said = printed(capsys, *command, *(("--format", "jsonl") if name == "sweep" else ("--json",)))
     objects = list(map(json.loads, said.splitlines())) if name == "sweep" else [json.loads(said)]
     assert {error for one in objects for error in errors(one)} == {0.1}
-
-
-def test_a_replay_shows_two_figures_of_predicted_times_and_four_of_recorded_ones(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    printed(capsys, "predict", "program.json", "--device", "h200", "--recording", "trace.json")
-    text = printed(capsys, "explain", "trace.json", "--device", "rtx4090", "--all").partition("\nreplayed on rtx4090")[
-        2
-    ]
-    rows = [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
-    recorded, predicted = ([row[column] for row in rows if len(row) == 3] for column in (1, 2))
-    times = re.findall(TIME, " ".join(predicted))
-    assert len(times) > 2
-    assert max(map(figures, times)) == 2
-    assert not re.findall(PERCENT, text)
-    assert max(map(figures, re.findall(TIME, " ".join(recorded)))) == 4
-    (without,) = (row[1] for row in rows if row[0] == "replay without recording")
-    assert figures(re.findall(TIME, without)[0]) <= 2

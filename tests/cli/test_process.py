@@ -66,7 +66,6 @@ def test_a_mistyped_command_is_told_what_it_is_like(
     [
         ("--input", "--h2d"),
         ("--card", "--device"),
-        ("--pinned", "--memory"),
         ("--kernl", "--kernel"),
         ("--xyzzy", None),
     ],
@@ -110,12 +109,6 @@ def test_a_quantity_in_two_words_is_explained(capsys: pytest.CaptureFixture[str]
     assert re.fullmatch(r"streamsim: error: (\S*[0-9]) ([a-zA-Z/]+): is in two words; write it as one: \1\2", line)
 
 
-@pytest.mark.parametrize("name", ["memory", "device.memory"])
-def test_the_limit_of_memory_is_named_where_it_is_set_otherwise(capsys: pytest.CaptureFixture[str], name: str) -> None:
-    assert main(["predict", "--h2d", "1MiB", "--set", f"{name}=8GiB"]) == 2
-    assert capsys.readouterr().err.endswith(": cannot be set here; use --memory-limit\n")
-
-
 # Completion
 
 
@@ -133,12 +126,10 @@ def completed(
     ("words", "found"),
     [
         ("predict --device folder/", ["plain,folder/other.toml"]),
-        ("predict --device zz", ["file,zz"]),
         ("sweep --device h200,my", ["plain,h200,my-card.toml"]),
         ("sweep --order serial,pre", ["plain,serial,prefetch"]),
         ("predict --front-end cup", ["plain,cupy"]),
         ("predict --set h2d.lat", ["plain,h2d.latency_s="]),
-        ("init --schema wo", ["plain,workload"]),
     ],
 )
 def test_options_with_a_fixed_set_and_device_files_are_completed(
@@ -195,9 +186,7 @@ def test_no_room_for_the_output_is_bad_input_and_no_finding(
 
 
 @pytest.mark.fault
-@pytest.mark.parametrize(
-    "arguments", [PIPELINE, [*PIPELINE, "--json"], ["code", *PIPELINE[1:], "--as", "schedule"], ["devices"]]
-)
+@pytest.mark.parametrize("arguments", [PIPELINE, ["code", *PIPELINE[1:], "--as", "schedule"]])
 def test_closed_output_is_as_good_as_none(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:

@@ -94,16 +94,6 @@ def test_code_writes_the_loop_of_a_recorded_program_and_others_call_by_call(caps
     assert capsys.readouterr().out == code_of_schedule(plain, "cuda-c++")
 
 
-def test_the_pipeline_has_the_hosts_own_work_before_each_step(capsys: pytest.CaptureFixture[str]) -> None:
-    """5 ms in every step: in the program's loop, and one line says so."""
-    write_schedule(program(*(HostWork(5e-3), *STEP) * 4, Synchronize(), streams=1), "loaded.json")
-    for language, call in (("cupy", "host_work(0.005)"), ("cuda-c++", "HostWork(0.005)")):
-        assert main(["code", "loaded.json", "--as", language]) == 0
-        said = capsys.readouterr()
-        assert call in said.out
-        assert "the host's own work for a step, 5 ms, is before the step's first call in the pipeline\n" in said.err
-
-
 def test_best_says_what_to_change_and_writes_it(capsys: pytest.CaptureFixture[str]) -> None:
     """What it says to use takes what whatif says of the same options, and its pipeline is that of whatif."""
     asked = ["best", "p.json", "--device", "ideal", "--independent", "--max-chunks", "8"]
