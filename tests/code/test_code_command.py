@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from streamsim.cli import main
-from streamsim.code import FRONT_END_OF, Language, code_of, code_of_schedule
-from streamsim.program import Config, read_schedule, workload_of_sizes, write_workload
+from streamsim.code import FRONT_END_OF, Language, code_of
+from streamsim.program import Config, workload_of_sizes, write_workload
 
 FEW = ("--max-chunks", "2", "--max-streams", "2", "--order", "depth-first", "--device", "ideal")
 SIZES = ("--h2d", "64KiB", "--kernel", "20us", "--d2h", "64KiB")
@@ -28,12 +28,6 @@ def test_the_options_of_predict_make_its_program(capsys: pytest.CaptureFixture[s
     assert Path("pipeline.cu").read_text() == code_of(WORKLOAD, Config("depth-first", 8, 4, 2), "cuda-c++")
 
 
-def test_prefetch_has_two_buffers_unless_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    for more, buffers in ([], 2), (["--buffers", "4"], 4):
-        assert main(["code", *SIZES, "--chunks", "8", "--order", "prefetch", *more, "--as", "cupy"]) == 0
-        assert capsys.readouterr().out == code_of(WORKLOAD, Config("prefetch", 8, buffers=buffers), "cupy")
-
-
 @pytest.mark.parametrize(("front_end", "language"), [("cupy", "cupy"), ("pytorch", "pytorch"), ("calls", "cuda-c++")])
 def test_the_language_is_that_of_the_workloads_front_end(
     front_end: str, language: Language, capsys: pytest.CaptureFixture[str]
@@ -44,12 +38,6 @@ def test_the_language_is_that_of_the_workloads_front_end(
     assert capsys.readouterr().out == code_of(replace(workload, host_work_s=3e-3), Config(chunks=4), language)
     assert main(["code", "loop.toml", "--chunks", "4", "--as", "cupy"]) == 0
     assert capsys.readouterr().out == code_of(workload, Config(chunks=4), "cupy")
-
-
-def test_a_schedule_file_is_written_out(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["code", *SIZES, "--chunks", "2", "--as", "schedule", "-o", "plan.json"]) == 0
-    assert main(["code", "plan.json", "--as", "cupy"]) == 0
-    assert capsys.readouterr().out == code_of_schedule(read_schedule("plan.json"), "cupy")
 
 
 def test_best_writes_what_it_says_to_use(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from strategies import make_device
 from streamsim import Config, Workload, WorkloadKernel
 from streamsim.code import code_of
 from streamsim.lowering import lower
-from streamsim.program import Schedule, prefetch, ring
+from streamsim.program import Schedule, ring
 from streamsim.rules import ticks
 
 ENTER_TICKS = 1000
@@ -63,16 +63,3 @@ def test_the_model_enters_as_often_as_the_program(
         schedule = ring(workload, chunks, 2, streams) if config.buffers else config.schedule(workload)
         text = code_of(workload, config, "cupy")
         assert entered_by(text, monkeypatch) == entered_in(schedule), config
-
-
-WITH_OUTPUT = {name: workload for name, workload in WORKLOADS.items() if workload.outputs}
-
-
-@pytest.mark.parametrize("workload", WITH_OUTPUT.values(), ids=WITH_OUTPUT)
-@pytest.mark.parametrize("chunks", [1, 4])
-def test_so_it_does_where_batches_are_prefetched(
-    workload: Workload, chunks: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without output the last two batches run one after another in buffers of their own: once less than the program."""
-    text = code_of(workload, Config("prefetch", chunks, buffers=min(2, chunks)), "cupy")
-    assert entered_by(text, monkeypatch) == entered_in(prefetch(workload, chunks, min(2, chunks)))

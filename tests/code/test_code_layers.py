@@ -135,14 +135,6 @@ def test_programs_are_formatted_and_linted(tmp_path: Path) -> None:
     assert_formatted_and_linted(texts().values(), tmp_path)
 
 
-def test_a_program_is_short() -> None:
-    # But for the sizes of its layers, which are as many lines as they need, and three where they are alike.
-    for name, text in texts().items():
-        lines, most = text.splitlines(), 175 if name in DIRECTIONS else 155
-        first, last = (next(k for k, line in enumerate(lines) if line.startswith(word)) for word in ("WIDTH", "DEF"))
-        assert len(lines) - (last - first) + 3 < most
-
-
 def test_the_sizes_are_those_of_the_layers() -> None:
     names: dict[str, Any] = {}
     for floats in ((7, 9, 9, 9, 5), tuple(range(4, 60)), (4,)):

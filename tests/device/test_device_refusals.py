@@ -206,10 +206,6 @@ def test_bad_input_is_one_line_that_says_what_is_wrong(make: Callable[[], object
     assert shows in said
 
 
-def test_a_long_name_is_not_repeated_whole() -> None:
-    assert len(refusal(lambda: load_device("1" * 5000))) < 500
-
-
 @pytest.mark.parametrize(("command", "begins"), COMMANDS, ids=[said[:40] for _, said in COMMANDS])
 def test_a_command_says_in_one_line_what_is_wrong(
     command: list[str], begins: str, capsys: pytest.CaptureFixture[str]

@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 from strategies import d2h, h2d, kernel, make_device, program
 
 from streamsim import best, sweep
 from streamsim.device import (
     IN_LOOPS,
     TIMES,
+    Device,
     FrontEnd,
     device_names,
     dump_device,
@@ -24,12 +25,10 @@ from streamsim.device import (
 )
 from streamsim.model import simulate
 from streamsim.program import (
-    Buffer,
     Config,
     Copy,
     Kernel,
     Order,
-    Region,
     Schedule,
     Synchronize,
     Workload,
@@ -41,12 +40,17 @@ NS = 1e-9
 WORKLOAD = Workload(8, (4,), (4,), (WorkloadKernel(duration_s=1e-6),))
 CARD = make_device(copy=1, kernel=1)
 LIBRARY = FrontEnd(2 * NS, 3 * NS, 0.0, 0.0, 0.0, 5 * NS, "measured: by hand")
-WITH_LIBRARY = msgspec.structs.replace(CARD, front_ends={"mine": LIBRARY})
+WITH_LIBRARY = replace(CARD, front_ends={"mine": LIBRARY})
 
 
-def calls_of(schedule: Schedule, front_end: str = "mine") -> list[int]:
+def with_library(card: Device = CARD, name: str = "mine", **calls: float) -> Device:
+    """The card with the calls of a library."""
+    return with_front_end(replace(card, front_ends={name: replace(LIBRARY, **calls)}), name)
+
+
+def calls_of(schedule: Schedule, device: Device | None = None) -> list[int]:
     """Ticks that the host spends on each copy and kernel."""
-    timeline = simulate(schedule, with_front_end(WITH_LIBRARY, front_end))
+    timeline = simulate(schedule, device or with_library())
     spent = zip(schedule.ops, timeline.issued, timeline.returned, strict=True)
     return [after - before for op, before, after in spent if not isinstance(op, Synchronize)]
 
@@ -67,42 +71,10 @@ def test_a_program_enters_a_stream_where_it_turns_to_it(order: Order, streams: i
     assert calls_of(Config(order, 2, streams).schedule(WORKLOAD)) == expected
 
 
-@pytest.mark.parametrize(
-    ("workload", "expected"),
-    [
-        (Workload(8, (4, 4), (), (WorkloadKernel(duration_s=1e-6),) * 2), [7, 2, 3, 3] * 2),
-        (Workload(8, (4, 4), ()), [7, 2, 7, 2]),
-        (Workload(8, (), (4, 4)), [7, 2, 7, 2]),
-        (Workload(8, (), (), (WorkloadKernel(duration_s=1e-6),)), [8, 3]),
-    ],
-    ids=("no output", "copies in", "copies back", "kernels of no memory"),
-)
-def test_in_one_stream_a_chunk_is_entered_for_where_an_array_shows_it(workload: Workload, expected: list[int]) -> None:
-    """A chunk of several ops is entered for once. Kernels that touch nothing may be all of one chunk."""
-    assert calls_of(Config("depth-first", 2, 1).schedule(workload)) == expected
-
-
-def test_kernels_that_hand_on_are_of_one_chunk() -> None:
-    """The second reads what the first has written; the third works on the next piece of the first's input."""
-
-    def at(buffer: str, piece: int) -> Region:
-        return Region(buffer, 8 * piece, 8)
-
-    buffers = tuple(Buffer(name, 16, "device") for name in ("a", "b", "c"))
-    places = [("a", 0, "b", 0), ("b", 0, "c", 0), ("a", 1, "b", 1)]
-    ops = [Kernel(1, duration_s=1e-9, reads=(at(read, i),), writes=(at(write, j),)) for read, i, write, j in places]
-    assert calls_of(Schedule(tuple(ops), ("non-blocking",), buffers)) == [8, 3, 8]
-
-
 def test_the_legacy_stream_is_never_entered() -> None:
     """It is the current one where no other has been entered; 5 to enter stream 1, nothing to leave it."""
     ops = (Copy("h2d", 8, 0), Copy("h2d", 8, 1), Kernel(0, duration_s=1e-9), Copy("h2d", 8, 1))
     assert calls_of(Schedule(ops, ("non-blocking",))) == [2, 7, 3, 7]
-
-
-def test_the_launch_of_a_graph_enters_no_stream() -> None:
-    graph = Config("depth-first", 2, 2, launch="graph").schedule(WORKLOAD)
-    assert calls_of(graph) == calls_of(graph, "calls")
 
 
 LAYERS = (WorkloadKernel("linear", duration_s=1e-6), WorkloadKernel("relu", duration_s=1e-6))
@@ -112,23 +84,10 @@ NETWORK = Workload(8, (4,), (4,), LAYERS)
 @pytest.mark.parametrize(("linear_s", "expected"), [(9 * NS, [7, 9, 3, 2] * 2), (0.0, [7, 3, 3, 2] * 2)])
 def test_a_linear_layer_is_called_at_its_own_cost_or_as_any_operation(linear_s: float, expected: list[int]) -> None:
     """A copy takes 2 and entering 5, another operation 3; where nobody has measured the layer, 3 as well."""
-    library = msgspec.structs.replace(LIBRARY, linear_s=linear_s)
-    device = with_front_end(msgspec.structs.replace(CARD, front_ends={"mine": library}), "mine")
-    schedule = Config("depth-first", 2, 2).schedule(NETWORK)
-    timeline = simulate(schedule, device)
-    spent = zip(schedule.ops, timeline.issued, timeline.returned, strict=True)
-    assert [after - before for op, before, after in spent if not isinstance(op, Synchronize)] == expected
-
-
-def test_a_graph_launches_a_linear_layer_as_any_node() -> None:
-    dear = make_device(copy=1, kernel=1, linear=500)
+    device = with_library(linear_s=linear_s)
+    assert calls_of(Config("depth-first", 2, 2).schedule(NETWORK), device) == expected
     graph = Config("depth-first", 2, 2, launch="graph").schedule(NETWORK)
-    assert simulate(graph, dear).makespan_s == simulate(graph, CARD).makespan_s
-
-
-def test_bare_calls_are_the_profile_as_it_is() -> None:
-    assert with_front_end(WITH_LIBRARY, "calls") is WITH_LIBRARY
-    assert calls_of(Config("depth-first", 1, 1).schedule(WORKLOAD), "calls") == [1, 1, 1]
+    assert simulate(graph, device).makespan_s == simulate(graph, CARD).makespan_s
 
 
 @pytest.mark.parametrize("name", device_names())
@@ -145,24 +104,18 @@ def test_a_device_and_a_front_end_by_one_name(name: str, front_end: str) -> None
 
 def test_the_first_call_on_a_stream_is_dear_in_compiled_programs_as_in_bare_ones() -> None:
     """A copy of 2 on each of two streams, the first on each 9 longer; a library's are a mean with the first ones."""
-    host = msgspec.structs.replace(CARD.host, first_on_stream_s=9 * NS)
-    calls = msgspec.structs.replace(LIBRARY, enter_s=0.0)
-    card = msgspec.structs.replace(CARD, host=host, front_ends={"cuda-c++": calls, "mine": calls})
+    card = replace(CARD, host=replace(CARD.host, first_on_stream_s=9 * NS))
     for name, expected in (("cuda-c++", [11, 2, 11]), ("mine", [2, 2, 2])):
-        timeline = simulate(program(h2d(1, 1), h2d(1, 1), h2d(2, 1)), with_front_end(card, name))
-        spent = zip(timeline.issued, timeline.returned, strict=True)
-        assert [after - before for before, after in spent] == expected
+        device = with_library(card, name, enter_s=0.0)
+        assert calls_of(program(h2d(1, 1), h2d(1, 1), h2d(2, 1)), device) == expected
 
 
 def test_what_first_calls_take_longer_is_that_of_bare_calls_unless_measured() -> None:
     """A copy, a kernel and a copy back: the first two take longer by what the card's profile says, or its library's."""
-    card = msgspec.structs.replace(CARD, host=msgspec.structs.replace(CARD.host, after_wait_s=7 * NS))
+    card = replace(CARD, host=replace(CARD.host, after_wait_s=7 * NS))
     for longer, expected in ((0.0, [107, 107, 100]), (9 * NS, [109, 109, 100])):
-        library = msgspec.structs.replace(LIBRARY, copy_s=100 * NS, kernel_s=100 * NS, enter_s=0.0, after_wait_s=longer)
-        device = with_front_end(msgspec.structs.replace(card, front_ends={"mine": library}), "mine")
-        timeline = simulate(program(h2d(1, 1), kernel(1, 1), d2h(1, 1)), device)
-        spent = zip(timeline.issued, timeline.returned, strict=True)
-        assert [after - before for before, after in spent] == expected
+        device = with_library(card, copy_s=100 * NS, kernel_s=100 * NS, enter_s=0.0, after_wait_s=longer)
+        assert calls_of(program(h2d(1, 1), kernel(1, 1), d2h(1, 1)), device) == expected
 
 
 def test_a_front_end_of_a_file_is_known_by_its_name(tmp_path: Path) -> None:
@@ -198,7 +151,7 @@ def test_a_device_that_has_a_front_end_keeps_it() -> None:
     assert written_in(WITH_LIBRARY, "") is WITH_LIBRARY
     assert front_end_of(WITH_LIBRARY) == "calls"
     assert front_end_of(written_in(WITH_LIBRARY, "Mine")) == "mine"
-    assert front_end_of(msgspec.structs.replace(CARD, name="slot 3: left")) == "calls"
+    assert front_end_of(replace(CARD, name="slot 3: left")) == "calls"
 
 
 def test_a_sweep_is_of_the_workloads_front_end_unless_it_has_an_axis_of_them() -> None:

@@ -1,7 +1,6 @@
 """A profile with numbers changed: names, what follows what, and one line for whatever is wrong."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -12,8 +11,6 @@ from strategies import LATENCIES, SLOWER
 
 from streamsim.cli import main
 from streamsim.device import (
-    Device,
-    LinkDirection,
     changed,
     current,
     device_names,
@@ -26,7 +23,6 @@ from streamsim.device import (
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Workload, WorkloadKernel, depth_first, ring
-from streamsim.search import sweep_of
 
 H200, A100 = load_device("h200"), load_device("a100")
 PIPELINE = ["--h2d", "1MiB", "--kernel", "20us", "--d2h", "1MiB"]
@@ -64,19 +60,6 @@ def test_no_two_names_are_the_same_without_their_units() -> None:
 # What follows
 
 
-def test_a_direction_keeps_what_it_loses_to_the_other() -> None:
-    """Twice the bandwidth: twice the duplex one. 1 us more latency: 1 us more of the duplex one."""
-    device = load_device("h200")
-    bandwidth, latency = device.d2h.bandwidth_bytes_per_s, device.d2h.latency_s
-    new = changed(device, {"d2h.bandwidth_bytes_per_s": 2 * bandwidth, "d2h.latency_s": latency + 1e-6}).d2h
-    assert new.duplex_bandwidth_bytes_per_s == pytest.approx(2 * device.d2h.duplex_bandwidth_bytes_per_s)
-    assert new.duplex_latency_s == pytest.approx(device.d2h.duplex_latency_s + 1e-6)
-    given_too = {"d2h.bandwidth_bytes_per_s": 1e9, "d2h.duplex_bandwidth_bytes_per_s": 1e8}
-    assert changed(device, given_too).d2h.duplex_bandwidth_bytes_per_s == 1e8
-    with pytest.raises(InputError, match=r"d2h\.duplex_bandwidth_bytes_per_s = 2e\+09: above"):
-        changed(device, {**given_too, "d2h.duplex_bandwidth_bytes_per_s": 2e9})
-
-
 def test_the_longest_latency_follows_whichever_of_the_others_changes_more() -> None:
     us, device = 1e-6, load_device("h200")
     duplex_s, crowded_s = device.h2d.duplex_latency_s + 3 * us, device.h2d.crowded_latency_s + us
@@ -111,43 +94,6 @@ def test_no_latency_ends_up_below_one_that_it_must_not_be_below(name: str, laten
         assert link.latency_s == latency_s
         assert all(getattr(link, more) >= getattr(link, less) for more, less in LATENCIES)
         assert link.pageable_latency_s >= latency_s
-
-
-@given(DEPENDENT, st.floats(0.01, 0.99))
-def test_what_is_set_too_does_not_follow(field: str, share: float) -> None:
-    new = changed(H200, {"h2d.bandwidth": 1e10, f"h2d.{field}": share * 1e10})
-    assert getattr(new.h2d, field) == share * 1e10
-
-
-def test_all_else_stays_what_it_was() -> None:
-    assert changed(H200, {}) is H200
-    new = changed(H200, {"h2d.bandwidth": 40e9})
-    parts: Iterator[str] = (f for f in Device.__struct_fields__ if f not in ("h2d", "sources", "link"))
-    assert all(getattr(new, part) == getattr(H200, part) for part in parts)
-    moved = {f for f in LinkDirection.__struct_fields__ if getattr(new.h2d, f) != getattr(H200.h2d, f)}
-    assert moved == {"bandwidth_bytes_per_s", *SLOWER}
-    assert {name for name in new.sources if new.sources[name] != H200.sources.get(name)} == {f"h2d.{f}" for f in moved}
-
-
-def test_pcie_generations_are_one_sweep_of_three_rows() -> None:
-    """Each row is the prediction on a device made by hand, and the column has the unit in its name."""
-    asked = {"h2d": ["1MiB"], "kernel": ["20us"], "d2h": ["1MiB"], "device": ["a100"], "chunks": ["4"]}
-    sweep = sweep_of({**asked, "streams": ["2"], "set": ["link.bandwidth=25GB/s,50GB/s,100GB/s"]})
-    rows = list(sweep)
-    assert [row["link.bandwidth_bytes_per_s"] for row in rows] == [25e9, 50e9, 100e9]
-    schedule = depth_first(Workload(None, (1 << 20,), (1 << 20,), (WorkloadKernel(duration_s=20e-6),)), 4, 2)
-    for row in rows:
-        rate = row["link.bandwidth_bytes_per_s"]
-        links = {
-            name: msgspec.structs.replace(
-                link,
-                bandwidth_bytes_per_s=rate,
-                duplex_bandwidth_bytes_per_s=rate * (link.duplex_bandwidth_bytes_per_s / link.bandwidth_bytes_per_s),
-                crowded_bandwidth_bytes_per_s=rate,
-            )
-            for name, link in (("h2d", A100.h2d), ("d2h", A100.d2h))
-        }
-        assert row["makespan_s"] == simulate(schedule, msgspec.structs.replace(A100, **links)).makespan_s
 
 
 def test_every_command_takes_the_setting(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -197,30 +143,6 @@ def test_a_limit_never_gives_a_card_more_than_it_has() -> None:
     assert with_memory_limit(load_device("ideal"), 7).memory_bytes == 7
 
 
-def test_what_a_ring_costs_and_saves(capsys: pytest.CaptureFixture[str]) -> None:
-    """Against the same pipeline with a place for every chunk, predicted apart; of 4 chunks 2 have one: half of it."""
-    shape = ["--chunks", "4", "--streams", "4", "--json"]
-    assert main(["predict", *PIPELINE, *shape]) == 0
-    plain = json.loads(capsys.readouterr().out)
-    assert "without_ring" not in plain
-    assert main(["predict", *PIPELINE, *shape, "--buffers", "2"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert (said["device_bytes"], plain["device_bytes"]) == (1 << 20, 1 << 21)
-    assert said["memory_bytes"] == H200.memory_bytes
-    assert said["without_ring"] == {
-        "makespan_s": plain["makespan_s"],
-        "device_bytes": 1 << 21,
-        "fits": True,
-        "ring_costs_s": said["makespan_s"] - plain["makespan_s"],
-        "ring_saves_bytes": 1 << 20,
-    }
-    assert main(["predict", *PIPELINE, *shape, "--buffers", "2", "--memory-limit", "1MiB"]) == 0
-    assert json.loads(capsys.readouterr().out)["without_ring"]["fits"] is False
-    assert main(["predict", *PIPELINE, *shape[:-1], "--buffers", "2", "--memory-limit", "1MiB"]) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["on", "the", "card", "1", "MiB", "of", "1", "MiB"] in rows
-
-
 def test_best_leaves_out_what_has_no_room_on_the_card(capsys: pytest.CaptureFixture[str]) -> None:
     """Too large for a T4, it comes in rings; those that do not fit are counted: 64 GiB in n chunks, k at a time."""
     sizes = ["--h2d", "32GiB", "--kernel", "1s", "--d2h", "32GiB", "--elements", "64Ki", "--device", "t4"]
@@ -252,13 +174,3 @@ def test_the_words_have_the_numbers_and_how_they_are_known() -> None:
     assert "; pageable H2D " in words
     nameless = msgspec.structs.replace(H200, link="", spread={})
     assert link_words(nameless).startswith("H2D 55.3, D2H 54.4 GB/s measured; both at once H2D ")
-
-
-@pytest.mark.parametrize("name", device_names())
-def test_every_profile_says_its_link_in_one_line_short_enough_to_read(name: str) -> None:
-    device = load_device(name)
-    words = link_words(device)
-    assert device.link
-    assert words.startswith(f"{device.link}; H2D ")
-    assert "\n" not in words
-    assert len(words) <= 200

@@ -25,12 +25,6 @@ from streamsim.program import (
 LARGE = pipeline_of(1 << 24)
 
 
-def test_steps_count_every_turn_of_a_loop() -> None:
-    """Within a line too: one that is held against all before it takes four times as long for twice the size."""
-    assert growth(lambda n: lambda: [i + 1 for i in range(n)], 100) == pytest.approx(2, rel=0.05)
-    assert growth(lambda n: lambda: [[j + 1 for j in range(i)] for i in range(n)], 100) == pytest.approx(4, rel=0.05)
-
-
 def recorded(steps_of_it: int) -> Schedule:
     """As recorded programs are: host work between calls that say what they cost, two threads, an event now and then."""
     ops: list[Op] = []
