@@ -1,6 +1,5 @@
 """Runs: a plan measured on an emulated card, interrupted, resumed, finished; and the process that does it."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,16 +12,14 @@ from stand_in import environment
 
 from streamsim.errors import InputError
 from streamsim.program import Schedule, WaitEvent, depth_first, ring, write_schedule
+from streamsim_validate import suites
 from streamsim_validate.calibrate import PlainSamples, Samples, fits, read_samples
 from streamsim_validate.gpu import Gpu, NoGpuError
 from streamsim_validate.records import (
     Entry,
-    Journal,
     RunBegins,
     RunEnds,
-    digest,
     finish,
-    header,
     journal_path,
     read_journal,
     read_record,
@@ -155,37 +152,6 @@ def test_samples_that_cannot_be_fitted_lose_no_measurement(tmp_path: Path, capfd
     assert "no profile: calibration: no chain 'h2d 65536 x8'" in capfd.readouterr().err
 
 
-def worker(plan: Plan, environment: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
-    """Its stdin stays open until it has said all."""
-    command, pipe = [sys.executable, "-m", "streamsim_validate.run", "8"], subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=os.environ | environment) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdin.write(msgspec.json.encode(plan) + b"\n")
-        process.stdin.flush()
-        out, err = process.stdout.read(), process.stderr.read()
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
-
-
-def without_gpu(tmp_path: Path) -> dict[str, str]:
-    """An environment in which CuPy cannot be imported."""
-    package = tmp_path / "site" / "cupy"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("raise ImportError('no cupy in this test', name='cupy')")
-    return {"PYTHONPATH": os.pathsep.join([str(package.parent), os.environ.get("PYTHONPATH", "")])}
-
-
-def test_the_process_without_cupy_ends_with_its_own_code_and_one_line(tmp_path: Path) -> None:
-    done = worker(a_plan(tmp_path), without_gpu(tmp_path))
-    assert done.returncode == 3
-    assert done.stderr.decode().splitlines() == [
-        "streamsim-validate: error: CuPy is not installed: pip install '.[cuda13]' in streamsim's folder"
-        " (or '.[cuda12]', to match the driver)"
-    ]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["site"]
-
-
 def test_the_process_passes_its_complaint_on() -> None:
     raise_for(0, "")
     with pytest.raises(NoGpuError, match="no card"):
@@ -198,27 +164,16 @@ def test_the_process_passes_its_complaint_on() -> None:
         raise_for(-9, "out of memory\n")
 
 
-def test_a_run_of_drawn_schedules_says_how_to_draw_them_again(tmp_path: Path) -> None:
+def test_a_run_of_drawn_schedules_says_how_to_draw_them_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seed and count stand in the record; the same journal goes on, that of another seed does not."""
+    monkeypatch.setattr(suites, "MOST_BYTES", 1 << 20)
     plan = Plan(str(tmp_path / "r.json.gz"), suite="random", seed=5, count=2, repeats=1)
-    with Journal(journal_path(plan.output), header(fake_gpu()[0].card, "random")) as journal:
-        journal.append(RunBegins(8, "2026-01-01T00:00:00+00:00", plan.seed, plan.repeats, None, plan.drawn))
-        for item in planned(plan, 8):
-            journal.append(
-                Entry(
-                    item.key, digest(item.schedule), recipe=item.recipe, wall_s=(1.0,), device_s=(1.0,), issue_s=(1.0,)
-                )
-            )
     measure_plan(plan, 8, fake_gpu()[0], None)
     with pytest.raises(InputError, match="has measured another schedule"):
         measure_plan(msgspec.structs.replace(plan, seed=6), 8, fake_gpu()[0], None)
     (session,) = finish(journal_path(plan.output), plan.output).runs
-    again = {
-        item.key: item.schedule
-        for item in planned(msgspec.structs.replace(plan, seed=session.seed, count=session.count), 8)
-    }
-    assert {entry.key: entry.build() for entry in session.entries} == again
-    assert (session.seed, session.count) == (5, 2)
+    again = planned(msgspec.structs.replace(plan, seed=session.seed, count=session.count), 8)
+    assert {entry.key: entry.build() for entry in session.entries} == {item.key: item.schedule for item in again}
     assert Plan("r", suite="random").drawn == 200
     assert Plan("r").drawn == 0
 

@@ -127,19 +127,6 @@ def test_a_schedule_leaves_what_its_bytes_would(workload: Workload, cut: Callabl
         assert np.array_equal(content.bytes, plain[key.name])
 
 
-def test_a_region_that_is_read_partly_from_elsewhere_counts_its_worst_part() -> None:
-    """Half of what the second kernel adds is as the first left it, half as it was copied: as far off as the first."""
-    n = 64
-    first = Kernel(1, "sincos", n // 2, 3, reads=(Region("d", 0, 2 * n),), writes=(Region("d", 0, 2 * n),))
-    second = Kernel(1, "vector_add", n, reads=(Region("d", 0, 4 * n),), writes=(Region("e", 0, 4 * n),))
-    there = Copy("h2d", 4 * n, 1, Region("h", 0, 4 * n), Region("d", 0, 4 * n))
-    back = Copy("d2h", 4 * n, 1, Region("back", 0, 4 * n), Region("e", 0, 4 * n))
-    host = (Buffer("h", 4 * n, "pinned"), Buffer("back", 4 * n, "pinned"))
-    buffers = (*host, *(Buffer(name, 4 * n, "device") for name in ("d", "e")))
-    (output,) = run_reference(Schedule((there, first, second, back), ("non-blocking",), buffers)).values()
-    assert output.tolerance.max() == np.float32(find_kernel(first).tolerance(3)) > 0
-
-
 # Kernels
 
 

@@ -77,27 +77,6 @@ def test_ctrl_c_settles_what_was_measured() -> None:
     assert sorted(len(result.wall_s) for result in settled) == [1, 1, 1, 2, 2]
 
 
-def test_ctrl_c_while_the_last_output_is_verified_loses_no_sample() -> None:
-    """All are measured: two warm-up runs and three samples of each of five jobs."""
-    gpu, cuda = fake_gpu()
-    timed, pressed = 0, False
-
-    def press(name: str, _arguments: tuple[object, ...]) -> None:
-        nonlocal timed, pressed
-        timed += name == "eventElapsedTime"
-        if timed == 5 * (2 + 3) and name == "memset" and not pressed:
-            pressed = True
-            raise KeyboardInterrupt
-
-    cuda.fail_at = press
-    settled: list[Entry] = []
-    with pytest.raises(KeyboardInterrupt):
-        replayed(_items(5), gpu, 3, on_entry=settled.append)
-    assert [(result.key, result.status, len(result.wall_s)) for result in settled] == [
-        (str(i), "ok", 3) for i in range(5)
-    ]
-
-
 # Probes
 
 

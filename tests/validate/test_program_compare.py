@@ -11,12 +11,11 @@ from once import compare_once
 from small_record import MACHINE
 from strategies import make_device
 
-from streamsim.device import Device, FrontEnd, changed
-from streamsim.errors import InputError
+from streamsim.device import Device, FrontEnd
 from streamsim.program import Kernel
 from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, expectations
 from streamsim_validate.compare.comparison import GOOD_CHOICE, share_within
-from streamsim_validate.compare.predictions import links_beside, predict_wall_s, schedule_of, with_link
+from streamsim_validate.compare.predictions import links_beside, predict_wall_s, schedule_of
 from streamsim_validate.records import (
     LINK_BYTES,
     LINK_PAIR,
@@ -138,20 +137,6 @@ def test_each_run_is_predicted_with_what_others_left_of_the_link_beside_it() -> 
         assert compare(a_record(unknown)).rows[0].predicted_s == pytest.approx(ONE_US * US)
 
 
-@pytest.mark.parametrize(
-    ("times", "both_gb_per_s", "alone_gb_per_s"),
-    [(1.0, 40, 50), (1.25, 32, 50), (1.6, 25, 50), (2.0, 20, 40), (4.0, 10, 20), (0.8, 50, 50), (0.5, 80, 80)],
-)
-def test_others_take_from_what_both_directions_share(times: float, both_gb_per_s: int, alone_gb_per_s: int) -> None:
-    """Both ways at once 40 GB/s each, so 80 are shared; one way alone takes 50 as long as so much is left."""
-    card = changed(make_device(), {f"{way}.bandwidth": "50GB/s" for way in ("h2d", "d2h")})
-    card = changed(card, {f"{way}.duplex_bandwidth": "40GB/s" for way in ("h2d", "d2h")})
-    then = with_link(card, times)
-    for link in (then.h2d, then.d2h):
-        assert link.duplex_bandwidth_bytes_per_s == pytest.approx(both_gb_per_s * 1e9)
-        assert link.bandwidth_bytes_per_s == pytest.approx(alone_gb_per_s * 1e9)
-
-
 def test_what_calls_take_longer_is_not_the_links_doing() -> None:
     """Calls of 10 ms each: the second copy of the pair is issued at 20 ms, on a host half as fast at 40.
 
@@ -165,18 +150,6 @@ def test_what_calls_take_longer_is_not_the_links_doing() -> None:
     card = make_device(copy=10_000_000)
     assert links_beside(entry, card, (1.0, 2.0, 1.0)) == pytest.approx((1, 1, 2))
     assert links_beside(entry, card, ()) == pytest.approx([seconds / links_s[0] for seconds in links_s])
-
-
-def test_what_stands_beside_each_run_is_checked() -> None:
-    """As many copies as runs, or none; and rounds of calls that there are."""
-    entry = a_paced_entry(1.0, 1.0, 1.0)
-    assert entry.program is not None
-    two = msgspec.structs.replace(entry.program, run_links_s=(1.0, 1.0))
-    with pytest.raises(InputError, match="run_links_s and wall_s have different numbers of samples"):
-        msgspec.structs.replace(entry, program=two)
-    strange = msgspec.structs.replace(entry.program, pace="xyz")
-    (absent,) = compare(a_record(msgspec.structs.replace(entry, program=strange))).unpredicted
-    assert absent.reason == "pace = 'xyz': expected letters of iokrws|ln; measure it again"
 
 
 def test_with_what_issuing_took_a_miss_is_told_from_one_of_the_calls() -> None:

@@ -262,25 +262,6 @@ def test_interrupted_it_says_how_to_go_on_and_goes_on(
 
 
 @pytest.mark.usefixtures("card")
-@pytest.mark.parametrize("language", ["cupy", "pytorch"])
-def test_programs_in_a_language_are_measured_and_their_calls_counted(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], language: str
-) -> None:
-    """The stand-in's 16 Ki floats take 16.4 us a round and a call: one round, since two take more than 20 us."""
-    installed(monkeypatch)
-    assert main(["tune", *QUICK, "--as", language, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["device"] == f"h200:{language}"
-    assert found["kernels"]["work"] == 1
-    assert found["kernels"]["said_s"] == pytest.approx(20e-6, rel=0.2)
-    assert found["kernels"]["measured_s"] == pytest.approx((1 << 14) * ROUND_S + CALL_S, rel=1e-3)
-    assert found["workload"]["kernels"][0]["duration_s"] < 20e-6
-    assert read_record("t.json.gz").suite == f"tune as {language}"
-    assert main(["tune", *QUICK[:-1], "other.json.gz", "--as", language, "--front-end", "calls"]) == 0
-    assert "A stand-in of 1 round takes 17.38 us over all the work, where 20 us was said" in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("card")
 @pytest.mark.parametrize(
     ("more", "suite", "device"),
     [

@@ -103,20 +103,6 @@ def test_after_any_history_stream_i_has_the_queue_that_comes_after_that_of_strea
     assert sorted(cuda.queues_of("kernels", streams[:queues])) == list(range(queues))
 
 
-@given(queues=st.integers(2, 9), history=st.lists(st.integers(0, 39), max_size=60))
-def test_then_the_streams_beyond_take_the_queues_in_the_same_order(queues: int, history: list[int]) -> None:
-    """As in a process of its own: stream i of a program over more streams shares the queue of stream i - queues."""
-    order, cuda, streams = emulated(queues)
-    for stream in history:
-        cuda._issue(HOST_TO_DEVICE, streams[stream])
-    cuda.deviceSynchronize()
-    order.lose()
-    order.before(program(3 * queues))
-    for engine in ENGINES:
-        own = cuda.queues_of(engine, streams[:queues])
-        assert cuda.queues_of(engine, streams[queues : 3 * queues]) == own * 2
-
-
 def test_programs_that_leave_every_stream_its_queue_cost_nothing() -> None:
     order, cuda, _ = emulated(8)
     order.before(program(8))
@@ -206,20 +192,6 @@ def test_a_second_validator_is_refused_and_the_lock_dies_with_its_holder() -> No
         except InputError:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="has no umask")
-@pytest.mark.parametrize("left_over", [False, True])
-def test_every_user_can_open_the_lock_file_whatever_the_umask(tmp_path: Path, left_over: bool) -> None:
-    path = tmp_path / "streamsim-validate-x.lock"
-    if left_over:
-        path.touch(0o600)
-    before = os.umask(0o077)
-    try:
-        with device_lock("x"):
-            assert stat.S_IMODE(path.stat().st_mode) == 0o666
-    finally:
-        os.umask(before)
 
 
 def refused(*_: object) -> None:

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
-from fake_cuda import CARD, fake_gpu
+from fake_cuda import fake_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +13,6 @@ from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Copy, Kernel, Schedule, Workload, WorkloadKernel, breadth_first, depth_first
 from streamsim.timeline import Timeline
-from streamsim_validate.calibrate import Samples
 from streamsim_validate.gpu import Gpu, Replayer, profiler
 from streamsim_validate.gpu.profiler import match
 from streamsim_validate.records import (
@@ -95,30 +94,6 @@ def test_one_that_cannot_be_traced_stops_nothing_and_is_tried_again(
     record = finish(journal_path(plan.output), plan.output)
     assert all(entry.timeline is not None for _, entry in record.measured())
     assert [len(entry.wall_s) for _, entry in record.measured()] == [2, 2]
-
-
-def test_an_interrupted_trace_loses_no_calibration_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[int] = []
-
-    def take(_gpu: Gpu) -> Samples:
-        taken.append(len(taken))
-        return Samples(CARD, "then", {})
-
-    def interrupted(_replayer: Replayer, _gpu: Gpu) -> Timeline:
-        raise KeyboardInterrupt
-
-    plan = a_plan(tmp_path)
-    monkeypatch.setattr(profiler, "profile", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        measure_plan(plan, 8, fake_gpu()[0], take)
-    assert taken == [0, 1]
-    monkeypatch.setattr(profiler, "profile", Profiler())
-    measure_plan(plan, 8, fake_gpu()[0], take)
-    assert taken == [0, 1]
-    (run_,) = finish(journal_path(plan.output), plan.output).runs
-    assert run_.samples is not None
-    assert run_.samples_after is not None
-    assert [entry.timeline is not None for entry in run_.entries] == [True, True]
 
 
 # What a profiler saw, matched to the ops of a schedule

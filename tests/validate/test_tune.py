@@ -20,7 +20,6 @@ from tuned import DEVICE, WORK, WORKLOAD, Cards, Spy, a_task, ctrl_c_on, measure
 from streamsim import Config, Workload, WorkloadKernel
 from streamsim.errors import InputError
 from streamsim.search import Grid, candidates, default_grid
-from streamsim_validate.compare import compare
 from streamsim_validate.gpu.memory import SPARE_DEVICE_BYTES
 from streamsim_validate.records import Entry, journal_path, read_journal, read_record, recipe_of
 from streamsim_validate.run import Tuned, tune
@@ -80,22 +79,6 @@ def test_a_budget_above_the_grid_measures_all_and_leaves_nothing_to_hope_for(tmp
     assert (found.found.chunks, found.found.streams) == (1, 1)
     assert found.picked.chunks > 1
     assert found.is_sure
-
-
-def test_a_record_is_compared_with_the_profile_that_is_given(tmp_path: Path, card: Cards) -> None:
-    """It has none of its own: what proposed is not a calibration of that session."""
-    task = a_task(tmp_path)
-    found = tune(task, card()[0])
-    record = read_record(task.output)
-    with pytest.raises(InputError, match="has no calibrated profile: give one with --device"):
-        compare(record)
-    comparison = compare(record, DEVICE)
-    assert not comparison.unpredicted
-    assert len(comparison.rows) == len(found.tried) + len({found.picked, found.found})
-    assert {row.effect for row in comparison.rows} == {"tune"}
-    rows = {row.key: row for row in comparison.rows}
-    for tried in found.tried:
-        assert rows[tried.config.words].wall_s == tried.measured_s
 
 
 CONFIGS = st.sampled_from(

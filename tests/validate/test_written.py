@@ -68,14 +68,8 @@ def test_json_by_hand() -> None:
             "all but pageable": group(2, 12.5, 19.25, 20, 7.5, 1.5, worst="B"),
         },
         "coverage": {
-            "device-bound": {
-                "n": 4,
-                "inside_percent": 50,
-                "below_percent": 12.5,
-                "above_percent": 37.5,
-                "mean_width_percent": 10,
-                "median_width_percent": 8,
-            }
+            "device-bound": {"n": 4, "inside_percent": 50, "below_percent": 12.5, "above_percent": 37.5}
+            | {"mean_width_percent": 10, "median_width_percent": 8}
         },
         "formulas": {
             "f": {"device-bound": F, "pageable": group(1, 0, 0, 0, 0, 3, worst="C"), "all but pageable": F},
@@ -91,16 +85,8 @@ def test_json_by_hand() -> None:
             "within_1_percent_percent": 0,
             "worst_percent": pytest.approx(25),
             "workloads": [
-                {
-                    "workload": "w",
-                    "connections": 8,
-                    "picked": "B",
-                    "best": "A",
-                    "picked_s": 12.5,
-                    "best_s": 10,
-                    "regret_percent": pytest.approx(25),
-                    "noise_percent": 2,
-                }
+                {"workload": "w", "connections": 8, "picked": "B", "best": "A"}
+                | {"picked_s": 12.5, "best_s": 10, "regret_percent": pytest.approx(25), "noise_percent": 2}
             ],
         },
         "tolerances": [
@@ -108,13 +94,8 @@ def test_json_by_hand() -> None:
             {"text": "worst > 40%", "value_percent": 30, "limit_percent": 40, "failed": False},
         ],
         "drift": [
-            {
-                "connections": 8,
-                "changes_percent": {"x": 5, "y": -20, "z": 50},
-                "groups": 2,
-                "calls_percent": {"host": [-10, 30]},
-                "link_times": [0.98, 1.01, 1.4],
-            },
+            {"connections": 8, "changes_percent": {"x": 5, "y": -20, "z": 50}, "groups": 2}
+            | {"calls_percent": {"host": [-10, 30]}, "link_times": [0.98, 1.01, 1.4]},
             {"connections": 1, "changes_percent": {}, "groups": 0, "calls_percent": {}, "link_times": []},
         ],
         "worst": [{"connections": 8, "key": "A"}],
@@ -122,23 +103,11 @@ def test_json_by_hand() -> None:
         "unmeasured": [{"key": "M", "connections": 1, "reason": "skipped"}],
     }
     assert [row["key"] for row in schedules] == ["A", "B", "C"]
-    assert schedules[0] == {
-        "key": "A",
-        "connections": 8,
-        "status": "ok",
-        "class": "device-bound",
-        "pattern": "ring",
-        "effect": "grid",
-        "measured_s": 10,
-        "predicted_s": 13,
-        "error_percent": pytest.approx(30),
-        "noise_percent": 1,
-        "wall_s": 20,
-        "wall_predicted_s": 19,
-        "wall_error_percent": pytest.approx(-5),
-        "issue_s": 1,
-        "formulas_s": {"f": 11, "g": 6},
-    }
+    words = {"key": "A", "connections": 8, "status": "ok", "class": "device-bound", "pattern": "ring", "effect": "grid"}
+    times = {"measured_s": 10, "predicted_s": 13, "wall_s": 20, "wall_predicted_s": 19, "issue_s": 1}
+    errors = {"error_percent": 30, "noise_percent": 1, "wall_error_percent": -5}
+    expected = {**words, **times, **{name: pytest.approx(value) for name, value in errors.items()}}
+    assert schedules[0] == expected | {"formulas_s": {"f": 11, "g": 6}}
 
 
 def test_what_was_not_asked_for_or_is_not_there_is_null() -> None:
