@@ -12,7 +12,7 @@ import pytest
 from effort import THOROUGH
 
 from campaigns import tables
-from campaigns.tables import PLACE, TABLES, Table, newest, pages, rewritten, ways
+from campaigns.tables import PLACE, TABLES, newest, pages, ways
 from streamsim import load_device
 from streamsim.compiled import available
 from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, percentile95
@@ -57,17 +57,6 @@ def test_the_command_that_a_page_names_makes_its_table(page: Path, name: str, sh
 
 def test_every_table_is_on_a_page() -> None:
     assert {name for _, name, _ in ON_PAGES} == set(TABLES)
-
-
-def test_a_table_takes_the_place_of_the_one_below_its_mark_and_nothing_else_changes() -> None:
-    page = "a\n\n<!-- table: one -->\n\n| old |\n|---|\n| 1 |\n\nb\n\n<!-- table: two -->\n\n\nc\n"
-    made = {"one": str(Table(("x", "y"), [("1", "2"), ("3", "4")])), "two": str(Table(("z",), []))}
-    found = rewritten(page, lambda name: made[name])
-    assert found == (
-        "a\n\n<!-- table: one -->\n\n| x | y |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n\nb\n\n"
-        "<!-- table: two -->\n\n| z |\n|---|\n\nc\n"
-    )
-    assert rewritten(found, lambda name: made[name]) == found
 
 
 def test_every_effect_that_is_switched_off_is_one_that_the_ideal_device_lacks() -> None:

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.gpu
 COUNT = 12  # of each language: some ten workloads less than one
 
 
-def typed(folder: Path, line: str) -> str:
+def typed(folder: Path, line: str, module: str = "streamsim_validate") -> str:
     """What the command prints; it must succeed."""
-    command = [sys.executable, "-m", "streamsim_validate", *line.split()]
+    command = [sys.executable, "-m", module, *line.split()]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -90,3 +90,22 @@ def test_programs_are_run_verified_and_compared(tmp_path: Path) -> None:
             assert bound["median_percent"] < 15, (language, bound)
         low, high = found["host_speeds"][language]
         assert 0.3 < low <= high < 4
+
+
+# README's own way from a plan to how well it was predicted
+
+
+def test_a_plan_is_written_run_and_compared(tmp_path: Path) -> None:
+    """Its kernel is given by its time alone: 16 chunks of 36 us beside copies of 76 us each way, so the link binds."""
+    plan = "code --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 -o plan.json"
+    typed(tmp_path, plan, "streamsim")
+    shown = typed(tmp_path, "run plan.json --repeats 25 -o mine.json.gz")
+    assert shown.splitlines()[-1].startswith("mine.json.gz: 1 schedules measured on ")
+    ((_, entry),) = read_record(tmp_path / "mine.json.gz").measured()
+    assert entry.verified
+    assert len(entry.wall_s) == 25
+    found = json.loads(typed(tmp_path, "compare mine.json.gz --json"))
+    (row,) = found["schedules"]
+    assert found["unpredicted"] == found["unmeasured"] == []
+    assert abs(row["error_percent"]) < 10
+    assert 1e-3 < row["measured_s"] < 20e-3

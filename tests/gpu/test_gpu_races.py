@@ -62,12 +62,6 @@ def test_a_race_gives_wrong_output_and_its_repaired_form_does_not(gpu: Gpu, kind
     assert (fixed.status, fixed.verified, len(fixed.wall_s)) == ("ok", True, 2)
 
 
-@pytest.mark.gpu
-def test_a_card_is_not_given_a_race(gpu: Gpu) -> None:
-    (result,) = replayed([Planned("x", racy("read-after-write"))], gpu, 1)
-    assert result.status.startswith("failed: read-after-write: race: ops[2] ")
-
-
 # As recorded on an H200
 
 RECORD = Path(__file__).parents[2] / "validate" / "campaigns" / "records" / "races-h200.json.gz"
@@ -86,14 +80,6 @@ def test_a_card_has_lost_the_race_and_not_its_repaired_form(kind: str) -> None:
 
 
 # On the emulated card
-
-
-@pytest.mark.parametrize("kind", PROGRAMS)
-def test_the_check_names_the_race(kind: str) -> None:
-    findings = check(racy(kind))
-    assert [(finding.rule, finding.ops) for finding in findings] == [("race", PROGRAMS[kind][1])]
-    assert [hazard.kind for hazard in findings[0].hazards] == [kind]
-    assert check(repaired(racy(kind), findings)) == ()
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)

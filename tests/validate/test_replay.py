@@ -1,5 +1,6 @@
 """The replayer on an emulated card that runs asynchronous work in a random order: calls, timing, verification."""
 
+from collections.abc import Callable
 from inspect import signature
 from itertools import product
 from typing import Any
@@ -219,7 +220,8 @@ def programs(draw: st.DrawFn) -> Schedule:
     if given["memory"] == "pageable":
         given["launch"] = "live"
     known = signature(build).parameters
-    return build(workload, **{name: value for name, value in given.items() if name in known})
+    found: Schedule = build(workload, **{name: value for name, value in given.items() if name in known})
+    return found
 
 
 @examples(60)
