@@ -1,6 +1,6 @@
 """Why a schedule takes longer than its lower bound: the lost time, split over named causes.
 
-A cause is removed by changing the schedule or the device (:mod:`streamsim.analysis.counterfactual`), and the model
+A cause is removed by changing the schedule or the device (:mod:`streamsim.analysis.losses`), and the model
 says what is left. So every figure is simulated, and none is read off the time line, where one delay hides another.
 
 **Which bound.** Much of what loses time also raises the lower bound of the schedule as it stands (``lower_bound``

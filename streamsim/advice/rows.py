@@ -1,6 +1,6 @@
 """The changes that are tried, each against a cause of lost time, the easiest first.
 
-A counterfactual (:mod:`streamsim.analysis.counterfactual`) takes a cause of lost time away, whether that can be done
+A counterfactual (:mod:`streamsim.analysis.losses`) takes a cause of lost time away, whether that can be done
 or not. A change of :mod:`streamsim.transform.changes` can be made, on a card that can be had. Some changes are tried
 only beside others, since they bring nothing alone.
 """

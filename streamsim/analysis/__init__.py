@@ -1,8 +1,7 @@
 """What a prediction says: bounds, formulas, intervals, and the causes of lost time.
 
 ``predict`` stands at the door. ``bounds`` are the model's own, ``formulas`` those that others have published. Lost time
-is split over ``causes``, by simulations without them (``removals``) of programs changed (:mod:`streamsim.transform`) or
-``counterfactual``, by their ``shapley`` values and the ``engine_loads``.
+is split over its causes by simulations without them (``losses``).
 """
 
 from streamsim.analysis.bounds import (
@@ -19,9 +18,6 @@ from streamsim.analysis.bounds import (
     duplex_bound,
     lower_bound,
 )
-from streamsim.analysis.causes import BEHIND, CAUSES, KEYS, LIMITS, Key
-from streamsim.analysis.counterfactual import has_few_connections, without_latencies
-from streamsim.analysis.engine_loads import limits_of, loads_of
 from streamsim.analysis.formulas import (
     FORMULA_WORDS,
     Stages,
@@ -51,8 +47,21 @@ from streamsim.analysis.intervals import (
     standard_misses,
     works_in,
 )
+from streamsim.analysis.losses import (
+    BEHIND,
+    CAUSES,
+    KEYS,
+    LIMITS,
+    Key,
+    Removals,
+    has_few_connections,
+    in_turn,
+    limits_of,
+    loads_of,
+    mean_gains,
+    split_of,
+    without_latencies,
+)
 from streamsim.analysis.predict import ELSEWHERE, Prediction, SerialProgram, WithoutRing, predict, without_ring
-from streamsim.analysis.removals import Removals
-from streamsim.analysis.shapley import in_turn, mean_gains, split_of
 from streamsim.analysis.work_bound import chunk_bounds, work_bound
 from streamsim.analysis.workloads import check_room, kernel_assumptions, remedy, shown_s, timed_alone

@@ -352,7 +352,7 @@ def test_the_parts_add_up_with_kernels_that_leave_the_card(case: tuple[Schedule,
 @given(schedules(), devices())
 def test_the_parts_add_up_over_two_orders_too(schedule: Schedule, device: Device) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streamsim.analysis.removals.BUDGET", -1)
+        patch.setattr("streamsim.analysis.losses.BUDGET", -1)
         found = explain(schedule, device)
     assert not found.is_exact
     assert found.simulations < 6 * 11  # 11 causes, each in two orders and alone; over all orders 2,048

@@ -1,0 +1,556 @@
+"""What loses time: the causes, the same work without them, and how they share what they lose together.
+
+A cause is removed by changing the schedule or the device, whether that can be done or not, and the model says what is
+left. What can be done to a program is made by :mod:`streamsim.transform`. Causes share what they lost together by
+their Shapley values, as :mod:`streamsim.advice.explanation` says. What lies in the bound itself is how evenly the work
+loads the engines, and the streams each engine.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from streamsim.analysis.bounds import ENGINE_WORDS, lower_bound
+from streamsim.checks import LARGEST_BYTES, SHORTEST_KERNEL_S
+from streamsim.compiled import simulate_one_of_many
+from streamsim.device import MOST_CONNECTIONS, Device, with_values, without
+from streamsim.lowering import D2H, ENGINES, H2D, KERNEL
+from streamsim.program import Copy, HostWork, Kernel, Op, Region, ResultCache, Schedule, WaitThread
+from streamsim.rules import S_PER_TICK, TICKS_PER_S, ticks
+from streamsim.timeline import Timeline
+from streamsim.transform import NON_BLOCKING, Scenario, dependences_of, last_work, still_ordered, working_streams
+from streamsim.transform import calls_and_memory as calls
+from streamsim.transform import legacy_stream as legacy
+
+Key = str  # of a cause
+
+
+class Cause(NamedTuple):
+    """Something that loses time, for people: what ``happens``, and the ``remedy`` beyond the changes that are tried.
+
+    ``instead``: what to do where no change can be made, if that is not the remedy.
+    """
+
+    title: str
+    happens: str
+    remedy: str = ""
+    instead: str = ""
+
+    @property
+    def meaning(self) -> str:
+        """What happens, and what can be done about it."""
+        return f"{self.happens}: {self.remedy}" if self.remedy else self.happens
+
+    @property
+    def otherwise(self) -> str:
+        """What to do where no change can be made."""
+        return self.instead or f"{self.happens}; {self.remedy}"
+
+
+CAUSES: dict[Key, Cause] = {
+    "pageable-memory": Cause(
+        "pageable host memory", "pageable copies are staged and hold the host", "pin the host memory"
+    ),
+    "legacy-stream": Cause(
+        "legacy default stream",
+        "its ops and those of blocking streams wait for each other",
+        "give every kernel and copy a non-blocking stream",
+    ),
+    "host-waits": Cause(
+        "synchronising or blocking call",
+        "the host waits for the card before it issues more",
+        "copy asynchronously, and wait as late and as seldom as the results allow",
+        "allocate and free outside of the pipeline",
+    ),
+    "issue-order": Cause(
+        "issue order",
+        "an op that must wait blocks those that were issued after it",
+        instead="the data allows no other order",
+    ),
+    "needless-order": Cause(
+        "wait that serialises",
+        "chunks wait for each other",
+        "give independent chunks streams and buffers of their own",
+    ),
+    "copied-once": Cause(
+        "copied once, before or after all chunks",
+        "all chunks wait for one copy, or one copy waits for all",
+        "keep that array on the card from run to run, or copy each chunk its part",
+    ),
+    "connections": Cause(
+        "more streams than connections",
+        "streams share a hardware queue",
+        "use fewer streams",
+        "the card has no more hardware queues",
+    ),
+    "many-streams": Cause(
+        "more streams than pay",
+        "each stream makes calls and hand-overs slower",
+        instead="chunks are not in streams of their own",
+    ),
+    "host-work": Cause(
+        "work of the host between its calls",
+        "the card waits while the host works between its calls",
+        "do that beforehand, or in another thread, or capture the steady part as a graph",
+        "do it beforehand, or in another thread",
+    ),
+    "slow-calls": Cause(
+        "single calls that hold the host",
+        "a single call holds the host far longer than its like",
+        "make it once before",
+    ),
+    "host-issue": Cause(
+        "host issue cost",
+        "the host's calls set the time",
+        "issue fewer and larger ops, or capture the steady part as a graph",
+        "its calls cannot be captured in a graph; issue fewer and larger ops",
+    ),
+    "small-chunks": Cause(
+        "chunks too small (latencies, hand-overs, kernel floor)",
+        "what each op costs beside its work sets the time",
+        "issue fewer and larger ops",
+        "these ops cannot be merged; issue larger ones",
+    ),
+    "duplex": Cause("duplex contention", "both directions share the link, whatever the schedule", "move fewer bytes"),
+    "few-blocks": Cause(
+        "kernels of too few blocks",
+        "they leave multiprocessors of the card without work",
+        "launch more blocks, or several such kernels side by side",
+        "launch more blocks, or several such kernels side by side",
+    ),
+    "few-chunks": Cause(
+        "too few chunks (fill and drain)",
+        "the first copy in and the last copy out run alone",
+        "cut the work finer where it can be cut",
+        "these ops cannot be cut finer",
+    ),
+    "same-direction": Cause(
+        "same-direction copies that queue",
+        "one direction carries one copy at a time, in any stream",
+        "move fewer bytes",
+    ),
+    "full-kernels": Cause(
+        "kernels that fill the card",
+        "kernels that fill the card cannot run side by side",
+        "make the kernels faster",
+    ),
+    "unbalanced": Cause(
+        "unbalanced pipeline (little to overlap with)",
+        "the other stages hide behind the longest one",
+        "shorten that",
+    ),
+}
+KEYS = tuple(CAUSES)
+LIMITS: tuple[Key, ...] = ("same-direction", "full-kernels", "unbalanced")
+# Removed after it: to blame for what is then left.
+BEHIND: dict[Key, Key] = {
+    "needless-order": "issue-order",
+    "connections": "issue-order",
+    "host-issue": "slow-calls",
+}
+ALL_AT_ONCE = 1024  # kernels
+SLIVER = 1e-6  # of the card: kernels of this width never wait for room
+SIMULATIONS = 100  # of a schedule without its causes, or about
+BUDGET = 20_000  # ops simulated for an exact split; beyond, two orders
+
+
+# The same work without a cause
+
+
+def has_few_connections(case: Scenario) -> bool:
+    """Return True if streams must share a hardware queue in front of some engine."""
+    least = min(case.device.connections, case.device.copy_engines.connections)
+    return len({stream or 1 for stream in working_streams(case.schedule)}) > least  # the legacy one uses stream 1's
+
+
+def without_host_costs(case: Scenario) -> Scenario:
+    """Return the scenario in which the host's calls take no time."""
+
+    def free(op: Op) -> Op:
+        return op if isinstance(op, HostWork | WaitThread) or not op.call_s else replace(op, call_s=0.0)
+
+    ops = tuple(map(free, case.schedule.ops))
+    return Scenario(replace(case.schedule, ops=ops), without(case.device, "host"))
+
+
+def has_host_work(case: Scenario) -> bool:
+    """Return True if the host does something between its calls before the last copy or kernel is issued."""
+    ops = case.schedule.ops[: max(0, last_work(case.schedule))]
+    return any(isinstance(op, HostWork) and op.duration_s for op in ops)
+
+
+def without_once(schedule: Schedule, once: Collection[Copy]) -> Schedule:
+    """Return the schedule with the copies ``once`` in a stream of their own and in nobody's way.
+
+    Those to the card come last and those from it first: none waits for another op, and none for it.
+    """
+    which, own = {(op.direction, op.device) for op in once}, len(schedule.streams) + 1
+    last, found = last_work(schedule) + 1, defaultdict[str, list[Op]](list)
+    for i, op in enumerate(schedule.ops):
+        if isinstance(op, Copy) and (op.direction, op.device) in which:
+            found[op.direction].append(replace(op, stream=own, blocking=False))
+        elif i < last:
+            found["others"].append(op)
+    ops = (*found["d2h"], *found["others"], *found["h2d"], *schedule.ops[last:])
+    return replace(schedule, ops=ops, streams=(*schedule.streams, *NON_BLOCKING))
+
+
+def without_latencies(case: Scenario) -> Scenario:
+    """Return the scenario in which copies take their bytes' time and kernels their elements', and hand-overs none.
+
+    Nor what a crowd costs a copy's first bytes, which it pays before any of them flows.
+    """
+
+    def bare(kernel: Kernel) -> Kernel:
+        alone_s, share, *_ = case.device.occupancy(kernel)
+        return replace(kernel, duration_s=alone_s * share, fill=1.0, share=1.0, threads=0, parts=())
+
+    ops = [bare(op) if isinstance(op, Kernel) and op.duration_s is None else op for op in case.schedule.ops]
+    device = without(case.device, "crowd", "copy-latency", "launch", "hand-over")
+    return Scenario(replace(case.schedule, ops=tuple(ops)), device)
+
+
+def _with_enough_blocks(case: Scenario) -> Scenario:
+    """Return the scenario whose kernels all fill the card, and end so much earlier."""
+
+    def filled(op: Op) -> Op:
+        if not isinstance(op, Kernel) or op.fill is None or op.duration_s is None:
+            return op
+        return replace(op, fill=1.0, threads=0, duration_s=max(SHORTEST_KERNEL_S, op.duration_s * op.fill))
+
+    return Scenario(replace(case.schedule, ops=tuple(map(filled, case.schedule.ops))), case.device)
+
+
+def _scaled(case: Scenario, factors: dict[str, float]) -> Scenario:
+    """Return the scenario with the lengths of copies ("h2d", "d2h") and kernels ("kernel") times a factor."""
+    ops: list[Op] = []
+    for op in case.schedule.ops:
+        if isinstance(op, Copy):
+            n_bytes = max(1, round(op.bytes * factors[op.direction]))
+            host = op.host and Region(op.host.buffer, 0, n_bytes)
+            ops.append(replace(op, bytes=n_bytes, host=host, device=None))
+        elif isinstance(op, Kernel):
+            alone_s, share, *_ = case.device.occupancy(op)
+            ops.append(_timed(op, alone_s * factors["kernel"], max(share, SLIVER)))
+        else:
+            ops.append(op)
+    roomy = tuple(replace(buffer, bytes=LARGEST_BYTES) for buffer in case.schedule.buffers)
+    return Scenario(replace(case.schedule, ops=tuple(ops), buffers=roomy), case.device)
+
+
+def _without_width(case: Scenario) -> Scenario:
+    """Return the scenario in which all kernels run side by side, each for the time that it takes alone."""
+    alone_s = {op: case.device.occupancy(op).alone_s for op in case.schedule.ops if isinstance(op, Kernel)}
+    ops = [_timed(op, alone_s[op], SLIVER) if isinstance(op, Kernel) else op for op in case.schedule.ops]
+    device = with_values(case.device, {"compute.concurrent_kernels": ALL_AT_ONCE})
+    return Scenario(replace(case.schedule, ops=tuple(ops)), device)
+
+
+def _timed(kernel: Kernel, alone_s: float, fill: float) -> Kernel:
+    """Return the kernel with this time, however many elements it has."""
+    return replace(kernel, duration_s=alone_s, fill=fill, elements=0, share=1.0, threads=0, parts=())
+
+
+# How evenly the work loads the engines, and the streams each engine
+
+
+class Load(NamedTuple):
+    """What an engine has to do, and its busiest stream's part of it, in seconds."""
+
+    busy: float
+    busiest: float
+
+
+def _engines_of(device: Device) -> tuple[str, str, str]:
+    """Return the names of the engines of copies in, copies back and kernels."""
+    names, engine_of = ENGINES[device.copy_engines.count]
+    return names[engine_of[H2D]], names[engine_of[D2H]], names[engine_of[KERNEL]]
+
+
+def loads_of(case: Scenario) -> dict[str, Load]:
+    """Return the load of each engine that is used: bytes at the rate of pinned memory, kernels without latencies."""
+    there, back, compute = _engines_of(case.device)
+    schedule, device = without_latencies(case)
+    busy, of_streams = defaultdict[str, float](float), defaultdict[str, dict[int, float]](lambda: defaultdict(float))
+    for op in schedule.ops:
+        if isinstance(op, Copy):
+            link, engine = (device.h2d, there) if op.direction == "h2d" else (device.d2h, back)
+            own_s = alone_s = op.bytes / link.bandwidth_bytes_per_s
+        elif isinstance(op, Kernel):
+            engine, use = compute, device.occupancy(op)
+            own_s, alone_s = use.alone_s * use.share, use.alone_s
+        else:
+            continue
+        busy[engine] += own_s
+        of_streams[engine][op.stream] += alone_s
+    return {name: Load(all_s, min(all_s, max(of_streams[name].values()))) for name, all_s in busy.items() if all_s}
+
+
+def limits_of(loads: dict[str, Load], floor: int) -> tuple[int, dict[Key, int]]:
+    """Return the ticks of a perfectly even load, and what raises the bound from there to ``floor``."""
+    parts: dict[Key, int] = dict.fromkeys(LIMITS, 0)
+    if len(loads) > 1:
+        mean = sum(load.busy for load in loads.values()) / len(loads)
+        parts["unbalanced"] = max(0, floor - round(mean / S_PER_TICK))
+    for engine, load in loads.items():
+        key = "full-kernels" if engine == "compute" else "same-direction"
+        parts[key] += round((load.busy - load.busiest) / len(loads) / S_PER_TICK)
+    return floor - sum(parts.values()), parts
+
+
+# Simulations without some causes
+
+
+def _of_device(change: Callable[[Device], Device]) -> Callable[[Scenario], Scenario]:
+    return lambda case: Scenario(case.schedule, change(case.device))
+
+
+# What is changed behind the order and the calls, each after those before it.
+_WITHOUT: dict[Key, Callable[[Scenario], Scenario]] = {
+    "pageable-memory": lambda case: Scenario(calls.pinned(case.schedule), case.device),
+    "connections": _of_device(lambda device: device.with_connections(MOST_CONNECTIONS)),
+    "duplex": _of_device(lambda device: without(device, "duplex")),
+    "host-issue": without_host_costs,
+    "small-chunks": without_latencies,
+}
+_PROGRAM = {"legacy-stream", "host-waits", "issue-order", "needless-order", "copied-once", "host-work", "slow-calls"}
+
+
+class Removals:
+    """Simulates a schedule on a device, the ``case``, without some of the causes that are present in it.
+
+    ``is_exact``: over all orders of removal; else over two. Unless it is said, as many as ``BUDGET`` allows.
+    """
+
+    def __init__(self, scenario: Scenario, is_exact: bool | None = None) -> None:
+        self.case = scenario
+        self._needs = dependences_of(scenario.schedule)
+        self._once = [op for i in sorted(self._needs.common) if isinstance(op := scenario.schedule.ops[i], Copy)]
+        self.is_racy = self._needs.is_racy
+        self._order = next(iter(self._needs.orders), None)
+        self._most = MOST_CONNECTIONS
+        self._known: dict[frozenset[Key], int] = {}
+        self._programs = ResultCache[Schedule]()  # by causes, order and streams
+        self.loads = loads_of(scenario)
+        self.simulations = 0
+        self.timeline = self._simulate(scenario)
+        self.makespan = self._known[frozenset()] = ticks(self.timeline.makespan_s)
+        is_present = self._is_present()
+        self.present = [key for key in KEYS if is_present.get(key)]
+        self._choose()
+        n_ops = len(scenario.schedule.ops)
+        self.is_exact = n_ops << len(self.present) <= BUDGET if is_exact is None else is_exact
+
+    def _is_present(self) -> dict[Key, bool]:
+        case, schedule, needs = self.case, self.case.schedule, self._needs
+        directions = {op.direction for op in schedule.ops if isinstance(op, Copy)}
+        return {
+            "pageable-memory": calls.has_pageable(schedule),
+            "legacy-stream": legacy.has_legacy(schedule),
+            "host-waits": calls.has_host_waits(schedule),
+            "issue-order": bool(needs.orders),
+            "needless-order": needs.has_needless_order,
+            "copied-once": bool(self._once),
+            "connections": has_few_connections(case),
+            "host-work": has_host_work(case),
+            "slow-calls": bool(calls.slow_calls(case)),
+            "duplex": len(directions) == case.device.copy_engines.count == 2 and _WITHOUT["duplex"](case) != case,
+            "host-issue": without_host_costs(case) != case,
+            "small-chunks": without_latencies(case) != case,
+        }
+
+    def _choose(self) -> None:
+        """Of the orders of issue, and of the numbers of streams, take what helps most alone, then with all removed."""
+        everything = frozenset(self.present)
+        if len(self._needs.orders) > 1:
+            orders = list(self._needs.orders)
+            self._order = self._best("_order", orders, frozenset(("issue-order",)), everything)
+        connections = self.case.device.connections
+        if "needless-order" in self.present and 1 < connections < MOST_CONNECTIONS:
+            numbers = [connections, MOST_CONNECTIONS]
+            self._most = self._best("_most", numbers, frozenset(("needless-order",)), everything)
+
+    def _best(self, field: str, choices: Sequence[Any], *removed: frozenset[Key]) -> Any:
+        times = {}
+        for choice in choices:
+            setattr(self, field, choice)
+            times[choice] = [self.run(self.scenario(keys)) for keys in removed]
+        return min(choices, key=times.__getitem__)
+
+    def time(self, removed: frozenset[Key]) -> int:
+        """Return the makespan in ticks without the causes ``removed``."""
+        if removed not in self._known:
+            self._known[removed] = self.run(self.scenario(removed))
+        return self._known[removed]
+
+    def best(self) -> int:
+        """Return the shortest makespan that any removal has reached."""
+        self.time(frozenset(self.present))
+        return min(self._known.values())
+
+    def worth_s(self, key: Key) -> float:
+        """Return by how much the makespan shrinks, in seconds, without a cause, or with its limit out of the way."""
+        alone = self.makespan
+        if key in self.present:
+            alone = self.time(frozenset((key,)))
+        elif key in LIMITS or key == "few-blocks":
+            alone = self.run(self._without_limit(key))
+        return (self.makespan - alone) / TICKS_PER_S
+
+    def scenario(self, removed: frozenset[Key]) -> Scenario:
+        """Return the schedule and the device without the causes ``removed``."""
+        key = removed & _PROGRAM, self._order, self._most
+        case = Scenario(self._programs.of(key, lambda: self._changed(removed)), self.case.device)
+        for cause, change in _WITHOUT.items():
+            case = change(case) if cause in removed else case
+        return case
+
+    def _changed(self, removed: frozenset[Key]) -> tuple[Schedule, int]:
+        """Return the schedule with other calls, order and streams, and its cost in the cache."""
+        made = self._reissued(removed)
+        made = calls.without_slow_calls(Scenario(made, self.case.device)) if "slow-calls" in removed else made
+        made = without_once(made, self._once) if "copied-once" in removed else made
+        if "host-work" in removed:
+            made = replace(made, ops=tuple(op for op in made.ops if not isinstance(op, HostWork)))
+        return made, len(made)
+
+    def _reissued(self, removed: frozenset[Key]) -> Schedule:
+        schedule, holds = self.case.schedule, "host-waits" not in removed
+        is_ordered = not removed & {"needless-order", "issue-order"}
+        if not holds:
+            schedule = calls.without_host_waits(schedule) if is_ordered else calls.unblocked(schedule)
+        schedule = legacy.without_legacy(schedule) if "legacy-stream" in removed else schedule
+        if is_ordered:
+            return still_ordered(self.case.schedule, schedule)
+        order = self._order if "issue-order" in removed else None
+        if "needless-order" in removed:
+            return self._needs.unordered(schedule, order, holds, self._most)
+        assert order is not None
+        return self._needs.reordered(schedule, order, holds)
+
+    def _without_limit(self, key: Key) -> Scenario:
+        if key == "few-blocks":
+            return _with_enough_blocks(self.case)
+        if key == "full-kernels":
+            return _without_width(self.case)
+        mean = sum(load.busy for load in self.loads.values()) / len(self.loads)
+        factors = {}
+        for kind, engine in zip(("h2d", "d2h", "kernel"), _engines_of(self.case.device), strict=True):
+            load = self.loads.get(engine, Load(1.0, 1.0))
+            queued = 1.0 if engine == "compute" else load.busiest / load.busy
+            factors[kind] = mean / load.busy if key == "unbalanced" else queued
+        return _scaled(self.case, factors)
+
+    def run(self, scenario: Scenario) -> int:
+        """Return the makespan of any scenario, in ticks."""
+        return ticks(self._simulate(scenario).makespan_s)
+
+    def _simulate(self, scenario: Scenario) -> Timeline:
+        self.simulations += 1
+        return simulate_one_of_many(*scenario, many=SIMULATIONS)
+
+
+# How causes share what they have lost together
+
+
+class Split(NamedTuple):
+    """The time of a schedule: the bound of its work, ``floor`` in ticks, and the ``parts`` of the causes above it.
+
+    ``bound_by``: the engine that sets the bound; ``own_s``: the lower bound of the schedule as it stands.
+    """
+
+    parts: dict[Key, int]
+    floor: int
+    bound_by: str
+    own_s: float
+
+
+def split_of(removals: Removals) -> Split:
+    """Return what each cause that is present has lost, in ticks; the parts and the floor add up to the makespan.
+
+    The work takes each engine the less of its two bounds: without its latencies a kernel has no launch, in which others
+    have the card.
+    """
+    values = _shares_of(removals)
+    best, own = removals.best(), lower_bound(*removals.case)
+    everything = removals.scenario(frozenset(removals.present))
+    both = own.each, lower_bound(*everything).each
+    work = {name: min(each.get(name, 0.0) for each in both) for name in ENGINE_WORDS.values()}
+    bound_by = max(work, key=work.__getitem__)
+    floor = min(best, *map(ticks, (work[bound_by], own.seconds)))
+    filled = max(floor, min(best, removals.run(_with_enough_blocks(everything))))
+    values |= {"few-blocks": Fraction(best - filled), "few-chunks": Fraction(filled - floor)}
+    return Split(_whole(values, removals.makespan - floor), floor, bound_by, own.seconds)
+
+
+def _whole(parts: dict[Key, Fraction], whole: int) -> dict[Key, int]:
+    """Return ``parts`` in whole ticks that still add up to ``whole``: rounded down, the largest remainders up."""
+    rounded = {key: int(part) for key, part in parts.items()}
+    missing = whole - sum(rounded.values())
+    for key in sorted(parts, key=lambda key: rounded[key] - parts[key])[:missing]:
+        rounded[key] += 1
+    return rounded
+
+
+def _shares_of(removals: Removals) -> dict[Key, Fraction]:
+    """Return what each cause that is present has lost, in ticks: together the makespan less ``removals.best()``."""
+    if removals.is_exact:
+        return mean_gains(removals.present, _shortest(removals))
+    orders = in_turn(removals.present), in_turn(removals.present[::-1])
+    for order in orders:
+        for k in range(len(order)):
+            removals.time(frozenset(order[: k + 1]))
+    forth, back = (_gains(removals, order) for order in orders)
+    return {key: Fraction(forth[key] + back[key], 2) for key in removals.present}
+
+
+def _shortest(removals: Removals) -> dict[int, int]:
+    """Return by mask over ``removals.present`` the shortest makespan with these causes removed, or only some of them.
+
+    Only masks that can be reached: none has a cause without the one that it is BEHIND.
+    """
+    keys, found = removals.present, dict[int, int]()
+    for mask in range(1 << len(keys)):
+        removed = frozenset(key for k, key in enumerate(keys) if mask >> k & 1)
+        if all(BEHIND[key] in removed for key in removed & set(BEHIND) if BEHIND[key] in keys):
+            smaller = (found[mask ^ 1 << k] for k in range(len(keys)) if mask >> k & 1 and mask ^ 1 << k in found)
+            found[mask] = min([removals.time(removed), *smaller])
+    return found
+
+
+def mean_gains(keys: Sequence[Key], v: dict[int, int]) -> dict[Key, Fraction]:
+    """Return the mean, over all ways from no cause removed to all, of what each of ``keys`` gains in its turn.
+
+    ``v`` by mask over them, for the masks that can be reached. A step is on as many ways as lead to it times
+    as many as lead on.
+    """
+    steps = sorted((mask, k) for mask in v for k in range(len(keys)) if not mask >> k & 1 and mask | 1 << k in v)
+    to, onward = Counter({0: 1}), Counter({(1 << len(keys)) - 1: 1})
+    for mask, k in steps:
+        to[mask | 1 << k] += to[mask]
+    for mask, k in reversed(steps):
+        onward[mask] += onward[mask | 1 << k]
+    gains = dict.fromkeys(keys, Fraction(0))
+    for mask, k in steps:
+        gains[keys[k]] += Fraction(to[mask] * onward[mask | 1 << k], onward[0]) * (v[mask] - v[mask | 1 << k])
+    return gains
+
+
+def in_turn(keys: Sequence[Key]) -> list[Key]:
+    """Return ``keys`` in this order, but each after the one that it is BEHIND."""
+    found: dict[Key, None] = {}
+    for key in keys:
+        found |= dict.fromkeys(one for one in (BEHIND.get(key, key), key) if one in keys)
+    return list(found)
+
+
+def _gains(removals: Removals, order: Sequence[Key]) -> dict[Key, int]:
+    """Return what each cause gains when removed in this order; the last one also what another order reached."""
+    gains, shortest = dict[Key, int](), removals.makespan
+    for k, key in enumerate(order):
+        time = removals.best() if k + 1 == len(order) else min(shortest, removals.time(frozenset(order[: k + 1])))
+        gains[key], shortest = shortest - time, time
+    return gains
