@@ -5,12 +5,10 @@ It is a loop over the layers. The tests compare it with :meth:`streamsim.program
 
 from collections.abc import Sequence
 from itertools import groupby
-from textwrap import wrap
 
-from streamsim.code.fitted import PYTHON_WIDTH, python_lines
 from streamsim.code.plans import FLOAT_BYTES, VERIFIED, Language
 from streamsim.code.steps import PYTORCH
-from streamsim.code.templates import PYTHON, fitted
+from streamsim.code.templates import PYTHON_PROGRAM, fitted, python_lines
 from streamsim.errors import InputError
 from streamsim.program import Layers, Offload
 
@@ -160,7 +158,7 @@ def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorc
     timed += '"backward_s": [alone(k, "b(f, x, x)") for k in range(len(model))], ' * is_backward
     return fitted(
         python_lines,
-        PYTHON,
+        PYTHON_PROGRAM,
         {
             **PYTORCH,
             **dict.fromkeys(("functions", "cuts", "rounds", "captured", "work", "too_many", "hint"), ""),
@@ -169,10 +167,10 @@ def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorc
             "constants": [
                 "# The floats that a layer takes, and those of the weights of each layer.",
                 f"WIDTH = {features}",
-                *_list("SIZES", _runs(sizes)),
+                f"SIZES = [{_runs(sizes)}]",
                 "# The kernels of each layer, and the layers that stay on the card.",
-                *_list("LAUNCHES", _runs([len(step.launches(False)) for step in steps])),
-                *(_list("RESIDENT", list(map(str, stay)), "{}") if stay else ["RESIDENT = set()"]),
+                f"LAUNCHES = [{_runs([len(step.launches(False)) for step in steps])}]",
+                f"RESIDENT = {set(stay)}",
             ],
             "defaults": ", ".join(f'"{name}": {value}' for name, value in defaults.items()),
             "kernels": _MODEL,
@@ -206,16 +204,7 @@ def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorc
     )
 
 
-def _list(name: str, items: Sequence[str], brackets: str = "[]") -> list[str]:
-    """Return the lines of ``name = [...]``; a long list is wrapped."""
-    line = f"{name} = {brackets[0]}{', '.join(items)}{brackets[1]}"
-    if len(line) <= PYTHON_WIDTH:
-        return [line]
-    wrapped = wrap(f"{', '.join(items)},", PYTHON_WIDTH - 4)
-    return ["# fmt: off", f"{name} = {brackets[0]}", *(f"    {part}" for part in wrapped), brackets[1], "# fmt: on"]
-
-
-def _runs(numbers: Sequence[int]) -> list[str]:
+def _runs(numbers: Sequence[int]) -> str:
     """Return the items of a list, with equal numbers in a row shortened."""
     runs = [(number, len(list(same))) for number, same in groupby(numbers)]
-    return [f"*[{number}] * {many}" if many > 2 else ", ".join([str(number)] * many) for number, many in runs]
+    return ", ".join(f"*[{number}] * {many}" if many > 2 else ", ".join([str(number)] * many) for number, many in runs)

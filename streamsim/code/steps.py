@@ -187,11 +187,11 @@ class Steps:
     """The steps of a program in a language."""
 
     def __init__(self, phrases: Phrases) -> None:
-        self._phrases = phrases
+        self.phrases = phrases
 
     def say(self, phrase: str, **words: object) -> str:
         """Return a phrase with its words."""
-        return Template(self._phrases[phrase]).substitute(words)
+        return Template(self.phrases[phrase]).substitute(words)
 
     def block(self, head: str, body: list[str]) -> list[str]:
         """Return the body behind its head."""
