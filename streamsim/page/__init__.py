@@ -5,7 +5,17 @@ and ``columns`` pack what it draws.
 """
 
 from streamsim.page.columns import deflated, packed
-from streamsim.page.document import WITH_PYTHON, document_of, headline_html, lines_html, map_html, viewer_text
+from streamsim.page.document import (
+    WITH_PYTHON,
+    buttons_html,
+    choice_html,
+    document_of,
+    filled,
+    headline_html,
+    lines_html,
+    map_html,
+    viewer_text,
+)
 from streamsim.page.losses import losses_html
 from streamsim.page.maps import Map, check_rows, column_words, map_data, map_of, spread, value_words
 from streamsim.page.timelines import BECAUSE, Beside, Shown, line_data

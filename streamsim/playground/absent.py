@@ -34,14 +34,6 @@ class Absent(ModuleType):
     def __mro_entries__(self, _: tuple[type, ...]) -> tuple[type, ...]:
         return ()
 
-    def __or__(self, _: object) -> "Absent":
-        return self
-
-    __ror__ = __or__
-
-    def __fspath__(self) -> str:
-        return "absent"
-
     def __len__(self) -> int:
         return 0
 
@@ -50,9 +42,6 @@ class Absent(ModuleType):
 
     def __eq__(self, _: object) -> bool:
         return True
-
-    def __hash__(self) -> int:
-        return 0
 
 
 class _Finder(MetaPathFinder, Loader):

@@ -23,21 +23,12 @@ from streamsim.report import losses_of
 from streamsim.text import parse_bandwidth, parse_bytes, parse_number, parse_seconds
 from streamsim.transform import Source
 
-EIGHTHS = (1, 1.25, 1.5, 1.75)  # steps of a slider between powers of two
-POWERS = tuple(f"{part * (1 << power):g}" for power in range(10) for part in EIGHTHS)
-TENTHS = ("1", "1.2", "1.5", "2", "2.5", "3", "4", "5", "6", "8")
+POWERS = tuple(f"{part * (1 << power):g}" for power in range(10) for part in (1, 1.25, 1.5, 1.75))
+TENS = [part * ten for ten in (1, 10, 100) for part in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6.4, 8)]
 SIZES = (*(f"{n}{unit}" for unit in ("KiB", "MiB") for n in POWERS), "1GiB")
-TIMES = tuple(
-    f"{number:g}{unit}" for unit in ("us", "ms") for ten in (1, 10, 100) for number in (float(n) * ten for n in TENTHS)
-)
+TIMES = tuple(f"{n:g}{unit}" for unit in ("us", "ms") for n in TENS)
 COUNTS = tuple(map(str, (*range(1, 17), *range(18, 33, 2), *range(36, 65, 4))))
-RATES = (
-    "",
-    *(
-        f"{n}GB/s"
-        for n in (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 100, 128, 200, 300, 400)
-    ),
-)
+RATES = ("", *(f"{n:g}GB/s" for n in TENS))
 
 
 class Control(msgspec.Struct, frozen=True):

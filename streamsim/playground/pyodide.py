@@ -8,10 +8,7 @@ import hashlib
 import io
 import tarfile
 import zipfile
-from collections.abc import Iterator
 from importlib.metadata import version
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import msgspec
@@ -32,6 +29,7 @@ MOST_BYTES = 64 << 20  # of one of the files
 SCRIPTS = ("package/pyodide.js", "package/pyodide.asm.mjs")
 LOCK = "package/pyodide-lock.json"  # lists the packages that Pyodide can load; ours lists none
 BINARIES = ("package/pyodide.asm.wasm", "package/python_stdlib.zip")
+PACKAGE = Path(__file__).parents[1]
 CODE = (".py", ".toml")  # the files of streamsim that the browser needs: its code, and its profiles
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # the time of every file in an archive, so that the same code gives the same bytes
 
@@ -49,7 +47,7 @@ def read_browser_python(folder: Path) -> BrowserPython:
     Raises InputError for a missing file, and for one whose SHA-256 is not the pinned one.
     """
     found = {name: _pinned(folder / name, digest) for name, digest in PINNED.items()}
-    parts = _members(found.pop(ARCHIVE), folder / ARCHIVE)
+    parts = _members(found.pop(ARCHIVE))
     scripts = "\n".join(_classic(parts[name].decode()) for name in SCRIPTS)
     binaries = {name.rpartition("/")[2]: parts[name] for name in BINARIES}
     lock = {"info": msgspec.json.decode(parts[LOCK])["info"], "packages": {}}
@@ -70,18 +68,11 @@ def _pinned(path: Path, digest: str) -> bytes:
     return data
 
 
-def _members(data: bytes, path: Path) -> dict[str, bytes]:
+def _members(data: bytes) -> dict[str, bytes]:
     """Return the files of Pyodide's archive that a browser needs."""
-    wanted = (*SCRIPTS, *BINARIES, LOCK)
-    try:
-        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-            found = {member.name: archive.extractfile(member) for member in archive if member.name in wanted}
-            parts = {name: file.read() for name, file in found.items() if file is not None}
-    except tarfile.TarError as error:
-        raise InputError(one_line(f"{path}: cannot read it: {error}")) from None
-    if missing := [name for name in wanted if name not in parts]:
-        raise InputError(one_line(f"{path}: has no {missing[0]}"))
-    return parts
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        found = {name: archive.extractfile(name) for name in (*SCRIPTS, *BINARIES, LOCK)}
+        return {name: file.read() for name, file in found.items() if file is not None}
 
 
 def _site(wheels: dict[str, bytes]) -> bytes:
@@ -92,18 +83,12 @@ def _site(wheels: dict[str, bytes]) -> bytes:
             with zipfile.ZipFile(io.BytesIO(data)) as wheel:
                 for name in wheel.namelist():
                     into.writestr(zipfile.ZipInfo(name, EARLIEST), wheel.read(name))
-        for name, file in _code(files("streamsim"), "streamsim"):
-            into.writestr(zipfile.ZipInfo(name, EARLIEST), file.read_bytes())
-        absent = files("streamsim.playground").joinpath("absent.py").read_bytes()
+        for file in sorted(PACKAGE.rglob("*")):
+            if file.suffix in CODE:
+                name = file.relative_to(PACKAGE.parent).as_posix()
+                into.writestr(zipfile.ZipInfo(name, EARLIEST), file.read_bytes())
+        absent = Path(__file__).with_name("absent.py").read_bytes()
         into.writestr(zipfile.ZipInfo("absent.py", EARLIEST), absent)
         about = f"Metadata-Version: 2.1\nName: streamsim\nVersion: {version('streamsim')}\n"
         into.writestr(zipfile.ZipInfo("streamsim.dist-info/METADATA", EARLIEST), about)
     return site.getvalue()
-
-
-def _code(folder: Traversable, name: str) -> Iterator[tuple[str, Traversable]]:
-    for file in sorted(folder.iterdir(), key=lambda file: file.name):
-        if file.is_dir():
-            yield from _code(file, f"{name}/{file.name}")
-        elif file.name.endswith(CODE):
-            yield f"{name}/{file.name}", file

@@ -129,7 +129,7 @@ def test_an_op_says_when_and_why_and_a_click_follows_what_it_waited_for(look: Lo
         assert 0 <= box["y"] < box["y"] + box["height"] <= height  # in view, beside the picture
     assert page.evaluate(f"{CHART}.path") == [step.op for step in critical_path(many)]
     page.click("text=Critical path")
-    assert page.get_attribute("[data-do=path]", "aria-pressed") == "true"
+    assert page.get_attribute("[data-key=c]", "aria-pressed") == "true"
 
 
 def test_the_wheel_zooms_a_clicked_picture_about_the_pointer_and_dragging_moves_it(look: Look, many: Timeline) -> None:

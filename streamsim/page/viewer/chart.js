@@ -22,7 +22,7 @@ function readColours() {
   inks = [...KINDS.map(kind => read(`on-${kind}`)), ...hues.map(() => "#000")];
 }
 
-/* A canvas as wide as its place, in its pixels. */
+// A canvas as wide as its place, in its pixels.
 function fitted(canvas, height) {
   const ratio = window.devicePixelRatio || 1,
     width = Math.max(200, canvas.parentElement.clientWidth);
@@ -37,7 +37,7 @@ function fitted(canvas, height) {
 
 const FONT = "system-ui, 'Segoe UI', Roboto, Arial, sans-serif";
 const textWidth = (pen, text) => pen.measureText(text).width;
-/* As many letters as fit. */
+// As many letters as fit.
 function cut(pen, text, room) {
   if (textWidth(pen, text) <= room) return text;
   let letters = Math.ceil((text.length * room) / textWidth(pen, text));
@@ -46,7 +46,7 @@ function cut(pen, text, room) {
 }
 
 class Chart {
-  /* A time line on a canvas, over a view that several charts may share. */
+  // A time line on a canvas, over a view that several charts may share.
   constructor(line, view, place) {
     Object.assign(this, {line, view, place, hovered: null, selected: null, chain: new Set(), chainOps: []});
     this.canvas = place.querySelector("canvas");
@@ -142,7 +142,7 @@ class Chart {
     if (until > from) pen.fillRect(from, row.at(0), until - from, row.height * BAR);
   }
 
-  /* Spans that are wide enough as bars; of narrower ones, for each pixel the share that each colour takes of it. */
+  // Spans that are wide enough as bars; of narrower ones, for each pixel the share that each colour takes of it.
   drawRow(row, only) {
     const {pen, line, left, scale} = this,
       {from, to} = this.view,
@@ -174,7 +174,7 @@ class Chart {
     pen.font = `12px ${FONT}`;
   }
 
-  /* The name of an op, cut to fit; of a copy, and if all kernels have one name, rather its number alone. */
+  // The name of an op, cut to fit; of a copy, and if all kernels have one name, rather its number alone.
   drawLabel(op, ink, left, right, y) {
     const {pen, line} = this,
       room = right - left - 4,
@@ -199,7 +199,7 @@ class Chart {
     }
   }
 
-  /* Stack the shares of each pixel from below, colour by colour; equal neighbours are one rectangle. */
+  // Stack the shares of each pixel from below, colour by colour; equal neighbours are one rectangle.
   drawShares(shares, top, height, width) {
     const {pen, left} = this,
       base = new Float32Array(width).fill(top + height);
@@ -216,7 +216,7 @@ class Chart {
     });
   }
 
-  /* The critical path, along the lower edge of its bars in the rows of the engines. */
+  // The critical path, along the lower edge of its bars in the rows of the engines.
   drawPath() {
     const {line} = this,
       {from, to} = this.view,
@@ -229,7 +229,7 @@ class Chart {
     this.stroke(colours.mark, 2.5, points);
   }
 
-  /* Lines from the end of each op of the chain to the start of the next, between the rows of the engines. */
+  // Lines from the end of each op of the chain to the start of the next, between the rows of the engines.
   drawLinks() {
     const {line, chainOps} = this,
       points = [];
@@ -264,7 +264,7 @@ class Chart {
     }
   }
 
-  /* Draw a frame round an op in each row that has it. */
+  // Draw a frame round an op in each row that has it.
   outline({op}, colour, width) {
     Object.assign(this.pen, {strokeStyle: colour, lineWidth: width});
     for (const row of this.line.rows) {
@@ -275,7 +275,7 @@ class Chart {
     }
   }
 
-  /* The span at a place of the canvas, within two pixels; null where there is none. */
+  // The span at a place of the canvas, within two pixels; null where there is none.
   hit(x, y) {
     const row = this.line.rows.find(one => y >= one.top && y < one.top + one.height);
     if (!row || x < this.left) return null;
@@ -294,7 +294,7 @@ class Chart {
     return best;
   }
 
-  /* Select a span, and of a copy or kernel all that it waited for. */
+  // Select a span, and of a copy or kernel all that it waited for.
   select(span) {
     this.selected = span;
     this.chainOps = span && span.row.group !== "host" && !this.line.about.measured ? this.line.chain(span.op) : [];
@@ -302,7 +302,7 @@ class Chart {
   }
 }
 
-/* The part of each pixel from x0 to x1. */
+// The part of each pixel from x0 to x1.
 function addShare(share, x0, x1) {
   for (let x = Math.floor(x0); x < x1 && x < share.length; x++) share[x] += Math.min(x1, x + 1) - Math.max(x0, x);
 }

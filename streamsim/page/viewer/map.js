@@ -7,7 +7,7 @@ const CLIPPED = 1.5, // times the best: cells from there on have the last colour
   STEPS = {ArrowUp: [0, 1], ArrowRight: [1, 0], ArrowDown: [0, -1], ArrowLeft: [-1, 0]};
 
 class HeatMap {
-  /* `columns`: what varies, each with the texts of its values; `index[c][row]`: which of them; `ticks`: how long. */
+  // `columns`: what varies, each with the texts of its values; `index[c][row]`: which of them; `ticks`: how long.
   constructor(place, about, columns) {
     Object.assign(this, {place, about, index: columns.slice(0, -1), ticks: columns.at(-1), chosen: about.first});
     this.told = place.querySelector(".told");
@@ -16,7 +16,7 @@ class HeatMap {
     for (const list of this.lists.flat()) list.onchange = () => this.pivot();
   }
 
-  /* Read the lists: the axes can be any two columns, and what varies beside them can be held. */
+  // Read the lists: the axes can be any two columns, and what varies beside them can be held.
   read() {
     const [axes, held] = this.lists,
       [x, y] = axes.map(list => list.selectedIndex);
@@ -26,7 +26,7 @@ class HeatMap {
     this.fixed = held.map((list, k) => (this.axes.includes(k) ? -1 : list.selectedIndex - 1)); // -1: the best of all
   }
 
-  /* Fill each cell with its shortest row. The cell that was chosen stays so, or the best one is. */
+  // Fill each cell with its shortest row. The cell that was chosen stays so, or the best one is.
   pivot() {
     this.read();
     const [x, y] = this.axes,
@@ -47,7 +47,7 @@ class HeatMap {
     return this.choose({row: kept < 0 ? this.best : this.cells.includes(this.chosen) ? this.chosen : kept});
   }
 
-  /* A cell without a program of its own is a part of its neighbour at the left, or else of that below. */
+  // A cell without a program of its own is a part of its neighbour at the left, or else of that below.
   fillHoles() {
     const {cells} = this,
       wide = this.across.length;
@@ -83,7 +83,7 @@ class HeatMap {
     this.scale(numbered ? `; numbers in ${unit}` : "");
   }
 
-  /* Colour a cell, and draw a line where it is within 1 or 5 % of the best and its neighbour is not. */
+  // Colour a cell, and draw a line where it is within 1 or 5 % of the best and its neighbour is not.
   dress(cell, x, y) {
     const row = this.rowAt(x, y);
     if (row < 0) return;
@@ -107,7 +107,7 @@ class HeatMap {
     };
   }
 
-  /* Say the ends of the scale, and the unit of the numbers. */
+  // Say the ends of the scale, and the unit of the numbers.
   scale(unit) {
     const place = this.place.querySelector(".scale"),
       best = this.ticks[this.best] ?? 0,
@@ -128,7 +128,7 @@ class HeatMap {
     return this.place.querySelector(".grid tbody").rows[this.up.length - 1 - y].cells[x + 1];
   }
 
-  /* Go to the next cell in the direction of an arrow key. */
+  // Go to the next cell in the direction of an arrow key.
   key(key) {
     const by = STEPS[key];
     if (!by) return false;
@@ -142,7 +142,7 @@ class HeatMap {
     return true;
   }
 
-  /* Say what a cell is, show its time line where the page has one, else the command that does. */
+  // Say what a cell is, show its time line where the page has one, else the command that does.
   async choose({row}) {
     for (const cell of this.place.querySelectorAll("[aria-selected]")) cell.removeAttribute("aria-selected");
     if (row < 0) return this.told.replaceChildren("No row has these values.");

@@ -7,7 +7,7 @@
 
 const unitOf = ticks => (ticks < 1e3 ? ["ns", 0] : ticks < 1e6 ? ["us", 3] : ticks < 1e9 ? ["ms", 6] : ["s", 9]);
 
-/* All digits of ticks: 1234500 is "1.2345 ms". */
+// All digits of ticks: 1234500 is "1.2345 ms".
 function exact(ticks) {
   const [unit, places] = unitOf(Math.abs(ticks));
   return `${ticks / 10 ** places} ${unit}`;
@@ -18,7 +18,7 @@ function bytes(count) {
   return `${+(count / 1024 ** power).toPrecision(4)} ${power ? "KMGTPE"[power - 1] + "i" : ""}B`;
 }
 
-/* The least of 1, 2 or 5 times a power of ten that is at least this and a tick. */
+// The least of 1, 2 or 5 times a power of ten that is at least this and a tick.
 function niceStep(least) {
   const power = 10 ** Math.max(0, Math.floor(Math.log10(least)));
   return [1, 2, 5, 10].map(n => n * power).find(step => step >= least) ?? 10 * power;
@@ -26,7 +26,7 @@ function niceStep(least) {
 
 // Columns
 
-/* The bytes of a text in base64, inflated. */
+// The bytes of a text in base64, inflated.
 async function inflated(text) {
   const packed = atob(text),
     raw = new Uint8Array(packed.length);
@@ -35,7 +35,7 @@ async function inflated(text) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/* Unpack columns of `length` whole numbers: base64, deflate, then seven bits a byte, the least first, signs folded. */
+// Unpack columns of `length` whole numbers: base64, deflate, then seven bits a byte, the least first, signs folded.
 async function unpack(text, length) {
   const raw = await inflated(text),
     columns = [];

@@ -1,6 +1,6 @@
 // The playground: controls, the model in workers, and what the page shows of its answers
 
-/* Python in a worker. It is asked one thing at a time; of several choices that come meanwhile the last one counts. */
+// Python in a worker. It is asked one thing at a time; of several choices that come meanwhile the last one counts.
 class Model {
   constructor(script, files, asked, told) {
     Object.assign(this, {asked, told, next: null, busy: true});
@@ -59,7 +59,7 @@ class Playground {
     }
   }
 
-  /* Choose what the address says, if it says anything. */
+  // Choose what the address says, if it says anything.
   open() {
     const given = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
     this.fill(given);
@@ -70,7 +70,7 @@ class Playground {
     this.fill(choice);
     this.changed(lesson, words);
   }
-  /* Ask for what is chosen, and let the address say it. `words`: what the lesson says now. */
+  // Ask for what is chosen, and let the address say it. `words`: what the lesson says now.
   changed(lesson = -1, words = null) {
     this.lessons.forEach((button, k) => button.setAttribute("aria-pressed", k === lesson));
     if (words !== null) document.querySelector(".lesson").textContent = words;
@@ -107,7 +107,7 @@ class Playground {
     for (const name of ["advice", "losses"]) this.part(name).setAttribute("aria-busy", is);
   }
 
-  /* Start Python, then a second one that explains: dragging does not wait for explanations, which take longer. */
+  // Start Python, then a second one that explains: dragging does not wait for explanations, which take longer.
   async start() {
     const {worker, files} = this.shared.data;
     const script = URL.createObjectURL(new Blob([await inflated(worker)], {type: "text/javascript"}));

@@ -9,7 +9,7 @@ const COLUMNS = ["name", "kind", "host", "engine", "lane", "stream", "streamLane
 const HUES = 12;
 
 class TimeLine {
-  /* `about`: what the page says of it beside its columns. Ops are numbers, as in the schedule. */
+  // `about`: what the page says of it beside its columns. Ops are numbers, as in the schedule.
   constructor(about, columns) {
     Object.assign(this, {about, count: about.ops});
     COLUMNS.forEach((name, k) => (this[name] = columns[k]));
@@ -19,7 +19,7 @@ class TimeLine {
     this.rankKernels();
   }
 
-  /* Columns are differences; see `streamsim/page/timelines.py`. */
+  // Columns are differences; see `streamsim/page/timelines.py`.
   addUp() {
     const ended = new Map(); // by stream, when its last op ends
     for (let op = 0; op < this.count; op++) {
@@ -59,7 +59,7 @@ class TimeLine {
     return [...used, ...engines.values(), ...inOrder].map(row => row.done());
   }
 
-  /* One thin row of what all engines do. */
+  // One thin row of what all engines do.
   together() {
     const row = new Row("all engines", "engine");
     row.items = [...this.engines.values()].flatMap(one => one.items);
@@ -67,7 +67,7 @@ class TimeLine {
     return row.done();
   }
 
-  /* By name of a kernel its colour: the kernels that take the most time have neighbouring numbers. */
+  // By name of a kernel its colour: the kernels that take the most time have neighbouring numbers.
   rankKernels() {
     const took = new Map();
     for (let op = 0; op < this.count; op++)
@@ -83,7 +83,7 @@ class TimeLine {
     return this.number[op] ? `${name} ${this.number[op]}` : name;
   }
 
-  /* The span of an op in the row of its engine, or of its call. */
+  // The span of an op in the row of its engine, or of its call.
   spanOf(op, group = "engine") {
     const onCard = group === "engine" && this.engine[op] >= 0,
       row = onCard ? this.engines.get(this.engine[op]) : this.host[op] ? this.hosts.get(this.thread[op]) : null,
@@ -91,14 +91,14 @@ class TimeLine {
     return k < 0 ? null : {op, row, k};
   }
 
-  /* The ops that `op` waited for, one after the other: `op` last. */
+  // The ops that `op` waited for, one after the other: `op` last.
   chain(op) {
     const found = [];
     for (; op >= 0 && found.length <= this.count; op = this.cause[op]) found.push(op);
     return found.reverse();
   }
 
-  /* The chain of the copy or kernel that ends last. */
+  // The chain of the copy or kernel that ends last.
   criticalPath() {
     let last = -1;
     for (let op = 0; op < this.count; op++)
@@ -109,13 +109,13 @@ class TimeLine {
 
 const streamName = stream => (stream ? `stream ${stream}` : "default stream");
 
-/* The name of a C++ function without its type, namespaces and arguments. */
+// The name of a C++ function without its type, namespaces and arguments.
 function plain(name) {
   const bare = name.replace(/^void |\(anonymous namespace\)::/g, "").replace(/[<(].*$/s, "");
   return bare.replace(/^.*::/s, "") || name;
 }
 
-/* Spans side by side: columns sorted by their beginning. `reach[k]`: the latest end of the first k + 1 of them. */
+// Spans side by side: columns sorted by their beginning. `reach[k]`: the latest end of the first k + 1 of them.
 class Row {
   constructor(name, group, note = "") {
     Object.assign(this, {name, note, group, lanes: 1, items: []});
@@ -135,17 +135,17 @@ class Row {
     delete this.items;
     return this;
   }
-  /* From which span to which one, exclusive, anything may lie in this time. */
+  // From which span to which one, exclusive, anything may lie in this time.
   within(from, to) {
     return [firstOver(this.reach, from), firstOver(this.from, to)];
   }
-  /* The upper edge of a lane's bars. */
+  // The upper edge of a lane's bars.
   at(lane) {
     return this.top + (this.height * (1 - BAR)) / 2 + lane * this.bar;
   }
 }
 
-/* The first index of an ascending column whose value is over this. */
+// The first index of an ascending column whose value is over this.
 function firstOver(column, value) {
   let low = 0,
     high = column.length;

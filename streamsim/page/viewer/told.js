@@ -12,7 +12,7 @@ function pressed(text, action) {
   return button;
 }
 
-/* A table with a head for each column and each row; a cell is a text or an element. */
+// A table with a head for each column and each row; a cell is a text or an element.
 function tableOf(caption, heads, rows) {
   const table = document.createElement("table"),
     body = table.createTBody(),
@@ -33,7 +33,7 @@ function tableOf(caption, heads, rows) {
   return table;
 }
 
-/* Paragraphs in a box beside the pointer; none hides it. */
+// Paragraphs in a box beside the pointer; none hides it.
 function showTip(tip, found, x, y) {
   tip.hidden = !found;
   if (!found) return;
@@ -49,13 +49,13 @@ function where(line, op) {
   return engine ? `${stream}, ${engine[1]} engine` : stream;
 }
 
-/* Of a call what it issued, of what was issued its call. */
+// Of a call what it issued, of what was issued its call.
 function otherSpan(line, span) {
   if (!span || span.op < 0 || line.engine[span.op] < 0) return null;
   return line.spanOf(span.op, span.row.group === "host" ? "engine" : "host");
 }
 
-/* Paragraphs on a span: what it is, where, when, how long, how much, and why it waited. */
+// Paragraphs on a span: what it is, where, when, how long, how much, and why it waited.
 function about(line, {op, row, k}) {
   const [from, to] = [row.from[k], row.to[k]],
     isCall = row.group === "host",
@@ -78,7 +78,7 @@ function amountOf(line, op) {
   return `${bytes(amount)}, ${(amount / Math.max(1, line.end[op] - line.start[op])).toPrecision(4)} GB/s`;
 }
 
-/* Why an op began no earlier. */
+// Why an op began no earlier.
 function why(line, op) {
   if (line.about.measured) return "A measured time line does not know why an op waited.";
   const cause = line.cause[op],
@@ -103,7 +103,7 @@ function why(line, op) {
   }
 }
 
-/* A hundred ops from `first` on. `follow` is called with an op whose number is pressed. */
+// A hundred ops from `first` on. `follow` is called with an op whose number is pressed.
 function opsTable(line, first, follow) {
   const heads = ["op", "what", "where", "issued", "ready", "start", "end", "time", "why it began no earlier"],
     last = Math.min(first + 100, line.count),

@@ -1,6 +1,6 @@
 // A view of one or several time lines: buttons, wheel, drag and keys
 
-/* Show other time lines in a place that has pictures for as many. */
+// Show other time lines in a place that has pictures for as many.
 async function shownIn(place, abouts, lineOf, old) {
   const lines = await Promise.all(abouts.map(lineOf));
   place.querySelectorAll(".line").forEach((line, k) => {
@@ -20,7 +20,7 @@ async function shownIn(place, abouts, lineOf, old) {
   return view;
 }
 
-/* Show the time lines of the page; a button for each change shows the changed one above the others. */
+// Show the time lines of the page; a button for each change shows the changed one above the others.
 async function startLines(shared) {
   const {lines} = shared.data,
     place = document.querySelector(".lines"),
@@ -35,7 +35,7 @@ async function startLines(shared) {
 }
 
 class View {
-  /* `old`: the view before this one, whose buttons stay pressed. */
+  // `old`: the view before this one, whose buttons stay pressed.
   constructor(place, lines, old) {
     Object.assign(this, {place, path: old?.path ?? false, names: old?.names ?? false});
     this.set(0, Math.max(...lines.map(line => line.until)) * 1.005);
@@ -43,19 +43,10 @@ class View {
     this.charts = lines.map((line, k) => new Chart(line, this, place.querySelectorAll(".picture")[k]));
     this.charts.forEach(chart => this.listen(chart));
     this.told = place.querySelector(".told");
-    const actions = {
-      in: () => this.zoom(0.5),
-      out: () => this.zoom(2),
-      all: () => this.set(0, this.until),
-      path: () => this.toggle("path"),
-      names: () => this.toggle("names"),
-    };
-    for (const button of place.querySelectorAll("[data-do]"))
-      button.onclick = () => {
-        actions[button.dataset.do]();
-        this.redraw();
-      };
-    place.querySelector("[data-do=names]").hidden = !lines.some(line => line.hue.size > 1);
+    this.hint = old?.hint ?? this.told.firstElementChild;
+    for (const button of place.querySelectorAll("[data-key]"))
+      button.onclick = () => this.key(this.charts.find(one => one.selected) ?? this.charts[0], button.dataset);
+    place.querySelector("[data-key=n]").hidden = !lines.some(line => line.hue.size > 1);
     const find = place.querySelector("[type=search]");
     find.onkeydown = event => {
       if (event.key === "Enter") find.setAttribute("aria-invalid", !this.find(find.value.toLowerCase()));
@@ -86,12 +77,12 @@ class View {
       this.draw();
     });
   }
-  toggle(what) {
+  toggle(what, key) {
     this[what] = !this[what];
-    this.place.querySelector(`[data-do=${what}]`).setAttribute("aria-pressed", this[what]);
+    this.place.querySelector(`[data-key=${key}]`).setAttribute("aria-pressed", this[what]);
   }
 
-  /* Choose the next op whose name holds `text`, after the chosen one, then those of the next time line. */
+  // Choose the next op whose name holds `text`, after the chosen one, then those of the next time line.
   find(text) {
     const {charts} = this,
       chosen = charts.find(one => one.selected) ?? charts[0],
@@ -100,7 +91,7 @@ class View {
     for (const chart of [...charts.slice(at), ...charts.slice(0, at + 1)]) {
       for (let op = first; op < chart.line.count; op++) {
         const span = chart.line.title(op).toLowerCase().includes(text) && chart.line.spanOf(op);
-        if (span) return this.choose(chart, span, true);
+        if (span) return this.choose(chart, span);
       }
       first = 0;
     }
@@ -158,7 +149,7 @@ class View {
     };
   }
 
-  /* One finger or the mouse moves the view; two fingers zoom it, about the middle between them. */
+  // One finger or the mouse moves the view; two fingers zoom it, about the middle between them.
   drag(chart, held, finger, x) {
     const [one, other] = held.values(),
       middle = chart.ticks((one + other) / 2),
@@ -176,15 +167,15 @@ class View {
       {selected, line} = chart,
       middle = selected ? (selected.row.from[selected.k] + selected.row.to[selected.k]) / 2 : undefined;
     if (step && shiftKey) this.pan(step / 5);
-    else if (step) this.choose(chart, this.beside(chart, step), true);
-    else if (over) this.choose(chart, this.acrossFrom(chart, over), true);
+    else if (step) this.choose(chart, this.beside(chart, step));
+    else if (over) this.choose(chart, this.acrossFrom(chart, over));
     else if (key === "+" || key === "=") this.zoom(0.5, middle);
     else if (key === "-") this.zoom(2, middle);
-    else if (key === "0" || key === "Home") this.set(0, this.until);
-    else if (key === "Enter" || key === "w")
-      this.choose(chart, line.spanOf(line.cause[selected?.op]) ?? selected, true);
-    else if (key === "l") this.choose(chart, otherSpan(line, selected) ?? selected, true);
-    else if (key === "c") this.toggle("path");
+    else if (key === "0") this.set(0, this.until);
+    else if (key === "Enter") this.choose(chart, line.spanOf(line.cause[selected?.op]) ?? selected);
+    else if (key === "l") this.choose(chart, otherSpan(line, selected) ?? selected);
+    else if (key === "c") this.toggle("path", key);
+    else if (key === "n") this.toggle("names", key);
     else if (key === "Escape") this.choose(chart, null);
     else return false;
     this.redraw();
@@ -206,12 +197,12 @@ class View {
     return {op: row.op[k], row, k};
   }
 
-  /* Select a span and say what is known of it; `follow`: bring it into view. Return whether there is one. */
-  choose(chart, span, follow = false) {
+  // Select a span, bring it into view and say what is known of it. Return whether there is one.
+  choose(chart, span) {
     for (const one of this.charts) one.select(one === chart ? span : null);
     const middle = span && (span.row.from[span.k] + span.row.to[span.k]) / 2,
       half = (this.to - this.from) / 2;
-    if (span && follow && (span.row.to[span.k] < this.from || span.row.from[span.k] > this.to))
+    if (span && (span.row.to[span.k] < this.from || span.row.from[span.k] > this.to))
       this.set(middle - half, middle + half);
     this.tell(chart, span);
     this.redraw();
@@ -220,26 +211,23 @@ class View {
 
   tell(chart, span) {
     const {line, chainOps} = chart,
-      go = (words, to) => pressed(words, () => this.choose(chart, to, true));
-    if (!span) return this.told.replaceChildren(made("p", this.told.dataset.hint, "soft"));
+      go = (words, to) => pressed(words, () => this.choose(chart, to));
+    if (!span) return this.told.replaceChildren(this.hint);
     const several = this.charts.length > 1 ? [made("p", line.about.name, "soft")] : [],
       other = otherSpan(line, span);
     this.told.replaceChildren(...several, ...about(line, span));
     if (other)
       this.told.append(go(span.row.group === "host" ? "To what it issued" : "To the call that issued it", other));
-    const before = chainOps.slice(0, -1).reverse();
-    if (!before.length) return;
-    const list = document.createElement("ol");
+    const before = chainOps.slice(0, -1).reverse(),
+      list = document.createElement("ol");
     for (const op of before.slice(0, 40)) {
-      const item = document.createElement("li");
-      item.append(
-        go(`${line.title(op)}, ${where(line, op)}`, line.spanOf(op)),
-        ` ${exact(line.start[op])} to ${exact(line.end[op])}`,
-      );
+      const item = document.createElement("li"),
+        words = `${line.title(op)}, ${where(line, op)}`;
+      item.append(go(words, line.spanOf(op)), ` ${exact(line.start[op])} to ${exact(line.end[op])}`);
       list.append(item);
     }
-    const rest = before.length > 40 ? `It followed from ${before.length} others; the last 40:` : "";
-    this.told.append(made("p", rest || "It followed from, the last first:"), list);
+    const words = `What it followed from, the last first (${before.length} in all):`;
+    if (before.length) this.told.append(made("p", words), list);
   }
 
   legend() {
@@ -255,7 +243,7 @@ class View {
     this.place.querySelector(".legend").replaceChildren(...items.filter((_, kind) => used.has(kind)));
   }
 
-  /* Behind the picture a table of its ops, a hundred at a time. An op's number leads to it. */
+  // Behind the picture a table of its ops, a hundred at a time. An op's number leads to it.
   table() {
     this.place.querySelectorAll("details.ops:not([hidden])").forEach((details, k) => {
       let first = 0;
@@ -268,7 +256,7 @@ class View {
           if (details.open) details.querySelector(".scroll").replaceChildren(opsTable(line, first, follow));
         },
         follow = op => {
-          this.choose(chart, line.spanOf(op), true);
+          this.choose(chart, line.spanOf(op));
           chart.place.scrollIntoView({block: "nearest"});
         };
       back.onclick = () => fill(-100);

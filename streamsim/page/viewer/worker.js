@@ -2,7 +2,7 @@
 
 self.importScripts = undefined; // else Pyodide takes this worker for one that cannot run it
 
-/* Start Python from the files of the page; nothing is fetched. */
+// Start Python from the files of the page; nothing is fetched.
 async function pythonOf(files) {
   const raw = {};
   for (const name in files) raw[name] = await inflated(files[name]);
