@@ -15,9 +15,6 @@ from streamsim.report import Table, in_html
 from streamsim.text import one_line
 
 MOST_OPS = 1_000_000  # of all time lines: tens of megabytes, and seconds to draw
-# Heights of the pictures in a notebook, in pixels.
-ROW_PX, PICTURE_PX, PART_PX, MAP_PX, REST_PX, MOST_PX = 24, 110, 26, 900, 400, 1400
-PARTS_HEAD = 6  # the height of the words above the losses, in losses
 NO_SCRIPT = "<noscript><p>The pictures need JavaScript. Every number stands in the tables below.</p></noscript>"
 
 
@@ -50,12 +47,8 @@ def notebook_of(answer: Answer) -> str:
     pictures = answer.pictures()
     if pictures == Pictures():
         return words
-    rows = sum(len({*one.timeline.engine, *(op.stream for op in one.timeline.schedule.ops)}) for one in pictures.lines)
-    parts = len(pictures.losses.parts) + PARTS_HEAD if pictures.losses else 0
-    lines_px = rows * ROW_PX + len(pictures.lines) * PICTURE_PX
-    high = REST_PX + lines_px + parts * PART_PX + (MAP_PX if pictures.map else 0)
     inside = escape(document_of(answer.title, _drawn(pictures), _data(pictures)))
-    frame = f'sandbox="allow-scripts" width="100%" height="{min(high, MOST_PX)}" style="border:0"'
+    frame = 'sandbox="allow-scripts" width="100%" style="border:0;height:80vh"'
     return f'{words}<iframe title="{in_html(answer.title)}" {frame} srcdoc="{inside}"></iframe>'
 
 

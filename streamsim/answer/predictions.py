@@ -261,11 +261,20 @@ def _remedy(loss: Loss, least_s: float, time: Callable[[float], str]) -> str:
 def explanations_answer(explained: Sequence[tuple[str, Explanation]], notes: Sequence[str]) -> Answer:
     """Return the answer of several explained programs: a row for each, by its name."""
     rows = [_summary_of(name, explanation) for name, explanation in explained]
-    cells = tuple(cut(tuple(_cells(row, e.known_within))) for row, (_, e) in zip(rows, explained, strict=True))
+    cells = [
+        cut(
+            tuple(
+                format_seconds(value, e.known_within) if isinstance(value, float) else value or ""
+                for value in row.values()
+            )
+        )
+        for row, (_, e) in zip(rows, explained, strict=True)
+    ]
     heads = ("file", "device", "time", "largest loss", "part", "first", "gain")
+    numbers, widths = frozenset({2, 4, 6}), (0, 0, 0, 2, 0, 3, 0)
     return Answer(
         title=counted(len(rows), "program"),
-        tables=(Table("", (cells,), heads, frozenset({2, 4, 6}), frozenset({0, 2, 4, 6}), (0, 0, 0, 2, 0, 3, 0)),),
+        tables=(Table("", (tuple(cells),), heads, numbers, numbers | {0}, widths),),
         notes=tuple(notes),
         data={"rows": [{"schedule": name, **explanation.to_json()} for name, explanation in explained]},
         rows=rows,
@@ -284,8 +293,3 @@ def _summary_of(name: str, explanation: Explanation) -> dict[str, str | float | 
         "first": first.text if first else "nothing is worth changing",
         "gain_alone_s": first.saved_s() if first else None,
     }
-
-
-def _cells(row: dict[str, str | float | None], within: float) -> Iterator[str]:
-    for value in row.values():
-        yield format_seconds(value, within) if isinstance(value, float) else value or ""

@@ -42,7 +42,7 @@ def emit(answer: Answer, device: Device | None = None) -> None:
     with verdict():
         match asked.get(FORM):
             case "json":
-                print_object({**stamp(device), **answer.data})
+                print_object({**_stamp(device), **answer.data})
             case "csv":
                 sys.stdout.write(to_csv(answer.rows))
             case "markdown":
@@ -68,17 +68,17 @@ def print_object(value: dict[str, Any]) -> None:
     print(json.dumps(_as_unicode(value), indent=2, allow_nan=False))
 
 
-def stamp(device: "Device | None" = None) -> dict[str, Any]:
+def _stamp(device: Device | None) -> dict[str, Any]:
     """Return what every result begins with: the versions of its keys and of streamsim, and the profile, if any.
 
     The keys have version 1 unless the result says another. The profile's digest changes with any of its numbers, so
     that results of two profiles of one name can be told apart.
     """
     found: dict[str, Any] = {"schema_version": 1, "streamsim": __version__}
-    if device is None:
-        return found
-    profile = {"name": device.name, "digest": digest_of(device)}
-    return {**found, "profile": profile, "known_within": known_within(device) or None}
+    if device is not None:
+        found["profile"] = {"name": device.name, "digest": digest_of(device)}
+        found["known_within"] = known_within(device) or None
+    return found
 
 
 def _as_unicode(value: Any) -> Any:

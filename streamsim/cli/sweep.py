@@ -106,7 +106,10 @@ def sweep_command(
         for name, value in options.items()
         if value not in (None, ())
     }
-    sweep = sweep_of({**(read_asked(file) if file else {}), **given})
+    asked = {**(read_asked(file) if file else {}), **given}
+    sweep = sweep_of(asked)
+    notes = [*taken_for_granted(sweep)]
+    notes += [] if "device" in asked else [f"no --device given: {sweep.devices[0].name}"]
     page = page_asked()
     if page is not None:
         check_rows(len(sweep))
@@ -118,14 +121,14 @@ def sweep_command(
         note(SLOW)
     with noting_compilation(), _executor(workers, dask) as executor:
         if as_table:
-            emit(rows_answer(rows_for_table(sweep, executor), list(taken_for_granted(sweep))))
+            emit(rows_answer(rows_for_table(sweep, executor), notes))
         elif output is None:
             tally = Tally()
             print_data(header(kind, sweep.columns))
             for block in tally.counted(sweep_blocks(sweep, 0, executor)):
                 print_data(encoded(kind, block.rows))
             _say_left_out(tally)
-            for line in taken_for_granted(sweep):
+            for line in notes:
                 note(line)
         else:
             try:
@@ -134,11 +137,11 @@ def sweep_command(
             except KeyboardInterrupt:
                 note("stopped; the same command goes on from here")
                 raise
-            _summarise(sweep, tally, output)
+            _summarise(tally, output, notes)
     if page is not None and output is not None:
         found = list(read_rows(output, kind))
         command = "" if file else _predicting(found, given, sweep)
-        answer = sweep_answer(found, sweep, command, list(taken_for_granted(sweep)))
+        answer = sweep_answer(found, sweep, command, notes)
         write_page(replace(answer, command=shlex.join(called())), page)
 
 
@@ -221,7 +224,7 @@ def _say_left_out(tally: Tally) -> None:
         note(f"{count} combinations that {why} were left out, the first because {reason}")
 
 
-def _summarise(sweep: Sweep, tally: Tally, output: Path) -> None:
+def _summarise(tally: Tally, output: Path, notes: list[str]) -> None:
     _say_left_out(tally)
     if not output.is_file():  # the rows went where this would go
         return
@@ -231,7 +234,7 @@ def _summarise(sweep: Sweep, tally: Tally, output: Path) -> None:
         took, gain = format_seconds(row["makespan_s"], within), format_ratio(row["speedup"], within)
         rows = f"{counted(tally.rows, 'row')} in {output}"
         tell(f"{rows}; the fastest: {found}: {took}, {gain} as fast as the unchunked program")
-    tell(*taken_for_granted(sweep))
+    tell(*notes)
 
 
 def taken_for_granted(sweep: Sweep) -> Iterator[str]:

@@ -42,7 +42,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """Standard output of a command that must succeed and say nothing on stderr but what a sweep takes for granted."""
     code = main(list(arguments))
     out, err = capsys.readouterr()
-    granted = ("; both at once ", " chunks kernel ")
+    granted = ("; both at once ", " chunks kernel ", "no --device given: ")
     assert (code, [line for line in err.splitlines() if not any(words in line for words in granted)]) == (0, [])
     return out
 

@@ -21,6 +21,7 @@ def test_without_a_file_it_prints(capsys: pytest.CaptureFixture[str], whole: Pat
     """What is taken for granted is on stderr: the link, and what is assumed of kernels in the most chunks."""
     (line,) = kernel_assumptions(workload_of_sizes(["64KiB"], ["10us"], ["64KiB"]), 40, load_device("h200"))
     notes = f"streamsim: h200: {link_words('h200')}\nstreamsim: in 40 chunks {line}\n"
+    notes += "streamsim: no --device given: h200\n"
     assert said(capsys, *WORK.split(), "--chunks", "1..40") == ((whole / "out.csv").read_text(), notes)
     assert said(capsys, *WORK.split(), "--chunks", "1..40", "--json") == ((whole / "out.jsonl").read_text(), notes)
 
