@@ -31,12 +31,6 @@ def test_a_pair_of_events_shows_the_launch_as_well() -> None:
     assert shown_s(kernel, 20 * NS, 1, make_device(record=1, kernel=5)) == pytest.approx(25 * NS)
 
 
-def test_launches_behind_each_other_hide_their_calls() -> None:
-    """By hand. Three launches of 20 us: the first is on the card 5 us behind the event, the others wait there."""
-    own = own_ticks(WorkloadKernel(duration_s=65 * US, launches=3, timed="events"), kernel=5000)
-    assert own == pytest.approx(60_000, abs=3)  # each launch is rounded
-
-
 def test_events_that_show_the_calls_alone_do_not_tell_the_kernel() -> None:
     """Three launches are called in 15 ticks. Events that show 16 say of the kernels only that the last takes 1."""
     kernel = WorkloadKernel(duration_s=16 * NS, launches=3, timed="events")

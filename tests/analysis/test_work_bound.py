@@ -162,10 +162,6 @@ def test_nothing_is_faster_on_any_device(workload: Workload, device: Device, gri
 # Numbers by hand
 
 
-def in_ticks(workload: Workload, device: Device, **asked: Any) -> float:
-    return work_bound(workload, device, **asked).seconds / NS
-
-
 @pytest.mark.parametrize("kernel_s", [1e-3, 2e-3])
 def test_on_the_ideal_device_it_is_the_time_of_the_busiest_engine(kernel_s: float) -> None:
     """64 MiB take 1,048,576 ns. With a million chunks next to nothing is left of fill and drain."""
@@ -182,7 +178,7 @@ def test_it_weighs_latencies_against_fill() -> None:
     """
     workload = Workload(None, (40_000,), (40_000,))
     device = make_device(h2d=link(100), d2h=link(100))
-    assert in_ticks(workload, device) == pytest.approx(43_800)
+    assert work_bound(workload, device).seconds / NS == pytest.approx(43_800)
     assert min(evaluate_ticks(workload, ways(workload, range(1, 65), (64,)), device)) == 44_100
 
 
@@ -192,51 +188,33 @@ def test_it_knows_that_parts_may_take_far_less_than_their_share() -> None:
     assert 16.384 * US <= bound.seconds <= 16.5 * US
 
 
-def test_what_is_copied_once_stands_before_and_behind_all_kernels() -> None:
-    """1,600 ticks in, 5,000 of the kernel, 1,600 back: nothing of it overlaps."""
-    workload = Workload(None, (), (), (WorkloadKernel(duration_s=5000 * NS),), h2d_once=(1600,), d2h_once=(1600,))
-    assert in_ticks(workload, make_device()) == pytest.approx(8200)
+def a_kernel(ticks: float, elements: int | None = 40, **more: Any) -> Workload:
+    return Workload(elements, (), (), (WorkloadKernel(duration_s=ticks * NS, **more),))
 
 
-def test_one_engine_makes_all_copies_in_turn() -> None:
-    workload = Workload(None, (32_000,), (32_000,))
-    bound = work_bound(workload, make_device(copy_engines=1))
-    assert bound.seconds / NS == pytest.approx(64_000)
-    assert bound.bound_by == "copy engine"
+ONCE = Workload(None, (), (), (WorkloadKernel(duration_s=5000 * NS),), h2d_once=(1600,), d2h_once=(1600,))
+COPIES, SHARED, LATE = Workload(None, (32_000,), (32_000,)), link(1, 1, 0.5), link(1000)
+SMALL, QUARTERS = Workload(1, (16,), (16,), (WorkloadKernel(duration_s=2000 * NS),)), a_kernel(40_000, fill=0.25)
+BOUNDS: dict[str, tuple[Workload, Device, float, str]] = {
+    "1,600 in once, 5,000 of the kernel, 1,600 back: nothing overlaps": (ONCE, make_device(), 8200, "H2D copy engine"),
+    "one engine makes all copies": (COPIES, make_device(copy_engines=1), 64_000, "copy engine"),
+    "a byte a tick alone, half of one beside the other": (COPIES, make_device(h2d=SHARED, d2h=SHARED), 64_000, LINK),
+    "quarters of the card one by one": (QUARTERS, make_device(), 40_000, "compute engine"),
+    "all four at once": (QUARTERS, make_device(concurrent_kernels=16), 10_000, "compute engine"),
+    "two at once": (QUARTERS, make_device(concurrent_kernels=2), 20_000, "compute engine"),
+    "ten calls of 3,000 in one chunk": (a_kernel(1000, launches=10), make_device(kernel=3000), 30_000, HOST),
+    "16 there, 2,000, 16 back, twice 1,000 of latency": (SMALL, make_device(h2d=LATE, d2h=LATE), 4032, CHAIN),
+}
 
 
-def test_directions_that_share_a_link_take_what_both_need() -> None:
-    """Either direction moves a byte a tick alone and half of one beside the other: 64,000 bytes in all."""
-    workload, way = Workload(None, (32_000,), (32_000,)), link(1, 1, 0.5)
-    bound = work_bound(workload, make_device(h2d=way, d2h=way))
-    assert bound.seconds / NS == pytest.approx(64_000, rel=1e-3)
-    assert bound.bound_by == LINK
+@pytest.mark.parametrize("what", BOUNDS)
+def test_what_binds_by_hand(what: str) -> None:
+    workload, device, ticks, bound_by = BOUNDS[what]
+    bound = work_bound(workload, device)
+    assert bound.seconds / NS == pytest.approx(ticks, rel=1e-3)
+    assert bound.bound_by == bound_by
 
 
 def test_pageable_memory_goes_at_its_own_rate() -> None:
-    workload, way = Workload(None, (32_000,)), link(pageable_rate=0.25)
-    assert in_ticks(workload, make_device(h2d=way), memory="pageable") == pytest.approx(128_000)
-
-
-def test_small_kernels_run_side_by_side() -> None:
-    """A quarter of the card each: four times as many launches take as long, one behind the other or together."""
-    workload = Workload(40, (), (), (WorkloadKernel(duration_s=40_000 * NS, fill=0.25),))
-    assert in_ticks(workload, make_device()) == pytest.approx(40_000)
-    assert in_ticks(workload, make_device(concurrent_kernels=16)) == pytest.approx(10_000, rel=1e-4)
-    assert in_ticks(workload, make_device(concurrent_kernels=2)) == pytest.approx(20_000, rel=1e-4)
-
-
-def test_each_chunk_goes_through_all_launches_and_the_host_makes_every_call() -> None:
-    """One chunk: ten calls of 3,000 ticks."""
-    workload = Workload(40, (), (), (WorkloadKernel(duration_s=1000 * NS, launches=10),))
-    bound = work_bound(workload, make_device(kernel=3000))
-    assert bound.seconds / NS == pytest.approx(30_000)
-    assert bound.bound_by == HOST
-
-
-def test_a_small_workload_is_bound_by_its_chain() -> None:
-    """In one chunk: 16 ticks there, 2,000 on the card, 16 back, and 1,000 of latency twice."""
-    workload = Workload(1, (16,), (16,), (WorkloadKernel(duration_s=2000 * NS),))
-    bound = work_bound(workload, make_device(h2d=link(1000), d2h=link(1000)))
-    assert bound.seconds / NS == pytest.approx(4032)
-    assert bound.bound_by == CHAIN
+    bound = work_bound(Workload(None, (32_000,)), make_device(h2d=link(pageable_rate=0.25)), memory="pageable")
+    assert bound.seconds / NS == pytest.approx(128_000)
