@@ -1,7 +1,6 @@
 """Options that several commands share, and what they stand for."""
 
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable
 from functools import partial, reduce
 from glob import escape, glob
 from pathlib import Path
@@ -25,10 +24,7 @@ from streamsim.device import (
     as_device,
     changed,
     device_names,
-    front_end_names,
     front_end_of,
-    load_device,
-    names,
     names_front_end,
     own_device_names,
     parse_settings,
@@ -168,47 +164,12 @@ def take_ranges(command: click.Command) -> None:
                 param.type, param.default = Ranges(param.type), None
 
 
-Completion = Callable[[click.Context, click.Parameter, str], "list[CompletionItem | str]"]
-
-
 def complete_device(_context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
     """Return the profiles and TOML files that the last of several names may be; else what the shell finds."""
     before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in _devices_like(last)] or [CompletionItem(incomplete, type="file")]
-
-
-def _devices_like(incomplete: str) -> list[str]:
-
-    shipped = [name for name in device_names() if name.startswith(incomplete.lower())]
-    shipped += [name for name in own_device_names() if name.startswith(incomplete)]
-    return [*shipped, *sorted(filter(str.isprintable, glob(f"{escape(incomplete)}*.toml")))]
-
-
-def complete_list(names: Callable[[], Iterable[str]]) -> Completion:
-    """Complete the last one of several words with commas between them, of those that ``names`` gives."""
-
-    def complete(_context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
-        before, comma, last = incomplete.rpartition(",")
-        return [f"{before}{comma}{name}" for name in names() if name.startswith(last.lower())]
-
-    return complete
-
-
-def complete_setting(context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
-    """Return the numbers and rules of the device on the command line, with the = that follows them."""
-    return [f"{name}=" for name in names(_device_so_far(context)) if name.startswith(incomplete.lower())]
-
-
-def complete_front_end(context: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
-    """Return the front ends of the device on the command line; several with commas between them."""
-    return complete_list(lambda: front_end_names(_device_so_far(context)))(context, param, incomplete)
-
-
-def _device_so_far(context: click.Context) -> Device:
-    """Return the device on a command line that is being written; h200 if there is none that can be read."""
-    with suppress(InputError):
-        return load_device(context.params.get("device") or "h200")
-    return load_device("h200")
+    names = [name for name in (*device_names(), *own_device_names()) if name.startswith(last)]
+    files = sorted(filter(str.isprintable, glob(f"{escape(last)}*.toml")))
+    return [f"{before}{comma}{name}" for name in (*names, *files)] or [CompletionItem(incomplete, type="file")]
 
 
 def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -290,20 +251,9 @@ part_options = all_of(
 
 
 def gpu_option(text: str, default: int | None = None) -> Callable[[Command], Command]:
-    """Return ``--gpu``, the number of a card, as ``device``. Its old spelling ``--device`` is taken with a note."""
-
-    def old(context: click.Context, _param: click.Parameter, value: int | None) -> None:
-        """Take the number before ``--gpu`` looks for its default."""
-        if value is not None:
-            note(f"--device {value}: a card's number is --gpu {value} now; --device will name a profile")
-            context.default_map = {**(context.default_map or {}), "device": value}
-
-    number = click.IntRange(0)
-    shown = default is not None
-    return all_of(
-        click.option("--gpu", "device", type=number, default=default, show_default=shown, metavar="N", help=text),
-        click.option("--device", "old_gpu", type=number, hidden=True, expose_value=False, callback=old),
-    )
+    """Return ``--gpu``, the number of a card, as ``device``."""
+    number, shown = click.IntRange(0), default is not None
+    return click.option("--gpu", "device", type=number, default=default, show_default=shown, metavar="N", help=text)
 
 
 plain_format_options = formats(FORMATS, "table", "json")
@@ -393,7 +343,6 @@ grid_options = all_of(
         "order",
         default="depth-first,breadth-first",
         show_default=True,
-        shell_complete=complete_list(lambda: ORDERS),
         help=f"Issue orders to try, separated by commas: {', '.join(ORDERS)}.",
     ),
     click.option(
@@ -427,14 +376,12 @@ device_options = all_of(
         "settings",
         multiple=True,
         metavar="NAME=VALUE",
-        shell_complete=complete_setting,
         help="Another number or rule of the profile: h2d.bandwidth=51GB/s, host.kernel=4us, link.bandwidth=50GB/s (both"
         " directions). Repeatable.",
     ),
     click.option("--memory-limit", type=SIZE, help="The most that the device buffers may hold, such as 8GiB."),
     click.option(
         "--front-end",
-        shell_complete=complete_front_end,
         help="What the program is written in, for the cost of its calls: calls (CUDA C++, the default), cupy,"
         " pytorch or one of the profile's.",
     ),

@@ -127,9 +127,6 @@ def completed(
     [
         ("predict --device folder/", ["plain,folder/other.toml"]),
         ("sweep --device h200,my", ["plain,h200,my-card.toml"]),
-        ("sweep --order serial,pre", ["plain,serial,prefetch"]),
-        ("predict --front-end cup", ["plain,cupy"]),
-        ("predict --set h2d.lat", ["plain,h2d.latency_s="]),
     ],
 )
 def test_options_with_a_fixed_set_and_device_files_are_completed(
