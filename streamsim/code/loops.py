@@ -168,7 +168,7 @@ class _Issued:
 
     def events(self) -> dict[str, str]:
         """Return the events that are recorded, and the number of each."""
-        recorded = {step.event for step in self._loop.steps if isinstance(step, loops.Record)}
+        recorded = {step.event for step in self._loop.steps if isinstance(step, loops.RecordStep)}
         found = {name: "chunks" for name in self._loop.events if name in recorded}
         if self._arrays.tables and self._others:
             found["loaded_once"] = ""
@@ -222,13 +222,15 @@ class _Issued:
 
     def _call(self, to: Steps, step: loops.Step, chunk: str) -> list[str]:
         """Return the call of a step that is no copy and no kernel; it may be under a condition, or none."""
-        conditions = ["hands_over"] if isinstance(step, loops.Wait | loops.Record) and step.between_streams else []
+        conditions: list[str] = []
+        if isinstance(step, loops.WaitStep | loops.RecordStep) and step.between_streams:
+            conditions.append("hands_over")
         match step:
-            case loops.Wait(event, number, before):
+            case loops.WaitStep(event, number, before):
                 earlier = f"{chunk} - {before}" if before else chunk
                 conditions += [f"{chunk} >= {before}"] if before else []
                 call = to.say("wait", event=f"{event}[{earlier}]", stream=self._stream(number))
-            case loops.Record(event, number, awaited):
+            case loops.RecordStep(event, number, awaited):
                 conditions += [] if awaited is None else [f"{chunk} + {awaited} < chunks"]
                 call = to.say("record", event=f"{event}[{chunk}]", stream=self._stream(number))
             case _:

@@ -66,14 +66,14 @@ from streamsim.program import (
     ChunkLoop,
     Config,
     Distance,
+    EqualChunks,
     HostMemory,
     Issue,
     Launch,
     Order,
-    Part,
     Prepare,
-    Record,
     RecordEvent,
+    RecordStep,
     Stages,
     WaitEvent,
     Workload,
@@ -165,7 +165,7 @@ class _LoopRows:
             elif isinstance(step, Issue):
                 yield _row(ISSUE, step.stream, *self._jobs[step.stage])
             else:
-                does, distance = (RECORD, step.awaited or 0) if isinstance(step, Record) else (WAIT, step.before)
+                does, distance = (RECORD, step.awaited or 0) if isinstance(step, RecordStep) else (WAIT, step.before)
                 yield _row(does, step.stream, 0, 0, loop.events.index(step.event), distance, step.between_streams)
 
 
@@ -592,7 +592,7 @@ class _CostTable:
         # ``rows`` sets the last field
         return *issued, first_run, self._runs.count, once, behind, *events, begins, *dearer, 0
 
-    def _chunk(self, part: Part | None, memory: HostMemory, launch: Launch, blocking: bool) -> tuple[int, int]:
+    def _chunk(self, part: EqualChunks | None, memory: HostMemory, launch: Launch, blocking: bool) -> tuple[int, int]:
         """Return the first cost of a chunk (None: of what is copied once), and the most ticks that one of its ops adds.
 
         In a graph, a second row of costs follows, for kernels right behind other kernels.

@@ -19,11 +19,11 @@ from streamsim.device import LINEAR, Device, HandOver, LinkDirection
 from streamsim.program import (
     Copy,
     Direction,
+    EqualChunks,
     HostWork,
     Kernel,
     Launch,
     Op,
-    Part,
     RecordEvent,
     Schedule,
     Synchronize,
@@ -349,7 +349,7 @@ class ChunkCosts(NamedTuple):
     is_blocking: bool = False
     launch: Launch = "live"
 
-    def chunk(self, part: Part, behind: Behind | None = None) -> list[OpCost]:
+    def chunk(self, part: EqualChunks, behind: Behind | None = None) -> list[OpCost]:
         """Return the costs of a chunk's copies in, launches and copies back, in issue order.
 
         ``behind``: how each kernel comes to the card directly behind another one of its stream; None if it does not.
@@ -360,7 +360,7 @@ class ChunkCosts(NamedTuple):
             *(self._copy("d2h", n_bytes) for n_bytes in part.outputs),
         ]
 
-    def _kernels(self, part: Part, behind: Behind | None) -> Iterator[OpCost]:
+    def _kernels(self, part: EqualChunks, behind: Behind | None) -> Iterator[OpCost]:
         for launch, many in self.workload.kernels_of(part):
             yield from [kernel_cost(self.device, launch, kernel_call(self.calls, launch.name), behind)] * many
 

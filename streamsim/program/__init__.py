@@ -13,7 +13,6 @@ from streamsim.program.config import (
     one_stream,
     prefetch,
     ring,
-    ring_config,
     serial,
     serialized,
     useful_streams,
@@ -65,7 +64,7 @@ from streamsim.program.loops import (
     Order,
     Pass,
     Prepare,
-    Record,
+    RecordStep,
     Stage,
     Stages,
     Step,
@@ -104,4 +103,4 @@ from streamsim.program.training import (
     read_loop,
     read_loop_file,
 )
-from streamsim.program.workload import ALIGN_BYTES, Part, Point, Workload, WorkloadKernel
+from streamsim.program.workload import ALIGN_BYTES, EqualChunks, Point, Workload, WorkloadKernel

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from streamsim.collector import collector_off
 from streamsim.errors import InputError
-from streamsim.program.loops import TURN, ChunkLoop, Issue, Prepare, Record, Stage, Step, Turns
+from streamsim.program.loops import TURN, ChunkLoop, Issue, Prepare, RecordStep, Stage, Step, Turns
 from streamsim.program.schedule import (
     LEGACY_STREAM,
     Buffer,
@@ -369,7 +369,7 @@ class _ChunkedProgram:
         loop, turns, chunks, behind = self._loop, self._turns, self._turns.chunks, self._turns.ahead
         streams = [self.program.stream().number for _ in loop.roles or range(turns.streams)]
         first, *others = streams[:chunks]
-        recorded = (turns.recorded(step) for step in loop.steps if isinstance(step, Record))
+        recorded = (turns.recorded(step) for step in loop.steps if isinstance(step, RecordStep))
         self.program._events = max(recorded, default=0) * len(loop.events)
         self._copy_in_once(first, [] if loop.roles else others)
         for bodies in loop.passes:
@@ -393,7 +393,7 @@ class _ChunkedProgram:
             stream = 1 + (chunk % turns.streams if step.stream == TURN else step.stream)
             if isinstance(step, Issue):
                 ops += self._stage(step.stage, chunk, stream)
-            elif isinstance(step, Record):
+            elif isinstance(step, RecordStep):
                 if chunk < turns.recorded(step):
                     event = self._event(step.event, chunk)
                     ops.append(RecordEvent(event, stream))

@@ -197,18 +197,6 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return slots * chunk + workload.once_bytes
 
 
-def ring_config(
-    chunks: int,
-    buffers: int,
-    streams: int | None = None,
-    memory: HostMemory = "pinned",
-    launch: Launch = "live",
-) -> Config:
-    """Return a depth-first configuration with ``buffers`` device buffers; default: as many streams as buffers."""
-    check_whole("buffers", buffers, 1, MOST_CHUNKS)
-    return Config("depth-first", chunks, buffers if streams is None else streams, buffers, memory, launch)
-
-
 # Patterns: the usual ways to cut a workload into chunks and to issue them. Chunk i of N runs in stream i mod S.
 
 NON_BLOCKING: tuple[StreamKind, ...] = ("non-blocking",)
@@ -264,7 +252,9 @@ def ring(
     Chunk i uses the buffer of chunk i - ``buffers`` again, and waits until the ops of that chunk have ended: by stream
     order if both run in one stream, otherwise by an event. Default of ``streams``: ``buffers``.
     """
-    return ring_config(chunks, buffers, streams, memory, launch).schedule(workload)
+    return Config("depth-first", chunks, buffers if streams is None else streams, buffers, memory, launch).schedule(
+        workload
+    )
 
 
 def prefetch(

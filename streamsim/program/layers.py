@@ -10,7 +10,7 @@ import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -142,8 +142,8 @@ class Layers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         """The layers of the model, each by itself, in forward order."""
         found: list[LayerStep] = []
         for layer in self.layers:
-            names = _names(layer, len(found))
-            found += [LayerStep(name, layer.weight_bytes, layer.kernels, layer.backward) for name in names]
+            what = layer.weight_bytes, layer.kernels, layer.backward
+            found += [LayerStep(name, *what) for name in _names(layer, len(found))]
         return tuple(found)
 
     @property
@@ -214,16 +214,11 @@ def _launch(kernel: WorkloadKernel) -> Kernel:
 # ``streamsim init --schema layers`` prints the exact form. Sizes and times may be text with a unit, ``"400MB"``, and a
 # kernel may be what ``--kernel`` takes. Semicolons separate several kernels in a cell of a CSV file.
 
-CSV = ".csv"
-COLUMNS = Layer.__struct_fields__
-NEEDED = tuple(field.name for field in msgspec.structs.fields(Layer) if field.required)
-BETWEEN_KERNELS = ";"
-
 
 def read_layers(path: str | os.PathLike[str]) -> Layers:
     """Return the layers in a TOML file, or in a CSV file named .csv. Raises InputError naming the place."""
     data, where = read_bytes(path, LARGEST_TOML_BYTES), one_line(str(path))
-    return parse_layers_csv(data, where) if Path(path).suffix.lower() == CSV else parse_layers(data, where)
+    return parse_layers_csv(data, where) if Path(path).suffix.lower() == ".csv" else parse_layers(data, where)
 
 
 def write_layers(layers: Layers, path: str | os.PathLike[str]) -> None:
@@ -248,45 +243,19 @@ def parse_layers_csv(text: str | bytes, where: str = "layers") -> Layers:
 
 
 def _layers(text: str) -> Iterator[Layer]:
-    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
-    names: list[str] = []
+    """Yield the layer in each line below the column names."""
+    rows = csv.DictReader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True)
     try:
+        columns = [name.strip() for name in rows.fieldnames or ()]
+        if len(set(columns)) < len(columns):
+            raise InputError(f"columns {', '.join(columns)}: one stands twice; keep one")
         for row in rows:
-            cells = [cell.strip() for cell in row]
-            if not any(cells):
-                continue
-            if names:
-                yield _layer(names, cells, rows.line_num)
-            else:
-                names = _columns(cells, rows.line_num)
-    except csv.Error as error:
-        raise InputError(f"line {rows.line_num}: cannot be read as CSV: {error}") from None
-    if not names:
-        raise InputError(f"is empty; expected a line with the columns {', '.join(COLUMNS)}")
-
-
-def _columns(cells: list[str], line: int) -> list[str]:
-    known = f"expected {', '.join(COLUMNS)}, separated by commas"
-    for name in cells:
-        if name not in COLUMNS:
-            raise InputError(f"line {line}: column {shown(name)} is unknown; {known}")
-        if cells.count(name) > 1:
-            raise InputError(f"line {line}: column {name} stands twice; keep one")
-    for name in NEEDED:
-        if name not in cells:
-            raise InputError(f"line {line}: column {name} is missing; {known}")
-    return cells
-
-
-def _layer(names: list[str], cells: list[str], line: int) -> Layer:
-    if len(cells) > len(names) and any(cells[len(names) :]):
-        raise InputError(
-            f"line {line}: {len(cells)} cells under {len(names)} columns; write a cell that holds a comma in quotes"
-        )
-    plain: dict[str, Any] = {name: cell for name, cell in zip(names, cells, strict=False) if cell}
-    for column in plain.keys() & {"kernels", "backward"}:
-        plain[column] = [text for text in map(str.strip, plain[column].split(BETWEEN_KERNELS)) if text]
-    try:
-        return of_table(plain, Layer, OF_KERNELS)
-    except InputError as error:
-        raise InputError(f"line {line}: {error}") from None
+            if any(row.pop(None, ())):  # the cells without a column
+                raise InputError("has more cells than columns; write a cell that holds a comma in quotes")
+            cells = {name.strip(): cell.strip() for name, cell in row.items() if cell and cell.strip()}
+            several = {name: cells[name].split(";") for name in ("kernels", "backward") if name in cells}
+            if cells:
+                lists = {name: list(filter(None, map(str.strip, texts))) for name, texts in several.items()}
+                yield of_table({**cells, **lists}, Layer, OF_KERNELS)
+    except (csv.Error, InputError) as error:
+        raise InputError(f"line {rows.line_num}: {error}") from None

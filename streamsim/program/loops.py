@@ -37,7 +37,7 @@ class Issue(NamedTuple):
     stream: int = TURN
 
 
-class Record(NamedTuple):
+class RecordStep(NamedTuple):
     """The record of the chunk's event in a stream.
 
     - ``awaited``: the distance to the later chunk that waits for the event. If there is no such chunk, the event is not
@@ -51,7 +51,7 @@ class Record(NamedTuple):
     between_streams: bool = False
 
 
-class Wait(NamedTuple):
+class WaitStep(NamedTuple):
     """The wait of a stream for the event of an earlier chunk, if the event was recorded.
 
     - ``before``: the distance to the earlier chunk.
@@ -64,7 +64,7 @@ class Wait(NamedTuple):
     between_streams: bool = False
 
 
-Step = Prepare | Issue | Record | Wait
+Step = Prepare | Issue | RecordStep | WaitStep
 
 
 class Body(NamedTuple):
@@ -119,7 +119,7 @@ class Turns(NamedTuple):
         """Return a distance in chunks."""
         return (self.slots or 1) if distance == "buffers" else distance
 
-    def recorded(self, step: Record) -> int:
+    def recorded(self, step: RecordStep) -> int:
         """Return the number of chunks, from the first on, that make the record ``step``."""
         if step.awaited is None:
             return self.chunks
@@ -175,14 +175,14 @@ def _by_stage(stages: Stages) -> ChunkLoop:
 
 
 def _ring(stages: Stages) -> ChunkLoop:
-    wait = Wait("done", before="buffers", between_streams=True)
-    record = Record("done", awaited="buffers", between_streams=True)
+    wait = WaitStep("done", before="buffers", between_streams=True)
+    record = RecordStep("done", awaited="buffers", between_streams=True)
     return ChunkLoop((_pass(Prepare(), wait, *map(Issue, stages), record),), ("done",))
 
 
 def _relay(stages: Stages) -> ChunkLoop:
     """Chunk by chunk; the kernels of each chunk wait for those of the chunk before."""
-    run: list[Step] = [Wait("ran", before=1), Issue("run"), Record("ran")]
+    run: list[Step] = [WaitStep("ran", before=1), Issue("run"), RecordStep("ran")]
     steps = [step for stage in stages for step in (run if stage == "run" else [Issue(stage)])]
     return ChunkLoop((_pass(Prepare(), *steps),), ("ran",) if "run" in stages else ())
 
@@ -190,17 +190,17 @@ def _relay(stages: Stages) -> ChunkLoop:
 def _prefetch(stages: Stages) -> ChunkLoop:
     """Each chunk is copied in beside the kernels of the one before it; events hand it from stream to stream."""
     load, compute, store = range(3)
-    loads: list[Step] = [Prepare(), Wait("ran", load, "buffers")]
-    computes: list[Step] = [Wait("loaded", compute)]
-    stores: list[Step] = [Wait("ran", store), Issue("copy out", store), Record("stored", store)]
+    loads: list[Step] = [Prepare(), WaitStep("ran", load, "buffers")]
+    computes: list[Step] = [WaitStep("loaded", compute)]
+    stores: list[Step] = [WaitStep("ran", store), Issue("copy out", store), RecordStep("stored", store)]
     if "copy in" in stages:
         loads.append(Issue("copy in", load))
     if "copy out" in stages:
-        computes.append(Wait("stored", compute, "buffers"))
+        computes.append(WaitStep("stored", compute, "buffers"))
     if "run" in stages:
         computes.append(Issue("run", compute))
-    loads.append(Record("loaded", load))
-    computes.append(Record("ran", compute))
+    loads.append(RecordStep("loaded", load))
+    computes.append(RecordStep("ran", compute))
     bodies = [Body(tuple(loads)), Body(tuple(computes), follows=True)]
     if "copy out" in stages:
         bodies.append(Body(tuple(stores), follows=True, needs_output=True))

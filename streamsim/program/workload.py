@@ -36,6 +36,7 @@ BYTES_PER_ELEMENT = 4  # default: floats, one thread for each
 THREADS_PER_S = 250_000_000  # least threads of a launch: a wave of a large card takes at most 1 ms
 ALIGN_BYTES = 16  # arrays are cut at multiples of a thread's widest load, a float4
 MOST_LAUNCHES = 1_000_000
+NOTHING_TO_CUT = "there is nothing to cut, as all arrays are copied once; use 1, or give arrays to cut or a kernel"
 
 Per = Literal["chunk", "item", "item, cut"]
 Timed = Literal["alone", "events"]
@@ -118,8 +119,7 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     @property
     def _times_s(self) -> list[float]:
         """The given times of all its launches, in seconds, of the whole and of parts."""
-        whole = [] if self.duration_s is None else [self.duration_s]
-        return [*whole, *(point.duration_s for point in self.points)]
+        return [time for time in (self.duration_s, *(point.duration_s for point in self.points)) if time is not None]
 
     def _check_latency(self, launch_s: float) -> None:
         if self.latency_s > launch_s:
@@ -236,7 +236,7 @@ def _on_line(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
     return ys[i - 1] + (ys[i] - ys[i - 1]) * (x - xs[i - 1]) / (xs[i] - xs[i - 1])
 
 
-class Part(NamedTuple):
+class EqualChunks(NamedTuple):
     """``many`` equal chunks in a row, and the share of the workload that each has.
 
     - ``share``: of the work (0..1). ``elements``: their number; if the workload has none, a substitute
@@ -337,7 +337,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         """True if the host works before it issues a chunk."""
         return self.host_work_s > 0 or self.host_load_s > 0
 
-    def host_s(self, part: Part) -> float:
+    def host_s(self, part: EqualChunks) -> float:
         """Return the seconds of the host's work before it issues each chunk of ``part``."""
         return self.host_work_s + part.share * self.host_load_s
 
@@ -375,7 +375,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             return 1
         return self.elements or (LARGEST_COUNT if self.kernels else _units(max((*self.inputs, *self.outputs))))
 
-    def cut(self, chunks: int) -> tuple[Part, ...]:
+    def cut(self, chunks: int) -> tuple[EqualChunks, ...]:
         """Return the shares of the chunks, in order, as runs of equal chunks.
 
         Arrays are cut at whole elements. Without elements, each array is cut by itself at multiples of 16 bytes; if it
@@ -383,36 +383,29 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         elements or the largest array. Raises InputError for more chunks than ``most_chunks``.
         """
         check_whole("chunks", chunks, 1, LARGEST_COUNT)
-        if chunks > self.most_chunks:
-            if not (self.inputs or self.outputs or self.kernels):
-                raise InputError(
-                    f"chunks = {chunks}: there is nothing to cut, as all arrays are copied once; use 1, or give arrays"
-                    " that are cut or a kernel"
-                )
+        most, is_cut = self.most_chunks, self.inputs or self.outputs or self.kernels
+        if chunks > most:
             what = "elements" if self.elements else f"pieces of {ALIGN_BYTES} bytes"
-            raise InputError(
-                f"chunks = {chunks}: more chunks than {what} ({self.most_chunks}); use at most {self.most_chunks}"
-            )
-        cut_arrays = (*self.inputs, *self.outputs)
-        counts = _equal(self.elements, chunks) if self.elements else [(chunks, 0)]
+            why = f"more chunks than {what} ({most}); use at most {most}" if is_cut else NOTHING_TO_CUT
+            raise InputError(f"chunks = {chunks}: {why}")
+        arrays, counts = (*self.inputs, *self.outputs), [(chunks, 0)]
+        columns = [_pieces(n, chunks) for n in arrays]
         if self.elements:
-            columns = [[(many, n * count) for many, count in counts] for n in cut_arrays]
-        else:
-            columns = [_pieces(n, chunks) for n in cut_arrays]
+            counts = _equal(self.elements, chunks)
+            columns = [[(many, n * count) for many, count in counts] for n in arrays]
         runs = _together([counts, *columns, *(_pieces(n, chunks) for n in self.d2h_once)])
-        return tuple(self._part(chunks, many, count, sizes) for many, (count, *sizes) in runs)
+        return tuple(self._chunks(chunks, many, count, sizes) for many, (count, *sizes) in runs)
 
-    def _part(self, chunks: int, many: int, count: int, sizes: list[int]) -> Part:
-        inputs, arrays = len(self.inputs), len(self.inputs) + len(self.outputs)
-        largest = max((*self.inputs, *self.outputs), default=0)
+    def _chunks(self, chunks: int, many: int, count: int, sizes: list[int]) -> EqualChunks:
+        into, arrays = len(self.inputs), (*self.inputs, *self.outputs)
+        largest = max(arrays, default=0)
         if self.elements:
             share = count / self.elements
-        elif _units(largest) >= chunks:
-            share = sizes[(*self.inputs, *self.outputs).index(largest)] / largest
         else:
-            share = 1 / chunks
-        count = count or (max(1, round(share * self.work)) if self.work else 0)
-        return Part(many, share, count, tuple(sizes[:inputs]), tuple(sizes[inputs:arrays]), tuple(sizes[arrays:]))
+            share = sizes[arrays.index(largest)] / largest if _units(largest) >= chunks else 1 / chunks
+            count = max(1, round(share * self.work)) if self.work else 0
+        inputs, outputs, once = sizes[:into], sizes[into : len(arrays)], sizes[len(arrays) :]
+        return EqualChunks(many, share, count, tuple(inputs), tuple(outputs), tuple(once))
 
     def in_chunks(self, chunks: int) -> Workload:
         """Return the workload for ``chunks`` chunks: each makes its share of the launches that belong to items.
@@ -433,11 +426,11 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         """The number of kernel launches of a chunk."""
         return sum(kernel.launches for kernel in self.kernels)
 
-    def launches(self, part: Part, stream: int = 1) -> list[Kernel]:
+    def launches(self, part: EqualChunks, stream: int = 1) -> list[Kernel]:
         """Return the kernels of a chunk, launch by launch, without the bytes that they use."""
         return [op for launch, many in self.kernels_of(part, stream) for op in [launch] * many]
 
-    def kernels_of(self, part: Part, stream: int = 1) -> Iterator[tuple[Kernel, int]]:
+    def kernels_of(self, part: EqualChunks, stream: int = 1) -> Iterator[tuple[Kernel, int]]:
         """Return (launch, number in a row) for each kernel of a chunk, without the bytes that it uses."""
         return ((self.launch(kernel, part, stream), kernel.launches) for kernel in self.kernels)
 
@@ -453,37 +446,33 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         floats = -(-self._largest_bytes // BYTES_PER_ELEMENT)
         return max(floats, min(LARGEST_BYTES, round(kernel.launch_s(self.work) * THREADS_PER_S)))
 
-    def launch(self, kernel: WorkloadKernel, part: Part, stream: int = 1) -> Kernel:
+    def launch(self, kernel: WorkloadKernel, part: EqualChunks, stream: int = 1) -> Kernel:
         """Return one launch of a kernel over a chunk, without the bytes that it uses."""
         if not kernel.is_timed:
             return Kernel(stream, kernel.name, part.elements, kernel.parameter, fill=kernel.fill)
         kernel.check_alone()
+        duration_s = kernel.launch_s(self.work) * part.share
         if kernel.per == "item, cut":  # always whole launches
-            duration_s = kernel.launch_s(self.work) * part.share
             return Kernel(stream, kernel.name, 0, kernel.parameter, duration_s, kernel.fill, threads=kernel.threads)
         threads = self.threads(kernel)
         threads = max(1, round(part.share * threads)) if threads else 0
         elements = part.elements if threads else 0  # they would count for threads
-        what = (stream, kernel.name, elements, kernel.parameter)
-        duration_s = kernel.launch_s(self.work) * part.share
+        what = (stream, kernel.name, elements, kernel.parameter, duration_s, kernel.fill)
         own = 0 if threads == elements else threads
-        return Kernel(*what, duration_s, kernel.fill, share=part.share, threads=own, parts=kernel.parts(self.work))
+        return Kernel(*what, share=part.share, threads=own, parts=kernel.parts(self.work))
 
 
-def chunk_counts(elements: int, chunks: int) -> tuple[int, int, int]:
-    """Return (m, a, b): the first m chunks have a elements each, the others b: equal, or only the last one smaller.
+def _equal(elements: int, chunks: int) -> list[tuple[int, int]]:
+    """Return the runs of the elements that each chunk has: equal, or only the last one smaller.
 
     If the last chunk would then have none, the counts differ by one. ``chunks`` is at most ``elements``.
     """
     size, over = divmod(elements, chunks)
     if over and (size + 1) * (chunks - 1) < elements:
-        return chunks - 1, size + 1, elements - (chunks - 1) * (size + 1)
-    return over, size + 1, size
-
-
-def _equal(elements: int, chunks: int) -> list[tuple[int, int]]:
-    larger, a, b = chunk_counts(elements, chunks)
-    return [(many, count) for many, count in ((larger, a), (chunks - larger, b)) if many]
+        over, last = chunks - 1, elements - (chunks - 1) * (size + 1)
+    else:
+        last = size
+    return [(many, count) for many, count in ((over, size + 1), (chunks - over, last)) if many]
 
 
 def _units(n_bytes: int) -> int:

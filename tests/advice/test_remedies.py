@@ -42,7 +42,6 @@ from streamsim.program import (
     prefetch,
     read_schedule,
     ring,
-    ring_config,
     serial,
     workload_of_sizes,
     write_schedule,
@@ -154,7 +153,7 @@ def test_no_remedy_needs_more_room_than_there_is(schedule: Schedule, spare: int)
 
 def test_a_ring_that_has_no_room_for_more_is_told_something_else() -> None:
     """Of two buffers of 512 MiB that serialise: with room for all four it is told of these, else of more chunks."""
-    workload, config = workload_of_sizes(["1GiB"], [92e-3], ["1GiB"]), ring_config(4, 2, 2)
+    workload, config = workload_of_sizes(["1GiB"], [92e-3], ["1GiB"]), Config(chunks=4, streams=2, buffers=2)
     for limit, words in (
         (2 << 30, "give chunks device buffers of their own"),
         (1 << 30, "issue chunks in 3 non-blocking streams in turn; does not help alone"),

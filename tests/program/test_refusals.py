@@ -201,14 +201,16 @@ TOML = [
     ("[[layers", "cannot be read"),
 ]
 CSV: list[tuple[str | bytes, str]] = [
-    ("name,kernels\n", "line 1: column weight_bytes is missing"),
+    ("name,kernels\na,1ms\n", "line 2: weight_bytes: is missing"),
     ("weight_bytes,kernels\n", "layers = []: a model needs a layer"),
     (
         "weight_bytes,kernels\n4,1ms,latency=1us\n",
-        "line 2: 3 cells under 2 columns; write a cell that",
+        "line 2: has more cells than columns; write a cell that",
     ),
-    ('weight_bytes,kernels\n4,"1ms\n', "line 2: cannot be read as CSV"),
+    ('weight_bytes,kernels\n4,"1ms\n', "line 1: unexpected end of data"),
     ("weight_bytes,kernels,name\n4,1ms,a\n4,1ms,a\n", "layers[1].name = 'a': another layer is called 'a'"),
+    ("name,name\n", "line 1: columns name, name: one stands twice; keep one"),
+    ("colour,kernels\nred,1ms\n", "line 2: colour = 'red': unknown field"),
     (b"weight_bytes,kernels\n4,\xff", "is not UTF-8 text (byte 23)"),
 ]
 

@@ -19,8 +19,8 @@ from streamsim.program import (
     ALIGN_BYTES,
     Config,
     Copy,
+    EqualChunks,
     Kernel,
-    Part,
     Point,
     Workload,
     WorkloadKernel,
@@ -46,7 +46,7 @@ def seconds_of_kernels(workload: Workload, chunks: int) -> list[float]:
     return [device.occupancy(op).alone_s for op in depth_first(workload, chunks, 1) if isinstance(op, Kernel)]
 
 
-def column(parts: tuple[Part, ...], array: int) -> list[int]:
+def column(parts: tuple[EqualChunks, ...], array: int) -> list[int]:
     """What each chunk has of an input array."""
     return [part.inputs[array] for part in parts for _ in range(part.many)]
 

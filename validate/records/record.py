@@ -46,7 +46,6 @@ from streamsim.program import (
     prefetch,
     remembered,
     ring,
-    ring_config,
     serial,
 )
 from streamsim.text import one_line
@@ -181,7 +180,7 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
         """The smaller, the simpler, as for :class:`~streamsim.program.config.Config`; other patterns come last."""
         arguments: dict[str, Any] = self.arguments
         if self.pattern == "ring":
-            return (0, *ring_config(**arguments).simplicity)
+            return (0, *Config(**{"streams": arguments["buffers"], **arguments}).simplicity)
         if self.pattern in ORDER_OF:
             return (0, *Config(ORDER_OF[self.pattern], **arguments).simplicity)
         buffers = arguments.get("buffers", 0)
@@ -318,7 +317,7 @@ def config_of(recipe: Recipe) -> Config:
     """Return how the program is cut and issued."""
     numbers: dict[str, Any] = dict(recipe.arguments)
     if recipe.pattern == "ring":
-        return ring_config(**numbers)
+        return Config(**{"streams": numbers["buffers"], **numbers})
     return Config(ORDER_OF.get(recipe.pattern, "prefetch"), **numbers)
 
 
