@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from streamsim.code.plans import FLOAT_BYTES, ONCE, Array, ChunkKernels, CodePlan, Cut, KernelCall, TimedKernels
-from streamsim.code.steps import Steps
+from streamsim.code.steps import StepWriter
 from streamsim.errors import InputError
 from streamsim.program import (
     ALIGN_BYTES,
@@ -183,10 +183,10 @@ class _Issued:
         seconds = sum(kernel.whole_s(workload.work) for kernel in workload.kernels)
         return TimedKernels(self._all_kernels, seconds, "the kernels of all chunks")
 
-    def _all_kernels(self, to: Steps) -> list[str]:
+    def _all_kernels(self, to: StepWriter) -> list[str]:
         return to.within("pool[0]", to.loop("i", "chunks", self._stage(to, "run", "pool[0]", "i")))
 
-    def steps(self, to: Steps) -> list[str]:
+    def steps(self, to: StepWriter) -> list[str]:
         """Return all calls, in order."""
         used = {step.stream for step in self._loop.steps if not isinstance(step, loops.Prepare)}
         used |= {0, *self._loop.ends[: bool(self._arrays.once)]}
@@ -199,7 +199,7 @@ class _Issued:
             return "stream[0]" if self._is_blocking else "stream[i % streams]"
         return self._loop.roles[number] if self._loop.roles else f"stream[{number}]"
 
-    def _pass(self, to: Steps, bodies: loops.Pass) -> list[str]:
+    def _pass(self, to: StepWriter, bodies: loops.Pass) -> list[str]:
         """Return one pass over the chunks. Bodies that follow are for chunk k, behind chunk i."""
         now = [step for body in bodies if not body.follows for step in body.steps]
         behind = [step for body in bodies if body.follows for step in body.steps]
@@ -210,7 +210,7 @@ class _Issued:
         ahead = to.say("let", name="ahead", value="int(buffers > 1)")
         return [ahead, *to.loop("i", "chunks + ahead", body)]
 
-    def _body(self, to: Steps, steps: Sequence[loops.Step], chunk: str) -> list[str]:
+    def _body(self, to: StepWriter, steps: Sequence[loops.Step], chunk: str) -> list[str]:
         lines: list[str] = []
         for number, some in groupby(steps, lambda step: step.stream if isinstance(step, loops.Issue) else None):
             if number is None:
@@ -220,7 +220,7 @@ class _Issued:
             lines += to.within(stream, [line for stage in stages for line in self._stage(to, stage, stream, chunk)])
         return lines
 
-    def _call(self, to: Steps, step: loops.Step, chunk: str) -> list[str]:
+    def _call(self, to: StepWriter, step: loops.Step, chunk: str) -> list[str]:
         """Return the call of a step that is no copy and no kernel; it may be under a condition, or none."""
         conditions: list[str] = []
         if isinstance(step, loops.WaitStep | loops.RecordStep) and step.between_streams:
@@ -237,7 +237,7 @@ class _Issued:
                 return [to.say("host work", seconds=self._work)] if self._work else []
         return to.when(conditions, [call])
 
-    def _stage(self, to: Steps, stage: loops.Stage, stream: str, chunk: str) -> list[str]:
+    def _stage(self, to: StepWriter, stage: loops.Stage, stream: str, chunk: str) -> list[str]:
         """Return the calls of a stage of a chunk."""
         arrays = self._arrays
         if stage == "run":
@@ -248,12 +248,12 @@ class _Issued:
         pairs = [(arrays.on_card(array, chunk), arrays.on_host(array, chunk)) for array in copied]
         return [line for pair in pairs for line in to.copy(direction, *pair, stream, self._is_blocking)]
 
-    def _copies_once(self, to: Steps, direction: Direction, arrays: Sequence[_Array], number: int) -> list[str]:
+    def _copies_once(self, to: StepWriter, direction: Direction, arrays: Sequence[_Array], number: int) -> list[str]:
         copy = partial(to.copy, direction, stream=self._stream(number), is_blocking=self._is_blocking)
         copies = [line for array in arrays for line in copy(f"d_{array.name}", f"h_{array.name}")]
         return to.within(self._stream(number), copies)
 
-    def _once_in(self, to: Steps) -> list[str]:
+    def _once_in(self, to: StepWriter) -> list[str]:
         """Return the copies of the tables in the first stream, and the waits of the other streams."""
         if not self._arrays.tables:
             return []
@@ -263,7 +263,7 @@ class _Issued:
             lines += to.loop("k", self._others, [to.say("wait", event="loaded_once", stream="stream[k]")], first="1")
         return lines
 
-    def _once_out(self, to: Steps) -> list[str]:
+    def _once_out(self, to: StepWriter) -> list[str]:
         """Return the waits of the first stream for the others, and the copies of arrays that go back once."""
         if not self._arrays.once:
             return []

@@ -7,7 +7,7 @@ language. Sizes are in floats, because all arrays of these programs hold floats.
 from collections.abc import Callable
 from typing import Literal, NamedTuple, get_args
 
-from streamsim.code.steps import Steps
+from streamsim.code.steps import StepWriter
 from streamsim.device import CALLS, COMPILED
 from streamsim.program import MemoryKind as Place
 
@@ -27,7 +27,7 @@ def language_of(front_end: str) -> Language | None:
     return next((language for language, name in FRONT_END_OF.items() if name == wanted), None)
 
 
-Issue = Callable[[Steps], list[str]]  # writes steps in a language
+Issue = Callable[[StepWriter], list[str]]  # writes steps in a language
 
 
 class Array(NamedTuple):

@@ -183,7 +183,7 @@ CUDA = {
 }
 
 
-class Steps:
+class StepWriter:
     """The steps of a program in a language."""
 
     def __init__(self, phrases: Phrases) -> None:

@@ -9,7 +9,7 @@ from streamsim.checks import check_choice
 from streamsim.code import templates
 from streamsim.code.loops import plan_of
 from streamsim.code.plans import LANGUAGES, ROUNDS_UNTIMED, VERIFIED, Array, ChunkKernels, CodePlan, Language
-from streamsim.code.steps import CUDA, CUPY, CUPY_GRAPH, PYTORCH, Phrases, Steps
+from streamsim.code.steps import CUDA, CUPY, CUPY_GRAPH, PYTORCH, Phrases, StepWriter
 from streamsim.code.templates import Parts, cuda_lines, fitted, python_lines
 from streamsim.code.written_out import plan_of_schedule
 from streamsim.errors import InputError
@@ -19,7 +19,7 @@ MOST_TORCH_STREAMS = 32  # the size of PyTorch's pool: beyond it, streams are us
 MOST_TORCH_SOURCES = 3  # the most that one element-wise operation reads: addcmul
 
 
-class Writer(Steps, ABC):
+class Writer(StepWriter, ABC):
     """A writer of a plan in a language."""
 
     name: str  # of the language
@@ -146,7 +146,7 @@ class Writer(Steps, ABC):
         return texts
 
 
-class Python(Writer):
+class PythonWriter(Writer):
     """A writer of plans in Python. The classes of the libraries write what differs between them."""
 
     template, lines_of = templates.PYTHON_PROGRAM, staticmethod(python_lines)
@@ -181,7 +181,7 @@ class Python(Writer):
         """Return the lines that capture the body as ``graph``."""
 
 
-class CuPy(Python):
+class CuPyWriter(PythonWriter):
     """Programs with CuPy's arrays, whose kernels are ElementwiseKernels."""
 
     name = "cupy"
@@ -221,7 +221,7 @@ class CuPy(Python):
         return ["pool[0].begin_capture()", *body, "graph = pool[0].end_capture()"]
 
 
-class PyTorch(Python):
+class PyTorchWriter(PythonWriter):
     """Programs with PyTorch's tensors, whose kernels are eager operations with an ``out`` tensor."""
 
     name = "pytorch"
@@ -280,7 +280,7 @@ class PyTorch(Python):
         return ["graph = torch.cuda.CUDAGraph()", *self.block(head, body)]
 
 
-class Cuda(Writer):
+class CudaWriter(Writer):
     """Programs in CUDA C++."""
 
     name = "cuda-c++"
@@ -337,7 +337,11 @@ class Cuda(Writer):
 
 def _written(plan: CodePlan, language: Language) -> str:
     check_choice("language", language, LANGUAGES)
-    writers: dict[Language, Callable[[CodePlan], Writer]] = {"cupy": CuPy, "pytorch": PyTorch, "cuda-c++": Cuda}
+    writers: dict[Language, Callable[[CodePlan], Writer]] = {
+        "cupy": CuPyWriter,
+        "pytorch": PyTorchWriter,
+        "cuda-c++": CudaWriter,
+    }
     return writers[language](plan).text()
 
 

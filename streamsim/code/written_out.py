@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from streamsim.code.plans import FLOAT_BYTES, Array, ChunkKernels, CodePlan, KernelCall, TimedKernels
-from streamsim.code.steps import Steps
+from streamsim.code.steps import StepWriter
 from streamsim.errors import InputError
 from streamsim.program import (
     LEGACY_STREAM,
@@ -116,7 +116,7 @@ class _Written:
         floats = min(source.floats, to.floats)
         return source._replace(floats=floats), to._replace(floats=floats)
 
-    def steps(self, to: Steps) -> list[str]:
+    def steps(self, to: StepWriter) -> list[str]:
         """Return all calls, in order."""
         lines: list[str] = []
 
@@ -137,18 +137,18 @@ class _Written:
             return False
         return not any(isinstance(one, RecordEvent) and one.event == op.event for one in self.ops[:i])
 
-    def _work(self, to: Steps, i: int, op: Op, stream: str) -> list[str]:
+    def _work(self, to: StepWriter, i: int, op: Op, stream: str) -> list[str]:
         """Return a copy or a kernel."""
         one, other = (self._text(to, piece) for piece in self._pieces[i])
         if isinstance(op, Copy):
             return to.copy(op.direction, one, other, stream, op.blocking)
         return [self._launch(to, i, stream, self._weights[i])]
 
-    def _launch(self, to: Steps, i: int, stream: str, weight: float) -> str:
+    def _launch(self, to: StepWriter, i: int, stream: str, weight: float) -> str:
         source, target = (self._text(to, piece) for piece in self._pieces[i])
         return to.say("launch", source=source, target=target, rounds=to.rounds(weight), stream=stream)
 
-    def _text(self, to: Steps, piece: _Piece) -> str:
+    def _text(self, to: StepWriter, piece: _Piece) -> str:
         name, first, floats = piece
         is_whole = str(floats) == self.memory[name].size
         return name if is_whole else to.say("part", name=name, start=first, stop=first + floats)
@@ -156,7 +156,7 @@ class _Written:
     def _stream(self, number: int) -> str:
         return f"stream[{number if self.has_legacy else number - 1}]"
 
-    def _call(self, to: Steps, op: Op) -> str:
+    def _call(self, to: StepWriter, op: Op) -> str:
         """Return an op that is no copy and no kernel."""
         match op:
             case HostWork(duration_s=seconds):
@@ -179,7 +179,7 @@ class _Written:
         words = f"the longest launch for its floats, {LAUNCHES_TIMED} times"
         return TimedKernels(self._longest_alone, seconds, words)
 
-    def _longest_alone(self, to: Steps) -> list[str]:
+    def _longest_alone(self, to: StepWriter) -> list[str]:
         launch = self._launch(to, self._longest, "pool[0]", 1.0)
         return to.within("pool[0]", to.loop("_", str(LAUNCHES_TIMED), [launch]))
 

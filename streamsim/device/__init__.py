@@ -1,6 +1,6 @@
 """Device profiles: the numbers of a card, its link and its host; the shipped profiles; changed profiles."""
 
-from streamsim.device.fields import SLOWEST_BYTES_PER_S, Field, FieldSpec, SameAs, Table, fields_of
+from streamsim.device.fields import SLOWEST_BYTES_PER_S, Field, FieldSpec, ProfileTable, SameAs, fields_of
 from streamsim.device.front_ends import (
     CALLS,
     COMPILED,
@@ -55,7 +55,7 @@ from streamsim.device.profile import (
     Host,
     LinkDirection,
     Occupancy,
-    Recorder,
+    RecorderCost,
     number_names,
     tables_of,
     with_values,

@@ -118,7 +118,7 @@ def fields_of(table: type[msgspec.Struct]) -> tuple[Field, ...]:
     return tuple(found)
 
 
-class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
+class ProfileTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
     """A table of a profile. It checks every field's type, limits and ties against its declaration."""
 
     def __post_init__(self) -> None:
@@ -135,7 +135,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
                 raise InputError(f"{field.name} = {value:g}: {word} {other} = {nearest:g}; give at {remedy} that")
 
 
-def restored(table: type[Table], values: Mapping[str, Any]) -> dict[str, Any]:
+def restored(table: type[ProfileTable], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``values``, of every field of a table, with each value moved to the nearest limit that its ties set."""
     found = dict(values)
     for field in fields_of(table):

@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from streamsim.device.profile import CALLS, IN_LOOPS, TIMES, Device, FrontEnd, Recorder
+from streamsim.device.profile import CALLS, IN_LOOPS, TIMES, Device, FrontEnd, RecorderCost
 from streamsim.errors import InputError
 from streamsim.files import parse_toml
 from streamsim.text import shown
@@ -33,7 +33,7 @@ LINEAR = "linear"  # the name of a kernel whose call is ``linear_s``
 
 class _Shipped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     front_ends: dict[str, FrontEnd]
-    recorders: dict[str, Recorder]
+    recorders: dict[str, RecorderCost]
 
 
 @cache
@@ -48,7 +48,7 @@ def shipped_front_ends() -> Mapping[str, FrontEnd]:
     return MappingProxyType(_shipped().front_ends)
 
 
-def recorder_of(device: Device, name: str) -> Recorder:
+def recorder_of(device: Device, name: str) -> RecorderCost:
     """Return the recorder ``name``: the profile's own, or else the shipped one."""
     return device.recorders.get(name) or _shipped().recorders[name]
 

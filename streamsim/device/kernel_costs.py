@@ -8,11 +8,11 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from streamsim.checks import LARGEST_BYTES, LEAST_SHARE, LONGEST_S, SHORTEST_KERNEL_S, check_number, check_whole
-from streamsim.device.fields import Table
+from streamsim.device.fields import ProfileTable
 from streamsim.errors import InputError
 
 
-class KernelCost(Table, frozen=True):
+class KernelCost(ProfileTable, frozen=True):
     """The measured time of the kernel ``name`` with ``parameter`` over its elements, alone on the card.
 
     The time is linear between the measured points, and constant below the first one. Beyond the last point it goes on
@@ -25,7 +25,7 @@ class KernelCost(Table, frozen=True):
     duration_s: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        Table.__post_init__(self)
+        ProfileTable.__post_init__(self)
         if len(self.elements) < 2 or len(self.elements) != len(self.duration_s):
             raise InputError(f"elements = {self.elements!r}: expected at least two, as many as duration_s")
         if any(b <= a for a, b in zip((0, *self.elements), self.elements, strict=False)):

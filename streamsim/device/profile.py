@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 import msgspec
 
 from streamsim.checks import LARGEST_BYTES, check_choice, check_is, check_number, check_whole
-from streamsim.device.fields import Field, FieldSpec, SameAs, Table, fields_of
+from streamsim.device.fields import Field, FieldSpec, ProfileTable, SameAs, fields_of
 from streamsim.device.kernel_costs import KernelCost, constant_s, paces, part_s
 from streamsim.errors import InputError, NoRoomError
 from streamsim.program import Kernel
@@ -65,7 +65,7 @@ def _rate(**off: str) -> FieldSpec:
     return FieldSpec(at_most=tuple(off.values()), off=same, sped_up_with="link")
 
 
-class LinkDirection(Table, frozen=True):
+class LinkDirection(ProfileTable, frozen=True):
     """One direction of the link between host and card.
 
     A copy occupies its engine for a latency, and then for the time that its bytes take on the link.
@@ -96,7 +96,7 @@ class LinkDirection(Table, frozen=True):
     ]
 
 
-class Host(Table, frozen=True):
+class Host(ProfileTable, frozen=True):
     """The host's seconds: in each call of the issuing thread, and until a waiting thread wakes up.
 
     - ``copy_s``, ``kernel_s``, ``record_s``, ``wait_s``, ``synchronize_s``: one call of a copy, a kernel, an event
@@ -137,7 +137,7 @@ class Host(Table, frozen=True):
     first_launch_s: IssueTime = 0.0
 
 
-class HandOver(Table, frozen=True):
+class HandOver(ProfileTable, frozen=True):
     """Seconds from the end of an op until a dependent op can start on another engine.
 
     ``kernel_to_kernel_s`` is the time between two kernels, which run on the same engine. If the dependence goes through
@@ -158,7 +158,7 @@ class HandOver(Table, frozen=True):
     event_streams_s: HandOverTime = 0.0
 
 
-class CopyEngines(Table, frozen=True):
+class CopyEngines(ProfileTable, frozen=True):
     """The copy engines.
 
     - ``count``: 2 (one for each direction), 1 (one for both) or 0 (copies and kernels share one engine).
@@ -173,7 +173,7 @@ class CopyEngines(Table, frozen=True):
     arbitration: Annotated[Arbitration, FieldSpec(off={"copy-arbitration": "issue-order"})]
 
 
-class Compute(Table, frozen=True):
+class Compute(ProfileTable, frozen=True):
     """The compute engine.
 
     - ``floor_s``: the shortest time of any kernel.
@@ -198,7 +198,7 @@ class Compute(Table, frozen=True):
     graph_gap_s: Annotated[float, FieldSpec(off={"launch": 0.0}, drawn_with="kernels")] = 0.0
 
 
-class FrontEnd(Table, frozen=True):
+class FrontEnd(ProfileTable, frozen=True):
     """The host's seconds in each call of a front end.
 
     Measured in a loop, with warm caches:
@@ -244,7 +244,7 @@ COLD = "after_wait_s", "first_launch_s"
 IN_LOOPS = tuple(name for name in TIMES if name not in COLD)
 
 
-class Recorder(Table, frozen=True):
+class RecorderCost(ProfileTable, frozen=True):
     """The cost of a profiler: ratios of the host's own time, recorded over plain, from 1 to 10.
 
     ``ratio`` holds for programs without a backward pass, ``backward`` for programs with one. Both lie between ``least``
@@ -280,7 +280,7 @@ class Occupancy(NamedTuple):
     resident: float = 0.0
 
 
-class Device(Table, frozen=True):
+class Device(ProfileTable, frozen=True):
     """A device profile: a card, its link and its host.
 
     - ``h2d``, ``d2h``, ``copy_engines``, ``compute``, ``hand_over``, ``host``: tables of numbers and rules.
@@ -311,17 +311,17 @@ class Device(Table, frozen=True):
     memory_bytes: int | None = None
     link: str = ""
     front_ends: dict[str, FrontEnd] = msgspec.field(default_factory=dict)
-    recorders: dict[str, Recorder] = msgspec.field(default_factory=dict)
+    recorders: dict[str, RecorderCost] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:
             raise InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
-        Table.__post_init__(self)
+        ProfileTable.__post_init__(self)
         if not self.name.strip() or "," in self.name:
             raise InputError(f"name = {shown(self.name)}: expected a name without commas, which stand between devices")
         for name in self.recorders:
             check_choice(f"recorders: {name}", name, RECORDERS)
-        for field, kind in (("front_ends", FrontEnd), ("recorders", Recorder)):
+        for field, kind in (("front_ends", FrontEnd), ("recorders", RecorderCost)):
             for name, calls in getattr(self, field).items():
                 check_is(f"{field}.{name}", calls, kind)
                 _check_source(f"{field}.{name}.source", calls.source)
@@ -440,13 +440,13 @@ def number_names(device: Device) -> set[str]:
     return {name for name, value in values.items() if type(value) in (int, float) or (value and type(value) is tuple)}
 
 
-def tables_of(device: Device) -> dict[str, Table]:
+def tables_of(device: Device) -> dict[str, ProfileTable]:
     """Return the tables of a profile, by name."""
     parts = {name: getattr(device, name) for name in device.__struct_fields__}
-    return {name: part for name, part in parts.items() if isinstance(part, Table)}
+    return {name: part for name, part in parts.items() if isinstance(part, ProfileTable)}
 
 
-def declared(device: Device) -> Iterator[tuple[str, Table, Field]]:
+def declared(device: Device) -> Iterator[tuple[str, ProfileTable, Field]]:
     """Yield the dotted name of every field of the tables, its table, and its declaration."""
     for name, table in tables_of(device).items():
         for field in fields_of(type(table)):
@@ -489,7 +489,7 @@ def with_values(device: Device, values: Mapping[str, Any]) -> Device:
     for name, value in values.items():
         table, _, field = name.partition(".")
         new.setdefault(table, {})[field] = value
-    tables: dict[str, Table] = {}
+    tables: dict[str, ProfileTable] = {}
     for table, fields in new.items():
         try:
             tables[table] = msgspec.structs.replace(getattr(device, table), **fields)

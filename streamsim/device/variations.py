@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-from streamsim.device.fields import Field, SameAs, Table, fields_of, restored
+from streamsim.device.fields import Field, ProfileTable, SameAs, fields_of, restored
 from streamsim.device.kernel_costs import mean_costs, multiplied_costs
 from streamsim.device.library import as_device
 from streamsim.device.profile import (
@@ -183,7 +183,7 @@ def _followers(device: Device, given: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def _followed(field: Field, table: Table, moved: Mapping[str, Any]) -> float | None:
+def _followed(field: Field, table: ProfileTable, moved: Mapping[str, Any]) -> float | None:
     """Return the new value of a field if other fields of its table have ``moved``; None: it stays."""
     spec, before = field.spec, msgspec.structs.asdict(table)
     value, ties = before[field.name], [name for name in (*spec.at_least, *spec.at_most) if name in moved]
@@ -252,7 +252,7 @@ def multiplied(device: Device, factors: Mapping[str, float]) -> Device:
     return replace(device, **tables)
 
 
-def _multiplied(name: str, table: Table, factors: Mapping[str, float]) -> Table:
+def _multiplied(name: str, table: ProfileTable, factors: Mapping[str, float]) -> ProfileTable:
     new, fields = msgspec.structs.asdict(table), fields_of(type(table))
     own = {field.name: factors.get(f"{name}.{field.name}") for field in fields}
     for field in fields:
@@ -286,7 +286,7 @@ def mean_of(one: Device, other: Device) -> Device:
     return replace(one, **tables)
 
 
-def _mean(one: Table, other: Table) -> Table:
+def _mean(one: ProfileTable, other: ProfileTable) -> ProfileTable:
     """Return a table with the mean of every measured number of two; its counts and rules are those of ``one``."""
     values = {}
     for field in fields_of(type(one)):

@@ -19,7 +19,7 @@ from streamsim.device import (
     FieldSpec,
     FrontEnd,
     KernelCost,
-    Table,
+    ProfileTable,
     changed,
     device_names,
     dump_device,
@@ -44,7 +44,7 @@ def change(path: str, value: object) -> Device:
     return replace(DEVICE, **{field: value})
 
 
-class Fan(Table, frozen=True):
+class Fan(ProfileTable, frozen=True):
     """A table that no profile has."""
 
     delay_s: float

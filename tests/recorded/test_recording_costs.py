@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from perfect_profiler import recorded
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
-from streamsim.device import Recorder
+from streamsim.device import RecorderCost
 from streamsim.model import simulate
 from streamsim.program import HostWork, RecordEvent
 from streamsim.recorded import (
@@ -141,7 +141,7 @@ def _noted(threads: int) -> Annotations:
 
 
 def test_a_profiles_own_recorder_counts_before_the_shipped_one() -> None:
-    own = Recorder(ratio=1.5, backward=1.6, least=1.4, most=1.7, source="measured: by hand")
+    own = RecorderCost(ratio=1.5, backward=1.6, least=1.4, most=1.7, source="measured: by hand")
     device = msgspec.structs.replace(make_device(), recorders={"calls": own})
     assert costs_of(with_queries(2, 10, 7), device).likely.share == pytest.approx(1 / 3)
 

@@ -15,7 +15,7 @@ from perfect_profiler import recorded
 from strategies import d2h, h2d, make_device, program
 
 from streamsim.cli import main
-from streamsim.device import Recorder
+from streamsim.device import RecorderCost
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Synchronize, dump_schedule, parse_schedule
@@ -348,7 +348,7 @@ VALUES: list[tuple[Callable[[], object], str]] = [
     (lambda: replace(CALLS, name=np.zeros(len(CALLS), np.int64)), "name: expected an array of int32, one entry a row"),
     (lambda: replace(CALLS, name=np.zeros(1, np.int32)), "HostCalls: expected columns of one length"),
     (
-        lambda: Recorder(ratio=1.5, backward=2.0, least=1.4, most=1.7, source="measured: by hand"),
+        lambda: RecorderCost(ratio=1.5, backward=2.0, least=1.4, most=1.7, source="measured: by hand"),
         "backward = 2: above most = 1.7",
     ),
 ]

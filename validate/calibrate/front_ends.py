@@ -4,7 +4,7 @@ A call that is repeated alone has warm caches. So most rounds of calls are mixtu
 fitted costs explain all rounds best, relative to each. A call includes the slices that it takes.
 
 Profilers: calls of PyTorch are timed in turn without a recording and inside one. The ratio carries over from host to
-host, since a fast host records faster, too. So a profile keeps ratios (:class:`streamsim.device.Recorder`): the median
+host, since a fast host records faster, too. So a profile keeps ratios (:class:`streamsim.device.RecorderCost`): the median
 over the kinds of calls, the median of those with a backward pass, and the least and the most.
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamsim.collector import collector_off
-from streamsim.device import IN_LOOPS, LARGEST_RATIO, FrontEnd, Recorder
+from streamsim.device import IN_LOOPS, LARGEST_RATIO, FrontEnd, RecorderCost
 from streamsim.errors import InputError, install
 from streamsim_validate.gpu import Calls
 from streamsim_validate.progress import OnStep, quietly
@@ -287,7 +287,7 @@ def _timed(work: RecordedWork, clock: Callable[[], float]) -> dict[str, float]:
     return found
 
 
-def fit_recorder(pairs: Pairs, source: str) -> Recorder:
+def fit_recorder(pairs: Pairs, source: str) -> RecorderCost:
     """Return the recorder that these pairs show."""
     ratios = {
         kind: min(max(median(recorded / plain for plain, recorded in both), 1.0), LARGEST_RATIO)
@@ -297,4 +297,4 @@ def fit_recorder(pairs: Pairs, source: str) -> Recorder:
     backward = median([found for kind, found in ratios.items() if BACKWARD in kind] or [ratio])
     tenths = quantiles(ratios.values(), n=TENTHS, method="inclusive") if len(ratios) > 1 else [ratio]
     least, most = min(tenths[0], ratio, backward), max(tenths[-1], ratio, backward)
-    return Recorder(ratio=ratio, backward=backward, least=least, most=most, source=source)
+    return RecorderCost(ratio=ratio, backward=backward, least=least, most=most, source=source)
