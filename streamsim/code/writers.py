@@ -335,14 +335,16 @@ class CudaWriter(Writer):
 # The door
 
 
+WRITERS: dict[Language, Callable[[CodePlan], Writer]] = {
+    "cupy": CuPyWriter,
+    "pytorch": PyTorchWriter,
+    "cuda-c++": CudaWriter,
+}
+
+
 def _written(plan: CodePlan, language: Language) -> str:
     check_choice("language", language, LANGUAGES)
-    writers: dict[Language, Callable[[CodePlan], Writer]] = {
-        "cupy": CuPyWriter,
-        "pytorch": PyTorchWriter,
-        "cuda-c++": CudaWriter,
-    }
-    return writers[language](plan).text()
+    return WRITERS[language](plan).text()
 
 
 def code_of(workload: Workload, config: Config, language: Language) -> str:

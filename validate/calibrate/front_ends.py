@@ -4,8 +4,8 @@ A call that is repeated alone has warm caches. So most rounds of calls are mixtu
 fitted costs explain all rounds best, relative to each. A call includes the slices that it takes.
 
 Profilers: calls of PyTorch are timed in turn without a recording and inside one. The ratio carries over from host to
-host, since a fast host records faster, too. So a profile keeps ratios (:class:`streamsim.device.RecorderCost`): the median
-over the kinds of calls, the median of those with a backward pass, and the least and the most.
+host, since a fast host records faster, too. So a profile keeps ratios (:class:`streamsim.device.RecorderCost`): the
+median over the kinds of calls, the median of those with a backward pass, and the least and the most.
 """
 
 import random
