@@ -47,7 +47,7 @@ MUCH_MORE = 0.1  # of the time: what saves so much more than the first changes i
 LEAST_MORE = 0.01  # of the time: one change more must gain it, and one that does not is left out
 SHAPES = {("--chunks",), ("--streams",)}  # that are tried in pairs, too
 SEEDS = 8  # changes of which pairs are made
-BUDGET_OPS = 400_000  # simulated, of programs with several changes
+BUDGET_OPS = 60_000  # simulated, of programs with several changes
 MANY = 100  # programs simulated of one schedule, or about
 USUAL = Values()
 AND_WAITS = "add the waits that its races lack"
@@ -252,7 +252,6 @@ class Tries:
         return self._made[key]
 
     def _try(self, changes: tuple[Change, ...], against: Key | None) -> Trial | None:
-        self._left_ops -= len(self._first.schedule)
         try:
             made = changed_by(changes, self._first)
         except InputError:
@@ -264,7 +263,6 @@ class Tries:
             made = made._replace(assumes=tuple(some for some in made.assumes if some not in TO_BE_SAID))
         if self._is_mended:
             made = made._replace(words=(*made.words, AND_WAITS))
-        self._left_ops -= max(0, len(case.schedule) - len(self._first.schedule))
         takes_s = self._takes_s(case)
         return Trial(made, changes, takes_s, self.before.takes_s / takes_s if takes_s else 1.0, against)
 
@@ -304,6 +302,8 @@ class Tries:
 
     def _one_more(self, best: Trial, values: Values) -> Trial | None:
         """Return the fastest of the lists with one change more, or with two; None if it gains next to nothing."""
+        if self._left_ops < len(best.made.case.schedule):
+            return None
         tried = (changes for _, changes in changes_to_try(best.made.case, values, self._independent))
         singles = [changes for changes in tried if self._open.get(_kinds(changes), True)]
         shapes = [changes for changes in singles if _kinds(changes) in SHAPES]
@@ -322,7 +322,10 @@ class Tries:
         for changes in several:
             if self._left_ops < len(trial.made.case.schedule):
                 return
+            before = len(self._made)
             found = self.of(in_making_order((*trial.changes, *changes)))
+            if len(self._made) > before:
+                self._left_ops -= len((found or trial).made.case.schedule)
             if found is not None:
                 yield found
 

@@ -78,7 +78,7 @@ LOSS_FIELDS = (
 class Loss:
     """What a cause costs, and what to do about it. ``ticks``: its part of the lost time, in nanoseconds.
 
-    - ``worth_s``: by how much the makespan would shrink without the cause, in seconds.
+    - ``worth_s``: by how much the makespan would shrink without the cause, in seconds; 0 if that is not shown.
     - ``best``: of the changes tried against it without a condition, the fastest; ``assuming``: one with a condition
       that gains more, or at all.
     """
@@ -289,4 +289,5 @@ def _loss(key: Key, ticks: int, removals: Removals, alone: Sequence[Trial]) -> L
     best, assuming = (max(some, key=Trial.saved_s, default=None) for some in (free, under))
     if assuming is not None and assuming.saved_s() <= max(0.0, best.saved_s() if best else 0.0):
         assuming = None
-    return Loss(key, ticks, removals.worth_s(key), best, assuming)
+    worth_s = removals.worth_s(key) if ticks and best is None else 0.0
+    return Loss(key, ticks, worth_s, best, assuming)

@@ -271,9 +271,10 @@ class _Rows:
 
 def _release(case: Case) -> Change:
     """Return the change that lets the host go on: asynchronous copies, or if it waits for more, a wait at the end."""
+    release = make.make_async()
     with suppress(InputError):
-        if not has_host_waits(make.changed_by([make.make_async()], case).case.schedule):
-            return make.make_async()
+        if not has_host_waits(release.make(case).schedule):
+            return release
     return make.drop_sync()
 
 

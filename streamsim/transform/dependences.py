@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from streamsim.errors import InputError
 from streamsim.program import HostWork, Kernel, Op, Region, Schedule, Synchronize, WaitThread, remembered
-from streamsim.races import check, repaired
+from streamsim.races import check, earlier_ops, repaired
 from streamsim.transform.data_flow import DataFlow
 from streamsim.transform.issue import NewStreams, issued
 from streamsim.transform.legacy_stream import legacy_beside, orders_unknown
@@ -145,7 +145,13 @@ MOST_REPAIRS = 4  # of a changed schedule
 @remembered
 def is_racy(schedule: Schedule) -> bool:
     """Return True if the schedule has races."""
-    return any(finding.rule == "race" for finding in check(schedule))
+    return _shares_bytes(schedule) and any(finding.rule == "race" for finding in check(schedule))
+
+
+def _shares_bytes(schedule: Schedule) -> bool:
+    """Return True if two ops are seen to use the same bytes, of which one writes them."""
+    found = earlier_ops(schedule.ops, schedule.buffers)
+    return any(earlier for touches in found for _, _, earlier in touches)
 
 
 def still_ordered(before: Schedule, after: Schedule) -> Schedule:
@@ -154,7 +160,7 @@ def still_ordered(before: Schedule, after: Schedule) -> Schedule:
     If ``before`` has races, ``after`` is returned unchanged. A wait may move what others wait for, so that repairs are
     repeated. Raises InputError if races are left.
     """
-    if after is before or not after.buffers or is_racy(before):
+    if after is before or not _shares_bytes(after) or is_racy(before):
         return after
     for _ in range(MOST_REPAIRS):
         races = [finding for finding in check(after) if finding.rule == "race"]

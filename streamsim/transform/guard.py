@@ -18,7 +18,7 @@ from streamsim.program import Copy, Kernel, Op, Region, Schedule, Synchronize, W
 from streamsim.races import HappensBefore, earlier_ops
 from streamsim.transform.chunks import is_by_steps
 from streamsim.transform.dependences import dependences_of
-from streamsim.transform.ops import NON_BLOCKING, is_load, is_work
+from streamsim.transform.ops import NON_BLOCKING, is_load, is_work, working_streams
 from streamsim.transform.scenario import Case
 from streamsim.transform.steps import steps_of
 
@@ -70,7 +70,7 @@ class _Kept:
 
     def __init__(self, case: Case) -> None:
         assert case.first is not None
-        self._order, self._steps = _order(case.schedule), _steps(case.first)
+        self._schedule, self._steps = case.schedule, _steps(case.first)
         self._images: dict[int, list[int]] = {}  # by op of the first program those that do it
         works = (i for i, op in enumerate(case.schedule.ops) if is_work(op))
         for i, origins in zip(works, case.origins, strict=True):
@@ -79,15 +79,22 @@ class _Kept:
 
     def keeps(self, earlier: int, later: int) -> bool:
         """Return True if ``later`` starts when ``earlier`` has ended; in a step cut in pieces, each behind its own."""
-        order, before, after = self._order, self._images[earlier], self._images[later]
+        before, after, ops = self._images[earlier], self._images[later], self._schedule.ops
         if len(before) == len(after) and self._steps[earlier] == self._steps[later]:
             pairs = list(zip(before, after, strict=True))
         else:  # of a stream the last one has ended last, and the first one starts first
-            last = {order.stream_of[k]: k for k in before}.values()
-            first = {order.stream_of[i]: i for i in reversed(after)}.values()
+            last = {ops[k].stream: k for k in before}.values()
+            first = {ops[i].stream: i for i in reversed(after)}.values()
             pairs = [(k, i) for i in first for k in last]
         is_one = self._steps[earlier] == self._steps[later]  # what is kept on the card is copied by no op of its own
-        return all((k == i and is_one) or order.last_before(i, order.stream_of[k]) >= k for k, i in pairs)
+        return all((k == i and is_one) or self._is_behind(k, i) for k, i in pairs)
+
+    def _is_behind(self, earlier: int, later: int) -> bool:
+        """Return True if a copy or kernel starts when another one has ended."""
+        stream = self._schedule.ops[earlier].stream or 0
+        if stream == self._schedule.ops[later].stream:
+            return earlier < later
+        return _order(self._schedule).last_before(later, stream) >= earlier
 
 
 @remembered
@@ -106,10 +113,12 @@ def _required(schedule: Schedule) -> dict[Pair, tuple[str, ...]]:
 
     plain = replace(schedule, streams=NON_BLOCKING * len(schedule.streams))  # the legacy stream waits for no other
     streams, everything = _order(plain, holds=False), _order(schedule)
-    of_host, of_legacy = pairs(_order(plain)), pairs(_order(schedule, holds=False))
-    found: dict[Pair, tuple[str, ...]] = dict.fromkeys(pairs(everything), (ORDERS_NO_STREAMS, NEEDS_NO_LEGACY))
-    found |= dict.fromkeys(of_host - of_legacy, (ORDERS_NO_STREAMS,))
-    found |= dict.fromkeys(of_legacy - of_host, (NEEDS_NO_LEGACY,))
+    found: dict[Pair, tuple[str, ...]] = {}
+    if len(working_streams(schedule)) > 1:  # else its stream gives all of the order
+        of_host, of_legacy = pairs(_order(plain)), pairs(_order(schedule, holds=False))
+        found = dict.fromkeys(pairs(everything), (ORDERS_NO_STREAMS, NEEDS_NO_LEGACY))
+        found |= dict.fromkeys(of_host - of_legacy, (ORDERS_NO_STREAMS,))
+        found |= dict.fromkeys(of_legacy - of_host, (NEEDS_NO_LEGACY,))
     found |= {(k, i): (INDEPENDENT if steps[k] != steps[i] else NEVER,) for k, i in pairs(streams)}
     for later, touches in enumerate(earlier_ops(_with_copied(schedule.ops, steps, unnamed), schedule.buffers)):
         for earlier in {k for _, _, ops in touches for k in ops if k != later}:
