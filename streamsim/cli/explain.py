@@ -158,7 +158,7 @@ def _explained(context: click.Context, path: Path | None, work: Work) -> Answer:
         if is_on_another:
             whole, _, without = given.replayed
             given = replayed(path.name, whole, without.untraced_s, work.device)
-        answer, found = recorded_answer(given, answer, is_on_another)
+        answer, found = recorded_answer(given, explanation, answer, is_on_another)
         write_beside({"recorded": found.recorded, "replayed": found.timeline}, plot, trace)
         if save_profile is not None:
             write_device(found.device, save_profile)

@@ -45,6 +45,7 @@ from streamsim.recorded.summary import (
     RecordedReason,
     RecordingSummary,
     engines_of,
+    pages_to_prefetch,
     summarise,
     verdict_of,
 )

@@ -372,26 +372,38 @@ class _Reasons:
 
 
 BINDING = 0.6  # share of the time from which the busiest engine is called the limit
+MOVING = 0.2  # share of the time from which pages that move are worth a prefetch
 
 
-def verdict_of(use: RecordedCardUse, device: Device) -> tuple[str, str]:
-    """Return what binds on a card, and what stands still and why; ``device``: the profile of the card."""
-    return _binds(use, device), _stands_still(use)
+def verdict_of(use: RecordedCardUse) -> tuple[str, str]:
+    """Return what binds on a card, and what stands still and why."""
+    return _binds(use), _stands_still(use)
 
 
-def _binds(use: RecordedCardUse, device: Device) -> str:
+def _binds(use: RecordedCardUse) -> str:
     span = format_seconds(use.span_s)
     if use.pages_s >= BINDING * use.span_s > 0:
-        pages = f"pages of unified memory that nobody prefetched, which move for {_share(use.pages_s, use)} of {span}"
-        least_s = use.span_s - use.pages_s + use.pages_bytes / device.h2d.bandwidth_bytes_per_s
-        gain = f"up to {format_ratio(use.span_s / least_s)} as fast" if least_s < use.span_s else "no faster"
-        return f"binds: {pages}; prefetch them (cudaMemPrefetchAsync): {gain} (the kernels' own time is not known)"
+        moving = f"move for {_share(use.pages_s, use)} of {span}"
+        return f"binds: pages of unified memory that nobody prefetched, which {moving}"
     busiest = max(use.engines, key=lambda engine: engine.busy_s, default=None)
     if busiest is None or busiest.busy_s < use.idle_s:
         return f"binds: the host; no engine of the card is busy for {_share(use.idle_s, use)} of {span}"
     most = f"{busiest.name}, busy for {_share(busiest.busy_s, use)} of {span}"
     is_binding = busiest.busy_s >= BINDING * use.span_s
     return f"binds: {most}" if is_binding else f"binds: no engine; they wait for each other, the busiest is {most}"
+
+
+def pages_to_prefetch(use: RecordedCardUse, device: Device) -> tuple[str, float]:
+    """Return the advice to prefetch pages, and the seconds that it saves at most; no words if few pages move.
+
+    At most, kernels do nothing but wait for pages, and the prefetch runs at the link's rate before them.
+    """
+    kernels_s = sum(engine.busy_s for engine in use.engines if engine.name == "kernels")
+    saved_s = kernels_s - use.pages_bytes / device.h2d.bandwidth_bytes_per_s
+    if use.pages_s < MOVING * use.span_s or saved_s <= 0:
+        return "", 0.0
+    gain = f"up to {format_ratio(use.span_s / (use.span_s - saved_s))} as fast (the kernels' own time is not known)"
+    return f"prefetch the pages of unified memory (cudaMemPrefetchAsync): {gain}", saved_s
 
 
 def _stands_still(use: RecordedCardUse) -> str:

@@ -50,9 +50,7 @@ def test_pages_that_move_are_an_amount_and_a_time(tmp_path: Path) -> None:
         ("pages in, ahead of need", 2, 512 << 20)
     ]
     assert found.cards[0].pages_s == pytest.approx(0.11363)
-    assert verdict_of(found.cards[0], replay.device)[0].startswith(
-        "binds: pages of unified memory that nobody prefetched"
-    )
+    assert verdict_of(found.cards[0])[0].startswith("binds: pages of unified memory that nobody prefetched")
     assert not found.unread
 
 

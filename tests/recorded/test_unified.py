@@ -13,6 +13,7 @@ from streamsim.recorded import (
     CallKind,
     RecordedAmount,
     Recording,
+    pages_to_prefetch,
     part_of,
     read_recording,
     recorded_times,
@@ -84,7 +85,7 @@ def test_a_prefetch_that_goes_on_after_its_call_holds_its_stream(tmp_path: Path)
     made.call("cudaMemPrefetchAsync", 0, 5_000, 1)
     made.call("cudaLaunchKernel", 5_000, 9_000, 2)
     made.call("cudaDeviceSynchronize", 9_000, 101_000, 3)
-    made.work("KERNEL", 90_500, 100_500, 2, gridX=64, gridY=1, gridZ=1, blockX=64, blockY=1, blockZ=1)
+    made.work("KERNEL", 90_500, 100_500, 2, gridX=864, gridY=1, gridZ=1, blockX=256, blockY=1, blockZ=1)
     for start, end in ((8_000, 50_000), (52_000, 90_000)):
         where = {"bytes": MIB, "copyKind": IN, "migrationCause": 1, "globalPid": process(420), "deviceId": 0}
         made.add("MEMCPY", start=start, end=end, **where)
@@ -100,18 +101,25 @@ def test_a_prefetch_that_goes_on_after_its_call_holds_its_stream(tmp_path: Path)
     assert {reason.why for reason in card.without_kernel} >= {"behind a move of pages of its stream"}
 
 
-def test_pages_that_move_when_they_are_touched_bind(tmp_path: Path) -> None:
+def test_pages_that_move_when_they_are_touched_are_prefetched_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A kernel of 90 us, in which pages move for 70 us after faults."""
     made = Export()
     made.call("cudaLaunchKernel", 0, 9_000, 2)
-    made.work("KERNEL", 10_000, 100_000, 2, gridX=64, gridY=1, gridZ=1, blockX=64, blockY=1, blockZ=1)
+    made.work("KERNEL", 10_000, 100_000, 2, gridX=864, gridY=1, gridZ=1, blockX=256, blockY=1, blockZ=1)
     made.work("MEMCPY", 15_000, 85_000, 0, bytes=MIB, copyKind=IN, srcKind=7, dstKind=7, migrationCause=2)
     (card,) = summarise(read_recording(made.write(tmp_path / "t.sqlite"))).cards
     assert round(card.pages_s * 1e6) == 70
     assert card.pages_bytes == MIB
-    told, _ = verdict_of(card, changed(load_device("a100"), {"h2d.bandwidth": MIB / 20e-6}))
-    assert told.startswith("binds: pages of unified memory that nobody prefetched, which move for 70% of 100 us; ")
-    assert "up to 2.00x as fast" in told  # 30 us without moves, and a prefetch of 20 us
+    slow, fast = (changed(load_device("a100"), {"h2d.bandwidth": MIB / (us * 1e-6)}) for us in (95, 20))
+    assert verdict_of(card)[0].startswith("binds: pages of unified memory that nobody prefetched, which move for 70%")
+    words, saved_s = pages_to_prefetch(card, fast)
+    assert "up to 3.33x as fast" in words  # 10 us without the kernel, and a prefetch of 20 us
+    assert round(saved_s * 1e6) == 70
+    assert pages_to_prefetch(card, slow) == ("", 0.0)  # a prefetch takes as long
+    assert main(["explain", str(tmp_path / "t.sqlite"), "--device", "a100"]) == 0
+    assert "first: prefetch the pages of unified memory" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_recorded_time_line_has_a_lane_for_each_cause(recording: Recording, line: Timeline) -> None:
