@@ -379,19 +379,6 @@ def test_a_faster_link_can_hurt_where_directions_share_it() -> None:
 # Values
 
 
-@given(workloads(), grids)
-def test_every_config_of_a_grid_can_be_built(workload: Workload, grid: Grid) -> None:
-    try:
-        configs = grid.configs(workload)
-    except InputError:
-        assume(False)
-    assert len(set(configs)) == len(configs)
-    for config in configs:
-        streams = 3 if config.is_prefetch else config.streams
-        assert len(config.schedule(workload).streams) == streams
-        assert config.streams <= config.chunks
-
-
 def test_each_configuration_gains_over_a_serial_program_with_its_own_host_work() -> None:
     """A loop that loads for each chunk loads as often in its serial program, as ``predict`` has it."""
     workload = Workload(1 << 22, (4,), (4,), (WorkloadKernel(duration_s=1e-3),), host_work_s=1e-4)

@@ -37,6 +37,10 @@ COMMANDS = [
     ),
     ("sweep --h2d 4KiB --chunks 4..1", "chunks = '4..1': an empty range"),
     ("sweep --h2d 1KiB..4KiB", "h2d = '1KiB..4KiB': a range without a step"),
+    (
+        "sweep --h2d 4KiB --chunks 1..1000 --streams 1..1000 --format table",
+        "1,000,000 combinations are too many for a table; give --output FILE or --format csv",
+    ),
     ("sweep --kernel 1ms --chunks 1000001", "chunks = '1000001': expected a whole number, from 1 to 1,000,000"),
     ("sweep --h2d 4KiB --launch graph --memory pageable", "an empty grid: none of its 1 combinations can be issued: "),
     (

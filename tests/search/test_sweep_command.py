@@ -7,7 +7,6 @@ import pytest
 from sweeps import said
 
 from streamsim.analysis import kernel_assumptions
-from streamsim.cli import main
 from streamsim.device import link_words, load_device
 from streamsim.program import workload_of_sizes
 from streamsim.search import read_rows
@@ -48,36 +47,18 @@ def test_what_has_no_room_is_counted_apart_from_what_cannot_be_issued(capsys: py
     assert no_room.startswith("1 combinations that have no room on the card were left out, the first because device")
 
 
-def test_what_has_room_in_many_chunks_only_is_swept(capsys: pytest.CaptureFixture[str]) -> None:
-    """A ring of two chunks of both arrays: 128 KiB in one and in two chunks, 86 KiB in three, 64 KiB in four."""
-    options = "--elements 16Ki --buffers 2 --chunks 1..4,20000 --memory-limit 64KiB --json"
-    out, _ = said(capsys, *WORK.split(), *options.split())
-    assert json.loads(out)["chunks"] == 4
-
-
 def test_that_the_first_combination_cannot_be_issued_fails_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = said(capsys, "--h2d", "3KiB,4KiB", "--elements", "4Ki", "--kernel", "1ms", "--chunks", "4", "--json")
     assert json.loads(out)["h2d_bytes"] == 4096
     assert "1 combinations that cannot be issued were left out" in err
 
 
-def test_options_win_over_the_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_table_of_many_rows_is_of_the_fastest(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text('h2d = "64KiB"\nkernel = "10us"\nd2h = "64KiB"\nchunks = "1..40"\n')
-    out, _ = said(capsys, "--file", str(tmp_path / "s.toml"), "--chunks", "7", "--json")
-    assert json.loads(out)["chunks"] == 7
-
-
-def test_a_table_of_many_rows_is_of_the_fastest(capsys: pytest.CaptureFixture[str]) -> None:
-    options = [*WORK.split(), "--chunks", "1..60"]
+    options = ["--file", str(tmp_path / "s.toml"), "--chunks", "1..60"]  # options win over the file
     (csv, _), (table, _) = (said(capsys, *options, *more) for more in ((), ("--format", "table")))
     names, *rows = (line.split(",") for line in csv.splitlines())
     assert table.startswith("60 predictions\nthe 40 fastest of 60 rows\n")
     fastest = min(rows, key=lambda row: float(row[names.index("makespan_s")]))
     first = next(line for line in table.splitlines() if line.strip().endswith("x"))
     assert first.split()[0] == fastest[names.index("chunks")]
-
-
-def test_too_many_combinations_are_no_table(capsys: pytest.CaptureFixture[str]) -> None:
-    options = [*WORK.split(), "--chunks", "1..1000", "--streams", "1..1000", "--format", "table"]
-    assert main(["sweep", *options]) == 2
-    assert "give --output FILE or --format csv" in capsys.readouterr().err

@@ -80,17 +80,6 @@ def test_the_next_is_the_fastest_if_the_model_errs_as_for_the_most_similar(seed:
     assert offers.promise(measured) == pytest.approx(max(0.0, 1 - fastest / min(measured.values())))
 
 
-@examples(30)
-@given(SEEDS, st.floats(0.92, 1.1))
-def test_a_factor_of_all_programs_leaves_the_order_of_the_model(seed: int, factor: float) -> None:
-    offers = any_proposals(seed)
-    measured: dict[int, float] = {}
-    while (k := offers.next(measured)) is not None:
-        measured[k] = float(offers.predicted_s[k] * factor)
-    times = [*measured.values()]
-    assert times == pytest.approx(sorted(times))
-
-
 def test_measurements_far_from_the_predictions_send_the_search_elsewhere() -> None:
     """Two programs alike of 1 and 1.1 ms, and two others alike of 1.25 and 1.5 ms."""
     offers = Proposals(np.array([1e-3, 1.1e-3, 1.25e-3, 1.5e-3]), np.array([[0.0], [1.0], [8.0], [9.0]]))
