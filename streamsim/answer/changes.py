@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 from msgspec import to_builtins
-from msgspec.structs import asdict
 
 from streamsim.advice import WORTH, Advice, Outcome, Trial, WhatIf
 from streamsim.answer.document import Answer, Pictures
@@ -42,7 +41,6 @@ def what_if_answer(found: WhatIf, title: str = "", timelines: Mapping[str, Timel
         notes=tuple(dict.fromkeys(line for device in devices for line in within_words(device))),
         pictures=lambda: Pictures(lines=tuple(Shown(name, timeline) for name, timeline in both.items())),
         data=found.to_json(),
-        rows=[asdict(outcome) for outcome in (found.before, *found.alone, found.together)],
     )
 
 
@@ -82,7 +80,6 @@ def loop_answer(found: Advice, batch: int = 0, inputs: dict[str, Any] | None = N
         more=(*[every][: table != every], *conditions),
         pictures=partial(_first_steps, found),
         data={**found.to_json(inputs), "loops": to_builtins(rows)},
-        rows=rows,
     )
 
 
@@ -164,7 +161,6 @@ def diagnosis_answer(
         more=(*_remedies(equal[1:]), *_candidates(found.explanations, found, "All that was tried")),
         pictures=lambda: Pictures(lines=lines),
         data=found.to_json(inputs),
-        rows=list(map(_candidate_row, found.explanations)),
     )
 
 
@@ -194,13 +190,3 @@ def _apart(found: Diagnosis) -> tuple[Table, ...]:
 
 def _table(title: str, rows: tuple[Row, ...], heads: Row, numbers: frozenset[int] = frozenset()) -> tuple[Table, ...]:
     return (Table(title, (rows,), heads, numbers, numbers),) if rows else ()
-
-
-def _candidate_row(found: CandidateProgram) -> dict[str, Any]:
-    """Return an explanation as a row of CSV; several measured times are numbered from 1."""
-    times: dict[str, float] = {}
-    for number, time in enumerate(found.times_s, start=1):
-        place = f"_{number}" if len(found.times_s) > 1 else ""
-        times |= {f"predicted_low{place}_s": time.low_s, f"predicted_high{place}_s": time.high_s}
-    words = {"look": "; ".join(found.look), "remedies": "; ".join(found.remedies)}
-    return {"mistakes": found.title, "fits": found.fits, "off": found.off, **times, **words}

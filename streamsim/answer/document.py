@@ -32,7 +32,8 @@ class Answer(msgspec.Struct, frozen=True):
     - ``tables``, with sentences and time lines between them; ``notes``: what is assumed.
     - ``more``: tables and sentences that a terminal shows only with ``--all``.
     - ``pictures``: makes what a browser draws, when it is asked for.
-    - ``data``: the same for programs, as plain numbers and strings; ``rows``: the same as rows of CSV.
+    - ``data``: the same for programs, as plain numbers and strings; ``rows``: rows of CSV, where rows
+      are the answer.
     - ``command``: the command that was called; empty if no command was.
     """
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from streamsim.advice import LOSS_FIELDS, WORTH, Explanation, Loss
+from streamsim.advice import WORTH, Explanation, Loss
 from streamsim.analysis import (
     BOUND_AS_ISSUED,
     BOUND_OF_WORK,
@@ -53,11 +53,9 @@ def prediction_answer(
     """
     p, why = prediction, Answer("")
     data = {**p.to_json(inputs), **({} if interval is None else {"interval": interval.to_json()})}
-    row = {name: value for name, value in data.items() if name != "inputs"}
     if explanation is not None:
         why = explanation_answer(explanation, p.work_bound, inputs=inputs)
         data["explanation"] = explanation.to_json(inputs)
-        row["lost_s"] = {loss.cause: loss.lost_s for loss in explanation.losses}
     bounds = [] if p.work_bound is None else [bound_fact(BOUND_OF_WORK, p.work_bound, p.makespan_s, p.known_within)]
     groups = (_headline(p, interval), bounds, _engines(p), _memory(p), _formulas(p) if formulas else [])
     notes, link = link_notes(p.device, p.link)
@@ -72,7 +70,6 @@ def prediction_answer(
         more=(facts("", [_rest(p)], p.known_within), *link, *(part for part in why.more if part not in link)),
         pictures=lambda: Pictures(why.pictures().losses, lines=lines_of(p, interval)),
         data=with_assumed(data, assumed),
-        rows=[row],
     )
 
 
@@ -188,7 +185,6 @@ def explanation_answer(
     tried = () if first is None or not command else (f"try it: {command} {shlex.join(first.options)}",)
     short, whole = (_losses(e, "Lost", e.losses, e.gap_s, least) for least in (FOLDED, 0.0))
     limits = _losses(e, f"In the {BUSIEST_ENGINE}", e.limits, e.bound_s - e.even_s)
-    rows = [{"where": where, **loss} for where in ("losses", "limits") for loss in data[where]]
     return Answer(
         title=title_of(e.timeline),
         verdict=(f"first: {e.advice}", *tried),
@@ -204,7 +200,6 @@ def explanation_answer(
         ),
         pictures=lambda: _pictures(e, Shown("predicted", e.timeline, issued_s)),
         data=with_assumed(data, assumed),
-        rows=rows or [dict.fromkeys(("where", *LOSS_FIELDS), "")],
     )
 
 

@@ -52,7 +52,6 @@ def recording_answer(why: Answer, summary: RecordingSummary, replay: tuple[Repla
         more=more,
         pictures=lambda: _pictures(why, replay),
         data={**why.data, **to_builtins(summary)},
-        rows=[*_rows(summary), *why.rows],
     )
 
 
@@ -90,7 +89,6 @@ def choices_answer(recording: Recording, spans: list[NamedSpan], title: str, inp
         notes=(f"and {left:,} more names: --all has them",) if left > 0 else (),
         more=(_cut_facts("", [windows[MOST_SPANS:]]),) if left > 0 else (),
         data={"inputs": inputs, **data},
-        rows=[{"option": option, **one} for option, some in data.items() for one in some],
     )
 
 
@@ -144,18 +142,6 @@ def _calls(use: RecordedCalls) -> Row:
     each = f"median {format_seconds(use.median_s)}, longest {format_seconds(use.longest_s)}"
     words = f"{counted(use.count, 'call')}: {each} at {format_seconds(use.longest_at_s)}"
     return f"in {use.name}", format_seconds(use.total_s), words
-
-
-def _rows(summary: RecordingSummary) -> Iterator[dict[str, Any]]:
-    """Yield the rows of CSV: work of the cards and of the host, annotations, calls, times of each card."""
-    for where in ("work", "host", "annotations"):
-        yield from ({"where": where, **to_builtins(amount)} for amount in getattr(summary, where))
-    for use in summary.calls:
-        yield {"where": "calls", "what": use.name, "count": use.count, "bytes": 0, "time_s": use.total_s}
-    for card in summary.cards:
-        busy = {f"{engine.name} busy": engine.busy_s for engine in card.engines}
-        for what, seconds in {"span": card.span_s, **busy, "overlap": card.overlap_s, "idle": card.idle_s}.items():
-            yield {"where": f"card {card.id}", "what": what, "count": 1, "bytes": 0, "time_s": seconds}
 
 
 # The replay

@@ -68,7 +68,6 @@ def best_answer(
         more=(*more, *link),
         pictures=partial(_pictures, best, command),
         data=with_assumed(data, assumed),
-        rows=[{name: value for name, value in data.items() if name != "inputs"}],
     )
 
 

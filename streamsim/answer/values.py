@@ -26,7 +26,6 @@ from streamsim.search import Best
 from streamsim.text import counted, format_share
 from streamsim.timeline import Timeline
 
-COLUMNS = ("severity", "rule", "what", "remedy")  # of findings
 MOST_FINDINGS = 20  # that are shown without being asked for
 
 
@@ -97,11 +96,10 @@ def findings_answer(program: Schedule, findings: Sequence[Finding], path: Path) 
             **{"schedule": str(path), "name": program.name, "ops": len(program), **counts},
             "findings": [{"severity": found.severity, **to_builtins(found)} for found in findings],
         },
-        rows=[{name: getattr(found, name) for name in COLUMNS} for found in findings] or [dict.fromkeys(COLUMNS)],
     )
 
 
 def _findings(some: Sequence[Finding]) -> tuple[Table, ...]:
     rows = tuple((found.severity, found.rule, found.what, found.remedy) for found in some)
     colours = {"error": "red", "warning": "yellow"}
-    return (Table("", (rows,), ("", *COLUMNS[1:]), colours=colours),) if rows else ()
+    return (Table("", (rows,), ("", "rule", "what", "remedy"), colours=colours),) if rows else ()

@@ -28,8 +28,7 @@ from streamsim.cli.options import (
     picked,
     workload_options,
 )
-from streamsim.cli.page import page_asked, page_option, predicting
-from streamsim.cli.printing import emit
+from streamsim.cli.printing import emit, page_asked, page_option, predicting
 from streamsim.cli.work import (
     bound_layers,
     grid_fields,

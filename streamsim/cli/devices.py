@@ -40,7 +40,7 @@ def devices(context: click.Context) -> None:
         table = Table("", (tuple(map(_cells, rows)),), ("name", "memory", "description"), whole=frozenset({0, 1}))
         links = Table("Links", (tuple((row["name"], row["link"]) for row in rows),))
         title = counted(len(rows), "device profile")
-        emit(Answer(title, tables=(table,), more=(links,), data={"devices": rows}, rows=rows))
+        emit(Answer(title, tables=(table,), more=(links,), data={"devices": rows}))
 
 
 @devices.command("show")

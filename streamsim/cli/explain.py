@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from streamsim.advice import Explanation, explain
 from streamsim.answer import Answer, diagnosis_answer, explanation_answer, explanations_answer
-from streamsim.cli.beside import write_beside
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.fail_if import Condition, fail_if_option, judged
 from streamsim.cli.given import NotReplayedError, part_asked, replayed
@@ -28,8 +27,7 @@ from streamsim.cli.options import (
     picked,
     pipeline_options,
 )
-from streamsim.cli.page import page_asked, page_option
-from streamsim.cli.printing import OWN_CARD, emit
+from streamsim.cli.printing import OWN_CARD, emit, page_asked, page_option, write_beside
 from streamsim.cli.recording import choices_of, not_replayed_answer, recorded_answer
 from streamsim.cli.work import ALONE, Work, is_given, on_own_card, place_layers, programs_of, refuse, work_of
 from streamsim.device import within_words, write_device

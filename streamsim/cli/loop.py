@@ -25,8 +25,7 @@ from streamsim.cli.options import (
     part_options,
     picked,
 )
-from streamsim.cli.page import page_option
-from streamsim.cli.printing import emit
+from streamsim.cli.printing import emit, page_option
 from streamsim.cli.work import on_own_card
 from streamsim.code import training_program
 from streamsim.errors import InputError

@@ -14,7 +14,6 @@ from click.shell_completion import CompletionItem
 from streamsim.checks import MOST_CHUNKS, SHORTEST_KERNEL_S
 from streamsim.cli.given import PART, take_defaults
 from streamsim.cli.notes import note
-from streamsim.cli.printing import EVERYTHING, FORM
 from streamsim.code import FRONT_END_OF, Language
 from streamsim.device import (
     CALLS,
@@ -51,6 +50,7 @@ from streamsim.text import (
 )
 
 PLAIN = Config()  # what is issued where nothing is said
+FORM, EVERYTHING = "streamsim.form", "streamsim.all"  # what a click context knows of the answer
 FORMATS, MARKDOWN_FORM = ("table", "json", "csv"), "markdown"
 
 Command = TypeVar("Command", bound=Callable[..., Any])

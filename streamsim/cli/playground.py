@@ -8,7 +8,7 @@ import click
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.fetch_pyodide import fetch
 from streamsim.cli.options import FILE
-from streamsim.cli.page import PAGE
+from streamsim.cli.printing import PAGE
 from streamsim.files import write_text
 from streamsim.playground import playground_html, read_browser_python
 

@@ -24,8 +24,7 @@ from streamsim.cli.options import (
     pipeline_options,
     take_several,
 )
-from streamsim.cli.page import page_option
-from streamsim.cli.printing import emit
+from streamsim.cli.printing import emit, page_option
 from streamsim.cli.side_by_side import predict_several
 from streamsim.cli.work import ALONE, Work, place_layers, refuse, work_of
 from streamsim.errors import OK

@@ -1,9 +1,12 @@
-"""Answers, lines, JSON, CSV and files on standard output."""
+"""Answers, lines, JSON, CSV and files on standard output; pages, pictures and traces."""
 
 import json
 import re
 import shlex
 import sys
+from collections.abc import Container, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,15 +15,68 @@ from msgspec.structs import replace
 
 from streamsim import __version__
 from streamsim.answer import Answer, markdown_of, open_console, show, write_page
+from streamsim.cli.options import EVERYTHING, FORM, OUTPUT, PICTURE, Output, all_of
 from streamsim.cli.process import verdict
 from streamsim.device import Device, digest_of, known_within
-from streamsim.report import to_csv
-from streamsim.text import as_unicode, printable
+from streamsim.errors import InputError
+from streamsim.report import plot_gantts, save_picture, to_csv, write_traces
+from streamsim.text import as_unicode, one_line, printable
+from streamsim.timeline import Timeline
 
-# What a click context knows: the form of the answer, all of it or the first screen, its page, a program's own card, and
-# what was noted of a recording.
-FORM, EVERYTHING, PAGE, OWN_CARD, NOTED = (f"streamsim.{name}" for name in ("form", "all", "page", "card", "noted"))
+# What a click context knows: the page of the answer, a program's own card, and what was noted of a recording.
+PAGE_ASKED, OWN_CARD, NOTED = (f"streamsim.{name}" for name in ("page", "card", "noted"))
+OF_OUTPUT = ("--page", "--plot", "--trace", "--format", "--json", "--explain", "--samples", "--seed")
+SUFFIXES = (".html", ".htm")
+
+
+class Page(Output):
+    """A page to save: an HTML file."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        if Path(value).suffix.lower() not in SUFFIXES:
+            name = param.opts[0] if param else "--page"
+            raise InputError(one_line(f"{name} {value}: expected a file name that ends in .html"))
+        return super().convert(value, param, ctx)
+
+
+PAGE = Page()
+
+
 LATER_CONTROLS = re.compile("[\x7f-\x9f]")  # a terminal obeys these as it obeys ESC
+
+
+def _note_page(context: click.Context, _param: click.Parameter, value: Path | None) -> Path | None:
+    context.meta[PAGE_ASKED] = value
+    return value
+
+
+page_option = click.option(
+    "--page",
+    type=PAGE,
+    expose_value=False,
+    callback=_note_page,
+    help="Save all of it as a page for a browser: one .html file.",
+)
+
+
+def page_asked() -> Path | None:
+    """Return the file that --page names; None without it."""
+    path: Path | None = click.get_current_context().meta.get(PAGE_ASKED)
+    return path
+
+
+beside_options = all_of(
+    click.option("--plot", type=PICTURE, help="Draw both time lines, one above the other: a .png, .svg or .pdf file."),
+    click.option("--trace", type=OUTPUT, help="Save both, one process each, for Perfetto or chrome://tracing."),
+)
+
+
+def write_beside(timelines: Mapping[str, Timeline], plot: Path | None, trace: Path | None) -> None:
+    """Write what was asked for; ``timelines`` by what they are called, the one before first."""
+    if plot is not None:
+        save_picture(partial(plot_gantts, timelines), plot)
+    if trace is not None:
+        write_traces(timelines, trace)
 
 
 def emit(answer: Answer, device: Device | None = None) -> None:
@@ -33,7 +89,9 @@ def emit(answer: Answer, device: Device | None = None) -> None:
     is_usual = isinstance(given, str) and context.get_parameter_source("device") is ParameterSource.DEFAULT
     notes = (f"no --device given: {given}",) if is_usual and not asked.get(OWN_CARD) else ()
     answer = replace(answer, notes=(*answer.notes, *notes), command=shlex.join(called()))
-    page, output = asked.get(PAGE), context.params.get("output")
+    if asked.get(FORM) == "csv" and not answer.rows:
+        raise InputError("--format csv: is for the rows of a sweep, or of several programs; give --json")
+    page, output = asked.get(PAGE_ASKED), context.params.get("output")
     if page is not None:
         write_page(replace(answer, warnings=(*answer.warnings, *asked.get(NOTED, ()))), page)
     wrote = tuple(f"wrote {file}" for file in (output, page) if file is not None)
@@ -100,3 +158,27 @@ def print_data(data: bytes) -> None:
         sys.stdout.buffer.write(data)
     else:  # text kept in memory
         sys.stdout.write(data.decode())
+
+
+def predicting(left_out: Container[str]) -> str:
+    """Return the command that predicts the work which the current command is called for, by the same options.
+
+    ``left_out``: options that stay away; of ``--set`` those that name several values do.
+    """
+    from streamsim.cli.predict import predict_command
+
+    context = click.get_current_context()
+    known = {param.opts[0] for param in predict_command.params if param.opts[0] not in left_out} - {*OF_OUTPUT}
+    own = called()[called().index(context.info_name or "") + 1 :]
+    given, _, _ = context.command.make_parser(context).parse_args(own)
+    words = ["streamsim", "predict"]
+    for param in context.command.params:
+        values = given.get(param.name or "")
+        for value in values if isinstance(values, list | tuple) else [values]:
+            if param.opts[0] in known and isinstance(value, str) and not _is_range(param.opts[0], value):
+                words += [param.opts[0], value] if isinstance(param, click.Option) else [value]
+    return shlex.join(words)
+
+
+def _is_range(option: str, value: str) -> bool:
+    return option == "--set" and ("," in value or ".." in value)

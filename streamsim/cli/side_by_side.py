@@ -10,11 +10,9 @@ from msgspec.structs import replace
 
 from streamsim.analysis import predict
 from streamsim.answer import rows_answer, scenarios_of
-from streamsim.cli.beside import write_beside
 from streamsim.cli.given import PROGRAM, kind_of_file
 from streamsim.cli.options import DeviceOptions, Listed, picked
-from streamsim.cli.page import page_asked
-from streamsim.cli.printing import emit
+from streamsim.cli.printing import emit, page_asked, write_beside
 from streamsim.cli.sweep import rows_for_table, taken_for_granted
 from streamsim.cli.work import on_own_card, programs_of, workload_asked
 from streamsim.device import Device, split_setting, within_words

@@ -31,8 +31,7 @@ from streamsim.cli.options import (
     pipeline_options,
     take_ranges,
 )
-from streamsim.cli.page import page_asked, page_option, predicting
-from streamsim.cli.printing import called, emit, print_data, tell
+from streamsim.cli.printing import called, emit, page_asked, page_option, predicting, print_data, tell
 from streamsim.device import link_words, load_device, within_words
 from streamsim.errors import INTERRUPTED, InputError, install
 from streamsim.page import check_rows

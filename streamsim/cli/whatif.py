@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from streamsim.advice import what_if
 from streamsim.analysis import kernel_assumptions
 from streamsim.answer import what_if_answer
-from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.code import code_of_issued, code_of_steps_noted
 from streamsim.cli.options import (
@@ -26,8 +25,7 @@ from streamsim.cli.options import (
     part_options,
     pipeline_options,
 )
-from streamsim.cli.page import page_option
-from streamsim.cli.printing import emit
+from streamsim.cli.printing import beside_options, emit, page_option, write_beside
 from streamsim.cli.work import Work, is_given, place_layers, work_of
 from streamsim.code import LANGUAGES, Language
 from streamsim.device import MOST_CONNECTIONS, dump_device, load_device

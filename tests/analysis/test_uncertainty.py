@@ -259,5 +259,3 @@ def test_the_command_says_the_interval(capsys: pytest.CaptureFixture[str]) -> No
     assert main([*command, *samples]) == 0
     words = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert f"90% interval {found.between} 50 draws, seed 3".split() in words
-    assert main([*command, *samples, "--format", "csv"]) == 0
-    assert "interval.low_s,interval.high_s" in capsys.readouterr().out

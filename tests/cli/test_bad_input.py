@@ -80,6 +80,7 @@ LINES = {
     "predict p.json none.json --chunks 4": "--chunks: p.json is a schedule, cut and issued already",
     "code p.json --as schedule -o p.json": "-o p.json: is the file that is read; give another name",
     "predict --h2d 4KiB --json --format csv": "--json, --format csv: they say different things",
+    "predict --h2d 4KiB --format csv": "--format csv: is for the rows of a sweep, or of several programs; give --json",
     "predict --layers model.toml --chunks 4": "--chunks: does not go with --layers, which are streamed, not cut",
     "explain --h2d 4MiB --depth 2": "--depth: needs layers; add --layers FILE",
     "predict --layers model.toml --resident layer9": "resident = 'layer9': no layer has this name; did you mean",

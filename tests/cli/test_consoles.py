@@ -1,14 +1,10 @@
 """Tables in files and pipes: whole lines without blanks at their ends, and Markdown."""
 
-import csv
-import json
-
 import pytest
 from pages import CUT, SIZES
 
 from streamsim.cli import main
 from streamsim.report import Table
-from streamsim.text import from_cell
 
 LOOP = ("loop", "--batch", "64", "--batch-bytes", "64MiB", "--step", "9ms", "--load", "12ms")
 MEASURED = ("explain", *CUT, "--measured", "14.5ms")
@@ -47,13 +43,3 @@ def test_a_cell_is_no_markup() -> None:
         "| --- | ---: |",
         r"| x\_y\* | \<b\> c |",
     ]
-
-
-@pytest.mark.parametrize(("command", "key"), [(LOOP, "loops"), (MEASURED, "explanations")], ids=["loop", "diagnose"])
-def test_rows_of_csv_are_those_of_json(command: tuple[str, ...], key: str, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = list(csv.DictReader(printed(capsys, *command, "--format", "csv").splitlines()))
-    told = json.loads(printed(capsys, *command, "--json"))[key]
-    for name in {"step_s", "gain", "off"} & {*told[0]}:
-        assert [float(row[name]) for row in rows] == [one[name] for one in told]
-    for name in {"binds", "look", "remedies"} & {*told[0]}:
-        assert [from_cell(row[name]) for row in rows] == ["; ".join(one[name]) for one in told]

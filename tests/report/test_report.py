@@ -1,7 +1,5 @@
 """What a prediction says, worked by hand and as laws."""
 
-import csv
-import io
 import json
 import math
 
@@ -23,7 +21,7 @@ from streamsim.program import (
     serial,
     serialized,
 )
-from streamsim.report import gantt, to_csv
+from streamsim.report import gantt
 
 NS = 1e-9
 # Two chunks of 10 ticks a stage in two streams on a device without overheads:
@@ -147,11 +145,3 @@ def test_the_json_object(schedule: Schedule, device: Device) -> None:
     assert (value["work_bound_s"], value["work_bound_by"]) == (None, None)  # a schedule does not say how it may be cut
     assert {name: use["busy_s"] for name, use in value["engines"].items()} == simulate(schedule, device).busy_s
     assert all(type(x) in (int, float) for x in value["formulas_s"].values())
-
-
-def test_csv_holds_the_same_figures() -> None:
-    value = two_chunks().to_json()
-    (row,) = csv.DictReader(io.StringIO(to_csv([value])))
-    assert float(row["makespan_s"]) == value["makespan_s"]
-    assert float(row["engines.h2d.busy_s"]) == value["engines"]["h2d"]["busy_s"]
-    assert row["inputs.schedule"] == "two [chunks]"

@@ -11,8 +11,7 @@ from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.fail_if import report_failures
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import FILE, complete_device, format_options
-from streamsim.cli.page import page_asked, page_option
-from streamsim.cli.printing import emit
+from streamsim.cli.printing import emit, page_asked, page_option
 from streamsim.device import load_device
 from streamsim.errors import InputError
 from streamsim_validate.compare import (
