@@ -8,20 +8,10 @@ from streamsim.analysis import lower_bound
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import (
-    Buffer,
-    Copy,
     HostWork,
-    Kernel,
-    RecordEvent,
-    Region,
-    Schedule,
     Synchronize,
-    WaitEvent,
     WaitThread,
-    dump_schedule,
-    parse_schedule,
 )
-from streamsim.races import check
 from streamsim.timeline import critical_path
 
 ONE_STREAM = {"streams": 1}
@@ -117,30 +107,6 @@ def test_a_call_that_holds_the_host_is_named() -> None:
     assert slow.gain_alone_s == pytest.approx(29 * us)
     assert found.first is not None
     assert found.first.against == "slow-calls"
-
-
-BUFFERS = (Buffer("h", 64, "pinned"), Buffer("d", 64, "device"))
-INTO = Copy("h2d", 8, 1, Region("h", 0, 8), Region("d", 0, 8))
-READS = Kernel(2, duration_s=4 * NS, reads=(Region("d", 0, 8),), thread=1)
-
-
-def races(*ops: object) -> list[tuple[int, ...]]:
-    schedule = Schedule(ops, ("non-blocking",) * 2, BUFFERS, 1)  # type: ignore[arg-type]
-    return [finding.ops for finding in check(schedule) if finding.rule == "race"]
-
-
-def test_a_thread_knows_what_another_has_waited_for_only_if_it_waits_for_that_one() -> None:
-    assert races(INTO, Synchronize(), READS) == [(0, 2)]
-    assert races(INTO, Synchronize(), WaitThread(0, thread=1), READS) == []
-    assert races(INTO, WaitThread(0, thread=1), READS) == [(0, 2)]
-    assert races(INTO, RecordEvent(0, 1), WaitEvent(0, 2, thread=1), READS) == []
-
-
-def test_the_words_of_the_host_are_kept_in_a_file() -> None:
-    ops = HostWork(1e-3, "load"), INTO, WaitThread(0, thread=1), READS, Synchronize(name="cudaFree", call_s=1e-6)
-    schedule = Schedule(ops, ("non-blocking",) * 2, BUFFERS)
-    assert parse_schedule(dump_schedule(schedule)) == schedule
-    assert b'{"op":"wait-thread","other":0,"thread":1}' in dump_schedule(schedule)
 
 
 @pytest.mark.parametrize(
