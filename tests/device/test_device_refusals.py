@@ -34,6 +34,7 @@ from streamsim.search import Grid, evaluate
 DEVICE, H200 = make_device(), load_device("h200")
 LIBRARY = FrontEnd(2e-9, 3e-9, 0.0, 0.0, 0.0, 5e-9, "measured: by hand")
 WITH_LIBRARY = replace(DEVICE, front_ends={"mine": LIBRARY})
+Case = tuple[Callable[[], object], str, str]  # what to make, how the message begins, and what it must show
 
 
 def change(path: str, value: object) -> Device:
@@ -49,34 +50,26 @@ class Fan(ProfileTable, frozen=True):
 
     delay_s: float
     spin_s: Annotated[float, FieldSpec(at_least=("delay_s",))]
-    blades: Annotated[int, FieldSpec(least=2, most=9)]
 
 
 # Numbers by their path, and what cannot stand there: the message begins with the field, and shows the value.
-CHANGES: list[tuple[str, object]] = [
-    ("connections", 33),
-    ("copy_engines.connections", 33),
-    ("h2d.in_flight_bytes", 0),
-    ("schema_version", 2),
-    ("copy_engines.count", 3),
-    ("copy_engines.arbitration", "fair"),
-    ("compute.kernel_signal", "none"),
-    ("name", "a,b"),
-]
+CHANGES: dict[str, object] = {
+    "connections": 33,
+    "copy_engines.connections": 33,
+    "h2d.in_flight_bytes": 0,
+    "schema_version": 2,
+    "copy_engines.arbitration": "fair",
+    "name": "a,b",
+}
+BAD_SOURCES = {"host.coffee_s": "assumed: hot", "host": "guessed: at night", "d2h": "measured:"}
 FALL = (2e-6, 1e-6)  # a slope that would give kernels of negative time and share
-
-# What to make, how the message begins, and what it must show.
-PROFILES: list[tuple[Callable[[], object], str, str]] = [
-    *((partial(change, path, bad), path.rpartition(".")[2], repr(bad)) for path, bad in CHANGES),
+PROFILES: list[Case] = [
+    *((partial(change, path, bad), path.rpartition(".")[2], repr(bad)) for path, bad in CHANGES.items()),
     (lambda: link(latency=2, duplex_latency=1), "duplex_latency_s", "1e-09"),
     (lambda: change("h2d.duplex_bandwidth_bytes_per_s", 2e9), "duplex_bandwidth_bytes_per_s", "2e+09"),
     *(
         (partial(change, "sources", {**DEVICE.sources, name: source}), f"sources.{name}", repr(source))
-        for name, source in (
-            ("host.coffee_s", "assumed: hot"),
-            ("host", "guessed: at night"),
-            ("host", "measured:"),
-        )
+        for name, source in BAD_SOURCES.items()
     ),
     *(
         (partial(change, "sources", {k: v for k, v in DEVICE.sources.items() if k != name}), begins, "source")
@@ -87,20 +80,19 @@ PROFILES: list[tuple[Callable[[], object], str, str]] = [
     (lambda: KernelCost("k", 0, (10, 20), (1e-6,)), "elements", "(10, 20)"),
     (lambda: KernelCost("k", 0, (10, 20), (1e-6, 0.0)), "duration_s", "0.0"),
     (lambda: KernelCost("k", 0, (10, 20), FALL), "duration_s", ""),
-    (lambda: Fan(1.0, 0.5, 3), "spin_s = 0.5: below delay_s = 1", ""),
+    (lambda: Fan(1.0, 0.5), "spin_s = 0.5: below delay_s = 1", ""),
     (lambda: without(DEVICE, "wind"), "effect = 'wind': expected one of duplex, ", ""),
 ]
 
 # Devices: their names, which list the shipped ones, and their paths.
 NEITHER = "neither a shipped profile (" + ", ".join(device_names())
-NAMES: list[tuple[Callable[[], object], str, str]] = [
+NAMES: list[Case] = [
     *(
         (partial(load_device, typed), f"device = {typed!r}: {NEITHER}", f"; did you mean {meant!r}?")
         for typed, meant in (("RTX309O", "rtx3090"), ("idael", "ideal"))
     ),
     *((partial(load_device, name), "device = ", NEITHER) for name in ("", "no/such/card", "h200\n", "\0", "1" * 5000)),
     (lambda: load_device("nowhere/h200.toml"), "nowhere/h200.toml: cannot read it: no such file", ""),
-    (lambda: load_device("."), "device = '.': ", ""),
     (lambda: load_device("x" * 5000 + ".toml"), "x", ""),
 ]
 
@@ -122,7 +114,7 @@ def of_one(text: str) -> Device:
     return parse_device(dump_device(WITH_LIBRARY).replace("enter_s = 5e-09", text))
 
 
-FRONT_ENDS: list[tuple[Callable[[], object], str, str]] = [
+FRONT_ENDS: list[Case] = [
     (lambda: of_one('enter_s = "7 parsecs"'), "device: front_ends.mine.enter_s", "'7 parsecs'"),
     *(
         (partial(of_several, wrong), f"device: front_ends.third{said}", "")
@@ -152,7 +144,7 @@ FRONT_ENDS: list[tuple[Callable[[], object], str, str]] = [
 
 # Settings: in the library, and as commands say them.
 HUGE = (16**5000, math.nan, True)  # no field holds them, so that nothing follows them
-SETTINGS: list[tuple[Callable[[], object], str, str]] = [
+SETTINGS: list[Case] = [
     *(
         (partial(changed, H200, {name: value}), begins, "number from")
         for name, begins in (
@@ -190,7 +182,7 @@ COMMANDS = [
     *((["sweep", *SIZES, "--set", values], said) for values, said in SWEPT),
     (["sweep", *SIZES, *(word for setting in TWICE[1][0] for word in ("--set", setting))], f"{TWICE[1][1]}\n"),
 ]
-REFUSED: list[tuple[Callable[[], object], str, str]] = [
+REFUSED: list[Case] = [
     *PROFILES,
     *NAMES,
     *FRONT_ENDS,
@@ -204,6 +196,7 @@ def test_bad_input_is_one_line_that_says_what_is_wrong(make: Callable[[], object
     said = refusal(make)
     assert said.startswith(begins)
     assert shows in said
+    assert len(said) <= 500
 
 
 @pytest.mark.parametrize(("command", "begins"), COMMANDS, ids=[said[:40] for _, said in COMMANDS])
