@@ -27,10 +27,10 @@ from streamsim_validate.compare.predictions import (
 from streamsim_validate.records import (
     LINK_PAIR,
     PACE_CHAIN,
+    CallCosts,
     ChainRow,
     Entry,
     Group,
-    HostCalls,
     Machine,
     Recipe,
     Record,
@@ -53,7 +53,7 @@ RECIPE = Recipe("depth-first", {"chunks": 32, "streams": 4}, sincos(32_000, 2), 
 
 def slowed(factor: float) -> Device:
     """The H200 with calls that cost the host so many times what they do."""
-    calls = {name: getattr(H200.host, name) * factor for name in HostCalls._fields}
+    calls = {name: getattr(H200.host, name) * factor for name in CallCosts._fields}
     return msgspec.structs.replace(H200, host=msgspec.structs.replace(H200.host, **calls)).with_connections(CONNECTIONS)
 
 
@@ -230,7 +230,7 @@ def test_a_host_has_one_speed() -> None:
     assert speed_of(mixes_s(two), usual_s) == pytest.approx(1.5 ** (2 / 3))
     late = profiles_of(a_run(early_and_late(), (Group(2, rows_of(two)),))).of(early_and_late()[1])
     of_calls = {
-        getattr(late.host, name) / getattr(H200.host, name) for name in HostCalls._fields if getattr(H200.host, name)
+        getattr(late.host, name) / getattr(H200.host, name) for name in CallCosts._fields if getattr(H200.host, name)
     }
     assert max(of_calls) == pytest.approx(min(of_calls))
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from itertools import chain, combinations
 from random import Random
 from typing import NamedTuple
@@ -17,13 +16,10 @@ from hypothesis import strategies as st
 
 from streamsim.device import TIMES
 from streamsim.errors import InputError
-from streamsim_validate.calibrate import measure_recorders
 from streamsim_validate.calibrate.front_ends import (
     ALONE_KINDS,
-    RECORDINGS,
     REPEATS,
     fit_front_end,
-    fit_recorder,
     measure_front_end,
     non_negative,
 )
@@ -235,54 +231,3 @@ def test_without_scipy_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(__import__("sys").modules, "scipy.optimize", None)
     with pytest.raises(InputError, match=r"^calibration needs SciPy; pip install '\.\[calibrate\]'"):
         non_negative([[1.0]], [1.0])
-
-
-# What profilers take of the host's time: measured in turn, fitted, kept with the samples and in the profile.
-
-
-class Clocked:
-    """A library whose calls take so long, and so many times as long while they are recorded; one clock for all."""
-
-    name, version = "pytorch", "a library that is not there"
-
-    def __init__(self, took_s: dict[str, float], ratios: dict[str, float], host: Callable[[int], float]) -> None:
-        self.now, self.is_recording, self.recordings = 0.0, False, 0
-        self._took_s, self._ratios, self._host = took_s, ratios, host
-        self.kinds: Mapping[str, Callable[[], object]] = {kind: partial(self._call, kind) for kind in took_s}
-
-    def _call(self, kind: str) -> None:
-        times = self._ratios[kind] if self.is_recording else 1.0
-        self.now += self._took_s[kind] * times * self._host(self.recordings)
-
-    @contextmanager
-    def recording(self) -> Iterator[None]:
-        self.is_recording = True
-        yield
-        self.is_recording = False
-        self.recordings += 1
-        self.now += 1.0  # to write it all down, which nobody times
-
-    def synchronize(self) -> None:
-        self.now += 1e-3  # for the card, which nobody times
-
-
-CALLS = ("forward", "forward and backward", "optimizer", "copy in")
-times, factors = st.floats(1e-6, 1e-3), st.floats(1.0, 3.0)
-
-
-@examples(40)
-@given(st.tuples(*[times] * 4), st.tuples(*[factors] * 4), st.floats(0.5, 2.0))
-def test_a_ratio_is_that_of_calls_in_turn_whatever_the_hosts_speed(
-    took: tuple[float, ...], ratios: tuple[float, ...], other_speed: float
-) -> None:
-    """The host changes its speed between two repeats: plain and recorded calls of a repeat have the same."""
-    known = dict(zip(CALLS, ratios, strict=True))
-    work = Clocked(dict(zip(CALLS, took, strict=True)), known, lambda k: other_speed if k > 2 else 1.0)
-    found = measure_recorders([work], lambda: work.now)["pytorch"]
-    assert all(len(both) == RECORDINGS for both in found.pairs.values())
-    recorder = fit_recorder(found.pairs, "measured: by hand")
-    middle = sorted(ratios)[1:3]
-    assert recorder.ratio == pytest.approx(sum(middle) / 2, rel=1e-6)
-    assert recorder.backward == pytest.approx(known["forward and backward"], rel=1e-6)
-    assert recorder.least <= min(recorder.ratio, recorder.backward)
-    assert recorder.most >= max(recorder.ratio, recorder.backward)

@@ -22,7 +22,7 @@ from streamsim_validate.records import (
     PROGRAMS,
     STAND_IN,
     Entry,
-    Program,
+    ProgramTimes,
     Recipe,
     Record,
     Run,
@@ -53,7 +53,7 @@ def an_entry(
 ) -> Entry:
     """A program whose calls took ``speeds`` times as long in its runs. ``are_known``: rounds beside them say so."""
     recipe = Recipe("depth-first", {"chunks": chunks, "streams": streams}, stand_ins(elements, 1, 4), STAND_IN)
-    program = Program("cupy", (kernel_us * US,), (kernel_us * US / chunks,))
+    program = ProgramTimes("cupy", (kernel_us * US,), (kernel_us * US / chunks,))
     issue_s, paces_s = (tuple(speed * own_us * US for speed in speeds) for own_us in (12 * chunks, 7))
     return Entry(
         key_of("cupy", recipe),

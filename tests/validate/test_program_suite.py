@@ -41,7 +41,7 @@ from streamsim_validate.records import (
 from streamsim_validate.run import Plan, Planned, campaign, measure, programs, run
 from streamsim_validate.run.campaign import measure_plan, planned_programs
 from streamsim_validate.run.measuring import Ready
-from streamsim_validate.run.programs import Link, Programs
+from streamsim_validate.run.programs import LinkMeter, Programs
 from streamsim_validate.suites import drawn_programs
 
 # Drawn
@@ -191,7 +191,7 @@ def test_each_run_of_a_program_stands_between_two_rounds_of_one_stream(
         return took_s
 
     monkeypatch.setattr(programs, "time_round", one_round)
-    monkeypatch.setattr(Link, "both_s", lambda _: took_s + 11)
+    monkeypatch.setattr(LinkMeter, "both_s", lambda _: took_s + 11)
     for language in ("cupy", "pytorch"):
         (entry,) = measured(planned_programs(7, 1, (language,))).values()
         first = len(kinds) - 2 * len(entry.wall_s)

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from effort import examples
@@ -27,7 +28,7 @@ from streamsim_validate.calibrate.front_ends import KINDS, REPEATS, fit_front_en
 from streamsim_validate.gpu import compiled_rounds, probes
 from streamsim_validate.records import recipe_of
 from streamsim_validate.run import Planned
-from streamsim_validate.run.programs import Cuda, Python, Result, function_of
+from streamsim_validate.run.programs import CudaRunner, ProgramRun, PythonRunner, function_of
 from streamsim_validate.run.tuning import FEW, NEAR, TRIES, rounds_for, said_s
 from streamsim_validate.suites import stand_ins
 
@@ -39,6 +40,10 @@ WORKLOAD = Workload(1024, (4,), (4,), (WorkloadKernel(duration_s=KERNEL_S),))
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Card:
     return installed(monkeypatch)
+
+
+def planned(config: Config, **more: Any) -> Planned:
+    return Planned(config.words, Config().schedule(WORKLOAD), recipe_of(config, WORKLOAD, "any"), **more)
 
 
 # Programs run
@@ -59,8 +64,8 @@ CONFIGS = {
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_a_program_of_every_pattern_is_run_and_verified(language: Language, config: Config) -> None:
     """So many times; with three times the launches, its kernels take three times as long."""
-    runner = Python(language)
-    once, thrice = (runner.run(WORKLOAD, config, 5, 40, times) for times in (1, 3))
+    runner = PythonRunner(language)
+    once, thrice = (runner.run(planned(config, work=40, times=times), 5) for times in (1, 3))
     assert once.verified
     assert thrice.verified
     assert len(once.issue_s) == len(once.wall_s) == len(thrice.wall_s) == 5
@@ -75,10 +80,10 @@ def test_a_function_of_ones_own_takes_the_place_of_the_stand_in(
     """Seven rounds whatever the work: it is given the arrays, and no more."""
     mine = tmp_path / "mine.py"
     mine.write_text(MINE[language])
-    runner = Python(language, 0, function_of(str(mine)))
+    runner = PythonRunner(language, 0, function_of(str(mine)))
     assert runner.has_own
     before = library.computed_s
-    found = runner.run(WORKLOAD, Config(chunks=4, streams=2), 3, work=1000)
+    found = runner.run(planned(Config(chunks=4, streams=2), work=1000), 3)
     runs = 1 + VERIFIED + 4  # serial, some that are verified, and 1 + 3 that are timed
     assert found.verified
     assert library.computed_s - before == pytest.approx(runs * 7 * 1024 * ROUND_S)
@@ -98,32 +103,27 @@ def nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "compiled"
 
 
-def run_in_cpp(config: Config, card: int = 0) -> Result:
-    with closing(Cuda(card)) as runner:
-        return runner.run(WORKLOAD, config, 1)
+def run_in_cpp(config: Config) -> ProgramRun:
+    with closing(CudaRunner()) as runner:
+        return runner.run(planned(config), 1)
 
 
 @needs_compiler
 def test_programs_in_cpp_of_one_pattern_are_compiled_once(nvcc: Path) -> None:
     """Some 2 s: g++."""
-    runner = Cuda()
+    runner = CudaRunner()
     for config in (Config(chunks=4, streams=2), Config(chunks=1), Config(chunks=8, streams=3)):
-        found = runner.run(WORKLOAD, config, 3, work=2)
+        found = runner.run(planned(config, work=2), 3)
         assert found.verified
         assert len(found.wall_s) == 3
         assert min(found.wall_s) > 0
     assert len(nvcc.read_text().splitlines()) == 1
-    assert runner.run(WORKLOAD, Config(chunks=4, streams=2, buffers=2), 1).verified
-    assert runner.run(WORKLOAD, Config("serial", 2), 1, times=3).verified
+    assert runner.run(planned(Config(chunks=4, streams=2, buffers=2)), 1).verified
+    assert runner.run(planned(Config("serial", 2), times=3), 1).verified
     assert len(nvcc.read_text().splitlines()) == 3
     (folder,) = {line.split()[-1].rpartition("/")[0] for line in nvcc.read_text().splitlines()}
     runner.close()
     assert not os.path.exists(folder)
-
-
-def planned(config: Config) -> Planned:
-    recipe = recipe_of(config, WORKLOAD, "any")
-    return Planned(config.words, Config().schedule(WORKLOAD), recipe, "cuda-c++", is_probed=True)
 
 
 @needs_compiler
@@ -134,14 +134,14 @@ def test_programs_that_are_known_beforehand_are_compiled_beforehand_and_run_with
     """
     told: list[tuple[str, int, int]] = []
     configs = [Config(chunks=4, streams=2), Config(chunks=2000), Config(chunks=1), Config("prefetch", 3, 1, 2)]
-    with closing(Cuda()) as runner:
-        runner.prepare([planned(config) for config in configs], lambda *step: told.append(step))
+    with closing(CudaRunner()) as runner:
+        runner.prepare([planned(config, is_probed=True) for config in configs], lambda *step: told.append(step))
         assert len(nvcc.read_text().splitlines()) == 3
         assert told == [("compiling programs", k, 3) for k in range(3)]
         with pytest.raises(InputError, match="more chunks than elements"):
-            runner.run(WORKLOAD, configs[1], 2, is_probed=True)
+            runner.run(planned(configs[1], is_probed=True), 2)
         for config in (configs[0], *configs[2:]):
-            found = runner.run(WORKLOAD, config, 2, is_probed=True)
+            found = runner.run(planned(config, is_probed=True), 2)
             assert found.verified
             times = found.issue_s, found.wall_s, found.paces_s, found.links_s
             assert [len(one) for one in times] == [2] * 4

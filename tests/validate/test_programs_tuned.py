@@ -26,7 +26,7 @@ from streamsim_validate.compare import compare
 from streamsim_validate.gpu import Gpu
 from streamsim_validate.records import journal_path, read_record, recipe_of
 from streamsim_validate.run import Planned, Task, Tuned, measure, tune
-from streamsim_validate.run.programs import Programs, Python, Result
+from streamsim_validate.run.programs import ProgramRun, Programs, PythonRunner
 from streamsim_validate.run.tuning import FEW, MANY, MORE
 
 PYTHON: tuple[Language, ...] = ("cupy", "pytorch")
@@ -99,16 +99,16 @@ def found_in(folder: Path, stops: int | None = None) -> tuple[Tuned, int]:
     """What tuning finds, and how many programs were run; Ctrl-C in that of the number."""
     with pytest.MonkeyPatch.context() as patch:
         installed(patch)
-        run, last, runs = Python.run, 0, count()
+        run, last, runs = PythonRunner.run, 0, count()
 
-        def counted(self: Python, *arguments: Any) -> Result:
+        def counted(self: PythonRunner, *arguments: Any) -> ProgramRun:
             nonlocal last
             last = next(runs)
             if last == stops:
                 raise KeyboardInterrupt
             return run(self, *arguments)
 
-        patch.setattr(Python, "run", counted)
+        patch.setattr(PythonRunner, "run", counted)
         return tune(a_task(folder, budget=3), fake_gpu()[0]), last + 1
 
 
@@ -143,11 +143,10 @@ class Scripted:
     def __init__(self, fails: Callable[[Config], None] = lambda _: None, verified: bool = True) -> None:
         self.fails, self.verified = fails, verified
 
-    def run(
-        self, _workload: Workload, config: Config, repeats: int, _work: int, times: int, _is_probed: bool
-    ) -> Result:
-        self.fails(config)
-        return Result(self.verified, (1e-6,) * repeats, (1e-6 * config.chunks + 2e-5 * times,) * repeats)
+    def run(self, item: Planned, repeats: int) -> ProgramRun:
+        self.fails(item.config)
+        wall_s = 1e-6 * item.config.chunks + 2e-5 * item.times
+        return ProgramRun(self.verified, (1e-6,) * repeats, (wall_s,) * repeats)
 
     def close(self) -> None:
         """Nothing."""

@@ -29,7 +29,7 @@ from streamsim_validate.gpu import Gpu, KernelSpec, Key, check_fits, find_kernel
 from streamsim_validate.gpu.kernels import widths_of
 from streamsim_validate.records import PROGRAMS, Group, Recipe, Spans, read_record, write_record
 from streamsim_validate.run import Plan, Planned, campaign, check_language, run
-from streamsim_validate.run.programs import Python, function_of
+from streamsim_validate.run.programs import PythonRunner, function_of
 from streamsim_validate.suites import sincos, suite
 
 RECORDED = Path(__file__).parents[2] / "validate" / "campaigns" / "records" / "calibration-h200.samples.gz"
@@ -245,7 +245,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     },
     "two files of kernels": (lambda: check_language("cupy", ("one.py", "other.py")), "2 files; give the one"),
     "kernels in C++": (lambda: check_language("cuda-c++", ("m.cu",)), "in C.. are measured with their stand-in"),
-    "PyTorch that is not there": (lambda: Python("pytorch"), r"--as pytorch: .*torch.*; pip install torch"),
+    "PyTorch that is not there": (lambda: PythonRunner("pytorch"), r"--as pytorch: .*torch.*; pip install torch"),
     "a kernel without a name": (lambda: KernelSpec("", ""), "a kernel needs a name"),
     **{
         f"regions: {said}": (lambda kernel=kernel: widths_of(find_kernel(kernel), kernel), said)  # type: ignore[misc]

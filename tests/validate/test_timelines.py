@@ -14,12 +14,11 @@ from streamsim.model import simulate
 from streamsim.program import Copy, Kernel, Schedule, Workload, WorkloadKernel, breadth_first, depth_first
 from streamsim.timeline import Timeline
 from streamsim_validate.gpu import Gpu, Replayer, profiler
-from streamsim_validate.gpu.profiler import match
+from streamsim_validate.gpu.profiler import Activity, match
 from streamsim_validate.records import (
     COMPUTE,
     D2H,
     H2D,
-    Activity,
     Entry,
     Spans,
     Traced,

@@ -31,7 +31,7 @@ from streamsim.device import (
 from streamsim.errors import InputError
 from streamsim.program import Copy, Direction, Kernel, RecordEvent, Schedule, WaitEvent
 from streamsim_validate.calibrate import probes
-from streamsim_validate.calibrate.front_ends import fit_front_end, fit_recorder, non_negative
+from streamsim_validate.calibrate.front_ends import fit_front_end, non_negative
 from streamsim_validate.calibrate.samples import (
     Samples,
     misfits,
@@ -41,7 +41,7 @@ from streamsim_validate.calibrate.samples import (
     simulated_issue_s,
     simulated_per_link,
 )
-from streamsim_validate.records import CALIBRATED_ON, Chain, HostCalls, relative_deviation
+from streamsim_validate.records import CALIBRATED_ON, CallCosts, Chain, relative_deviation
 
 
 class Link(NamedTuple):
@@ -294,12 +294,12 @@ def fit_rules(samples: Samples, device: Device) -> Device:
 class CallsFit(NamedTuple):
     """The fitted calls, the standard deviation of each in seconds, and the relative misfit of each program."""
 
-    calls: HostCalls
-    deviations: HostCalls
+    calls: CallCosts
+    deviations: CallCosts
     missed: np.ndarray
 
 
-def fit_calls(samples: Samples, after_wait_s: float = 0.0) -> HostCalls:
+def fit_calls(samples: Samples, after_wait_s: float = 0.0) -> CallCosts:
     """Return the costs of calls that explain the programs best, with relative errors.
 
     ``after_wait_s``: the extra time of the first copy and the first kernel of a program. Raises InputError if programs
@@ -342,9 +342,9 @@ def fit_programs(samples: Samples, after_wait_s: float) -> CallsFit:
     return CallsFit(_calls(samples, each, events_s), _calls(samples, deviations, events_s), missed)
 
 
-def _calls(samples: Samples, each: np.ndarray, events_s: Mapping[str, float]) -> HostCalls:
+def _calls(samples: Samples, each: np.ndarray, events_s: Mapping[str, float]) -> CallCosts:
     copy_s, kernel_s, events, first_on_stream_s = map(float, each)
-    return HostCalls(
+    return CallCosts(
         copy_s=copy_s,
         kernel_s=kernel_s,
         record_s=events * events_s[probes.RECORD_CHAINS],
@@ -491,14 +491,14 @@ def calls_spread(samples: Samples, after_wait_s: float) -> dict[str, float]:
     runs = (own for chain, own in samples.timings.items() if chain.kind in kinds)
     scatter = median(relative_deviation(tuple(timing.issue_s for timing in own)) for own in runs)
     missed = rms(found.missed) if of_programs else _among_others(samples, found.calls)
-    spread = dict.fromkeys(HostCalls._fields, math.hypot(scatter, missed))
+    spread = dict.fromkeys(CallCosts._fields, math.hypot(scatter, missed))
     if seconds := found.calls.first_on_stream_s:
         own = found.deviations.first_on_stream_s / seconds
         spread["first_on_stream_s"] = min(1.0, math.hypot(scatter, missed, own))
     return spread
 
 
-def _among_others(samples: Samples, calls: HostCalls) -> float:
+def _among_others(samples: Samples, calls: CallCosts) -> float:
     """Return how far the calls of the cycles are from the mixes', relative to their median."""
     calls_s = {"h": calls.copy_s, "d": calls.copy_s, "k": calls.kernel_s}
     issued_s = (samples.per_link(f"cycle {cycle}", 0, "issue_s") for cycle in probes.CYCLES)
@@ -577,15 +577,11 @@ def _fit(samples: Samples) -> Device:
         )
         for name, library in samples.front_ends.items()
     }
-    recorders = {
-        name: fit_recorder(measured.pairs, _source(samples, f"host.{name}", measured.version))
-        for name, measured in samples.recorders.items()
-    }
     sources = {name: _source(samples, name) for name in sorted(number_names(device))}
     for d in (d for d, kind in probes.COLD_KINDS.items() if samples.has({kind})):
         warm = warm_link(samples, d, host, alone[d])
         sources[f"{d}.pageable_bandwidth_bytes_per_s"] += f"; {1e-9 / warm.s_per_byte:.2f} GB/s from the host's caches"
-    device = msgspec.structs.replace(device, front_ends=known, recorders=recorders)
+    device = msgspec.structs.replace(device, front_ends=known)
     return msgspec.structs.replace(device, sources=sources, spread=spread(samples, device))
 
 

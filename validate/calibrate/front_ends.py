@@ -1,18 +1,14 @@
-"""The host's costs of a front end's calls, and what profilers add to them.
+"""The host's costs of a front end's calls.
 
 A call that is repeated alone has warm caches. So most rounds of calls are mixtures, as a chunk's loop makes them. The
 fitted costs explain all rounds best, relative to each. A call includes the slices that it takes.
-
-Profilers: calls of PyTorch are timed in turn without a recording and inside one. The ratio carries over from host to
-host, since a fast host records faster, too. So a profile keeps ratios (:class:`streamsim.device.RecorderCost`): the
-median over the kinds of calls, the median of those with a backward pass, and the least and the most.
 """
 
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from statistics import median, quantiles
+from contextlib import nullcontext
+from statistics import median
 from typing import Protocol
 
 import msgspec
@@ -20,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamsim.collector import collector_off
-from streamsim.device import IN_LOOPS, LARGEST_RATIO, FrontEnd, RecorderCost
+from streamsim.device import IN_LOOPS, FrontEnd
 from streamsim.errors import InputError, install
 from streamsim_validate.gpu import Calls
 from streamsim_validate.progress import OnStep, quietly
@@ -221,80 +217,3 @@ def variation(rounds: Mapping[str, Sequence[float]]) -> float:
     """Return how far the host's speed varied: the slowest tenth of the runs over the fastest, each by its median."""
     relative = sorted(run / median(runs) for kind, runs in rounds.items() if kind not in ALONE_KINDS for run in runs)
     return relative[-1 - len(relative) // 10] / relative[len(relative) // 10]
-
-
-RECORDINGS, CALLS_TIMED = 5, 20  # recordings, and calls of a kind in each and beside it
-BACKWARD = "backward"  # in the names of kinds with a backward pass
-TENTHS = 10  # the least and the most are the first and the last tenth of the kinds
-
-Pairs = dict[str, tuple[tuple[float, float], ...]]  # by kind, for each repeat: seconds of a call plain, and recorded
-
-
-class RecorderSamples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The times of a profiler's recordings, and the library's and the profiler's version in words."""
-
-    version: str
-    pairs: Pairs
-
-
-class RecordedWork(Protocol):
-    """A library and a profiler of it. ``kinds``: calls by name, whose work on the card ends before the host's."""
-
-    name: str  # of the recorder
-    version: str
-    kinds: Mapping[str, Callable[[], object]]
-
-    def recording(self) -> AbstractContextManager[object]:
-        """Return a context that records everything done in it."""
-
-    def synchronize(self) -> None:
-        """Wait for the card."""
-
-
-def measure_recorders(
-    works: Iterable[RecordedWork], clock: Callable[[], float] = time.perf_counter, on_step: OnStep = quietly
-) -> dict[str, RecorderSamples]:
-    """Return the times of each kind of call, plain and recorded in turn, by the name of the profiler."""
-    found: dict[str, RecorderSamples] = {}
-    for work in works:
-        pairs: dict[str, list[tuple[float, float]]] = {kind: [] for kind in work.kinds}
-        for call in work.kinds.values():  # warm
-            call()
-        with work.recording():
-            _timed(work, clock)
-        with collector_off():
-            for k in range(RECORDINGS):
-                on_step(f"calibrating the recorder {work.name}", k, RECORDINGS)
-                plain_s = _timed(work, clock)
-                with work.recording():
-                    recorded_s = _timed(work, clock)
-                for kind in pairs:
-                    pairs[kind].append((plain_s[kind], recorded_s[kind]))
-        found[work.name] = RecorderSamples(work.version, {kind: tuple(both) for kind, both in pairs.items()})
-    return found
-
-
-def _timed(work: RecordedWork, clock: Callable[[], float]) -> dict[str, float]:
-    """Return the host's seconds for a call of each kind, without waiting between calls."""
-    found = {}
-    for kind, call in work.kinds.items():
-        work.synchronize()
-        begin = clock()
-        for _ in range(CALLS_TIMED):
-            call()
-        found[kind] = (clock() - begin) / CALLS_TIMED
-    work.synchronize()
-    return found
-
-
-def fit_recorder(pairs: Pairs, source: str) -> RecorderCost:
-    """Return the recorder that these pairs show."""
-    ratios = {
-        kind: min(max(median(recorded / plain for plain, recorded in both), 1.0), LARGEST_RATIO)
-        for kind, both in pairs.items()
-    }
-    ratio = median(ratios.values())
-    backward = median([found for kind, found in ratios.items() if BACKWARD in kind] or [ratio])
-    tenths = quantiles(ratios.values(), n=TENTHS, method="inclusive") if len(ratios) > 1 else [ratio]
-    least, most = min(tenths[0], ratio, backward), max(tenths[-1], ratio, backward)
-    return RecorderCost(ratio=ratio, backward=backward, least=least, most=most, source=source)

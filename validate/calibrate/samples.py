@@ -12,7 +12,7 @@ from datetime import date
 from functools import cached_property
 from pathlib import Path
 from statistics import mean, median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -26,7 +26,7 @@ from streamsim.files import write_bytes
 from streamsim.program import Schedule
 from streamsim.text import mistaken_for
 from streamsim_validate.calibrate import probes
-from streamsim_validate.calibrate.front_ends import LibrarySamples, RecorderSamples
+from streamsim_validate.calibrate.front_ends import LibrarySamples
 from streamsim_validate.calibrate.probes import Probe
 from streamsim_validate.gpu import Bench, Gpu, Replayer, prepare
 from streamsim_validate.progress import OnStep, quietly, shuffled_rounds
@@ -63,7 +63,7 @@ class PlainSamples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timings: tuple[ChainRow, ...]
     front_ends: dict[str, LibrarySamples] = {}
     paces_s: tuple[PaceRow, ...] = ()
-    recorders: dict[str, RecorderSamples] = {}
+    recorders: dict[str, Any] = {}  # of earlier versions, not read
     schema_version: int = SAMPLES_VERSION
 
 
@@ -71,7 +71,7 @@ class PlainSamples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Samples:
     """The raw samples of a calibration.
 
-    ``front_ends``, ``recorders``: by name. ``paces_s``: for each run of the programs among the chains, the seconds in
+    ``front_ends``: by name. ``paces_s``: for each run of the programs among the chains, the seconds in
     which the host issued :data:`~streamsim_validate.records.record.PACE_CHAIN`, the mean of just before and just
     after it.
     """
@@ -81,14 +81,11 @@ class Samples:
     timings: dict[Chain, list[Timing]]
     front_ends: Mapping[str, LibrarySamples] = field(default_factory=dict)  # by name
     paces_s: Mapping[Chain, list[float]] = field(default_factory=dict)
-    recorders: Mapping[str, RecorderSamples] = field(default_factory=dict)  # by name
 
     def plain(self) -> PlainSamples:
         """Return the form that a file holds."""
         paces_s = tuple((*chain, tuple(runs)) for chain, runs in self.paces_s.items())
-        return PlainSamples(
-            self.card, self.date, rows_of(self.timings), dict(self.front_ends), paces_s, dict(self.recorders)
-        )
+        return PlainSamples(self.card, self.date, rows_of(self.timings), dict(self.front_ends), paces_s)
 
     @classmethod
     def from_plain(cls, plain: PlainSamples) -> Samples:
@@ -105,7 +102,7 @@ class Samples:
         paces_s = {Chain(kind, size, length): list(runs) for kind, size, length, runs in plain.paces_s}
         for chain in dict.fromkeys((*timings, *paces_s)):
             _check_runs(chain, timings.get(chain, []), paces_s.get(chain))
-        return cls(plain.card, plain.date, timings, plain.front_ends, paces_s, plain.recorders)
+        return cls(plain.card, plain.date, timings, plain.front_ends, paces_s)
 
     @cached_property
     def pace_s(self) -> float:

@@ -56,7 +56,7 @@ LANGUAGES = {"cupy": "CuPy", "pytorch": "PyTorch", "cuda-c++": "CUDA C++"}
 PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n)\n?((?:\|[^\n]*\n)*)\n?")
 
 
-class Table(NamedTuple):
+class PageTable(NamedTuple):
     """A head and rows of cells."""
 
     head: Sequence[str]
@@ -122,7 +122,7 @@ def by_bound(rows: Iterable[Row], worst: bool = True, counted: bool = True) -> l
 # Tables
 
 
-def accuracy() -> Table:
+def accuracy() -> PageTable:
     """Random schedules of the newest records of each card, and the best published formula on them."""
     rows = []
     for card, paths in newest("random").items():
@@ -133,27 +133,27 @@ def accuracy() -> Table:
             cells = (percent(value) for one in (own, best) for value in (one.median, one.p95))
             rows.append([CARDS[card], klass, str(own.n), *cells])
     head = ("card", "schedules", "number", "median error", "95th percentile", "best formula, median", "95th percentile")
-    return Table(head, rows)
+    return PageTable(head, rows)
 
 
-def records() -> Table:
+def records() -> PageTable:
     """Each of the newest records: errors by class."""
     found = (path for kind in ("random", "standard") for paths in newest(kind).values() for path in paths)
     rows = [[_name(path), *by_bound(comparison(path).rows)] for path in found]
-    return Table(("record", "device-bound", "host-bound"), rows)
+    return PageTable(("record", "device-bound", "host-bound"), rows)
 
 
-def intervals() -> Table:
+def intervals() -> PageTable:
     """Of the newest random records how many measured medians lie in their 90 % interval, and how wide it is."""
     rows = []
     for path in (path for paths in newest("random").values() for path in paths):
         found = by_class(expectations(read(path), comparison(path).rows, SAMPLES))
         classes = [found[klass] for klass in (DEVICE_BOUND, HOST_BOUND) if klass in found]
         rows.append([_name(path), *(f"{100 * x:.0f} %" for one in classes for x in (one.inside, one.mean_width))])
-    return Table(("record", "device-bound: inside", "mean width", "host-bound: inside", "mean width"), rows)
+    return PageTable(("record", "device-bound: inside", "mean width", "host-bound: inside", "mean width"), rows)
 
 
-def lengths() -> Table:
+def lengths() -> PageTable:
     """Device-bound random schedules by the time for each of their copies and kernels."""
     found: list[tuple[float, float]] = []  # microseconds over copies and kernels, and the absolute error
     for path in (path for paths in newest("random").values() for path in paths):
@@ -167,10 +167,12 @@ def lengths() -> Table:
         name = f"{least:.0f} us and more" if most == inf else f"{least:.0f} to {most:.0f} us"
         beyond = sum(error > BEYOND for error in some) / max(1, len(some))
         rows.append([name if least else f"up to {most:.0f} us", str(len(some)), errors(some), f"{100 * beyond:.0f} %"])
-    return Table(("a copy or kernel takes", "schedules", "median / 95th percentile / worst", "more than 5 % off"), rows)
+    return PageTable(
+        ("a copy or kernel takes", "schedules", "median / 95th percentile / worst", "more than 5 % off"), rows
+    )
 
 
-def programs() -> Table:
+def programs() -> PageTable:
     """Programs in each language of the newest records of each card."""
     rows = []
     for card, paths in newest("programs-suite").items():
@@ -180,10 +182,10 @@ def programs() -> Table:
             choices = msgspec.structs.replace(found, rows=own).choices
             good = sum(choice.regret <= GOOD_CHOICE for choice in choices)
             rows.append([CARDS[card], name, *by_bound(own, worst=False), f"{good} of {len(choices)}"])
-    return Table(("card", "language", "device-bound", "host-bound", "choices within 5 %"), rows)
+    return PageTable(("card", "language", "device-bound", "host-bound", "choices within 5 %"), rows)
 
 
-def recorded() -> Table:
+def recorded() -> PageTable:
     """Recorded programs: replays, and what changes of them were predicted to bring from the recording alone."""
     rows = []
     for card, (folder,) in newest("recordings", 1).items():
@@ -193,10 +195,10 @@ def recorded() -> Table:
         missed = [abs(one.error) for one in good], [abs(one.error_alone) for one in found]
         cells = (f"{len(some)}: {errors(some)}" for some in missed)
         rows.append([CARDS[card], *cells, str(sum(one.misleads for one in found) or "none")])
-    return Table(("card", "replays", "changes, from the recording alone", "recommended, and slower"), rows)
+    return PageTable(("card", "replays", "changes, from the recording alone", "recommended, and slower"), rows)
 
 
-def effects() -> Table:
+def effects() -> PageTable:
     """The errors with each effect off, all other numbers as calibrated."""
     random, suite = (
         [read(path) for paths in newest(kind).values() for path in paths] for kind in ("random", "standard")
@@ -205,7 +207,7 @@ def effects() -> Table:
     for words, change in ways().items():
         of_random, of_suite = (by_bound(_changed(some, change), False, False) for some in (random, suite))
         rows.append([words, *of_random, of_suite[0]])
-    return Table(("without", "random, device-bound", "random, host-bound", "standard suite, device-bound"), rows)
+    return PageTable(("without", "random, device-bound", "random, host-bound", "standard suite, device-bound"), rows)
 
 
 def ways() -> dict[str, Callable[[Device], Device]]:
@@ -242,7 +244,7 @@ def with_assumed(card: Device, other: Device) -> Device:
     return msgspec.structs.replace(card, **links, compute=compute, hand_over=other.hand_over, host=other.host)
 
 
-def shipped() -> Table:
+def shipped() -> PageTable:
     """With the shipped profiles, and with what a profile that nobody calibrated would assume: the other card's."""
     rows = []
     for card, other in (("h100", "h200"), ("h200", "h100")):
@@ -255,7 +257,7 @@ def shipped() -> Table:
         for name, profile in changed.items():
             found = [row for path in newest("random")[card] for row in compare(read(path), profile).rows]
             rows.append([CARDS[card], name, *by_bound(found, worst=False, counted=False)])
-    return Table(("card", "predicted with", "device-bound", "host-bound"), rows)
+    return PageTable(("card", "predicted with", "device-bound", "host-bound"), rows)
 
 
 class Tuning(msgspec.Struct, frozen=True):
@@ -303,7 +305,7 @@ def read_tunings(card: str) -> Tunings:
     return msgspec.json.decode(gzip.decompress((RECORDS / f"tuning-{card}.json.gz").read_bytes()), type=Tunings)
 
 
-def tuned() -> Table:
+def tuned() -> PageTable:
     """What ten measurements find of all the candidates that were measured, by who chooses them: mean over workloads."""
     rows = []
     for card, name in CARDS.items():
@@ -313,10 +315,10 @@ def tuned() -> Table:
         good = sum(one.is_good for one in record.tunings)
         rows.append([name, *(percent(fmean(some)) for some in regrets), f"{good} of {len(record.tunings)}"])
     head = ("card", "the model's pick", "`tune`", "at random", "`tune` within 2 % of the best")
-    return Table(head, rows)
+    return PageTable(head, rows)
 
 
-TABLES: dict[str, Callable[[], Table]] = {
+TABLES: dict[str, Callable[[], PageTable]] = {
     table.__name__: table
     for table in (accuracy, records, lengths, intervals, programs, recorded, effects, shipped, tuned)
 }

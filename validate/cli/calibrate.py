@@ -18,12 +18,11 @@ from streamsim_validate.calibrate import (
     fits,
     measure_front_ends,
     measure_probes,
-    measure_recorders,
     read_samples,
     variation,
     write_samples,
 )
-from streamsim_validate.gpu import compiled_rounds, installed_libraries, open_gpu, recorded_works
+from streamsim_validate.gpu import compiled_rounds, installed_libraries, open_gpu
 from streamsim_validate.records import check_replaceable
 
 
@@ -65,8 +64,7 @@ def _measured(device: int) -> Samples:
     with open_gpu(device) as gpu, steps(sys.stderr) as on_step:
         found = measure_probes(gpu, on_step=on_step)
         with compiled_rounds(device) as compiled:
-            found = replace(found, front_ends=measure_front_ends(installed_libraries(device), compiled, on_step))
-        return replace(found, recorders=measure_recorders(recorded_works(device), on_step=on_step))
+            return replace(found, front_ends=measure_front_ends(installed_libraries(device), compiled, on_step))
 
 
 def _front_ends(profile: Device, samples: Samples, why_not: str) -> Iterator[str]:

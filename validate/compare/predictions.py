@@ -66,12 +66,12 @@ from streamsim_validate.records import (
     LINK_PAIR,
     MIXES,
     SHORTEST_S,
+    CallCosts,
     Chain,
     ChainRow,
     Entry,
-    HostCalls,
     PaceRow,
-    Program,
+    ProgramTimes,
     Record,
     Run,
     Timing,
@@ -188,7 +188,7 @@ class Profiles:
     def at_speed(self, speed: float) -> Device:
         """Return the profile with calls that take ``speed`` times as long."""
         if speed not in self._known:
-            self._known[speed] = at_speed(self.whole, HostCalls._fields, speed)
+            self._known[speed] = at_speed(self.whole, CallCosts._fields, speed)
         return self._known[speed]
 
     def speeds_of(self, entry: Entry) -> list[float]:
@@ -360,7 +360,7 @@ PROGRAM_HOST_SHARE = 0.8  # of the wall time, from which on the calls by themsel
 CALLS_MISSED = 0.075
 
 
-def device_of(profile: Device, program: Program) -> Device:
+def device_of(profile: Device, program: ProgramTimes) -> Device:
     """Return the card with the calls of the program's front end. Raises InputError if it is unknown."""
     return with_front_end(profile, program.language)
 
@@ -419,44 +419,25 @@ def issuing_s(schedule: Schedule, device: Device) -> float:
     return sum(lower(issued, device).call) / TICKS_PER_S
 
 
-def program_row(entry: Entry, run: Run, profiles: Profiles) -> Row:
-    """Return the row of a program, predicted with its run's profile.
-
-    Raises InputError as :func:`schedule_of` does, for a measured time of 0, and without the time of issuing it.
-    """
-    recipe, program = entry.recipe, entry.program
-    assert recipe is not None
-    assert program is not None
+def _of_program(
+    entry: Entry, program: ProgramTimes, measured_s: float, issue_s: float, profiles: Profiles
+) -> dict[str, Any]:
+    """Return what a row says of a program, predicted with its run's profile."""
     device = device_of(profiles.whole, program)
     schedule = schedule_of(entry, device)
-    measured_s, spread_s = median_and_spread(entry.wall_s)
-    if not min(entry.wall_s) >= SHORTEST_S:
-        raise InputError("its measured wall time is 0: there is nothing to compare with")
-    if not entry.issue_s:
-        raise InputError(f"entry {entry.key!r}: nothing says how long issuing it took; measure it again")
-    usual_s, issue_s = round_s(device.host, program.pace), statistics.median(entry.issue_s)
+    usual_s = round_s(device.host, program.pace)
     speeds = tuple(seconds / usual_s for seconds in entry.paces_s) if usual_s else ()  # calls may cost nothing
     then = at_speed(device, TIMES, issue_s / max(SHORTEST_S, issuing_s(schedule, device)))
     predicted_s, at_speed_s = _predicted_s(entry, schedule, device, then, speeds, profiles)
-    return Row(
-        key=entry.key,
-        connections=run.connections,
-        klass=HOST_BOUND if issue_s > PROGRAM_HOST_SHARE * measured_s else DEVICE_BOUND,
-        pattern=recipe.pattern,
-        effect=recipe.effect,
-        workload=f"{program.language}: {workload_key(recipe.workload)}",
-        measured_s=measured_s,
-        noise=spread_s / measured_s,
-        predicted_s=predicted_s,
-        wall_s=measured_s,
-        wall_predicted_s=predicted_s,
-        issue_s=issue_s,
-        formulas_s={},
-        simplicity=recipe.simplicity,
-        front_end=program.language,
-        speeds=speeds,
-        at_speed_s=at_speed_s,
-    )
+    return {
+        "klass": HOST_BOUND if issue_s > PROGRAM_HOST_SHARE * measured_s else DEVICE_BOUND,
+        "predicted_s": predicted_s,
+        "wall_predicted_s": predicted_s,
+        "formulas_s": {},
+        "front_end": program.language,
+        "speeds": speeds,
+        "at_speed_s": at_speed_s,
+    }
 
 
 def _predicted_s(
@@ -540,9 +521,8 @@ def compare(record: Record, device: Device | None = None) -> Comparison:
         check_same_card(record.card, found.whole)
     rows, unpredicted = [], []
     for run, entry in record.measured():
-        predict = row_of if entry.program is None else program_row
         try:
-            rows.append(predict(entry, run, profiles[id(run)]))
+            rows.append(row_of(entry, run, profiles[id(run)]))
         except InputError as error:
             unpredicted.append(Absent(entry.key, run.connections, str(error)))
     if device is not None and unpredicted and not rows:
@@ -580,32 +560,47 @@ def _check_measured(record: Record) -> None:
 def row_of(entry: Entry, run: Run, profiles: Profiles) -> Row:
     """Predict one entry with the profiles of its run.
 
-    Raises InputError when the profile lacks the cost of one of its kernels, or a measured time is 0.
+    Raises InputError when the profile lacks the cost of one of its kernels, when a measured time is 0 or missing, and
+    as :func:`schedule_of` does.
     """
-    schedule = entry.build()
-    measured_s, spread_s = median_and_spread(entry.device_s)
-    if not measured_s >= SHORTEST_S:
-        raise InputError("its measured device time is 0: there is nothing to compare with")
-    wall_s, issue_s = statistics.median(entry.wall_s), statistics.median(entry.issue_s)
-    if not wall_s >= SHORTEST_S:
-        raise InputError("its measured time on the host's clock is 0: there is nothing to compare with")
-    recipe = entry.recipe
+    recipe, program = entry.recipe, entry.program
+    measured_s, spread_s = median_and_spread(entry.wall_s if program else entry.device_s)
+    wall_s = min(entry.wall_s) if program else statistics.median(entry.wall_s)
+    for what, seconds in (("device time", measured_s), ("time on the host's clock", wall_s)):
+        if not seconds >= SHORTEST_S:
+            raise InputError(f"its measured {what} is 0: there is nothing to compare with")
+    if not entry.issue_s:
+        raise InputError(f"entry {entry.key!r}: nothing says how long issuing it took; measure it again")
+    issue_s, key = statistics.median(entry.issue_s), "" if recipe is None else workload_key(recipe.workload)
+    if program is None:
+        own = _of_replay(entry, wall_s, issue_s, profiles)
+    else:
+        own = _of_program(entry, program, measured_s, issue_s, profiles)
     return Row(
         key=entry.key,
         connections=run.connections,
-        klass=classify(schedule, issue_s, wall_s),
         pattern=OWN_SCHEDULE if recipe is None else recipe.pattern,
         effect=OWN_SCHEDULE if recipe is None else recipe.effect,
-        workload="" if recipe is None else workload_key(recipe.workload),
+        workload=key if program is None else f"{program.language}: {key}",
         measured_s=measured_s,
         noise=spread_s / measured_s,
-        predicted_s=predicted_beside_s(partial(predict_device_s, schedule), entry, profiles, entry.device_s),
-        wall_s=wall_s,
-        wall_predicted_s=predicted_beside_s(partial(predict_wall_s, closed(schedule)), entry, profiles, entry.wall_s),
+        wall_s=statistics.median(entry.wall_s),
         issue_s=issue_s,
-        formulas_s=formulas(schedule, profiles.of(entry), None if recipe is None else recipe.workload),
         simplicity=() if recipe is None else recipe.simplicity,
+        **own,
     )
+
+
+def _of_replay(entry: Entry, wall_s: float, issue_s: float, profiles: Profiles) -> dict[str, Any]:
+    """Return what a row says of a schedule, predicted with the profiles of its run."""
+    schedule, recipe = entry.build(), entry.recipe
+    device_s, whole_s = partial(predict_device_s, schedule), partial(predict_wall_s, closed(schedule))
+    return {
+        "klass": classify(schedule, issue_s, wall_s),
+        "predicted_s": predicted_beside_s(device_s, entry, profiles, entry.device_s),
+        "wall_predicted_s": predicted_beside_s(whole_s, entry, profiles, entry.wall_s),
+        "formulas_s": formulas(schedule, profiles.of(entry), None if recipe is None else recipe.workload),
+    }
 
 
 def classify(schedule: Schedule, issue_s: float, wall_s: float) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from streamsim.errors import InputError, install
 from streamsim.program import Schedule
@@ -16,10 +17,20 @@ from streamsim.timeline import Timeline
 from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.replayer import Bench, Replayer, prepare
 from streamsim_validate.gpu.runner import Recorder
-from streamsim_validate.records import COMPUTE, D2H, H2D, NOTHING, Activity, MeasuredColumns, Spans, engine_of, spans_of
+from streamsim_validate.records import COMPUTE, D2H, H2D, NOTHING, Spans, engine_of, spans_of, timeline_of
 
 TRACED_RUNS = 5
 INSTALL = f"install NVIDIA's profiler library: {install('cupti')}"
+
+
+class Activity(NamedTuple):
+    """A copy or kernel that ran: its engine, the card's times in ns, bytes (0 for a kernel) and CUPTI's stream."""
+
+    engine: int
+    start_ns: int
+    end_ns: int
+    bytes: int
+    stream: int
 
 
 def is_available() -> bool:
@@ -73,7 +84,7 @@ def match(schedule: Schedule, activities: Sequence[Activity], stream_ids: Sequen
     for activity in sorted(activities, key=lambda activity: activity.start_ns):
         stream = None if stream_ids is None else activity.stream
         waiting[_place(activity.engine, activity.bytes, stream)].append(activity)
-    columns = MeasuredColumns(schedule, min((a.start_ns for a in activities), default=0))
+    found: list[Activity] = []
     for index, op in enumerate(schedule.ops):
         engine, size = engine_of(op)
         if engine != NOTHING:
@@ -81,11 +92,17 @@ def match(schedule: Schedule, activities: Sequence[Activity], stream_ids: Sequen
             queue = waiting[_place(engine, size, stream)]
             if not queue:
                 raise InputError(f"the profiler has not seen ops[{index}]: no measured time line; try again")
-            columns.put(index, queue.popleft())
+            found.append(queue.popleft())
+            if (engine, size) != (found[-1].engine, found[-1].bytes):
+                what = f"the profiler has seen another op than ops[{index}]"
+                raise InputError(f"{what}: no measured time line; try again")
     left = sum(map(len, waiting.values()))
     if left:
         raise InputError(f"the profiler has seen {left} copies or kernels that are not the schedule's; try again")
-    return columns.timeline()
+    zero_ns = min((one.start_ns for one in found), default=0)
+    times = ((one.start_ns - zero_ns, one.end_ns - zero_ns) for one in found)
+    starts, ends = zip(*times, strict=True) if found else ((), ())
+    return timeline_of(schedule, Spans(starts, ends))
 
 
 def _place(engine: int, size: int, stream: int | None) -> tuple[int, ...]:

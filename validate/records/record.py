@@ -119,19 +119,19 @@ def relay(workload: Workload, chunks: int, streams: int) -> Schedule:
     return msgspec.structs.replace(plain, ops=(*ops, Synchronize()), events=chunks, name=name)
 
 
-Part = tuple[Copy | Kernel, ...]
+ChunkOps = tuple[Copy | Kernel, ...]
 
 
-def _parts(schedule: Schedule, workload: Workload) -> Iterator[tuple[Part, Part, Part]]:
+def _parts(schedule: Schedule, workload: Workload) -> Iterator[tuple[ChunkOps, ChunkOps, ChunkOps]]:
     """Yield the copies in, kernels and copies out of each chunk of a depth-first schedule."""
-    work = iter(cast("Part", schedule.ops[:-1]))  # the last op synchronises
+    work = iter(cast("ChunkOps", schedule.ops[:-1]))  # the last op synchronises
     sizes = len(workload.inputs), len(workload.kernels), len(workload.outputs)
     for _ in range((len(schedule.ops) - 1) // sum(sizes)):
         inputs, kernels, outputs = (tuple(islice(work, size)) for size in sizes)
         yield inputs, kernels, outputs
 
 
-def _over(ops: Part, stream: int) -> Iterator[Op]:
+def _over(ops: ChunkOps, stream: int) -> Iterator[Op]:
     return (msgspec.structs.replace(op, stream=stream) for op in ops)
 
 
@@ -381,7 +381,7 @@ FEW_STREAMS, MANY_STREAMS = 4, 32
 MIXES = ((COPIES, FEW_STREAMS), (CHUNK, FEW_STREAMS), (CHUNK, MANY_STREAMS))
 
 
-class HostCalls(NamedTuple):
+class CallCosts(NamedTuple):
     """Seconds of calls that wait for nothing: numbers of :class:`streamsim.device.profile.Host`."""
 
     copy_s: float
@@ -487,24 +487,18 @@ def spans_of(timeline: Timeline) -> Spans:
 
 
 def timeline_of(schedule: Schedule, spans: Spans) -> Timeline:
-    """Return the measured time line of ``schedule`` from a record. Raises InputError if it is another schedule's."""
-    columns = MeasuredColumns(schedule, 0)
-    ran = [(index, *engine_of(op)) for index, op in enumerate(schedule.ops) if engine_of(op)[0] != NOTHING]
+    """Return the measured time line of ``schedule``: an op that is no copy or kernel ran on no engine.
+
+    Raises InputError if the spans are another schedule's.
+    """
+    engines = array("q", (engine_of(op)[0] for op in schedule.ops))
+    ran = [op for op, engine in enumerate(engines) if engine != NOTHING]
     if len(ran) != len(spans.start_ns):
         raise InputError(f"timeline: has {len(spans.start_ns)} ops where the schedule has {len(ran)}; trace it again")
-    for (index, engine, size), start_ns, end_ns in zip(ran, spans.start_ns, spans.end_ns, strict=True):
-        columns.put(index, Activity(engine, start_ns, end_ns, size, 0))
-    return columns.timeline()
-
-
-class Activity(NamedTuple):
-    """A copy or kernel that ran: its engine, the card's times in ns, bytes (0 for a kernel) and CUPTI's stream."""
-
-    engine: int
-    start_ns: int
-    end_ns: int
-    bytes: int
-    stream: int
+    unknown, start, end = (array("q", [NOTHING]) * len(engines) for _ in range(3))
+    for op, start_ns, end_ns in zip(ran, spans.start_ns, spans.end_ns, strict=True):
+        start[op], end[op] = start_ns, end_ns
+    return Timeline(schedule, ENGINES, engines, unknown, unknown, unknown, start, end)
 
 
 def engine_of(op: Op) -> tuple[int, int]:
@@ -512,29 +506,6 @@ def engine_of(op: Op) -> tuple[int, int]:
     if isinstance(op, Copy):
         return (H2D if op.direction == "h2d" else D2H), op.bytes
     return (COMPUTE, 0) if isinstance(op, Kernel) else (NOTHING, 0)
-
-
-class MeasuredColumns:
-    """The columns of a measured time line, filled op by op. ``zero_ns``: its time 0 on the card's clock."""
-
-    def __init__(self, schedule: Schedule, zero_ns: int) -> None:
-        self._schedule = schedule
-        self._zero = zero_ns
-        n = len(schedule.ops)
-        self._engine, self._start, self._end = (array("q", [NOTHING]) * n for _ in range(3))
-
-    def put(self, op: int, activity: Activity) -> None:
-        """Enter the activity of op number ``op``. Raises InputError if it is another op's."""
-        engine, size = engine_of(self._schedule.ops[op])
-        if (engine, size) != (activity.engine, activity.bytes):
-            raise InputError(f"the profiler has seen another op than ops[{op}]: no measured time line; try again")
-        self._engine[op] = engine
-        self._start[op], self._end[op] = activity.start_ns - self._zero, activity.end_ns - self._zero
-
-    def timeline(self) -> Timeline:
-        """Return the time line. An op that was not entered ran on no engine."""
-        unknown = array("q", [NOTHING]) * len(self._schedule.ops)
-        return Timeline(self._schedule, ENGINES, self._engine, unknown, unknown, unknown, self._start, self._end)
 
 
 SCHEMA_VERSION = 3
@@ -553,7 +524,7 @@ class Machine(msgspec.Struct, frozen=True):
     python: str
 
 
-class Program(msgspec.Struct, frozen=True, omit_defaults=True):
+class ProgramTimes(msgspec.Struct, frozen=True, omit_defaults=True):
     """The language of a recipe that was written as a program, and the measurements beside it, in seconds.
 
     - ``kernels_s``, ``chunks_s``: each kernel alone, over all the work and over the largest chunk; empty if not
@@ -598,7 +569,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
     issue_s: Times = ()
     timeline: Spans | None = None
     group: int = 0
-    program: Program | None = None
+    program: ProgramTimes | None = None
     paces_s: Times = ()
     links_s: Times = ()
 

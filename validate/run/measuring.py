@@ -31,7 +31,7 @@ from streamsim_validate.gpu import (
     union,
 )
 from streamsim_validate.progress import OnStep, quietly, shuffled_rounds
-from streamsim_validate.records import Entry, Program, Recipe, config_of, digest, to_times
+from streamsim_validate.records import Entry, ProgramTimes, Recipe, config_of, digest, to_times
 
 Seconds = Mapping[str, Sequence[float]]  # by the name of a time in an entry
 
@@ -64,11 +64,13 @@ class Planned(msgspec.Struct, frozen=True):
         assert self.recipe is not None
         return config_of(self.recipe)
 
-    def entry(self, status: str, verified: bool, group: int, seconds: Seconds, program: Program | None = None) -> Entry:
+    def entry(
+        self, status: str, verified: bool, group: int, seconds: Seconds, program: ProgramTimes | None = None
+    ) -> Entry:
         """Return the entry of a record. Programs with probes of their own stand in no group."""
         samples: dict[str, Any] = {name: to_times(values) for name, values in seconds.items()}
         if self.is_probed:
-            samples |= {"program": program or Program(str(self.language))}
+            samples |= {"program": program or ProgramTimes(str(self.language))}
         return Entry(
             key=self.key,
             digest=digest(self.schedule),
@@ -92,7 +94,7 @@ class Ready(ABC):
     """
 
     verified = True
-    program: Program | None = None
+    program: ProgramTimes | None = None
 
     @abstractmethod
     def run(self, repeats: int) -> Seconds:

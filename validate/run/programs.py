@@ -47,7 +47,7 @@ from streamsim_validate.gpu import (
     probes,
 )
 from streamsim_validate.progress import OnStep
-from streamsim_validate.records import CHUNK_ROUND, LINEAR_ROUND, LINK_PAIR, PACE_ROUND, Program, to_times
+from streamsim_validate.records import CHUNK_ROUND, LINEAR_ROUND, LINK_PAIR, PACE_ROUND, ProgramTimes, to_times
 from streamsim_validate.run.measuring import Planned, Ready, Runner, Seconds, SkippedError
 
 CUDA: Language = "cuda-c++"
@@ -64,7 +64,7 @@ CHAIN_LENGTH = 20  # launches
 Pace = tuple[float, float]  # seconds of a round of calls, and of a copy each way at once
 
 
-class Result(NamedTuple):
+class ProgramRun(NamedTuple):
     """The times that a program printed, in seconds for each of its runs.
 
     - ``issue_s``: until all was issued. ``wall_s``: until all was done.
@@ -127,7 +127,7 @@ def function_of(path: str) -> Callable[..., object]:
 # In a language
 
 
-class Python:
+class PythonRunner:
     """A runner of programs in CuPy or PyTorch. ``function``: the user's kernels in place of the stand-in.
 
     ``both_s``: measures a copy each way at once, for programs with probes. Raises InputError if the library cannot be
@@ -166,31 +166,20 @@ class Python:
         exec(compile(text, f"the program in {self._language}", "exec"), names)  # what streamsim wrote itself
         return names
 
-    def run(
-        self,
-        workload: Workload,
-        config: Config,
-        repeats: int,
-        work: int = 1,
-        times: int = 1,
-        is_probed: bool = False,
-    ) -> Result:
-        """Write and load a program, and run it ``repeats`` times. Raises InputError if it cannot be written.
-
-        ``work``: rounds of the stand-in. ``times``: how often it makes each launch. ``is_probed``: with a round of
-        calls and a copy each way at once just before and just after each run.
-        """
-        names, kind = self._loaded(workload, config), PACE_ROUND
-        if is_probed:
+    def run(self, item: Planned, repeats: int) -> ProgramRun:
+        """Write and load a program, and run it ``repeats`` times. Raises InputError if it cannot be written."""
+        workload, kind = item.workload, PACE_ROUND
+        names = self._loaded(workload, item.config)
+        if item.is_probed:
             kind = LINEAR_ROUND if _is_linear(workload) else CHUNK_ROUND  # which enters a stream as the loop does
             names["time"] = _PacedClock(lambda: self._pace(kind))
         if workload.kernels:
-            names[FUNCTION] = self._kernels(workload, names[FUNCTION], times)
-        given = names["DEFAULTS"] | {"repeat": repeats} | ({"work": work} if workload.kernels else {})
+            names[FUNCTION] = self._kernels(workload, names[FUNCTION], item.times)
+        given = names["DEFAULTS"] | {"repeat": repeats} | ({"work": item.work} if workload.kernels else {})
         with collector_off():
             found = names["measure"](**given)
-        result = Result(bool(found["verified"]), found["issue_s"], found["wall_s"])
-        if is_probed:
+        result = ProgramRun(bool(found["verified"]), found["issue_s"], found["wall_s"])
+        if item.is_probed:
             paces_s, links_s = zip(*names["time"].paces[-repeats:], strict=True)
             result = result._replace(paces_s=paces_s, links_s=links_s, pace=kind)
         return result
@@ -272,8 +261,8 @@ class _PacedClock:
         return now_s
 
 
-class Cuda:
-    """A runner of programs in C++, with the methods of :class:`Python`: compiled with nvcc in a folder of its own."""
+class CudaRunner:
+    """A runner of programs in C++, like :class:`PythonRunner`: compiled with nvcc in a folder of its own."""
 
     has_own = False
 
@@ -286,36 +275,27 @@ class Cuda:
         texts = [probes()]
         for item in items:
             with suppress(InputError):  # the error is raised again when the program is to run
-                texts.append(paced(self._program(item.workload, item.config)[0], TURNS))
+                texts.append(paced(self._text(item), TURNS))
         self._compiled.prepare(texts, on_step)
 
-    def run(
-        self,
-        workload: Workload,
-        config: Config,
-        repeats: int,
-        work: int = 1,
-        times: int = 1,
-        is_probed: bool = False,
-    ) -> Result:
-        """Compile and run one program, as :meth:`Python.run` does."""
-        text, words = self._program(workload, config, repeats, work, times)
-        names = [*SAID, *(("paces_s", "links_s") if is_probed else ())]
-        return Result(*self._compiled.said(paced(text, TURNS) if is_probed else text, words, names))
-
-    def _program(
-        self, workload: Workload, config: Config, repeats: int = 1, work: int = 1, times: int = 1
-    ) -> tuple[str, list[str]]:
-        """Return the program of the pattern, and its arguments, which give the numbers."""
-        code_of(workload, config, CUDA)  # raises for numbers that it refuses
-        pattern = replace(config, chunks=1, streams=1, buffers=config.buffers and 1)
-        kernels = tuple(replace(kernel, launches=kernel.launches * times) for kernel in workload.kernels)
-        text = code_of(replace(workload, kernels=kernels), pattern, CUDA)
+    def run(self, item: Planned, repeats: int) -> ProgramRun:
+        """Compile and run one program, as :meth:`PythonRunner.run` does. Its arguments give the numbers."""
+        text, config = self._text(item), item.config
         numbers = {"chunks": config.chunks, "repeat": repeats}
         numbers |= {} if config.own_streams else {"streams": config.streams}
         numbers |= {} if config.buffers is None else {"buffers": config.buffers}
-        numbers |= {"work": work} if workload.kernels else {}
-        return text, [word for name, value in numbers.items() for word in (f"--{name}", str(value))]
+        numbers |= {"work": item.work} if item.workload.kernels else {}
+        words = [word for name, value in numbers.items() for word in (f"--{name}", str(value))]
+        names = [*SAID, *(("paces_s", "links_s") if item.is_probed else ())]
+        return ProgramRun(*self._compiled.said(paced(text, TURNS) if item.is_probed else text, words, names))
+
+    def _text(self, item: Planned) -> str:
+        """Return the program of the pattern. Raises InputError for numbers that it refuses."""
+        workload, config = item.workload, item.config
+        code_of(workload, config, CUDA)
+        pattern = replace(config, chunks=1, streams=1, buffers=config.buffers and 1)
+        kernels = tuple(replace(kernel, launches=kernel.launches * item.times) for kernel in workload.kernels)
+        return code_of(replace(workload, kernels=kernels), pattern, CUDA)
 
     def kernels_s(self, workload: Workload, elements: int) -> tuple[float, ...]:
         """Return the seconds of each kernel over ``elements`` elements, alone on the card."""
@@ -331,7 +311,10 @@ class Cuda:
         self._compiled.close()
 
 
-class Link:
+LanguageRunner = PythonRunner | CudaRunner
+
+
+class LinkMeter:
     """A copy each way at once, which shows what other users of the host leave of the link."""
 
     def __init__(self, gpu: Gpu) -> None:
@@ -357,7 +340,7 @@ class Programs(Runner):
     """A runner of programs in languages, each by its own runner, or by none for the reason given."""
 
     def __init__(
-        self, gpu: Gpu, runners: Mapping[Language, Python | Cuda | SkippedError], link: Link | None = None
+        self, gpu: Gpu, runners: Mapping[Language, LanguageRunner | SkippedError], link: LinkMeter | None = None
     ) -> None:
         self._gpu, self._runners, self._link = gpu, runners, link
 
@@ -368,26 +351,30 @@ class Programs(Runner):
         Raises InputError if the language's library cannot be imported, or the file has no function.
         """
         if language == CUDA:
-            return cls(gpu, {CUDA: Cuda(gpu.number)})
-        return cls(gpu, {language: Python(language, gpu.number, function_of(kernels[0]) if kernels else None)})
+            return cls(gpu, {CUDA: CudaRunner(gpu.number)})
+        return cls(gpu, {language: PythonRunner(language, gpu.number, function_of(kernels[0]) if kernels else None)})
 
     @classmethod
     def probed(cls, gpu: Gpu, languages: Sequence[Language] = LANGUAGES) -> "Programs":
         """Return the runner of programs with probes. Those of a language that is not here are skipped."""
-        link = Link(gpu)
-        runners: dict[Language, Python | Cuda | SkippedError] = {}
+        link = LinkMeter(gpu)
+        runners: dict[Language, LanguageRunner | SkippedError] = {}
         for language in languages:
             try:
                 if reason := why_not(language):
                     raise SkippedError(reason if language == CUDA else f"{language} {reason}")
-                made = Cuda(gpu.number) if language == CUDA else Python(language, gpu.number, None, link.both_s)
+                made = (
+                    CudaRunner(gpu.number)
+                    if language == CUDA
+                    else PythonRunner(language, gpu.number, None, link.both_s)
+                )
                 runners[language] = made
             except InputError as error:
                 runners[language] = SkippedError(one_line(str(error).removeprefix(f"--as {language}: ")))
         return cls(gpu, runners, link)
 
     @property
-    def own(self) -> Python | Cuda:
+    def own(self) -> LanguageRunner:
         """The only runner."""
         (runner,) = self._runners.values()
         assert not isinstance(runner, SkippedError)
@@ -425,7 +412,7 @@ class Programs(Runner):
 class _Program(Ready):
     """A program that is ready."""
 
-    def __init__(self, gpu: Gpu, item: Planned, runner: Python | Cuda) -> None:
+    def __init__(self, gpu: Gpu, item: Planned, runner: LanguageRunner) -> None:
         self._gpu, self._item, self._runner = gpu, item, runner
         if item.is_probed:
             elements = item.workload.elements or 1
@@ -433,12 +420,12 @@ class _Program(Ready):
                 whole, part = (
                     runner.kernels_s(item.workload, size) for size in (elements, -(-elements // item.config.chunks))
                 )
-            self.program = Program(str(item.language), to_times(whole), to_times(part))
+            self.program = ProgramTimes(str(item.language), to_times(whole), to_times(part))
 
     def run(self, repeats: int) -> Seconds:
         item = self._item
         with one_line_errors(self._gpu, item.key, Exception):
-            found = self._runner.run(item.workload, item.config, repeats, item.work, item.times, item.is_probed)
+            found = self._runner.run(item, repeats)
         if not found.verified:
             raise InputError("its output is not that of the serial program; its time does not count")
         if self.program is None:
