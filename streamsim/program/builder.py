@@ -18,7 +18,7 @@ raises InputError.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, NoReturn, TypeVar
 
@@ -46,7 +46,7 @@ from streamsim.program.schedule import (
     WaitEvent,
 )
 from streamsim.program.workload import Workload
-from streamsim.text import parse_bytes, parse_count, parse_seconds, parse_share, short, shown
+from streamsim.text import parse_bytes, parse_seconds, short, shown
 
 Number = TypeVar("Number", int, float)
 
@@ -137,36 +137,19 @@ class Stream:
         duration: float | str | None = None,
         name: str = "kernel",
         *,
-        elements: int | str = 0,
-        parameter: int = 0,
-        fill: float | str | None = None,
         reads: Memory | Sequence[Memory] = (),
         writes: Memory | Sequence[Memory] = (),
-        threads: int | str = 0,
-        share: float | str = 1.0,
-        parts: Iterable[tuple[float | str, float | str]] = (),
+        **fields: Any,
     ) -> None:
         """Launch a kernel that takes ``duration`` alone on the card, in seconds or as text.
 
         Without a duration, the device's table gives the time of the kernel ``name`` for its ``elements`` and
-        ``parameter``. ``reads`` and ``writes``: the device memory that the kernel uses. The other arguments are fields
-        of :class:`Kernel`.
+        ``parameter``. ``reads`` and ``writes``: the device memory that the kernel uses. ``fields``: other fields of
+        :class:`Kernel`.
         """
-        self._ops.append(
-            Kernel(
-                self.number,
-                name,
-                _read(parse_count, elements, "elements"),
-                parameter,
-                None if duration is None else _read(parse_seconds, duration, "duration"),
-                None if fill is None else _read(parse_share, fill, "fill"),
-                self._touched("reads", reads),
-                self._touched("writes", writes),
-                _read(parse_share, share, "share"),
-                _read(parse_count, threads, "threads"),
-                tuple(map(_part, parts)),
-            )
-        )
+        seconds = None if duration is None else _read(parse_seconds, duration, "duration")
+        fields |= {"reads": self._touched("reads", reads), "writes": self._touched("writes", writes)}
+        self._ops.append(Kernel(self.number, name, duration_s=seconds, **fields))
 
     def record(self, event: Event | None = None) -> Event:
         """Record ``event`` (default: a new one), which completes when all earlier ops of the stream have. Return it."""
@@ -289,12 +272,6 @@ def _one_size(to: Side, source: Side) -> int:
     if not sizes or sizes[0] != sizes[-1]:
         raise InputError(f"to = {shown(to)}, source = {shown(source)}: a copy needs one size, such as 64MiB")
     return sizes[0]
-
-
-def _part(part: tuple[float | str, float | str]) -> tuple[float, float]:
-    if not isinstance(part, list | tuple) or len(part) != 2:
-        raise InputError(f"parts: {shown(part)}: expected a share and its time, as (0.5, '9us')")
-    return _read(parse_share, part[0], "part"), _read(parse_seconds, part[1], "part")
 
 
 # Pipelines: workloads cut into chunks and issued by a loop.

@@ -106,9 +106,7 @@ SizeText = int | str
 KernelText = float | str | WorkloadKernel
 
 
-def parse_fill(text: str, field: str) -> float:
-    """Return the share of the card from text such as "50%". Raises InputError naming ``field``."""
-    return parse_share(text, field, least=LEAST_FILL)
+parse_fill = partial(parse_share, least=LEAST_FILL)  # of a share of the card such as "50%"
 
 
 def _one_of(words: tuple[str, ...], text: str, field: str) -> str:
@@ -157,7 +155,10 @@ def workload_of_sizes(
     if elements is not None:
         inputs = [per_element("h2d", size, elements) for size in inputs]
         outputs = [per_element("d2h", size, elements) for size in outputs]
-    host = {"host_work_s": _seconds("host_work", host_work), "host_load_s": _seconds("host_load", host_load)}
+    host = {
+        f"{name}_s": parse_seconds(time, name, least=0.0) if isinstance(time, str) else time
+        for name, time in (("host_work", host_work), ("host_load", host_load))
+    }
     return Workload(
         elements=elements,
         inputs=tuple(inputs),
@@ -165,17 +166,13 @@ def workload_of_sizes(
         kernels=_numbered([kernel_given(kernel) for kernel in kernels]),
         h2d_once=tuple(_sizes("h2d_once", h2d_once)),
         d2h_once=tuple(_sizes("d2h_once", d2h_once)),
-        **{field: seconds for field, seconds in host.items() if seconds != 0},  # type: ignore[arg-type]
+        **host,  # type: ignore[arg-type]
     )
 
 
 def _sizes(field: str, sizes: Sequence[SizeText]) -> list[int]:
     check_listed(field, sizes)
     return [parse_bytes(size, field) if isinstance(size, str) else size for size in sizes]
-
-
-def _seconds(field: str, time: float | str) -> float:
-    return parse_seconds(time, field, least=0.0) if isinstance(time, str) else time
 
 
 def kernel_given(kernel: KernelText, field: str = "kernel") -> WorkloadKernel:
@@ -392,7 +389,7 @@ def write_schedule(
 
 def write_workload(workload: Workload, path: str | os.PathLike[str]) -> None:
     """Save ``workload`` as TOML. Raises InputError if the file cannot be written."""
-    write_text(dump_workload(workload), path)
+    write_text(dump_toml(workload), path)
 
 
 def dump_schedule(
@@ -415,11 +412,6 @@ def dump_schedule(
         return encode(head)[:-1] + b',"ops":[\n' + ops + b"\n]" + tail + b"}\n"
     except UnicodeEncodeError as error:
         raise InputError(f"schedule: {shown(error.object)} is not text that UTF-8 can hold") from None
-
-
-def dump_workload(workload: Workload) -> str:
-    """Return ``workload`` as TOML."""
-    return dump_toml(workload)
 
 
 def parse_schedule(data: bytes, where: str = "schedule") -> Schedule:

@@ -59,6 +59,12 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
                     raise InputError(f"{field}[{k}].duration_s: is missing; a layer's kernels say how long they take")
                 kernel.launch_s(0)
 
+    def names(self, first: int) -> list[str]:
+        """Return the name of each of the repeats; ``first``: the number of the first one in its model."""
+        if not self.name:
+            return [f"layer{first + k}" for k in range(self.repeats)]
+        return [self.name] if self.repeats == 1 else [f"{self.name}.{k}" for k in range(self.repeats)]
+
 
 class LayerStep(NamedTuple):
     """One layer of a model: its name, the bytes of its weights, and its kernels in both directions."""
@@ -119,7 +125,7 @@ class Layers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     def _check_names(self) -> None:
         seen: set[str] = set()
         for i, layer in enumerate(self.layers):
-            for name in _names(layer, len(seen)):
+            for name in layer.names(len(seen)):
                 if name in seen:
                     raise InputError(
                         f"layers[{i}].name = {shown(layer.name)}: another layer is called {shown(name)}; rename one, or"
@@ -143,7 +149,7 @@ class Layers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         found: list[LayerStep] = []
         for layer in self.layers:
             what = layer.weight_bytes, layer.kernels, layer.backward
-            found += [LayerStep(name, *what) for name in _names(layer, len(found))]
+            found += [LayerStep(name, *what) for name in layer.names(len(found))]
         return tuple(found)
 
     @property
@@ -193,13 +199,6 @@ class Layers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     def __repr__(self) -> str:
         return short(f"Layers({self.name}: {self.words})" if self.name else f"Layers({self.words})")
-
-
-def _names(layer: Layer, first: int) -> list[str]:
-    """Return the names of the steps of a layer; ``first``: the number of its first step."""
-    if not layer.name:
-        return [f"layer{first + k}" for k in range(layer.repeats)]
-    return [layer.name] if layer.repeats == 1 else [f"{layer.name}.{k}" for k in range(layer.repeats)]
 
 
 def _launch(kernel: WorkloadKernel) -> Kernel:

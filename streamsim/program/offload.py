@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import Any
 
 import msgspec
 
@@ -56,20 +57,19 @@ class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def numbers(self, layers: Layers) -> frozenset[int]:
         """Return the numbers of the layers that stay on the card. Raises InputError for an unknown name."""
         check_layers(layers)
-        known: dict[str, list[int]] = {}
-        for number, step in enumerate(layers.steps):
-            known.setdefault(step.name, []).append(number)
-        first = 0
+        known: dict[str, set[int]] = {}
+        number = 0
         for layer in layers.layers:
-            if layer.name:
-                known.setdefault(layer.name, list(range(first, first + layer.repeats)))
-            first += layer.repeats
+            for name in layer.names(number):
+                for one in {name, layer.name or name}:
+                    known.setdefault(one, set()).add(number)
+                number += 1
         for name in self.resident:
             if name not in known:
                 nearest = get_close_matches(name, known, n=1)
                 hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
                 raise InputError(f"resident = {shown(name)}: no layer has this name{hint}")
-        return frozenset(number for name in self.resident for number in known[name])
+        return frozenset().union(*(known[name] for name in self.resident))
 
     def device_bytes(self, layers: Layers) -> int:
         """Return the bytes that the program holds on the card: resident layers, buffers, and the reserve."""
@@ -174,16 +174,10 @@ class _OffloadProgram:
 
 def launch(stream: Stream, step: LayerStep, is_backward: bool, weights: Memory, activations: Sequence[Memory]) -> None:
     """Launch the kernels of a layer: they read its weights, and write ``activations``."""
+    read = weights[: step.weight_bytes]
     for op in step.launches(is_backward):
-        stream.kernel(
-            op.duration_s,
-            op.name,
-            parameter=op.parameter,
-            fill=op.fill,
-            threads=op.threads,
-            reads=weights[: step.weight_bytes],
-            writes=activations,
-        )
+        fields: dict[str, Any] = {"parameter": op.parameter, "fill": op.fill, "threads": op.threads}
+        stream.kernel(op.duration_s, op.name, reads=read, writes=activations, **fields)
 
 
 def activations(program: Program, n_bytes: int) -> tuple[Memory, ...]:

@@ -9,7 +9,7 @@ the legacy default stream). Events are numbered 0, 1, ... below ``Schedule.event
 """
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal, NoReturn, get_args
+from typing import ClassVar, Literal, get_args
 
 import msgspec
 
@@ -120,10 +120,10 @@ class Copy(_IssuedCall, frozen=True, tag_field="op", tag="copy"):
         check_whole("stream", self.stream, 0, LARGEST_COUNT)
         if self.blocking is not False and self.blocking is not True:
             check_is("blocking", self.blocking, bool)
-        if self.host is not None and (type(self.host) is not Region or self.host.bytes != self.bytes):
-            self._refuse("host", self.host)
-        if self.device is not None and (type(self.device) is not Region or self.device.bytes != self.bytes):
-            self._refuse("device", self.device)
+        for field, side in (("host", self.host), ("device", self.device)):
+            if side is not None and (type(side) is not Region or side.bytes != self.bytes):
+                check_is(field, side, Region)
+                raise InputError(f"{field}.bytes = {side.bytes}: differs from the copy's bytes = {self.bytes}")
 
     def uses_host(self, names: frozenset[str]) -> bool:
         """Return True if the host memory is in a buffer with one of these ``names``, such as the pageable ones."""
@@ -134,10 +134,6 @@ class Copy(_IssuedCall, frozen=True, tag_field="op", tag="copy"):
         if self.uses_host(pageable):
             return self.direction == "d2h" or (self.blocking and self.stream != LEGACY_STREAM)
         return self.blocking
-
-    def _refuse(self, field: str, side: Region) -> NoReturn:
-        check_is(field, side, Region)
-        raise InputError(f"{field}.bytes = {side.bytes}: differs from the copy's bytes = {self.bytes}")
 
 
 class Kernel(_IssuedCall, frozen=True, tag_field="op", tag="kernel"):
@@ -195,16 +191,13 @@ class Kernel(_IssuedCall, frozen=True, tag_field="op", tag="kernel"):
 
 def _check_parts(parts: tuple[tuple[float, float], ...]) -> None:
     check_tuple("parts", parts, tuple)
-    last_share, last_s = 0.0, 0.0
-    for k, part in enumerate(parts):
+    for k, (part, before) in enumerate(zip(parts, ((0.0, 0.0), *parts), strict=False)):
         if len(part) != 2:
             raise InputError(f"parts[{k}] = {part!r}: expected (share, seconds)")
-        share, seconds = part
-        check_number(f"parts[{k}][0]", share, LEAST_SHARE, 1.0)
-        check_number(f"parts[{k}][1]", seconds, 0.0, LONGEST_S)
-        if share <= last_share or seconds < last_s:
+        check_number(f"parts[{k}][0]", part[0], LEAST_SHARE, 1.0)
+        check_number(f"parts[{k}][1]", part[1], 0.0, LONGEST_S)
+        if part[0] <= before[0] or part[1] < before[1]:
             raise InputError(f"parts[{k}] = {part!r}: expected a larger part than the one before, and no less time")
-        last_share, last_s = share, seconds
 
 
 class _EventCall(_IssuedCall, frozen=True):
@@ -246,10 +239,9 @@ class Synchronize(_IssuedCall, frozen=True, tag_field="op", tag="synchronize"):
             check_is("name", self.name, str)
         if self.stream is not None and self.event is not None:
             raise InputError(f"event = {self.event!r}: synchronise on a stream or on an event, not on both")
-        if self.stream is not None:
-            check_whole("stream", self.stream, 0, LARGEST_COUNT)
-        if self.event is not None:
-            check_whole("event", self.event, 0, LARGEST_COUNT)
+        for field in ("stream", "event"):
+            if getattr(self, field) is not None:
+                check_whole(field, getattr(self, field), 0, LARGEST_COUNT)
 
 
 class HostWork(_Frozen, frozen=True, tag_field="op", tag="work"):
@@ -335,7 +327,10 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             check_choice(f"streams[{i}]", kind, STREAM_KINDS)
         if not self.ops:
             raise InputError("ops = []: an empty schedule has nothing to predict; add at least one op")
-        _check_names(self.buffers)
+        names = [buffer.name for buffer in self.buffers]
+        if len(set(names)) < len(names):
+            i = next(i for i, name in enumerate(names) if name in names[:i])
+            raise InputError(f"buffers[{i}].name = {names[i]!r}: another buffer has this name; rename one")
         _check_ops(self)
         if self.launch == "graph":
             _check_capturable(self)
@@ -375,14 +370,6 @@ def check_schedule(field: str, value: object) -> None:
     """Raise InputError unless ``value`` is a Schedule; a workload must be cut into one first."""
     if not isinstance(value, Schedule):
         raise InputError(f"{field} = {shown(value)}: expected a Schedule, such as depth_first() makes of a workload")
-
-
-def _check_names(buffers: tuple[Buffer, ...]) -> None:
-    seen: set[str] = set()
-    for i, buffer in enumerate(buffers):
-        if buffer.name in seen:
-            raise InputError(f"buffers[{i}].name = {buffer.name!r}: another buffer has this name; rename one")
-        seen.add(buffer.name)
 
 
 def _check_ops(schedule: Schedule) -> None:

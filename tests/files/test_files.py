@@ -23,6 +23,7 @@ from streamsim.device import (
     write_device,
 )
 from streamsim.errors import Notice
+from streamsim.files import dump_toml
 from streamsim.program import (
     Buffer,
     Copy,
@@ -32,7 +33,6 @@ from streamsim.program import (
     Workload,
     WorkloadKernel,
     dump_schedule,
-    dump_workload,
     parse_schedule,
     parse_workload,
     read_schedule,
@@ -95,7 +95,7 @@ def any_devices(draw: st.DrawFn) -> Device:
 @given(any_schedules(), workloads, any_devices())
 def test_what_is_written_comes_back_exactly(schedule: Schedule, workload: Workload, device: Device) -> None:
     assert parse_schedule(dump_schedule(schedule)) == schedule
-    assert parse_workload(dump_workload(workload)) == workload
+    assert parse_workload(dump_toml(workload)) == workload
     assert parse_device(dump_device(device)) == device
 
 

@@ -18,10 +18,10 @@ from strategies import make_device, pipeline_of
 
 from streamsim.device import dump_device, parse_device, read_device
 from streamsim.errors import InputError
+from streamsim.files import dump_toml
 from streamsim.program import (
     LARGEST_JSON_BYTES,
     dump_schedule,
-    dump_workload,
     parse_schedule,
     parse_workload,
     read_schedule,
@@ -164,7 +164,7 @@ def mutated(draw: st.DrawFn, original: bytes) -> bytes:
     st.one_of(
         st.tuples(st.just((parse_schedule, dump_schedule)), st.binary() | mutated(SCHEDULE_BYTES)),
         st.tuples(st.just((parse_device, dump_device)), st.binary() | mutated(dump_device(make_device()).encode())),
-        st.tuples(st.just((parse_workload, dump_workload)), st.binary() | mutated(WORKLOAD.encode())),
+        st.tuples(st.just((parse_workload, dump_toml)), st.binary() | mutated(WORKLOAD.encode())),
     )
 )
 def test_any_bytes_are_a_value_that_comes_back_exactly_or_an_error_of_one_line(

@@ -32,7 +32,8 @@ from mutations import (
 from streamsim import Workload, WorkloadKernel, build, load_device
 from streamsim.cli import app
 from streamsim.device import dump_device
-from streamsim.program import dump_schedule, dump_workload
+from streamsim.files import dump_toml
+from streamsim.program import dump_schedule
 from streamsim.search import sweep_of, write_sweep
 from streamsim_validate.cli import app as validator
 from streamsim_validate.records import Header, RunBegins, RunEnds, read_record
@@ -97,7 +98,7 @@ def schedules() -> list[Input]:
 @cache
 def workloads() -> list[Input]:
     """A file of arrays and kernels."""
-    text, few = dump_workload(WORKLOAD), " ".join(MOST_FEW)
+    text, few = dump_toml(WORKLOAD), " ".join(MOST_FEW)
     return [
         *_of("streamsim", "w.toml", text, "predict FILE --json", "predict FILE", f"best FILE {few} --json"),
         *_of(

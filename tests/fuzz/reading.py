@@ -11,9 +11,9 @@ from typing import Any
 
 from streamsim.device import changed, dump_device, load_device, parse_device, parse_settings, read_device
 from streamsim.errors import InputError, Notice
+from streamsim.files import dump_toml
 from streamsim.program import (
     dump_schedule,
-    dump_workload,
     parse_kernel,
     parse_schedule,
     parse_workload,
@@ -71,7 +71,7 @@ def _setting(text: str) -> None:
 
 FILES: dict[str, Callable[[Path], bool]] = {
     "schedule": _and_again(read_schedule, dump_schedule, parse_schedule),
-    "workload": _and_again(read_workload, dump_workload, parse_workload),
+    "workload": _and_again(read_workload, dump_toml, parse_workload),
     "device": _and_again(read_device, dump_device, parse_device),
     "sweep": _done(lambda path: sweep_of(read_asked(path))),
     "record": _done(read_record),

@@ -32,7 +32,7 @@ def test_copies_and_a_kernel_over_two_streams() -> None:
     load.copy_in(x, h)
     loaded = load.record()
     work.wait(loaded)
-    work.kernel("0.57ms", "scale", elements="16Mi", writes=x)
+    work.kernel("0.57ms", "scale", elements=16 * MIB, writes=x)
     work.copy_out(h, x)
     loaded.synchronize()
     work.synchronize()
@@ -103,7 +103,7 @@ def test_an_event_may_be_recorded_again_or_never() -> None:
 
 def test_a_schedule_is_what_was_issued_so_far() -> None:
     p = Program()
-    p.stream().kernel(1e-6, parts=[("1/4", "0.5us")], share="50%", fill="1/2", threads="1Ki")
+    p.stream().kernel(1e-6, parts=((0.25, 0.5e-6),), share=0.5, fill=0.5, threads=1024)
     first = p.schedule()
     p.synchronize()
     kernel = Kernel(1, duration_s=1e-6, fill=0.5, share=0.5, threads=1024, parts=((0.25, 0.5e-6),))

@@ -137,7 +137,7 @@ BUILDER: list[tuple[Callable[[], object], str]] = [
     (lambda: S.copy_in(X[:8], H), "to = x[0:8] (device), source = h[0:64] (pinned): a copy needs one size"),
     (lambda: S.copy_in(), "to = None, source = None: a copy needs one size"),
     (lambda: S.copy_in(8, "16B"), "to = 8, source = '16B': a copy needs one size"),
-    (lambda: S.kernel(1e-6, parts=[0.5]), "parts: 0.5: expected a share and its time"),  # type: ignore[list-item]
+    (lambda: S.kernel(1e-6, parts=(0.5,)), "parts[0] = 0.5: expected a tuple"),
     (lambda: S.copy_in("64M"), "size = '64M': expected a size"),
     (lambda: S.kernel("5 parsecs"), "duration = '5 parsecs': expected a time"),
     (lambda: X[60:65], "x[60:65]: expected whole numbers of bytes, the smaller first, from 0 to 64"),

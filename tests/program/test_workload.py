@@ -14,6 +14,7 @@ from streamsim.analysis import check_room, predict
 from streamsim.checks import MOST_CHUNKS
 from streamsim.device import device_names, load_device, part_s, with_memory_limit
 from streamsim.errors import InputError, NoRoomError
+from streamsim.files import dump_toml
 from streamsim.model import simulate
 from streamsim.program import (
     ALIGN_BYTES,
@@ -26,7 +27,6 @@ from streamsim.program import (
     WorkloadKernel,
     breadth_first,
     depth_first,
-    dump_workload,
     parse_kernel,
     parse_workload,
     prefetch,
@@ -293,7 +293,7 @@ def test_a_workload_file_takes_what_the_command_line_takes() -> None:
         "scale", 4e-3, fill=0.5, threads=65536, latency_s=3e-6, points=(Point(0.5, 9e-6),)
     )
     assert workload.kernels[2] == WorkloadKernel(duration_s=0.004)
-    assert parse_workload(dump_workload(workload)) == workload
+    assert parse_workload(dump_toml(workload)) == workload
 
 
 # -- laws of predictions ----------------------------------------------------------------------------------------------
