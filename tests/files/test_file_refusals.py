@@ -126,11 +126,9 @@ PLACES = [  # what is said by those who read, and by those who write
     ("file/x", "not a directory", "not a directory"),
     ("x" * 300, "file name too long", "file name too long"),
     ("a\0b", "embedded null byte", "embedded null byte"),
-    ("none", "no such file", None),
     ("/dev/null", "is not a regular file", None),
     ("/proc/x", "no such file", "no such file|permission"),
 ]
-UNWRITABLE = Schedule((Copy("h2d", 4, 1),), ("blocking",), name="\ud800")
 
 
 @pytest.mark.parametrize(("place", "unread", "unwritten"), PLACES)
@@ -139,15 +137,13 @@ def test_a_place_that_cannot_be_read_or_written_is_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("before")
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    readers: tuple[Callable[[Path], object], ...] = (read_schedule, read_workload, read_device)
-    actions: list[tuple[Callable[[], object], str]] = [(partial(read, Path(place)), unread) for read in readers]
-    actions += [] if unwritten is None else [(partial(write_text, "text", Path(place)), unwritten)]
-    for action, said in actions:
-        with pytest.raises(InputError, match=said) as caught:
-            action()
-        assert str(caught.value).isprintable()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "loop"]
+    for read in (read_schedule, read_workload, read_device):
+        with pytest.raises(InputError, match=unread):
+            read(Path(place))
+    if unwritten is not None:
+        with pytest.raises(InputError, match=unwritten):
+            write_text("text", Path(place))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "before"
 
 
@@ -156,10 +152,10 @@ def full_disk() -> None:
         raise OSError(28, os.strerror(28))
 
 
+UNWRITABLE = Schedule((Copy("h2d", 4, 1),), ("blocking",), name="\ud800")
 WRITES: list[tuple[Callable[[], object], str]] = [
     (full_disk, "cannot write it: no space left"),
     (partial(write_schedule, UNWRITABLE, "x"), "not text that UTF-8 can hold"),
-    (partial(write_text, "\ud800", "x"), "not text that UTF-8 can hold"),
     (partial(check_writable, Path("link")), "there is no folder"),
 ]
 

@@ -154,15 +154,16 @@ def test_quantities_in_a_workload() -> None:
         ("connections", '"8"', "8"),
     ],
 )
-def test_quantities_in_a_device(field: str, text: str, number: str) -> None:
-    assert parse_device(edited(make_device(), field, text)) == parse_device(edited(make_device(), field, number))
-
-
-def test_quantities_in_a_cost_table() -> None:
-    text = dump_device(make_device()).replace("[[compute", "[[x").replace("kernels = []", "")
+def test_quantities_in_a_device_and_its_cost_table(field: str, text: str, number: str) -> None:
     costs = '\n[[compute.kernels]]\nname = "k"\nparameter = 1\nelements = ["1Ki", "1Mi"]\nduration_s = ["5us", "1ms"]\n'
-    (cost,) = parse_device(text + costs).compute.kernels
-    assert (cost.elements, cost.duration_s) == ((1024, 1 << 20), (5e-6, 1e-3))
+    with_unit, bare = (
+        parse_device(
+            edited(make_device(), field, value).replace("[[compute", "[[x").replace("kernels = []", "") + costs
+        )
+        for value in (text, number)
+    )
+    assert with_unit == bare
+    assert (bare.compute.kernels[0].elements, bare.compute.kernels[0].duration_s) == ((1024, 1 << 20), (5e-6, 1e-3))
 
 
 OF_AN_EARLIER_VERSION = {

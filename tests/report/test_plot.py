@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,16 +20,16 @@ from streamsim.analysis import predict
 from streamsim.device import Device
 from streamsim.model import simulate
 from streamsim.program import (
+    Config,
     Copy,
     HostWork,
     Kernel,
+    Order,
     Schedule,
     Synchronize,
     Workload,
     WorkloadKernel,
-    breadth_first,
     depth_first,
-    prefetch,
 )
 from streamsim.report import (
     BAR,
@@ -116,51 +117,45 @@ def test_each_thread_has_a_row_and_its_own_work_is_no_call() -> None:
     ]
 
 
-def test_kernels_side_by_side_do_not_hide_one_another() -> None:
-    # Two of half the card, both 0..10, above one another within the row.
-    schedule = program(kernel(1, 10, fill=0.5), kernel(2, 10, fill=0.5))
-    ax = plot_gantt(simulate(schedule, make_device(concurrent_kernels=2)))
-    (polygons,) = (c for c in ax.collections if c.get_gid() == f"compute: {KERNEL}")
-    upper, lower = (path.get_extents() for path in polygons.get_paths())
-    assert upper.y1 <= lower.y0 + 1e-9
-    assert (upper.x0, upper.x1) == (lower.x0, lower.x1) == (0, 10)
-
-
 @given(schedules(), devices())
-def test_bars_are_the_spans_of_the_time_line(schedule: Schedule, device: Device) -> None:
+def test_bars_are_the_spans_of_the_time_line_and_hide_no_other(schedule: Schedule, device: Device) -> None:
     timeline = simulate(schedule, device)
     ax = plot_gantt(timeline)
     per_s = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0}[unit_of(ax)]
     drawn = [bar for bar in bars(ax) if not bar[0].startswith("host") and WAITS not in bar[0]]
     expected = []
     for span, op in zip(timeline, schedule.ops, strict=True):
-        if isinstance(op, Copy | Kernel):
+        if isinstance(op, Copy | Kernel) and span.stream is not None:
             kind = KERNEL if isinstance(op, Kernel) else op.direction.upper()
-            when = span.start_s * per_s, span.end_s * per_s
-            assert span.stream is not None
-            expected += [(f"{span.engine}: {kind}", *when), (f"{stream_name(span.stream)}: {kind}", *when)]
+            rows = span.engine, stream_name(span.stream)
+            expected += [(f"{row}: {kind}", span.start_s * per_s, span.end_s * per_s) for row in rows]
     assert [name for name, *_ in drawn] == [name for name, *_ in sorted(expected)]
     assert np.allclose([bar[1:] for bar in drawn], [bar[1:] for bar in sorted(expected)])
     assert np.isclose(ax.get_xlim()[1], max(timeline.makespan_s, timeline.host_s, 1e-9) * per_s)
+    for kernels in (
+        c for c in ax.collections if c.get_gid() == f"compute: {KERNEL}"
+    ):  # side by side, one above another
+        boxes = [path.get_extents() for path in kernels.get_paths()]
+        for one, other in combinations(boxes, 2):
+            apart = one.x1 <= other.x0 + 1e-9 or other.x1 <= one.x0 + 1e-9
+            assert apart or one.y1 <= other.y0 + 1e-9 or other.y1 <= one.y0 + 1e-9
 
 
 # Numbers
 
 
-@pytest.mark.parametrize("pattern", [depth_first, breadth_first, prefetch])
-def test_the_number_of_an_op_is_its_chunk(pattern: object) -> None:
+@pytest.mark.parametrize("order", ["depth-first", "breadth-first", "prefetch"])
+def test_the_number_of_an_op_is_its_chunk(order: Order) -> None:
     # Each element is a chunk, and chunk i (from 0) reads byte 4 i and 8 i of the two inputs and writes byte 4 i:
     # the host offsets of its copies tell the chunk.
-    workload = Workload(5, (4, 8), (4,), (MS_KERNEL,))
-    schedule = pattern(workload, 5, 2)  # type: ignore[operator]
-    for op, number in zip(schedule.ops, numbers(schedule), strict=True):
+    schedule = Config(order, 5, 1 if order == "prefetch" else 2).schedule(Workload(5, (4, 8), (4,), (MS_KERNEL,)))
+    found = list(zip(schedule.ops, numbers(schedule), strict=True))
+    for op, number in found:
         if isinstance(op, Copy):
             assert op.host is not None
             assert number == op.host.offset // op.bytes + 1
-        elif not isinstance(op, Kernel):
-            assert number == 0
-    kernels = [n for op, n in zip(schedule.ops, numbers(schedule), strict=True) if isinstance(op, Kernel)]
-    assert kernels == [1, 2, 3, 4, 5]
+        assert isinstance(op, Copy | Kernel) or number == 0
+    assert [number for op, number in found if isinstance(op, Kernel)] == [1, 2, 3, 4, 5]
 
 
 # Many ops
@@ -198,19 +193,14 @@ MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf", "PNG"])
 def test_the_suffix_decides_the_format_and_the_bytes_are_always_the_same(tmp_path: Path, suffix: str) -> None:
-    timeline = simulate(SCHEDULE, DEVICE)
+    timeline = simulate(program(h2d(1, 10), name=r"$\frac{ \n 100 $"), make_device())
     first, second = tmp_path / f"first.{suffix}", tmp_path / f"second.{suffix}"
     save_gantt(timeline, first)
     save_gantt(timeline, second)
     assert first.read_bytes().startswith(MAGIC[suffix.lower()])
     assert first.read_bytes() == second.read_bytes()
-
-
-def test_a_name_is_text_and_not_a_formula(tmp_path: Path) -> None:
-    schedule = program(h2d(1, 10), name=r"$\frac{ \n 100 $")
-    ax = plot_gantt(simulate(schedule, make_device()))
-    assert ax.get_title(loc="left") == r"$\frac{ \n 100 $, on test: makespan 10 ns"
-    save_gantt(simulate(schedule, make_device()), tmp_path / "gantt.svg")
+    title = plot_gantt(timeline).get_title(loc="left")
+    assert title == r"$\frac{ \n 100 $, on test: makespan 10 ns"  # a name is no formula
 
 
 def test_no_pyplot_and_no_matplotlib_until_it_is_needed(tmp_path: Path) -> None:
@@ -240,10 +230,9 @@ def test_the_unchunked_program_stands_above_on_the_same_time_axis() -> None:
 
 def test_time_lines_one_above_the_other_have_their_own_bars_over_one_axis() -> None:
     """The second ends long before the first: its bars are as they are, and its axis ends where the first one's does."""
-    short = simulate(program(h2d(1, 20), kernel(1, 10)), DEVICE)
-    long = simulate(SCHEDULE, DEVICE)
-    above, below = plot_gantts({"recorded": long, "predicted with --pin": short})
-    for ax, timeline, name in ((above, long, "recorded"), (below, short, "predicted with --pin")):
+    lines = {"recorded": simulate(SCHEDULE, DEVICE), "predicted": simulate(program(h2d(1, 20), kernel(1, 10)), DEVICE)}
+    above, below = panels = plot_gantts(lines)
+    for ax, (name, timeline) in zip(panels, lines.items(), strict=True):
         assert bars(ax) == bars(plot_gantt(timeline, until_s=45e-9))
         assert ax.get_xlim() == pytest.approx((0, 45))
         assert ax.get_title(loc="left") == f"{name}: makespan {round(timeline.makespan_s * 1e9)} ns"
