@@ -108,8 +108,4 @@ def _work(op: Any, pageable: frozenset[str], names: tuple[str, ...]) -> dict[str
         "memory": int(of_copy),
         "grid": (1, 1, 1),
         "block": (0 if is_copy else 256, 1, 1),
-        "registers": 0,
-        "shared_bytes": 0,
-        "graph": NONE,
-        "node": NONE,
     }

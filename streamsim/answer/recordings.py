@@ -1,7 +1,6 @@
 """Answers on recordings: what was recorded, what stands still and why, and the replay by the model."""
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 from itertools import count
 from typing import Any
 
@@ -12,11 +11,8 @@ from streamsim.answer.document import Answer, Pictures
 from streamsim.displayed import attributes
 from streamsim.page import Beside, Shown
 from streamsim.recorded import (
-    PREDICTED,
-    TAKEN,
     AnnotationKind,
     EngineReplay,
-    Misplaced,
     NamedSpan,
     RecordedAmount,
     RecordedCalls,
@@ -104,22 +100,20 @@ def _window(span: NamedSpan) -> Row:
 
 
 def _groups(summary: RecordingSummary) -> Iterator[list[Row]]:
-    """Yield the work; then for ``--all`` each card, the host's work, annotations, calls, and what is not understood."""
-    yield [_amount("", amount) for amount in (*summary.work, *summary.pages)]
+    """Yield the work; then for ``--all`` each card, calls, and what is not understood."""
+    yield [_amount(amount) for amount in (*summary.work, *summary.pages)]
     yield from (list(_card(card)) for card in summary.cards)
     by = f"by {counted(summary.threads, 'thread')} of {counted(summary.processes, 'process', 'es')}"
     yield [("streams", str(summary.streams), f"issued {by}")]
-    yield [_amount("host: ", amount) for amount in summary.host]
-    yield [_amount("annotations: ", amount) for amount in summary.annotations]
     yield list(map(_calls, summary.calls))
     yield [(unread.what, f"{unread.count:,}", f"not understood: {unread.why}") for unread in summary.unread]
 
 
-def _amount(title: str, amount: RecordedAmount) -> Row:
+def _amount(amount: RecordedAmount) -> Row:
     size = format_bytes(amount.bytes) if amount.bytes else ""
     rate = f"{amount.bytes / amount.time_s / 1e9:.4g} GB/s" if amount.bytes and amount.time_s else ""
     time = format_seconds(amount.time_s) if amount.time_s else ""
-    return f"{title}{amount.what}", f"{amount.count:,}", ", ".join(filter(None, (size, rate, time)))
+    return amount.what, f"{amount.count:,}", ", ".join(filter(None, (size, rate, time)))
 
 
 def _card(card: RecordedCardUse) -> Iterator[Row]:
@@ -183,7 +177,7 @@ def _unrecorded(without: Unrecorded, within: float) -> Iterator[Row]:
 
 
 def replay_table(found: Replay, without: Unrecorded | None = None) -> Table:
-    """Return the recorded and predicted times, in all and by engine, what is assumed, and the worst-placed ops.
+    """Return the recorded and predicted times, in all and by engine, and what is assumed.
 
     ``without``: the replay without the cost of recording, if known.
     """
@@ -199,8 +193,7 @@ def replay_table(found: Replay, without: Unrecorded | None = None) -> Table:
     if without is not None:
         taken_out = format_seconds(without.program.taken_out_s)
         cost = [*_unrecorded(without, within), ("what recording cost", taken_out, f"of host time; {without.how}")]
-    worst = [_misplaced(op, within) for op in found.worst if op.predicted_s != op.recorded_s]
-    return _cut_facts(f"replayed on {found.device.name}", (times, assumed, cost, worst))
+    return _cut_facts(f"replayed on {found.device.name}", (times, assumed, cost))
 
 
 def _cut_facts(title: str, groups: Iterable[Iterable[Row]]) -> Table:
@@ -213,13 +206,6 @@ def _engine(engine: EngineReplay, within: float) -> Row:
     return f"{ENGINE_NAMES.get(engine.name, engine.name)}, busy", format_seconds(engine.recorded_s), predicted
 
 
-def _misplaced(op: Misplaced, within: float) -> Row:
-    late_s = op.predicted_s - op.recorded_s
-    seconds = partial(format_seconds, within=within)
-    where = f"{seconds(op.predicted_s)}: {seconds(abs(late_s))} {'late' if late_s > 0 else 'early'}"
-    return f"worst placed: ops[{op.op}] {op.label}", format_seconds(op.recorded_s), where
-
-
 def replay_json(found: Replay, without: Unrecorded) -> dict[str, Any]:
     """Return plain numbers and strings; units are in the names."""
     return {
@@ -227,9 +213,7 @@ def replay_json(found: Replay, without: Unrecorded) -> dict[str, Any]:
         "known_within": found.known_within or None,
         **attributes(found, "recorded_s", "predicted_s", "error"),
         "warnings": warnings_of(found, without),
-        **to_builtins(attributes(found, "engines", "worst")),
-        "taken": TAKEN,
-        "predicted": PREDICTED,
+        **to_builtins(attributes(found, "engines")),
         "assumed": to_builtins(found.program.assumed),
         "untraced_s": without.untraced_s,
         "without_recording": attributes(without, "predicted_s", "least_s", "most_s", "how", "is_reached"),

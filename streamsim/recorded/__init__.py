@@ -25,15 +25,11 @@ from streamsim.recorded.recording import (
     WorkKind,
 )
 from streamsim.recorded.replay import (
-    PREDICTED,
-    TAKEN,
     EngineReplay,
-    Misplaced,
     Replay,
     Unrecorded,
     recorded_times,
     replay,
-    untraced,
     warnings_of,
     without_recording,
 )

@@ -7,8 +7,6 @@ import numpy as np
 
 from streamsim.recorded.builder import NO_ID, Columns, RecordingBuilder, mapped
 from streamsim.recorded.recording import (
-    NONE,
-    AnnotationKind,
     CopyDirection,
     CopyMemory,
     RecordedCard,
@@ -55,23 +53,19 @@ class Activities:
             self._builder.add("work", block | self._work(activity, block))
             return
         if activity == "ranges":
-            kind = np.where(block["by"] == BY_PROFILER, AnnotationKind.OVERHEAD, AnnotationKind.RANGE)
-            block = block | {"kind": kind}
+            block = {name: column[block["by"] != BY_PROFILER] for name, column in block.items()}
         self._builder.add(OTHERS[activity], block)
 
     def _work(self, activity: str, block: Columns) -> dict[str, Any]:
         """Return the columns that records of work lack."""
-        in_graph = (block["graph"] > 0) & (block["graph"] != NO_ID)
-        found: dict[str, Any] = {name: np.where(in_graph, block[name], NONE) for name in ("graph", "node")}
-        found["kind"], name = WORK[activity]
+        kind, name = WORK[activity]
+        found: dict[str, Any] = {"kind": kind}
         if name:
             found["name"] = self._builder.name(name)
         if activity == "copies":
             found |= self._copied(block)
         if activity == "kernels":
             found |= {side: np.stack([block[f"{side}_{axis}"] for axis in "xyz"], axis=1) for side in ("grid", "block")}
-            shared = [block[f"{which}_shared"].clip(0, 1 << 30) for which in ("static", "dynamic")]
-            found["shared_bytes"] = shared[0] + shared[1]
         return found
 
     def _copied(self, block: Columns) -> Columns:

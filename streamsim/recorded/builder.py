@@ -86,7 +86,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "calls": (*_SPAN, "process", "correlation", *_THREAD, "name"),
     "work": (
         *(*_SPAN, "process", "correlation", *_STREAM, "kind", "name", "bytes", "direction", "memory"),
-        *("grid", "block", "registers", "shared_bytes", "graph", "node"),
+        *("grid", "block"),
     ),
     "annotations": (*_SPAN, *_THREAD, "kind", "name"),
     "pages": (*_SPAN, "process", "device", "kind", "cause", "bytes", "count"),
@@ -95,7 +95,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "streams": _STREAM,  # streams that count even if they are not used
 }
 # The number that stands in a column that is not given, if it is not -1.
-ZERO = ("kind", "bytes", "direction", "memory", "grid", "block", "registers", "shared_bytes", "cause")
+ZERO = ("kind", "bytes", "direction", "memory", "grid", "block", "cause")
 DEFAULTS = dict.fromkeys(ZERO, 0) | {"count": 1}
 
 
@@ -206,7 +206,7 @@ class RecordingBuilder:
         for table in tables:
             if "bytes" in table:
                 self.count(NEGATIVE_BYTES, int((table["bytes"] < 0).sum()))
-            for name in table.keys() & {"bytes", "grid", "block", "registers", "shared_bytes"}:
+            for name in table.keys() & {"bytes", "grid", "block"}:
                 table[name] = table[name].clip(0)
 
     def _set_origin(self, tables: Sequence[Columns]) -> None:

@@ -60,14 +60,6 @@ class HostCosts(msgspec.Struct, frozen=True):
     most_s: float = MOST_S
     first: bool = False
 
-    def scaled(self, factor: float) -> HostCosts:
-        """Return the costs with all times multiplied by ``factor``."""
-        times = {name: getattr(self, name) * factor for name in TIMES}
-        return msgspec.structs.replace(self, **times)
-
-
-TIMES = tuple(name for name in HostCosts.__struct_fields__ if name.endswith("_s") and name != "most_s")
-
 
 class RecordingCosts(NamedTuple):
     """The likely, the least and the most cost of recording, and ``how`` it is known."""
@@ -88,11 +80,11 @@ def costs_of(recording: Recording, device: Device) -> RecordingCosts:
     if recording.tool == SIMULATED:
         nothing = HostCosts()
         return RecordingCosts(nothing, nothing, nothing, "the program was simulated, and recording took no time")
+    if recording.format == "Kineto":
+        return _by_ratio(recording, device)
     asked = costs_of_queries(recording)
     if asked is not None:
         return RecordingCosts(asked, asked, asked, "by calls of the program that do nothing")
-    if recording.format == "Kineto":
-        return _by_ratio(recording, device)
     nothing, most = HostCosts(), HostCosts(share=_share(recorder_of(device, CALLS).most))
     return RecordingCosts(nothing, nothing, most, "not known of this profiler; nothing is taken off")
 
@@ -110,7 +102,7 @@ def _by_ratio(recording: Recording, device: Device) -> RecordingCosts:
     recorder = recorder_of(device, name)
     ratio = recorder.backward if len(threads) > 1 else recorder.ratio
     likely, least, most = (HostCosts(share=_share(it), first=True) for it in (ratio, recorder.least, recorder.most))
-    known = None if len(threads) > 1 else costs_of_lookups(recording)
+    known = None if len(threads) > 1 else costs_of_queries(recording)
     if known is not None:
         return RecordingCosts(known, least, known, "by calls of the program that do nothing; at the least by a ratio")
     kind, _, where = recorder.source.partition(": ")
@@ -130,48 +122,28 @@ def while_recorded(device: Device) -> Device:
 
 
 def costs_of_queries(recording: Recording) -> HostCosts | None:
-    """Return the cost of each record, from calls that do nothing; None for too few of them and for PyTorch's profiler.
+    """Return the cost of each record, from calls that do nothing; None for too few of them.
 
-    The shortest gaps behind such calls are the cost between records: the host did nothing else in them.
+    PyTorch's profiler writes few of them, and its other costs follow. Of other profilers, the shortest gaps behind such
+    calls are the cost between records: the host did nothing else in them.
     """
-    calls = recording.calls
-    asked = np.flatnonzero(np.isin(calls.name, places(recording.names, QUERIES)) & (calls.kind == CallKind.OTHER))
-    if recording.format == "Kineto" or len(asked) < ENOUGH:
+    calls, is_kineto = recording.calls, recording.format == "Kineto"
+    wanted, enough = (LOOKUPS, ENOUGH_LOOKUPS) if is_kineto else (QUERIES, ENOUGH)
+    asked = np.flatnonzero(np.isin(calls.name, places(recording.names, wanted)) & (calls.kind == CallKind.OTHER))
+    if len(asked) < enough:
         return None
+    # A mean without the longest tenth: some profilers count whole microseconds, so that most calls take 0.
+    took_ns = (calls.end_ns - calls.start_ns)[asked]
+    took_s = float(took_ns[took_ns <= np.quantile(took_ns, MOST)].mean()) * 1e-9
+    if is_kineto:
+        is_pytorch = (recording.annotations.kind == AnnotationKind.OP).any()
+        unwritten_s = took_s * (1 + BEHIND) * (UNWRITTEN_OF_PYTORCH if is_pytorch else UNWRITTEN_OF_OTHERS)
+        return HostCosts(took_s, took_s * BEHIND, took_s * WORK, unwritten_s, took_s * OPERATION, first=True)
     before = asked[asked < len(calls) - 1]
     behind = before[calls.thread[before] == calls.thread[before + 1]]
     gaps_ns = (calls.start_ns[behind + 1] - calls.end_ns[behind]).clip(0)
     between_s = float(np.quantile(gaps_ns, SHORT)) * 1e-9 if len(gaps_ns) else 0.0
-    took_s = _took_s(recording, asked)
     return HostCosts(min(took_s, MOST_S), min(between_s, MOST_S), min(took_s * WORK, MOST_S))
-
-
-def costs_of_lookups(recording: Recording) -> HostCosts | None:
-    """Return the cost of each record of PyTorch's profiler, from calls that do nothing; None for too few of them."""
-    asked = np.flatnonzero(np.isin(recording.calls.name, places(recording.names, LOOKUPS)))
-    asked = asked[recording.calls.kind[asked] == CallKind.OTHER]
-    if recording.format != "Kineto" or len(asked) < ENOUGH_LOOKUPS:
-        return None
-    took_s = _took_s(recording, asked)
-    is_pytorch = (recording.annotations.kind == AnnotationKind.OP).any()
-    unwritten = UNWRITTEN_OF_PYTORCH if is_pytorch else UNWRITTEN_OF_OTHERS
-    return HostCosts(
-        call_s=took_s,
-        between_s=took_s * BEHIND,
-        work_s=took_s * WORK,
-        unwritten_s=unwritten * took_s * (1 + BEHIND),
-        operation_s=took_s * OPERATION,
-        first=True,
-    )
-
-
-def _took_s(recording: Recording, calls: NDArray[np.int64]) -> float:
-    """Return the mean seconds of calls, without the longest tenth.
-
-    A mean is needed because some profilers count whole microseconds, so that most calls take 0.
-    """
-    took_ns = (recording.calls.end_ns - recording.calls.start_ns)[calls]
-    return float(took_ns[took_ns <= np.quantile(took_ns, MOST)].mean()) * 1e-9
 
 
 # Taken out of a program

@@ -32,12 +32,12 @@ LOST = ("records that CUPTI lost", "it had no room for them, or they could not b
 # The needed columns of each table, and the optional ones.
 PLACED = "start end device context stream correlation"
 MARKED = "correlation context stream event sync"
-SHAPE = "grid_x grid_y grid_z block_x block_y block_z registers static_shared dynamic_shared"
+SHAPE = "grid_x grid_y grid_z block_x block_y block_z"
 TABLES = {
     "calls": ("start end thread correlation name", ""),
-    "copies": (f"{PLACED} bytes copy_kind src_kind dst_kind", "graph node src_device dst_device"),
-    "memsets": (f"{PLACED} bytes", "graph node"),
-    "kernels": (f"{PLACED} name", f"{SHAPE} graph node"),
+    "copies": (f"{PLACED} bytes copy_kind src_kind dst_kind", "src_device dst_device"),
+    "memsets": (f"{PLACED} bytes", ""),
+    "kernels": (f"{PLACED} name", SHAPE),
     "synchronizations": (MARKED, ""),
     "events": (MARKED, ""),
     "streams": ("context stream flag", ""),

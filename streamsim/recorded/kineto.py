@@ -39,10 +39,10 @@ Three = tuple[Whole, Whole, Whole]
 CALLS = ("cuda_runtime", "cuda_driver", "Runtime")
 WORK = {"gpu_memcpy": WorkKind.COPY, "kernel": WorkKind.KERNEL, "gpu_memset": WorkKind.MEMSET}
 WORK |= {"Memcpy": WorkKind.COPY, "Kernel": WorkKind.KERNEL, "Memset": WorkKind.MEMSET}
-NOTES = {"cpu_op": AnnotationKind.OP, "overhead": AnnotationKind.OVERHEAD, "user_annotation": AnnotationKind.RANGE}
+NOTES = {"cpu_op": AnnotationKind.OP, "user_annotation": AnnotationKind.RANGE}
 NOTES |= {"Operator": AnnotationKind.OP, "operator": AnnotationKind.OP}
 # Categories without further facts: arrows, annotations repeated on the card, frames of Python, the profiler itself.
-SAYS_NOTHING_MORE = ("ac2g", "async_gpu", "fwdbwd", "gpu_user_annotation", "python_function", "Trace")
+SAYS_NOTHING_MORE = ("ac2g", "async_gpu", "fwdbwd", "gpu_user_annotation", "overhead", "python_function", "Trace")
 LEGACY_STREAM = 7  # CUPTI's number of the first context's null stream
 FARTHEST_US = Decimal(1 << 61) / 1000
 _COPY = re.compile(r"(?:Memcpy\s*|Copy)(\w+?)\b.*?(?:\((\w+) -> (\w+)\))?\s*\Z", re.ASCII)
@@ -83,10 +83,6 @@ class _Args(msgspec.Struct, gc=False):
     bytes: Id = 0  # AMD's calls have a text
     grid: Three = (0, 0, 0)
     block: Three = (0, 0, 0)
-    registers: Whole = msgspec.field(default=0, name="registers per thread")
-    shared_bytes: Whole = msgspec.field(default=0, name="shared memory")
-    graph: Whole = msgspec.field(default=NONE, name="graph id")
-    node: Whole = msgspec.field(default=NONE, name="graph node id")
     wait_on_stream: Whole = NONE
     wait_on_cuda_event_record_corr_id: Whole = NONE
     wait_on_cuda_event_id: Whole = NONE
@@ -111,7 +107,7 @@ COLUMNS = {
     "calls": ("start_ns", "end_ns", "process", "pid", "tid", "name", "correlation"),
     "work": (
         *("start_ns", "end_ns", "context", "stream_id", "device", "correlation", "kind", "name", "bytes", "direction"),
-        *("memory", "grid", "block", "registers", "shared_bytes", "graph", "node"),
+        *("memory", "grid", "block"),
     ),
     "annotations": ("start_ns", "end_ns", "pid", "tid", "kind", "name"),
     "records": ("context", "stream_id", "device", "correlation", "event"),
@@ -230,9 +226,9 @@ class _EventReader:
         stream = self._placed(event, self._number(event.tid if args.stream == NONE else args.stream))
         shape = args.grid, args.block
         shape = shape if args.grid[0] else self._shapes.get(args.correlation, shape)
-        amounts = (self._number(args.bytes), direction, memory, *shape, args.registers, args.shared_bytes)
+        amounts = (self._number(args.bytes), direction, memory, *shape)
         named = (args.correlation, kind, self._builder.name(name))
-        self._rows["work"].append((*row, *stream, *named, *amounts, args.graph, args.node))
+        self._rows["work"].append((*row, *stream, *named, *amounts))
 
     def _note(self, event: _TraceEvent, row: tuple[int, int]) -> None:
         thread = (self._number(event.pid), self._number(event.tid))

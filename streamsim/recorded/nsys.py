@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from streamsim.errors import InputError
 from streamsim.files import file_error
-from streamsim.recorded.activities import BY_PROFILER, COPY_KINDS, STREAM_KINDS, Activities, card_of
+from streamsim.recorded.activities import COPY_KINDS, STREAM_KINDS, Activities, card_of
 from streamsim.recorded.builder import Columns, RecordingBuilder, mapped
 from streamsim.recorded.foreign import foreign
 from streamsim.recorded.recording import NONE, AnnotationKind, CopyDirection, CopyMemory, PageCause, PageKind, Recording
@@ -47,29 +47,26 @@ _SUFFIXES |= dict.fromkeys(("ATOA", "ATOD", "DTOA", "DTOD"), CopyDirection.D2D) 
 
 # By activity: the table of the export, its needed columns, and others.
 _PLACED = "start end deviceId streamId correlationId globalPid"
-_IN_GRAPH = "contextId graphId graphNodeId"
-_SHAPE = "gridX gridY gridZ blockX blockY blockZ registersPerThread staticSharedMemory dynamicSharedMemory"
+_SHAPE = "gridX gridY gridZ blockX blockY blockZ"
 _MARK = ("correlationId globalPid", "streamId eventId eventSyncId contextId")
 _MOVED = "start end deviceId globalPid bytes copyKind"
 TABLES = {
     "calls": (f"{CUPTI}RUNTIME", "start end globalTid nameId correlationId", ""),
-    "copies": (f"{CUPTI}MEMCPY", f"{_PLACED} bytes copyKind", f"{_IN_GRAPH} srcKind dstKind srcDeviceId dstDeviceId"),
-    "kernels": (f"{CUPTI}KERNEL", _PLACED, f"{_IN_GRAPH} {_SHAPE} shortName demangledName"),
-    "memsets": (f"{CUPTI}MEMSET", f"{_PLACED} bytes", _IN_GRAPH),
+    "copies": (f"{CUPTI}MEMCPY", f"{_PLACED} bytes copyKind", "contextId srcKind dstKind srcDeviceId dstDeviceId"),
+    "kernels": (f"{CUPTI}KERNEL", _PLACED, f"contextId {_SHAPE} shortName demangledName"),
+    "memsets": (f"{CUPTI}MEMSET", f"{_PLACED} bytes", "contextId"),
     # Graphs that are recorded whole, as nsys does without --cuda-graph-trace=node.
-    "graphs": (f"{CUPTI}GRAPH_TRACE", _PLACED, f"{_IN_GRAPH} graphExecId"),
+    "graphs": (f"{CUPTI}GRAPH_TRACE", _PLACED, "contextId"),
     "events": (f"{CUPTI}CUDA_EVENT", *_MARK),
     "synchronizations": (f"{CUPTI}SYNCHRONIZATION", *_MARK),
 }
 # Columns of the export, as the builder and the activities name them.
 _NAMES = {"start": "start_ns", "end": "end_ns", "deviceId": "device", "streamId": "stream_id"}
 _NAMES |= {"nameId": "name", "textId": "name", "shortName": "name", "demangledName": "long"}
-_NAMES |= {"correlationId": "correlation", "contextId": "context", "graphId": "graph", "graphNodeId": "node"}
+_NAMES |= {"correlationId": "correlation", "contextId": "context", "numberOfPageFaults": "count"}
 _NAMES |= {"copyKind": "copy_kind", "srcKind": "src_kind", "dstKind": "dst_kind", "migrationCause": "cause"}
 _NAMES |= {"srcDeviceId": "src_device", "dstDeviceId": "dst_device", "eventId": "event", "eventSyncId": "sync"}
 _NAMES |= {f"{name}{axis}": f"{name}_{axis.lower()}" for name in ("grid", "block") for axis in "XYZ"}
-_NAMES |= {"registersPerThread": "registers", "staticSharedMemory": "static_shared"}
-_NAMES |= {"dynamicSharedMemory": "dynamic_shared", "graphExecId": "instance", "numberOfPageFaults": "count"}
 NULL_STREAMS = (("TARGET_INFO_CUDA_CONTEXT_INFO", "nullStreamId"), ("TARGET_INFO_CUDA_NULL_STREAM", "streamId"))
 
 ROWS_AT_ONCE = 20_000
@@ -165,9 +162,8 @@ class _Export:
             number = columns["globalTid" if "globalTid" in columns else "globalPid"]
             columns |= {"process": number >> PROCESS_BITS, "tid": number & ID_MASK}
             columns["pid"] = columns["process"] & ID_MASK
-            for name, better in (("name", "long"), ("graph", "instance")):
-                if better in columns:
-                    columns[name] = np.where(columns[better] >= 0, columns[better], columns[name])
+            if "long" in columns:
+                columns["name"] = np.where(columns["long"] >= 0, columns["long"], columns["name"])
             yield columns
 
     def _add_pages(self, block: Columns, kind: NDArray[np.int64] | PageKind, **more: NDArray[np.int64]) -> None:
@@ -183,9 +179,6 @@ class _Export:
             self._builder.count(OPEN_ENDED, int((~ranges).sum()))
             block = {name: column[ranges] for name, column in block.items()}
             self._builder.add("annotations", block | {"kind": AnnotationKind.RANGE})
-        for table in ("PROFILER_OVERHEAD", f"{CUPTI}OVERHEAD"):
-            for block in self._blocks(table, "start end globalTid nameId"):
-                self._activities.add("ranges", block | {"by": np.full(len(block["name"]), BY_PROFILER)})
 
 
 # Tables

@@ -41,7 +41,7 @@ LEAST_BYTES = 256 << 10  # smaller copies are mostly latency and show no rate
 SLOW, SLOW_NS = 1.5, 20_000  # a copy is slow from this multiple of the time that its rate explains, and this much more
 FAULTS_BYTES_PER_S = 3e9  # rates below this may be page faults: 0.5 to 2.8 GB/s on six hosts
 FAULTS_SHARE = 0.5  # below this share of the profile's rate, all copies back may be page faults
-STAGE_BYTES, STAGE_BYTES_PER_S = 4 << 20, 2e9  # the most bytes staged before a copy begins, and the lowest rate of it
+FEW, LATENCIES_S = 3, (0.5e-6, 20e-6)  # the least number of small copies for a latency; its least and largest value
 ENOUGH = 8  # the least number of copies right behind another one, or of waits, to find a time between them
 LEAST_SHARE = 0.02  # the least share of all copies' time, alone or beside the other direction, for a rate of this kind
 
@@ -51,7 +51,6 @@ class Staged(NamedTuple):
 
     - ``rows``: their rows of the work; ``sizes``: bytes.
     - ``from_ns``: when the host could begin; ``took_ns``: from then until all bytes had arrived.
-    - ``lead_ns``: the part of ``took_ns`` before the copy began, without the staging that the host may have done.
     - ``after_ns``: the part of ``took_ns`` after the copy had ended on the card.
     - ``has_waited``: the stream was busy at the call; ``is_early``: the call had returned before the copy began.
     """
@@ -60,7 +59,6 @@ class Staged(NamedTuple):
     sizes: NDArray[np.int64]
     from_ns: NDArray[np.int64]
     took_ns: NDArray[np.int64]
-    lead_ns: NDArray[np.int64]
     after_ns: NDArray[np.int64]
     has_waited: NDArray[np.bool_]
     is_early: NDArray[np.bool_]
@@ -139,7 +137,7 @@ def _pinned(recording: Recording, device: Device, direction: str, most: float) -
     rows = np.flatnonzero(_copies(work, direction, *PINNED))
     large = work.bytes[rows] >= LEAST_BYTES
     if not large.any():
-        return {}
+        return _latency(work, rows, direction, device)
     rows = rows[large]
     beside_ns = _beside_ns(work, rows, direction)
     sizes = work.bytes[rows]
@@ -159,6 +157,15 @@ def _pinned(recording: Recording, device: Device, direction: str, most: float) -
         rates = np.full(2, _rate(sizes, took_ns))
     alone = min(float(rates[0]), most)
     return {field: alone, shared: min(float(rates[1]), alone)}
+
+
+def _latency(work: CardWork, rows: NDArray[np.int64], direction: str, device: Device) -> dict[str, float]:
+    """Return the latency of pinned copies that are all small: the median of their times less those of their bytes."""
+    if len(rows) < FEW:
+        return {}
+    link = getattr(device, direction)
+    took_s = (work.end_ns - work.start_ns)[rows] * 1e-9 - work.bytes[rows] / link.bandwidth_bytes_per_s
+    return {f"{direction}.latency_s": float(np.median(took_s).clip(*LATENCIES_S))}
 
 
 def _between_ns(recording: Recording, direction: str, most_ns: float) -> float:
@@ -208,8 +215,8 @@ def _pageable(recording: Recording, device: Device, direction: str) -> float | N
     if not large.any():
         return None
     sizes = staged.sizes[large]
-    took_ns = np.maximum((staged.took_ns - staged.lead_ns)[large] - round(link.pageable_latency_s * 1e9), 1)
-    usual = _weighted_median(sizes / took_ns, sizes)
+    took_ns = np.maximum(staged.took_ns[large] - round(link.pageable_latency_s * 1e9), 1)
+    usual = np.median(sizes / took_ns)
     regular = took_ns <= SLOW * sizes / usual
     rate = _rate(sizes[regular], took_ns[regular])
     faults = min(FAULTS_BYTES_PER_S, FAULTS_SHARE * link.pageable_bandwidth_bytes_per_s)
@@ -217,12 +224,6 @@ def _pageable(recording: Recording, device: Device, direction: str) -> float | N
         fast = sizes / took_ns * 1e9 >= faults
         return _rate(sizes[fast], took_ns[fast]) if fast.any() else None
     return rate
-
-
-def _weighted_median(values: NDArray[np.float64], weights: NDArray[np.int64]) -> float:
-    order = np.argsort(values, kind="stable")
-    half = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
-    return float(values[order][half])
 
 
 def _staged(recording: Recording, direction: str) -> Staged:
@@ -243,10 +244,8 @@ def _staged(recording: Recording, direction: str) -> Staged:
     else:
         done_ns = np.where(is_early, work.end_ns[rows], end_ns)
         from_ns = np.minimum(np.maximum(start_ns, free_ns), done_ns)
-    staged_before_ns = np.minimum(sizes, STAGE_BYTES) / STAGE_BYTES_PER_S * 1e9
-    lead_ns = np.where(is_early, 0, np.maximum(begun_ns - from_ns - staged_before_ns.astype(np.int64), 0))
     after_ns = np.maximum(done_ns - work.end_ns[rows], 0)
-    return Staged(rows, sizes, from_ns, done_ns - from_ns, lead_ns, after_ns, has_waited, is_early)
+    return Staged(rows, sizes, from_ns, done_ns - from_ns, after_ns, has_waited, is_early)
 
 
 OWN = "measured: the recording's own copies"

@@ -48,10 +48,21 @@ def kind_given(path: str | os.PathLike[str]) -> str:
         return ""
     with closing(blocks_of(path)) as blocks:
         start = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
-    kind = kind_of(start)
-    if LIST.match(start) or start.startswith(SQLITE) or CAPTURED.match(start) or kind == "trace":
+    kind = _format_of(start)
+    if kind in ("export", "capture", "list", "trace") or (not kind and foreign(path, start)):
         return "recording"
-    return "schedule" if kind == "schedule" else "recording" if not kind and foreign(path, start) else ""
+    return kind if kind == "schedule" else ""
+
+
+def _format_of(start: bytes) -> str:
+    """Return the format of a recording that begins so, or the kind of another file of streamsim; "" if unknown."""
+    if start.startswith(SQLITE):
+        return "export"
+    if CAPTURED.match(start):
+        return "capture"
+    if LIST.match(start):  # PyTorch's files of 2020 are the list of events alone
+        return "list"
+    return "trace" if b'"traceEvents"' in start else kind_of(start)
 
 
 def read_recording(path: str | os.PathLike[str]) -> Recording:
@@ -69,17 +80,17 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
         )
     blocks = blocks_of(path)
     start = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
-    if start.startswith(SQLITE):
+    kind, whole = _format_of(start), chain((start,), blocks)
+    if kind == "export":
         blocks.close()
         return read_nsys(path)
-    if CAPTURED.match(start):
-        return read_captured(path, chain((start,), blocks))
-    if start.lstrip()[:1] == b"[":  # PyTorch's files of 2020 are the list of events alone
-        return read_kineto(path, chain((b'{"traceEvents":', start), blocks, (b"}",)))
-    kind = "" if b'"traceEvents"' in start else kind_of(start)  # of another file of streamsim
-    other = "" if kind or b'"traceEvents"' in start else foreign(path, start)
-    if start.lstrip()[:1] == b"{" and not kind and not other:
-        return read_kineto(path, chain((start,), blocks))  # read once: it may be a pipe
+    if kind == "capture":
+        return read_captured(path, whole)
+    if kind == "list":
+        return read_kineto(path, chain((b'{"traceEvents":',), whole, (b"}",)))
+    other = "" if kind else foreign(path, start)
+    if kind == "trace" or (start.lstrip()[:1] == b"{" and not kind and not other):
+        return read_kineto(path, whole)  # read once: it may be a pipe
     what = f"is {WORDS[kind]}" if kind else "is of no format known" if start else "is empty"
     raise InputError(one_line(f"{path}: {other or f'{what}; give {KNOWN}; {EXPORT}'}"))
 

@@ -6,20 +6,18 @@ index, or -1 for none. Columns are read-only arrays with one entry for each row.
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsim.checks import LARGEST_COUNT, check_choice, check_tuple, check_whole
+from streamsim.checks import LARGEST_COUNT
 from streamsim.displayed import Displayed
-from streamsim.errors import InputError
 from streamsim.text import counted, format_seconds, short
 
 Format = Literal["Kineto", "Nsight Systems", "CUPTI"]
 RecordedStreamKind = Literal["legacy", "blocking", "non-blocking", "unknown"]
-FORMATS, STREAM_KINDS = map(get_args, (Format, RecordedStreamKind))
 NONE = -1
 SIMULATED = "streamsim, a simulated program"  # the tool of recordings written from simulations
 LATEST_NS = 1 << 52  # 52 days, and exact as a float
@@ -105,17 +103,16 @@ class AnnotationKind(IntEnum):
     """The kind of a named span of time.
 
     RANGE: a range that the program named, with NVTX or PyTorch's record_function. STEP: a step of the profiler. OP: a
-    recorded operation of PyTorch. OVERHEAD: the profiler's own work.
+    recorded operation of PyTorch.
     """
 
     RANGE = 0
     STEP = 1
     OP = 2
-    OVERHEAD = 3
 
 
 _NARROW = ("kind", "direction", "memory", "cause")
-_INDICES = ("name", "thread", "stream", "card", "grid", "block", "registers", "shared_bytes")
+_INDICES = ("name", "thread", "stream", "card", "grid", "block")
 
 
 def dtype_of(name: str) -> Any:
@@ -132,16 +129,8 @@ class _Columns(msgspec.Struct, frozen=True, eq=False):
     """A table of arrays of one length. Two tables are equal if all their columns are."""
 
     def __post_init__(self) -> None:
-        sizes = set()
         for name in self.__struct_fields__:
-            column, kind = getattr(self, name), dtype_of(name)
-            is_array = isinstance(column, np.ndarray) and column.dtype == kind
-            if not is_array or column.shape != shape_of(name, len(column)):
-                raise InputError(f"{name}: expected an array of {np.dtype(kind)}, one entry a row")
-            column.flags.writeable = False
-            sizes.add(len(column))
-        if len(sizes) > 1:
-            raise InputError(f"{type(self).__name__}: expected columns of one length; they have {sorted(sizes)}")
+            getattr(self, name).flags.writeable = False
 
     def __len__(self) -> int:
         return len(getattr(self, self.__struct_fields__[0]))
@@ -171,7 +160,7 @@ class _Columns(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls: type[Columns], columns: dict[str, Any]) -> Columns:
-        """Return a table from arrays or sequences of integers. Raises InputError for columns that do not fit."""
+        """Return a table from arrays or sequences of integers."""
         return cls(**{name: np.ascontiguousarray(columns[name], dtype_of(name)) for name in cls.__struct_fields__})
 
 
@@ -204,8 +193,6 @@ class CardWork(_Columns, frozen=True, eq=False):
       calls.
     - ``direction``, ``memory``: a copy's CopyDirection and CopyMemory; ``bytes``: the size of a copy or memset.
     - ``grid``, ``block``: a kernel's numbers of blocks and of threads in a block, shape (rows, 3).
-    - ``registers``: of each thread; ``shared_bytes``: shared memory of each block.
-    - ``graph``, ``node``: the profiler's numbers of the graph and its node.
     """
 
     kind: NDArray[np.int8]
@@ -220,10 +207,6 @@ class CardWork(_Columns, frozen=True, eq=False):
     memory: NDArray[np.int8]
     grid: NDArray[np.int32]
     block: NDArray[np.int32]
-    registers: NDArray[np.int32]
-    shared_bytes: NDArray[np.int32]
-    graph: NDArray[np.int64]
-    node: NDArray[np.int64]
 
 
 class Annotations(_Columns, frozen=True, eq=False):
@@ -278,9 +261,6 @@ class RecordedStream(msgspec.Struct, frozen=True):
     id: int
     kind: RecordedStreamKind = "unknown"
 
-    def __post_init__(self) -> None:
-        check_choice("kind", self.kind, STREAM_KINDS)
-
 
 class RecordedCard(msgspec.Struct, frozen=True):
     """A card. ``id``: the profiler's number of it. Other fields are 0 or "" if the recording lacks them."""
@@ -313,8 +293,7 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
       one. Their threads are unknown.
     - ``pages``: moves of unified memory's pages, and page faults. They have no calls either.
 
-    Raises InputError naming the column and row for an index out of range, an end before its start, rows out of order,
-    or an event whose recording call is not a record.
+    Only a :class:`~streamsim.recorded.builder.RecordingBuilder` makes one from a file: it checks all rows.
     """
 
     format: Format
@@ -330,18 +309,6 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
     unread: tuple[Unread, ...] = ()
     untraced: tuple[Annotations, ...] = ()
     pages: PageEvents = NO_PAGES
-
-    def __post_init__(self) -> None:
-        check_choice("format", self.format, FORMATS)
-        for field in ("names", "processes", "threads", "streams", "cards", "unread", "untraced"):
-            check_tuple(field, getattr(self, field))
-        for i, stream in enumerate(self.streams):
-            check_whole(f"streams[{i}].card", stream.card, NONE, len(self.cards) - 1)
-        for field in ("calls", "work", "annotations", "pages"):
-            self._check_rows(field, getattr(self, field))
-        for i, run in enumerate(self.untraced):
-            self._check_rows(f"untraced[{i}]", run)
-        self._check_records()
 
     def __repr__(self) -> str:
         cards = counted(len(self.cards), "card")
@@ -365,37 +332,3 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
         count = held[self.work.card]
         blocks = np.where(self.work.kind == WorkKind.KERNEL, self.work.grid.prod(axis=1, dtype=np.float64), 0.0)
         return np.divide(blocks, count, out=np.zeros(len(count)), where=count > 0)
-
-    def _check_rows(self, field: str, table: Any) -> None:
-        most = {"name": len(self.names), "thread": len(self.threads), "stream": len(self.streams)}
-        most |= {"card": len(self.cards), "call": len(self.calls), "record": len(self.calls)}
-        most |= {"kind": len(_KINDS[type(table)]), "memory": len(CopyMemory), "cause": len(PageCause)}
-        least = dict.fromkeys(("name", "kind", "memory", "cause"), 0)
-        least |= {"thread": 0 if field == "calls" else NONE, "card": NONE if field == "pages" else 0}
-        for name in filter(most.__contains__, table.__struct_fields__):
-            column = getattr(table, name)
-            _check(field, name, column, (column >= least.get(name, NONE)) & (column < most[name]), "known")
-        in_order = np.diff(table.start_ns, prepend=table.start_ns[:1]) >= 0
-        _check(field, "start_ns", table.start_ns, in_order & (table.start_ns >= 0), "in order")
-        ends = (table.end_ns >= table.start_ns) & (table.end_ns <= LATEST_NS)
-        _check(field, "end_ns", table.end_ns, ends, "no earlier than its start")
-
-    def _check_records(self) -> None:
-        table, work = self.calls, self.work
-        known = table.record >= 0
-        records = table.kind[table.record] == CallKind.RECORD if len(table) else known
-        _check("calls", "record", table.record, ~known | records, "a call that records an event")
-        _check("work", "bytes", work.bytes, work.bytes >= 0, "no fewer than 0")
-        copies = work.kind == WorkKind.COPY
-        directed = (work.direction > 0) & (work.direction < len(CopyDirection))
-        _check("work", "direction", work.direction, np.where(copies, directed, work.direction == 0), "a copy's")
-
-
-_KINDS: dict[type, type[IntEnum]] = {HostCalls: CallKind, CardWork: WorkKind, PageEvents: PageKind}
-_KINDS[Annotations] = AnnotationKind
-
-
-def _check(field: str, name: str, column: NDArray[Any], right: NDArray[Any], expected: str) -> None:
-    if not right.all():
-        row = int(np.argmin(right))
-        raise InputError(f"{field}.{name}[{row}] = {column[row]}: expected it to be {expected}")

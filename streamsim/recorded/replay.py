@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from streamsim.compiled import simulate_one_of_many
@@ -15,51 +16,28 @@ from streamsim.device import Device, as_device, known_within
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.program import UNKNOWN, HostWork, RecordedTimes
-from streamsim.recorded.costs import STAMPS_S, HostCosts, RecordingCosts, costs_of, while_recorded
+from streamsim.recorded.costs import STAMPS_S, HostCosts, costs_of, while_recorded
 from streamsim.recorded.intervals import length, merged
 from streamsim.recorded.program import RecordedProgram, program_of
 from streamsim.recorded.rates import occupied_ns, profile_of
 from streamsim.recorded.recording import NONE, SIMULATED, Recording
 from streamsim.recorded.unified import lanes_of
-from streamsim.rules import TICKS_PER_S
 from streamsim.text import format_change, format_seconds
-from streamsim.timeline import Timeline, label, recorded_timeline
+from streamsim.timeline import Timeline, recorded_timeline
 
 Rows = NDArray[np.int64]
 
-WORST = 5  # misplaced ops that a replay lists
 STEPS = 40  # steps of the search for the cost of recording
 CLOSE = 0.02  # share of the untraced time: the model is less accurate, so a time this close counts as reached
 NEAR = 1e-4  # share of the untraced time: clocks and second runs do not repeat a time more closely
 LEAST_OFF = 0.01  # share of the whole time: smaller errors of an engine do not matter
 MOST_SHARE, MOST_RECORD_S = 0.6, 30e-6  # the most that a given time may take off: share of host time, seconds a record
-MOST_TIMES = 4.0  # the most times the cost that calls without work show: something else may have disturbed the host
-TAKEN = (
-    "calls' order and cost, the host's work between them",
-    "bytes and the pace of copies",
-    "kernels' times alone",
-)
-PREDICTED = (
-    "when copies and kernels run",
-    "how long copies take",
-    "hand-overs, queues and overlap",
-    "how long calls wait",
-)
 
 
 class EngineReplay(msgspec.Struct, frozen=True):
     """The busy time of an engine in seconds, recorded and predicted."""
 
     name: str
-    recorded_s: float
-    predicted_s: float
-
-
-class Misplaced(msgspec.Struct, frozen=True):
-    """An op of the schedule and its start, recorded and predicted, in seconds from the first op's call."""
-
-    op: int
-    label: str
     recorded_s: float
     predicted_s: float
 
@@ -71,7 +49,6 @@ class Replay(Displayed, msgspec.Struct, frozen=True):
     - ``stamps_s``: seconds by which recording delays an op behind an op on another engine.
     - ``recorded_s``, ``predicted_s``: seconds from the call of the first work to the end of the last work.
     - ``engines``: the busy time of each engine.
-    - ``worst``: the ops with the largest errors of their starts, the largest first.
     """
 
     recording: Recording
@@ -82,7 +59,6 @@ class Replay(Displayed, msgspec.Struct, frozen=True):
     recorded_s: float
     predicted_s: float
     engines: tuple[EngineReplay, ...]
-    worst: tuple[Misplaced, ...]
 
     def __repr__(self) -> str:
         predicted = format_seconds(self.predicted_s, self.known_within)
@@ -120,8 +96,6 @@ def beside(recording: Recording, program: RecordedProgram, device: Device) -> Re
     timeline = simulate_one_of_many(program.schedule, device if is_simulated else while_recorded(device))
     on_card = np.flatnonzero(np.array(program.work) != NONE)
     rows, ops = np.array(program.work)[on_card], on_card
-    recorded_ns = recording.work.start_ns[rows] - program.first_ns
-    predicted_ns = np.array(timeline.start)[ops] * (10**9 // TICKS_PER_S)
     ends_ns = recording.work.end_ns[rows] - program.first_ns
     return Replay(
         recording=recording,
@@ -132,7 +106,6 @@ def beside(recording: Recording, program: RecordedProgram, device: Device) -> Re
         recorded_s=int(ends_ns.max()) / 1e9,
         predicted_s=timeline.makespan_s,
         engines=tuple(_engines(recording, program.first_ns, device, timeline, ops, rows)),
-        worst=tuple(_worst(timeline, ops, recorded_ns, predicted_ns)),
     )
 
 
@@ -145,13 +118,6 @@ def _engines(
     for number, name in enumerate(timeline.engine_names):
         own = rows[engine == number]
         yield EngineReplay(name, length(merged(starts[own], ends[own])) / 1e9, timeline.busy_s[name])
-
-
-def _worst(timeline: Timeline, ops: Rows, recorded_ns: Rows, predicted_ns: Rows) -> Iterator[Misplaced]:
-    farthest = np.argsort(-np.abs(predicted_ns - recorded_ns), kind="stable")[:WORST]
-    starts_s = ((column[farthest] / 1e9).tolist() for column in (recorded_ns, predicted_ns))
-    for op, recorded_s, predicted_s in zip(ops[farthest].tolist(), *starts_s, strict=True):
-        yield Misplaced(op, label(timeline.schedule.ops[op]), recorded_s, predicted_s)
 
 
 BAD = 0.1  # relative error of the whole time, or of an engine's, from which a replay is called bad
@@ -195,13 +161,6 @@ class Unrecorded(msgspec.Struct, frozen=True):
     is_reached: bool = True
 
 
-def untraced(
-    recording: Recording, device: Device | str | Path, untraced_s: float | None = None, name: str = ""
-) -> RecordedProgram:
-    """Return the program without the host's cost of recording; arguments as for :func:`without_recording`."""
-    return without_recording(recording, device, untraced_s, name).program
-
-
 def without_recording(
     recording: Recording, device: Device | str | Path, untraced_s: float | None = None, name: str = ""
 ) -> Unrecorded:
@@ -222,62 +181,40 @@ def without_recording(
 
     costs, why = costs_of(recording, device), ""
     if untraced_s is not None:
-        fitted = _fitted(_families(costs), lambda costs: predicted(costs)[2], untraced_s)
+        most = HostCosts(share=MOST_SHARE, most_s=MOST_RECORD_S, first=costs.likely.first)
+        fitted = _fitted(most, lambda costs: predicted(costs)[2], untraced_s)
         if isinstance(fitted, HostCosts):
             program, predicted_s, _ = predicted(fitted)
             return Unrecorded(program, predicted_s, predicted_s, predicted_s, "fitted to the time given", untraced_s)
         why = f"{format_seconds(untraced_s)} {fitted}; taken instead: "
     program, predicted_s, _ = predicted(costs.likely)
-    ends = sorted(predicted_s if costs.is_known else predicted(cost)[1] for cost in (costs.least, costs.most))
-    low, high = min(predicted_s, ends[0]), max(predicted_s, ends[1])
+    ends = [predicted_s if costs.is_known else predicted(cost)[1] for cost in (costs.least, costs.most)]
+    low, high = min(predicted_s, *ends), max(predicted_s, *ends)
     return Unrecorded(program, predicted_s, low, high, f"{why}{costs.how}", untraced_s, untraced_s is None)
 
 
-def _families(costs: RecordingCosts) -> Iterator[tuple[Callable[[float], HostCosts], float]]:
-    """Yield families of costs of recording, the most plausible first: costs by a number, and its largest value."""
-    if costs.likely.share == 0.0 and costs.likely != HostCosts():
-        yield costs.likely.scaled, MOST_TIMES
-    elif costs.likely.share == 0.0:  # nothing is known of this profiler: the same time for each call
-        yield HostCosts(call_s=1.0).scaled, MOST_RECORD_S
-    most = HostCosts(most_s=MOST_RECORD_S, first=costs.likely.first)
-    yield lambda share: msgspec.structs.replace(most, share=share), MOST_SHARE
+def _fitted(most: HostCosts, takes_s: Callable[[HostCosts], float], untraced_s: float) -> HostCosts | str:
+    """Return the share of the host's time, up to that of ``most``, with which the program takes ``untraced_s``.
 
-
-def _fitted(
-    families: Iterable[tuple[Callable[[float], HostCosts], float]],
-    takes_s: Callable[[HostCosts], float],
-    untraced_s: float,
-) -> HostCosts | str:
-    """Return the costs with which the program takes ``untraced_s``, or the reason in words if there are none."""
-    longest_s = shortest_s = takes_s(HostCosts())
+    If there is none, return the reason in words.
+    """
+    low, high = ((share, takes_s(replace(most, share=share))) for share in (0.0, most.share))
+    longest_s = takes_s(HostCosts())
     if untraced_s >= longest_s:
         return f"is no less than the {format_seconds(longest_s)} that it takes with all that recording cost"
-    for costs_at, most in families:
-        shortest_s = takes_s(costs_at(most))
-        if shortest_s <= untraced_s * (1 + CLOSE):
-            wanted_s = max(untraced_s, shortest_s * (1 + NEAR))
-            return _bisected(costs_at, most, (takes_s(costs_at(0.0)), shortest_s), takes_s, wanted_s)
-    return f"is less than the {format_seconds(shortest_s)} that it takes with the most that recording can have cost"
-
-
-def _bisected(
-    costs_at: Callable[[float], HostCosts],
-    most: float,
-    ends_s: tuple[float, float],
-    takes_s: Callable[[HostCosts], float],
-    untraced_s: float,
-) -> HostCosts:
-    low, high = (0.0, ends_s[0]), (most, ends_s[1])
+    if high[1] > untraced_s * (1 + CLOSE):
+        return f"is less than the {format_seconds(high[1])} that it takes with the most that recording can have cost"
+    wanted_s = max(untraced_s, high[1] * (1 + NEAR))
     found = high
     for step in range(STEPS):
         # The secant, because the time is mostly linear; but halve the interval every second time, because it bends.
-        share = 0.5 if step % 2 or low[1] <= high[1] else (low[1] - untraced_s) / (low[1] - high[1])
-        at = low[0] + share * (high[0] - low[0])
-        found = at, takes_s(costs_at(at))
-        low, high = (found, high) if found[1] > untraced_s else (low, found)
-        if abs(found[1] - untraced_s) <= NEAR * untraced_s:
+        part = 0.5 if step % 2 or low[1] <= high[1] else (low[1] - wanted_s) / (low[1] - high[1])
+        share = low[0] + part * (high[0] - low[0])
+        found = share, takes_s(replace(most, share=share))
+        low, high = (found, high) if found[1] > wanted_s else (low, found)
+        if abs(found[1] - wanted_s) <= NEAR * wanted_s:
             break
-    return costs_at(found[0])
+    return replace(most, share=found[0])
 
 
 def recorded_times(recording: Recording, program: RecordedProgram) -> RecordedTimes:

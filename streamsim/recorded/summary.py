@@ -1,7 +1,6 @@
 """Summaries of recordings: their contents, the busy and idle time of each card with reasons, and unread parts."""
 
 from collections import Counter
-from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -15,7 +14,6 @@ from streamsim.recorded.call_names import plain
 from streamsim.recorded.intervals import Covered, Intervals, before_in, gaps, latest_before, length, merged
 from streamsim.recorded.recording import (
     NONE,
-    AnnotationKind,
     CallKind,
     CardWork,
     CopyDirection,
@@ -32,38 +30,11 @@ ENGINES = ("H2D", "D2H", "kernels", "within the card", "memsets", "unified memor
 KERNELS = ENGINES.index("kernels")
 FEW_BLOCKS = "kernels of too few blocks"
 NS_PER_S = 1e9
-_ENGINE_OF = {CopyDirection.H2D: 0, CopyDirection.D2H: 1, CopyDirection.D2D: 3, CopyDirection.UNIFIED: 5}
-_WAYS = {
-    CopyDirection.D2D: "within the card",
-    CopyDirection.PEER: "to another card",
-    CopyDirection.UNIFIED: "of unified memory",
-}
-_WAYS |= {CopyDirection.H2D: "H2D", CopyDirection.D2H: "D2H", CopyDirection.OTHER: "of unknown direction"}
-_MEMORIES = {CopyMemory.PAGEABLE: ", pageable", CopyMemory.PINNED: ", pinned", CopyMemory.UNKNOWN: ", memory unknown"}
+# The index in ENGINES of work by its kind, and of copies by their direction.
+_OF_KINDS, _OF_DIRECTIONS = np.array([6, 2, 4, 7]), np.array([6, 0, 1, 3, 6, 5, 6])
+_WAYS = ("", "H2D", "D2H", "within the card", "to another card", "of unified memory", "of unknown direction")
+_MEMORIES = ("", ", pageable", ", pinned", ", memory unknown")  # by CopyMemory; the ways by CopyDirection
 _WORK = {WorkKind.KERNEL: "kernels", WorkKind.MEMSET: "memsets", WorkKind.GRAPH: "graphs, each as a whole"}
-_CALLS = {
-    CallKind.COPY: "blocking copies",
-    CallKind.COPY_ASYNC: "asynchronous copies",
-    CallKind.LAUNCH: "launches",
-    CallKind.MEMSET: "memsets",
-    CallKind.RECORD: "events recorded",
-    CallKind.WAIT: "waits for events",
-    CallKind.SYNCHRONIZE_STREAM: "synchronisations of a stream",
-    CallKind.SYNCHRONIZE_EVENT: "synchronisations of an event",
-    CallKind.SYNCHRONIZE_DEVICE: "synchronisations of a card",
-    CallKind.GRAPH_LAUNCH: "graph launches",
-    CallKind.HOST_FUNCTION: "host functions",
-    CallKind.ALLOCATE: "allocations",
-    CallKind.FREE: "frees",
-    CallKind.PREFETCH: "prefetches of unified memory",
-    CallKind.OTHER: "other calls",
-}
-_NOTES = {
-    AnnotationKind.RANGE: "ranges",
-    AnnotationKind.STEP: "steps",
-    AnnotationKind.OP: "recorded operations",
-    AnnotationKind.OVERHEAD: "of the profiler itself",
-}
 
 
 class RecordedAmount(msgspec.Struct, frozen=True):
@@ -137,9 +108,8 @@ class RecordingSummary(Displayed, msgspec.Struct, frozen=True):
     """The contents of a recording.
 
     - ``start_s``, ``end_s``: seconds since the recording's beginning; ``processes``, ``threads``, ``streams``: counts.
-    - ``work``, ``pages``, ``host``, ``annotations``: amounts by kind; ``pages``: moves and faults of unified memory's
-      pages; ``calls``: the host's calls by name. The last amount of ``work`` may be a part of its kernels: those of
-      fewer blocks than their card has multiprocessors.
+    - ``work``: amounts by kind. The last one may be a part of its kernels: those of fewer blocks than their card has
+      multiprocessors. ``pages``: moves and faults of unified memory's pages. ``calls``: the host's calls by name.
     - ``cards``: the use of each card; ``unread``: parts that are left out or not understood.
     """
 
@@ -152,8 +122,6 @@ class RecordingSummary(Displayed, msgspec.Struct, frozen=True):
     streams: int
     work: tuple[RecordedAmount, ...]
     pages: tuple[RecordedAmount, ...]
-    host: tuple[RecordedAmount, ...]
-    annotations: tuple[RecordedAmount, ...]
     cards: tuple[RecordedCardUse, ...]
     calls: tuple[RecordedCalls, ...]
     unread: tuple[Unread, ...]
@@ -166,8 +134,8 @@ class RecordingSummary(Displayed, msgspec.Struct, frozen=True):
 
 def summarise(recording: Recording) -> RecordingSummary:
     """Return the contents of a recording, or of a part of one, with each card's busy and idle time."""
-    calls, work, notes, pages = recording.calls, recording.work, recording.annotations, recording.pages
-    threads = [recording.threads[thread] for thread in np.unique(calls.thread).tolist()]
+    work, pages = recording.work, recording.pages
+    threads = [recording.threads[thread] for thread in np.unique(recording.calls.thread).tolist()]
     return RecordingSummary(
         recording.format,
         recording.tool,
@@ -178,8 +146,6 @@ def summarise(recording: Recording) -> RecordingSummary:
         len(np.unique(work.stream[work.stream >= 0])),
         _work_amounts(recording),
         tuple(_amount(what, pages, rows, int(pages.count[rows].sum())) for what, rows in groups_of(recording)),
-        _amounts(calls, _CALLS),
-        _amounts(notes, _NOTES),
         tuple(_card(recording, card) for card in np.unique(work.card).tolist()),
         _call_uses(recording),
         (*recording.unread, *_not_understood(recording)),
@@ -188,14 +154,8 @@ def summarise(recording: Recording) -> RecordingSummary:
 
 def _amount(what: str, table: Any, rows: NDArray[Any], count: int) -> RecordedAmount:
     """Return the amount of some rows, which stand for ``count`` things."""
-    n_bytes = int(table.bytes[rows].sum()) if "bytes" in table.__struct_fields__ else 0
-    return RecordedAmount(what, count, n_bytes, int((table.end_ns - table.start_ns)[rows].sum()) / NS_PER_S)
-
-
-def _amounts(table: Any, words: Mapping[Any, str]) -> tuple[RecordedAmount, ...]:
-    """Return the amounts of calls or annotations, by kind."""
-    kinds = [(word, table.kind == kind) for kind, word in words.items()]
-    return tuple(_amount(word, table, mine, int(mine.sum())) for word, mine in kinds if mine.any())
+    took_ns = (table.end_ns - table.start_ns)[rows]
+    return RecordedAmount(what, count, int(table.bytes[rows].sum()), int(took_ns.sum()) / NS_PER_S)
 
 
 def _work_amounts(recording: Recording) -> tuple[RecordedAmount, ...]:
@@ -205,7 +165,7 @@ def _work_amounts(recording: Recording) -> tuple[RecordedAmount, ...]:
     found = []
     for kind, direction, memory in np.unique(keys, axis=0).tolist():
         mine = (keys == (kind, direction, memory)).all(axis=1)
-        what = _WORK.get(kind) or f"copies {_WAYS[direction]}{_MEMORIES.get(memory, '')}"
+        what = _WORK.get(kind) or f"copies {_WAYS[direction]}{_MEMORIES[memory]}"
         found.append(_amount(what, work, mine, int(mine.sum())))
     few = (recording.blocks_each > 0) & (recording.blocks_each < 1)
     if few.any():
@@ -215,11 +175,9 @@ def _work_amounts(recording: Recording) -> tuple[RecordedAmount, ...]:
 
 def engines_of(work: CardWork) -> NDArray[np.int64]:
     """Return the index in ``ENGINES`` of each row of ``work``; shape (rows,)."""
-    found = np.full(len(work), ENGINES.index("other copies"), np.int64)
-    for direction, engine in _ENGINE_OF.items():
-        found[work.direction == direction] = engine
-    for kind, name in ((WorkKind.KERNEL, "kernels"), (WorkKind.MEMSET, "memsets"), (WorkKind.GRAPH, "graphs")):
-        found[work.kind == kind] = ENGINES.index(name)
+    found: NDArray[np.int64] = np.where(
+        work.kind == WorkKind.COPY, _OF_DIRECTIONS[work.direction], _OF_KINDS[work.kind]
+    )
     return found
 
 
@@ -308,9 +266,11 @@ OTHERS_BUSY = "called, while others are at work: an event or a queue"
 NO_CALL = "its call was not recorded"
 AFTER = "nothing more comes"
 BEHIND = "behind {} of its stream"
-BEFORE_IT = {"H2D": "an H2D copy", "D2H": "a D2H copy", "kernels": "a kernel"}
-BEFORE_IT |= {"within the card": "a copy within the card", "memsets": "a memset", "unified memory": "a move of pages"}
-OTHER_WORK = "other work"
+# What an engine's work is called, in the order of ENGINES.
+BEFORE_IT = (
+    *("an H2D copy", "a D2H copy", "a kernel", "a copy within the card", "a memset", "a move of pages"),
+    *("other work", "other work"),
+)
 
 
 class _Reasons:
@@ -345,10 +305,9 @@ class _Reasons:
         starts = np.where(has, self._work.start_ns[before], start).clip(start, end)
         ends = np.where(has, self._work.end_ns[before], start).clip(starts, end)
         reasons += self._host_then_card(start, starts, before)
-        for number, name in enumerate(ENGINES):
+        for number, words in enumerate(BEFORE_IT):
             behind = has & (self._engine[before] == number)
-            words = BEHIND.format(BEFORE_IT.get(name, OTHER_WORK))
-            reasons[words] += int((ends - starts)[behind].sum())
+            reasons[BEHIND.format(words)] += int((ends - starts)[behind].sum())
         reasons += self._host_then_card(ends, end, row)
         return reasons
 

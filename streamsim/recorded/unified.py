@@ -100,7 +100,7 @@ def with_prefetches(recording: Recording) -> Recording:
                 "stream": _stream_near(recording, call),
                 "bytes": pages.bytes[own].sum(),
             }
-            added.append(row | {"direction": CopyDirection.UNIFIED, "graph": NONE, "node": NONE})
+            added.append(row | {"direction": CopyDirection.UNIFIED})
     if not added:
         return recording
     return msgspec.structs.replace(recording, names=(*recording.names, PREFETCH), work=work.with_rows(added))

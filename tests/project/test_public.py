@@ -44,7 +44,7 @@ from streamsim.advice import WhatIf
 from streamsim.analysis import Bound, interval, lower_bound, published, timed_alone, work_bound
 from streamsim.device import changed, link_words
 from streamsim.program import Copy, Kernel, one_stream, serial
-from streamsim.recorded import profile_of, program_of, replay, untraced, without_recording
+from streamsim.recorded import profile_of, program_of, replay, without_recording
 from streamsim.report import plot_gantt
 from streamsim.search import SimulatedProgram, best_offload, best_program, evaluate
 from streamsim.transform import graph
@@ -159,7 +159,6 @@ DOORS: dict[str, Callable[[Any], object]] = {
     "loop_advice": lambda device: loop_advice(Loop(batch=2, batch_bytes=1 << 20, step_s=1e-3), device).to_json(),
     "best_program": lambda device: best_program(one_stream(WORKLOAD, 3), device).to_json(),
     "replay": lambda device: replay(recorded(simulate(SCHEDULE, "ideal")), device).predicted_s,
-    "untraced": lambda device: untraced(recorded(simulate(SCHEDULE, "ideal")), device).schedule,
     "program_of": lambda device: program_of(recorded(simulate(SCHEDULE, "ideal")), device=device).schedule,
     "without_recording": lambda device: without_recording(recorded(simulate(SCHEDULE, "ideal")), device).predicted_s,
     "profile_of": lambda device: profile_of(recorded(simulate(SCHEDULE, "ideal")), device),

@@ -199,7 +199,7 @@ def test_ids_that_lead_nowhere_or_in_a_circle_are_counted(trace: Path) -> None:
 def test_a_pid_may_be_a_word_and_a_bandwidth_a_text(trace: Path) -> None:
     odd = copy(PINNED_IN, 1, 1, 1)
     odd["args"]["memory bandwidth (GB/s)"] = "N/A"
-    found = read(trace, odd, span("overhead", "Buffer Request", 0, 1, "Spans", "a thread"), call("cudaFree", 0, 1, 2))
+    found = read(trace, odd, span("cpu_op", "x", 0, 1, "Spans", "a thread"), call("cudaFree", 0, 1, 2))
     assert len(found.work) == len(found.annotations) == 1
     assert not found.unread
 

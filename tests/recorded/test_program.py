@@ -19,7 +19,6 @@ from streamsim.recorded import (
     program_of,
     replay,
     uncontended_ns,
-    untraced,
     warnings_of,
     while_recorded,
     without_recording,
@@ -261,7 +260,7 @@ def test_the_untraced_time_is_what_the_schedule_then_takes(share: float) -> None
     device = make_device(kernel=5000)
     was = recorded(simulate(program(*[kernel(1, 5) for _ in range(20)]), device))
     whole_s = (20 * 5000 + 5) * NS
-    found = untraced(was, device, share * whole_s)
+    found = without_recording(was, device, share * whole_s).program
     assert simulate_one_of_many(found.schedule, device).makespan_s == pytest.approx(share * whole_s, rel=0.001)
 
 
@@ -274,7 +273,7 @@ def test_an_untraced_time_that_no_cost_of_recording_explains_is_named() -> None:
         (20_000 * NS, "with all that recording cost"),
     ):
         found = without_recording(was, device, said_s)
-        assert found.program == untraced(was, device)
+        assert found.program == without_recording(was, device).program
         assert not found.is_reached
         assert why in found.how
         assert any(found.how in line for line in warnings_of(replay(was, device), found))

@@ -26,7 +26,6 @@ from streamsim.recorded import (
     costs_of_queries,
     program_of,
     replay,
-    untraced,
     while_recorded,
     without_recording,
 )
@@ -99,7 +98,7 @@ def test_so_they_do_where_most_calls_are_not_written(launches: int, half: int, h
     unwritten = (14 if has_operations else 3) * (own + gap)
     was = with_queries(launches, own, gap, "cudaStreamIsCapturing_v10000", 4 * own, unwritten)
     was = msgspec.structs.replace(was, annotations=_noted(int(has_operations)))
-    found = untraced(was, make_device(kernel=1)).schedule
+    found = without_recording(was, make_device(kernel=1)).program.schedule
     assert [op.call_s for op in found.ops if not isinstance(op, HostWork)] == pytest.approx([LAUNCH * NS] * launches)
     between = [op.duration_s for op in found.ops if isinstance(op, HostWork)]
     assert between == pytest.approx([WORK * NS] * (launches - 1), abs=2 * NS)  # as each gap is of whole nanoseconds
@@ -169,10 +168,6 @@ def test_what_recording_work_cost_is_taken_from_calls_that_put_work_on_the_card(
 def test_a_few_of_them_say_nothing_and_neither_do_calls_that_work() -> None:
     for was in (with_queries(ENOUGH - 1, 10, 7), with_queries(20, 10, 7, "cudaPointerGetAttributes")):
         assert costs_of_queries(captured(was)) is None
-
-
-def test_costs_can_be_scaled() -> None:
-    assert HostCosts(2.0, 3.0, 4.0, 6.0, 8.0, 0.25).scaled(0.5) == HostCosts(1.0, 1.5, 2.0, 3.0, 4.0, 0.25)
 
 
 def test_while_a_card_is_recorded_engines_hear_of_each_other_a_microsecond_later() -> None:

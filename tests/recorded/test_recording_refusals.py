@@ -4,10 +4,9 @@ import gzip
 import re
 import sqlite3
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 from made_recordings import Export, capture, export, kernel, kineto, pipeline
 from msgspec.structs import replace
@@ -26,7 +25,7 @@ from streamsim.recorded import (
     program_of,
     read,
     read_recording,
-    untraced,
+    without_recording,
     write_recording,
 )
 
@@ -108,12 +107,12 @@ EXPORTED: list[tuple[Callable[[Export], object], str]] = [
         # A column that computes a gigabyte is as good as not there.
         lambda made: made.others.extend(
             (
-                "CREATE TABLE CUPTI_ACTIVITY_KIND_OVERHEAD"
-                " (start, end AS (length(zeroblob(1000000000))), globalTid, nameId)",
-                "INSERT INTO CUPTI_ACTIVITY_KIND_OVERHEAD VALUES (1, 2, 3)",
+                "CREATE TABLE CUDA_UM_GPU_PAGE_FAULT_EVENTS"
+                " (start, globalPid, end AS (length(zeroblob(1000000000))), deviceId)",
+                "INSERT INTO CUDA_UM_GPU_PAGE_FAULT_EVENTS VALUES (1, 2, 3)",
             )
         ),
-        "table CUPTI_ACTIVITY_KIND_OVERHEAD has no column end",
+        "table CUDA_UM_GPU_PAGE_FAULT_EVENTS has no column end",
     ),
     (lambda made: made.others.append("CREATE TABLE CUDA_UM_CPU_PAGE_FAULT_EVENTS (x)"), "table .* has no column start"),
     (lambda made: setattr(made, "meta", "another"), "is an SQLite file, but no export of Nsight Systems; export it"),
@@ -303,33 +302,6 @@ WINDOWS = [
     ({"card": 2}, "--gpu = 2: not in the recording; it has 0, 1"),
     ({"card": 1, "process": 420}, "--gpu 1, --process 420: no call and no work is in it"),
 ]
-CELLS: list[tuple[str, str, int, int]] = [  # of the pipeline's tables, with a value that cannot be
-    ("calls", "name", 0, 99),
-    ("calls", "record", 1, 0),  # a copy records nothing
-    ("calls", "start_ns", 1, 0),
-    ("work", "call", 0, 4),
-    ("work", "stream", 0, 2),
-    ("work", "direction", 1, 1),  # a kernel
-    ("annotations", "thread", 0, 7),
-    ("pages", "cause", 0, 9),
-]
-
-
-@cache
-def with_pages() -> Recording:
-    made = export()
-    made.work("MEMCPY", 3_000, 4_000, 0, bytes=1 << 20, copyKind=11)
-    return made_recording(made)
-
-
-def with_cell(table: str, column: str, row: int, value: int) -> Recording:
-    rows = getattr(with_pages(), table)
-    values = getattr(rows, column).copy()
-    values[row] = value
-    return replace(with_pages(), **{table: replace(rows, **{column: values})})
-
-
-CALLS = recorded(simulate(program(h2d(1, 4), d2h(1, 4)), make_device())).calls
 VALUES: list[tuple[Callable[[], object], str]] = [
     *((partial(with_times, f"{{{times}}}"), f"schedule: {said}") for times, said in TIMES),
     *((lambda part=part: part_of(two_cards(), **part), said) for part, said in WINDOWS),
@@ -339,14 +311,11 @@ VALUES: list[tuple[Callable[[], object], str]] = [
         "1 calls put work on the card, and nothing of the card is recorded; on Windows and in WSL2",
     ),
     (lambda: program_of(WITHOUT_CALLS), "no call of the recording issued a copy or a kernel"),
-    (lambda: untraced(COPIED, make_device(), 0), "untraced_s = 0: expected a time above zero"),
+    (lambda: without_recording(COPIED, make_device(), 0), "untraced_s = 0: expected a time above zero"),
     (
         lambda: write_recording(simulate(replace(program(h2d(1, 4)), launch="graph"), make_device()), "none/t.json"),
         "a recording is written of a simulated program that issues its ops one by one",
     ),
-    *((partial(with_cell, *cell), f"{cell[0]}.{cell[1]}[") for cell in CELLS),
-    (lambda: replace(CALLS, name=np.zeros(len(CALLS), np.int64)), "name: expected an array of int32, one entry a row"),
-    (lambda: replace(CALLS, name=np.zeros(1, np.int32)), "HostCalls: expected columns of one length"),
     (
         lambda: RecorderCost(ratio=1.5, backward=2.0, least=1.4, most=1.7, source="measured: by hand"),
         "backward = 2: above most = 1.7",

@@ -21,7 +21,7 @@ from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Config, Schedule
-from streamsim.recorded import profile_of, read_recording, untraced
+from streamsim.recorded import profile_of, read_recording, without_recording
 from streamsim.search import Best, best_program
 from streamsim.transform import Change, make_async, pin, repeated_step, streams
 
@@ -50,7 +50,7 @@ def program(name: str, is_timed: bool = True) -> tuple[Schedule, Device]:
     """The program without what recording cost it, by its untraced time or from the recording alone, and its card."""
     recording = read_recording(SHARED / f"h200/{name}.json.gz")
     device = profile_of(recording)
-    return untraced(recording, device, untraced_s(name) if is_timed else None).schedule, device
+    return without_recording(recording, device, untraced_s(name) if is_timed else None).program.schedule, device
 
 
 @cache
@@ -121,7 +121,7 @@ def test_what_changes_bring_is_predicted_from_the_recording_before_them(
 def test_a_program_issued_stage_by_stage_is_a_pipeline() -> None:
     """Two copies in for each of four chunks, then their kernels, then their copies back; a chunk in each stream."""
     recording = read_recording(SHARED / "public/t4-4streams-pinned.sqlite")
-    workload, config = repeated_step(untraced(recording, profile_of(recording)).schedule)
+    workload, config = repeated_step(without_recording(recording, profile_of(recording)).program.schedule)
     assert config == Config("breadth-first", 4, 4)
     assert (workload.inputs, workload.outputs) == ((8 << 20, 8 << 20), (8 << 20,))
     assert workload.host_work_s == 0
@@ -137,7 +137,7 @@ def test_a_program_issued_stage_by_stage_is_a_pipeline() -> None:
 def test_other_programs_are_no_pipelines_and_it_is_said_why(name: str, why: str) -> None:
     recording = read_recording(SHARED / name)
     with pytest.raises(InputError, match=f"no pipeline can be written: .*{why}"):
-        code_of_steps(untraced(recording, profile_of(recording)).schedule, "pytorch")
+        code_of_steps(without_recording(recording, profile_of(recording)).program.schedule, "pytorch")
 
 
 def test_the_recorded_process_of_a_trace_is_what_the_profiler_wrote(

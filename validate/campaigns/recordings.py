@@ -40,9 +40,9 @@ from streamsim.recorded import (
     profile_of,
     read_recording,
     replay,
-    untraced,
     untraced_time_s,
     window_ns,
+    without_recording,
 )
 from streamsim.transform import Change, chunks, drop_sync, graph, make_async, pin, prefetch, streams
 
@@ -237,10 +237,10 @@ def _replayed(whole: Recording, recorded: Recorded, card: Device | None) -> Repl
     recording = part_of(whole, window=recorded.window)
     device = profile_of(recording, card)
     found = replay(recording, device)
-    alone = untraced(recording, device, None, recorded.program)
+    alone = without_recording(recording, device, None, recorded.program).program
     rest_s = _rest_s(whole, recording, recorded.window, alone.costs)
     untraced_s = untraced_time_s(whole, recorded.window)
-    timed = alone if untraced_s is None else untraced(recording, device, untraced_s, recorded.program)
+    timed = alone if untraced_s is None else without_recording(recording, device, untraced_s, recorded.program).program
     return Replayed(recorded, device, found.recorded_s, found.predicted_s, rest_s, timed.schedule, alone.schedule)
 
 
