@@ -437,7 +437,7 @@ def _columns(recording: Recording, streams: dict[int, int]) -> dict[str, list[An
     number = np.array([streams[k] for k in (*range(len(recording.streams)), NONE)])  # NONE is the last one's index
     columns = {name: getattr(work, name) for name in ("call", "bytes", "direction", "memory", "start_ns")}
     columns |= {"stream": number[work.stream], "threads": _threads_of(work), "fill": _fill_of(recording)}
-    columns |= {"alone_s": uncontended_ns(work) * 1e-9}
+    columns |= {"alone_s": (uncontended_ns(work) if recording.alone_ns is None else recording.alone_ns) * 1e-9}
     columns |= {"busy_until": np.append(0, np.maximum.accumulate(work.end_ns)[:-1])}
     return {name: column.tolist() for name, column in columns.items()} | {"kernel": _kernels(recording)}
 

@@ -291,7 +291,9 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
     - ``unread``: parts of the recording that are left out or not understood.
     - ``untraced``: for each run of the same program without a profiler, its named spans, in nanoseconds since the first
       one. Their threads are unknown.
-    - ``pages``: moves of unified memory's pages, and page faults. They have no calls either.
+    - ``alone_ns``: for a part of a recording, the time of each row of ``work`` with the card to itself, as the whole
+      shows it (:func:`~streamsim.recorded.times.uncontended_ns`). None for a whole recording.
+    - ``pages``: moves of unified memory's pages, and page faults. They have no calls.
 
     Only a :class:`~streamsim.recorded.builder.RecordingBuilder` makes one from a file: it checks all rows.
     """
@@ -308,6 +310,7 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
     annotations: Annotations
     unread: tuple[Unread, ...] = ()
     untraced: tuple[Annotations, ...] = ()
+    alone_ns: NDArray[np.int64] | None = None
     pages: PageEvents = NO_PAGES
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from streamsim.errors import InputError
 from streamsim.recorded.recording import NONE, AnnotationKind, RecordedStream, RecordedThread, Recording, Unread
+from streamsim.recorded.times import uncontended_ns
 from streamsim.text import parse_seconds, shown
 
 _NUMBERED = re.compile(r"(.+)\[([1-9][0-9]{0,8})\]", re.DOTALL)
@@ -216,8 +217,10 @@ def _chosen(recording: Recording, calls: Any, work: Any, notes: Any, pages: Any)
     """Return some rows of each table; references to calls that are left out become -1."""
     place = np.append(np.where(calls, np.cumsum(calls) - 1, NONE), NONE)
     kept_calls, kept_work = recording.calls.rows(calls), recording.work.rows(work)
+    alone_ns = uncontended_ns(recording.work) if recording.alone_ns is None else recording.alone_ns
     return msgspec.structs.replace(
         recording,
+        alone_ns=alone_ns[work],
         calls=msgspec.structs.replace(kept_calls, record=place[kept_calls.record]),
         work=msgspec.structs.replace(kept_work, call=place[kept_work.call]),
         annotations=recording.annotations.rows(notes),
