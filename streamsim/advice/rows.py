@@ -128,6 +128,8 @@ class _Rows:
         if self._holds:
             yield (make.make_async(),)
             yield (make.drop_sync(),)
+            if has_pageable(self._case.schedule):
+                yield make.pin(), self._release  # copies of pageable memory hold the host all the same
 
     def off_legacy(self) -> Tries:
         if has_legacy(self._case.schedule):
