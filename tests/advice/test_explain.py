@@ -308,19 +308,6 @@ def test_pageable_memory_that_is_faster_than_pinned_is_the_bound_itself() -> Non
 # Laws
 
 
-def test_the_bound_of_the_work_holds_for_the_same_kernels_in_other_streams() -> None:
-    """Four kernels of 10 ticks, the last 2 of which each leaves to others, fill the card: 8, 16, 24, and 32 + 2.
-
-    Without launches they would take 10 each and leave nothing to others: 40 is no bound of what streams can reach.
-    """
-    device = make_device(floor=2, concurrent_kernels=4, resident_threads=8)
-    several = program(*(kernel(stream, 10) for stream in (1, 2, 3, 4)))
-    one = explain(program(*[kernel(1, 10)] * 4), device)
-    assert ticks(simulate(several, device).makespan_s) == 34
-    assert (ticks(one.makespan_s), ticks(one.bound_s)) == (40, 34)
-    assert ticks(explain(several, device).bound_s) == 34
-
-
 @examples(20)
 @given(st.data(), devices(enter=0))
 def test_all_in_the_default_stream_loses_what_it_does_in_another(data: st.DataObject, device: Device) -> None:
@@ -476,16 +463,6 @@ def test_a_schedule_of_too_many_ops_is_refused_before_it_is_simulated(monkeypatc
     monkeypatch.setattr(import_module("streamsim.advice.explanation"), "Removals", None)
     with pytest.raises(InputError, match=r"^the schedule has 16 ops: .* takes 13 ops at most; give fewer chunks"):
         explain(depth_first(WORKLOAD, 5, 2), PLAIN)
-
-
-def test_a_hundred_ops_are_explained_in_well_under_a_second() -> None:
-    """In simulations, which a busy machine does not change: at most 2^6, and those that choose and that show gains."""
-    found = explain(depth_first(WORKLOAD, 16, 4), load_device("h200"))
-    assert found.is_exact
-    assert found.simulations < 150
-    larger = explain(depth_first(WORKLOAD, 300, 4), load_device("h200"))
-    assert not larger.is_exact
-    assert larger.simulations < 80
 
 
 def test_what_a_crowd_costs_each_copy_goes_with_the_latencies() -> None:

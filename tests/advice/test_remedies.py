@@ -14,11 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from race_oracle import races
-from same_work import ON_CARD, ON_HOST, Terms, amounts, output, own_work_ps, pipelines
+from same_work import ON_CARD, ON_HOST, Terms, amounts, output, pipelines
 from strategies import d2h, devices, h2d, kernel, program, schedules
 
 from streamsim.advice import Values, advise, explain
-from streamsim.analysis import KEYS, LIMITS
 from streamsim.cli import main
 from streamsim.device import Device, load_device, with_memory_limit
 from streamsim.model import simulate
@@ -26,7 +25,6 @@ from streamsim.program import (
     Buffer,
     Config,
     Copy,
-    HostWork,
     Kernel,
     Op,
     RecordEvent,
@@ -37,17 +35,13 @@ from streamsim.program import (
     Workload,
     WorkloadKernel,
     breadth_first,
-    build,
     depth_first,
     prefetch,
     read_schedule,
     ring,
     serial,
-    workload_of_sizes,
     write_schedule,
 )
-from streamsim.races import check, repaired
-from streamsim.timeline import Timeline
 from streamsim.transform import NON_BLOCKING, Dependences, Recut, Scenario, Source, unblocked
 
 FACTORS, STREAMS = Values().factors, Values().streams
@@ -57,35 +51,6 @@ README = ["--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB", "--chunks", 
 
 def ticks(seconds: float) -> int:
     return round(seconds * 1e9)
-
-
-IN = h2d(0, 8, host=Region("host", 0, 8), device=Region("card", 0, 8))
-WORKS = [HostWork(8e-9), HostWork(8e-9, "load")]  # for the call behind it, and the program's own
-IN_STEPS = [program(IN, kernel(0, 8), IN, work, IN, buffers=(ON_HOST, ON_CARD)) for work in WORKS]
-
-
-@examples(40)
-@given(pipelines())
-@example(IN_STEPS[0])
-@example(IN_STEPS[1])
-def test_a_remedy_computes_and_copies_the_same_and_has_no_race(schedule: Schedule) -> None:
-    """Of a program with races, what it means is what it computes with the waits that it lacks."""
-    sound = repaired(schedule, check(schedule))
-    terms: Terms = {}
-    tables = tuple({region.buffer for regions in Dependences(sound).shared.values() for region in regions})
-    meant = output(sound, terms, whole=tables)
-    for key, trial, (changed, _) in tried(Scenario(schedule, load_device("h200"))):
-        if key == "connections" and changed is schedule:
-            continue
-        assert not races(changed), trial.text
-        was, now = amounts(schedule), amounts(changed)
-        assert own_work_ps(changed) == own_work_ps(schedule), trial.text
-        if (
-            "cut into" in trial.text or "CUDA graph" in trial.text
-        ):  # more calls or fewer, each with a front end's work for it
-            del was["host"], now["host"]
-        assert now == was, trial.text
-        assert output(changed, terms, whole=tables) == meant, trial.text
 
 
 @examples(40)
@@ -149,22 +114,6 @@ def test_no_remedy_needs_more_room_than_there_is(schedule: Schedule, spare: int)
         for device in (load_device("h200"), with_memory_limit(load_device("h200"), limit))
     )
     assert of_those_that_fit == [(text, n_bytes) for text, n_bytes in of_any if n_bytes <= limit]
-
-
-def test_a_ring_that_has_no_room_for_more_is_told_something_else() -> None:
-    """Of two buffers of 512 MiB that serialise: with room for all four it is told of these, else of more chunks."""
-    workload, config = workload_of_sizes(["1GiB"], [92e-3], ["1GiB"]), Config(chunks=4, streams=2, buffers=2)
-    for limit, words in (
-        (2 << 30, "give chunks device buffers of their own"),
-        (1 << 30, "issue chunks in 3 non-blocking streams in turn; does not help alone"),
-    ):
-        device = with_memory_limit(load_device("t4"), limit)
-        found = explain(config.schedule(workload), device, Source(workload, config))
-        remedies = {loss.cause: loss.remedy for loss in found.losses}
-        assert remedies["needless-order"].startswith(words)
-        assert found.first is not None
-        assert "cut into" in found.first.text
-        assert found.first.made.case.schedule.device_bytes <= limit
 
 
 @given(issued(), devices())
@@ -322,28 +271,6 @@ def test_a_ring_with_more_buffers_is_a_larger_ring(name: str) -> None:
     assert Recut(depth_first(WORKLOAD, 8, 2)).with_buffers(None) is None  # there no buffer is used twice
 
 
-def test_every_pattern_can_be_remedied_in_many_ways_and_stays_what_it_is() -> None:
-    small = Workload(32, (1, 2), (1,), (WorkloadKernel("a", 32e-9), WorkloadKernel("b", 32e-9)))
-    summed = replace(small, d2h_once=(16,))
-    patterns = [
-        depth_first(small, 4, 2), breadth_first(small, 4, 4), serial(small, 4), ring(small, 4, 2, 3),
-        prefetch(small, 4), depth_first(small, 4, 2, "pageable"), depth_first(small, 4, 2, launch="graph"),
-        depth_first(summed, 4, 2), breadth_first(summed, 4, 4), serial(summed, 4), ring(summed, 4, 2, 3),
-    ]  # fmt: skip
-    counts = Counter[str]()
-    for schedule in patterns:
-        terms: Terms = {}
-        meant = output(schedule, terms)
-        assert len(meant) == sum(op.bytes for op in schedule.ops if isinstance(op, Copy) and op.direction == "d2h")
-        for key, trial, (changed, _) in tried(Scenario(schedule, load_device("h200").with_connections(1))):
-            counts[key] += 1
-            assert not [finding for finding in check(changed) if finding.rule == "race"], trial.text
-            assert amounts(changed) == amounts(schedule), trial.text
-            assert output(changed, terms) == meant, trial.text
-    beyond = {"legacy-stream", "duplex", "many-streams", "copied-once", "host-work", "slow-calls", "few-blocks"}
-    assert set(counts) == set(KEYS) - beyond - set(LIMITS)
-
-
 def test_what_every_chunk_reads_is_neither_cut_nor_given_twice() -> None:
     """A table copied once, read whole by every kernel; two chunks in one stream, that could be four in two."""
     table = Region("table", 0, 8)
@@ -371,30 +298,27 @@ def test_what_every_chunk_reads_is_neither_cut_nor_given_twice() -> None:
         assert output(made, terms, whole=("table",)) == meant
 
 
-def test_a_kernel_that_reads_beyond_its_part_is_not_cut() -> None:
-    # It writes 4..12 from 0..8. Of two halves the second would read 4..8, which the first has written.
-    shifted = Kernel(1, "k", 8, duration_s=8e-9, reads=(Region("card", 0, 8),), writes=(Region("card", 4, 8),))
-    assert Recut(Schedule((shifted,), ("non-blocking",), (ON_CARD,))).cut(2, 1) is None
-    assert Recut(program(h2d(1, 7), kernel(1, 8))).cut(8, 1) is None  # 7 bytes in 8 pieces
-
-
-def test_copies_that_do_not_lie_side_by_side_are_not_merged() -> None:
-    assert Recut(program(h2d(1, 8), kernel(1, 8), h2d(2, 8), kernel(2, 8))).merged(2, 1) is None
-    apart = [Copy("h2d", 8, 1 + k, Region("host", 16 * k, 8), Region("card", 8 * k, 8)) for k in range(2)]
-    assert Recut(Schedule(tuple(apart), ("non-blocking",) * 2, (ON_HOST, ON_CARD))).merged(2, 1) is None
-
-
-def test_chunks_that_overwrite_each_other_are_not_merged() -> None:
-    # Chunk 1 copies into 8..16 what chunk 0's kernel has overwritten; all lie side by side, and may not come at once.
-    ops = [
-        op
-        for at in (0, 8)
-        for op in (
-            Copy("h2d", 8, 1, Region("host", at, 8), Region("card", at, 8)),
-            Kernel(1, "k", 8, duration_s=8e-9, reads=(Region("card", at, 8),), writes=(Region("card", at + 8, 8),)),
-        )
+def named(at: int, after: int = 0) -> list[Op]:
+    """A copy, and a kernel that writes ``after`` bytes behind what was copied."""
+    return [
+        Copy("h2d", 8, 1, Region("host", at, 8), Region("card", at, 8)),
+        Kernel(1, "k", 8, duration_s=8e-9, reads=(Region("card", at, 8),), writes=(Region("card", at + after, 8),)),
     ]
-    assert Recut(Schedule(tuple(ops), ("non-blocking",), (ON_HOST, ON_CARD))).merged(2, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("ops", "pieces"),
+    [
+        (named(0, 4)[1:], 2),  # it writes 4..12 from 0..8: of two halves the second would read what the first wrote
+        ([h2d(1, 7), kernel(1, 8)], 8),  # 7 bytes in 8 pieces
+        ([h2d(1, 8), kernel(1, 8), h2d(2, 8), kernel(2, 8)], 0),  # chunks without named memory are not merged
+        ([named(0)[0], replace(named(8)[0], stream=2, host=Region("host", 16, 8))], 0),  # nor those that lie apart
+        ([*named(0, 8), *named(8, 8)], 0),  # nor those that copy in what the one before has overwritten
+    ],
+)
+def test_what_the_data_forbids_is_neither_cut_nor_merged(ops: list[Op], pieces: int) -> None:
+    recut = Recut(Schedule(tuple(ops), ("non-blocking",) * 2, (ON_HOST, ON_CARD)))
+    assert (recut.cut(pieces, 1) if pieces else recut.merged(2, 1)) is None
 
 
 def test_what_overwrites_bytes_waits_for_all_that_read_them_in_whatever_streams_they_come() -> None:
@@ -406,53 +330,11 @@ def test_what_overwrites_bytes_waits_for_all_that_read_them_in_whatever_streams_
     assert not races(dealt)
 
 
-def test_the_chunks_of_a_pipeline_are_rebuilt_from_its_workload() -> None:
-    """A prime number of elements, and chunks of which no whole number can be merged."""
-    workload, config = Workload(1_000_003, (4,), (4,), WORKLOAD.kernels), Config("breadth-first", 9, 3)
-    case = Scenario(config.schedule(workload), load_device("h200"))
-    remedies = [(key, made) for key, _, (made, _) in tried(case, Source(workload, config))]
-    for key, numbers in (("small-chunks", (5, 3, 2)), ("few-chunks", (18, 36, 72))):
-        assert [made for of, made in remedies if of == key] == [breadth_first(workload, n, min(3, n)) for n in numbers]
-
-
 # What comes first
 
 
 def makespan(schedule: Schedule, device: Device) -> int:
     return ticks(simulate(schedule, device).makespan_s)
-
-
-def test_the_best_remedy_of_the_readme_is_the_best_single_change_that_the_patterns_know() -> None:
-    device = load_device("h200")
-    now = makespan(depth_first(WORKLOAD, 16, 4), device)
-    one_change = {
-        "chunks": [build(WORKLOAD, "depth-first", n, min(n, 4)) for n in (2, 4, 8, 32, 64, 128)],
-        "order": [build(WORKLOAD, "breadth-first", 16, 4)],
-        "streams": [build(WORKLOAD, "depth-first", 16, n) for n in (1, 2, 3, 8)],
-        "graph": [build(WORKLOAD, "depth-first", 16, 4, launch="graph")],
-    }
-    best = {name: min(makespan(other, device) for other in others) for name, others in one_change.items()}
-    found = explain(depth_first(WORKLOAD, 16, 4), device)
-    assert min(best, key=best.__getitem__) == "graph"
-    alone = min(found.tried.alone, key=lambda trial: trial.takes_s)
-    assert alone.text == "launch it as a CUDA graph"
-    assert ticks(alone.saved_s()) == now - best["graph"] > 0
-    assert found.first is None  # 2.9 %
-    gains = {loss.cause: ticks(loss.gain_alone_s) for loss in found.losses}
-    assert gains["few-chunks"] == now - min(makespan(other, device) for other in one_change["chunks"][3:]) < 0
-
-
-def kernels_without_a_stream() -> Schedule:
-    """Chunks copied in streams that ``cudaStreamCreate`` makes, with their kernels launched in no stream."""
-    schedule = depth_first(WORKLOAD, 4, 4)
-    ops = [replace(op, stream=0) if isinstance(op, Kernel) else op for op in schedule.ops]
-    return replace(schedule, ops=tuple(ops), streams=("blocking",) * 4)
-
-
-def kernels_beside_copies(timeline: Timeline) -> bool:
-    spans = [span for span in timeline.spans if span.engine is not None]
-    kernels = [span for span in spans if span.engine == "compute"]
-    return any(k.start_s < c.end_s and c.start_s < k.end_s for k in kernels for c in spans if c.engine != "compute")
 
 
 # What people write: its device, its first cause, and a program that does what stands first.
@@ -492,27 +374,6 @@ def test_what_people_write_is_told_what_helps_most(name: str) -> None:
     expected = makespan(schedule, device) - min(makespan(other, device) for other in done)
     assert ticks(best.gain_alone_s) == expected > 0
     assert found.first is not None or expected < 0.03 * makespan(schedule, device)
-
-
-def test_kernels_in_the_legacy_default_stream_are_told_to_leave_it() -> None:
-    """Every kernel waits for all copies before it and holds those behind it: none runs beside a copy."""
-    device = load_device("h200")
-    found = explain(kernels_without_a_stream(), device)
-    assert not kernels_beside_copies(found.timeline)
-    assert found.first is not None
-    done = found.first.made.case.schedule
-    assert set(done.streams) == {"non-blocking"}
-    assert 0 not in done.used_streams
-    assert not check(done)
-    assert kernels_beside_copies(simulate(done, device))
-
-
-def test_on_a_k20c_the_order_does_not_matter() -> None:
-    """Kepler has a hardware queue for each of 32 streams: the blog's two orders take the same, and nothing is won."""
-    for pattern in (depth_first, breadth_first):
-        found = explain(pattern(WORKLOAD, 4, 4), load_device("k20c"))
-        gains = {loss.cause: loss.gain_alone_s for loss in found.losses}
-        assert gains.get("issue-order", 0.0) < 0.01 * found.makespan_s
 
 
 def test_more_connections_are_advised_only_where_the_card_can_have_them() -> None:

@@ -277,23 +277,10 @@ def test_a_first_launch_is_slow_beside_later_launches(calls: dict[str, tuple[int
     assert found == pytest.approx({i: us * 1e-6 for i, us in slow.items()})
 
 
-def test_a_graph_has_one_call() -> None:
-    """The host's 100 ticks a step go; what is in the legacy stream goes into one of its own."""
-    ops = (h2d(0, 10), HostWork(100 * NS), kernel(0, 20), Synchronize()) * 2
-    found = what_if(program(*ops), make_device(graph_launch=7), [change.graph()])
-    assert round(found.together.makespan_s / NS) == 7 + 60
-    assert found.scenario.schedule.launch == "graph"
-
-
 def test_the_host_waits_at_the_end_only() -> None:
     found = what_if(loop(3, Synchronize()), make_device(wake=50), [change.drop_sync()])
     assert round(found.before.makespan_s / NS) == 120 + 2 * 50
     assert round(found.together.makespan_s / NS) == 120
-
-
-def test_another_device_may_be_a_change() -> None:
-    found = what_if(loop(3), make_device(), [change.on_device(load_device("ideal"))])
-    assert found.together.makespan_s == simulate(loop(3), "ideal").makespan_s
 
 
 @pytest.mark.parametrize(("was", "then"), [(breadth_first, depth_first), (depth_first, breadth_first)])
