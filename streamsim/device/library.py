@@ -11,10 +11,11 @@ import os
 import re
 import warnings
 from difflib import get_close_matches
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -27,7 +28,8 @@ from streamsim.program import Layers, Point, ScheduleFile, WorkloadFile, Workloa
 from streamsim.text import LARGEST_TOML_BYTES, one_line, shown
 
 SUFFIX = ".toml"
-PROFILES = files("streamsim.device") / "profiles"
+SHIPPED = files("streamsim.device")
+PROFILES = SHIPPED / "profiles"
 
 PATTERN = "t4"  # a profile of published figures, for all numbers that do not depend on the card
 # The share of the link's raw rate that pinned copies reach on cards with published figures: gen 3 and 4 about 0.8, gen
@@ -46,7 +48,7 @@ MAKERS = ("nvidia", "geforce", "tesla", "gpu", "amd", "graphics")  # words that 
 SAME_ON_PCIE = ("a100", "v100", "p100")  # cards whose PCIe form has the same link as their SXM form
 
 
-class Generation(NamedTuple):
+class Generation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Cards of one generation with one link.
 
     ``names``: a regular expression for their names. ``threads``: those that a multiprocessor holds (0: unknown).
@@ -58,39 +60,10 @@ class Generation(NamedTuple):
     threads: int
 
 
-# The first entry that matches a name counts. Links: NVIDIA's and AMD's data sheets of the cards. Threads: the CUDA
-# programming guide, technical specifications by compute capability.
-GENERATIONS = (
-    Generation(r"\bgh200\b", "Grace Hopper", "NVLink-C2C", 2048),
-    Generation(r"\bgb[23]00\b", "Grace Blackwell", "NVLink-C2C of Blackwell", 2048),
-    Generation(
-        r"\b[hb][12348]\d{0,2}0?\b.*\bnvl\b|\bh100\b|\bh200\b|\bh800\b|\bh20\b", "Hopper", "PCIe gen 5 x16", 2048
-    ),
-    Generation(r"\bb[123]00\b", "Blackwell", "PCIe gen 5 x16", 2048),
-    Generation(r"\brtx pro \d+", "RTX PRO Blackwell", "PCIe gen 5 x16", 1536),
-    Generation(r"\brtx50(50|60).*|\brtx50\d\d.*laptop", "GeForce RTX 50", "PCIe gen 5 x8", 1536),
-    Generation(r"\brtx50\d\d", "GeForce RTX 50", "PCIe gen 5 x16", 1536),
-    Generation(r"\brtx40(50|60).*|\brtx40\d\d.*laptop", "GeForce RTX 40", "PCIe gen 4 x8", 1536),
-    Generation(r"\brtx40\d\d", "GeForce RTX 40", "PCIe gen 4 x16", 1536),
-    Generation(r"\brtx3050|\brtx30\d\d.*laptop", "GeForce RTX 30", "PCIe gen 4 x8", 1536),
-    Generation(r"\brtx30\d\d", "GeForce RTX 30", "PCIe gen 4 x16", 1536),
-    Generation(r"\brtx20\d\d|\bgtx16\d\d|\btitan rtx|\bquadro (rtx|t\d)", "Turing", "PCIe gen 3 x16", 1024),
-    Generation(r"\bgtx1030|\bgt1030|\bmx\d\d\d", "GeForce MX", "PCIe gen 3 x4", 2048),
-    Generation(r"\bgtx10\d\d|\btitan xp?\b|\bp40\b|\bp4\b|\bquadro p", "Pascal", "PCIe gen 3 x16", 2048),
-    Generation(r"\bgtx9\d\d|\bm60\b|\bm40\b|\bquadro m", "Maxwell", "PCIe gen 3 x16", 2048),
-    Generation(r"\bgtx7\d\d|\bk[1-8]0m?\b|\btitan\b", "Kepler", "PCIe gen 3 x16", 2048),
-    Generation(r"\bp100\b", "Pascal", "PCIe gen 3 x16", 2048),
-    Generation(r"\bv100s?\b|\btitan v\b|\bgv100\b", "Volta", "PCIe gen 3 x16", 2048),
-    Generation(r"\bt4g?\b|\bt10\b|\bt1000\b|\bt600\b|\bt400\b", "Turing", "PCIe gen 3 x16", 1024),
-    Generation(r"\ba100\b|\ba800\b|\ba30\b", "Ampere", "PCIe gen 4 x16", 2048),
-    Generation(r"\ba2\b", "Ampere", "PCIe gen 4 x8", 1536),
-    Generation(r"\brtxa?\d000 ada|\bl4\b|\bl20\b|\bl40s?\b|\bl2\b", "Ada", "PCIe gen 4 x16", 1536),
-    Generation(r"\ba10g?\b|\ba16\b|\ba40\b|\b(rtx)?a[2456]\d00\b|\brtxa\d000", "Ampere", "PCIe gen 4 x16", 1536),
-    Generation(r"\borin\b|\bxavier\b|\bjetson\b|\btegra\b|\bthor\b", "Jetson", "memory of the host", 1536),
-    Generation(r"\bmi3\d\dx?\b", "AMD Instinct", "PCIe gen 5 x16", 2048),
-    Generation(r"\bmi[12]\d\dx?\b|\bgfx9", "AMD Instinct", "PCIe gen 4 x16", 2048),
-    Generation(r"\bamd\b|\bradeon\b|\brx \d\d\d\d|\bgfx1", "AMD Radeon", "PCIe gen 4 x16", 2048),
-)
+class _Generations(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    generations: tuple[Generation, ...]
+
+
 UNKNOWN = Generation("", "unknown generation", "", 0)
 _GEN_3 = REACHED[3] * 16 * LANE_BYTES_PER_S[3]
 OTHER_LINKS = {  # the rates of pinned copies, H2D and D2H, and the reason
@@ -257,7 +230,13 @@ def profile_named(card: str) -> str | None:
 def generation_of(card: str) -> Generation:
     """Return the generation that a card's name shows, or UNKNOWN."""
     words = words_of(card)
-    return next((kind for kind in GENERATIONS if re.search(kind.names, words)), UNKNOWN)
+    return next((kind for kind in _generations() if re.search(kind.names, words)), UNKNOWN)
+
+
+@cache
+def _generations() -> tuple[Generation, ...]:
+    file = "generations.toml"
+    return parse_toml((SHIPPED / file).read_bytes(), _Generations, "generations", file).generations
 
 
 def link_limit(link: str) -> float:

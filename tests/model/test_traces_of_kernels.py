@@ -2,11 +2,11 @@
 
 import msgspec
 import pytest
-from strategies import NS, d2h, h2d, kernel, link, make_device
+from strategies import NS, d2h, h2d, kernel, make_device
 from traces import spans
 
 from streamsim.device import KernelCost
-from streamsim.program import Kernel, RecordEvent, WaitEvent
+from streamsim.program import Kernel
 
 # -- kernels ----------------------------------------------------------------------------------------------------------
 
@@ -20,38 +20,6 @@ def test_small_kernels_run_side_by_side_while_there_is_room() -> None:
     ops = [kernel(s, 10, fill=0.5) for s in (1, 2, 3)]
     assert spans(make_device(concurrent_kernels=16), *ops) == [(0, 10), (0, 10), (10, 20)]
     assert spans(make_device(concurrent_kernels=1), *ops) == [(0, 10), (10, 20), (20, 30)]
-
-
-def test_an_end_that_is_heard_of_sooner_overtakes_an_earlier_one() -> None:
-    # H2D ends at 10 and hands over in 10: its kernel is ready at 20. D2H ends at 13 and hands over in 2: its kernel is
-    # ready at 15, while the card is idle: 15..21. Then the other one, 21..27, and the small one behind it, 27..31.
-    device = make_device(h2d_to_kernel=10, d2h_to_kernel=2, concurrent_kernels=2)
-    first, second, small = (h2d(1, 10), kernel(1, 6)), d2h(2, 13), kernel(1, 4, fill=0.5)
-    expected = [(0, 10), (21, 27), (0, 13), (15, 21), (27, 31)]
-    assert spans(device, *first, second, kernel(2, 6), small) == expected
-    assert spans(device, *first, second, RecordEvent(0, 2), WaitEvent(0, 3), kernel(3, 6), small) == expected
-
-
-def test_a_copy_in_the_same_stream_overtakes_one_that_waits_for_an_event() -> None:
-    # The kernel of stream 1 ends at 10; stream 3 hears of it through an event, at 10 + 10 + 15. The kernel of stream 2
-    # ends at 12; its copy is ready at 22 and goes first, 5 + 4 beside the H2D that runs all the time (2 + 60).
-    side = link(latency=2, duplex_latency=5)
-    device = make_device(h2d=side, d2h=side, kernel_to_d2h=10, event=15)
-    ops = (kernel(1, 10), RecordEvent(0, 1), WaitEvent(0, 3), d2h(3, 4), kernel(2, 2), d2h(2, 4), h2d(4, 60))
-    assert spans(device, *ops) == [(0, 10), (35, 44), (10, 12), (22, 31), (0, 62)]
-
-
-def test_a_call_that_comes_sooner_overtakes_an_op_that_waits_for_its_hand_over() -> None:
-    # H2D ends at 10; its kernel is ready at 40. The host waits for the second copy, 10..13, and then issues the kernel
-    # of stream 3: 14..24, while the first one is still on its way.
-    device = make_device(h2d_to_kernel=30, concurrent_kernels=2, kernel=1)
-    ops = (h2d(1, 10), kernel(1, 6), h2d(2, 3, blocking=True), kernel(3, 10, fill=0.5))
-    assert spans(device, *ops) == [(0, 10), (40, 46), (10, 13), (14, 24)]
-
-
-def test_no_more_kernels_side_by_side_than_the_card_can_hold() -> None:
-    ops = [kernel(s, 10, fill=0.1) for s in (1, 2, 3)]
-    assert spans(make_device(concurrent_kernels=2), *ops) == [(0, 10), (0, 10), (10, 20)]
 
 
 def test_a_later_kernel_gets_what_earlier_ones_leave_over() -> None:

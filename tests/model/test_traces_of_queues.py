@@ -32,12 +32,6 @@ def test_a_head_whose_hand_over_lasts_is_started_when_it_is_over_though_nothing_
     assert spans(device, *ops) == [(0, 20), (20, 40), (70, 130), (90, 150)]
 
 
-def test_a_third_stream_takes_the_connection_that_was_used_least_recently() -> None:
-    # Two connections: stream 3 takes stream 1's and is blocked, stream 2 is not.
-    ops = (kernel(1, 20), h2d(1, 5), h2d(2, 5), h2d(3, 5))
-    assert spans(make_device(connections=2), *ops) == [(0, 20), (20, 25), (0, 5), (25, 30)]
-
-
 def test_three_streams_in_turn_alternate_between_two_connections() -> None:
     # Copies of 5 in streams 1 2 3 1 2 3 come through queues A B A B A B: each finds its stream's queue taken. Stream
     # 3's first one waits for its kernel until 20, and behind it in A stream 2's second one, but not stream 1's in B.
@@ -46,19 +40,6 @@ def test_three_streams_in_turn_alternate_between_two_connections() -> None:
     ops = (h2d(1, 5), h2d(2, 5), kernel(3, 20), h2d(3, 5), h2d(1, 5), h2d(2, 5), h2d(3, 5))
     found = spans(make_device(connections=2), *ops)
     assert found == [(0, 5), (5, 10), (0, 20), (20, 25), (10, 15), (25, 30), (30, 35)]
-
-
-def test_a_stream_keeps_its_connection_until_another_one_takes_it() -> None:
-    # Queue A has stream 1's copy, which waits for its kernel until 20; B both of stream 2's: 0..5, 5..10. Stream 3
-    # takes A, used less recently, and is blocked. Stream 1 has lost A then and takes B: that is all behind its first.
-    ops = (kernel(1, 20), h2d(2, 5), h2d(1, 5), h2d(2, 5), h2d(3, 5), h2d(1, 5))
-    found = spans(make_device(connections=2), *ops)
-    assert found == [(0, 20), (0, 5), (20, 25), (5, 10), (25, 30), (30, 35)]
-
-
-def test_a_stream_takes_its_own_connection_if_nobody_has() -> None:
-    # The second connection is stream 2's, though it issues first. Same-queue-first begins with the first one.
-    assert spans(make_device(connections=2, copy_rule="same-queue-first"), h2d(2, 5), h2d(1, 5)) == [(5, 10), (0, 5)]
 
 
 def test_no_stream_takes_a_connection_while_there_is_an_unused_one() -> None:
@@ -225,16 +206,6 @@ def test_a_kernel_crowds_until_the_last_of_its_copies_has_ended() -> None:
     # only stream 1's does. Nothing comes behind the copy of stream 5 in its own stream.
     ops = (h2d(5, 10), RecordEvent(0, 5), h2d(4, 10), h2d(1, 10), WaitEvent(0, 1), kernel(1, 1), kernel(4, 1))
     assert durations(make_device(h2d=link(latency=1, crowded_latency=7)), *ops, streams=5)[:3] == [13, 13, 11]
-
-
-def test_a_kernel_that_waits_for_another_kernel_and_for_a_copy_crowds_until_the_copy_has_ended() -> None:
-    # Kernels of streams 3 and 4 wait for the copy until 30; the one of 4 also for a kernel of 5 before it in its
-    # stream. That has ended long before the copy back starts at 15, behind a kernel that runs from 5 on: still both
-    # wait, in two queues, so it takes a third of 6 ticks on top of 1.
-    waiting = (kernel(4, 5), WaitEvent(0, 3), WaitEvent(0, 4), kernel(3, 1), kernel(4, 1))
-    ops = (h2d(1, 30), RecordEvent(0, 1), *waiting, kernel(5, 10), d2h(5, 10))
-    found = spans(make_device(d2h=link(latency=1, crowded_latency=7)), *ops, streams=5)
-    assert found == [(0, 30), (0, 5), (30, 31), (31, 32), (5, 15), (15, 28)]
 
 
 def test_what_crowding_and_the_other_direction_add_grows_with_the_bytes_in_flight() -> None:
