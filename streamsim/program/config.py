@@ -5,7 +5,7 @@ All code that cuts, searches, prices or bounds programs makes a :class:`Config` 
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -21,7 +21,6 @@ from streamsim.program.schedule import (
     HostWork,
     Kernel,
     Launch,
-    Op,
     Schedule,
     StreamKind,
     Synchronize,
@@ -270,18 +269,13 @@ def prefetch(
 
 
 def serialized(schedule: Schedule) -> Schedule:
-    """Return the same copies, kernels and host work one by one: in one stream, with blocking copies.
+    """Return the same copies, kernels and host work one by one: by one thread, in one stream, with blocking copies.
 
     Its time is the time of the schedule without overlap, cut in the same way.
     """
     check_schedule("schedule", schedule)
-    ops: list[Op] = []
-    for op in schedule.ops:
-        if isinstance(op, Copy):
-            ops.append(msgspec.structs.replace(op, stream=1, blocking=True))
-        elif isinstance(op, Kernel):
-            ops.append(msgspec.structs.replace(op, stream=1))
-        elif isinstance(op, HostWork):
-            ops.append(op)
+    changes = {Copy: {"stream": 1, "blocking": True}, Kernel: {"stream": 1}, HostWork: dict[str, Any]()}
+    works = [op for op in schedule.ops if type(op) in changes]
+    ops = [msgspec.structs.replace(op, thread=0, **changes[type(op)]) for op in works]
     name = f"{schedule.name} one by one".strip()
     return Schedule((*ops, Synchronize()), NON_BLOCKING, schedule.buffers, name=name)

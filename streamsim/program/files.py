@@ -166,7 +166,7 @@ def workload_of_sizes(
         kernels=_numbered([kernel_given(kernel) for kernel in kernels]),
         h2d_once=tuple(_sizes("h2d_once", h2d_once)),
         d2h_once=tuple(_sizes("d2h_once", d2h_once)),
-        **host,  # type: ignore[arg-type]
+        **{name: seconds for name, seconds in host.items() if seconds != 0},  # type: ignore[arg-type]
     )
 
 

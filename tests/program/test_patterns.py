@@ -19,6 +19,7 @@ from streamsim.model import simulate
 from streamsim.program import (
     Copy,
     Kernel,
+    Loop,
     RecordEvent,
     Schedule,
     Synchronize,
@@ -284,6 +285,15 @@ def test_serialised_runs_the_same_work_one_at_a_time(made: tuple[Workload, Sched
     spans = [(s, e) for s, e, k in zip(timeline.start, timeline.end, timeline.engine, strict=True) if k >= 0]
     assert all(a[1] <= b[0] for a, b in pairwise(spans))
     assert timeline.overlap_s == 0
+
+
+def test_a_training_loop_is_never_slower_than_its_parts_one_by_one() -> None:
+    """Workers load beside the steps, which the serial program's only thread cannot."""
+    loop = Loop(batch=8, batch_bytes=1 << 20, step_s=1e-3, load_s=4e-3, workers=4, non_blocking=True, is_pinned=True)
+    schedule = loop.schedule(8, 1e-4)
+    alone = simulate(serialized(schedule), DEVICE)
+    assert alone.makespan_s >= 8 * (1e-3 + 4e-3 + 1e-4)
+    assert simulate(schedule, DEVICE).makespan_s < alone.makespan_s
 
 
 @given(card.small_workloads(), st.data())
