@@ -36,7 +36,7 @@ WALL_S, PACE_S = (4.0, 1.0, 3.0, 2.0, 5.0, 6.0, 7.0, 8.0), tuple(1e-6 * k for k 
 
 def process(command: Sequence[str]) -> None:
     """What the process of a command does: it writes the times of its programs, and a recording where one is made."""
-    if "campaigns.programs.training" in command:
+    if "campaigns.programs.other" in command:
         raise subprocess.SubprocessError("no library")
     is_captured, place = "capture" in command, command.index("campaigns.programs.inference") + 1
     times, *variants = command[place:]
@@ -50,8 +50,11 @@ def process(command: Sequence[str]) -> None:
         Path(command[command.index("-o") + 1]).write_bytes(gzip.compress(b"a recording"))
 
 
-def test_programs_are_captured_and_timed_and_those_that_fail_are_noted(tmp_path: Path) -> None:
+def test_programs_are_captured_and_timed_and_those_that_fail_are_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A quarter of the rounds was faster than the one that is replayed: the third of 4, 1, 3, 2 ... s."""
+    monkeypatch.setitem(PROGRAMS, "other", "one")
     found = RecordedRounds("a card", "2026-11-23", "")
     record(tmp_path, found, process)
     assert read_record(tmp_path) == found
@@ -66,7 +69,7 @@ def test_programs_are_captured_and_timed_and_those_that_fail_are_noted(tmp_path:
     assert all(one.wall_s == WALL_S and one.pace_s == PACE_S for one in found.times)
     assert {one.program for one in found.times if not one.verified} == {"inference pinned"}
     assert {(one.program, one.what, one.why) for one in found.failures} == {
-        ("training", what, "no library") for what in ("captured", "as it is")
+        ("other", what, "no library") for what in ("captured", "as it is")
     }
     with zipfile.ZipFile(tmp_path / "recordings-inference.zip") as kept:
         assert {name: kept.read(name) for name in kept.namelist()} == {"inference-CUPTI.json": b"a recording"}

@@ -50,7 +50,6 @@ RECORD, RECORDINGS = "recordings.json", "recordings-*.zip"
 HERE = Path(__file__).parents[1]  # whence the programs are run
 PROGRAMS = {  # by module; earlier records have more modules
     "inference": "pageable pinned async synchronised streams-2 streams-4 small small-synchronised small-graph",
-    "training": "pageable pinned async each-loss prefetched",
 }
 PROCESS_S = 90.0
 QUIET = 4  # one in so many rounds is faster than the one that is replayed: what else runs on a host only slows it

@@ -65,7 +65,6 @@ def _sections(
         if kind not in said and len(groups) > 1:  # a single group is the whole
             yield errors_table(f"model, by {kind}", groups)
     yield from _formulas(comparison)
-    yield from _choices(comparison)
     for drift in comparison.drift:
         yield from _drift(drift)
 
@@ -145,14 +144,6 @@ def _choice_summary(what: str, choices: Sequence[Choice], limit: float) -> Itera
             f"{what}: within {limit:.0%} of the best measured for {good} of {len(choices)} workloads"
             f" ({good / len(choices):.1%}), {max(choice.regret for choice in choices):.2%} off at worst"
         )
-
-
-def _choices(comparison: Comparison) -> Iterator[Table]:
-    far = sorted((choice for choice in comparison.choices if choice.regret > WITHIN), key=lambda one: -one.regret)
-    rows = [(c.picked, c.best, f"{c.regret:+.2%}", f"{c.noise:.2%}", f"{c.connections}") for c in far]
-    if rows:
-        heads = ("picked", "best", "slower", "noise", "connections")
-        yield table_of(f"choice: not within {WITHIN:.0%} of the best measured", heads, rows, (0, 1))
 
 
 def _absent(what: str, absent: Sequence[Absent]) -> Iterator[Table | str]:

@@ -154,6 +154,14 @@ def read_source(path: str) -> bytes:
     return read_bytes(path, LARGEST_SOURCE_BYTES)
 
 
+def run_file(path: str) -> dict[str, Any]:
+    """Execute a user's Python file and return its global names. Raises InputError for whatever it raises."""
+    try:
+        return runpy.run_path(path)
+    except (Exception, SystemExit) as error:
+        raise InputError(one_line(f"{path}: cannot be run: {type(error).__name__}: {error}")) from error
+
+
 def load_kernels(path: str) -> list[str]:
     """Register the kernels of a file and return their names.
 
@@ -169,10 +177,7 @@ def load_kernels(path: str) -> list[str]:
         for name in _ENTRY.findall(source):
             register(KernelSpec(name, source))
     elif path.endswith(".py"):
-        try:
-            runpy.run_path(path)
-        except (Exception, SystemExit) as error:  # whatever the user's code raises
-            raise InputError(one_line(f"{path}: cannot be run: {type(error).__name__}: {error}")) from error
+        run_file(path)
     else:
         raise InputError(one_line(f"{path}: expected a .cu file (CUDA source) or a .py file that registers kernels"))
     found = sorted(name for name, spec in _REGISTRY.items() if before.get(name) is not spec)

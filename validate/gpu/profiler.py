@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 from streamsim.errors import InputError, install
@@ -52,25 +53,12 @@ def profile(replayer: Replayer, gpu: Gpu) -> Timeline:
     return match(schedule, activities, ids)
 
 
-def profile_all(
-    jobs: Iterable[tuple[str, Schedule]], gpu: Gpu, allow_races: bool = False
-) -> Iterator[tuple[str, Spans | InputError]]:
-    """Yield the key of each schedule with its measured time line, or with the error if there is none."""
-    bench = Bench(gpu, allow_races)
-    try:
-        for key, schedule in jobs:
-            try:
-                bench.arena.clear()
-                prepare(bench, (schedule,))
-                replayer = Replayer(schedule, bench)
-                try:
-                    yield key, spans_of(profile(replayer, gpu))
-                finally:
-                    replayer.close()
-            except InputError as error:
-                yield key, error
-    finally:
-        bench.close()
+def spans(schedule: Schedule, bench: Bench) -> Spans:
+    """Return the measured time line of a schedule, as a record keeps it. Raises InputError as :func:`profile` does."""
+    bench.arena.clear()
+    prepare(bench, (schedule,))
+    with closing(Replayer(schedule, bench)) as replayer:
+        return spans_of(profile(replayer, bench.gpu))
 
 
 def match(schedule: Schedule, activities: Sequence[Activity], stream_ids: Sequence[int] | None) -> Timeline:

@@ -26,6 +26,7 @@ from streamsim.program import Schedule
 from streamsim_validate.calibrate import PlainSamples, Samples, fits, host_calls
 from streamsim_validate.gpu import (
     CONNECTIONS_VARIABLE,
+    Bench,
     Gpu,
     NoGpuError,
     import_cupy,
@@ -281,16 +282,13 @@ def _trace(
     items: Sequence[Planned], connections: int, gpu: Gpu, journal: Journal, allow_races: bool, on_step: OnStep
 ) -> None:
     """Append the measured time lines; one that cannot be had is said on the terminal and stops nothing."""
-    if not items:
-        return
-    on_step("tracing", 0, len(items))
-    pairs = ((item.key, item.schedule) for item in items)
-    for done, (key, found) in enumerate(profiler.profile_all(pairs, gpu, allow_races), 1):
-        if isinstance(found, InputError):
-            say(f"{key}: {found}", sys.stdout)
-        else:
-            journal.append(Traced(key, found, connections))
-        on_step("tracing", done, len(items))
+    with closing(Bench(gpu, allow_races)) as bench:
+        for done, item in enumerate(items):
+            on_step("tracing", done, len(items))
+            try:
+                journal.append(Traced(item.key, profiler.spans(item.schedule, bench), connections))
+            except InputError as error:
+                say(f"{item.key}: {error}", sys.stdout)
 
 
 def _plain(take_samples: TakeSamples | None, gpu: Gpu) -> dict[str, Any] | None:

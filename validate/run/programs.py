@@ -11,7 +11,6 @@ Hosts and shared links change speed. So a probed program gets its own measuremen
 """
 
 import os
-import runpy
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -45,6 +44,7 @@ from streamsim_validate.gpu import (
     paced,
     prepare,
     probes,
+    run_file,
 )
 from streamsim_validate.progress import OnStep
 from streamsim_validate.records import CHUNK_ROUND, LINEAR_ROUND, LINK_PAIR, PACE_ROUND, ProgramTimes, to_times
@@ -112,10 +112,7 @@ def function_of(path: str) -> Callable[..., object]:
         raise InputError(one_line(f"{path}: expected a .py file with a function {FUNCTION}"))
     if not os.path.isfile(path):
         raise InputError(one_line(f"{path}: cannot read it: no such file"))
-    try:
-        found = runpy.run_path(path).get(FUNCTION)
-    except (Exception, SystemExit) as error:  # whatever the user's code raises
-        raise InputError(one_line(f"{path}: cannot be run: {type(error).__name__}: {error}")) from error
+    found = run_file(path).get(FUNCTION)
     if not callable(found):
         raise InputError(
             one_line(f"{path}: has no function {FUNCTION}; define {FUNCTION}(x, y) of a chunk's part of each array")
