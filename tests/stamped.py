@@ -1,8 +1,26 @@
-"""What every JSON result of the command begins with, beside what the library says."""
+"""What the command prints, as text or JSON, and what every result begins with beside what the library says."""
 
+import json
 import re
 from importlib.metadata import version
 from typing import Any
+
+import pytest
+
+from streamsim.cli import main
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    """What a command prints on standard output."""
+    capsys.readouterr()
+    assert main(list(arguments)) == code
+    return capsys.readouterr().out
+
+
+def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    """The JSON object that a command prints."""
+    found: dict[str, Any] = json.loads(printed(capsys, *arguments, "--json"))
+    return found
 
 
 def unstamped(value: dict[str, Any]) -> dict[str, Any]:

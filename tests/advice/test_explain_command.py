@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from explained import PLAIN, WORKLOAD
 from matplotlib.collections import PolyCollection
-from stamped import unstamped
+from stamped import printed, unstamped
 from strategies import h2d, kernel, program
 
 from streamsim.advice import explain
 from streamsim.analysis import CAUSES, bound_json, work_bound
-from streamsim.cli import main
 from streamsim.device import load_device
 from streamsim.program import Synchronize, breadth_first, depth_first, workload_of_sizes, write_schedule
 from streamsim.report import plot_remedied
@@ -22,19 +21,12 @@ from streamsim.report import plot_remedied
 PIPELINE = ["--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB", "--chunks", "16", "--streams", "4"]
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(list(arguments)) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    return out
-
-
 def test_the_command_says_what_the_library_says(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     schedule = breadth_first(WORKLOAD, 16, 4)
     expected = json.loads(json.dumps(explain(schedule, load_device("h200")).to_json()))
-    said = json.loads(run(capsys, "explain", *PIPELINE, "--order", "breadth-first", "--json"))
+    said = json.loads(printed(capsys, "explain", *PIPELINE, "--order", "breadth-first", "--json"))
     write_schedule(schedule, tmp_path / "plan.json")
-    of_file = json.loads(run(capsys, "explain", str(tmp_path / "plan.json"), "--json"))
+    of_file = json.loads(printed(capsys, "explain", str(tmp_path / "plan.json"), "--json"))
     work = work_bound(workload_of_sizes(["64MiB"], ["0.57ms"], ["64MiB"]), "h200")
     for value, bound in ((said, work), (of_file, None)):
         unstamped(value)
@@ -50,11 +42,11 @@ def test_the_command_says_what_the_library_says(capsys: pytest.CaptureFixture[st
 def test_predict_and_simulate_explain_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     write_schedule(depth_first(WORKLOAD, 16, 4), tmp_path / "plan.json")
     for arguments in (["predict", *PIPELINE], ["predict", str(tmp_path / "plan.json")]):
-        explanation = json.loads(run(capsys, *arguments, "--explain", "--json"))["explanation"]
-        alone = json.loads(run(capsys, "explain", *arguments[1:], "--json"))
+        explanation = json.loads(printed(capsys, *arguments, "--explain", "--json"))["explanation"]
+        alone = json.loads(printed(capsys, "explain", *arguments[1:], "--json"))
         assert {name: alone[name] for name in explanation} | {"inputs": None} == {**explanation, "inputs": None}
-        assert "explanation" not in json.loads(run(capsys, *arguments, "--json"))
-        assert f"first: {explanation['advice'][:60]}" in run(capsys, *arguments, "--explain")
+        assert "explanation" not in json.loads(printed(capsys, *arguments, "--json"))
+        assert f"first: {explanation['advice'][:60]}" in printed(capsys, *arguments, "--explain")
 
 
 def test_the_picture_shows_bound_losses_and_critical_path() -> None:

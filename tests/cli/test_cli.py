@@ -10,11 +10,11 @@ import click
 import msgspec
 import pytest
 from made_recordings import export, kineto, pipeline, span
-from stamped import unstamped
+from stamped import figures, printed, unstamped
 
 import streamsim
 from streamsim.analysis import predict, work_bound
-from streamsim.cli import app, main
+from streamsim.cli import app
 from streamsim.device import KINDS, device_names, dump_device, load_device, write_device
 from streamsim.model import simulate
 from streamsim.program import (
@@ -36,20 +36,6 @@ from streamsim.search import Grid
 PIPELINE = ["predict", "--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB"]
 LAYERS = Layers(tuple(Layer(1 << 26, (WorkloadKernel(duration_s=1e-3),), name) for name in ("embedding", "x", "head")))
 WORKLOAD = Workload(None, (1 << 26,), (1 << 26,), (WorkloadKernel("kernel", 0.57e-3),))
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """Standard output of a command that must succeed and say nothing on stderr but what a sweep takes for granted."""
-    code = main(list(arguments))
-    out, err = capsys.readouterr()
-    granted = ("; both at once ", " chunks kernel ", "no --device given: ")
-    assert (code, [line for line in err.splitlines() if not any(words in line for words in granted)]) == (0, [])
-    return out
-
-
-def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads(run(capsys, *arguments, "--json"))
-    return said
 
 
 def test_predict_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,7 +63,7 @@ def test_every_result_says_by_which_version_and_profile_it_was_made(
     assert [profile["name"] for profile in profiles] == ["h200", "mine", "h200"]
     same, mine, slower = (profile["digest"] for profile in profiles)
     assert same == mine != slower
-    (tmp_path / "plan.json").write_text(run(capsys, "code", "--as", "schedule", *PIPELINE[1:], "--chunks", "4"))
+    (tmp_path / "plan.json").write_text(printed(capsys, "code", "--as", "schedule", *PIPELINE[1:], "--chunks", "4"))
     plan = str(tmp_path / "plan.json")
     for command in (["predict", plan], ["explain", plan], ["whatif", plan, "--pin"], ["best", plan, "--independent"]):
         unstamped(figures(capsys, *command))
@@ -95,7 +81,7 @@ def test_what_is_assumed_of_kernels_is_said_with_every_answer(capsys: pytest.Cap
         ("best", "9us@1/64", grid),
     ):
         (line,) = figures(capsys, command, *given, kernel, *more)["assumed"]
-        assert line in run(capsys, command, *given, kernel, *more)
+        assert line in printed(capsys, command, *given, kernel, *more)
         assert "assumed" not in figures(capsys, command, *given, f"4ms,{60 if kernel == '4ms' else 63}us@1/64", *more)
 
 
@@ -118,16 +104,16 @@ def test_every_option_reaches_the_pattern(
     p = predict(schedule, load_device("h200"), plain)
     assert (said["makespan_s"], said["serial_s"]) == (p.makespan_s, p.serial_s)
     assert {name: said["inputs"][name] for name in arguments} == arguments
-    wanted = run(capsys, "code", "--as", "schedule", *PIPELINE[1:], "--chunks", "8", *options.split())
+    wanted = printed(capsys, "code", "--as", "schedule", *PIPELINE[1:], "--chunks", "8", *options.split())
     assert parse_schedule(wanted.encode()) == schedule
 
 
 def test_code_takes_what_predict_takes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The command line of predict with another first word: what says nothing of the schedule changes nothing."""
     shape = (*PIPELINE[1:], "--chunks", "8", "--streams", "2")
-    wanted = run(capsys, "code", "--as", "schedule", *shape)
+    wanted = printed(capsys, "code", "--as", "schedule", *shape)
     more = ("--device", "a100", "--connections", "4", "--json", "--explain", "--samples", "9", "--seed", "1")
-    assert run(capsys, "code", "--as", "schedule", *shape, *more, "--plot", str(tmp_path / "x.png")) == wanted
+    assert printed(capsys, "code", "--as", "schedule", *shape, *more, "--plot", str(tmp_path / "x.png")) == wanted
     assert not list(tmp_path.iterdir())
     context = click.Context(app)
     predicting, scheduling = app.get_command(context, "predict"), app.get_command(context, "code")
@@ -141,7 +127,7 @@ def test_a_schedules_file_is_predicted_as_its_pipeline_is(capsys: pytest.Capture
     path = tmp_path / "s.json"
     recorded = [tmp_path / name for name in ("of-file.json.gz", "of-pipeline.json.gz")]
     shape = (*PIPELINE[1:], "--chunks", "8", "--streams", "2")
-    assert run(capsys, "code", *shape, "--as", "schedule", "-o", str(path)) == ""
+    assert printed(capsys, "code", *shape, "--as", "schedule", "-o", str(path)) == ""
     schedule = read_schedule(path)
     said = figures(capsys, "predict", str(path), "--device", "a100", "--recording", str(recorded[0]))
     predicted = figures(capsys, "predict", *shape, "--device", "a100", "--recording", str(recorded[1]))
@@ -160,10 +146,10 @@ def test_one_schedule_has_one_speed_up_everywhere(capsys: pytest.CaptureFixture[
     """Of predict, a schedule's file, Python, best and sweep, the last two made to look at this configuration only."""
     path, shape = tmp_path / "s.json", ("--chunks", "3", "--streams", "2", "--order", "breadth-first")
     predicted = figures(capsys, *PIPELINE, *shape)
-    run(capsys, "code", "--as", "schedule", *PIPELINE[1:], *shape, "-o", str(path))
+    printed(capsys, "code", "--as", "schedule", *PIPELINE[1:], *shape, "-o", str(path))
     simulated = figures(capsys, "predict", str(path))
     p = predict(build(WORKLOAD, "breadth-first", 3, 2), load_device("h200"))
-    swept = json.loads(run(capsys, "sweep", *PIPELINE[1:], *shape, "--json"))
+    swept = json.loads(printed(capsys, "sweep", *PIPELINE[1:], *shape, "--json"))
     grid = Grid(chunks=(3,), streams=(2,), order=("breadth-first",))
     best = streamsim.best(WORKLOAD, load_device("h200"), grid).to_json()
     for said in (predicted, simulated, p.to_json(), swept, best | {"speedup": best["best"]["speedup"]}):
@@ -174,23 +160,23 @@ def test_one_schedule_has_one_speed_up_everywhere(capsys: pytest.CaptureFixture[
 
 def test_devices(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "250")
-    table = run(capsys, "devices")
-    listed = json.loads(run(capsys, "devices", "--json"))
+    table = printed(capsys, "devices")
+    listed = json.loads(printed(capsys, "devices", "--json"))
     assert [row["name"] for row in listed["devices"]] == device_names()
     assert all(name in table for name in device_names())
-    assert run(capsys, "devices", "show", "h200") == dump_device(load_device("h200"))
+    assert printed(capsys, "devices", "show", "h200") == dump_device(load_device("h200"))
 
 
 @pytest.mark.parametrize("name", device_names())
 def test_what_show_prints_check_accepts(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
     path = tmp_path / "x.toml"
-    path.write_text(run(capsys, "devices", "show", name))
-    assert run(capsys, "devices", "check", str(path)).startswith(f"{path}: ok: {name}, ")
+    path.write_text(printed(capsys, "devices", "show", name))
+    assert printed(capsys, "devices", "check", str(path)).startswith(f"{path}: ok: {name}, ")
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_schema(capsys: pytest.CaptureFixture[str], kind: str) -> None:
-    value = json.loads(run(capsys, "init", "--schema", kind))
+    value = json.loads(printed(capsys, "init", "--schema", kind))
     assert value["$ref"].rpartition("/")[2] == KINDS[kind].__name__
 
 
@@ -209,12 +195,12 @@ def test_every_example_in_the_help_runs(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    text = run(capsys, *words, "--help")
+    text = printed(capsys, *words, "--help")
     assert text.startswith(f"Usage: {' '.join(('streamsim', *words))}")
-    assert text == run(capsys, *words, "-h")
+    assert text == printed(capsys, *words, "-h")
     assert len(text.splitlines()) <= 40
     if "--help-all shows" in text:
-        text = run(capsys, *words, "--help-all")
+        text = printed(capsys, *words, "--help-all")
     examples = [shlex.split(line) for line in text.splitlines() if line.startswith("    streamsim ")]
     assert examples or words[:1] in (("devices",),)
     monkeypatch.chdir(tmp_path)
@@ -233,4 +219,4 @@ def test_every_example_in_the_help_runs(
     for example in examples:
         if words == ("playground",):  # its files have to be fetched: tests/page/test_playground.py makes one of others
             continue
-        run(capsys, *example[1:])
+        printed(capsys, *example[1:])

@@ -2,8 +2,8 @@
 
 import pytest
 from pages import CUT, SIZES
+from stamped import printed
 
-from streamsim.cli import main
 from streamsim.report import Table
 
 LOOP = ("loop", "--batch", "64", "--batch-bytes", "64MiB", "--step", "9ms", "--load", "12ms")
@@ -14,11 +14,6 @@ COMMANDS = (
     ("best", *SIZES, "--max-chunks", "4", "--max-streams", "2"),
     ("devices",),
 )
-
-
-def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(list(arguments)) == 0
-    return capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stamped import printed
 
 from streamsim.cli import main
 
@@ -44,12 +45,6 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "layers.toml").write_text(LAYERS, encoding="utf-8")
     assert main(["code", *CUT, "--as", "schedule", "-o", "program.json"]) == 0
     assert main(["code", *CUT, "--memory", "pageable", "--as", "schedule", "-o", "pageable.json"]) == 0
-
-
-def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    capsys.readouterr()
-    assert main([*arguments]) == 0
-    return capsys.readouterr().out
 
 
 def figures(text: str) -> int:

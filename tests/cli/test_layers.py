@@ -2,15 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from stamped import unstamped
+from stamped import figures, printed, unstamped
 
 from streamsim.advice import explain
 from streamsim.analysis import predict
-from streamsim.cli import main
 from streamsim.code import code_of_layers
 from streamsim.program import Layer, Layers, Offload, WorkloadKernel, parse_schedule, write_layers
 from streamsim.search import best_offload
@@ -25,18 +23,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_layers(MODEL, tmp_path / "model.toml")
     (tmp_path / "model.csv").write_text("weight_bytes,kernels\n40MB,900us\n90MB,500us\n10MB,3ms\n")
     return tmp_path
-
-
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    code = main(list(arguments))
-    out, err = capsys.readouterr()
-    assert (code, err) == (0, "")
-    return out
-
-
-def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(said(capsys, *arguments, "--json"))
-    return found
 
 
 OPTIONS = (
@@ -59,7 +45,7 @@ def test_predict_schedule_and_explain_say_what_the_library_says(file: str, capsy
     assert (inputs["depth"], inputs["resident"], inputs["device"]) == (1, ["layer0", "layer2"], "a100")
     assert inputs["layers"]["passes"] == 3
     assert explained["makespan_s"] == explain(schedule, "a100").makespan_s
-    assert parse_schedule(said(capsys, "code", "--as", "schedule", *options).encode()) == schedule
+    assert parse_schedule(printed(capsys, "code", "--as", "schedule", *options).encode()) == schedule
 
 
 def test_best_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,8 +62,8 @@ def test_best_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_code_and_best_write_the_program(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    out = said(capsys, "code", "--layers", "model.toml", *OPTIONS, "--device", "a100", "--as", "pytorch")
+    out = printed(capsys, "code", "--layers", "model.toml", *OPTIONS, "--device", "a100", "--as", "pytorch")
     assert out == code_of_layers(replace(MODEL, passes=3, direction="both"), CONFIG)
-    said(capsys, "best", "--layers", "model.toml", "--memory-limit", "140MB", "--as", "pytorch", "-o", "best.py")
+    printed(capsys, "best", "--layers", "model.toml", "--memory-limit", "140MB", "--as", "pytorch", "-o", "best.py")
     found = best_offload(MODEL, "h200:pytorch", 140_000_000)  # with the calls of the library
     assert (folder / "best.py").read_text() == code_of_layers(MODEL, found.simplest.config)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stamped import unstamped
+from stamped import figures, unstamped
 
 from streamsim.cli import main
 from streamsim.cli.init import WORKLOAD
@@ -24,11 +24,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    assert main([*arguments, "--json"]) == 0
-    found: dict[str, Any] = unstamped(json.loads(capsys.readouterr().out))
-    found.pop("inputs", None)
-    return found
+def figures_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    """What a command prints as JSON, but for what it was asked."""
+    return {name: value for name, value in unstamped(figures(capsys, *arguments)).items() if name != "inputs"}
 
 
 @pytest.mark.parametrize(("command", "time"), [("predict", ""), ("explain", ""), ("explain", "900us")])
@@ -41,9 +39,9 @@ def test_what_the_file_says_is_what_the_options_say(
     (folder / "w.toml").write_text(WORK + "".join(lines) + more)
     options = [word for name, value in plan.items() for word in (f"--{name}", str(value))]
     measured = ("--measured", time) if time else ()
-    assert figures(capsys, command, "w.toml") == figures(capsys, command, *OPTIONS, *options, *measured)
+    assert figures_of(capsys, command, "w.toml") == figures_of(capsys, command, *OPTIONS, *options, *measured)
     wins = ("--chunks", "2", "--device", "h200")
-    assert figures(capsys, command, "w.toml", *wins) == figures(
+    assert figures_of(capsys, command, "w.toml", *wins) == figures_of(
         capsys, command, *OPTIONS, *options[2:-2], *wins, *measured
     )
 
@@ -73,10 +71,10 @@ def test_changes_of_a_workload_are_what_predict_makes_of_the_options(
     ring = 'order = "depth-first"\nbuffers = 2\n' if "--buffers" in changes else 'order = "breadth-first"\n'
     plan = f'chunks = {6 if "--buffers" in changes else 4}\nstreams = 2\nmemory = "pageable"\ndevice = "a100"\n'
     (folder / "w.toml").write_text(WORK + plan + ring)
-    found = figures(capsys, "whatif", "w.toml", *changes.split())["together"]["makespan_s"]
+    found = figures_of(capsys, "whatif", "w.toml", *changes.split())["together"]["makespan_s"]
     if "--buffers 0" in changes:
         (folder / "w.toml").write_text(WORK + plan)
-    assert found == figures(capsys, "predict", "w.toml", *options.split())["makespan_s"]
+    assert found == figures_of(capsys, "predict", "w.toml", *options.split())["makespan_s"]
 
 
 def test_a_sweep_and_a_prediction_read_the_same_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,8 +83,8 @@ def test_a_sweep_and_a_prediction_read_the_same_file(folder: Path, capsys: pytes
     (folder / "w.toml").write_text(WORK + plan)
     (folder / "s.toml").write_text('h2d = ["4MiB"]\nd2h = "4MiB"\nkernel = "80us"\nset."host.kernel" = "9us"\n' + plan)
     for file, more in (("w.toml", ()), ("s.toml", ("--set", "host.kernel=9us"))):
-        wanted = figures(capsys, "predict", *OPTIONS, "--chunks", "4", "--streams", "2", "--device", "a100", *more)
-        assert figures(capsys, "predict", file) == wanted
+        wanted = figures_of(capsys, "predict", *OPTIONS, "--chunks", "4", "--streams", "2", "--device", "a100", *more)
+        assert figures_of(capsys, "predict", file) == wanted
         assert main(["sweep", "--file", file, "--json"]) == 0
         (row,) = map(json.loads, capsys.readouterr().out.splitlines())
         assert (row["makespan_s"], row["chunks"]) == (wanted["makespan_s"], 4)
@@ -114,7 +112,7 @@ def test_a_device_of_ones_own_is_found_by_name(folder: Path, capsys: pytest.Capt
     own.mkdir(parents=True)
     write_device(load_device("a100"), own / "mine.toml")
     write_device(load_device("a100"), own / "h200.toml")  # a shipped name stays what it is
-    assert figures(capsys, "predict", *OPTIONS, "--device", "mine") == figures(
+    assert figures_of(capsys, "predict", *OPTIONS, "--device", "mine") == figures_of(
         capsys, "predict", *OPTIONS, "--device", "a100"
     )
     assert main(["devices", "--json"]) == 0

@@ -3,22 +3,12 @@
 import csv
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pages import SIZES, data_of
+from stamped import figures, printed
 
 from streamsim.cli import main
-
-
-def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(list(arguments)) == 0
-    return capsys.readouterr().out
-
-
-def alone(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(printed(capsys, *arguments, "--json"))
-    return found
 
 
 def test_each_configuration_is_predicted_as_it_is_alone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,7 +20,7 @@ def test_each_configuration_is_predicted_as_it_is_alone(capsys: pytest.CaptureFi
     for row in rows[::5]:
         named = [word for name in ("device", "chunks", "memory") for word in (f"--{name}", row[name])]
         ring = ["--buffers", row["buffers"]] if row["buffers"] else []
-        found = alone(capsys, "predict", *SIZES, *more, *named, *ring)
+        found = figures(capsys, "predict", *SIZES, *more, *named, *ring)
         assert [float(row[name]) for name in ("makespan_s", "speedup")] == [found["makespan_s"], found["speedup"]]
     assert printed(capsys, "predict", *SIZES, *several, *more, "--format", "markdown").count("| h200 |") == 12
 
@@ -41,10 +31,10 @@ def test_each_program_is_predicted_as_it_is_alone(capsys: pytest.CaptureFixture[
         assert main(["code", *SIZES, "--chunks", chunks, "--streams", "2", "--as", "schedule", "-o", file]) == 0
     page, plot, trace = (tmp_path / f"four.{suffix}" for suffix in ("html", "svg", "json"))
     pictures = ("--page", str(page), "--plot", str(plot), "--trace", str(trace))
-    rows = alone(capsys, "predict", *files, "--device", "h200,a100", *pictures)["rows"]
+    rows = figures(capsys, "predict", *files, "--device", "h200,a100", *pictures)["rows"]
     assert [(row["schedule"], row["device"]) for row in rows] == [(f, d) for f in files for d in ("h200", "a100")]
     for row in rows:
-        found = alone(capsys, "predict", row["schedule"], "--device", row["device"])
+        found = figures(capsys, "predict", row["schedule"], "--device", row["device"])
         assert (row["makespan_s"], row["serial_s"]) == (found["makespan_s"], found["serial_s"])
     assert "all with" not in printed(capsys, "predict", *files, "--device", "h200,a100")  # nothing is common
     assert len(data_of(page.read_text())["lines"]) == 4
@@ -59,10 +49,10 @@ def test_each_program_is_explained_as_it_is_alone(capsys: pytest.CaptureFixture[
     files = [str(tmp_path / name) for name in ("one-stream.json", "pageable.json")]
     for options, file in zip((("--streams", "1"), ("--memory", "pageable")), files, strict=True):
         assert main(["code", *SIZES, "--chunks", "4", *options, "--as", "schedule", "-o", file]) == 0
-    rows = alone(capsys, "explain", *files)["rows"]
+    rows = figures(capsys, "explain", *files)["rows"]
     assert [row.pop("schedule") for row in rows] == files
     for file, row in zip(files, rows, strict=True):
-        assert {name: alone(capsys, "explain", file)[name] for name in row if name != "inputs"} == {
+        assert {name: figures(capsys, "explain", file)[name] for name in row if name != "inputs"} == {
             name: value for name, value in row.items() if name != "inputs"
         }
     lines = list(csv.DictReader(printed(capsys, "explain", *files, "--format", "csv").splitlines()))
