@@ -11,7 +11,7 @@ from strategies import NS, d2h, h2d, kernel, make_device, program
 
 from streamsim.device import RecorderCost
 from streamsim.model import simulate
-from streamsim.program import HostWork, RecordEvent
+from streamsim.program import HostWork
 from streamsim.recorded import (
     ENOUGH,
     NONE,
@@ -155,14 +155,6 @@ def test_nothing_is_taken_off_where_it_is_not_known_and_the_time_is_a_range(laun
     assert found.program.taken_out_s == 0
     assert 0.7 * found.predicted_s < found.least_s <= found.predicted_s == found.most_s
     assert "not known" in found.how
-
-
-def test_what_recording_work_cost_is_taken_from_calls_that_put_work_on_the_card() -> None:
-    """Of a launch of 500 all 5 + 20, of the record of an event 5."""
-    device = make_device(kernel=500, record=500)
-    was = recorded(simulate(program(kernel(1, 5), RecordEvent(0, 1), kernel(1, 5)), device))
-    found = program_of(was, costs=HostCosts(5 * NS, work_s=20 * NS)).schedule
-    assert [op.call_s for op in found.ops] == pytest.approx([475 * NS, 495 * NS, 475 * NS])
 
 
 def test_a_few_of_them_say_nothing_and_neither_do_calls_that_work() -> None:

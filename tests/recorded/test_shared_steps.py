@@ -4,18 +4,14 @@ Of ../shared/traces, where that folder is there; see test_shared_traces.py.
 """
 
 import ast
-import gzip
 import json
 import re
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import pytest
 from made_recordings import SHARED
 
 from streamsim.advice import Trial, what_if
-from streamsim.cli import main
 from streamsim.code import LANGUAGES, code_of_steps
 from streamsim.device import Device
 from streamsim.errors import InputError
@@ -138,28 +134,3 @@ def test_other_programs_are_no_pipelines_and_it_is_said_why(name: str, why: str)
     recording = read_recording(SHARED / name)
     with pytest.raises(InputError, match=f"no pipeline can be written: .*{why}"):
         code_of_steps(without_recording(recording, profile_of(recording)).program.schedule, "pytorch")
-
-
-def test_the_recorded_process_of_a_trace_is_what_the_profiler_wrote(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Copies and kernels of the file, in microseconds from its first copy's call on, are the spans on the engines."""
-    monkeypatch.chdir(tmp_path)
-    file = SHARED / "h200/infer-pinned-2streams.json.gz"
-    assert main(["explain", str(file), "--trace", "i.json"]) == 0
-    assert main(["code", str(file), "--as", "schedule", "-o", "p.json"]) == 0
-    assert main(["whatif", "p.json", "--graph", "--trace", "w.json"]) == 0
-    assert capsys.readouterr().out
-    was = json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]
-    calls = {e["args"]["correlation"]: e for e in was if e.get("cat") == "cuda_runtime"}
-    work = [e for e in was if e.get("cat") in ("gpu_memcpy", "kernel")]
-    began = min(calls[e["args"]["correlation"]]["ts"] for e in work)
-    starts, lengths = sorted(e["ts"] - began for e in work), sorted(e["dur"] for e in work)
-    for path, second in (("i.json", "replayed"), ("w.json", "predicted with --graph")):
-        events: list[dict[str, Any]] = json.loads((tmp_path / path).read_text())["traceEvents"]
-        processes = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
-        assert processes == {1: "recorded", 2: second}
-        names = {e["tid"]: e["args"]["name"].split()[0] for e in events if e["name"] == "thread_name" and e["pid"] == 1}
-        spans = [e for e in events if e["ph"] == "X" and names.get(e["tid"]) in ("h2d", "compute", "d2h")]
-        assert sorted(e["ts"] for e in spans) == pytest.approx(starts, abs=2e-3)
-        assert sorted(e["dur"] for e in spans) == pytest.approx(lengths, abs=2e-3)

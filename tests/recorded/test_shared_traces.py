@@ -16,12 +16,10 @@ import pytest
 from made_recordings import SHARED
 
 from streamsim.advice import explain
-from streamsim.device import changed, load_device
 from streamsim.model import simulate
 from streamsim.recorded import (
     CallKind,
     CopyDirection,
-    CopyMemory,
     RecordedCardUse,
     Recording,
     Replay,
@@ -99,29 +97,6 @@ def test_all_that_an_export_has_is_read(name: str) -> None:
             assert (rows.call < 0).sum() == sum(key not in calls for key in asked)
 
 
-@pytest.mark.parametrize(
-    ("name", "memory", "syncs", "streams"),
-    [
-        ("infer-pageable", CopyMemory.PAGEABLE, 32, 1),
-        ("infer-pinned-blocking", CopyMemory.PINNED, 32, 1),
-        ("infer-pinned-async", CopyMemory.PINNED, 0, 1),
-        ("infer-pinned-2streams", CopyMemory.PINNED, 0, 2),
-        ("infer-pinned-4streams", CopyMemory.PINNED, 0, 4),
-    ],
-)
-def test_the_pytorch_program_in_its_five_forms(name: str, memory: int, syncs: int, streams: int) -> None:
-    """16 chunks of 4 MiB each way and three kernels; blocking copies end with a synchronisation of their stream."""
-    found = read(f"h200/{name}.json.gz")
-    copies = found.work.rows(found.work.kind == WorkKind.COPY)
-    assert (copies.memory == memory).all()
-    assert copies.bytes.tolist() == [4 << 20] * 32
-    assert (copies.direction == CopyDirection.H2D).sum() == 16
-    assert (found.work.kind == WorkKind.KERNEL).sum() == 48
-    assert (found.calls.kind == CallKind.SYNCHRONIZE_STREAM).sum() == syncs
-    assert len(found.streams) == streams
-    assert not found.unread
-
-
 def test_the_t4_waits_for_one_launch_and_not_for_its_streams() -> None:
     """8 pinned copies of 2 MiB in, 4 kernels, 4 copies back over 4 blocking streams; the first launch takes 1,536 us.
 
@@ -164,20 +139,6 @@ def test_two_h100s_are_bound_by_their_copies() -> None:
     assert {one.streams[stream].kind for stream in one.calls.stream[one.calls.kind == CallKind.WAIT]} == {
         "non-blocking"
     }
-
-
-def test_cloverleaf_is_a_serial_program() -> None:
-    """279 blocking copies from pageable memory, 1,312 kernels, and a synchronisation of the card after each."""
-    found = read(CLOVERLEAF)
-    kinds = {kind: (found.calls.kind == kind).sum() for kind in CallKind}
-    assert kinds[CallKind.COPY] == 279
-    assert kinds[CallKind.COPY_ASYNC] == 0
-    assert kinds[CallKind.LAUNCH] == kinds[CallKind.SYNCHRONIZE_DEVICE] == 1312
-    copies = found.work.rows(found.work.kind == WorkKind.COPY)
-    assert (copies.memory == CopyMemory.PAGEABLE).all()
-    assert [stream.kind for stream in found.streams] == ["legacy"]
-    (card,) = summarise(found).cards
-    assert card.overlap_s == 0.0
 
 
 def test_alexnet_has_waits_that_lead_to_their_records_and_windows() -> None:
@@ -233,17 +194,6 @@ def test_the_t4s_explanation_names_the_launch_that_held_the_host() -> None:
     assert found.first is not None
     assert found.first.against == "slow-calls"
     assert re.search(r"cudaLaunchKernel of ops\[\d+\] held the host for 1\.536 ms", found.first.text)
-
-
-def test_half_the_bandwidth_shows_in_a_replay() -> None:
-    """Of pinned copies that nothing hides: the program takes longer by what they do."""
-    recording = read("h200/infer-pinned-blocking.json.gz")
-    device = load_device("h200")
-    slow = changed(device, {"h2d.bandwidth_bytes_per_s": device.h2d.bandwidth_bytes_per_s / 2})
-    as_is, halved = replay(recording, device), replay(recording, slow)
-    assert halved.engines[0].predicted_s > 1.9 * as_is.engines[0].predicted_s
-    more_s = halved.engines[0].predicted_s - as_is.engines[0].predicted_s
-    assert halved.predicted_s - as_is.predicted_s == pytest.approx(more_s, rel=0.1)
 
 
 def test_every_file_of_the_folder_is_known() -> None:

@@ -9,7 +9,7 @@ import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from made_recordings import PINNED_IN, PINNED_OUT, call, copy, kernel, kineto, pipeline, span
+from made_recordings import PINNED_IN, call, copy, kernel, kineto, pipeline, span
 
 from streamsim.program import HostWork, Synchronize
 from streamsim.recorded import (
@@ -99,24 +99,6 @@ def test_a_host_that_comes_late_by_hand(trace: Path) -> None:
     }
 
 
-def test_a_call_that_holds_the_host_is_named_and_not_the_streams(trace: Path) -> None:
-    """The copies of two streams end at 20 and 40; the first launch takes from 12 to 90 (it loads the module)."""
-    found = summary(
-        trace,
-        call("cudaMemcpyAsync", 0, 2, 1),
-        call("cudaMemcpyAsync", 2, 2, 2),
-        copy(PINNED_IN, 4, 16, 1, stream=13),
-        copy(PINNED_IN, 20, 20, 2, stream=14),
-        call("cudaLaunchKernel", 12, 78, 3),
-        call("cudaLaunchKernel", 90, 2, 4),
-        kernel(91, 5, 3, stream=13),
-        kernel(96, 5, 4, stream=14),
-    )
-    (card,) = found.cards
-    assert us(card.without_kernel)[idle.IN_CALL.format("cudaLaunchKernel")] == 70
-    assert us(card.idle)[idle.IN_CALL.format("cudaLaunchKernel")] == 50
-
-
 def test_a_wait_for_another_stream_by_hand(trace: Path) -> None:
     """The kernel of stream 14 has been called at 5 and starts at 25, when the copy in stream 13 has ended at 22."""
     found = summary(
@@ -179,30 +161,6 @@ def test_what_is_not_understood_is_counted(trace: Path) -> None:
         "copies of unknown direction": 1,
         "copies from or to unknown memory": 2,
     }
-
-
-def test_streams_that_are_not_recorded_are_counted(trace: Path) -> None:
-    """Without Kineto's cuda_sync records nobody knows what a synchronisation waits for and what an event stands for."""
-    names = ("cudaStreamSynchronize", "cudaEventRecord", "cudaEventRecord")
-    found = summary(trace, *pipeline()[:-1], *(call(name, 160 + i, 1, 20 + i) for i, name in enumerate(names)))
-    assert {unread.what: unread.count for unread in found.unread} == {
-        "synchronisations of a stream": 2,
-        "events recorded": 2,
-    }
-
-
-def test_overlap_by_hand(trace: Path) -> None:
-    """H2D 0..10 and 20..30, a kernel 5..25, D2H 8..22: two or more busy at 5..10, 8..22 and 20..25, which is 5..25."""
-    found = summary(
-        trace,
-        copy(PINNED_IN, 0, 10, 1, 13),
-        copy(PINNED_IN, 20, 10, 2, 13),
-        kernel(5, 20, 3, 14),
-        copy(PINNED_OUT, 8, 14, 4, 15),
-    )
-    (card,) = found.cards
-    assert round(card.overlap_s * 1e6) == 20
-    assert {engine.name: round(engine.alone_s * 1e6) for engine in card.engines} == {"H2D": 10, "D2H": 0, "kernels": 0}
 
 
 # Any recording

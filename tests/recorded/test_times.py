@@ -1,27 +1,22 @@
 """When the ops of a recorded program ran: read off a recording op by op, in its file, and as a time line."""
 
 from itertools import pairwise
-from pathlib import Path
 
 import msgspec
 import numpy as np
 import strategies as card
 from hypothesis import assume, given
 from perfect_profiler import recorded
-from strategies import NS, d2h, h2d, kernel, make_device, program
+from strategies import NS, h2d, kernel, make_device, program
 
 from streamsim.device import Device
 from streamsim.model import simulate
 from streamsim.program import (
     UNKNOWN,
     HostWork,
-    ProgramFile,
     RecordedTimes,
     Schedule,
     Synchronize,
-    read_program,
-    read_schedule,
-    write_schedule,
 )
 from streamsim.recorded import NONE, program_of, recorded_times
 from streamsim.timeline import recorded_timeline
@@ -62,17 +57,6 @@ def test_what_the_host_does_between_calls_took_the_time_between_them() -> None:
     assert [type(op) for op in found.schedule.ops] == [type(op) for op in ops]
     times = recorded_times(was, found)
     assert times == RecordedTimes((0, 2, 9, 12), (2, 9, 12, 17), (2, -1, 12, -1), (7, -1, 17, -1))
-
-
-def test_a_file_has_them_and_a_schedule_has_not(tmp_path: Path) -> None:
-    schedule = program(h2d(1, 5), d2h(1, 5), streams=1)
-    times = RecordedTimes((0, 1), (1, 2), (2, 8), (7, 13))
-    write_schedule(schedule, tmp_path / "p.json", times)
-    assert read_program(tmp_path / "p.json") == ProgramFile(schedule, times)
-    assert read_schedule(tmp_path / "p.json") == schedule
-    assert read_program(tmp_path / "p.json").schedule.__class__ is Schedule
-    write_schedule(schedule, tmp_path / "p.json")
-    assert read_program(tmp_path / "p.json") == ProgramFile(schedule)
 
 
 def test_of_work_without_a_single_call_only_the_calls_are_not_known() -> None:

@@ -1,6 +1,5 @@
 """Unified memory: moves of pages and faults are counted, shown on the recorded time line, and not replayed."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,7 @@ from made_recordings import Export, call, copy, export, kineto, pipeline, proces
 
 from streamsim.cli import main
 from streamsim.device import changed, load_device
-from streamsim.program import Kernel, RecordedTrack, read_program
+from streamsim.program import Kernel, RecordedTrack
 from streamsim.recorded import (
     CallKind,
     RecordedAmount,
@@ -21,7 +20,6 @@ from streamsim.recorded import (
     summarise,
     verdict_of,
 )
-from streamsim.report import gantt, plot_gantt, trace_events
 from streamsim.timeline import Timeline, recorded_timeline
 
 MIB = 1 << 20
@@ -128,32 +126,6 @@ def test_the_recorded_time_line_has_a_lane_for_each_cause(recording: Recording, 
     ]
     assert line.makespan_s == pytest.approx(138e-6)
     assert not replay(recording).timeline.tracks
-
-
-def test_lanes_are_drawn_written_and_told(line: Timeline) -> None:
-    names = [lane.name for lane in LANES]
-    assert [label.get_text() for label in plot_gantt(line).get_yticklabels()][4:-1] == names
-    rows = {row[:26].strip(): row[26:] for row in gantt(line, 26 + 138).splitlines()}
-    assert [rows[name].count("#") for name in names[:3]] == [3, 6, 5]  # a column a microsecond
-    events = list(trace_events(line))
-    tracks = {event["args"]["name"]: event["tid"] for event in events if event["name"] == "thread_name"}
-    for lane in LANES:
-        spans = [event for event in events if event["ph"] == "X" and event["tid"] == tracks[lane.name]]
-        assert [(event["ts"] * 1000, event["dur"] * 1000) for event in spans] == [
-            (start, end - start) for start, end in zip(lane.start_ns, lane.end_ns, strict=True)
-        ]
-    assert "pages in, after faults" in line.table()
-
-
-def test_the_program_s_file_keeps_the_lanes_for_what_is_drawn_of_it(made: Export, tmp_path: Path) -> None:
-    program, trace = tmp_path / "program.json", tmp_path / "both.json"
-    assert main(["code", str(made.write(tmp_path / "t.sqlite")), "--as", "schedule", "-o", str(program)]) == 0
-    recorded = read_program(program).recorded
-    assert recorded is not None
-    assert recorded.tracks == LANES
-    assert main(["whatif", str(program), "--kernel", "*=0.5x", "--trace", str(trace)]) == 0
-    names = [event["name"] for event in json.loads(trace.read_text())["traceEvents"] if event.get("cat") == "pages"]
-    assert len(names) == sum(len(lane.start_ns) for lane in LANES)
 
 
 def test_a_part_of_a_recording_has_its_own_pages(recording: Recording) -> None:
