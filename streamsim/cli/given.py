@@ -1,7 +1,6 @@
 """Files that a command is given: their kind, the options in them, and the program of a schedule or a recording."""
 
 import os
-from collections.abc import Mapping
 from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +26,6 @@ from streamsim.recorded import (
     warnings_of,
     without_recording,
 )
-from streamsim.search import ARRAYS, ONCE, read_asked
 from streamsim.text import LARGEST_TOML_BYTES, kind_of, one_line, shown
 
 # Suffixes of files that hold a program, whatever their content.
@@ -50,8 +48,8 @@ def kind_of_file(path: Path) -> str:
 def take_defaults(context: click.Context, param: click.Parameter, path: Path | None) -> Path | None:  # noqa: ARG001
     """Make what the file says the defaults of the other options, so that an option on the command line wins.
 
-    Return the path of the work: of a sweep's file that of its workload, if any; None for layers, which have an option.
-    A sweep's file is read if each of its axes has one value. Raises InputError naming the file, the name and the value.
+    Return the path of the work; None for layers, which have an option. Raises InputError naming the file, the name and
+    the value.
     """
     if path is None or context.resilient_parsing or not path.is_file():
         return path
@@ -59,27 +57,11 @@ def take_defaults(context: click.Context, param: click.Parameter, path: Path | N
     if kind == LAYERS and LAYERS in known:
         context.default_map = {LAYERS: path}
         return None
-    if kind in (PROGRAM, LAYERS, LOOP):
-        return path
-    asked, workload = _options_of_sweep(path) if kind == "sweep" else (read_plan(path), path)
-    searches = "chunks" not in known
-    context.default_map = {
-        name: _value(path, known[name], name, value)
-        for name, value in asked.items()
-        if name in known and not (searches and name in CUT)
-    }
-    return workload
-
-
-def _options_of_sweep(path: Path) -> tuple[Mapping[str, Any], Path | None]:
-    """Return the options in a sweep's file, and the file of their workload."""
-    texts = read_asked(path)
-    if "scale" in texts:
-        raise InputError(one_line(f"{path}: scale = {shown(texts['scale'][0])}: is for streamsim sweep; leave it out"))
-    workload = texts.pop("workload", None)
-    several = {name: texts.pop(name) for name in (*ARRAYS, *ONCE, "set") if name in texts}
-    several["settings"] = several.pop("set", [])
-    return {**several, **{name: values[0] for name, values in texts.items()}}, Path(workload[0]) if workload else None
+    if kind not in (PROGRAM, LAYERS, LOOP):
+        searched = () if "chunks" in known else CUT
+        plan = {name: value for name, value in read_plan(path).items() if name in known and name not in searched}
+        context.default_map = {name: _value(path, known[name], name, value) for name, value in plan.items()}
+    return path
 
 
 def _value(path: Path, option: click.Parameter, name: str, value: Any) -> Any:
@@ -89,8 +71,6 @@ def _value(path: Path, option: click.Parameter, name: str, value: Any) -> Any:
     named = copy(option)
     named.opts = [name]  # in messages
     try:
-        if option.multiple:
-            return tuple(option.type.convert(str(one), named, None) for one in value)
         if not isinstance(value, str | int | float) or isinstance(value, bool):
             raise InputError(f"{name} = {shown(value)}: expected one value; several are for streamsim sweep")
         return option.type.convert(str(value), named, None)

@@ -25,7 +25,7 @@ from streamsim.cli.options import (
     part_options,
     pipeline_options,
 )
-from streamsim.cli.printing import beside_options, emit, page_option, write_beside
+from streamsim.cli.printing import OWN_CARD, beside_options, emit, page_option, write_beside
 from streamsim.cli.work import Work, is_given, place_layers, work_of
 from streamsim.code import LANGUAGES, Language
 from streamsim.device import MOST_CONNECTIONS, dump_device, load_device
@@ -174,6 +174,8 @@ def _work(context: click.Context, path: Path) -> Work:
         if is_given(context, name):
             of_file.params[name] = context.params[name]
             of_file.set_parameter_source(name, ParameterSource.COMMANDLINE)
+    if of_file.get_parameter_source("device") is not ParameterSource.DEFAULT:
+        context.meta[OWN_CARD] = True  # the file names the device
     return work_of(of_file)
 
 
