@@ -72,24 +72,6 @@ def test_slices_are_byte_ranges() -> None:
     assert (x[20:].bytes, x[20:].kind, repr(x[20:])) == (80, "device", "x[20:100] (device)")
 
 
-def test_copies_of_memory_that_nothing_else_touches() -> None:
-    p = Program()
-    x, h, s = p.device("x", 8), p.pageable("h", 8), p.legacy_stream
-    s.copy_in("8B")
-    s.copy_in(x)
-    s.copy_in(None, h, blocking=True)
-    s.copy_out(8, x)
-    s.copy_out(h, "8B")
-    card, host = Region("x", 0, 8), Region("h", 0, 8)
-    assert p.schedule().ops == (
-        Copy("h2d", 8, 0),
-        Copy("h2d", 8, 0, device=card),
-        Copy("h2d", 8, 0, host=host, blocking=True),
-        Copy("d2h", 8, 0, device=card),
-        Copy("d2h", 8, 0, host=host),
-    )
-
-
 def test_an_event_may_be_recorded_again_or_never() -> None:
     p = Program()
     s, never = p.stream(), p.event()
@@ -170,15 +152,3 @@ def any_schedules(draw: st.DrawFn) -> Schedule:
 @given(any_schedules())
 def test_whatever_a_schedule_says_the_builder_says(schedule: Schedule) -> None:
     assert rebuilt(schedule) == schedule
-
-
-def test_handles_say_what_they_are() -> None:
-    p = Program()
-    handles = (p.legacy_stream, p.stream(), p.stream(blocking=True), p.event(), p)
-    assert list(map(repr, handles)) == [
-        "stream 0 (legacy default)",
-        "stream 1 (non-blocking)",
-        "stream 2 (blocking)",
-        "event 0",
-        "Program(0 ops, 2 streams, 0 buffers)",
-    ]

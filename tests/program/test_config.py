@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import pipeline_of
 
-from streamsim.checks import MOST_CALLS
 from streamsim.errors import InputError
 from streamsim.program import (
     LAUNCHES,
@@ -16,8 +15,6 @@ from streamsim.program import (
     Config,
     Copy,
     RecordEvent,
-    Workload,
-    WorkloadKernel,
     build,
 )
 
@@ -85,15 +82,3 @@ def test_it_says_of_the_program_what_the_program_is(config: Config) -> None:
     events = any(isinstance(op, RecordEvent) for op in more.schedule(WORKLOAD))
     hands_over = more.slots is not None and more.slots % more.streams != 0  # a buffer, from stream to stream
     assert events == (hands_over or more.order in ("prefetch", "relay"))
-
-
-def test_a_program_of_more_calls_than_there_is_time_for_is_refused_before_it_is_made() -> None:
-    """Of a copy in, as many launches as leave room for one copy back, and that; then of one launch more."""
-
-    def launching(launches: int) -> Workload:
-        return Workload(64, (4,), (4,), (WorkloadKernel(duration_s=1.0, launches=launches),))
-
-    few, chunks = 999_998, MOST_CALLS // 1_000_000
-    Config(chunks=chunks).check(launching(few))
-    with pytest.raises(InputError, match=rf"^chunks = {chunks}: {MOST_CALLS + chunks} copies and launches, more than "):
-        build(launching(few + 1), "depth-first", chunks, 1)

@@ -68,11 +68,6 @@ def test_a_fast_loader_by_hand() -> None:
         assert round(simulate(Config("serial", 3).schedule(blocked), CARD).makespan_s / NS) == 90
 
 
-def test_breadth_first_loads_everything_first_by_hand() -> None:
-    # Copies issued at 15, 30 and 45, kernels at 45.
-    assert starts(Config("breadth-first", 3, 3).schedule(steps(15))) == ([15, 30, 45], [45, 57, 69], 81)
-
-
 def without_host_work(schedule: Schedule) -> list[Any]:
     return [op for op in schedule if not isinstance(op, HostWork)]
 

@@ -4,13 +4,11 @@ import csv
 import io
 from pathlib import Path
 
-import msgspec
 import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.device import schema
 from streamsim.errors import InputError
 from streamsim.files import dump_toml
 from streamsim.program import (
@@ -78,12 +76,6 @@ def test_a_kernel_runs_whole() -> None:
     assert (op.duration_s, op.threads, op.fill, op.name, op.share) == (3e-6, 64, 0.5, "norm", 1.0)
 
 
-def test_scaled_kernels_leave_weights_as_they_are() -> None:
-    double = MODEL.scaled(2)
-    assert [op.duration_s for op in double.steps[0].launches()] == [2e-3, *[4e-3 / 3] * 3]
-    assert (double.weight_bytes, double.passes) == (MODEL.weight_bytes, MODEL.passes)
-
-
 names = st.text("ab.0 é", max_size=4).map(str.strip)
 timed = st.builds(
     WorkloadKernel,
@@ -140,11 +132,3 @@ def test_layers_of_more_launches_than_there_is_time_for_are_refused_before_they_
         InputError, match=r"^layers, passes: 1000 layers and 2 passes: 2000002000 copies and launches, m"
     ):
         Layers((Layer(1, (kernel,), repeats=1000),), passes=2)
-
-
-def test_the_schema_takes_what_files_say() -> None:
-    found = schema("layers")["$defs"]
-    assert set(found["Layers"]["required"]) == {"layers"}
-    assert set(found["Layer"]["required"]) == {"weight_bytes", "kernels"}
-    assert found["Layer"]["properties"]["weight_bytes"]["type"] == ["integer", "string"]
-    assert msgspec.json.encode(found)

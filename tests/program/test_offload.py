@@ -74,16 +74,6 @@ def test_a_pass_forward_and_backward_by_hand() -> None:
     assert offload(layers, 1, ["layer0"]).name == "offload K=1, 1 of 3 layers stay, forward and backward"
 
 
-@examples(100)
-@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 8), st.integers(2, 5), st.integers(1, 4))
-def test_equal_layers_hide_the_shorter_of_copy_and_kernel(c: int, k: int, layers: int, depth: int, passes: int) -> None:
-    # As batches that are prefetched do, as soon as there are two buffers; with one everything is one after another.
-    n, model = layers * passes, layers_of(*[(c, k)] * layers, passes=passes)
-    two = ticks(offload(model, depth))
-    assert two == (max(n * c + k, c + n * k) if layers > 1 else n * (c + k))
-    assert ticks(offload(model, 1)) == ticks(one_by_one(model, "pinned")) == n * (c + k)
-
-
 @examples(50)
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(2, 8), st.integers(2, 5))
 def test_kernels_issued_first_run_beside_pageable_copies(c: int, k: int, layers: int, depth: int) -> None:

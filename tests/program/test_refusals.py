@@ -39,6 +39,7 @@ from streamsim.program import (
 
 HOST, PAGE, CARD = Buffer("host", 100, "pinned"), Buffer("page", 100, "pageable"), Buffer("card", 100, "device")
 K = Kernel(1, duration_s=1e-3)
+SHORT = WorkloadKernel(duration_s=1.0, launches=1_000_000)
 
 
 def schedule(*ops: object, **more: object) -> Schedule:
@@ -95,6 +96,11 @@ VALUES: list[tuple[Callable[[], object], str, str]] = [
     (lambda: ring(pipeline_of(4), 2, 2, 0), "streams", "0"),
     (lambda: prefetch(pipeline_of(4), 2, 0), "buffers", "0"),
     (lambda: serial(pipeline_of(4), 1, "paged"), "memory", "'paged'"),  # type: ignore[arg-type]
+    (
+        lambda: build(Workload(64, (4,), (), (SHORT,)), chunks=20),
+        "chunks",
+        ": 20000020 copies and launches, more than ",
+    ),
     (lambda: build(pipeline_of(4), "sideways"), "order", "'sideways'"),  # type: ignore[arg-type]
     (lambda: build(pipeline_of(4), "serial", launch="graph"), "launch", "'graph'"),
     (lambda: build(pipeline_of(4), "breadth-first", buffers=2), "buffers", "2"),
