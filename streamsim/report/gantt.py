@@ -43,7 +43,6 @@ from streamsim.timeline import Timeline, critical_path
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
 Drawable = Timeline | Prediction | Explanation | WhatIf
 Spans = NDArray[np.int64]  # a row each: kind, from, to (ticks), lane, number (0: none)
 Times = NDArray[np.floating[Any]]
@@ -82,11 +81,8 @@ def plot_gantt(timeline: Drawable, ax: Axes | None = None, until_s: float | None
     every chunk has the same ops, otherwise the ops of a kind in issue order. ``until_s``: where the time axis ends, to
     compare time lines (without it: at the last bar's end).
     """
-    rows = _rows(timeline_of(timeline))
-    ax = _new_axes([rows])[0] if ax is None else ax
-    _Chart(rows, ax, until_s).draw(rows)
-    set_title(ax, _title(timeline_of(timeline)))
-    return ax
+    chart = _title(timeline_of(timeline)), _rows(timeline_of(timeline))
+    return _draw([chart], None if ax is None else [ax], until_s)[0]
 
 
 def timeline_of(value: Drawable) -> Timeline:
@@ -106,7 +102,7 @@ def plot_gantts(timelines: Mapping[str, Drawable] | Iterable[Drawable]) -> list[
         named = [(title_of(timeline), timeline) for timeline in map(timeline_of, timelines)]
     if not named:
         raise InputError("timelines = []: nothing to draw; give at least one")
-    return _plot_several([(_title(timeline, name), timeline) for name, timeline in named])
+    return _draw([(_title(timeline, name), _rows(timeline)) for name, timeline in named])
 
 
 def plot_compared(prediction: Prediction) -> list[Axes]:
@@ -116,17 +112,7 @@ def plot_compared(prediction: Prediction) -> list[Axes]:
     if below.makespan_s:
         over += f", speed-up {format_ratio(above.makespan_s / below.makespan_s, below.known_within)}"
     called = f"{name} ({SERIAL_WORDS[name]}), on {prediction.device}"
-    return _plot_several([(_title(above, called), above), (f"{_title(below)}{over}", below)])
-
-
-def _plot_several(titled: Sequence[tuple[str, Timeline]]) -> list[Axes]:
-    """Draw time lines, each with its title, one above the other on one scale, with one legend below."""
-    charts = [_rows(timeline) for _, timeline in titled]
-    panels, until_s = _new_axes(charts), max(map(_last_s, charts))
-    for ax, rows, (title, _) in zip(panels, charts, titled, strict=True):
-        _Chart(rows, ax, until_s).draw([row for some in charts for row in some] if ax is panels[-1] else [])
-        set_title(ax, title)
-    return panels
+    return _draw([(_title(above, called), _rows(above)), (f"{_title(below)}{over}", _rows(below))])
 
 
 def plot_remedied(explanation: Explanation) -> list[Axes]:
@@ -137,17 +123,35 @@ def plot_remedied(explanation: Explanation) -> list[Axes]:
     places. The dark line through the engines is the critical path: what each op on it waited for is the one before.
     """
     timeline, first, (lost, colours) = explanation.timeline, explanation.first, _lost_row(explanation)
-    rows = _rows(timeline)
-    rows = [lost, rows[0]._replace(above=GAP), *rows[1:]]
-    after = None if first is None else simulate(*first.made.case.scenario)
-    charts = [rows, *([] if after is None else [_rows(after)])]
-    panels, until_s = _new_axes(charts, legend_lines=len(colours)), max(map(_last_s, charts))
-    _Chart(rows, panels[0], until_s, COLOURS | colours).draw(rows, path_of=timeline)
-    above = format_seconds(explanation.gap_s, explanation.known_within)
-    set_title(panels[0], f"{_title(timeline)}, of which {above} above the {BUSIEST_ENGINE}")
-    if after is not None:
-        _Chart(charts[1], panels[1], until_s).draw([])
-        set_title(panels[1], f"with the first change: {_title(after)}")
+    above, rows = format_seconds(explanation.gap_s, explanation.known_within), _rows(timeline)
+    title = f"{_title(timeline)}, of which {above} above the {BUSIEST_ENGINE}"
+    charts = [(title, [lost, rows[0]._replace(above=GAP), *rows[1:]])]
+    if first is not None:
+        after = simulate(*first.made.case.scenario)
+        charts.append((f"with the first change: {_title(after)}", _rows(after)))
+    return _draw(charts, colours=COLOURS | colours, path_of=timeline)
+
+
+def _draw(
+    charts: Sequence[tuple[str, list[_Row]]],
+    panels: list[Axes] | None = None,
+    until_s: float | None = None,
+    colours: dict[str, str] = COLOURS,
+    path_of: Timeline | None = None,
+) -> list[Axes]:
+    """Draw charts, each a title and its rows, one above the other on one scale, with one legend below.
+
+    ``panels``: Axes to draw into (None: of a new figure). In the first chart is the critical path of ``path_of``.
+    """
+    rows = [row for _, of_chart in charts for row in of_chart]
+    used = sorted({kind for row in rows for kind in row.spans[0].tolist()})
+    panels = panels or _new_axes([of_chart for _, of_chart in charts], max(1, len(colours) - len(COLOURS)))
+    for ax, (title, of_chart) in zip(panels, charts, strict=True):
+        chart = _Chart(of_chart, ax, until_s or _last_s(rows), colours)
+        chart.draw(path_of if ax is panels[0] else None)
+        if ax is panels[-1]:
+            chart.draw_legend(used, path_of is not None)
+        set_title(ax, title)
     return panels
 
 
@@ -164,7 +168,7 @@ def _new_axes(charts: Sequence[Sequence[_Row]], legend_lines: int = 1) -> list[A
 
 def _last_s(rows: Sequence[_Row]) -> float:
     """Return the end of the last bar, in seconds."""
-    return max(int(row.spans[2].max(initial=0)) for row in rows) / TICKS_PER_S
+    return max((int(row.spans[2].max(initial=0)) for row in rows), default=0) / TICKS_PER_S
 
 
 def _title(timeline: Timeline, name: str = "") -> str:
@@ -261,13 +265,10 @@ def _lost_row(explanation: Explanation) -> tuple[_Row, dict[str, str]]:
 class _Chart:
     """The rows on an Axes: time in ``unit`` from left to right, rows from top to bottom in plain rows."""
 
-    def __init__(
-        self, rows: Sequence[_Row], ax: Axes, until_s: float | None, colours: dict[str, str] = COLOURS
-    ) -> None:
+    def __init__(self, rows: Sequence[_Row], ax: Axes, until_s: float, colours: dict[str, str]) -> None:
         self._rows, self._ax, self._colours = rows, ax, list(colours.items())
         self._tops: dict[str, float] = {}
-        last_s = _last_s(rows)
-        until_s = until_s or last_s or S_PER_TICK
+        last_s, until_s = _last_s(rows), until_s or S_PER_TICK
         scale, self.unit = next((scale, unit) for below, scale, unit in UNITS if until_s < below)
         self._per_tick = scale / TICKS_PER_S
         self._last, self._until = last_s * scale, until_s * scale
@@ -275,11 +276,8 @@ class _Chart:
         self._height = sum(row.height + row.above for row in rows)
         self._font = min(FONT_PT, 0.7 * PT_PER_IN * height_in / self._height)
 
-    def draw(self, named: Sequence[_Row], path_of: Timeline | None = None) -> None:
-        """Draw the rows, with the critical path of ``path_of``, and below them the legend of the rows ``named``.
-
-        Without such rows there is no legend: it stands below another chart.
-        """
+    def draw(self, path_of: Timeline | None) -> None:
+        """Draw the rows, with the critical path of ``path_of``."""
         top, ticks = 0.0, []
         for row in self._rows:
             top += row.above
@@ -294,15 +292,16 @@ class _Chart:
         ax.tick_params(axis="y", length=0)
         ax.spines[["top", "right", "left"]].set_visible(False)
         ax.set_xlabel(f"time [{self.unit}]", loc="right", fontsize=FONT_PT)
-        lines = [] if path_of is None else self._draw_path(path_of)
-        if named:
-            self._draw_legend({kind for row in named for kind in row.spans[0].tolist()}, lines)
+        if path_of is not None:
+            self._draw_path(path_of)
 
-    def _draw_legend(self, used: set[int], lines: list[Line2D]) -> None:
-        """Draw the legend of kinds and lines below the axis, in as many columns as fit beside the axis's name."""
+    def draw_legend(self, used: Sequence[int], has_path: bool) -> None:
+        """Draw the legend of kinds below the axis, in as many columns as fit beside the axis's name."""
+        from matplotlib.lines import Line2D
         from matplotlib.patches import Patch
 
-        named = [self._colours[kind] for kind in sorted(used)]
+        named = [self._colours[kind] for kind in used]
+        lines = [Line2D([], [], color=PATH_COLOUR, lw=PATH_PT, label=PATH)] if has_path else []
         handles = [Patch(facecolor=colour, edgecolor=EDGE_COLOUR, lw=EDGE_PT, label=words) for words, colour in named]
         letters = max((len(words) for words, _ in named), default=1)
         self._ax.legend(
@@ -359,7 +358,7 @@ class _Chart:
             size = NUMBER_PT * min(1.0, float(room[k]))
             self._ax.text((left[k] + right[k]) / 2, middle[k], str(number[k]), ink, fontsize=size)
 
-    def _draw_path(self, timeline: Timeline) -> list[Line2D]:
+    def _draw_path(self, timeline: Timeline) -> None:
         """Draw the critical path along the lower edge of its bars in the rows of the engines."""
         heights = {row.name: (row.height - 1 + BAR) / row.lanes for row in self._rows}
         lane = lane_of_each_op(timeline, timeline.engine)
@@ -369,8 +368,8 @@ class _Chart:
                 name = timeline.engine_names[timeline.engine[step.op]]
                 x += [timeline.start[step.op] * self._per_tick, timeline.end[step.op] * self._per_tick]
                 y += [self._tops[name] + (lane[step.op] + PATH_AT) * heights[name]] * 2
-        self._ax.plot(x, y, color="white", lw=2 * PATH_PT, zorder=3, solid_capstyle="butt")
-        return self._ax.plot(x, y, color=PATH_COLOUR, lw=PATH_PT, gid=PATH, label=PATH, zorder=3, solid_capstyle="butt")
+        for colour, width, gid in (("white", 2 * PATH_PT, None), (PATH_COLOUR, PATH_PT, PATH)):
+            self._ax.plot(x, y, color=colour, lw=width, gid=gid, zorder=3, solid_capstyle="butt")
 
     def _draw_shares(self, row: _Row, top: float, height: float) -> None:
         """Stack, from below, the share of each moment that each kind takes."""

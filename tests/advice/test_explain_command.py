@@ -52,7 +52,7 @@ def test_predict_and_simulate_explain_too(capsys: pytest.CaptureFixture[str], tm
 def test_the_picture_shows_bound_losses_and_critical_path() -> None:
     # Copy 0..10, synchronised, kernel 10..20: bound 10, then 10 lost to the call; the path goes through both ops.
     schedule = program(h2d(1, 10), Synchronize(), kernel(2, 10))
-    ax = plot_remedied(explain(schedule, PLAIN))[0]
+    ax, *_ = panels = plot_remedied(explain(schedule, PLAIN))
     bars = {
         str(c.get_gid()): (c.get_paths()[0].get_extents().x0, c.get_paths()[0].get_extents().x1)
         for c in ax.collections
@@ -69,6 +69,6 @@ def test_the_picture_shows_bound_losses_and_critical_path() -> None:
     rows = dict(zip(names, ax.get_yticks(), strict=True))
     y = np.asarray(path.get_ydata())
     assert abs(y[0] - rows["h2d"]) < 0.5 > abs(y[2] - rows["compute"])
-    legend = ax.get_legend()
+    legend = panels[-1].get_legend()
     assert legend is not None
     assert f"1 {title}: 10 ns" in [text.get_text() for text in legend.get_texts()]
