@@ -42,7 +42,7 @@ function cut(pen, text, room) {
   if (textWidth(pen, text) <= room) return text;
   let letters = Math.ceil((text.length * room) / textWidth(pen, text));
   while (letters > 0 && textWidth(pen, text.slice(0, letters) + "\u2026") > room) letters--;
-  return letters > 0 ? text.slice(0, letters) + "\u2026" : "";
+  return letters > 2 ? text.slice(0, letters) + "\u2026" : "";
 }
 
 class Chart {
@@ -174,12 +174,12 @@ class Chart {
     pen.font = `12px ${FONT}`;
   }
 
-  // The name of an op, cut to fit; of a copy, and if all kernels have one name, rather its number alone.
+  // The name of an op, cut to fit; if all ops of its kind have one name, rather its number alone.
   drawLabel(op, ink, left, right, y) {
     const {pen, line} = this,
       room = right - left - 4,
       title = line.title(op, plain),
-      isAlike = line.hue.size <= 1 || line.kind[op] !== KERNEL,
+      isAlike = line.named[line.kind[op]].size === 1,
       isShort = isAlike && line.number[op] && textWidth(pen, title) > room;
     const text = cut(pen, isShort ? String(line.number[op]) : title, room);
     this.write(text, "center", ink, (left + right) / 2, y + 0.5);

@@ -70,10 +70,12 @@ class TimeLine {
   // By name of a kernel its colour: the kernels that take the most time have neighbouring numbers.
   rankKernels() {
     const took = new Map();
-    for (let op = 0; op < this.count; op++)
-      if (this.kind[op] === KERNEL)
-        took.set(this.name[op], (took.get(this.name[op]) ?? 0) + this.end[op] - this.start[op]);
-    const ranked = [...took.keys()].sort((a, b) => took.get(b) - took.get(a));
+    this.named = KINDS.map(() => new Set()); // by kind, the names of its ops
+    for (let op = 0; op < this.count; op++) {
+      this.named[this.kind[op]].add(this.name[op]);
+      took.set(this.name[op], (took.get(this.name[op]) ?? 0) + this.end[op] - this.start[op]);
+    }
+    const ranked = [...this.named[KERNEL]].sort((a, b) => took.get(b) - took.get(a));
     this.hue = new Map(ranked.map((name, k) => [name, WAIT + 1 + (k % HUES)]));
   }
 
