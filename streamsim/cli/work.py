@@ -40,7 +40,6 @@ from streamsim.program import (
     LAUNCHES,
     ORDERS,
     Config,
-    Layers,
     Loop,
     Offload,
     Schedule,
@@ -144,13 +143,13 @@ def read_issued(context: click.Context, path: Path | None = None) -> Issued:
         beside = "does not go with --layers, which are streamed, not cut; leave it out"
         refuse(context, (*OF_WORKLOADS, *CUT, *SEARCHED, *searches), beside)
         check_no_part()
-        return LayersSource(layers_asked(params), placement_asked(params))
+        return layers_asked(params)
     refuse(context, OF_LAYERS, "needs layers; add --layers FILE")
     path = path or params["workload"]
     kind = kind_of_file(path) if path else ""
     if path is None or kind not in (PROGRAM, LOOP):
         check_no_part()
-        return Source(workload_asked(params), config_asked(params))
+        return Source(workload_asked(params), picked(Config, params) if "chunks" in params else PLAIN)
     what = "schedule, cut and issued already" if kind == PROGRAM else "training loop, whose steps are not cut"
     beside = f"{path} is a {what}; leave the option out"
     refuse(context, (*OF_WORKLOADS[1:], *Config.__struct_fields__), beside)
@@ -176,22 +175,13 @@ def workload_asked(params: Mapping[str, Any]) -> Workload:
     return replace(found, **host)
 
 
-def config_asked(params: dict[str, Any]) -> Config:
-    """Return how to cut and issue a workload. Raises InputError if the options do not go together."""
-    return PLAIN if "chunks" not in params else picked(Config, params)
-
-
-def layers_asked(params: dict[str, Any]) -> Layers:
-    """Return the layers in the file, with the passes and the direction that options say. Raises InputError."""
+def layers_asked(params: dict[str, Any]) -> LayersSource:
+    """Return the layers in the file, with what options say of passes, and how to place them. Raises InputError."""
     layers = read_layers(params["layers"])
-    return replace(layers, **{name: params[name] for name in ("passes", "direction") if params[name]})
-
-
-def placement_asked(params: dict[str, Any]) -> Offload:
-    """Return how to place layers. Raises InputError."""
-    names = [name for name in map(str.strip, (params.get("resident") or "").split(",")) if name]
+    layers = replace(layers, **{name: params[name] for name in ("passes", "direction") if params[name]})
+    names = tuple(name for name in map(str.strip, (params.get("resident") or "").split(",")) if name)
     depth = Offload().depth if params.get("depth") is None else params["depth"]
-    return Offload(depth, tuple(names), params["memory"], params["reserve"] or 0)
+    return LayersSource(layers, Offload(depth, names, params["memory"], params["reserve"] or 0))
 
 
 def grid_fields(params: dict[str, Any], workload: Workload, card: Device) -> dict[str, Any]:

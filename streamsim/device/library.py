@@ -24,7 +24,7 @@ from streamsim.device.front_ends import COMPILED, SEPARATOR, with_front_end
 from streamsim.device.profile import RETIRED, Device, with_values
 from streamsim.errors import InputError, Notice
 from streamsim.files import dump_toml, parse_toml, read_bytes, write_text
-from streamsim.program import Layers, Point, ScheduleFile, WorkloadFile, WorkloadKernel
+from streamsim.program import Layers, LoopFile, Point, ScheduleFile, WorkloadFile, WorkloadKernel
 from streamsim.text import LARGEST_TOML_BYTES, one_line, shown
 
 SUFFIX = ".toml"
@@ -390,6 +390,7 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "schedule": ScheduleFile,
     "workload": WorkloadFile,
     "layers": Layers,
+    "loop": LoopFile,
     "device": Device,
 }
 # The types that a TOML file may hold in place of a table.
@@ -400,7 +401,7 @@ _IN_PLACE_OF_TABLE = {
 
 
 def schema(kind: str) -> dict[str, Any]:
-    """Return the JSON Schema of a ``schedule``, ``workload``, ``layers`` or ``device`` file.
+    """Return the JSON Schema of a file of one of the :data:`KINDS`.
 
     Raises InputError for another kind.
     """
