@@ -15,8 +15,10 @@ from streamsim.analysis.bounds import (
     Flow,
     bound_json,
     bound_of,
+    chunk_bounds,
     duplex_bound,
     lower_bound,
+    work_bound,
 )
 from streamsim.analysis.formulas import (
     FORMULA_WORDS,
@@ -63,5 +65,4 @@ from streamsim.analysis.losses import (
     without_latencies,
 )
 from streamsim.analysis.predict import ELSEWHERE, Prediction, SerialProgram, WithoutRing, predict, without_ring
-from streamsim.analysis.work_bound import chunk_bounds, work_bound
 from streamsim.analysis.workloads import check_room, kernel_assumptions, remedy, shown_s, timed_alone

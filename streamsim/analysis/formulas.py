@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from streamsim.device import Device, LinkDirection, as_device
+from streamsim.device import Device, as_device
 from streamsim.lowering import D2H, H2D, KERNEL, NOTHING, Lowered, lower
-from streamsim.program import Copy, Schedule
+from streamsim.program import Copy, Direction, Schedule
 from streamsim.rules import TICKS_PER_S
 
 
@@ -102,37 +102,25 @@ def stages_of(schedule: Schedule, device: Device, lowered: Lowered | None = None
     lowered = lower(schedule, device) if lowered is None else lowered
     counts = [lowered.kind.count(kind) for kind in (H2D, KERNEL, D2H)]
     chunks = min((count for count in counts if count), default=1)
-    pinned = {"h2d": device.h2d, "d2h": device.d2h}
-    n_bytes = dict.fromkeys(pinned, 0)
-    for op in schedule.ops:
-        if isinstance(op, Copy):
-            n_bytes[op.direction] += op.bytes
-    h2d_s, d2h_s = (_transfer_s(link, n_bytes[name], 1) for name, link in pinned.items())
-    h2d_chunks_s, d2h_chunks_s = (_transfer_s(link, n_bytes[name], chunks) for name, link in pinned.items())
-    kernels_s = calls_s = 0.0
-    for index, count in Counter(lowered.cost).items():
-        cost = lowered.costs[index]
-        if cost.kind != NOTHING:
-            calls_s += cost.call * count / TICKS_PER_S
-            kernels_s += cost.duration * count / TICKS_PER_S * (cost.kind == KERNEL)
+    spent = [(lowered.costs[index], count) for index, count in Counter(lowered.cost).items()]
+    spent = [(cost, count) for cost, count in spent if cost.kind != NOTHING]
+
+    def transfers_s(direction: Direction, pieces: int) -> float:
+        n_bytes = sum(op.bytes for op in schedule.ops if isinstance(op, Copy) and op.direction == direction)
+        latency_s, per_byte = getattr(device, direction).latency_s, 1 / getattr(device, direction).bandwidth_bytes_per_s
+        return van_werkhoven_transfer(latency_s, n_bytes / pieces, per_byte, latency_s, pieces) if n_bytes else 0.0
+
     return Stages(
-        h2d_s=h2d_s,
-        kernel_s=kernels_s,
-        d2h_s=d2h_s,
-        h2d_chunks_s=h2d_chunks_s,
-        d2h_chunks_s=d2h_chunks_s,
+        h2d_s=transfers_s("h2d", 1),
+        kernel_s=sum(cost.duration * count / TICKS_PER_S for cost, count in spent if cost.kind == KERNEL),
+        d2h_s=transfers_s("d2h", 1),
+        h2d_chunks_s=transfers_s("h2d", chunks),
+        d2h_chunks_s=transfers_s("d2h", chunks),
         chunks=chunks,
         streams=len({op.stream for op, kind in zip(schedule.ops, lowered.kind, strict=True) if kind != NOTHING}),
         copy_engines=device.copy_engines.count,
-        issue_s=calls_s / chunks,
+        issue_s=sum(cost.call * count / TICKS_PER_S for cost, count in spent) / chunks,
     )
-
-
-def _transfer_s(link: LinkDirection, n_bytes: int, pieces: int) -> float:
-    if not n_bytes:
-        return 0.0
-    per_byte = 1 / link.bandwidth_bytes_per_s
-    return van_werkhoven_transfer(link.latency_s, n_bytes / pieces, per_byte, link.latency_s, pieces)
 
 
 def published(schedule: Schedule, device: Device | str | Path) -> dict[str, float]:

@@ -186,24 +186,16 @@ def draws(device: Device, samples: int = SAMPLES, seed: int = 0) -> Iterator[Dev
     """
     device = with_spread(device)
     _check(device, samples, seed)
-    return _draws(device, samples, seed)
+    generator, names = _generators(seed)[0], sorted(number_names(device) & set(device.spread))
+    together = {*HOST_TIMES}.intersection(names)  # one host, one speed
 
+    def drawn() -> Device:
+        z = dict(zip(names, generator.standard_normal(len(names)).tolist(), strict=True))
+        z |= dict.fromkeys(together, z[min(together)] if together else 0.0)
+        powers = {name: device.spread[name] * own for name, own in z.items()}
+        return multiplied(device, {name: math.exp(max(-MOST_POWER, min(p, MOST_POWER))) for name, p in powers.items()})
 
-def _draws(device: Device, samples: int, seed: int) -> Iterator[Device]:
-    generator = _generators(seed)[0]
-    names = sorted(number_names(device) & set(device.spread))
-    together = set(HOST_TIMES)  # one host, one speed
-    for _ in range(samples):
-        drawn = dict(zip(names, generator.standard_normal(len(names)), strict=True))
-        shared = next((drawn[name] for name in names if name in together), 0.0)
-        yield multiplied(
-            device,
-            {name: _factor(device.spread[name] * (shared if name in together else z)) for name, z in drawn.items()},
-        )
-
-
-def _factor(power: float) -> float:
-    return math.exp(max(-MOST_POWER, min(power, MOST_POWER)))
+    return (drawn() for _ in range(samples))
 
 
 # The order of the queues
@@ -249,19 +241,16 @@ def served_in_order(schedule: Schedule, order: Sequence[int]) -> Schedule:
     kinds: list[StreamKind] = ["non-blocking"] * (len(name) - 1)
     for stream, kind in enumerate(schedule.streams, 1):
         kinds[name[stream] - 1] = kind
-    ops = tuple(_in_stream(op, name) for op in schedule.ops)
-    return msgspec.structs.replace(schedule, ops=ops, streams=tuple(kinds))
+
+    def renamed(op: Op) -> Op:
+        return op if op.stream is None else msgspec.structs.replace(op, stream=name[op.stream or LEGACY_STREAM])
+
+    return msgspec.structs.replace(schedule, ops=tuple(map(renamed, schedule.ops)), streams=tuple(kinds))
 
 
 def _that_keeps_the_legacy_stream(schedule: Schedule, order: Sequence[int]) -> Sequence[int]:
     has_it = any(op.stream == LEGACY_STREAM for op in schedule.ops)
     return [0, *(place for place in order if place)] if has_it else order
-
-
-def _in_stream(op: Op, name: Sequence[int]) -> Op:
-    if op.stream is None:
-        return op
-    return msgspec.structs.replace(op, stream=name[op.stream or LEGACY_STREAM])
 
 
 # What the model misses

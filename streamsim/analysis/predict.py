@@ -158,19 +158,22 @@ def predict(schedule: Schedule, device: Device | str | Path, serial_schedule: Sc
     lowered = lower(schedule, device)
     timeline = run_one_of_many(lowered)
     one_by_one_s = _makespan_s(serialized(schedule), device)
-    serial_program, serial_s, serial_bytes = _serial(schedule, serial_schedule, one_by_one_s, device)
-    makespan_s = timeline.makespan_s
+    used = timeline.utilisation
+    unchunked = schedule.unchunked if serial_schedule is None else serial_schedule
+    serial_program: SerialProgram = "serial" if unchunked is None else "unchunked"
+    if serial_schedule not in (None, schedule.unchunked):
+        serial_program = "given"
     return Prediction(
         timeline=timeline,
         device=device.name,
-        makespan_s=makespan_s,
-        serial_s=serial_s,
+        makespan_s=timeline.makespan_s,
+        serial_s=one_by_one_s if unchunked is None else _makespan_s(unchunked, device),
         serial_program=serial_program,
-        serial_device_bytes=serial_bytes,
+        serial_device_bytes=(schedule if unchunked is None else unchunked).device_bytes,
         one_by_one_s=one_by_one_s,
         issued_bound=bound_of(lowered),
         calls_return_s=timeline.calls_return_s,
-        engines={name: EngineUse(busy, _share(busy, makespan_s)) for name, busy in timeline.busy_s.items()},
+        engines={name: EngineUse(busy, used[name]) for name, busy in timeline.busy_s.items()},
         overlap_s=timeline.overlap_s,
         critical_s=_critical_s(timeline, lowered),
         formulas=published_of(stages_of(schedule, device, lowered)),
@@ -189,10 +192,6 @@ def _makespan_s(schedule: Schedule, device: Device) -> float:
     return simulate_one_of_many(schedule, device, many=1).makespan_s
 
 
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole else 0.0
-
-
 def _critical_s(timeline: Timeline, lowered: Lowered) -> dict[str, float]:
     spent = dict.fromkeys(timeline.engine_names, 0)
     ended = 0  # kernels side by side may both be on the path: count each tick once
@@ -203,14 +202,3 @@ def _critical_s(timeline: Timeline, lowered: Lowered) -> dict[str, float]:
             ended = end
     waits = max(0, ticks(timeline.makespan_s) - sum(spent.values()))
     return {name: spent_ticks / TICKS_PER_S for name, spent_ticks in {**spent, ELSEWHERE: waits}.items()}
-
-
-def _serial(
-    schedule: Schedule, given: Schedule | None, one_by_one_s: float, device: Device
-) -> tuple[SerialProgram, float, int]:
-    """What the schedule is compared with, its seconds and its bytes on the card."""
-    if given is not None and given != schedule.unchunked:
-        return "given", _makespan_s(given, device), given.device_bytes
-    if schedule.unchunked is not None:
-        return "unchunked", _makespan_s(schedule.unchunked, device), schedule.unchunked.device_bytes
-    return "serial", one_by_one_s, schedule.device_bytes

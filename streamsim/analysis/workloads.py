@@ -31,8 +31,6 @@ from streamsim.program import (
 from streamsim.rules import TICKS_PER_S
 from streamsim.text import format_bytes, format_seconds
 
-BUFFERS = (2, 1)  # of a ring, at least: one is filled while the other is worked on; or but one
-A_STREAM = 2  # buffers at most: more save next to no time
 MOST_SIMULATED = 2_000  # launches: of more of them a pair of events shows the same beyond their own time
 DECIDES = 0.25  # of a kernel's time: what is less is not worth a line
 MOST = 0.5  # of what all launches take
@@ -54,37 +52,25 @@ def remedy(workload: Workload, config: Config, room_bytes: int) -> str:
         once = format_bytes(workload.once_bytes)
         return f"the arrays that are copied once take {once} of it: cut them, allow more, or take a larger card"
     for ring in _rings(workload, config):
-        if ring.device_bytes(workload) <= room_bytes:
-            found = _widened(workload, ring, room_bytes)
-            over = f" over {found.streams} streams" if found.streams > 1 else ""
+        if (n_bytes := ring.device_bytes(workload)) <= room_bytes:
+            over = f" over {ring.streams} streams" if ring.streams > 1 else ""
             return (
-                f"use buffers = {found.buffers}, chunks = {found.chunks}, {found.order}{over}:"
-                f" that holds {format_bytes(found.device_bytes(workload))}"
+                f"use buffers = {ring.buffers}, chunks = {ring.chunks}, {ring.order}{over}: that holds"
+                f" {format_bytes(n_bytes)}"
             )
     return "no number of chunks makes it fit: allow more, or take a larger card"
 
 
 def _rings(workload: Workload, config: Config) -> Iterator[Config]:
-    """Over two buffers, with as many chunks and then ever more, down to the least room; then over one.
-
-    Two buffers are worth having over two streams.
-    """
+    """Over two buffers and streams, with as many chunks and then ever more, down to the least room; then over one."""
     most = min(workload.most_chunks, MOST_CHUNKS)
     order = "prefetch" if config.is_prefetch else "depth-first"
-    for buffers in BUFFERS:
+    for buffers in (2, 1):
         streams = 1 if config.is_prefetch else max(buffers, config.streams)
-        chunks = max(2, config.chunks)
-        while chunks < most:
-            yield replace(config, order=order, buffers=buffers, chunks=chunks, streams=streams)
-            chunks *= 2
-        yield replace(config, order=order, buffers=buffers, chunks=most, streams=min(streams, most))
-
-
-def _widened(workload: Workload, ring: Config, room_bytes: int) -> Config:
-    """With as many buffers for each stream as have room, up to some and fewer than there are chunks."""
-    several = range(A_STREAM * ring.streams, ring.buffers or 1, -ring.streams)
-    wider = (replace(ring, buffers=buffers) for buffers in several if buffers < ring.chunks)
-    return next((one for one in wider if one.device_bytes(workload) <= room_bytes), ring)
+        chunks = min(most, max(2, config.chunks))
+        while chunks <= most:
+            yield replace(config, order=order, buffers=buffers, chunks=chunks, streams=min(streams, chunks))
+            chunks = min(2 * chunks, most) if chunks < most else most + 1
 
 
 # Times that were measured between two events
@@ -103,7 +89,6 @@ def timed_alone(workload: Workload, device: Device | str | Path) -> Workload:
 def shown_s(kernel: WorkloadKernel, took_s: float, launches: int, device: Device) -> float:
     """Seconds that two events show around so many launches of a kernel that take ``took_s`` together."""
     launch = Kernel(1, kernel.name, duration_s=took_s / launches)
-
     timed: list[Op] = [RecordEvent(0, 1), *[launch] * launches, RecordEvent(1, 1), Synchronize()]
     schedule = Schedule((launch, Synchronize(), *timed), ("non-blocking",), events=2)  # the first launch warms up
     timeline = simulate(schedule, device)
@@ -111,15 +96,9 @@ def shown_s(kernel: WorkloadKernel, took_s: float, launches: int, device: Device
 
 
 def _alone(kernel: WorkloadKernel, device: Device) -> WorkloadKernel:
-    def own_s(seconds: float) -> float:
-        return _own_s(kernel, seconds, device)
-
-    return replace(
-        kernel,
-        timed="alone",
-        duration_s=None if kernel.duration_s is None else own_s(kernel.duration_s),
-        points=tuple(Point(point.at, own_s(point.duration_s)) for point in kernel.points),
-    )
+    points = tuple(Point(point.at, _own_s(kernel, point.duration_s, device)) for point in kernel.points)
+    duration_s = None if kernel.duration_s is None else _own_s(kernel, kernel.duration_s, device)
+    return replace(kernel, timed="alone", duration_s=duration_s, points=points)
 
 
 def _own_s(kernel: WorkloadKernel, seconds: float, device: Device) -> float:

@@ -7,7 +7,7 @@ Programs are simulated from coarse to fine:
 2. neighbours of the best programs and of the simplest one near the best, as long as they lead to better ones;
 3. on as many streams as the best program, numbers of chunks a sixteenth apart, and neighbours of the best there.
 
-Programs of as many chunks share a bound: no way to issue them is faster (:mod:`streamsim.analysis.work_bound`). What is
+Programs of as many chunks share a bound: no way to issue them is faster (:mod:`streamsim.analysis.bounds`). What is
 more than 10 % slower by its bound is not simulated; this is the widest margin that results report. If the budget allows
 all others, which is usual with the compiled twin, the result is that of simulating the whole grid. Otherwise the bounds
 of what was left out show which margins are known.
