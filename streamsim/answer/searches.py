@@ -161,7 +161,7 @@ def _flat(best: Best[Any]) -> list[Fact]:
 def how_sure(best: Best[Any]) -> list[str]:
     """Return how many programs were looked at, and what is not known for certain."""
     proved = best.programs - best.simulated - best.left_open
-    slower = "more than 10 % slower" if best.grid else "no faster"
+    slower = f"more than {max(RANGE_PERCENT, best.near_percent)} % slower" if best.grid else "no faster"
     counts = [f"{best.simulated:,} simulated", *([f"{proved:,} proved {slower} by their bounds"] if proved > 0 else [])]
     counts += [f"{best.left_open:,} left open"] if best.left_open else []
     lines = [f"{counted(best.programs, 'program')}: {', '.join(counts)}."]

@@ -9,7 +9,7 @@
 ``sweep`` predicts every combination of some axes. Axes are given as text, and rows are written to files.
 """
 
-from streamsim.search.best import MARGINS_PERCENT, GridSearch, best
+from streamsim.search.best import GridSearch, best
 from streamsim.search.best_offload import MOST_DEPTH, MOST_LEAN, LayerCosts, WeightRoom, best_offload
 from streamsim.search.best_program import best_program
 from streamsim.search.evaluate import SLOW, evaluate, evaluate_ticks, is_fast, simulation_costs

@@ -8,7 +8,7 @@ Programs are simulated from coarse to fine:
 3. on as many streams as the best program, numbers of chunks a sixteenth apart, and neighbours of the best there.
 
 Programs of as many chunks share a bound: no way to issue them is faster (:mod:`streamsim.analysis.bounds`). What is
-more than 10 % slower by its bound is not simulated; this is the widest margin that results report. If the budget allows
+more than 5 % slower by its bound is not simulated; this is the widest margin that results report. If the budget allows
 all others, which is usual with the compiled twin, the result is that of simulating the whole grid. Otherwise the bounds
 of what was left out show which margins are known.
 
@@ -31,7 +31,6 @@ from streamsim.search.evaluate import evaluate_ticks, is_fast, serial_ticks, sim
 from streamsim.search.grid import Grid
 from streamsim.search.searches import (
     BUDGET_OPS,
-    NEAR_PERCENT,
     RANGE_PERCENT,
     Best,
     Progress,
@@ -43,7 +42,6 @@ from streamsim.search.searches import (
 )
 
 USUAL = 4  # chunks and streams of examples and tutorials
-MARGINS_PERCENT = (NEAR_PERCENT, 5, 10)
 RATIOS = (4.0, 1.5, 1.12)  # of numbers in step 1
 APART = 1 / 16  # relative distance between numbers of chunks in step 3
 BEST_FEW = 4  # the number of best programs whose neighbours are tried
@@ -118,10 +116,6 @@ def best(
         compiled=fast,
         memory_bytes=grid.memory_limit_bytes,
         grid=grid,
-        share_within={
-            percent: None if found.open_within(percent) else len(found.near(percent)) / len(configs)
-            for percent in MARGINS_PERCENT
-        },
         chunks_within=found.chunks_within(winner),
         left_out_whys=left_out,
         most_chunks=grid.most_chunks(workload),
@@ -151,7 +145,7 @@ class GridSearch(Search[Config]):
         self._workload, self._device, self._fast = workload, device, fast
         self._all = frozenset(configs)
         self.near_percent = near_percent(device)
-        self.widest_percent = max(*MARGINS_PERCENT, self.near_percent)
+        self.widest_percent = max(RANGE_PERCENT, self.near_percent)
         self._at: dict[int, dict[int, list[Config]]] = {}  # by number of chunks and streams
         for config in configs:
             self._at.setdefault(config.chunks, {}).setdefault(config.streams, []).append(config)

@@ -131,7 +131,7 @@ def best_offload(
     ways = space.good_ways() if every is None else every
     if not ways:
         raise _nothing_fits(layers, room, every is not None)
-    search = PlacementSearch(layers, device, costs, reserve_bytes, budget_ops, progress)
+    search = PlacementSearch(costs, reserve_bytes, budget_ops, progress)
     search.try_in_turn(ways)
     shortest = search.shortest
     search.try_leanest(ways)
@@ -233,16 +233,10 @@ class PlacementSearch(Search["Placement"]):
     """A search of placements of layers. ``least_left``: the least bound of those that it did not come to, in turn."""
 
     def __init__(
-        self,
-        layers: Layers,
-        device: Device,
-        costs: LayerCosts,
-        reserve_bytes: int,
-        budget_ops: int | None,
-        progress: Progress | None,
+        self, costs: LayerCosts, reserve_bytes: int, budget_ops: int | None, progress: Progress | None
     ) -> None:
         super().__init__(budget_ops, progress)
-        self._layers, self._device, self._reserve_bytes = layers, device, reserve_bytes
+        self._layers, self._device, self._reserve_bytes = costs.layers, costs.device, reserve_bytes
         self._launches, self._sides = int(costs.launches[costs.sides].sum()), len(costs.sides)
         self.least_left = NEVER
 
@@ -326,18 +320,17 @@ class LayerCosts:
 
     def __init__(self, layers: Layers, device: Device) -> None:
         calls, steps = call_ticks("live", device), layers.steps
+        self.layers, self.device = layers, device
         self.passes, self.turns, self.returns = layers.passes, layers.turns, layers.direction == "both"
         self.copy_call, self.kernel_call = calls[Copy], calls[Kernel]
         self.wait_call, self.record_call = calls[WaitEvent], calls[RecordEvent]
         self.submit, self.enter = ticks(device.host.submit_s), surcharges_of("live", device).enter
         kernels = [[step.launches(is_backward) for step in steps] for is_backward in (False, True)]
-        self.launches = np.array([[len(some) for some in side] for side in kernels], np.int64)
         alone = [[sum(kernel_cost(device, op).duration for op in some) for some in side] for side in kernels]
-        self.runs = np.array(alone, np.int64)
         sizes = [step.weight_bytes for step in steps]
-        self.weights = np.array(sizes, np.int64)
         copies = [rate_of(device, "h2d", n_bytes, False).duration(n_bytes << BYTE_BITS) for n_bytes in sizes]
-        self.copies = np.array(copies, np.int64)
+        self.launches = np.array([[len(some) for some in side] for side in kernels], np.int64)
+        self.runs, self.weights, self.copies = (np.array(some, np.int64) for some in (alone, sizes, copies))
         self.sides = sorted({int(turn.is_backward) for turn in self.turns})
         self.pass_runs: Ints = self.runs[self.sides].sum(axis=0)
         self.last_run = int(self.runs[int(self.turns[-1].is_backward), self.turns[-1].number])
@@ -519,11 +512,10 @@ class Space:
 
     def _filled(self, may: Bools, order: Ints, left: int) -> Bools:
         """Return the streamed layers if layers are kept in this order as long as ``left`` bytes last."""
-        streamed, weights = may.copy(), self._costs.weights
+        streamed = may.copy()
         for layer in order:
-            if weights[layer] <= left:
-                streamed[layer] = False
-                left -= int(weights[layer])
+            if (n_bytes := int(self._costs.weights[layer])) <= left:
+                streamed[layer], left = False, left - n_bytes
         return streamed
 
     def _neighbours(self, row: Bools) -> Bools:

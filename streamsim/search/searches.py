@@ -186,8 +186,7 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
     **Only for a grid.**
 
     - ``grid``; ``left_out_whys``: the number of its programs that were not considered, by reason.
-    - ``share_within``: for each margin in per cent, the share (0 to 1) of the grid's programs that are at most this
-      much slower than the optimum. ``chunks_within``: the least and most chunks such that every number of chunks of the
+    - ``chunks_within``: the least and most chunks such that every number of chunks of the
       grid between them stays within 5 % of the optimum. The rest of the best configuration is unchanged, except that
       there are at most as many streams as chunks. None: a search within a budget does not know the value.
     - ``most_chunks``: the most chunks that the workload can be cut into. Programs of more chunks are not counted in
@@ -222,7 +221,6 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
     memory_bytes: int | None = None
     pinned_limit_bytes: int | None = None
     grid: Grid | None = None
-    share_within: dict[int, float | None] = {}
     chunks_within: tuple[int, int] | None = None
     left_out_whys: dict[str, int] = {}
     most_chunks: int | None = None
@@ -304,7 +302,6 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
             **said,
             "serial_program": "unchunked",
             "gain_over_usual": self.gain(self.compared["usual"].makespan_s),
-            "share_within": {f"{margin}%": share for margin, share in self.share_within.items()},
             "chunks_within": chunks and {"percent": RANGE_PERCENT, **chunks},
             **attributes(self, "left_out", "left_out_why", "most_chunks"),
         }
