@@ -20,6 +20,7 @@ from streamsim.recorded.recording import (
     ISSUES,
     LATEST_NS,
     NONE,
+    WAITS,
     AnnotationKind,
     Annotations,
     CallKind,
@@ -55,13 +56,6 @@ NEGATIVE = ("records that end before they start", "the clock ran backwards; left
 NEGATIVE_BYTES = ("copies and memsets of fewer than 0 bytes", "taken as 0")
 OUT_OF_RANGE = ("records with times far from all others", "not within 52 days; left out")
 TWICE = ("calls recorded again under a second name", "runtime and driver; the outer one is kept")
-PUTS_NONE = (
-    CallKind.RECORD,
-    CallKind.WAIT,
-    CallKind.SYNCHRONIZE_STREAM,
-    CallKind.SYNCHRONIZE_EVENT,
-    CallKind.SYNCHRONIZE_DEVICE,
-)
 WITHOUT_WORK = (
     "copies, memsets and launches without work",
     "it was not recorded, or they were captured into a graph; they take what they took, and nothing runs",
@@ -314,7 +308,9 @@ class RecordingBuilder:
 
     def _set_astray(self, calls: Columns, work: Columns) -> None:
         """Take work from calls that put none on a card: those that ask, wait, or record an event."""
-        puts_none = np.isin(calls["name"], places(self._names, QUERIES)) | np.isin(calls["kind"], PUTS_NONE)
+        puts_none = np.isin(calls["name"], places(self._names, QUERIES)) | np.isin(
+            calls["kind"], (*WAITS, CallKind.RECORD, CallKind.WAIT)
+        )
         astray = np.append(puts_none, False)[work["call"]]  # the last one is of no call
         work["call"][astray] = NONE
         self.count(ASTRAY, int(astray.sum()))

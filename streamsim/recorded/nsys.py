@@ -71,7 +71,6 @@ NULL_STREAMS = (("TARGET_INFO_CUDA_CONTEXT_INFO", "nullStreamId"), ("TARGET_INFO
 
 ROWS_AT_ONCE = 20_000
 LONGEST_VALUE_BYTES = 1 << 20
-CACHE_KIB = 16 << 10
 
 
 def read_nsys(path: str | os.PathLike[str]) -> Recording:
@@ -294,12 +293,7 @@ def open_tables(path: str | os.PathLike[str]) -> Iterator[Tables]:
     except sqlite3.Error as error:
         raise InputError(one_line(f"{path}: cannot read it: {uncapitalised(str(error))}")) from None
     try:
-        for setting in (
-            "trusted_schema = OFF",
-            "cell_size_check = ON",
-            "query_only = ON",
-            f"cache_size = -{CACHE_KIB}",
-        ):
+        for setting in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON"):
             connection.execute(f"PRAGMA {setting}")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE_BYTES)
         pages, page_bytes = (connection.execute(f"PRAGMA page_{what}").fetchone()[0] for what in ("count", "size"))

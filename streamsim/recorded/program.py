@@ -38,6 +38,7 @@ from streamsim.recorded.rates import Held, held_ns
 from streamsim.recorded.recording import (
     ISSUES,
     NONE,
+    WAITS,
     CallKind,
     CardWork,
     CopyDirection,
@@ -60,7 +61,7 @@ SLOW_COPY = (
 )
 RECORD, WAIT = int(CallKind.RECORD), int(CallKind.WAIT)
 _DIRECTIONS: dict[int, str] = {CopyDirection.H2D: "h2d", CopyDirection.D2H: "d2h"}
-_SYNCHRONISES = {CallKind.SYNCHRONIZE_STREAM, CallKind.SYNCHRONIZE_EVENT, CallKind.SYNCHRONIZE_DEVICE, CallKind.FREE}
+_SYNCHRONISES = {*WAITS, CallKind.FREE}
 
 
 class RecordedProgram(msgspec.Struct, frozen=True):

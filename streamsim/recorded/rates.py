@@ -20,12 +20,10 @@ from streamsim.device import (
     changed,
     link_limit,
     profile_of_card,
-    with_values,
 )
 from streamsim.recorded.intervals import Covered, latest_before, merged
 from streamsim.recorded.recording import (
     NONE,
-    CallKind,
     CardWork,
     CopyDirection,
     CopyMemory,
@@ -250,9 +248,7 @@ def _staged(recording: Recording, direction: str) -> Staged:
 
 OWN = "measured: the recording's own copies"
 FOLLOWS = "assumed: in step with the recording's own copies"
-PAGEABLE, WAKE = "pageable", "host.wake_s"
-WAITS = (CallKind.SYNCHRONIZE_STREAM, CallKind.SYNCHRONIZE_DEVICE)
-LONGEST_WAKE_NS = 20_000  # the longest time accepted for the wake-up of a thread
+PAGEABLE = "pageable"
 AMD = "AMD card"  # the name of a card without a name in a recording of HIP calls
 
 
@@ -283,9 +279,6 @@ def with_own_rates(recording: Recording, device: Device, only_pageable: bool = F
     rates = copy_rates(recording, device)
     if only_pageable:
         rates = {name: rate for name, rate in rates.items() if PAGEABLE in name}
-    elif device.source(WAKE)[0] == "assumed" and (wake_s := _wake_s(recording)) is not None:
-        sources = {**device.sources, WAKE: "measured: the recording's own waits"}
-        device = msgspec.structs.replace(with_values(device, {WAKE: wake_s}), sources=sources)
     if not rates:
         return device
     found = changed(device, rates)
@@ -299,16 +292,3 @@ def with_own_rates(recording: Recording, device: Device, only_pageable: bool = F
         link=device.link,
         sources={**sources, **dict.fromkeys(rates, OWN)},
     )
-
-
-def _wake_s(recording: Recording) -> float | None:
-    """Return the median seconds from the end of work until a call that waited returns; None for too few waits."""
-    calls, work = recording.calls, recording.work
-    waits = np.flatnonzero(np.isin(calls.kind, WAITS))
-    ended = np.sort(work.end_ns)
-    at = np.searchsorted(ended, calls.end_ns[waits]) - 1
-    known = at >= 0
-    last_ns = ended[at[known]]
-    has_waited = last_ns > calls.start_ns[waits][known]  # else the work had ended before
-    took_ns = (calls.end_ns[waits][known] - last_ns)[has_waited]
-    return float(np.median(took_ns).clip(0, LONGEST_WAKE_NS)) * 1e-9 if len(took_ns) >= ENOUGH else None

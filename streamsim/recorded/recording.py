@@ -27,23 +27,12 @@ Columns = TypeVar("Columns", bound="_Columns")
 class CallKind(IntEnum):
     """The kind of a host call, found from its name. A copy's call is blocking unless its name has "Async"."""
 
-    OTHER = 0
-    COPY = 1
-    COPY_ASYNC = 2
-    LAUNCH = 3
-    MEMSET = 4
-    RECORD = 5
-    WAIT = 6
-    SYNCHRONIZE_STREAM = 7
-    SYNCHRONIZE_EVENT = 8
-    SYNCHRONIZE_DEVICE = 9
-    GRAPH_LAUNCH = 10
-    HOST_FUNCTION = 11
-    ALLOCATE = 12
-    FREE = 13
-    PREFETCH = 14
+    OTHER, COPY, COPY_ASYNC, LAUNCH, MEMSET, RECORD, WAIT = range(7)
+    SYNCHRONIZE_STREAM, SYNCHRONIZE_EVENT, SYNCHRONIZE_DEVICE = range(7, 10)
+    GRAPH_LAUNCH, HOST_FUNCTION, ALLOCATE, FREE, PREFETCH = range(10, 15)
 
 
+WAITS = (CallKind.SYNCHRONIZE_STREAM, CallKind.SYNCHRONIZE_EVENT, CallKind.SYNCHRONIZE_DEVICE)
 # Calls that put work on a card.
 ISSUES = (CallKind.COPY, CallKind.COPY_ASYNC, CallKind.LAUNCH, CallKind.MEMSET, CallKind.GRAPH_LAUNCH)
 
@@ -51,52 +40,31 @@ ISSUES = (CallKind.COPY, CallKind.COPY_ASYNC, CallKind.LAUNCH, CallKind.MEMSET, 
 class WorkKind(IntEnum):
     """The kind of work of a card. GRAPH is a whole graph; the recording lacks its kernels and copies."""
 
-    COPY = 0
-    KERNEL = 1
-    MEMSET = 2
-    GRAPH = 3
+    COPY, KERNEL, MEMSET, GRAPH = range(4)
 
 
 class CopyDirection(IntEnum):
     """The direction of a copy. UNIFIED: from or to unified memory; PEER: to or from another card; NONE: no copy."""
 
-    NONE = 0
-    H2D = 1
-    D2H = 2
-    D2D = 3
-    PEER = 4
-    UNIFIED = 5
-    OTHER = 6
+    NONE, H2D, D2H, D2D, PEER, UNIFIED, OTHER = range(7)
 
 
 class CopyMemory(IntEnum):
     """The memory on the host's side of a copy; NONE if the copy has no such side."""
 
-    NONE = 0
-    PAGEABLE = 1
-    PINNED = 2
-    UNKNOWN = 3
+    NONE, PAGEABLE, PINNED, UNKNOWN = range(4)
 
 
 class PageKind(IntEnum):
     """The kind of an event of unified memory: the driver moves pages, or the card or the host touches missing ones."""
 
-    IN = 0
-    OUT = 1
-    BETWEEN_CARDS = 2
-    CARD_FAULTS = 3
-    HOST_FAULT = 4
+    IN, OUT, BETWEEN_CARDS, CARD_FAULTS, HOST_FAULT = range(5)
 
 
 class PageCause(IntEnum):
     """The cause of a move of pages, with CUPTI's numbers. DRIVER: the driver expects that they will be needed."""
 
-    UNKNOWN = 0
-    PREFETCH = 1
-    FAULT = 2
-    DRIVER = 3
-    EVICTION = 4
-    ACCESS_COUNTERS = 5
+    UNKNOWN, PREFETCH, FAULT, DRIVER, EVICTION, ACCESS_COUNTERS = range(6)
 
 
 class AnnotationKind(IntEnum):
@@ -106,9 +74,7 @@ class AnnotationKind(IntEnum):
     recorded operation of PyTorch.
     """
 
-    RANGE = 0
-    STEP = 1
-    OP = 2
+    RANGE, STEP, OP = range(3)
 
 
 _NARROW = ("kind", "direction", "memory", "cause")
