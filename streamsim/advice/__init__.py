@@ -8,4 +8,4 @@ alone and several together, and says which to make first. ``explain`` adds what 
 from streamsim.advice.engine import WORTH, Advice, Trial, advise, loop_advice
 from streamsim.advice.explanation import Explanation, Loss, explain
 from streamsim.advice.rows import Values
-from streamsim.advice.what_if import Outcome, WhatIf, what_if
+from streamsim.advice.what_if import WhatIf, what_if

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from streamsim.advice.rows import Values, changes_to_try
-from streamsim.analysis import Key
+from streamsim.analysis import Key, lower_bound
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device, as_device, known_within
 from streamsim.displayed import Result
@@ -71,6 +71,16 @@ class Trial(NamedTuple):
     def options(self) -> tuple[str, ...]:
         """The words of the command line that make the changes with ``streamsim whatif``."""
         return self.made.option_words
+
+    @property
+    def change(self) -> str:
+        """The changes as options, as they are asked for; "as it is" for none."""
+        return " ".join(change.option for change in self.changes) or "as it is"
+
+    @property
+    def binds(self) -> str:
+        """What sets the lower bound of the program."""
+        return lower_bound(*self.made.case.scenario).bound_by
 
     @property
     def text(self) -> str:

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from streamsim.advice.engine import AND_WAITS, case_of
-from streamsim.analysis import lower_bound
+from streamsim.advice.engine import AND_WAITS, Trial, case_of
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device, as_device, changed, known_within
 from streamsim.displayed import Result, attributes
@@ -23,41 +22,29 @@ FEW = 10  # changes of a program, or about
 ASSUMED_RATES = 0.5, 1.25  # times a rate of pinned copies that nobody measured: half of the lanes, a quarter more
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """What a change comes to: seconds with it; ``gain``: those before over these; ``binds``: what sets them then."""
-
-    change: str
-    makespan_s: float
-    gain: float
-    binds: str
-
-
 class WhatIf(Result, msgspec.Struct, frozen=True):
-    """What changes bring. ``options``: each change that does something; ``words``: what it does.
+    """What changes bring.
 
-    ``assumed``: what must hold for them; ``notes``: what they cost beside.
-    ``as_it_is``: the time line of the program without them; ``case``, ``timeline``: with all of them.
+    - ``before``: the program without them; ``alone``: with each that can be made by itself; ``together``: with all.
+    - ``notes``: what they cost beside.
+    - ``as_it_is``, ``timeline``: the time lines without them and with all.
     """
 
     schema_version: ClassVar[int] = 2  # 2: chunks are those of the whole program, not of each step
-    before: Outcome
-    alone: tuple[Outcome, ...]
-    together: Outcome
-    options: tuple[str, ...]
-    words: tuple[str, ...]
-    assumed: tuple[str, ...]
+    before: Trial
+    alone: tuple[Trial, ...]
+    together: Trial
     notes: tuple[str, ...]
-    case: Case
     timeline: Timeline
     as_it_is: Timeline
 
     @property
-    def scenario(self) -> Scenario:
-        """The schedule with all changes, and its device."""
-        return self.case.scenario
+    def case(self) -> Case:
+        """The program with all changes, on its device."""
+        return self.together.made.case
 
     def __repr__(self) -> str:
-        before, after = (format_seconds(one.makespan_s, self.known_within) for one in (self.before, self.together))
+        before, after = (format_seconds(one.takes_s, self.known_within) for one in (self.before, self.together))
         return short(f"WhatIf({self.together.change}: {before} -> {after})")
 
     @property
@@ -66,10 +53,21 @@ class WhatIf(Result, msgspec.Struct, frozen=True):
         return max(self.as_it_is.known_within, self.timeline.known_within)
 
     def _json(self) -> dict[str, Any]:
-        device = self.as_it_is.device
-        said = attributes(self, "before", "alone", "together", "words", "assumed", "notes")
-        made = Changed(self.case, self.options, self.words, self.assumed)
-        return {"device": device and device.name, "first": made.to_json(self.together.gain), **said}
+        device, made = self.as_it_is.device, self.together.made
+        return {
+            "device": device and device.name,
+            "first": self.together.to_json(),
+            "before": _json(self.before),
+            "alone": list(map(_json, self.alone)),
+            "together": _json(self.together),
+            "words": made.words,
+            "assumed": made.assumes,
+            "notes": self.notes,
+        }
+
+
+def _json(trial: Trial) -> dict[str, Any]:
+    return {"makespan_s": trial.takes_s, **attributes(trial, "change", "gain", "binds")}
 
 
 def what_if(
@@ -91,25 +89,14 @@ def what_if(
     check_schedule("schedule", schedule)
     device = as_device(device)
     unchanged, case = Case(schedule, device, source), case_of(schedule, device, source)
-    before, as_it_is = _outcome("as it is", unchanged, None)
+    before, as_it_is = _tried(Changed(unchanged), (), 0.0)
     made = _made(changes, case, independent)
     if case.schedule is not schedule:
         made = made._replace(words=(*made.words, AND_WAITS), options=(*made.options, ""))
-    together, timeline = _outcome(" ".join(change.option for change in changes), made.case, before)
-    alone = (together,) if len(changes) == 1 else tuple(_each_alone(changes, case, before))
+    together, timeline = _tried(made, tuple(changes), before.takes_s)
+    alone = (together,) if len(changes) == 1 else tuple(_each_alone(changes, case, before.takes_s))
     notes = tuple(_notes(unchanged.scenario, made.case.scenario))
-    return WhatIf(
-        before,
-        alone,
-        together,
-        made.options,
-        made.words,
-        made.assumes,
-        notes,
-        made.case,
-        timeline,
-        as_it_is,
-    )
+    return WhatIf(before, alone, together, notes, timeline, as_it_is)
 
 
 def _made(changes: Sequence[Change], case: Case, independent: bool = True) -> Changed:
@@ -120,17 +107,17 @@ def _made(changes: Sequence[Change], case: Case, independent: bool = True) -> Ch
     return made
 
 
-def _each_alone(changes: Iterable[Change], case: Case, before: Outcome) -> Iterator[Outcome]:
+def _each_alone(changes: Iterable[Change], case: Case, before_s: float) -> Iterator[Trial]:
     for change in changes:
         with suppress(InputError):  # another one makes it possible
-            yield _outcome(change.option, _made([change], case).case, before)[0]
+            yield _tried(_made([change], case), (change,), before_s)[0]
 
 
-def _outcome(change: str, case: Case, before: Outcome | None) -> tuple[Outcome, Timeline]:
-    timeline = simulate_one_of_many(*case.scenario, many=FEW)
-    took_s = case.seconds_of(timeline)
-    gain = 1.0 if before is None or not took_s else before.makespan_s / took_s
-    return Outcome(change, took_s, gain, lower_bound(*case.scenario).bound_by), timeline
+def _tried(made: Changed, changes: tuple[Change, ...], before_s: float) -> tuple[Trial, Timeline]:
+    """Return what changes come to, and the time line. ``before_s``: the time without them, 0 of the program itself."""
+    timeline = simulate_one_of_many(*made.case.scenario, many=FEW)
+    takes_s = made.case.seconds_of(timeline)
+    return Trial(made, changes, takes_s, before_s / takes_s if before_s and takes_s else 1.0), timeline
 
 
 def _notes(before: Scenario, after: Scenario) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from streamsim.advice import WORTH, Advice, Outcome, Trial, WhatIf
+from streamsim.advice import WORTH, Advice, Trial, WhatIf
 from streamsim.answer.document import Answer, Pictures
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import within_words
@@ -29,10 +29,11 @@ def what_if_answer(found: WhatIf, title: str = "", timelines: Mapping[str, Timel
 
     ``timelines``: those before and after, by their names.
     """
-    row = partial(_outcome_row, within=found.known_within)
+    row = partial(_trial_row, within=found.known_within)
     is_same = len(found.alone) == 1 and found.alone[0].change == found.together.change
-    told = [(option, "", words) for option, words in zip(found.options, found.words, strict=True) if words]
-    told += [("assumed", "", text) for text in found.assumed] + [("note", "", text) for text in found.notes]
+    made = found.together.made
+    told = [(option, "", words) for option, words in zip(made.options, made.words, strict=True) if words]
+    told += [("assumed", "", text) for text in made.assumes] + [("note", "", text) for text in found.notes]
     both = timelines or {AS_IT_IS: found.as_it_is, f"with {found.together.change}": found.timeline}
     devices = (found.as_it_is.device, found.timeline.device)
     return Answer(
@@ -44,9 +45,9 @@ def what_if_answer(found: WhatIf, title: str = "", timelines: Mapping[str, Timel
     )
 
 
-def _outcome_row(outcome: Outcome, within: float) -> Row:
-    gain = "" if outcome.change == AS_IT_IS else f"{format_ratio(outcome.gain, within)} as fast; then "
-    return cut((outcome.change, format_seconds(outcome.makespan_s, within), f"{gain}{outcome.binds} binds"))
+def _trial_row(trial: Trial, within: float) -> Row:
+    gain = f"{format_ratio(trial.gain, within)} as fast; then " if trial.changes else ""
+    return cut((trial.change, format_seconds(trial.takes_s, within), f"{gain}{trial.binds} binds"))
 
 
 # A training loop

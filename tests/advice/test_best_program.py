@@ -141,7 +141,7 @@ def test_what_is_used_is_never_slower_and_takes_what_whatif_says(
     assert found.simplest.makespan_s <= 1.01 * found.best.makespan_s
     changes = found.simplest.config.changes
     if changes:
-        assert what_if(schedule, device, changes, independent).together.makespan_s == found.simplest.makespan_s  # type: ignore[arg-type]
+        assert what_if(schedule, device, changes, independent).together.takes_s == found.simplest.makespan_s  # type: ignore[arg-type]
     if not independent:
         assert {"--chunks", "--streams"}.isdisjoint(found.simplest.config.options)
 
@@ -154,5 +154,5 @@ def test_of_whole_steps_no_way_is_overlooked_by_more_than_a_tenth(schedule: Sche
     fixed = (make.pin(), make.make_async(), make.drop_sync())
     several = [(*fixed, make.streams(count)) for count in range(1, 7)]
     several += [(*fixed, make.prefetch(depth)) for depth in range(1, 6)]
-    times = [what_if(schedule, device, changes, True).together.makespan_s for changes in several]  # type: ignore[arg-type]
+    times = [what_if(schedule, device, changes, True).together.takes_s for changes in several]  # type: ignore[arg-type]
     assert found.best.makespan_s <= 1.1 * min(times)

@@ -81,8 +81,8 @@ def test_steps_in_pieces_by_hand() -> None:
     assert [op.duration_s for op in cut.ops if isinstance(op, Kernel)] == [10 * NS] * 4
     assert ticks(cut) == 80
     both = what_if(plain, device, [change.chunks(4), change.streams(2)], True)
-    assert round(both.together.makespan_s / NS) == 5 + 4 * 10 + 5
-    assert [round(outcome.makespan_s / NS) for outcome in both.alone] == [80, 60]
+    assert round(both.together.takes_s / NS) == 5 + 4 * 10 + 5
+    assert [round(outcome.takes_s / NS) for outcome in both.alone] == [80, 60]
 
 
 def test_what_the_host_does_before_a_step_it_does_once_and_before_an_op_for_every_piece() -> None:
@@ -177,10 +177,10 @@ def test_pinned_and_asynchronous_each_alone_and_together() -> None:
     half = link(pageable_rate=0.5)
     device = make_device(h2d=half, d2h=half)
     found = what_if(pageable(), device, [change.pin(), change.make_async()])
-    assert round(found.before.makespan_s / NS) == 840
-    assert [round(outcome.makespan_s / NS) for outcome in found.alone] == [440, 840]
-    assert round(found.together.makespan_s / NS) == 440
-    assert sum(isinstance(op, Synchronize) for op in found.scenario.schedule.ops) == 1
+    assert round(found.before.takes_s / NS) == 840
+    assert [round(outcome.takes_s / NS) for outcome in found.alone] == [440, 840]
+    assert round(found.together.takes_s / NS) == 440
+    assert sum(isinstance(op, Synchronize) for op in found.case.schedule.ops) == 1
     assert found.together.gain == pytest.approx(840 / 440)
     assert "400 B into pinned buffers takes the host about 800 ns" in found.notes[0]
 
@@ -251,14 +251,14 @@ def test_the_front_end_and_kernels_at_another_cost() -> None:
     ops = (kernel(1, 5, call_s=30 * NS), HostWork(10 * NS)) * 3
     half = change.front_end_cost(0.5, "0.5x")
     found = what_if(program(*ops), DEVICE, [half])
-    assert round(found.before.makespan_s / NS) == 115
-    assert round(found.together.makespan_s / NS) == 15 + 2 * 20 + 5
+    assert round(found.before.takes_s / NS) == 115
+    assert round(found.together.takes_s / NS) == 15 + 2 * 20 + 5
     named = HostWork(10 * NS, "load"), HostWork(2e-3), WaitThread(1), kernel(1, 5)
     assert what_if(program(*named), DEVICE, [half]).together.gain == 1
     twice = what_if(
         program(kernel(1, 5, name="gemm_a"), kernel(1, 7)), make_device(), [change.kernels("gemm*", 2, "x")]
     )
-    assert round(twice.together.makespan_s / NS) == 17
+    assert round(twice.together.takes_s / NS) == 17
 
 
 @pytest.mark.parametrize(
@@ -279,8 +279,8 @@ def test_a_first_launch_is_slow_beside_later_launches(calls: dict[str, tuple[int
 
 def test_the_host_waits_at_the_end_only() -> None:
     found = what_if(loop(3, Synchronize()), make_device(wake=50), [change.drop_sync()])
-    assert round(found.before.makespan_s / NS) == 120 + 2 * 50
-    assert round(found.together.makespan_s / NS) == 120
+    assert round(found.before.takes_s / NS) == 120 + 2 * 50
+    assert round(found.together.takes_s / NS) == 120
 
 
 @pytest.mark.parametrize(("was", "then"), [(breadth_first, depth_first), (depth_first, breadth_first)])
@@ -290,9 +290,9 @@ def test_in_another_order_a_pattern_is_the_pattern_of_that_order(was: Any, then:
     schedule, meant = (pattern(pipeline_of(12 * 65536), 6, streams) for pattern in (was, then))
     name = then.__name__.replace("_", "-")
     found = what_if(schedule, DEVICE, [change.order(name)])
-    assert found.scenario.schedule.ops == meant.ops
-    assert found.assumed == ()
-    assert what_if(meant, DEVICE, [change.order(name)]).scenario.schedule is meant
+    assert found.case.schedule.ops == meant.ops
+    assert found.together.made.assumes == ()
+    assert what_if(meant, DEVICE, [change.order(name)]).case.schedule is meant
 
 
 def test_a_change_without_room_on_the_card_is_refused() -> None:
@@ -308,9 +308,11 @@ def test_what_is_shown_or_said_is_done() -> None:
     """Steps in two streams show that two of them need nothing of each other, not that all do; steps in one nothing."""
     assert what_if(loop(2), DEVICE, [change.chunks(2)]).together.gain == 1  # it has two
     spread = [op for k in (1, 2, 1, 2) for op in (h2d(k, 10), kernel(k, 20))]
-    assert what_if(program(*spread), DEVICE, [change.streams(2)]).assumed == ()
-    assert what_if(program(*spread), DEVICE, [change.streams(4)], True).assumed == ("your steps are independent",)
-    assert what_if(loop(2), DEVICE, [change.streams(2)], True).assumed == ("your steps are independent",)
+    assert what_if(program(*spread), DEVICE, [change.streams(2)]).together.made.assumes == ()
+    assert what_if(program(*spread), DEVICE, [change.streams(4)], True).together.made.assumes == (
+        "your steps are independent",
+    )
+    assert what_if(loop(2), DEVICE, [change.streams(2)], True).together.made.assumes == ("your steps are independent",)
 
 
 @pytest.mark.parametrize("made", [change.streams(2), change.chunks(8), change.order("breadth-first")])
@@ -322,7 +324,7 @@ def test_kernels_whose_result_has_no_name_may_need_each_other(made: change.Chang
     layers = program(*(op for step in steps for op in step), Synchronize(), streams=1, buffers=buffers)
     with pytest.raises(InputError, match=rf"^{made.option}: nothing in the schedule shows .* --independent"):
         what_if(layers, DEVICE, [made])
-    assert what_if(layers, DEVICE, [made], independent=True).assumed
+    assert what_if(layers, DEVICE, [made], independent=True).together.made.assumes
 
 
 @pytest.mark.parametrize("made", [change.streams(3), change.chunks(8), change.order("breadth-first")])
@@ -332,7 +334,7 @@ def test_kernels_that_an_event_orders_may_need_each_other(made: change.Change) -
     relayed = Config("relay", 4, 2).schedule(workload)
     with pytest.raises(InputError, match=rf"^{made.option}: nothing in the schedule shows .* --independent"):
         what_if(relayed, DEVICE, [made])
-    assert what_if(relayed, DEVICE, [made], independent=True).assumed
+    assert what_if(relayed, DEVICE, [made], independent=True).together.made.assumes
     what_if(Config("depth-first", 4, 2).schedule(workload), DEVICE, [made])  # needs nothing said
 
 

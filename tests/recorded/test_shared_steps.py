@@ -110,7 +110,7 @@ def test_what_changes_bring_is_predicted_from_the_recording_before_them(
     """
     if is_timed and (before, after) in BELIEVED:
         pytest.skip("a time that is believed leaves what waits cost the host in its work")
-    found = what_if(*program(before, is_timed), changes, independent=True).together.makespan_s
+    found = what_if(*program(before, is_timed), changes, independent=True).together.takes_s
     assert found == pytest.approx(untraced_s(after), rel=0.09)
 
 

@@ -259,7 +259,7 @@ def test_the_written_file_is_the_program_whose_time_is_promised(schedule: Schedu
         found = what_if(schedule, DEVICE, changes, independent=True)
         write_schedule(found.case.schedule, Path(folder, "after.json"))
         again = read_schedule(Path(folder, "after.json"))
-        assert simulate(again, found.case.device).makespan_s == found.together.makespan_s
+        assert simulate(again, found.case.device).makespan_s == found.together.takes_s
 
 
 # By hand
@@ -281,7 +281,7 @@ def test_a_copy_is_not_made_ahead_into_a_buffer_that_unnamed_kernels_may_read(op
     """A kernel that names no memory cannot be given a second buffer. Of two by hand, the other one is free."""
     schedule = program(*ops, Synchronize(), streams=1, buffers=(*CARD, *HOST))
     if (ops, depth) == (TWO_BUFFERS, 1):
-        assert what_if(schedule, DEVICE, [make.prefetch(1)]).assumed == (IN_TIME,)
+        assert what_if(schedule, DEVICE, [make.prefetch(1)]).together.made.assumes == (IN_TIME,)
     else:
         with pytest.raises(InputError, match=r"^--prefetch \d: ops\[\d\] would not wait for ops\[\d\], .*: name "):
             what_if(schedule, DEVICE, [make.prefetch(depth)], independent=True)
@@ -290,9 +290,9 @@ def test_a_copy_is_not_made_ahead_into_a_buffer_that_unnamed_kernels_may_read(op
 def test_copies_of_a_loop_that_copies_nothing_back_are_made_ahead_without_a_condition() -> None:
     """Each step's input comes from the host, and the prefetcher has a buffer for it."""
     ops = [op for _ in range(3) for op in (IN, kernel(1, 100))]
-    assert what_if(program(*ops, Synchronize()), DEVICE, [make.prefetch(1)]).assumed == ()
+    assert what_if(program(*ops, Synchronize()), DEVICE, [make.prefetch(1)]).together.made.assumes == ()
     ops = [op for _ in range(3) for op in (IN, kernel(1, 100), BACK)]
-    assert what_if(program(*ops, Synchronize()), DEVICE, [make.prefetch(1)]).assumed == (IN_TIME,)
+    assert what_if(program(*ops, Synchronize()), DEVICE, [make.prefetch(1)]).together.made.assumes == (IN_TIME,)
 
 
 HELD = replace(BACK, blocking=True)
@@ -353,4 +353,4 @@ def test_best_does_not_name_what_whatif_refuses() -> None:
     found = best_program(schedule, DEVICE)
     for trial in (found.simplest.config, found.best.config):
         if trial.changes:
-            assert what_if(schedule, DEVICE, trial.changes).together.makespan_s <= found.compared["before"].makespan_s
+            assert what_if(schedule, DEVICE, trial.changes).together.takes_s <= found.compared["before"].makespan_s

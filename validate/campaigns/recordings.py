@@ -274,7 +274,7 @@ def predictions(
                 timed, alone = (what_if(ops, one.device, pair.changes, True).together for ops in (one.timed, one.alone))
             except InputError:
                 continue
-            predicted_s, alone_s = timed.makespan_s + one.rest_s, alone.makespan_s + one.rest_s
+            predicted_s, alone_s = timed.takes_s + one.rest_s, alone.takes_s + one.rest_s
             yield Predicted(pair, predicted_s, alone_s, timed.gain, before_s, after_s)
 
 
