@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from streamsim.cli import main
+from streamsim.errors import FOUND, OK
 
 
-def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """What a command prints on standard output."""
     capsys.readouterr()
-    assert main(list(arguments)) == code
+    assert main(list(arguments)) in (OK, FOUND)
     return capsys.readouterr().out
 
 

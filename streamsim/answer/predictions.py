@@ -34,7 +34,7 @@ from streamsim.text import (
 )
 
 HEADS, NUMBERS = ("cause", "part", "share", "remedy"), frozenset({1, 2})
-FOLDED = 0.05  # of the makespan: causes whose part and gain are smaller are one line of the short table
+FOLDED = 0.05  # of the makespan: causes whose part is smaller are one line of the short table
 MOST_CHANGES = 4  # that a page has time lines of
 RACY = "The schedule has races (streamsim check): what its data needs is uncertain."
 
@@ -221,10 +221,10 @@ def _losses(
 ) -> tuple[Table, ...]:
     """Return what each cause has lost of ``whole_s``, and its remedy; no table of no losses.
 
-    Causes that neither lost nor would gain the part ``folded`` of the makespan are one line, except the first.
+    Causes that lost less than the part ``folded`` of the makespan are one line, except the first.
     """
     least_s, time = folded * explanation.makespan_s, partial(format_seconds, within=explanation.known_within)
-    small = [loss for loss in losses[1:] if max(loss.lost_s, *_gains_s(loss)) < least_s]
+    small = [loss for loss in losses[1:] if loss.lost_s < least_s]
 
     def row(name: str, lost_s: float, remedy: str) -> tuple[str, ...]:
         return name, time(lost_s), f"{lost_s / whole_s if whole_s else 0.0:.0%}", remedy
@@ -237,19 +237,14 @@ def _losses(
     return (Table(titled, (tuple(rows),), HEADS, NUMBERS, NUMBERS, (2, 0, 0, 5)),) if rows else ()
 
 
-def _gains_s(loss: Loss) -> tuple[float, float]:
-    """Return what is gained against a cause, without a condition and with one."""
-    return loss.gain_alone_s, loss.assuming.saved_s() if loss.assuming else 0.0
-
-
 def _remedy(loss: Loss, least_s: float, time: Callable[[float], str]) -> str:
     """Return the remedy with its gain, or what the cause costs; and one with a condition that gains ``least_s``."""
-    alone_s, assuming_s = _gains_s(loss)
-    gain = f" (gains {time(alone_s)})" if loss.made else f" (without it {time(alone_s)} less)"
-    words = f"{loss.remedy}{gain if alone_s > 0 else ''}"
-    if loss.assuming is None or assuming_s < least_s:
+    gained_s = loss.gain_alone_s
+    gain = f" (gains {time(gained_s)})" if loss.made else f" (without it {time(gained_s)} less)"
+    words = f"{loss.remedy}{gain if gained_s > 0 else ''}"
+    if loss.assuming is None or loss.assuming.saved_s() < least_s:
         return words
-    more = f"if {loss.assuming.condition}: {loss.assuming.text} (gains {time(assuming_s)})"
+    more = f"if {loss.assuming.condition}: {loss.assuming.text} (gains {time(loss.assuming.saved_s())})"
     return f"{words}; {more}" if loss.made else more
 
 

@@ -296,25 +296,18 @@ def _map_of_rows(rows: Sequence[dict[str, Any]], sweep: Sweep, command: str) -> 
 
 
 def scenarios_of(rows: Sequence[dict[str, Any]], sweep: Sweep) -> dict[str, tuple[Schedule, Device]]:
-    """Return the schedule and the device of each row, by its configuration and device in words.
+    """Return the schedule and the device of each row, by what differs between the rows in words.
 
     There are none if a row does not tell the value of an axis.
     """
-    found = {}
-    for row, point in zip(rows, _points(rows, sweep), strict=False):
-        config, device = _config(row), sweep.device(point)
-        others = [name for name in point if name not in (*CONFIG, "device")]
-        words = [config.words, *([config.memory] if config.memory != Config().memory else []), f"on {device.name}"]
-        found[", ".join([*words, *(_told_of(row, name) for name in others)])] = _scenario(row, point, sweep)
-    return found
+    points, varying = _points(rows, sweep), _varying(rows)
+    words = [", ".join(_told_of(row, name) for name in varying) for row in rows]
+    return {name: _scenario(row, point, sweep) for name, row, point in zip(words, rows, points, strict=False)}
 
 
 def _scenario(row: dict[str, Any], point: dict[str, Any], sweep: Sweep) -> tuple[Schedule, Device]:
-    return _config(row).schedule(sweep.workload_at(point)), sweep.device(point)
-
-
-def _config(row: dict[str, Any]) -> Config:
-    return Config(**{name: row[name] for name in CONFIG})
+    config = Config(**{name: row[name] for name in CONFIG})
+    return config.schedule(sweep.workload_at(point)), sweep.device(point)
 
 
 def _told_of(row: dict[str, Any], name: str) -> str:

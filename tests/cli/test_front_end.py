@@ -1,10 +1,10 @@
 """The front end of a program: by the option, by the device's name, or by the workload's file, in that order."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from stamped import figures, printed
 
 from streamsim.cli import main
 
@@ -28,11 +28,7 @@ def write(front_end: str) -> None:
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    """What a command prints as JSON, but for what it was asked."""
-    assert main([*arguments, "--json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    found.pop("inputs", None)
-    return found
+    return {name: value for name, value in figures(capsys, *arguments).items() if name != "inputs"}
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
@@ -58,8 +54,7 @@ def test_a_program_to_be_written_is_in_its_own_language(capsys: pytest.CaptureFi
 
 def test_a_sweep_has_the_files_front_end(capsys: pytest.CaptureFixture[str]) -> None:
     def rows(*more: str) -> list[str]:
-        assert main(["sweep", "workload.toml", "--chunks", "2,4", *more]) == 0
-        return capsys.readouterr().out.splitlines()
+        return printed(capsys, "sweep", "workload.toml", "--chunks", "2,4", *more).splitlines()
 
     of_file = rows()
     assert of_file[1].startswith("h200:cupy,")

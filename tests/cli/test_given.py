@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from made_recordings import call, kernel, kineto, pipeline
+from stamped import figures
 
 from streamsim.cli import main
 from streamsim.device import parse_device
@@ -24,13 +25,6 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    """The JSON object that a command prints."""
-    assert main([*arguments, "--json"]) in (0, 1)
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
-
-
 COMMANDS = {
     "predict": ("predict", "{}"),
     "explain": ("explain", "{}"),
@@ -47,7 +41,7 @@ def test_a_command_says_of_a_recording_what_it_says_of_the_program_that_code_mak
     assert main(["code", str(trace), "--as", "schedule", "-o", "p.json"]) == 0
     capsys.readouterr()
     found = [
-        told(capsys, *(word.format(path) for word in COMMANDS[command]))
+        figures(capsys, *(word.format(path) for word in COMMANDS[command]))
         for path in (str(trace), str(trace.parent / "p.json"))
     ]
     for one in found:
@@ -63,7 +57,7 @@ def test_its_own_card_is_the_device_unless_another_is_named(
     assert main(["code", str(trace), "--as", "schedule", "-o", "p.json"]) == 0
     capsys.readouterr()
     words = [word.format("p.json") for word in COMMANDS[command]]
-    own, other = told(capsys, *words), told(capsys, *words, "--device", "h200")
+    own, other = figures(capsys, *words), figures(capsys, *words, "--device", "h200")
     assert "rtx3070" in own.get("device", own.get("inputs", {}).get("device"))
     assert other.get("device", other.get("inputs", {}).get("device")) == "h200"
     file = read_program(trace.parent / "p.json")
@@ -94,7 +88,7 @@ def test_of_several_cards_the_busiest_is_taken_and_each_can_be(
 ) -> None:
     path = tmp_path / "t.json"
     path.write_text(kineto(*two_cards(), deviceProperties=[CARD, {**CARD, "id": 1}]))
-    found, other = told(capsys, "explain", str(path)), told(capsys, "explain", str(path), "--gpu", "0")
+    found, other = figures(capsys, "explain", str(path)), figures(capsys, "explain", str(path), "--gpu", "0")
     assert (found["replay"]["card"], [card["id"] for card in found["cards"]]) == (1, [0, 1])
     assert (other["replay"]["card"], [card["id"] for card in other["cards"]]) == (0, [0])
     for command in COMMANDS.values():
