@@ -14,12 +14,12 @@ from fake_cuda import fake_gpu
 from once import numbers_of
 
 from streamsim import load_device
-from streamsim.device import Device, KernelCost, LinkDirection, number_names, read_device
+from streamsim.device import Device, KernelCost, LinkDirection, number_names
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Kernel, Op, RecordEvent, Schedule, WaitEvent
 from streamsim_validate.calibrate import Samples, all_probes, fits, measure_probes, read_samples, write_samples
-from streamsim_validate.calibrate.fits import Link, cold_link, fit_calls, stairs, warm_link
+from streamsim_validate.calibrate.fits import Link, cold_link, fit_calls, warm_link
 from streamsim_validate.calibrate.probes import (
     COLD_KINDS,
     KERNELS,
@@ -28,7 +28,6 @@ from streamsim_validate.calibrate.probes import (
     elements_of,
 )
 from streamsim_validate.calibrate.samples import PARTS, REPEATS
-from streamsim_validate.cli import main
 from streamsim_validate.compare import predict_device_s
 from streamsim_validate.records import PACE_CHAIN, Card, Chain, Timing, closed, with_timing_events
 
@@ -119,15 +118,6 @@ def test_a_known_card_is_found_again(name: str, within: float) -> None:
     part, field = name.split(".")
     wanted = getattr(getattr(truth(), part), field)
     assert getattr(getattr(found(), part), field) == pytest.approx(wanted, rel=within)
-
-
-def test_the_calls_of_programs_need_every_program_and_chains_of_events() -> None:
-    calls = fit_calls(samples(), found().host.after_wait_s)
-    assert calls == tuple(getattr(found().host, name) for name in calls._fields)
-    for chain in (chain for chain in samples().timings if is_program(chain) or chain.kind in ("record", "wait")):
-        timings = {other: runs for other, runs in samples().timings.items() if other != chain}
-        with pytest.raises(InputError, match=chain.kind):
-            fits.fit(Samples(CARD, "2026-01-01", timings, paces_s=samples().paces_s))
 
 
 def test_a_host_that_is_slow_for_some_programs_has_the_calls_of_the_pace_beside_them() -> None:
@@ -359,32 +349,7 @@ def test_samples_that_give_no_profile_are_one_clear_line() -> None:
 # What a kernel takes between the sizes that were measured: stairs, and what is known of them.
 
 
-POINTS = [(4, 1.0), (9, 2.0), (10, 2.5), (40, 6.0), (80, 10.0), (81, 11.0), (200, 30.0)]
-
-
-def test_a_kernels_curve_has_a_stair_for_each_block_of_a_multiprocessor() -> None:
-    """Seen on an H100: 67,584 threads take 25.1 us, one more 35.2, and 101,376 as long."""
-    second, third = 11 / 3, 14.5 / 3  # on the line from the first stair, 2.5, to the fourth, 6.0
-    expected = [(4, 1.0), (9, 2.0), (10, 2.5), (11, second), (20, second), (21, third), (30, third)]
-    found = stairs(POINTS, 10, 30)
-    assert [n for n, _ in found] == [*(n for n, _ in expected), 40, 80, 81, 200]
-    assert [t for _, t in found] == pytest.approx([*(t for _, t in expected), 6.0, 10.0, 11.0, 30.0])
-
-
 # The command
-
-
-RECORDED = str(Path(__file__).parents[2] / "validate" / "campaigns" / "records" / "calibration-h200.samples.gz")
-
-
-@pytest.mark.usefixtures("fitting_once")
-def test_kept_samples_give_the_profile_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    output = tmp_path / "gpu.toml"
-    assert main(["calibrate", "--from", RECORDED, "-o", str(output)]) == 0
-    assert read_device(output) == fits.fit(read_samples(Path(RECORDED)))
-    said = capsys.readouterr().out.splitlines()
-    assert said[-1].startswith(f"{output}: calibrated on NVIDIA H200")
-    assert any(line.startswith("cupy: not calibrated, since the samples have none of it") for line in said)
 
 
 def test_no_live_probe_waits_for_an_event_before_recording_it() -> None:

@@ -95,27 +95,16 @@ def test_a_program_is_recorded_timed_and_imported(place: Path, capfd: pytest.Cap
     assert json.loads(capfd.readouterr().out)["replay"]["untraced_s"] == pytest.approx(32e-6)
 
 
-def test_a_module_is_run_as_python_does_it(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    package = place / "package"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "__main__.py").write_text("from . import inner\n")
-    show = "import sys, fake_cupti\nprint(sys.argv, sys.path[0], __name__, '__main__' in sys.modules)\n"
-    (package / "inner.py").write_text(show + "fake_cupti.launch('k')\n")
-    assert capture("--untraced-runs", "0", program=("-B", "-X", "utf8", "-m", "package", "-x")) == 0
-    said = capfd.readouterr().out.splitlines()[0]
-    assert said == f"{[str(package / '__main__.py'), '-x']} {place} package.inner True"
-    assert counts(read_recording(place / "capture.json.gz")) == (1, 1)
-
-
 def test_a_script_has_the_surroundings_that_python_gives_it(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The same words as without us, from the same folders; also with code on the command line."""
+    """The same words as without us, from the same folders; also of a module, and with code on the command line."""
     show = (
         "import fake_cupti, sys; print(sys.argv, sys.path[:2], __name__, sorted(globals()))\nfake_cupti.launch('k')\n"
     )
     (place / "below").mkdir()
     (place / "below" / "show.py").write_text(show)
-    for program in (("below/show.py", "1"), ("-c", show, "-m"), ("-P", "below/show.py")):
+    (place / "below" / "__main__.py").write_text(show)
+    module = ("-B", "-X", "utf8", "-m", "below", "-x")
+    for program in (("below/show.py", "1"), ("-c", show, "-m"), ("-P", "below/show.py"), module):
         done = subprocess.run([sys.executable, *program], capture_output=True, text=True, check=True)
         assert capture("--untraced-runs", "0", program=program) == 0
         shown = capfd.readouterr().out.splitlines()[0]

@@ -219,12 +219,3 @@ def test_kernels_of_ones_own_come_from_cuda_source(tmp_path: Path) -> None:
     )
     assert kernels.load_kernels(str(path)) == ["one", "two"]
     assert find_kernel(Kernel(1, "two", 4)).source == path.read_text()
-
-
-def test_kernels_of_ones_own_come_from_python(tmp_path: Path) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(
-        "from streamsim_validate.gpu import KernelSpec, register\n"
-        "register(KernelSpec('forward', 'its source', reference=lambda inputs, widths, elements, parameter: inputs))\n"
-    )
-    assert kernels.load_kernels(str(path)) == ["forward"]

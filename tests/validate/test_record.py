@@ -217,17 +217,6 @@ def journal(path: Path, lines: list[Line]) -> Path:
     return path
 
 
-def test_every_line_is_in_the_file_when_append_returns(tmp_path: Path) -> None:
-    path = tmp_path / "x.journal"
-    with Journal(path, HEADER) as open_journal:
-        for line in (BEGINS, entry("a"), RunEnds("later")):
-            open_journal.append(line)
-            assert read_journal(path)[-1] == line
-    assert fold(read_journal(path)) == Record(
-        CARD, MACHINE, "quick", (Run(8, BEGINS.started, 0, 3, "later", entries=(entry("a"),)),), "0.1"
-    )
-
-
 @pytest.mark.fault
 def test_a_torn_line_is_dropped_and_the_journal_goes_on(tmp_path: Path) -> None:
     path = journal(tmp_path / "x.journal", [HEADER, BEGINS, entry("a")])

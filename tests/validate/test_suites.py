@@ -12,10 +12,9 @@ import pytest
 import streamsim_validate.suites as suites
 from streamsim.device import load_device
 from streamsim.model import simulate
-from streamsim.program import Copy, Kernel, Schedule, Workload, depth_first
-from streamsim_validate.calibrate.probes import KERNELS
-from streamsim_validate.gpu import buffers_of, find_kernel
-from streamsim_validate.gpu.kernels import PERIOD, SPIN, widths_of
+from streamsim.program import Copy, Schedule, Workload, depth_first
+from streamsim_validate.gpu import buffers_of
+from streamsim_validate.gpu.kernels import PERIOD
 from streamsim_validate.gpu.memory import run_reference
 from streamsim_validate.records import Recipe, digest
 from streamsim_validate.suites import (
@@ -119,19 +118,6 @@ def test_where_kernels_work_element_by_element_the_output_is_that_of_one_chunk()
             want = run_reference(depth_first(recipe.workload, 1, 1)).values()
             found = run_reference(schedule).values()
             assert all(np.array_equal(a.bytes, b.bytes) for a, b in zip(found, want, strict=True)), recipe.key
-
-
-def test_named_kernels_are_calibrated_and_timed_ones_have_their_stand_in() -> None:
-    for kernel in {kernel for recipe in RECIPES for kernel in recipe.workload.kernels}:
-        if kernel.duration_s is None:
-            assert (kernel.name, kernel.parameter) in KERNELS
-        else:
-            assert find_kernel(Kernel(1, kernel.name, duration_s=1.0)) is SPIN
-            assert 20e-6 <= kernel.duration_s <= 3e-3
-    ops = {op for schedule in drawn_schedules() for op in schedule.ops if isinstance(op, Kernel)}
-    for op in ops:
-        widths_of(find_kernel(op), op)
-        assert (find_kernel(op) is SPIN) == (op.duration_s is not None)
 
 
 def test_it_fits_a_small_card_and_is_soon_measured() -> None:
