@@ -27,7 +27,6 @@ _NEARLY = dict.fromkeys((_BYTES, _BANDWIDTH), re.compile(rf"{_NUMBER}(?P<prefix>
 _NEARLY[_SECONDS] = re.compile(rf"{_NUMBER}(?P<prefix>[num])?s(?:ecs?|econds?)?\s*", re.A | re.I)
 _TIMES = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _TIMES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-_TWO_NUMBERS = re.compile(r"\s*([0-9]+)\s*(?:-|\.\.+|:|,)\s*([0-9]+)\s*", re.ASCII)
 _PARTS = {"m": 10**3, "u": 10**6, "\u00b5": 10**6, "\u03bc": 10**6, "n": 10**9, "%": 100}  # divisors: they round once
 
 FIGURES = 4  # of a number without a known error
@@ -78,12 +77,8 @@ def parse_count(text: str, field: str = "count", least: int = 1, most: int = LAR
 
 
 def parse_number(text: str, field: str = "number", least: int = 1, most: int = LARGEST_COUNT) -> int:
-    """Return the number of chunks, streams or buffers in a text such as ``"16"``.
-
-    Raises InputError naming ``field``. Its message shows how to write a range.
-    """
-    ends = _TWO_NUMBERS.fullmatch(text) if len(text) <= LONGEST_TEXT else None
-    hint = f"a whole number, or for streamsim sweep a range: {ends[1]}..{ends[2]}" if ends else "a whole number"
+    """Return the number of chunks or streams in a text such as ``"16"``. Raises InputError naming ``field``."""
+    hint = "a whole number"
     return _whole(text, field, _parse(_COUNT, text, field, hint), least, most, hint)
 
 
@@ -164,14 +159,13 @@ def format_change(relative: float, within: float = 0.0) -> str:
 
     A change that rounds to zero has no sign.
     """
-    places = _places(within)
-    change = round(relative, places + 2)
-    return f"{change:+.{places}%}" if change else f"{0:.{places}%}"
+    change = round(relative, 2 if within else 3)
+    return ("+" if change > 0 else "") + format_share(change + 0.0, within)
 
 
 def format_share(share: float, within: float = 0.0) -> str:
     """Return a share in per cent: ``69.3%``, or ``69%`` if the times are known ``within`` an error."""
-    return f"{share:.{_places(within)}%}"
+    return f"{share:.{0 if within else 1}%}"
 
 
 def format_ratio(ratio: float, within: float = 0.0) -> str:
@@ -184,11 +178,6 @@ def format_ratio(ratio: float, within: float = 0.0) -> str:
     value = rounded(ratio, within)
     places = 2 if value < 1 else max(0, figures(within) - len(str(int(value))))
     return f"{value:.{places}f}x"
-
-
-def _places(within: float) -> int:
-    """Return the decimal places of a percentage."""
-    return 0 if within else 1
 
 
 def _parse(form: re.Pattern[str], text: str, field: str, hint: str) -> float:
