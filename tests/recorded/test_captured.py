@@ -184,12 +184,6 @@ def test_the_ranges_of_untraced_runs_are_in_the_order_of_their_starts() -> None:
     assert [row.count for row in found.unread] == [1]
 
 
-def test_each_name_is_found_again_however_many_there_are() -> None:
-    """More than fit into a line of names, in more rows than fit into a line of a table."""
-    found = read(*(launched(10 * k, 10 * k + 5, k + 1, name=f"kernel {k % 1201}") for k in range(12_000)))
-    assert [found.names[name] for name in found.work.name] == [f"kernel {k % 1201}" for k in range(12_000)]
-
-
 # Files that are not as they should be
 
 

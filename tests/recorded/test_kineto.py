@@ -268,15 +268,17 @@ def test_numbers_that_json_lacks_and_text_that_is_not_utf_8(trace: Path) -> None
     assert unread(found) == {"text that is no JSON": 1}
 
 
-def test_names_of_threads_and_processes_and_steps(trace: Path) -> None:
+def test_names_of_threads_and_processes_steps_and_what_was_to_be_recorded(trace: Path) -> None:
     names = [
         {"ph": "M", "name": what, "pid": PID, "tid": TID, "ts": 0, "args": {"name": name}}
         for what, name in (("process_name", "python"), ("thread_name", "main"))
     ]
-    found = read(trace, *pipeline(), *names, span("user_annotation", "ProfilerStep#3", 5, 10))
-    assert found.processes == ((PID, "python"),)
-    assert found.threads[0].name == "main"
+    events = (*pipeline(), *names, span("user_annotation", "ProfilerStep#3", 5, 10))
+    trace.write_text(kineto(*events, record_shapes=1, with_stack=1))
+    found = read_recording(trace)
+    assert (found.processes, found.threads[0].name) == (((PID, "python"),), "main")
     assert AnnotationKind.STEP in found.annotations.kind
+    assert found.tool == "PyTorch profiler, with shapes and stack"
 
 
 def test_equal_ids_of_two_processes_are_not_joined(trace: Path) -> None:
@@ -296,8 +298,3 @@ def test_files_of_older_versions_have_other_categories_and_may_be_a_list(trace: 
     trace.write_text(json.dumps(events))
     alone = read_recording(trace)
     assert (alone.calls, alone.work, alone.annotations) == (now.calls, now.work, now.annotations)
-
-
-def test_what_the_profiler_was_told_to_record_is_said(trace: Path) -> None:
-    trace.write_text(kineto(*pipeline(), record_shapes=1, with_stack=1))
-    assert read_recording(trace).tool == "PyTorch profiler, with shapes and stack"

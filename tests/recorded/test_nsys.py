@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from made_recordings import NO_ID, PID, PLACED, TID, Export, export, kineto, pipeline, process
+from made_recordings import PID, PLACED, TID, Export, export, kineto, pipeline, process
 
 from streamsim.recorded import (
     AnnotationKind,
@@ -75,14 +75,6 @@ def test_a_wait_goes_with_its_record_and_handles_are_used_again(made: Export, pa
     assert not found.unread
 
 
-def test_waits_without_rows_of_their_events_are_counted(made: Export, path: Path) -> None:
-    made.call("cudaStreamWaitEvent_v3020", 60_002, 60_003, 22)
-    made.work("SYNCHRONIZATION", 60_002, 60_003, 22, streamId=14, eventId=5, eventSyncId=100)
-    made.work("SYNCHRONIZATION", 60_002, 60_003, 77, streamId=NO_ID, eventId=NO_ID, eventSyncId=NO_ID)
-    found = read_recording(made.write(path))
-    assert unread(found) == {"waits whose event's record is not known": 1, "stream and event records without a call": 1}
-
-
 def test_equal_ids_of_two_processes_are_two_calls(made: Export, path: Path) -> None:
     made.call("cudaLaunchKernel_v7000", 300_000, 300_010, 2, pid=7)
     made.work("KERNEL", 300_020, 300_030, 2, pid=7, deviceId=1)
@@ -90,11 +82,6 @@ def test_equal_ids_of_two_processes_are_two_calls(made: Export, path: Path) -> N
     assert found.work.call.tolist() == [0, 1, 2, 4]
     assert [found.threads[thread].process for thread in found.calls.thread[[1, 4]]] == [PID, 7]
     assert not found.unread
-
-
-def test_work_of_a_sliced_file_has_no_call(made: Export, path: Path) -> None:
-    made.rows["RUNTIME"] = made.rows["RUNTIME"][1:]
-    assert read_recording(made.write(path)).work.call.tolist() == [-1, 0, 1]
 
 
 def test_the_files_own_table_says_what_its_numbers_mean(made: Export, path: Path) -> None:
@@ -201,13 +188,6 @@ def test_views_are_not_there(made: Export, path: Path) -> None:
 def test_names_of_files_with_odd_letters(made: Export, tmp_path: Path) -> None:
     for name in ("a b?mode=rw#.sqlite", "%41.sqlite", "é;.json"):
         assert len(read_recording(made.write(tmp_path / name)).calls) == 4
-
-
-def test_reading_leaves_the_file_and_its_folder_as_they_are(made: Export, path: Path) -> None:
-    before = made.write(path).read_bytes()
-    read_recording(path)
-    assert path.read_bytes() == before
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_exports_of_2020_name_versions_and_a_cards_number_otherwise(made: Export, path: Path) -> None:

@@ -19,12 +19,10 @@ from streamsim.advice import explain
 from streamsim.model import simulate
 from streamsim.recorded import (
     CallKind,
-    CopyDirection,
     RecordedCardUse,
     Recording,
     Replay,
     WorkKind,
-    named_spans,
     part_of,
     profile_of,
     read_recording,
@@ -97,28 +95,6 @@ def test_all_that_an_export_has_is_read(name: str) -> None:
             assert (rows.call < 0).sum() == sum(key not in calls for key in asked)
 
 
-def test_the_t4_waits_for_one_launch_and_not_for_its_streams() -> None:
-    """8 pinned copies of 2 MiB in, 4 kernels, 4 copies back over 4 blocking streams; the first launch takes 1,536 us.
-
-    The card's span is 2,257 us from the first copy, which ends its copies in at 1,492 us and begins its first kernel
-    at 1,565 us.
-    """
-    found = read(T4_PINNED)
-    first = found.work.start_ns.min()
-    assert (found.work.end_ns.max() - first) // 1000 == 2257
-    copies_in = found.work.rows(found.work.direction == CopyDirection.H2D)
-    assert copies_in.bytes.tolist() == [2 << 20] * 8
-    assert round((copies_in.end_ns.max() - first) / 1000) == 1492
-    assert (found.work.start_ns[found.work.kind == WorkKind.KERNEL].min() - first) // 1000 == 1565
-    assert {stream.kind for stream in found.streams} == {"blocking"}
-    summary = summarise(found)
-    launch = next(use for use in summary.calls if use.name == "cudaLaunchKernel")
-    assert round(launch.longest_s * 1e6) == 1536
-    (card,) = summary.cards
-    assert (card.name, found.cards[0].copy_engines) == ("Tesla T4", 3)
-    assert card.without_kernel[0].why == card.idle[0].why == "the host is in cudaLaunchKernel"
-
-
 def test_two_h100s_are_bound_by_their_copies() -> None:
     """Of 960 ms of each 921 are copies in and 22 kernels; a slice of a longer recording, without rows of events."""
     found = read(TWO_H100)
@@ -128,20 +104,13 @@ def test_two_h100s_are_bound_by_their_copies() -> None:
         assert us(card, "H2D") == pytest.approx(921_000, rel=0.001)
         assert us(card, "kernels") == pytest.approx(22_400, rel=0.01)
         assert card.overlap_s == 0.0
-    pinned = next(amount for amount in summary.work if amount.what == "copies H2D, pinned")
-    assert (pinned.count, pinned.bytes // 10**9) == (446, 50)
     unread = {what.what: what.count for what in summary.unread}
     assert unread["waits whose event's record is not known"] == 236
     assert unread["work without a recorded call"] == 2276
-    one = part_of(found, card=0)
-    assert len(one.work) * 2 == len(found.work)
-    assert {one.threads[thread].process for thread in one.calls.thread} == {111}
-    assert {one.streams[stream].kind for stream in one.calls.stream[one.calls.kind == CallKind.WAIT]} == {
-        "non-blocking"
-    }
+    assert len(part_of(found, card=0).work) * 2 == len(found.work)
 
 
-def test_alexnet_has_waits_that_lead_to_their_records_and_windows() -> None:
+def test_alexnet_has_waits_that_lead_to_their_records() -> None:
     """20 of 34 waits have a record of Kineto's; each leads to the record of an event, in the stream that it names."""
     found = read("public/a100-alexnet.json.gz")
     waits = found.calls.rows(found.calls.kind == CallKind.WAIT)
@@ -150,11 +119,6 @@ def test_alexnet_has_waits_that_lead_to_their_records_and_windows() -> None:
     assert (found.calls.kind[known.record] == CallKind.RECORD).all()
     assert (found.calls.stream[known.record] != known.stream).all()
     assert (found.calls.event[known.record] == known.event).all()
-    name = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"
-    span = next(span for span in named_spans(found) if span.name == name)
-    assert span.count == 2
-    window = part_of(found, window=name)
-    assert 0 < len(window.work) < len(found.work)
 
 
 def replays() -> dict[tuple[str, int | None], Replay]:
