@@ -102,7 +102,7 @@ def predict_command(
       streamsim predict schedule.json --device my-card.toml --connections 32 --json
     """  # noqa: D301 - click wants the backspace itself
     if others or any(isinstance(value, Listed) for value in options.values()):
-        refuse(context, ("recording", "explain", "formulas", "samples", "fail_if", "layers"), ALONE)
+        refuse(context, ("recording", "explain", "formulas", "samples", "fail_if", *["layers"] * bool(others)), ALONE)
         predict_several(context, others, plot, trace)
         return OK
     work = work_of(context)

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from streamsim.analysis import predict
 from streamsim.answer import rows_answer, scenarios_of
-from streamsim.cli.given import PROGRAM, kind_of_file
+from streamsim.cli.given import LOOP, PROGRAM, kind_of_file
 from streamsim.cli.options import DeviceOptions, Listed, picked
 from streamsim.cli.printing import emit, page_asked, write_beside
 from streamsim.cli.sweep import rows_for_table, taken_for_granted
-from streamsim.cli.work import on_own_card, programs_of, workload_asked
+from streamsim.cli.work import Issued, programs_of, read_issued, work_on, workload_asked
 from streamsim.device import Device, split_setting, within_words
 from streamsim.displayed import attributes
 from streamsim.errors import InputError
@@ -38,8 +38,13 @@ class _Found(NamedTuple):
 def predict_several(context: click.Context, others: tuple[Path, ...], plot: Path | None, trace: Path | None) -> None:
     """Predict several configurations, or programs on several devices. Write the files, then print the rows."""
     paths = [path for path in (context.params["workload"], *others) if path]
-    is_of_programs = others or (paths and kind_of_file(paths[0]) == PROGRAM)
-    rows, notes, lines = _programs(context, paths) if is_of_programs else _configurations(context.params)
+    layers = context.params["layers"]
+    if others:
+        rows, notes, lines = _programs(context, programs_of(context, paths))
+    elif layers or (paths and kind_of_file(paths[0]) in (PROGRAM, LOOP)):
+        rows, notes, lines = _programs(context, [(layers or paths[0], read_issued(context))])
+    else:
+        rows, notes, lines = _configurations(context.params)
     for option, path in (("--plot", plot), ("--trace", trace), ("--page", page_asked())):
         if path is not None and len(rows) > MOST_LINES:
             most = f"shows {MOST_LINES} time lines at most; give fewer than {len(rows)} values"
@@ -61,7 +66,7 @@ def _configurations(params: dict[str, Any]) -> _Found:
     return _Found(rows, list(taken_for_granted(found)), lines)
 
 
-def _programs(context: click.Context, paths: Iterable[Path]) -> _Found:
+def _programs(context: click.Context, programs: Iterable[tuple[Path, Issued]]) -> _Found:
     """Predict programs, each with its file, on every device of the options, by default on the programs' own."""
     rows: list[dict[str, Any]] = []
     lines: dict[str, Timeline] = {}
@@ -69,10 +74,10 @@ def _programs(context: click.Context, paths: Iterable[Path]) -> _Found:
     asked = picked(DeviceOptions, context.params)
     if isinstance(asked.connections, Listed):
         raise InputError(f"--connections {asked.connections}: a program takes one value at a time; give one")
-    for path, given in programs_of(context, paths):
+    for path, issued in programs:
         for name in names_of(asked.device):
-            card = on_own_card(context, replace(asked, device=name), given).load()
-            p = predict(given.schedule, card)
+            work = work_on(context, issued, replace(asked, device=name))
+            p, card = predict(work.schedule, work.device), work.device
             times = {**attributes(p, "makespan_s", "serial_s", "speedup"), WITHIN: p.known_within or None}
             rows.append({"schedule": str(path), "device": card.name, "connections": card.connections, **times})
             lines[f"{path} on {card.name}"] = p.timeline

@@ -197,7 +197,7 @@ def grid_fields(params: dict[str, Any], workload: Workload, card: Device) -> dic
 
 def programs_of(context: click.Context, paths: Iterable[Path]) -> Iterator[tuple[Path, Given]]:
     """Yield the program in each of several files. Raises InputError for a workload or a loop among them."""
-    for path in paths:
+    for path in (context.params["layers"], *paths) if context.params["layers"] else paths:
         if kind_of_file(path) != PROGRAM:
             raise InputError(one_line(f"{path}: one of several files is a schedule or a recording; give it alone"))
         found = read_issued(context, path)
@@ -207,7 +207,11 @@ def programs_of(context: click.Context, paths: Iterable[Path]) -> Iterator[tuple
 
 def work_of(context: click.Context) -> Work:
     """Return the work that the options of a command ask for, on the device that they name. Raises InputError."""
-    found, asked = read_issued(context), picked(DeviceOptions, context.params)
+    return work_on(context, read_issued(context), picked(DeviceOptions, context.params))
+
+
+def work_on(context: click.Context, found: Issued, asked: DeviceOptions) -> Work:
+    """Return what was read on a device. Raises InputError."""
     match found:
         case Given():
             asked = on_own_card(context, asked, found)

@@ -47,6 +47,8 @@ def test_every_command_reads_the_file_of_a_loop(tmp_path: Path, capsys: pytest.C
     first, explained, predicted = said("loop")["first"], said("explain"), said("predict")
     assert first == explained["first"]
     assert predicted["makespan_s"] == explained["makespan_s"]
+    assert main(["predict", str(file), "--device", "a100,h200", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"][0]["makespan_s"] == predicted["makespan_s"]
     changed = said("whatif", *first["options"])
     assert changed["together"]["gain"] == pytest.approx(first["gain"])
     assert changed["before"]["makespan_s"] == pytest.approx(said("loop")["takes_s"])
