@@ -5,15 +5,15 @@ from statistics import median
 
 import msgspec
 import pytest
+import small_record
 from effort import THOROUGH
-from fake_cuda import CARD
 from strategies import h2d, make_device, program
 
 from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim_validate.compare import DEVICE_BOUND, Coverage, by_class, compare, expectations, predict_device_s
 from streamsim_validate.compare.predictions import classify
-from streamsim_validate.records import Entry, Machine, Record, Run, digest, read_record
+from streamsim_validate.records import Entry, Record, digest, read_record
 
 FOLDER = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
 # Records that nobody had when the rule of misses was found: docs/evidence.md.
@@ -34,10 +34,8 @@ def an_entry(millis: int, times: float) -> Entry:
 
 def a_record(profile: Device = DEVICE) -> Record:
     """With s = 0.1 the interval is 0.848 to 1.179 times the prediction: two of five inside, two above, one below."""
-    entries = tuple(map(an_entry, (10, 20, 30, 40, 50), (1.0, 1.1, 1.3, 1.7, 0.6)))
-    plain = msgspec.json.decode(msgspec.json.encode(profile))
-    run = Run(32, "then", 0, 1, "now", plain, None, entries)
-    return Record(CARD, Machine("Linux", "a processor", 2, "3.12"), "mine", (run,), "0.1")
+    entries = map(an_entry, (10, 20, 30, 40, 50), (1.0, 1.1, 1.3, 1.7, 0.6))
+    return small_record.a_record(*entries, connections=32, profile=profile)
 
 
 def coverage(record: Record, samples: int = 200) -> dict[str, Coverage]:

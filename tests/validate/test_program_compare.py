@@ -5,10 +5,9 @@ import statistics
 
 import msgspec
 import pytest
+import small_record
 from documents import ROOT
-from fake_cuda import fake_gpu
 from once import compare_once
-from small_record import MACHINE
 from strategies import make_device
 
 from streamsim.device import Device, FrontEnd
@@ -19,13 +18,11 @@ from streamsim_validate.compare.predictions import links_beside, predict_wall_s,
 from streamsim_validate.records import (
     LINK_BYTES,
     LINK_PAIR,
-    PROGRAMS,
     STAND_IN,
     Entry,
     ProgramTimes,
     Recipe,
     Record,
-    Run,
     digest,
     key_of,
     read_record,
@@ -68,10 +65,8 @@ def an_entry(
     )
 
 
-def a_record(*entries: Entry) -> Record:
-    profile = msgspec.json.decode(msgspec.json.encode(CARD))
-    run = Run(CARD.connections, "then", 7, 3, "now", profile, profile, entries)
-    return Record(fake_gpu()[0].card, MACHINE, PROGRAMS, (run,), "0.1")
+def a_record(*entries: Entry, card: Device = CARD) -> Record:
+    return small_record.a_record(*entries, connections=CARD.connections, profile=card)
 
 
 # One chunk: 7 us until the copy is issued, 16.384 of copying, 100 of the kernel, 16.384 back: 139.768 us. 64 chunks:
@@ -209,24 +204,18 @@ def test_the_hosts_speed_is_said_between_its_tenths() -> None:
     assert found.speeds_of("pytorch") == ()
 
 
-def own_profile(record: Record, card: Device) -> Record:
-    """The record as if ``card`` had been calibrated with it."""
-    profile = msgspec.json.decode(msgspec.json.encode(card))
-    run = msgspec.structs.replace(record.runs[0], before=profile, after=profile)
-    return msgspec.structs.replace(record, runs=(run,))
-
-
 def test_where_the_host_is_known_intervals_are_as_wide_as_calls_are_missed() -> None:
     """Whatever the calibration saw of the host: 3.29 times 0.075, 0.247, and the 0.19 that the model misses.
 
     A profile of another calibration is taken as it is, and nothing is known of the host: 3.29 times its spread.
     """
-    paced = a_record(a_paced_entry(1.0, 2.0, 1.0))
+    entry = a_paced_entry(1.0, 2.0, 1.0)
+    paced = a_record(entry)
     for spread, otherwise in ((0.01, 0.19), (0.3, math.hypot(1.0, 0.19))):
         library = msgspec.structs.replace(LIBRARY, spread=spread)
         spreads = {"h2d.bandwidth_bytes_per_s": 0.001}
         card = msgspec.structs.replace(CARD, front_ends={"cupy": library}, spread=spreads)
-        record = own_profile(paced, card)
+        record = a_record(entry, card=card)
         (own,) = expectations(record, compare(record).rows, 150)
         assert own.width == pytest.approx(math.hypot(0.247, 0.19), rel=0.2)
         (given,) = expectations(paced, compare(paced, card).rows, 150, device=card)

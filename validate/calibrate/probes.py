@@ -16,8 +16,8 @@ take turns, and the first calls of each stream are cold. So small programs of ma
 only the time to issue them counts. Older samples have no such programs; their mixes of calls are fitted instead.
 """
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping
+from itertools import count, repeat
 
 from msgspec.structs import replace
 
@@ -257,33 +257,31 @@ def hand_overs() -> Iterator[Probe]:
     """Yield cycles of ops of known time in one stream, behind a gate; and ops from stream to stream by events."""
     for cycle in CYCLES:
         for n in (8, 40):
-            yield probe_of(f"cycle {cycle}", 0, n, [gate(), *_cycle(cycle, n)])
+            ops = [gate(), *_ops(cycle * n, 1, map(cycle_bytes, count()))]
+            yield probe_of(f"cycle {cycle}", 0, n, ops)
     for n in (8, 40):
-        ops: list[Op] = []
+        ops = []
         for i in range(n):
             here, there = 1 + i % 2, 2 - i % 2
             ops += (tiny(here), RecordEvent(i, here), WaitEvent(i, there))
         yield probe_of("ping-pong", 0, n, [gate(), RecordEvent(n, 1), WaitEvent(n, 2), *ops], 2, events=n + 1)
 
 
-def _cycle(cycle: str, n: int) -> Iterator[Op]:
-    sizes = map(cycle_bytes, itertools.count())
+def _ops(letters: str, stream: int, sizes: Iterator[int]) -> Iterator[Op]:
+    """Yield what letters stand for: h and d copies in and out of the next of these sizes, k the shortest kernel."""
     directions: dict[str, Direction] = {"h": "h2d", "d": "d2h"}
-    for letter in cycle * n:
-        yield Copy(directions[letter], next(sizes), 1) if letter in directions else TINY
+    return (Copy(directions[c], next(sizes), stream) if c in directions else tiny(stream) for c in letters)
 
 
 def rounds() -> Iterator[Probe]:
     """Yield turns of ops that go round over two streams or more; an event orders each turn behind the one before."""
-    directions: dict[str, Direction] = {"h": "h2d", "d": "d2h"}
     for letters in ROUNDS:
         for streams in ROUND_STREAMS:
             for n in (8, 40):
-                sizes = map(cycle_bytes, itertools.count())
-                ops: list[Op] = [gate()]
+                sizes, ops = map(cycle_bytes, count()), [gate()]
                 for i in range(n):
                     here, there = 1 + i % streams, 1 + (i + 1) % streams
-                    ops += (Copy(directions[c], next(sizes), here) if c in directions else tiny(here) for c in letters)
+                    ops += _ops(letters, here, sizes)
                     ops += (RecordEvent(i, here), WaitEvent(i, there))
                 yield probe_of(f"round {letters}", streams, n, ops, streams, events=n)
 
@@ -372,13 +370,8 @@ def mixes() -> Iterator[Probe]:
     They are short and name no buffers, so they can be measured among other schedules.
     """
     for letters, streams in MIXES:
-        ops = [op for i in range(MIX_LENGTH) for op in _mix(letters, 1 + i % streams)]
+        ops = [op for i in range(MIX_LENGTH) for op in _ops(letters, 1 + i % streams, repeat(MIX_BYTES))]
         yield probe_of(mix_kind(letters), streams, MIX_LENGTH, ops, streams)
-
-
-def _mix(letters: str, stream: int) -> Iterator[Op]:
-    made: dict[str, Op] = {"h": Copy("h2d", MIX_BYTES, stream), "d": Copy("d2h", MIX_BYTES, stream), "k": tiny(stream)}
-    return (made[letter] for letter in letters)
 
 
 def programs() -> Iterator[Probe]:

@@ -36,7 +36,6 @@ from streamsim_validate.records.record import (
     LINK_PAIR,
     MIX_LENGTH,
     MIXES,
-    NORMAL,
     NOTHING,
     PACE_CHAIN,
     PACE_ROUND,
