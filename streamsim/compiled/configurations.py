@@ -690,8 +690,11 @@ def makespans(
     def run_rows(own: Array) -> None:
         found[own] = costs.run(rows[own], tables)
 
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(run_rows, [can[k::threads] for k in range(threads)]))
+    if threads == 1:
+        run_rows(can)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(run_rows, [can[k::threads] for k in range(threads)]))
     for k in np.flatnonzero(found == LEFT_OUT).tolist():  # built as a schedule, what the kernel cannot lay out
         found[k] = round(run(lower(configs[k].schedule(workload), device)).makespan_s * 1e9)
     return found

@@ -10,7 +10,6 @@ from streamsim.lowering.costs import (
     H2D,
     KERNEL,
     NOTHING,
-    Calls,
     ChunkCosts,
     OpCost,
     Rate,
@@ -23,4 +22,4 @@ from streamsim.lowering.costs import (
     surcharges_of,
 )
 from streamsim.lowering.host import NO_SEGMENT, Segment, Segments
-from streamsim.lowering.lowered import ENGINES, NO_OP, NOT_AN_ENGINE, Lowered, QueueOwners, lower
+from streamsim.lowering.lowered import ENGINES, NO_OP, Lowered, QueueOwners, lower

@@ -207,16 +207,13 @@ def _by_crowd(quiet: int, crowded: int) -> tuple[int, ...]:
     return tuple(quiet + (2 * (crowded - quiet) * level + steps) // (2 * steps) for level in range(CROWD))
 
 
-def pageable_rate(link: LinkDirection) -> Rate:
-    """Return the use of the link by a copy of pageable memory, whose pace is that of the staging."""
-    latency, alone = ticks(link.pageable_latency_s), _units(link.pageable_bandwidth_bytes_per_s)
-    return Rate(alone, alone, (latency,) * CROWD, (latency,) * CROWD)
-
-
 def rate_of(device: Device, direction: Direction, n_bytes: int, is_pageable: bool, launch: Launch = "live") -> Rate:
     """Return the use of the link by a copy of ``n_bytes``."""
     link = device.h2d if direction == "h2d" else device.d2h
-    return pageable_rate(link) if is_pageable else copy_rate(link, n_bytes, launch)
+    if not is_pageable:
+        return copy_rate(link, n_bytes, launch)
+    latency, alone = (ticks(link.pageable_latency_s),) * CROWD, _units(link.pageable_bandwidth_bytes_per_s)
+    return Rate(alone, alone, latency, latency)  # the pace of the staging
 
 
 def _units(bytes_per_s: float) -> int:

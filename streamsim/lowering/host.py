@@ -40,8 +40,6 @@ from streamsim.rules import (
 )
 
 NO_SEGMENT = -1
-# Types of ops whose calls have work_surcharge, and types whose calls have only turn_surcharge.
-WORK, TURNS = (Copy, Kernel), (RecordEvent, WaitEvent, Synchronize)
 CALLED: dict[type[Op], int] = {
     HostWork: OWN_WORK,
     RecordEvent: RECORD,
@@ -164,7 +162,7 @@ def _add_surcharges(found: array[int], schedule: Schedule, columns: OpColumns, s
             found[i] += turn_surcharge(surcharges, caller, kind)
             continue
         op = schedule.ops[i]
-        if isinstance(op, WORK):
+        if isinstance(op, Copy | Kernel):
             kernel = number[op.name] if isinstance(op, Kernel) else 0
             is_next = surcharges.enter > 0 and blocks[thread].is_next(op)
             found[i] += work_surcharge(surcharges, caller, known, launched, stream, kind, kernel, is_next)
@@ -172,7 +170,7 @@ def _add_surcharges(found: array[int], schedule: Schedule, columns: OpColumns, s
                 blocks[thread].add(op, bool(caller.entered))
             else:
                 again.add(call)
-        elif isinstance(op, TURNS):
+        elif isinstance(op, RecordEvent | WaitEvent | Synchronize):
             found[i] += turn_surcharge(surcharges, caller, CALLED[type(op)])
         elif isinstance(op, WaitThread) or ticks(op.duration_s):
             caller.called = CALLED[type(op)]
@@ -189,10 +187,11 @@ class _StreamBlock:
         self._at: dict[str, Region] = {}  # by array of the card: where the latest op on it works
 
     def is_next(self, op: Copy | Kernel) -> bool:
-        """Tell whether the op's arrays show that the op belongs to the next chunk."""
-        return _host_array(op) in self._copied or any(
-            _is_elsewhere(region, self._at.get(region.buffer)) for region in _regions(op)
-        )
+        """Tell whether the op's arrays show that it belongs to the next chunk: one again, or elsewhere in one."""
+        if _host_array(op) in self._copied:
+            return True
+        pairs = ((region, self._at.get(region.buffer, region)) for region in _regions(op))
+        return any(max(a.offset, b.offset) >= min(a.offset + a.bytes, b.offset + b.bytes) for a, b in pairs)
 
     def add(self, op: Copy | Kernel, entered: bool) -> None:
         """Add the next op. ``entered``: whether its call entered a stream, so that a new block begins."""
@@ -212,8 +211,3 @@ def _regions(op: Copy | Kernel) -> tuple[Region, ...]:
     if isinstance(op, Kernel):
         return (*op.reads, *op.writes)
     return (op.device,) if op.device else ()
-
-
-def _is_elsewhere(one: Region, other: Region | None) -> bool:
-    """Tell whether ``one`` has no byte in common with ``other``, a region of the same array (None: there is none)."""
-    return other is not None and not (one.offset < other.offset + other.bytes and other.offset < one.offset + one.bytes)
