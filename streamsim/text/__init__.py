@@ -17,8 +17,6 @@ from streamsim.text.lines import (
 from streamsim.text.quantities import (
     ALL,
     RATE,
-    TIME,
-    Parse,
     check_listed,
     chosen,
     expand,
