@@ -111,7 +111,7 @@ def _has_playground(app: Sphinx) -> bool:
 
 def _lesson(notebook: str) -> str:
     """Return a notebook as Markdown, with what each of its cells prints and shows."""
-    parts, names = [FRAMES], {"__name__": "__main__"}
+    parts, names = [], {"__name__": "__main__"}
     for cell in json.loads(notebook)["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
@@ -123,7 +123,7 @@ def _lesson(notebook: str) -> str:
             parts.append(f"```text\n{printed}```")
         if hasattr(shown, "_repr_html_"):
             parts.append(f"``````{{raw}} html\n<div class='shown'>{shown._repr_html_()}</div>\n``````")
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, FRAMES])
 
 
 def _run(source: str, names: dict[str, Any]) -> tuple[str, Any]:
