@@ -48,28 +48,14 @@ class ResultCache(Generic[Made]):
         return made
 
 
-class _Same:
-    """A schedule that equals only itself: hashing and comparing ops takes as long as making the result again."""
-
-    __slots__ = ("schedule",)
-
-    def __init__(self, schedule: Schedule) -> None:
-        self.schedule = schedule
-
-    def __hash__(self) -> int:
-        return id(self.schedule)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.schedule is other.schedule
-
-
 def remembered(make: Callable[Concatenate[Schedule, Values], Made]) -> Callable[Concatenate[Schedule, Values], Made]:
     """Return ``make``, a function of a schedule and of hashable values, with a :class:`ResultCache` of its own."""
-    memory = ResultCache[Made]()
+    memory = ResultCache[tuple[Made, Schedule]]()
 
     @wraps(make)
     def remembering(schedule: Schedule, /, *values: Values.args, **named: Values.kwargs) -> Made:
-        key = _Same(schedule), values, *named.items()
-        return memory.of(key, lambda: (make(schedule, *values, **named), len(schedule.ops)))
+        # By identity: hashing ops takes as long as the result. A kept schedule keeps its id.
+        key = id(schedule), values, *named.items()
+        return memory.of(key, lambda: ((make(schedule, *values, **named), schedule), len(schedule.ops)))[0]
 
     return remembering
