@@ -17,4 +17,4 @@ from streamsim.answer.predictions import (
 from streamsim.answer.recordings import choices_answer, recording_answer, replay_json
 from streamsim.answer.searches import best_answer, longest_axes, rows_answer, scenarios_of, sweep_answer
 from streamsim.answer.terminal import Terminal, open_console, show, text_of
-from streamsim.answer.values import answer_of, findings_answer, in_notebook, printed, write
+from streamsim.answer.values import answer_of, findings_answer

@@ -1,4 +1,4 @@
-"""Answers of values: what a value prints, shows in a notebook, and writes as a page."""
+"""Answers of values, whatever their kind: what they print, show in a notebook, and write as a page."""
 
 from collections.abc import Sequence
 from functools import singledispatch
@@ -11,11 +11,9 @@ from streamsim.advice import Advice, Explanation, WhatIf
 from streamsim.analysis import Prediction
 from streamsim.answer.changes import diagnosis_answer, loop_answer, what_if_answer
 from streamsim.answer.document import Answer, Pictures
-from streamsim.answer.html import notebook_of, write_page
 from streamsim.answer.predictions import explanation_answer, prediction_answer
 from streamsim.answer.recordings import recording_answer, replay_answer
 from streamsim.answer.searches import best_answer
-from streamsim.answer.terminal import text_of
 from streamsim.diagnosis import Diagnosis
 from streamsim.page import Shown
 from streamsim.program import Schedule
@@ -62,21 +60,6 @@ def _(value: Timeline) -> Answer:
     ]
     line = Shown("measured" if value.device is None else f"on {value.device.name}", value)
     return Answer(title_of(value), facts=facts("", [rows], within), pictures=lambda: Pictures(lines=(line,)))
-
-
-def printed(value: Any) -> str:
-    """Return a value as the command line prints it, without the time line in letters."""
-    return text_of(answer_of(value))
-
-
-def in_notebook(value: Any) -> str:
-    """Return the HTML of a value for a notebook."""
-    return notebook_of(answer_of(value))
-
-
-def write(value: Any, path: str | Path) -> None:
-    """Write the page of a value. Raises InputError if it cannot be written."""
-    write_page(answer_of(value), path)
 
 
 def findings_answer(program: Schedule, findings: Sequence[Finding], path: Path) -> Answer:

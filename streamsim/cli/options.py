@@ -251,7 +251,6 @@ def gpu_option(text: str, default: int | None = None) -> Callable[[Command], Com
     return click.option("--gpu", "device", type=number, default=default, show_default=shown, metavar="N", help=text)
 
 
-plain_format_options = formats(FORMATS, "table", "json")
 form_options = formats((*FORMATS, MARKDOWN_FORM), "table", "json", exposed=False)
 format_options = all_of(form_options, all_option)
 
