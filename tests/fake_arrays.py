@@ -448,20 +448,7 @@ class Parameter:
     """``torch.nn.Parameter``: its ``data`` may become other floats, of the host or the card, of as many elements."""
 
     def __init__(self, values: Tensor) -> None:
-        self._data, self.shape = values, values.data.shape
-
-    @property
-    def data(self) -> Tensor:
-        return self._data
-
-    @data.setter
-    def data(self, values: Tensor) -> None:
-        assert values.data.shape == self.shape
-        self._data = values
-
-    @property
-    def dtype(self) -> str:
-        return self._data.dtype
+        self.data, self.shape, self.dtype = values, values.data.shape, values.dtype
 
 
 class Module:
@@ -523,13 +510,10 @@ def grad(y: Tensor, x: Tensor, gradient: Tensor) -> tuple[Tensor]:
         assert gradient.on_card
         weights, source = y.made_by
         found = Tensor(x.card, np.full(source.data.shape, np.nan, np.float32), True)
-        _add_gradient(found, gradient.data, weights[: gradient.data.shape[1]])
+        compute = partial(np.matmul, gradient.data, weights[: gradient.data.shape[1]], out=found.data)
+        x.card.add(("kernel",), compute)
         y, gradient = source, found
     return (gradient,)
-
-
-def _add_gradient(found: Tensor, taken: np.ndarray, weights: np.ndarray) -> None:
-    found.card.add(("kernel",), lambda: np.copyto(found.data, taken @ weights))
 
 
 class Sequential(Module):
@@ -573,17 +557,13 @@ def fake_torch_with_layers(card: Card) -> dict[str, Any]:
     )
     torch = fake_torch(card)["torch"]
     torch.nn = nn
-    torch.set_grad_enabled, torch.enable_grad = _no_gradients, nullcontext
+    torch.set_grad_enabled, torch.enable_grad = lambda mode: None, nullcontext
     torch.autograd = SimpleNamespace(grad=grad)
     torch.zeros = lambda n: on_host(np.zeros(n))
     torch.randn = lambda *shape: on_host(np.asarray(rng.normal(size=shape)))
     torch.cuda.max_memory_allocated = lambda: 4096
     benchmark = SimpleNamespace(Timer=_Timer)
     return {"torch": torch, "torch.nn": nn, "torch.nn.utils": utils, "torch.utils.benchmark": benchmark}
-
-
-def _no_gradients(mode: bool) -> None:
-    assert not mode
 
 
 class _Timer:

@@ -10,7 +10,7 @@ from typing import TextIO
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from streamsim.answer import Terminal
-from streamsim.compiled import COMPILATION, keeps_code, telling
+from streamsim.compiled import COMPILATION, telling
 from streamsim.text import one_line, printable
 
 SECONDS_A_REFRESH = 0.5
@@ -82,7 +82,7 @@ def noting_compilation() -> Iterator[None]:
     """Say once if the model is compiled meanwhile, as on a machine that has not done so yet."""
 
     def begins() -> None:
-        note(f"compiling the model, {COMPILATION}{'; the next run finds it done' if keeps_code() else ''}")
+        note(f"compiling the model, {COMPILATION}")
 
     with telling(begins):
         yield

@@ -6,7 +6,6 @@ that folder cannot be written.
 """
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -33,12 +32,6 @@ def available() -> bool:
     """Return whether numba is installed and its compiler is on (``NUMBA_DISABLE_JIT``); does not import numba."""
     is_off = os.environ.get(SWITCH, "0").strip() not in ("", "0")
     return not is_off and find_spec("numba") is not None
-
-
-def keeps_code() -> bool:
-    """Return whether numba can keep compiled code in a folder; True before numba is loaded."""
-    loop = sys.modules.get("streamsim.compiled.loop")
-    return loop is None or loop.keeps_code()
 
 
 def _check_available() -> None:

@@ -77,11 +77,6 @@ def sources() -> int:
     return int.from_bytes(digest.digest()[:7])  # within an int64
 
 
-def keeps_code() -> bool:
-    """Return whether compiled code is kept on disk."""
-    return _cache
-
-
 def compiled(make: Callable[[int], Any]) -> Any:
     """Return the compiled function that ``make`` makes, kept on disk if a folder can be written.
 
