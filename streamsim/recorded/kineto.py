@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from functools import cache
 from typing import Annotated, Any
 
@@ -264,15 +264,12 @@ class _EventReader:
 def _times(event: _TraceEvent) -> tuple[int, int] | None:
     """Return the exact start and end in nanoseconds; microseconds since 1970 have more digits than a float."""
     start, length = event.ts, event.dur
-    if start is None or length is None:
+    if start is None or length is None or start.is_nan() or length.is_nan():
         return None
-    try:
-        if -FARTHEST_US < start < FARTHEST_US and -FARTHEST_US < length < FARTHEST_US:
-            begin = int(start * 1000)
-            return begin, begin + int(length * 1000)
-    except InvalidOperation:  # not a number
-        pass
-    return None
+    if max(abs(start), abs(length)) >= FARTHEST_US:
+        return None
+    begin = int(start * 1000)
+    return begin, begin + int(length * 1000)
 
 
 def _copy(name: str) -> tuple[CopyDirection, CopyMemory]:

@@ -121,17 +121,16 @@ class _Export:
     def _read_facts(self) -> None:
         """Read the version, what numbers mean where the export says so, and the names of cards and processes."""
         builder, tables = self._builder, self._tables
-        said = [row for table in META for row in tables.rows(table, "name", "value")]
-        versions = (row.get("value") for row in said if row.get("name") == "EXPORT_PRODUCT_VERSION")
-        builder.tool = f"Nsight Systems {next((v for v in versions if isinstance(v, str)), '')[:40]}".rstrip()
-        for number, name in tables.named("ENUM_CUDA_MEMCPY_OPER", "id", "name"):
+        said = dict(row for table in META for row in tables.typed(table, name=str, value=str))
+        builder.tool = f"Nsight Systems {said.get('EXPORT_PRODUCT_VERSION', '')[:40]}".rstrip()
+        for number, name in tables.typed("ENUM_CUDA_MEMCPY_OPER", id=int, name=str):
             suffix = name.rpartition("_")[2]
             self._page_kinds.pop(number, None)
             if "_UVM_" in name:
                 self._page_kinds[number] = _PAGES.get(suffix, PageKind.BETWEEN_CARDS)
             else:
                 self._directions[number] = _SUFFIXES.get(suffix, CopyDirection.OTHER)
-        for number, name in tables.named("ENUM_CUDA_MEM_KIND", "id", "name"):
+        for number, name in tables.typed("ENUM_CUDA_MEM_KIND", id=int, name=str):
             words = {"PAGEABLE": CopyMemory.PAGEABLE, "PINNED": CopyMemory.PINNED}
             self._memories[number] = words.get(name.rpartition("_")[2], CopyMemory.UNKNOWN)
         columns = ("id", "name", "totalMemory", "smCount", "asyncEngines", "deviceId")
@@ -139,18 +138,18 @@ class _Export:
             card = row.get("id", row.get("deviceId"))  # exports of 2020 have the latter
             if isinstance(card, int):
                 builder.cards[card] = card_of(card, row.get("name"), map(row.get, columns[2:5]))
-        builder.processes |= {number: name[:100] for number, name in tables.named("PROCESSES", "pid", "name")}
-        for thread, text_id in tables.numbers("ThreadNames", "globalTid", "nameId"):
+        builder.processes |= {number: name[:100] for number, name in tables.typed("PROCESSES", pid=int, name=str)}
+        for thread, text_id in tables.typed("ThreadNames", globalTid=int, nameId=int):
             if text := self._text(text_id):
                 builder.threads[thread >> PROCESS_BITS & ID_MASK, thread & ID_MASK] = text[:100]
 
     def _read_stream_kinds(self) -> None:
-        key, kinds = ("processId", "contextId", "streamId"), self._builder.stream_kinds
-        for *stream, flag in self._tables.numbers("TARGET_INFO_CUDA_STREAM", *key, "flag"):
+        context, kinds = {"processId": int, "contextId": int}, self._builder.stream_kinds
+        for *stream, flag in self._tables.typed("TARGET_INFO_CUDA_STREAM", **context, streamId=int, flag=int):
             if flag in STREAM_KINDS:
                 kinds[tuple(stream)] = STREAM_KINDS[flag]
         for table, column in NULL_STREAMS:
-            kinds |= dict.fromkeys(self._tables.numbers(table, *key[:2], column), "legacy")
+            kinds |= dict.fromkeys(self._tables.typed(table, **context, **{column: int}), "legacy")
 
     def _blocks(self, table: str, needed: str, others: str = "", where: str = "true") -> Iterator[dict[str, Any]]:
         """Yield a table's columns as the builder and the activities name them, with their processes."""
@@ -237,19 +236,11 @@ class Tables:
             columns = zip((*needed, *others), zip(*rows, strict=True), strict=True)
             yield {name: column if name == TEXT else np.array(column, np.int64) for name, column in columns}
 
-    def named(self, table: str, key: str, value: str) -> Iterator[tuple[int, str]]:
-        """Yield the numbers and texts in two columns of a small table; nothing if one is missing."""
-        for row in self.rows(table, key, value):
-            number, text = row.get(key), row.get(value)
-            if isinstance(number, int) and isinstance(text, str):
-                yield number, text
-
-    def numbers(self, table: str, *columns: str) -> Iterator[tuple[int, ...]]:
-        """Yield the whole numbers in some columns of a small table; nothing if one is missing."""
-        for row in self.rows(table, *columns):
-            found = tuple(value for value in map(row.get, columns) if isinstance(value, int))
-            if len(found) == len(columns):
-                yield found
+    def typed(self, table: str, **kinds: type) -> Iterator[tuple[Any, ...]]:
+        """Yield rows of a small table: columns by name with their types. Rows of other types are left out."""
+        for row in self.rows(table, *kinds):
+            if all(isinstance(row.get(name), kind) for name, kind in kinds.items()):
+                yield tuple(row.values())
 
     def text_of(self, number: object) -> str:
         """Return the text of this number in StringIds, or "" if there is none."""

@@ -445,15 +445,15 @@ def _columns(recording: Recording, streams: dict[int, int]) -> dict[str, list[An
 
 def _kernels(recording: Recording) -> list[str | None]:
     """Return ``_Columns.kernel`` for each row of the work."""
-    work, others = recording.work, (None, "", "memset", "copy within the card", UNIFIED_COPY)
-    of_host = np.isin(work.direction, tuple(_DIRECTIONS)) & (work.bytes > 0)
-    is_copy = work.kind == WorkKind.COPY
-    within, unified = (work.direction == direction for direction in (CopyDirection.D2D, CopyDirection.UNIFIED))
-    left_out = is_copy & ~(within | unified)
-    which = [is_copy & of_host, left_out, work.kind == WorkKind.MEMSET, within, unified]
-    names: list[str | None] = [*(name or "kernel" for name in recording.names), *others]
-    at = np.select(which, range(len(recording.names), len(names)), work.name)
-    return [names[k] for k in at.tolist()]
+    work = recording.work
+    within = {CopyDirection.D2D: "copy within the card", CopyDirection.UNIFIED: UNIFIED_COPY}
+    found: list[str | None] = [recording.names[name] or "kernel" for name in work.name.tolist()]
+    for row in np.flatnonzero(work.kind == WorkKind.COPY).tolist():
+        is_of_host = work.direction[row] in _DIRECTIONS and work.bytes[row] > 0
+        found[row] = None if is_of_host else within.get(work.direction[row], "")
+    for row in np.flatnonzero(work.kind == WorkKind.MEMSET).tolist():
+        found[row] = "memset"
+    return found
 
 
 def _threads_of(work: CardWork) -> NDArray[np.int64]:

@@ -83,24 +83,20 @@ def with_prefetches(recording: Recording) -> Recording:
     """
     calls, pages, work = recording.calls, recording.pages, recording.work
     asked = np.flatnonzero(calls.kind == CallKind.PREFETCH)
-    moved = np.flatnonzero(pages.cause == PageCause.PREFETCH)
     owners = np.array([recording.threads[thread].process for thread in calls.thread[asked].tolist()], np.int64)
-    name = len(recording.names)
+    moved: dict[int, list[int]] = {}  # by call
+    for row in np.flatnonzero(pages.cause == PageCause.PREFETCH).tolist():
+        before = asked[(owners == pages.process[row]) & (calls.start_ns[asked] <= pages.start_ns[row])]
+        if len(before):
+            moved.setdefault(int(before[-1]), []).append(row)
     added = []
-    for k, call in enumerate(asked.tolist()):
-        mine = asked[owners == owners[k]]
-        own = moved[pages.process[moved] == owners[k]]
-        own = own[mine[np.searchsorted(calls.start_ns[mine], pages.start_ns[own], "right") - 1] == call]
-        own = own[pages.start_ns[own] >= calls.start_ns[call]]
-        if len(own) and pages.end_ns[own].max() > calls.end_ns[call]:
-            times = {"start_ns": pages.start_ns[own[0]], "end_ns": pages.end_ns[own].max()}
-            row = dict.fromkeys(work.__struct_fields__, 0) | times | {"kind": WorkKind.COPY, "name": name, "call": call}
-            row |= {
-                "card": pages.card[own[0]],
-                "stream": _stream_near(recording, call),
-                "bytes": pages.bytes[own].sum(),
-            }
-            added.append(row | {"direction": CopyDirection.UNIFIED})
+    for call, rows in moved.items():
+        end_ns, card = pages.end_ns[rows].max(), pages.card[rows[0]]
+        if end_ns > calls.end_ns[call]:
+            row_of = {"kind": WorkKind.COPY, "direction": CopyDirection.UNIFIED, "bytes": pages.bytes[rows].sum()}
+            row_of |= {"name": len(recording.names), "card": card, "stream": _stream_near(recording, call)}
+            row_of |= {"call": call, "start_ns": pages.start_ns[rows[0]], "end_ns": end_ns}
+            added.append(dict.fromkeys(work.__struct_fields__, 0) | row_of)
     if not added:
         return recording
     return msgspec.structs.replace(recording, names=(*recording.names, PREFETCH), work=work.with_rows(added))
