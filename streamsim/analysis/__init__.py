@@ -22,14 +22,14 @@ from streamsim.analysis.bounds import (
 )
 from streamsim.analysis.formulas import (
     FORMULA_WORDS,
-    Stages,
+    StageTimes,
     best_practices,
     gomez_luna,
     napkin,
     published,
     published_of,
     simple_multi_copy,
-    stages_of,
+    stage_times,
     van_werkhoven,
     van_werkhoven_transfer,
 )

@@ -122,14 +122,14 @@ def bound_of(lowered: Lowered) -> Bound:
 Amounts = Sequence[tuple[OpCost, int]]  # shapes of ops, and how many there are of each
 
 
-class _Chain(msgspec.Struct, frozen=True):
+class _LongestChain(msgspec.Struct, frozen=True):
     """The longest chain of dependences ends at the tick ``end``; ``is_calls``: host calls take most of it."""
 
     end: int
     is_calls: bool
 
 
-def _longest_chain(lowered: Lowered) -> _Chain:
+def _longest_chain(lowered: Lowered) -> _LongestChain:
     """When the last op could end if every engine were free at once and ran any number of ops.
 
     One pass in issue order, in which dependences only point forwards; the host issues and waits on the way. Once a
@@ -169,7 +169,7 @@ def _longest_chain(lowered: Lowered) -> _Chain:
         threads[segment.thread] = now, calls
         returned.append((now, calls))
     latest = max(range(n), key=end.__getitem__)
-    return _Chain(end[latest], 2 * calls_in[latest] > end[latest])
+    return _LongestChain(end[latest], 2 * calls_in[latest] > end[latest])
 
 
 def _arrivals(lowered: Lowered) -> list[int]:

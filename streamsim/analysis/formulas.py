@@ -75,7 +75,7 @@ def gomez_luna(h2d_s: float, kernel_s: float, d2h_s: float, streams: int, per_st
     return max(transfer_s, kernel_s) + min(transfer_s, kernel_s) / streams + streams * per_stream_s
 
 
-class Stages(msgspec.Struct, frozen=True):
+class StageTimes(msgspec.Struct, frozen=True):
     """A pipeline as the published formulas see it.
 
     Seconds of each whole stage alone and in one go; ``*_chunks_s``: the transfers cut into ``chunks`` by the
@@ -93,7 +93,7 @@ class Stages(msgspec.Struct, frozen=True):
     issue_s: float
 
 
-def stages_of(schedule: Schedule, device: Device, lowered: Lowered | None = None) -> Stages:
+def stage_times(schedule: Schedule, device: Device, lowered: Lowered | None = None) -> StageTimes:
     """Add up the copies and the kernels of a schedule.
 
     The number of chunks is that of the rarest kind of op, since a chunk may have several copies or kernels.
@@ -110,7 +110,7 @@ def stages_of(schedule: Schedule, device: Device, lowered: Lowered | None = None
         latency_s, per_byte = getattr(device, direction).latency_s, 1 / getattr(device, direction).bandwidth_bytes_per_s
         return van_werkhoven_transfer(latency_s, n_bytes / pieces, per_byte, latency_s, pieces) if n_bytes else 0.0
 
-    return Stages(
+    return StageTimes(
         h2d_s=transfers_s("h2d", 1),
         kernel_s=sum(cost.duration * count / TICKS_PER_S for cost, count in spent if cost.kind == KERNEL),
         d2h_s=transfers_s("d2h", 1),
@@ -129,7 +129,7 @@ def published(schedule: Schedule, device: Device | str | Path) -> dict[str, floa
     They know no more of it than its stages and how many chunks it is cut into. Raises InputError as
     :func:`lower_bound`.
     """
-    return published_of(stages_of(schedule, as_device(device)))
+    return published_of(stage_times(schedule, as_device(device)))
 
 
 # What each formula takes for granted, for people.
@@ -142,7 +142,7 @@ FORMULA_WORDS = {
 }
 
 
-def published_of(stages: Stages) -> dict[str, float]:
+def published_of(stages: StageTimes) -> dict[str, float]:
     """Seconds that each published formula predicts, by its name."""
     whole = (stages.h2d_s, stages.kernel_s, stages.d2h_s)
     cut = (stages.h2d_chunks_s, stages.kernel_s, stages.d2h_chunks_s)

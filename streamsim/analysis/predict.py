@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from streamsim.analysis.bounds import Bound, bound_json, bound_of
-from streamsim.analysis.formulas import published_of, stages_of
+from streamsim.analysis.formulas import published_of, stage_times
 from streamsim.collector import collector_off
 from streamsim.compiled import run_one_of_many, simulate_one_of_many
 from streamsim.device import Device, as_device, known_within, link_words
@@ -176,7 +176,7 @@ def predict(schedule: Schedule, device: Device | str | Path, serial_schedule: Sc
         engines={name: EngineUse(busy, used[name]) for name, busy in timeline.busy_s.items()},
         overlap_s=timeline.overlap_s,
         critical_s=_critical_s(timeline, lowered),
-        formulas=published_of(stages_of(schedule, device, lowered)),
+        formulas=published_of(stage_times(schedule, device, lowered)),
         memory_bytes=device.memory_bytes,
         link=link_words(device, bool(schedule.pageable_names)),
     )

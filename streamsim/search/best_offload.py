@@ -341,7 +341,7 @@ class LayerCosts:
         - ``streamed``: True for streamed layers, at least ``depth`` in each row, shape (placements, layers).
         - ``most_passes``: the number of passes that the bound goes through.
         """
-        found = _Progress(self, streamed, depth)
+        found = _Earliest(self, streamed, depth)
         gone_through = min(self.passes, most_passes)
         for _ in range(gone_through):
             for number, is_backward in self.turns:
@@ -368,7 +368,7 @@ class LayerCosts:
         return max(copied + self.last_run, kernels)
 
 
-class _Progress:
+class _Earliest:
     """The earliest progress of the card and the host, for each of many placements: one number each in each array.
 
     Items are numbered as in :meth:`streamsim.program.offload.Offload.schedule`.

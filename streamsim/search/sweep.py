@@ -49,7 +49,7 @@ CACHED = 4096
 MOST_COMBINATIONS = 100_000_000  # an hour of the compiled twin, and ten gigabytes of rows
 MOST_REFUSED = 100_000  # combinations tried in search of one that can be issued
 
-Row = dict[str, Any]
+SweptRow = dict[str, Any]
 
 
 class Axis(msgspec.Struct, frozen=True):
@@ -136,7 +136,7 @@ class Sweep(msgspec.Struct, frozen=True):
         workload = replace(base, **new)
         return scaled(workload, point["scale"]) if "scale" in point else workload
 
-    def rows(self, executor: Any = None, fast: bool | None = None) -> Iterator[Row]:
+    def rows(self, executor: Any = None, fast: bool | None = None) -> Iterator[SweptRow]:
         """Predict the combinations in order. Yield a row, a dict with the keys ``columns``, for each of them.
 
         Times are in seconds. Combinations that cannot be issued, or do not fit on the card, are left out. Arguments and
@@ -269,10 +269,10 @@ class Tally:
     """
 
     rows: int = 0
-    fastest: Row | None = None
+    fastest: SweptRow | None = None
     left_out: dict[str, tuple[int, str]] = field(default_factory=dict)
 
-    def counted(self, blocks: Iterable[Rows]) -> Iterator[Rows]:
+    def counted(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Yield the blocks, each once it is counted."""
         for block in blocks:
             self.add(block.rows)
@@ -280,7 +280,7 @@ class Tally:
                 self.leave_out(why, reason, count)
             yield block
 
-    def add(self, rows: Sequence[Row]) -> None:
+    def add(self, rows: Sequence[SweptRow]) -> None:
         """Count more rows."""
         self.rows += len(rows)
         self.fastest = min(filter(None, (self.fastest, *rows)), key=itemgetter("makespan_s"), default=None)
@@ -299,17 +299,17 @@ class Tally:
                 self.leave_out(NO_ROOM if isinstance(found, NoRoomError) else UNISSUED, str(found))
 
 
-class Rows(NamedTuple):
+class Block(NamedTuple):
     """The rows of a block of combinations, which ends before ``stop``, in order; ``left_out``: see :class:`Tally`."""
 
     stop: int
-    rows: list[Row]
+    rows: list[SweptRow]
     left_out: dict[str, tuple[int, str]]
 
 
-def predict_block(sweep: Sweep, start: int, stop: int, fast: bool, threads: int | None = 1) -> Rows:
+def predict_block(sweep: Sweep, start: int, stop: int, fast: bool, threads: int | None = 1) -> Block:
     """Predict the combinations from ``start`` to ``stop``. ``fast``, ``threads``: as for :func:`evaluate`."""
-    tally, rows, columns = Tally(), list[Row](), sweep.columns
+    tally, rows, columns = Tally(), list[SweptRow](), sweep.columns
     for pair, some in groupby(tally.issued(combinations(sweep, start, stop)), key=attrgetter("pair")):
         issued = list(some)
         device, workload, configs = issued[0].device, issued[0].workload, [one.config for one in issued]
@@ -322,7 +322,7 @@ def predict_block(sweep: Sweep, start: int, stop: int, fast: bool, threads: int 
             took_s, serial_s = (n / TICKS_PER_S for n in pair_ticks)
             times = took_s, serial_s, serial_s / took_s if took_s else 1.0, within
             rows.append({**head, **asdict(config), **dict(zip(RESULTS, times, strict=True))})
-    return Rows(stop, rows, tally.left_out)
+    return Block(stop, rows, tally.left_out)
 
 
 def _with_serial(
@@ -346,7 +346,7 @@ def sweep_blocks(
     executor: Any = None,
     fast: bool | None = None,
     block: int | None = None,
-) -> Iterator[Rows]:
+) -> Iterator[Block]:
     """Predict the combinations from ``start`` on. Yield their rows block by block, in order.
 
     - ``executor``: any ``concurrent.futures.Executor`` (processes, MPI, ...), or a Dask ``Client``, whose workers can
@@ -366,7 +366,7 @@ def sweep_blocks(
     return _submitted(sweep, spans, executor, fast)
 
 
-def _submitted(sweep: Sweep, spans: Iterable[tuple[int, int]], executor: Any, fast: bool) -> Iterator[Rows]:
+def _submitted(sweep: Sweep, spans: Iterable[tuple[int, int]], executor: Any, fast: bool) -> Iterator[Block]:
     """Yield the rows of blocks that an executor predicts, in order; at most ``IN_FLIGHT`` blocks are on their way.
 
     A worker has one thread because other workers run on the same machine.
@@ -400,7 +400,7 @@ def format_of(path: str | os.PathLike[str], given: str | None = None) -> str:
     raise InputError(one_line(f"{path}: expected a file name that ends in one of {known}, or --format"))
 
 
-def encoded(form: str, rows: Iterable[Row]) -> bytes:
+def encoded(form: str, rows: Iterable[SweptRow]) -> bytes:
     """Return rows as lines of CSV, without a header, or of JSON."""
     if form == "jsonl":
         return msgspec.json.Encoder().encode_lines(rows)
@@ -429,7 +429,7 @@ def write_sweep(
     - ``executor``, ``fast``, ``block``: as for :func:`sweep_blocks`.
     - ``progress``: a function that is called with the number of combinations done and of all.
 
-    Rows do not depend on when or where they are made, so the file ends up the same, byte for byte. Return the count of
+    Block do not depend on when or where they are made, so the file ends up the same, byte for byte. Return the count of
     all rows. Raises InputError if ``path`` holds anything else or cannot be written.
     """
     form, path, tally = format_of(path, form), Path(path), Tally()
@@ -476,7 +476,7 @@ def _resumed(sweep: Sweep, path: Path, form: str, tally: Tally) -> int:
     return found.number + bool(last) if found else 0
 
 
-def read_rows(path: str | os.PathLike[str], form: str | None = None) -> Iterator[Row]:
+def read_rows(path: str | os.PathLike[str], form: str | None = None) -> Iterator[SweptRow]:
     """Yield the rows of a file, with numbers as numbers and None for empty cells. Raises InputError for other files."""
     form = format_of(path, form)
     try:
@@ -488,10 +488,10 @@ def read_rows(path: str | os.PathLike[str], form: str | None = None) -> Iterator
         raise InputError(one_line(f"{path}: holds something else than rows of a sweep ({error})")) from None
 
 
-def _read(form: str, names: Sequence[str], line: bytes) -> Row:
+def _read(form: str, names: Sequence[str], line: bytes) -> SweptRow:
     """Return the row in a line of a file. Raises ValueError or csv.Error for other lines."""
     if form == "jsonl":
-        return msgspec.json.decode(line, type=Row)
+        return msgspec.json.decode(line, type=SweptRow)
     (cells,) = csv.reader([line.decode()])
     return {name: _value(name, text) for name, text in zip(names, cells, strict=True)}
 

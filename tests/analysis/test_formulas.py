@@ -16,7 +16,7 @@ from streamsim.analysis import (
     napkin,
     published_of,
     simple_multi_copy,
-    stages_of,
+    stage_times,
     van_werkhoven,
     van_werkhoven_transfer,
 )
@@ -49,7 +49,7 @@ def test_the_stages_of_a_schedule() -> None:
     # 2 inputs of 1000 bytes, 1 output of 1000, in 4 chunks: 8 H2D, 8 kernels, 4 D2H; at 1 byte a tick, latency 7
     workload = Workload(1000, (1, 1), (1,), (WorkloadKernel(duration_s=400 * NS), WorkloadKernel(duration_s=80 * NS)))
     device = make_device(h2d=link(latency=7), d2h=link(latency=7), copy=2, kernel=3)
-    stages = stages_of(depth_first(workload, 4, 3), device)
+    stages = stage_times(depth_first(workload, 4, 3), device)
     assert (stages.chunks, stages.streams, stages.copy_engines) == (4, 3, 2)
     assert [ticks(s) for s in (stages.h2d_s, stages.kernel_s, stages.d2h_s)] == [2007, 480, 1007]
     assert [ticks(s) for s in (stages.h2d_chunks_s, stages.d2h_chunks_s)] == [2000 + 4 * 7, 1000 + 4 * 7]
@@ -60,7 +60,7 @@ def test_the_formulas_agree_where_nothing_can_overlap() -> None:
     """One chunk on the ideal device: all of them but the asymptotic one give the serial time, which is the makespan."""
     device = load_device("ideal")
     schedule = one_stream(Workload(1 << 20, (4,), (4,), (WorkloadKernel(duration_s=100e-6),)))
-    predictions = published_of(stages_of(schedule, device))
+    predictions = published_of(stage_times(schedule, device))
     serial_s = simulate(schedule, device).makespan_s
     assert predictions.pop("simpleMultiCopy") < serial_s
     assert predictions == pytest.approx(dict.fromkeys(predictions, serial_s))

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from streamsim.analysis import published_of, stages_of, van_werkhoven_transfer
+from streamsim.analysis import published_of, stage_times, van_werkhoven_transfer
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import (
     DIRECTIONS,
@@ -640,7 +640,7 @@ def formulas(schedule: Schedule, device: Device, workload: Workload | None = Non
     one stream, or with calls that wait before its last work, overlaps nothing, and its user knows: it counts as one
     chunk, without copy engines. Pageable copies go at the pageable rate.
     """
-    stages = stages_of(schedule, device)
+    stages = stage_times(schedule, device)
     if schedule.pageable_names:
         pageable_s = _pageable_transfers_s(schedule, device, stages.chunks)
         stages = msgspec.structs.replace(stages, **pageable_s)
@@ -655,7 +655,7 @@ def formulas(schedule: Schedule, device: Device, workload: Workload | None = Non
 
 
 def _pageable_transfers_s(schedule: Schedule, device: Device, chunks: int) -> dict[str, float]:
-    """Return the transfer times of :class:`Stages` at the pageable rates."""
+    """Return the transfer times of :class:`StageTimes` at the pageable rates."""
     found = {}
     for name, link in (("h2d", device.h2d), ("d2h", device.d2h)):
         n_bytes = sum(op.bytes for op in schedule.ops if isinstance(op, Copy) and op.direction == name)
