@@ -4,8 +4,7 @@ Programs are simulated from coarse to fine:
 
 1. those whose numbers of chunks and streams lie a fixed ratio apart, with ever smaller ratios down to all programs, as
    long as half of the budget that is left allows it, or for all programs the whole;
-2. neighbours of the best programs and of the simplest one near the best, as long as they lead to better ones;
-3. on as many streams as the best program, numbers of chunks a sixteenth apart, and neighbours of the best there.
+2. neighbours of the best programs and of the simplest one near the best, as long as they lead to better ones.
 
 Programs of as many chunks share a bound: no way to issue them is faster (:mod:`streamsim.analysis.bounds`). What is
 more than 5 % slower by its bound is not simulated; this is the widest margin that results report. If the budget allows
@@ -43,7 +42,6 @@ from streamsim.search.searches import (
 
 USUAL = 4  # chunks and streams of examples and tutorials
 RATIOS = (4.0, 1.5, 1.12)  # of numbers in step 1
-APART = 1 / 16  # relative distance between numbers of chunks in step 3
 BEST_FEW = 4  # the number of best programs whose neighbours are tried
 
 
@@ -179,8 +177,6 @@ class GridSearch(Search[Config]):
         if not self.took:  # the budget is less than a few simulations need
             self.evaluate([min(rest, key=attrgetter("chunks"))])
         self._climb()
-        self.simulate(self.open_within(0, self._along(*self.best_few(1))))
-        self._climb()
 
     def _climb(self) -> None:
         """Try the neighbours of the best few and the simplest, a step in chunks, streams or both, while any is new."""
@@ -228,12 +224,6 @@ class GridSearch(Search[Config]):
             for streams in _around(sorted(self._at[chunks]), min(config.streams, chunks)):
                 yield from self._at[chunks][streams]
 
-    def _along(self, config: Config) -> Iterator[Config]:
-        """Yield configurations on as many streams (or the next more, or the most), with chunks a sixteenth apart."""
-        for chunks in _apart(self._numbers, 1 + APART):
-            streams = sorted(self._at[chunks])
-            yield from self._at[chunks][streams[_place(streams, min(config.streams, chunks))]]
-
 
 def _apart(numbers: Sequence[int], ratio: float) -> Iterator[int]:
     """Yield the first of sorted ``numbers``, and then each that is at least ``ratio`` times the latest."""
@@ -245,11 +235,6 @@ def _apart(numbers: Sequence[int], ratio: float) -> Iterator[int]:
 
 
 def _around(numbers: Sequence[int], number: int) -> Sequence[int]:
-    """Return the entry of sorted ``numbers`` at :func:`_place`, with the entries beside it."""
-    at = _place(numbers, number)
+    """Return the entry of sorted ``numbers`` that is ``number``, else the next larger or the last, and those beside."""
+    at = min(bisect_left(numbers, number), len(numbers) - 1)
     return numbers[max(0, at - 1) : at + 2]
-
-
-def _place(numbers: Sequence[int], number: int) -> int:
-    """Return the index of ``number`` in sorted ``numbers``, else of the next larger one, else of the last."""
-    return min(bisect_left(numbers, number), len(numbers) - 1)
