@@ -131,7 +131,7 @@ TOGETHER: dict[str, tuple[str, ...]] = {
     "a record that is made": ("test_figures",),
     "fits and comparisons of records": (
         *("test_accuracy", "test_calibrate", "test_program_compare", f"{PAGE}[validate]", f"{PAGE}[evidence]"),
-        *("test_campaign.py::test_schedules_are_measured", "test_campaign.py::test_the_hosts_calls_are_probed"),
+        "test_campaign.py::test_schedules_are_measured",
     ),
 }
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -159,123 +160,86 @@ NEED = {Key("device", "d"): 10 << 20, Key("pinned", "h"): 20 << 20}
 FIRST = an_entry(a_recipe(**ONE), (4.0,))
 
 
-def plan(**more: Any) -> Callable[[], object]:
-    return lambda: Plan("r.json.gz", **more)
+def scheduled(pattern: str, arguments: dict[str, Any]) -> Schedule:
+    return Recipe(pattern, arguments, sincos(8, 1), "x").schedule()
 
 
-REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "two of one key": (lambda: replayed([Planned("x", SMALL)] * 2, fake_gpu()[0], 1), "same key"),
-    "a suite that is none": (lambda: suite("fast"), "suite = 'fast': expected one of quick, standard, random"),
-    "a run of a suite that is none": (lambda: run(Plan("new.json.gz", suite="fast")), "suite = 'fast'"),
-    "a pattern that is none": (
-        lambda: Recipe("zigzag", {}, sincos(8, 1), "x").schedule(),
-        "pattern = 'zigzag': expected one of serial, ",
+def widths(kernel: Kernel) -> object:
+    return widths_of(find_kernel(kernel), kernel)
+
+
+def plan(**more: Any) -> Plan:
+    return Plan("new.json.gz", **more)
+
+
+TIMES = "has a time of more than 86400 s, which no clock shows"
+LONG, ODD = (
+    ("record", 0, 16, ((1e-6, 86_401.0, 2e-6),)),
+    r"^chain 'record': size = \S+: expected a whole number from 0 to ",
+)
+# A call, its arguments, and what it says.
+REFUSED: list[tuple[Callable[..., object], tuple[Any, ...], str]] = [
+    (lambda: replayed([Planned("x", SMALL)] * 2, fake_gpu()[0], 1), (), "same key"),
+    (suite, ("fast",), "suite = 'fast': expected one of quick, standard, random"),
+    (lambda: run(plan(suite="fast")), (), "suite = 'fast'"),
+    (scheduled, ("zigzag", {}), "pattern = 'zigzag': expected one of serial, "),
+    (scheduled, ("serial", {"streams": 2}), "arguments = "),
+    (scheduled, ("serial", {"chunks": 1 << 20}), r"^chunks = 1048576: \d+ calls, more than the 50000 that any run"),
+    (lambda: plan(suite="quick", front_ends=("cupy",)), (), "--front-end: only the suite programs has"),
+    (lambda: plan(suite=PROGRAMS, timelines=True), (), "--timelines: the programs of the suite programs"),
+    (lambda: plan(suite=PROGRAMS, kernels=("m.cu",)), (), "--kernels: the programs of the suite programs"),
+    (lambda: plan(suite="standard", count=3), (), "only the suites random and programs are drawn"),
+    (compare, (a_record(FIRST),), "no calibrated profile: give one with --device"),
+    (read_record, ("older.json.gz",), "schema_version = 2: this streamsim-validate reads 3;"),
+    (read_record, ("list.json.gz",), "is not a record"),
+    (read_record, ("bare.json.gz",), "missing required field"),
+    (read_record, ("none.json.gz",), r"none\.json\.gz: cannot read it: no such file or directory"),
+    *(
+        (read_samples, (Path(f"{name}.gz"),), "no calibration samples")
+        for name in ("plain", "object", "damaged", "torn")
     ),
-    "an argument that is none": (
-        lambda: Recipe("serial", {"streams": 2}, sincos(8, 1), "x").schedule(),
-        "arguments = ",
-    ),
-    "front ends of no programs": (
-        plan(suite="quick", front_ends=("cupy",)),
-        "--front-end: only the suite programs has",
-    ),
-    "time lines of programs": (plan(suite=PROGRAMS, timelines=True), "--timelines: the programs of the suite programs"),
-    "kernels of programs": (plan(suite=PROGRAMS, kernels=("m.cu",)), "--kernels: the programs of the suite programs"),
-    "a count of no drawn suite": (plan(suite="standard", count=3), "only the suites random and programs are drawn"),
-    "a record without a profile": (lambda: compare(a_record(FIRST)), "no calibrated profile: give one with --device"),
-    "an older record": (
-        lambda: read_record(Path("older.json.gz")),
-        "schema_version = 2: this streamsim-validate reads 3;",
-    ),
-    "a list": (lambda: read_record(Path("list.json.gz")), "is not a record"),
-    "a bare record": (lambda: read_record(Path("bare.json.gz")), "missing required field"),
-    "a missing record": (
-        lambda: read_record(Path("none.json.gz")),
-        r"none\.json\.gz: cannot read it: no such file or directory",
-    ),
-    **{
-        f"samples: {name}": (lambda name=name: read_samples(Path(name)), "no calibration samples")  # type: ignore[misc]
-        for name in ("plain.gz", "object.gz", "damaged.gz", "torn.gz")
-    },
-    **{
-        f"a tolerance: {text!r}": (lambda text=text: parse_tolerance(text), "--fail-if .*expected")  # type: ignore[misc]
+    *(
+        (parse_tolerance, (text,), "--fail-if .*expected")
         for text in ("", "p95 > 5", "p95 < 5%", "p95 > nan%", "mean > 5%")
-    },
-    "a time line before 0": (
-        lambda: Spans((0,), (-1,)),
-        r"^timeline: expected times from 0 to 86400000000000 ns$",
     ),
-    **{
-        f"wall_s of {seconds} s": (
-            lambda seconds=seconds: msgspec.structs.replace(FIRST, wall_s=(seconds,)),  # type: ignore[misc]
-            "has a time of more than 86400 s, which no clock shows; measure",
-        )
-        for seconds in (-1e308, 86_401.0, float("nan"))
-    },
-    "a probe of more than a day": (
-        lambda: Group(1, (("record", 0, 16, ((1e-6, 86_401.0, 2e-6),)),)),
-        r"^chain 'record': has a time of more than 86400 s",
+    (Spans, ((0,), (-1,)), r"^timeline: expected times from 0 to 86400000000000 ns$"),
+    *((partial(msgspec.structs.replace, FIRST, wall_s=(s,)), (), TIMES) for s in (-1e308, 86_401.0, float("nan"))),
+    (Group, (1, (LONG,)), f"^chain 'record': {TIMES}"),
+    *((Group, (1, (("record", size, 16, ()),)), ODD) for size in (-1, 10**400)),
+    (load_kernels, ("none_in_it.cu",), "has no kernel"),
+    (load_kernels, ("nothing.py",), "has no kernel"),
+    (load_kernels, ("exits.py",), "cannot be run: SystemExit: 3"),
+    (load_kernels, ("x.txt",), r"expected a \.cu file"),
+    (load_kernels, ("latin.cu",), r"latin\.cu: is not UTF-8 text"),
+    (function_of, ("mine.cu",), r"mine\.cu: expected a \.py file with a function kernels"),
+    (function_of, ("none.py",), r"none\.py: cannot read it"),
+    (function_of, ("nothing.py",), r"nothing\.py: has no function kernels; define kernels\(x, y\)"),
+    (function_of, ("number.py",), r"number\.py: has no function kernels"),
+    (function_of, ("exits.py",), r"exits\.py: cannot be run: SystemExit"),
+    (check_language, ("cupy", ("one.py", "other.py")), "2 files; give the one"),
+    (check_language, ("cuda-c++", ("m.cu",)), "in C.. are measured with their stand-in"),
+    (PythonRunner, ("pytorch",), r"--as pytorch: .*torch.*; pip install torch"),
+    (KernelSpec, ("", ""), "a kernel needs a name"),
+    (
+        widths,
+        (Kernel(1, "copy", 8, reads=(Region("a", 0, 20),)),),
+        "reads 20 bytes at 0 of 'a', expected a multiple of 1",
     ),
-    **{
-        f"a probe of the size {size}": (
-            lambda size=size: Group(1, (("record", size, 16, ()),)),  # type: ignore[misc]
-            r"^chain 'record': size = \S+: expected a whole number from 0 to ",
-        )
-        for size in (-1, 10**400)
-    },
-    **{
-        f"kernels: {name}": (lambda name=name: load_kernels(name), said)  # type: ignore[misc]
-        for name, said in {
-            "none_in_it.cu": "has no kernel",
-            "nothing.py": "has no kernel",
-            "exits.py": "cannot be run: SystemExit: 3",
-            "x.txt": r"expected a \.cu file",
-            "latin.cu": r"latin\.cu: is not UTF-8 text",
-        }.items()
-    },
-    **{
-        f"a function: {name}": (lambda name=name: function_of(name), said)  # type: ignore[misc]
-        for name, said in {
-            "mine.cu": r"mine\.cu: expected a \.py file with a function kernels",
-            "none.py": r"none\.py: cannot read it",
-            "nothing.py": r"nothing\.py: has no function kernels; define kernels\(x, y\)",
-            "number.py": r"number\.py: has no function kernels",
-            "exits.py": r"exits\.py: cannot be run: SystemExit",
-        }.items()
-    },
-    "two files of kernels": (lambda: check_language("cupy", ("one.py", "other.py")), "2 files; give the one"),
-    "kernels in C++": (lambda: check_language("cuda-c++", ("m.cu",)), "in C.. are measured with their stand-in"),
-    "PyTorch that is not there": (lambda: PythonRunner("pytorch"), r"--as pytorch: .*torch.*; pip install torch"),
-    "a kernel without a name": (lambda: KernelSpec("", ""), "a kernel needs a name"),
-    **{
-        f"regions: {said}": (lambda kernel=kernel: widths_of(find_kernel(kernel), kernel), said)  # type: ignore[misc]
-        for kernel, said in (
-            (
-                Kernel(1, "copy", 8, reads=(Region("a", 0, 20),)),
-                "reads 20 bytes at 0 of 'a', expected a multiple of 1 bytes",
-            ),
-            (
-                Kernel(1, "sincos", 8, writes=(Region("a", 0, 24),)),
-                "writes 24 bytes at 0 of 'a', expected a multiple of 4 bytes",
-            ),
-            (Kernel(1, "copy", 1, reads=(Region("a", 0, 1),) * 5), "reads has 5 regions, more than 4"),
-        )
-    },
-    "memory of the card": (
-        lambda: check_fits(NEED, 73 << 20, 20 << 20),
-        "10 MiB of device memory are needed and 9 MiB are free",
+    (
+        widths,
+        (Kernel(1, "sincos", 8, writes=(Region("a", 0, 24),)),),
+        "writes 24 bytes at 0 of 'a', expected a multiple",
     ),
-    "memory of the host": (
-        lambda: check_fits(NEED, 74 << 20, 19 << 20),
-        "20 MiB of host memory are needed and 19 MiB are free",
-    ),
-}
+    (widths, (Kernel(1, "copy", 1, reads=(Region("a", 0, 1),) * 5),), "reads has 5 regions, more than 4"),
+    (check_fits, (NEED, 73 << 20, 20 << 20), "10 MiB of device memory are needed and 9 MiB are free"),
+    (check_fits, (NEED, 74 << 20, 19 << 20), "20 MiB of host memory are needed and 19 MiB are free"),
+]
 
 
-@pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED)
-def test_a_value_is_refused_in_one_line(make: Callable[[], object], message: str) -> None:
+@pytest.mark.parametrize(("call", "arguments", "message"), REFUSED)
+def test_a_value_is_refused_in_one_line(call: Callable[..., object], arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        make()
+        call(*arguments)
     assert "\n" not in str(caught.value)
 
 

@@ -168,7 +168,7 @@ __device__ unsigned taken[LAUNCHES], ended[LAUNCHES];
 // all blocks together have, of which each takes one after another: where some find no room at once, the others do the
 // work. One thread keeps the time and the other warps ask whether it is over, again and again, which takes issue slots
 // from what runs beside them, as kernels do, but not from that thread, as warps would that do nothing but compute.
-// `parameter`: nanoseconds of a slice, slices of a block, and the number of the launch: Busy in launches.py.
+// `parameter`: nanoseconds of a slice, slices of a block, and the number of the launch: Busy in kernels.py.
 // Bounded so that as many threads are resident as the card has (2048 a multiprocessor at most).
 extern "C" __global__ void __launch_bounds__(256, 8) streamsim_spin(const Arrays a) {
     __shared__ Stopwatch stopwatch;
