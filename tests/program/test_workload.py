@@ -270,7 +270,7 @@ def test_a_workload_file_takes_what_the_command_line_takes() -> None:
     kernels = [
         "0.57ms,9us@1/256",
         { name = "scale", duration_s = "4ms", threads = "64Ki", latency_s = "3us", points = ["9us@50%"], fill = "50%" },
-        0.004,
+        0.004
     ]
     """
     workload = parse_workload(text)
