@@ -21,6 +21,7 @@ from streamsim.transform.scenario import Scenario
 # Staging a copy of so many bytes flushes a core's own caches. What the host does behind it takes so many times as long
 # for so long: 1.6 to 2.2 times a step in four pairs of programs, pageable and pinned, on an H100.
 FLUSHING_BYTES, COLD, COLD_S = 1 << 20, 2.0, 160e-6
+PASSED_ON_S = 20e-6  # in which the host makes its next call: programs that load other data took 40 us and more
 ALLOCATIONS = ("cudaMalloc", "cudaFree", "hipMalloc", "hipFree", "cudaHostAlloc", "hipHostMalloc")
 MEMSET = "memset"  # how recordings name one
 SLOW_TIMES, SLOW_S, LEAST_CALLS = 10, 20e-6, 3
@@ -109,7 +110,8 @@ def bounced(schedule: Schedule) -> set[int]:
     """Return the copies back, and the copies to the card behind them, that may carry the same bytes.
 
     They are those of a program in one stream that names no memory: a copy back for which the host waits, then one of as
-    many bytes to the card, and no kernel in between. There are none if most of what goes to the card did not come back.
+    many bytes to the card, with no kernel in between, and no time in which the host makes other data. There are none if
+    most of what goes to the card did not come back.
     """
     if len(working_streams(schedule)) != 1:
         return set()
@@ -117,8 +119,8 @@ def bounced(schedule: Schedule) -> set[int]:
     back, on_its_way = list[int](), list[int]()  # since the last kernel, with and without the host waiting
     has_run = False
     for i, op in enumerate(schedule.ops):
-        if isinstance(op, Kernel):
-            back, on_its_way, has_run = [], [], True
+        if isinstance(op, Kernel) or (isinstance(op, HostWork) and op.duration_s > PASSED_ON_S):
+            back, on_its_way, has_run = [], [], has_run or isinstance(op, Kernel)
         elif isinstance(op, Synchronize):
             back, on_its_way = back + on_its_way, []
         elif isinstance(op, Copy) and op.direction == "h2d":
