@@ -69,11 +69,6 @@ class RecordingCosts(NamedTuple):
     most: HostCosts
     how: str
 
-    @property
-    def is_known(self) -> bool:
-        """True if the least and the most cost are equal."""
-        return self.least == self.most
-
 
 def costs_of(recording: Recording, device: Device) -> RecordingCosts:
     """Return the cost of a recording, and how it is known."""

@@ -188,7 +188,7 @@ def without_recording(
             return Unrecorded(program, predicted_s, predicted_s, predicted_s, "fitted to the time given", untraced_s)
         why = f"{format_seconds(untraced_s)} {fitted}; taken instead: "
     program, predicted_s, _ = predicted(costs.likely)
-    ends = [predicted_s if costs.is_known else predicted(cost)[1] for cost in (costs.least, costs.most)]
+    ends = [predicted_s if cost == costs.likely else predicted(cost)[1] for cost in (costs.least, costs.most)]
     low, high = min(predicted_s, *ends), max(predicted_s, *ends)
     return Unrecorded(program, predicted_s, low, high, f"{why}{costs.how}", untraced_s, untraced_s is None)
 

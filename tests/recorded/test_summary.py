@@ -13,6 +13,8 @@ from made_recordings import PINNED_IN, call, copy, kernel, kineto, pipeline, spa
 
 from streamsim.program import HostWork, Synchronize
 from streamsim.recorded import (
+    NONE,
+    CallKind,
     CopyDirection,
     RecordedCardUse,
     RecordedReason,
@@ -182,6 +184,15 @@ def recordings(draw: st.DrawFn) -> Recording:
     for (start, took), thread, correlation, name in calls:
         row = {"start_ns": [start], "end_ns": start + took, "process": 1, "correlation": correlation}
         builder.add("calls", {**row, "name": builder.name(name), "pid": 1, "tid": thread})
+        mark = {
+            "process": [1],
+            "correlation": correlation,
+            "pid": 1,
+            "context": 0,
+            "stream_id": draw(st.integers(0, 1)),
+        }
+        mark |= {"event": draw(st.integers(0, 1)), "recorded": draw(st.integers(-1, 9))}
+        builder.add("records" if name == "cudaEventRecord" else "waits", mark)
     kinds = st.sampled_from((WorkKind.COPY, WorkKind.KERNEL, WorkKind.MEMSET))
     work = draw(st.lists(st.tuples(times, st.integers(0, 1), st.integers(0, 9), kinds), min_size=1, max_size=12))
     for (start, took), card, correlation, kind in work:
@@ -190,6 +201,23 @@ def recordings(draw: st.DrawFn) -> Recording:
         where = {"device": card, "pid": 1, "context": card, "stream_id": draw(st.integers(0, 1))}
         builder.add("work", {**row, **where, "name": builder.name("w"), "direction": direction})
     return builder.recording()
+
+
+@examples(50)
+@given(recordings())
+def test_rows_are_in_order_and_refer_to_what_is_there(recording: Recording) -> None:
+    calls, work = recording.calls, recording.work
+    for table in (calls, work, recording.annotations, recording.pages):
+        assert (np.diff(table.start_ns) >= 0).all()
+        assert (table.end_ns >= table.start_ns).all()
+    for column, there in (
+        *((work.call, calls), (work.card, recording.cards), (work.stream, recording.streams)),
+        *((work.name, recording.names), (calls.name, recording.names), (calls.thread, recording.threads)),
+        *((calls.stream, recording.streams), (calls.record, calls)),
+    ):
+        assert ((column >= NONE) & (column < len(there))).all()
+    assert (np.concatenate([work.card, work.name, calls.name, calls.thread]) >= 0).all()
+    assert set(calls.kind[calls.record[calls.record >= 0]].tolist()) <= {CallKind.RECORD}
 
 
 def ticks(card: RecordedCardUse, recording: Recording) -> list[set[int]]:
