@@ -217,17 +217,18 @@ class Program:
 
     def device(self, name: str, size: int | str) -> Memory:
         """Return a new buffer of ``size`` on the card. Raises InputError for a name that another buffer has."""
-        return self._buffer(name, size, "device")
+        return self.buffer(name, size, "device")
 
     def pinned(self, name: str, size: int | str) -> Memory:
         """Return a new buffer in pinned (page-locked) host memory; see :meth:`device`."""
-        return self._buffer(name, size, "pinned")
+        return self.buffer(name, size, "pinned")
 
     def pageable(self, name: str, size: int | str) -> Memory:
         """Return a new buffer in pageable host memory; see :meth:`device`."""
-        return self._buffer(name, size, "pageable")
+        return self.buffer(name, size, "pageable")
 
-    def _buffer(self, name: str, size: int | str, kind: MemoryKind) -> Memory:
+    def buffer(self, name: str, size: int | str, kind: MemoryKind) -> Memory:
+        """Return a new buffer in memory of a ``kind``; see :meth:`device`."""
         buffer = Buffer(name, _read(parse_bytes, size, f"size of {name}"), kind)
         if name in self._buffers:
             raise InputError(f"name = {name!r}: another buffer has this name; rename one")
@@ -290,7 +291,7 @@ class _ChunkedProgram:
 
     def __init__(self, workload: Workload, loop: ChunkLoop, turns: Turns, is_pageable: bool, is_blocking: bool) -> None:
         self.program, self._loop, self._turns, self._is_blocking = Program(), loop, turns, is_blocking
-        self._on_host = self.program.pageable if is_pageable else self.program.pinned
+        self._memory: MemoryKind = "pageable" if is_pageable else "pinned"
         cut = workload.in_chunks(turns.chunks)
         self._parts = cut.cut(turns.chunks)
         inputs = self._arrays("in", [part.inputs for part in self._parts], turns.slots)
@@ -324,7 +325,7 @@ class _ChunkedProgram:
         ``slots``: the chunks that the card holds at a time, in buffers of their own; None: all, in one buffer.
         """
         starts = [*accumulate(sizes, initial=0)]
-        self._on_host(f"h_{name}", starts[-1])
+        self.program.buffer(f"h_{name}", starts[-1], self._memory)
         if slots is None:
             self.program.device(f"d_{name}", starts[-1])
             places = [(f"d_{name}", start) for start in starts]

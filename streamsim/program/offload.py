@@ -25,7 +25,7 @@ from streamsim.errors import InputError
 from streamsim.program.builder import Memory, Program, Stream
 from streamsim.program.config import HOST_MEMORIES, HostMemory
 from streamsim.program.layers import Layers, LayerStep
-from streamsim.program.schedule import Schedule
+from streamsim.program.schedule import MemoryKind, Schedule
 from streamsim.text import shown
 
 
@@ -140,12 +140,9 @@ class _OffloadProgram:
         self._items = len(self._streamed) * (1 if layers.direction == "both" else layers.passes)
         self._held: list[int | None] = [None] * self.slots
         self._coming = set[int]()
-        on_host = self.program.pageable if config.memory == "pageable" else self.program.pinned
         streamed = sorted(self._streamed)
-        self._host = {n: on_host(f"h_{self.steps[n].name}", self.steps[n].weight_bytes) for n in streamed}
-        self.at_home = {
-            n: self.program.device(f"d_{self.steps[n].name}", self.steps[n].weight_bytes) for n in sorted(self.stay)
-        }
+        self._host = {n: _weights(self.program, self.steps[n], config.memory) for n in streamed}
+        self.at_home = {n: _weights(self.program, self.steps[n], "device") for n in sorted(self.stay)}
         largest = max((self.steps[number].weight_bytes for number in self._streamed), default=0)
         self.buffers = [self.program.device(f"buffer {slot}", largest) for slot in range(self.slots)]
         self.activations = activations(self.program, config.reserve_bytes)
@@ -180,6 +177,11 @@ def launch(stream: Stream, step: LayerStep, is_backward: bool, weights: Memory, 
         stream.kernel(op.duration_s, op.name, reads=read, writes=activations, **fields)
 
 
+def _weights(program: Program, step: LayerStep, kind: MemoryKind) -> Memory:
+    """Return new memory for the weights of a layer."""
+    return program.buffer(f"{'d' if kind == 'device' else 'h'}_{step.name}", step.weight_bytes, kind)
+
+
 def activations(program: Program, n_bytes: int) -> tuple[Memory, ...]:
     """Return the memory on the card that is reserved for activations; empty if there is none."""
     return (program.device("activations", n_bytes),) if n_bytes else ()
@@ -194,8 +196,7 @@ def one_by_one(layers: Layers, memory: HostMemory = "pageable", reserve_bytes: i
     check_choice("memory", memory, HOST_MEMORIES)
     program = Program()
     stream, steps = program.stream(), layers.steps
-    on_host = program.pageable if memory == "pageable" else program.pinned
-    hosts = [on_host(f"h_{step.name}", step.weight_bytes) for step in steps]
+    hosts = [_weights(program, step, memory) for step in steps]
     buffer = program.device("buffer 0", max(step.weight_bytes for step in steps))
     reserved = activations(program, reserve_bytes)
     for number, is_backward in layers.turns * layers.passes:
@@ -212,9 +213,8 @@ def loading(layers: Layers, config: Offload) -> Schedule | None:
     stream = program.stream()
     for number in sorted(config.numbers(layers)):
         step = layers.steps[number]
-        on_host = program.pageable if config.memory == "pageable" else program.pinned
-        source = on_host(f"h_{step.name}", step.weight_bytes)
-        stream.copy_in(program.device(f"d_{step.name}", step.weight_bytes), source)
+        source = _weights(program, step, config.memory)
+        stream.copy_in(_weights(program, step, "device"), source)
     if not config.resident:
         return None
     program.synchronize()
