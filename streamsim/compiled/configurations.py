@@ -89,6 +89,7 @@ queue_of, reset_after_wait, runs_on = map(rule, (rules.queue_of, rules.reset_aft
 turn_surcharge, work_surcharge = map(rule, (rules.turn_surcharge, rules.work_surcharge))
 CALLED_OWN, CALLED_RECORD, CALLED_WAIT = rules.OWN_WORK, rules.RECORD, rules.WAIT
 Jobs = tuple[int, int, int, int, int]
+Row = tuple[int, ...]
 
 PREPARE, ISSUE, RECORD, WAIT, OPEN, JOIN = range(6)
 
@@ -128,37 +129,33 @@ class _LoopRows:
         self._has_kernels = kernels > 0
         kernels += copies_in
         self._jobs = dict(zip(STAGES, pairwise((0, copies_in, kernels, kernels + copies_out)), strict=True))
-        self.passes: list[tuple[int, ...]] = []
-        self.bodies: list[tuple[int, ...]] = []
-        self.steps: list[tuple[int, ...]] = []
+        self.passes: list[Row] = []
+        self.bodies: list[Row] = []
+        self.steps: list[Row] = []
 
     def add(self, loop: ChunkLoop) -> tuple[int, int]:
         """Add a loop; return its first pass, and the pass behind its last."""
         first = len(self.passes)
         opens, joins = ([], []) if loop.roles else ([_row(OPEN)], [_row(JOIN)])
         if self._once_in:
-            self._once(_row(ISSUE, 0, 0, self._once_in), *opens)
+            self._pass([([_row(ISSUE, 0, 0, self._once_in), *opens], False)], once=True)
         for number, bodies in enumerate(loop.passes):
-            begins = len(self.bodies)
-            for body in bodies:
-                self._body(list(self._steps(body, loop)), body.follows)
-            follows = any(body.follows for body in bodies)
-            self.passes.append((begins, len(self.bodies), False, follows, self._has_kernels and number > 0))
+            rows = [(list(self._steps(body, loop)), body.follows) for body in bodies]
+            self._pass(rows, later=self._has_kernels and number > 0)
         if self._once_out:
-            stream = loop.ends[0] if loop.ends else 0
-            self._once(*joins, _row(ISSUE, stream, self._once_in, self._once_in + self._once_out))
+            stream, end = loop.ends[0] if loop.ends else 0, self._once_in + self._once_out
+            self._pass([([*joins, _row(ISSUE, stream, self._once_in, end)], False)], once=True)
         return first, len(self.passes)
 
-    def _once(self, *steps: tuple[int, ...]) -> None:
-        """Add a pass of one round."""
-        self._body(list(steps), False)
-        self.passes.append((len(self.bodies) - 1, len(self.bodies), True, False, False))
+    def _pass(self, bodies: Sequence[tuple[list[Row], bool]], once: bool = False, later: bool = False) -> None:
+        """Add a pass: the steps of each body, and whether it follows. ``once``, ``later``: see PASS."""
+        first = len(self.bodies)
+        for steps, follows in bodies:
+            self.bodies.append((len(self.steps), len(self.steps) + len(steps), follows))
+            self.steps += steps
+        self.passes.append((first, len(self.bodies), once, any(follows for _, follows in bodies), later))
 
-    def _body(self, steps: list[tuple[int, ...]], follows: bool) -> None:
-        self.bodies.append((len(self.steps), len(self.steps) + len(steps), follows))
-        self.steps += steps
-
-    def _steps(self, body: Body, loop: ChunkLoop) -> Iterator[tuple[int, ...]]:
+    def _steps(self, body: Body, loop: ChunkLoop) -> Iterator[Row]:
         for step in body.steps:
             if isinstance(step, Prepare):
                 yield _row(PREPARE)
@@ -177,7 +174,7 @@ def _row(
     event: int = 0,
     distance: Distance = 0,
     between: bool = False,
-) -> tuple[int, ...]:
+) -> Row:
     return does, stream, begin, end, event, BUFFERS if distance == "buffers" else distance, between
 
 

@@ -1,10 +1,9 @@
 """The records of whole numbers on which the compiled loop works, and lowered schedules as such records.
 
-Every number is an int64, or fits into one. :func:`fits` says for which programs this is enough.
+Every number is an int64, or fits into one. :func:`flatten` leaves out programs for which this is not enough.
 """
 
 from collections import namedtuple
-from collections.abc import Iterable
 from dataclasses import astuple, fields
 from typing import Any
 
@@ -200,14 +199,6 @@ def most_ticks(cost: OpCost, overhead: int) -> int:
     return latency - -cost.units // rate.shared + cost.call + overhead
 
 
-def fits(launch: int, ops: int, costs: Iterable[OpCost], overhead: int) -> bool:
-    """Return whether the ticks of ``ops`` ops with these costs fit into an int64, whatever they wait for.
-
-    ``launch``: ticks of the launch, and of all calls that have costs of their own.
-    """
-    return launch + ops * max(most_ticks(cost, overhead) for cost in costs) <= LARGEST
-
-
 def cost_row(cost: OpCost, number: int = 0) -> tuple[Any, ...]:
     """Return a cost as a record; ``number``: the number of its kernel's name in a workload, from 1."""
     rate = cost.rate
@@ -218,8 +209,9 @@ def cost_row(cost: OpCost, number: int = 0) -> tuple[Any, ...]:
 
 def flatten(lowered: Lowered) -> LoopArguments | None:
     """Return a lowered schedule as records, or None if its ticks exceed an int64."""
-    device = lowered.device
-    if not fits(lowered.launch + sum(lowered.call), len(lowered.kind), lowered.costs, overhead_of(device)):
+    device, overhead = lowered.device, overhead_of(lowered.device)
+    most = max(most_ticks(cost, overhead) for cost in lowered.costs)  # whatever the ops wait for
+    if lowered.launch + sum(lowered.call) + len(lowered.kind) * most > LARGEST:
         return None
     ops = np.zeros(len(lowered.kind), OP)
     ops["after"] = lowered.after
