@@ -104,11 +104,6 @@ class Loss:
         return self.worth_s if self.best is None else self.best.saved_s()
 
     @property
-    def remedied(self) -> Scenario | None:
-        """The schedule and the device with the best change; None without one."""
-        return None if self.best is None else self.best.made.case.scenario
-
-    @property
     def remedy(self) -> str:
         """The best change in words, or why there is none."""
         if self.best is not None:

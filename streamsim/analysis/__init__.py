@@ -57,7 +57,6 @@ from streamsim.analysis.losses import (
     Key,
     Removals,
     has_few_connections,
-    in_turn,
     limits_of,
     loads_of,
     mean_gains,

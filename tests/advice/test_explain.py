@@ -30,7 +30,7 @@ from strategies import (
 )
 
 from streamsim.advice import Explanation, explain
-from streamsim.analysis import BEHIND, CAUSES, KEYS, LIMITS, Removals, in_turn, mean_gains, without_latencies
+from streamsim.analysis import BEHIND, CAUSES, KEYS, LIMITS, Removals, mean_gains, without_latencies
 from streamsim.device import Device, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
@@ -381,13 +381,6 @@ def test_the_split_is_the_mean_over_all_orders_that_make_sense(count: int, data:
             expected[key] += Fraction(gain, len(orders))
     masks = {sum(1 << keys.index(key) for key in subset): time for subset, time in v.items()}
     assert mean_gains(keys, dict(sorted(masks.items()))) == expected
-
-
-@given(st.permutations([key for key in KEYS if key not in LIMITS]))
-def test_an_order_of_removal_keeps_what_comes_behind(keys: list[Any]) -> None:
-    order = in_turn(keys)
-    assert sorted(order) == sorted(keys)
-    assert all(order.index(first) < order.index(second) for second, first in BEHIND.items())
 
 
 def amounts(schedule: Schedule, device: Device) -> list[tuple[Any, ...]]:

@@ -198,23 +198,6 @@ def test_pinned_the_host_finds_its_caches_warm(
     assert found == pytest.approx([7.0, 5.0, 5.0, *left_us, 9.0])
 
 
-@pytest.mark.parametrize(("own", "left_us"), [(HostWork(80e-6, "load"), 40.0), (HostWork(1.1e-3), 80.0)])
-def test_pinned_a_programs_own_work_takes_what_it_took(own: HostWork, left_us: float) -> None:
-    """With a name, or longer than 1 ms; the caches are warm the sooner for it: of 80 us behind 80, half or nothing."""
-    copied = Copy("h2d", MIB, 1, Region("host", 0, MIB))
-    calls = (own, HostWork(80e-6), kernel(1, 5, call_s=0.0))
-    schedule = program(copied, *calls, streams=1, buffers=(Buffer("host", MIB, "pageable"),))
-    work = [op for op in pinned(schedule).ops if isinstance(op, HostWork)]
-    assert work[0] == own
-    assert work[1].duration_s == pytest.approx(left_us * 1e-6)
-
-
-def test_pinned_a_program_that_was_not_recorded_works_as_long_as_it_says() -> None:
-    copied = Copy("h2d", MIB, 1, Region("host", 0, MIB))
-    schedule = program(copied, HostWork(80e-6), kernel(1, 5), streams=1, buffers=(Buffer("host", MIB, "pageable"),))
-    assert pinned(schedule).ops == schedule.ops
-
-
 def test_pinned_calls_of_known_cost_find_their_caches_warm() -> None:
     schedule = program(
         Copy("h2d", MIB, 1, Region("host", 0, MIB)),
