@@ -31,6 +31,9 @@ class Absent(ModuleType):
     def __call__(self, *_: object, **__: object) -> "Absent":
         return self
 
+    def __or__(self, _: object) -> "Absent":
+        return self
+
     def __mro_entries__(self, _: tuple[type, ...]) -> tuple[type, ...]:
         return ()
 

@@ -78,15 +78,6 @@ def test_no_room_is_one_line_and_nothing_is_half_there(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_device_that_is_full_is_one_line(here: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
-    command, out = COMMANDS[name]
-    (here / out).symlink_to("/dev/full")
-    assert main([*command, out]) == 2
-    said = complaint(capsys)
-    assert "no space left on device" in said
-
-
-@pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("where", ["read-only", "s.json", "missing", "/proc"])
 def test_a_folder_that_takes_no_file_is_one_line(
     here: Path, capsys: pytest.CaptureFixture[str], name: str, where: str

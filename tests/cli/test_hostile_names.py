@@ -141,16 +141,6 @@ def test_no_control_character_of_a_file_is_printed(name: str) -> None:
     assert cut(printable(name)) in "".join(said("predict", "schedule.json", "--device", "card.toml").split())
 
 
-@pytest.mark.parametrize("command", [c for c in TABLES if c[0] in ("predict", "explain", "check")])
-def test_the_same_files_are_data_in_json(command: tuple[str, ...]) -> None:
-    """JSON escapes by itself, and gives the name back."""
-    files(CLIPBOARD)
-    text = said(*command, "--json")
-    assert not unsafe(text)
-    if text.startswith("{"):
-        assert json.loads(text)
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_belongs_into_a_file_holds_the_name_and_no_control_character(name: str) -> None:
     files(name)

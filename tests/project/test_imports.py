@@ -105,7 +105,7 @@ def test_nothing_read_is_ever_executed() -> None:
         }
         assert not called & {"eval", "exec", "compile", "__import__"}, path
         roots = {name.split(".")[0] for name in imports(path)}
-        runs = {"subprocess"} if path.name == "fetch_pyodide.py" else set()  # npm and pip, with arguments of its own
+        runs = {"subprocess"} if path.name == "playground.py" else set()  # npm and pip, with arguments of its own
         assert roots & {"pickle", "marshal", "shelve", "yaml", "subprocess", "runpy", "ctypes"} == runs, path
 
 
