@@ -40,7 +40,6 @@ from streamsim.device.profile import (
     EFFECTS,
     HOST_TIMES,
     IN_LOOPS,
-    LARGEST_RATIO,
     MOST_CONNECTIONS,
     PYTORCH,
     SHAPES,

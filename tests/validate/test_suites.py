@@ -1,26 +1,61 @@
 """Laws of the suites."""
 
+from __future__ import annotations
+
 import random
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing, nullcontext
 from functools import cache
+from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 import pytest
+from effort import examples
+from fake_arrays import CALL_S, ROUND_S, Card, CuPyArray, Tensor, installed
+from fake_cuda import fake_gpu
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import make_device
 
 import streamsim_validate.suites as suites
-from streamsim.device import load_device
+from streamsim.code import LANGUAGES
+from streamsim.device import LINEAR, load_device
+from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program import Copy, Schedule, Workload, depth_first
+from streamsim.program import Copy, Schedule, Synchronize, Workload, depth_first
+from streamsim_validate.compare import compare
 from streamsim_validate.gpu import buffers_of
 from streamsim_validate.gpu.kernels import PERIOD
 from streamsim_validate.gpu.memory import run_reference
-from streamsim_validate.records import Recipe, digest
+from streamsim_validate.records import (
+    CHUNK_ROUND,
+    LINEAR_ROUND,
+    LINK_PAIR,
+    PROGRAMS,
+    STAND_IN,
+    Entry,
+    Recipe,
+    digest,
+    finish,
+    journal_path,
+    key_of,
+    read_record,
+)
+from streamsim_validate.run import Plan, Planned, campaign, measure, programs, run
+from streamsim_validate.run.campaign import measure_plan, planned_programs
+from streamsim_validate.run.measuring import Ready
+from streamsim_validate.run.programs import LinkMeter, Programs
 from streamsim_validate.suites import (
     CONNECTIONS,
     MI,
     MOST_BYTES,
+    drawn_programs,
     random_recipes,
     suite,
 )
@@ -48,9 +83,6 @@ def test_however_a_workload_is_cut_its_output_is_that_of_the_program_in_one_chun
             (want,) = run_reference(depth_first(recipe.workload, 1, 1)).values()
             (found,) = run_reference(schedules()[recipe.key]).values()
             assert np.array_equal(found.bytes, want.bytes), recipe.key
-
-
-# Laws of the suite that is drawn from a seed.
 
 
 RECIPES = random_recipes(1, 400)
@@ -129,3 +161,200 @@ def test_it_fits_a_small_card_and_is_soon_measured() -> None:
             assert sum(size for key, size in need.items() if (key.memory == "device") == on_card) <= MOST_BYTES
         if len(schedule) < 150:
             assert simulate(schedule, h200).makespan_s < 20e-3, recipe.key
+
+
+# The suite of programs
+
+
+@examples(20)
+@given(st.integers(0, 1 << 63), st.integers(1, 60))
+def test_a_seed_gives_the_same_programs_and_more_begin_with_the_fewer(seed: int, count: int) -> None:
+    found = drawn_programs(seed, count)
+    assert drawn_programs(seed, 60)[:count] == found
+    assert len({key_of(name, drawn.of(name)) for drawn in found for name in LANGUAGES}) == count * len(LANGUAGES)
+    for drawn in found:
+        numbers = drawn.recipe.arguments
+        assert numbers["chunks"] in suites.CHUNKS
+        assert int(numbers.get("streams", 1)) in suites.STREAMS
+        assert int(numbers.get("buffers", 1)) <= int(numbers["chunks"])
+        assert drawn.plain.arguments == numbers
+        assert drawn.plain.workload.elements in suites.ELEMENTS
+        assert {kernel.name for kernel in drawn.plain.workload.kernels} == {STAND_IN}
+        assert (drawn.recipe.workload.elements or 0) * drawn.recipe.workload.inputs[
+            0
+        ] == 4 * drawn.plain.workload.elements
+        assert (drawn.recipe.effect == LINEAR) == (drawn.recipe.workload.kernels[0].name == LINEAR)
+
+
+class Emulated:
+    """A library on the clock of the stand-ins: each of its calls, and each launch of a chain, is one of theirs."""
+
+    version = "a library of nobody"
+
+    def __init__(self, name: str, library: Card) -> None:
+        self.name, self._library = name, library
+
+    def _call(self, *_: object) -> None:
+        self._library.log.append(("call",))
+
+    copy_in = copy_out = kernel = other = linear = record = wait = synchronize = _call
+
+    def entered(self, _turn: int) -> Any:
+        self._call()
+        return nullcontext()
+
+    def chain_s(self, launch: Callable[[Any, Any], object], floats: int, length: int) -> float:
+        zeros = np.zeros(floats, np.float32)
+        card = self._library
+        x, y = (
+            CuPyArray(card, zeros.copy()) if self.name == "cupy" else Tensor(card, zeros.copy(), True) for _ in "xy"
+        )
+        begin_s = time.perf_counter()
+        for _ in range(length):
+            launch(x, y)
+        card.cuda.deviceSynchronize()
+        return time.perf_counter() - begin_s
+
+
+class FakeLayers:
+    """In place of linear layers: one operation for each, as the stand-ins count them."""
+
+    def __init__(self, _features: int, layers: int) -> None:
+        self._layers = layers
+
+    def __call__(self, x: Any, y: Any) -> None:
+        for _ in range(1 + self._layers):
+            self.layer(x, y)
+
+    def layer(self, x: Any, y: Any) -> None:
+        sys.modules["torch"].special.legendre_polynomial_p(x, 3, out=y)
+
+    last = layer
+
+
+FEW_BYTES = msgspec.structs.replace(  # no link is timed here
+    LINK_PAIR, ops=(Copy("h2d", 4096, 1), Copy("d2h", 4096, 2), Synchronize())
+)
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> Card:
+    found = installed(monkeypatch)
+    monkeypatch.setattr(suites, "ELEMENTS", (2048,))
+    monkeypatch.setattr(suites, "FEATURES", (32,))
+    monkeypatch.setattr(suites, "WORK", (2, 3))
+    monkeypatch.setattr(programs, "installed_libraries", lambda _: [Emulated(n, found) for n in ("cupy", "pytorch")])
+    monkeypatch.setattr(programs, "LinearLayers", FakeLayers)
+    monkeypatch.setattr(programs, "LINK_PAIR", FEW_BYTES)
+    monkeypatch.setenv("PATH", "")  # no nvcc
+    return found
+
+
+def measured(items: list[Planned]) -> dict[str, Entry]:
+    found: list[Entry] = []
+    with closing(Programs.probed(fake_gpu()[0])) as runner:
+        assert measure(items, runner, 3, on_entry=found.append) == found
+    return {entry.key: entry for entry in found}
+
+
+@pytest.mark.usefixtures("library")
+def test_every_program_is_verified_and_has_its_kernels_and_its_host_beside_it() -> None:
+    """A launch takes a call and its rounds of its floats; a chunk's calls are three, and one enters the stream."""
+    items = planned_programs(7, 14)
+    found = measured(items)
+    assert {item.language for item in items} == set(LANGUAGES)
+    for item in items:
+        entry = found[item.key]
+        assert entry.program is not None
+        assert entry.program.language == item.language
+        if item.language == "cuda-c++":
+            assert entry.status.startswith("skipped: no nvcc to compile it with; install the CUDA toolkit")
+            continue
+        assert (entry.status, entry.verified, len(entry.wall_s)) == ("ok", True, 3)
+        assert entry.paces_s == pytest.approx((4 * CALL_S,) * 3)
+        assert entry.build() == item.schedule
+        assert entry.recipe is not None
+        workload, chunks = entry.recipe.workload, int(entry.recipe.arguments["chunks"])
+        rows = workload.elements or 0
+        is_linear = workload.kernels[0].name == LINEAR
+        rounds, floats = (3, workload.inputs[0] // 4) if is_linear else (workload.kernels[0].parameter, 1)
+        for times, size in ((entry.program.kernels_s, rows), (entry.program.chunks_s, -(-rows // chunks))):
+            expected = CALL_S + rounds * ROUND_S * size * floats
+            assert times == pytest.approx((expected,) * len(workload.kernels), rel=1e-3)
+        # nothing overlaps on the stand-ins: all calls but those that enter, and all rounds
+        least = chunks * (2 + len(workload.kernels)) * CALL_S + len(workload.kernels) * rounds * ROUND_S * rows * floats
+        assert min(entry.wall_s) >= least
+
+
+def test_each_run_of_a_program_stands_between_two_rounds_of_one_stream(
+    library: Card, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take 1, 2, 3 ... s, and a copy each way at once 10 s more than the round that comes next.
+
+    Three runs that are verified, the serial one and one that warms up have ten of them. Linear layers have rounds of
+    such a layer beside them.
+    """
+    rounds = count(1)
+    kinds: list[str] = []
+    took_s = 0.0
+
+    def one_round(_library: object, kind: str, _clock: object, in_one_stream: bool = False) -> float:
+        nonlocal took_s
+        assert in_one_stream
+        kinds.append(kind)
+        library.log.append(("pace",))
+        took_s = next(rounds)
+        return took_s
+
+    monkeypatch.setattr(programs, "time_round", one_round)
+    monkeypatch.setattr(LinkMeter, "both_s", lambda _: took_s + 11)
+    for language in ("cupy", "pytorch"):
+        (entry,) = measured(planned_programs(7, 1, (language,))).values()
+        first = len(kinds) - 2 * len(entry.wall_s)
+        assert entry.program is not None
+        assert entry.program.pace == kinds[-1] == (LINEAR_ROUND if language == "pytorch" else CHUNK_ROUND)
+        assert entry.program.run_links_s == tuple(first + 2 * k + 11.5 for k in range(len(entry.wall_s)))
+        assert entry.paces_s == tuple(first + 2 * k + 1.5 for k in range(len(entry.wall_s)))
+        assert len(entry.issue_s) == len(entry.paces_s) == len(entry.wall_s)
+        assert all(issue_s <= wall_s for issue_s, wall_s in zip(entry.issue_s, entry.wall_s, strict=True))
+    assert len(entry.wall_s) * 2 + 10 == len(kinds) / 2
+
+
+@pytest.mark.parametrize("language", ["cuda-c++", "pytorch"])
+def test_a_language_that_is_asked_for_must_be_here(
+    language: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(programs, "find_spec", lambda _: None)
+    plan = Plan(str(tmp_path / "r.json.gz"), suite=PROGRAMS, front_ends=(language,))
+    with pytest.raises(InputError, match=rf"^--front-end {language.replace('+', '.')}: .* leave it out"):
+        run(plan)
+
+
+def test_an_interrupted_run_of_programs_measures_the_others_only(
+    library: Card, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = Plan(str(tmp_path / "r.json.gz"), suite=PROGRAMS, seed=7, count=4, repeats=2, front_ends=("cupy", "pytorch"))
+    assert (plan.drawn, msgspec.structs.replace(plan, count=0).drawn) == (4, 150)
+    done: list[str] = []
+    one = Programs.ready
+
+    def stopped(self: Any, item: Any) -> Ready:
+        if len(done) == 5:
+            done.append("")
+            raise KeyboardInterrupt
+        done.append(item.key)
+        return one(self, item)
+
+    monkeypatch.setattr(Programs, "ready", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        measure_plan(plan, 8, fake_gpu()[0], None)
+    measure_plan(plan, 8, fake_gpu()[0], None)
+    record = finish(journal_path(plan.output), plan.output)
+    assert library.log
+    assert len(done) == 1 + 8  # none twice
+    assert [entry.key for _, entry in record.measured()] == [item.key for item in campaign.planned(plan, 8)]
+    assert {run.count for run in record.runs} == {4}
+    assert read_record(plan.output) == record
+    found = compare(record, make_device())
+    assert (len(found.rows), found.unpredicted, found.front_ends) == (8, (), ("cupy", "pytorch"))
